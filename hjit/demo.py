@@ -164,8 +164,9 @@ def load_photo(path: str | None = None) -> Array:
         raise PhotoError(f"cannot read {path} as an image: {' '.join(str(error).split())}") from None
 
 
-def _drawn(height: int = 400, width: int = 600) -> Array:
+def _drawn() -> Array:
     """A picture with gradients, edges and texture."""
+    height, width = 400, 600
     y, x = np.mgrid[:height, :width].astype(np.float32) / height
     rings = 0.5 + 0.5 * np.sin(40 * np.hypot(y - 0.5, x - 0.75))
     squares = ((8 * x).astype(int) + (8 * y).astype(int)) % 2

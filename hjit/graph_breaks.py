@@ -1,95 +1,89 @@
-"""How a pipeline runs a function that cannot be traced as a whole: in Python, with compiled parts."""
+"""Parts of a function that cannot be traced as a whole: each runs compiled, within what the function has left."""
 
 from __future__ import annotations
 
 import logging
-from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hjit.call.against_numpy import InterleavedCalls
 from hjit.call.arguments import CallKey
-from hjit.call.entry import UNTIMED, Entry, Stats
+from hjit.call.compiled_function import CompiledFunction
+from hjit.call.entry import FEW_TRACES, MAX_ITEMS, MAX_TRACES, Call
+from hjit.call.outcome import PLAIN
+from hjit.errors import BudgetError
+from hjit.inspection import Inspectable
 from hjit.options import Options
+from hjit.trace.capture.trace import PyTree
 from hjit.trace.tracing.frames import uncounted
 
 if TYPE_CHECKING:
-    from hjit.call.parts import Parts
+    from typing import Self
+
+    from hjit.call.build import Built
     from hjit.tuning.choice import Scheduler
 
 log = logging.getLogger("hjit")
 
 
 @uncounted
-class GraphBreaks:
-    """Methods of `hjit.pipeline.Pipeline`.
+class CompiledPart(Inspectable[..., Any]):
+    """Statements of a function that cannot be traced as a whole; what cannot be traced of them runs without a word."""
 
-    Attributes:
-        parts: the function with compiled parts, where it was called with what cannot be traced as a whole.
-    """
+    _is_part = True
 
-    __name__: str
-    py_func: Any
-    stats: Stats
-    parts: Parts | None
-    _schedule: Scheduler | None
+    def __init__(self, given: dict[str, Any], spent: list[float], function: Callable[..., Any], depth: int) -> None:
+        super().__init__(function, {**given, "on_unsupported": "break"})
+        self.plain = ""  # why NumPy runs all calls
+        self._spent, self._depth = spent, depth
+        self._numbers: set[tuple[int, ...]] = set()  # for which it was traced
 
-    @abstractmethod
-    def _part(self, function: Any) -> Any:
-        """The pipeline of a part."""
-        ...
+    @classmethod
+    def of(cls, whole: CompiledFunction[..., Any], function: Any, deeper: int) -> CompiledPart:
+        """What runs a part of a function, or one that it calls (`deeper`)."""
+        part = cls(whole._given, whole._spent, function, whole._depth + deeper)
+        part._warned_of_flips = whole._warned_of_flips
+        return part
 
-    @abstractmethod
-    def _callee(self) -> Any:
-        """What gives the pipelines of functions that are called in parts; None: these run as they are."""
-        ...
+    def _by(self, given: dict[str, Any]) -> Self:
+        return type(self)(given, self._spent, self.py_func, self._depth)
 
-    @abstractmethod
-    def _resolved(self, context: Any) -> Options: ...
+    def _part(self, function: Any, deeper: int = 0) -> CompiledPart:
+        return CompiledPart.of(self, function, deeper)
 
-    @abstractmethod
-    def _entry(self, key: CallKey) -> Entry: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.plain or any(type(x) in (list, tuple, dict) and len(x) > MAX_ITEMS for x in args):
+            return self.py_func(*args, **kwargs)
+        return super().__call__(*args, **kwargs)
 
-    @abstractmethod
-    def _numpy(self, args: Any, kwargs: Any) -> Any: ...
+    def _first(self, call: Call) -> Any:
+        """As that of a pipeline, if most calls find what they run: where sizes or numbers are others at every call,
+        tracing takes longer than NumPy."""
+        self.plain = self._not_worth(call)
+        if self.plain:
+            return PLAIN
+        self._numbers.add(tuple(x for x in call.leaves if type(x) is int))
+        return super()._first(call)
 
-    @abstractmethod
-    def _interleaved(
-        self, key: CallKey, timing: InterleavedCalls, compiled: Callable[[], Any], plain: Callable[[], Any]
-    ) -> Any: ...
+    def _not_worth(self, call: Call) -> str:
+        """Why nothing more is to be traced; empty where it may be."""
+        traces = self.stats.traces
+        if traces >= MAX_TRACES and 2 * traces > self.stats.calls:
+            return "its arrays have other sizes, or its numbers other values, at nearly every call"
+        if FEW_TRACES <= traces == len(self._numbers) and traces + 1 >= self.stats.calls:
+            return "it is traced anew for each whole number, as of a loop, and they are others at every call"
+        return ""
 
-    def _by_parts(self, key: CallKey, entry: Entry, args: Any, kwargs: Any) -> Any:
-        """A later call of a function with compiled parts; some are timed beside the plain function."""
-        parts, timing = entry.parts, entry.timing
-        assert parts is not None
-        if timing is not None:
-            return self._interleaved(key, timing, lambda: parts(*args, **kwargs), lambda: self._numpy(args, kwargs))
-        if entry.untimed < UNTIMED and self._resolved(key[0]).numpy_if_faster:
-            entry.untimed += 1
-            if entry.untimed == UNTIMED:
-                entry.time(None)
-        return parts(*args, **kwargs)
+    def _build(self, structure: PyTree, leaves: list[Any], options: Options, schedule: Scheduler | None) -> Built:
+        """As that of a pipeline, within what the function has left of its budget."""
+        if options.budget is None:
+            return super()._build(structure, leaves, options, schedule)
+        left = options.budget - self._spent[0]
+        if left <= 0:
+            why = f"the budget of {options.budget:g} s is spent on other parts of the function"
+            raise BudgetError(self.__name__, why, "allow more time (budget=60, or None for any)")
+        return super()._build(structure, leaves, replace(options, budget=left), schedule)
 
-    def _in_parts(self, key: CallKey, args: Any, kwargs: Any) -> Any:
-        """The first call of a function that Python runs, but for parts of it."""
-        entry = self._entry(key)
-        assert self.parts is not None
-        entry.parts = self.parts.run
-        try:
-            return entry.parts(*args, **kwargs)
-        except Exception:
-            entry.parts = None  # it may be these arguments that are wrong, and not what was refused
-            raise
-
-    def _split(self, error: Exception) -> bool:
-        """Can the function, which cannot be traced, run in parts? A schedule is one of the whole function."""
-        if self._schedule is not None:
-            return False
-        if self.parts is None:
-            from hjit.call.parts import split
-
-            self.parts = split(self.py_func, error, self._part, self._callee())
-            if self.parts is not None:
-                self.stats.parts = len(self.parts.parts)
-                log.info("%s runs in parts: %s", self.__name__, error)
-        return self.parts is not None
+    def _give_up(self, key: CallKey, why: str) -> None:
+        self._entries.at(key).plain = why
+        log.info("%s", why)

@@ -2,54 +2,65 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hjit.call.arguments import CallKey, is_dask_array, key_of
+from hjit.call.arguments import is_dask_array, is_device_array, key_of
+from hjit.call.compiled_function import CompiledFunction, P, R
 from hjit.call.entry import Entry
 from hjit.errors import ScheduleError
 from hjit.options import Options, context_state
-from hjit.trace.capture.trace import Tree, flatten
+from hjit.process import forks
+from hjit.trace.capture.trace import PyTree, flatten
+from hjit.trace.tracing.frames import uncounted
 
 if TYPE_CHECKING:
-    from hjit.call.on_dask import Way
-    from hjit.call.parts import Parts
     from hjit.call.variant import Variant
     from hjit.sched.hand.schedule import Schedule
     from hjit.tuning.choice import Scheduler
 
 
-class Inspection:
-    """Methods of `hjit.pipeline.Pipeline`, to be called with the arguments of a call."""
+@uncounted
+class Inspectable(CompiledFunction[P, R]):
+    """A compiled function with methods that show what calls with some arguments run."""
 
-    __name__: str
-    _entries: dict[CallKey, Entry]
-    _schedule: Scheduler | None
-    parts: Parts | None
-
-    @abstractmethod
-    def on(self, target: str) -> Any: ...
-
-    @abstractmethod
     def variant_of(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options, schedule: Scheduler | None = None
-    ) -> Variant: ...
+    ) -> Variant:
+        """What a call with these arguments runs, or would run by these options and this schedule; for tools."""
+        from hjit.call.build import TracingFailed
+        from hjit.call.variant import OutOfBounds
 
-    @abstractmethod
-    def _way_on_dask(self) -> Way: ...
+        leaves: list[Any] = []
+        structure = PyTree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
+        if any(map(is_device_array, leaves)):
+            if options.target != "cuda":
+                return self.on("cuda").variant_of(args, kwargs, self.on("cuda")._resolved(context_state()), schedule)
 
-    @abstractmethod
-    def _resolved(self, context: Any) -> Options: ...
+            from hjit.call.on_device import adopt
+
+            adopt(leaves)
+        entry = self._entries.get(key_of(args, kwargs)) or Entry()
+        usable = (v for v in entry.variants if options.blas is not False or not v.has_products)
+        variant = next((v for v in usable if v.guards.values(leaves) is not None), None)
+        if variant is None:
+            with self._lock, forks.builds:
+                try:
+                    variant = self._build(structure, leaves, options, schedule).variant
+                except OutOfBounds:
+                    raise IndexError("index out of bounds") from None
+                except TracingFailed as failed:
+                    raise self._own_error(failed.error, structure, leaves) from None
+        return variant
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """How calls with such arguments run, and where NumPy runs them: why, and what to do."""
         leaves: list[Any] = []
-        structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
+        structure = PyTree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
         if any(map(is_dask_array, leaves)):
             from hjit.call import on_dask
 
-            return on_dask.explained(self._way_on_dask(), structure, leaves)
+            return on_dask.explained(self._dask_settings(), structure, leaves)
         from hjit.report.explain import explained, in_parts
 
         entry = self._entries.get(key_of(args, kwargs)) or Entry()

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.call.segments import Cut, graphs_of
+from hjit.call.segments import TraceSegments, graphs_of
 from hjit.errors import OptionError, ScheduleError, SlidingError
 from hjit.options import Options
 from hjit.process import machine
+from hjit.samples import segment_of
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language.build import serial_loops
 from hjit.sched.language.check import check_tree
@@ -33,7 +34,6 @@ from hjit.tuning.candidates import with_fixes
 from hjit.tuning.choice import DEFAULT, Choice
 from hjit.tuning.decide import by_search, found_or_searched
 from hjit.tuning.plans import Plan, from_text, keep, plan_name, to_text
-from hjit.tuning.samples import segment_of
 from tests.sched.test_space import Program, blurred, equalised, interleaved, product, pyramid
 from tests.scripts import run_script
 
@@ -600,8 +600,8 @@ def test_the_default_schedule_is_final_where_a_search_finds_nothing_better(
 ) -> None:
     p = Program(blurred)
     monkeypatch.setattr(autoschedule, "searched", lambda *_: Plan(None, frozenset(), 1.0))
-    cut, options = Cut(p.variant.trace, p.segment.target), Options(tune="greedy", cache_dir=folder)
-    decision = found_or_searched(cut, p.variant.rec.sizes, options, autoschedule.searched)
+    segments_of, options = TraceSegments(p.variant.trace, p.segment.target), Options(tune="greedy", cache_dir=folder)
+    decision = found_or_searched(segments_of, p.variant.rec.sizes, options, autoschedule.searched)
     assert decision.is_final and decision.best == DEFAULT
     assert len(list(folder.glob("*.plan"))) == 1
 

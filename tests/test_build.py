@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.call.segments import Cut
+from hjit.call.segments import TraceSegments
 from hjit.sched.language.target import Target
 from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites
 from hjit.tuning import plans
@@ -73,12 +73,12 @@ def test_a_plan_that_is_found_needs_no_default_schedule(cold: Path) -> None:
 
 def test_segments_are_cut_once_for_each_set_of_rewrites() -> None:
     p = Program(blurred)
-    cut = Cut(p.variant.trace, Target(64))
+    segments_of = TraceSegments(p.variant.trace, Target(64))
     (first,) = p.graph.outputs
-    assert cut(NO_REWRITES) is cut(Rewrites(inlined_after=frozenset()))
-    assert cut(Rewrites(inlined_after=frozenset({first}))) is not cut(NO_REWRITES)
-    assert cut(Rewrites(kept=frozenset({first}))) is not cut(NO_REWRITES)
-    (segment,) = cut(NO_REWRITES)
+    assert segments_of(NO_REWRITES) is segments_of(Rewrites(inlined_after=frozenset()))
+    assert segments_of(Rewrites(inlined_after=frozenset({first}))) is not segments_of(NO_REWRITES)
+    assert segments_of(Rewrites(kept=frozenset({first}))) is not segments_of(NO_REWRITES)
+    (segment,) = segments_of(NO_REWRITES)
     assert segment.key is segment.key and segment.default is segment.default
 
 

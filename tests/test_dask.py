@@ -315,10 +315,10 @@ def test_one_kernel_for_all_chunks_inside_and_one_for_those_at_the_border() -> N
 def tasks_of(f: Callable[..., Any], *args: Any) -> Any:
     """What computes a call."""
     from hjit.call.on_dask import traced_call
-    from hjit.trace.capture.trace import Tree, flatten
+    from hjit.trace.capture.trace import PyTree, flatten
 
     leaves: list[Any] = []
-    structure = Tree(tuple, (flatten(args, leaves), flatten({}, leaves)))
+    structure = PyTree(tuple, (flatten(args, leaves), flatten({}, leaves)))
     return traced_call(hjit.pipeline(f)._way_on_dask(), structure, leaves).tasks
 
 

@@ -1,4 +1,4 @@
-"""Python decisions on values of the image, and opaque calls, in the middle of a function."""
+"""Python decisions on values of the image, and extern calls, in the middle of a function."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_decisions_on_numbers_and_values_together() -> None:
         checked(p, IMAGE, threshold, steps)
 
 
-# -- opaque calls
+# -- extern calls
 
 
 def test_linear_algebra() -> None:
@@ -192,7 +192,7 @@ def test_linear_algebra() -> None:
         p(square * 0)
 
 
-def test_an_opaque_call_with_its_array_later() -> None:
+def test_an_extern_call_with_its_array_later() -> None:
     def f(a: Any) -> Any:
         b = a * 2
         c = np.linalg.inv(b)

@@ -25,7 +25,7 @@ import scipy.special
 
 import hjit
 import hjit.call.against_numpy
-from hjit.trace.tracing.recorder import tracing
+from hjit.trace.tracing.recording.recorder import tracing
 
 IMAGE = np.random.default_rng(2).random((20, 30))
 LOG = logging.getLogger("hjit.tests.effects")
@@ -208,7 +208,7 @@ def test_warnings_that_name_a_caller_are_shown_once_for_each() -> None:
 def test_a_traceback_shows_the_source_of_frames_that_warnings_do_not_count() -> None:
     with pytest.raises(hjit.TraceError) as caught:
         hjit.pipeline(lambda img: print(img))(IMAGE)
-    lines = [f.line for f in traceback.extract_tb(caught.value.__traceback__) if "pipeline.py" in f.filename]
+    lines = [f.line for f in traceback.extract_tb(caught.value.__traceback__) if "compiled_function.py" in f.filename]
     assert "return self._call(key, args, kwargs)" in lines
 
 

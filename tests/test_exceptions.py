@@ -47,11 +47,11 @@ def solved(a: Any, b: Any) -> Any:
 
 
 @pytest.mark.parametrize("first", [SINGULAR, REGULAR])
-def test_whether_an_opaque_call_raises_is_a_decision(first: Any) -> None:
+def test_whether_an_extern_call_raises_is_a_decision(first: Any) -> None:
     checked(solved, [(first, SIDE), *[(a, SIDE) for a in (REGULAR, SINGULAR, REGULAR, SINGULAR)]], traces=2)
 
 
-def test_opaque_calls_in_a_row_that_raise() -> None:
+def test_extern_calls_in_a_row_that_raise() -> None:
     def f(a: Any, b: Any) -> Any:
         found = 0.0
         for k, x in enumerate((a * 2, b + 0, a @ b)):

@@ -13,7 +13,7 @@ import hjit
 from hjit.call import build
 from hjit.call.entry import FEW_TRACES
 from hjit.trace.capture import trace
-from hjit.trace.tracing import iterations
+from hjit.trace.tracing.recording import iterations
 from hjit.tuning import autoschedule
 
 IMAGE = np.random.default_rng(4).random((60, 70))

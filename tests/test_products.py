@@ -12,7 +12,7 @@ import pytest
 import hjit
 from hjit.trace.ops.limits import MAX_PRODUCTS
 from hjit.trace.ops.reductions.blas import is_faster
-from hjit.trace.tracing.products import Product
+from hjit.trace.tracing.recording.products import Product
 
 RNG = np.random.default_rng(5)
 

@@ -105,7 +105,7 @@ def test_an_exception_of_the_trace_alone_is_a_gap() -> None:
     assert error.origin is not None
     assert (error.origin.filename, error.origin.line) == (__file__, f.__code__.co_firstlineno + 2)
     assert error.operation == "return b + len(bytes(b))"
-    for part in ("tracing raised TypeError", "a gap of hjit, not a fault of the code", "report"):
+    for part in ("tracing raised TypeError", "a limitation of hjit, not a fault of the code", "report"):
         assert part in str(error)
     assert "rewrite" not in str(error)
 

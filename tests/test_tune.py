@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit import cache
+from hjit import cache, samples
 from hjit.errors import HjitError
 from hjit.kernels.runtime.kernel import made
 from hjit.model import network
 from hjit.model.names import MACHINE, PIPELINE, SCHEDULE
 from hjit.options import Options
 from hjit.process import machine
-from hjit.tuning import samples
-from hjit.tuning.samples import Mismatch, Quiet, alike, candidates, chosen_state, fit_all, measured, random_state
+from hjit.samples import MeasurementLock, Mismatch, alike, candidates, chosen_state, fit_all, measured, random_state
 from tests.sched.test_space import Program, blurred, pyramid
 
 IMAGE = np.random.default_rng(3).standard_normal((70, 96)).astype(np.float32)
@@ -27,7 +26,7 @@ OPTIONS = Options(tune=False, cache="off", verify="off", num_threads=1)
 
 
 def test_samples_have_the_features_of_their_schedules(tmp_path: Path) -> None:
-    (found,) = measured(blurred, [[IMAGE]], OPTIONS, 5, 0, Quiet(tmp_path))
+    (found,) = measured(blurred, [[IMAGE]], OPTIONS, 5, 0, MeasurementLock(tmp_path))
     assert found.pipeline.shape[1] == len(PIPELINE) and len(found.machine) == len(MACHINE)
     assert 2 <= len(found.samples) <= 5
     for s in found.samples:
@@ -39,7 +38,7 @@ def test_samples_have_the_features_of_their_schedules(tmp_path: Path) -> None:
 
 def test_the_same_schedules_are_measured_on_images_of_several_sizes(tmp_path: Path) -> None:
     before = made()[0]
-    large, small = measured(blurred, [[IMAGE], [IMAGE[:40, :50].copy()]], OPTIONS, 6, 0, Quiet(tmp_path))
+    large, small = measured(blurred, [[IMAGE], [IMAGE[:40, :50].copy()]], OPTIONS, 6, 0, MeasurementLock(tmp_path))
     assert len(large.samples) == len(small.samples) > 1
     assert made()[0] - before <= 7  # kernels know no sizes, and one is the default schedule's
     for a, b in zip(large.samples, small.samples, strict=True):
@@ -68,7 +67,7 @@ def test_a_wrong_result_is_no_sample(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(samples, "compiled", compiled)
     with pytest.raises(Mismatch):
-        measured(blurred, [[IMAGE]], OPTIONS, 6, 0, Quiet(tmp_path))
+        measured(blurred, [[IMAGE]], OPTIONS, 6, 0, MeasurementLock(tmp_path))
 
 
 def test_programs_that_are_not_one_kernel_are_refused(tmp_path: Path) -> None:
@@ -76,7 +75,7 @@ def test_programs_that_are_not_one_kernel_are_refused(tmp_path: Path) -> None:
         return a * 2 if a.max() > 0 else a
 
     with pytest.raises(HjitError, match="one kernel"):
-        measured(decided, [[IMAGE]], OPTIONS, 3, 0, Quiet(tmp_path))
+        measured(decided, [[IMAGE]], OPTIONS, 3, 0, MeasurementLock(tmp_path))
 
 
 def test_equal_seeds_have_equal_schedules() -> None:
@@ -88,7 +87,7 @@ def test_equal_seeds_have_equal_schedules() -> None:
 
 
 def test_a_measurement_waits_for_others_and_others_for_it(tmp_path: Path) -> None:
-    quiet, order = Quiet(tmp_path), []
+    quiet, order = MeasurementLock(tmp_path), []
 
     def measure() -> None:
         with quiet.measuring():
@@ -105,7 +104,7 @@ def test_a_measurement_waits_for_others_and_others_for_it(tmp_path: Path) -> Non
 
 def test_what_is_collected_can_be_learnt_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for k, function in enumerate((blurred, pyramid)):
-        (found,) = measured(function, [[IMAGE]], OPTIONS, 4, k, Quiet(tmp_path))
+        (found,) = measured(function, [[IMAGE]], OPTIONS, 4, k, MeasurementLock(tmp_path))
         features = np.stack([s.features for s in found.samples]).astype(np.float32)
         np.savez(
             tmp_path / f"{k}.npz",

@@ -8,14 +8,14 @@ import sys
 import types
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from hjit.options import context_state
-from hjit.trace.capture.trace import Tree
-from hjit.trace.tracing.host import is_run_time
+from hjit.trace.capture.trace import PyTree
+from hjit.trace.tracing.scalars.host import is_run_time
 
 CallKey = tuple[Any, ...]  # the options in force, and the signatures of the arguments
 _NUMBERS = frozenset({int, float, complex})
@@ -130,7 +130,16 @@ class _Identity:
         return isinstance(other, _Identity) and self.ref() is not None and self.ref() is other.ref()
 
 
-def leaf_names(function: Callable[..., Any], structure: Tree, count: int) -> list[str]:
+def each_once(copy: Callable[[Any], Any], leaves: Sequence[Any]) -> list[Any]:
+    """Copies of arguments; of what was passed twice there is one copy."""
+    made: dict[int, Any] = {}  # by identity: arrays cannot be keys
+    for x in leaves:
+        if id(x) not in made:
+            made[id(x)] = copy(x)
+    return [made[id(x)] for x in leaves]
+
+
+def leaf_names(function: Callable[..., Any], structure: PyTree, count: int) -> list[str]:
     """A name for each leaf of the arguments: its parameter's."""
     names = ["arg"] * count
     try:
@@ -139,7 +148,7 @@ def leaf_names(function: Callable[..., Any], structure: Tree, count: int) -> lis
         parameters = []
 
     def mark(x: Any, name: str) -> None:
-        if isinstance(x, Tree):
+        if isinstance(x, PyTree):
             for y in x.items:
                 mark(y, name)
         else:

@@ -25,7 +25,7 @@ import numpy as np
 from hjit.call.arguments import is_device_array, leaf_names
 from hjit.call.guards import Guards, guards_of, look_up
 from hjit.call.results import Results
-from hjit.call.segments import Cut, element_strides, strides_of
+from hjit.call.segments import TraceSegments, element_strides, strides_of
 from hjit.call.variant import OneKernel, OutOfBounds, Step, Steps, Variant, WithProducts
 from hjit.errors import BudgetError, CompileError, HjitError, Origin, TraceError
 from hjit.kernels.runtime import backend, features, kernel
@@ -34,10 +34,10 @@ from hjit.options import Options
 from hjit.process import deadline
 from hjit.process.deep_stack import with_deep_stack
 from hjit.process.garbage_collection import few_collections
-from hjit.trace.capture.trace import Trace, Tree, python_function, trace
+from hjit.trace.capture.trace import PyTree, Trace, python_function, trace
 from hjit.trace.passes.canonical import canonicalise
 from hjit.trace.passes.equal_sizes import unify_sizes
-from hjit.trace.tracing.recorder import Recorder
+from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.tuning.choice import Arguments, Candidate, Choice, Scheduler, Segment
 from hjit.tuning.decide import decided
 
@@ -46,8 +46,8 @@ T = TypeVar("T")
 Array = np.ndarray[Any, Any]
 
 
-class Unclear(Exception):
-    """Tracing raised an exception: the function's own, or a gap of hjit. No effect of the function has happened yet."""
+class TracingFailed(Exception):
+    """Tracing raised an exception, the function's own or one of hjit's. No effect of the function has happened yet."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -70,7 +70,7 @@ class Built:
 
 
 def build(
-    function: Any, name: str, structure: Tree, leaves: list[Any], options: Options, scheduler: Scheduler | None
+    function: Any, name: str, structure: PyTree, leaves: list[Any], options: Options, scheduler: Scheduler | None
 ) -> Built:
     """Everything that a first call does before it runs.
 
@@ -83,7 +83,7 @@ def build(
         TraceError: the function cannot be traced.
         CompileError: a fault of hjit.
         OutOfBounds: an index is out of bounds: NumPy is to say so itself.
-        Unclear: tracing raised something, perhaps what the function itself raises.
+        TracingFailed: tracing raised something, perhaps what the function itself raises.
     """
     code = python_function(function).__code__
     start, before = time.perf_counter(), kernel.made()
@@ -139,7 +139,7 @@ _NEVER_BEGUN = (
 
 
 def _traced(
-    function: Callable[..., Any], structure: Tree, leaves: list[Any], options: Options, scheduler: Scheduler | None
+    function: Callable[..., Any], structure: PyTree, leaves: list[Any], options: Options, scheduler: Scheduler | None
 ) -> Trace:
     def evaluated(rec: Recorder, wanted: tuple[str, ...]) -> list[Any]:
         return list(with_room(evaluate, rec, wanted, leaves, options))
@@ -157,7 +157,7 @@ def _traced(
     except (HjitError, MemoryError, OutOfBounds):
         raise
     except Exception as error:
-        raise Unclear(error) from None
+        raise TracingFailed(error) from None
     traced.recorder.take_back()  # random numbers are drawn when the variant runs
     breaks = traced.recorder.breaks
     if any(e.impure for e in breaks) and any(e.call is None for e in breaks):
@@ -239,19 +239,19 @@ def evaluate(rec: Recorder, names: tuple[str, ...], leaves: list[Any], options: 
 
 
 def compiled(
-    traced: Trace, structure: Tree, leaves: Sequence[Any], options: Options, scheduler: Scheduler | None
+    traced: Trace, structure: PyTree, leaves: Sequence[Any], options: Options, scheduler: Scheduler | None
 ) -> Variant:
     """A trace, compiled by the schedule that is decided on for it."""
     rec = traced.recorder
-    cut = Cut(traced, features.schedule_target(options.target))  # canonicalises
-    decision = decided(cut, scheduler, not rec.breaks, rec.sizes, options)  # looks up, or searches
-    make = functools.partial(_kernels, traced, cut, options)  # loads, or lowers and emits
+    segments_of = TraceSegments(traced, features.schedule_target(options.target))  # canonicalises
+    decision = decided(segments_of, scheduler, not rec.breaks, rec.sizes, options)  # looks up, or searches
+    make = functools.partial(_kernels, traced, segments_of, options)  # loads, or lowers and emits
     if decision.is_final:
         candidate = make(decision.best)
     else:
         from hjit.tuning.candidates import chosen  # not loaded where nothing is compared
 
-        candidate = chosen(decision, make, cut, functools.partial(_arguments, traced, leaves), options)  # tunes
+        candidate = chosen(decision, make, segments_of, functools.partial(_arguments, traced, leaves), options)  # tunes
     return _bind(traced, structure, leaves, candidate, options)
 
 
@@ -268,9 +268,9 @@ def _reported(name: str, f: Callable[..., T], *args: Any) -> T:
         raise CompileError(f"{name}: {type(error).__name__} while compiling: {error}. Please report this.") from error
 
 
-def _kernels(traced: Trace, cut: Cut, options: Options, choice: Choice) -> Candidate:
+def _kernels(traced: Trace, segments_of: TraceSegments, options: Options, choice: Choice) -> Candidate:
     """The kernels of all segments by a schedule."""
-    rec, segments = traced.recorder, cut(choice.rewrites)
+    rec, segments = traced.recorder, segments_of(choice.rewrites)
     strides = strides_of(rec, [x.graph for x in segments])
     bound = bound_class(options)
     kernels = (bound(choice.of(x), options, rec.sizes, strides) if x.graph.outputs else None for x in segments)
@@ -287,7 +287,7 @@ def _arguments(traced: Trace, leaves: Sequence[Any]) -> Arguments | None:
     return Arguments({n: s.array for n, s in rec.inputs.items()}, scalars)
 
 
-def _bind(traced: Trace, structure: Tree, leaves: Sequence[Any], candidate: Candidate, options: Options) -> Variant:
+def _bind(traced: Trace, structure: PyTree, leaves: Sequence[Any], candidate: Candidate, options: Options) -> Variant:
     """What runs: it keeps no array of the call at hand."""
     rec, choice = traced.recorder, candidate.choice
     breaks = [*rec.breaks, None]
@@ -316,7 +316,7 @@ def _bind(traced: Trace, structure: Tree, leaves: Sequence[Any], candidate: Cand
     return variant
 
 
-def _is_simple(traced: Trace, guards: Guards, structure: Tree) -> bool:
+def _is_simple(traced: Trace, guards: Guards, structure: PyTree) -> bool:
     """May calls go a hot path?
 
     Nothing is captured or written, no argument is a container, and there are no graph breaks but products.
@@ -325,7 +325,7 @@ def _is_simple(traced: Trace, guards: Guards, structure: Tree) -> bool:
     if any(e.product is None for e in rec.breaks) or rec.effects or rec.captures or traced.writes or guards.packed:
         return False
     args, kwargs = structure.items
-    return not any(isinstance(x, Tree) for x in (*args.items, *kwargs.items))
+    return not any(isinstance(x, PyTree) for x in (*args.items, *kwargs.items))
 
 
 def _with_products(v: Variant) -> WithProducts | None:

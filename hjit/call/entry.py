@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hjit.call import against_numpy
 from hjit.call.against_numpy import InterleavedCalls
 from hjit.call.arguments import CallKey
-from hjit.trace.capture.trace import Tree
+from hjit.trace.capture.trace import PyTree
 
 if TYPE_CHECKING:
     from hjit.call.variant import OneKernel, Variant, WithProducts
 
+log = logging.getLogger("hjit")
+
+MAX_CONTEXTS = 64  # sets of options around calls that a pipeline remembers; the oldest is forgotten
 MAX_KEYS = 512  # keys that a pipeline remembers; the oldest is forgotten
 MAX_VARIANTS = 16  # outcomes of decisions and guards that one key remembers
 
@@ -99,6 +104,62 @@ class Entry:
         self.fast = None if first is None or is_timed else first.fast
 
 
+class Entries(dict[CallKey, Entry]):
+    """What a pipeline knows, by the key of arguments.
+
+    Attributes:
+        name: of the pipeline.
+    """
+
+    def __init__(self, name: str, stats: Stats) -> None:
+        super().__init__()
+        self.name, self._stats = name, stats
+
+    def at(self, key: CallKey) -> Entry:
+        """What is known of a key, from now on if nothing is."""
+        found = self.get(key)
+        if found is None:
+            found = self[key] = Entry()
+            limit(self, MAX_KEYS)
+        return found
+
+    def install(self, key: CallKey, variant: Variant) -> None:
+        """Run this variant from now on."""
+        entry = self.at(key)
+        entry.timing = None
+        entry.put((variant, *entry.variants))
+
+    def time(self, key: CallKey, variant: Variant) -> None:
+        """Time the next calls beside NumPy."""
+        timed = [e for e in self.values() if e.timing is not None]
+        for entry in timed[: max(len(timed) + 1 - against_numpy.MAX_TIMED, 0)]:
+            entry.stop_timing()
+        self.at(key).time(variant)
+
+    def decide(self, key: CallKey, timing: InterleavedCalls) -> None:
+        """NumPy runs from now on, where it is faster."""
+        entry = self.get(key)
+        if entry is None or entry.timing is not timing:
+            return
+        entry.stop_timing()
+        found = timing.medians()
+        if found is None or not found.is_slower:
+            log.debug(
+                "%s stays compiled: %s", self.name, found or "it is faster than NumPy, or too many threads call it"
+            )
+        else:
+            log.info("%s runs as plain NumPy with such arguments: %s", self.name, found)
+            self._stats.slower += 1
+            entry.plain = f"{found}. {against_numpy.ADVICE}"
+            entry.put(())
+
+
+def limit(entries: dict[Any, Any], most: int) -> None:
+    """Forget the oldest entries of too many."""
+    while len(entries) > most:
+        del entries[next(iter(entries))]
+
+
 @dataclass(slots=True)
 class Call:
     """One call off the hot path.
@@ -114,6 +175,6 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     leaves: list[Any]
-    structure: Tree
+    structure: PyTree
     targets: list[Any]
     known: tuple[Variant, ...]

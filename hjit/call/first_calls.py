@@ -1,8 +1,8 @@
 """First calls of kernels: the kernels' results beside NumPy's, and what comes of it.
 
-What a comparison vouches for is known by the kernels and by what is made of their results (`Variant.signature`), so
-that another size of a known kernel is not compared; and by the way of storing results, as other code writes them past
-the caches.
+What a comparison covers is known by the kernels and by what is made of their results (`Variant.signature`), so
+that another size of a known kernel is not compared; and by whether results are stored past the caches (streaming
+stores), as other code does that.
 """
 
 from __future__ import annotations
@@ -89,17 +89,17 @@ class FirstCalls:
     name: str
     verdicts: dict[Any, Verdict] = field(default_factory=dict)
 
-    def unverified(self, variant: Variant, ways: Sequence[bool]) -> list[bool]:
-        """Of some ways of storing results (past the caches: True) those that nothing vouches for yet."""
-        for way in ways:
-            verdict = self.verdicts.get((variant.signature, way))
+    def unverified(self, variant: Variant, stores: Sequence[bool]) -> list[bool]:
+        """Of some stores, streaming ones (True) or not, those whose results have not been compared yet."""
+        for streamed in stores:
+            verdict = self.verdicts.get((variant.signature, streamed))
             if verdict is not None and verdict.verified:
-                variant.vouched.add(way)
-        return [way for way in ways if way not in variant.vouched]
+                variant.verified_stores.add(streamed)
+        return [streamed for streamed in stores if streamed not in variant.verified_stores]
 
-    def is_wrong(self, variant: Variant, ways: Sequence[bool]) -> bool:
+    def is_wrong(self, variant: Variant, stores: Sequence[bool]) -> bool:
         """Has a comparison found them wrong?"""
-        found = (self.verdicts.get((variant.signature, way)) for way in ways)
+        found = (self.verdicts.get((variant.signature, streamed)) for streamed in stores)
         return any(v is not None and v.verified is False for v in found)
 
     def compare(
@@ -114,14 +114,14 @@ class FirstCalls:
         """Compare runs with what the plain function has returned.
 
         Args:
-            runs: by the ways of storing results.
+            runs: by whether they use streaming stores.
             before: arguments and captured arrays, as they were.
             after: those of them that the plain function has changed.
         """
         draws = next(iter(runs.values())).draws
         allowed = _allowed(variant, guarded, {**before, **draws})
         flipped, why = 0, ""
-        for way, run in runs.items():
+        for streamed, run in runs.items():
             found = Comparison()
             written = [run.written[n] for n in after]
             found.compare(
@@ -129,14 +129,14 @@ class FirstCalls:
                 (expected, list(after.values())),
                 (allowed.results, [allowed.written[n] for n in after]),
             )
-            verdict = self.verdicts.setdefault((variant.signature, way), Verdict())
+            verdict = self.verdicts.setdefault((variant.signature, streamed), Verdict())
             flipped += self._judge(verdict, found, allowed)
             why = why or verdict.why
-        verdicts = [self.verdicts[variant.signature, way].verified for way in runs]
+        verdicts = [self.verdicts[variant.signature, streamed].verified for streamed in runs]
         while len(self.verdicts) > MOST_VERDICTS:
             del self.verdicts[next(iter(self.verdicts))]
         if all(verdicts):
-            variant.vouched.update(runs)
+            variant.verified_stores.update(runs)
         return Report(False if False in verdicts else None if None in verdicts else True, flipped, why)
 
     def _judge(self, verdict: Verdict, found: Comparison, allowed: Allowed) -> int:

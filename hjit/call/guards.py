@@ -15,8 +15,8 @@ from hjit.call.arguments import device_overlap, is_device_array
 from hjit.trace.capture.captured import container_shape
 from hjit.trace.capture.trace import Trace
 from hjit.trace.tracing.complex_memory import complex_of, parts_of
-from hjit.trace.tracing.host import same
-from hjit.trace.tracing.recorder import Recorder, packed
+from hjit.trace.tracing.recording.recorder import Recorder, packed
+from hjit.trace.tracing.scalars.host import same
 
 MOST_WORK = 1000  # candidate solutions that NumPy tries to find a shared element, some microseconds
 Array = np.ndarray[Any, Any]

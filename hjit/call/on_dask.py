@@ -26,10 +26,10 @@ from hjit.errors import HjitWarning, TraceError
 from hjit.options import Options
 from hjit.process.deep_stack import with_deep_stack
 from hjit.trace.capture.captured import without_memory
-from hjit.trace.capture.trace import Result, Trace, Tree, trace
+from hjit.trace.capture.trace import PyTree, Result, Trace, trace
 from hjit.trace.ir.graph import Graph, Load, Stage
 from hjit.trace.ir.poly import sizes_value
-from hjit.trace.tracing.recorder import Recorder
+from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.tuning.choice import Scheduler
 
 FEW = 1 << 16  # elements that a function may decide on, or hand to an extern call
@@ -37,7 +37,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class CallSettings:
     """How calls run: what is to be known of a pipeline.
 
     Attributes:
@@ -59,8 +59,8 @@ class DaskCall:
         tasks: what computes its results; None where a single task runs the function on whole arrays, `why`.
     """
 
-    way: Way
-    structure: Tree
+    settings: CallSettings
+    structure: PyTree
     leaves: list[Any]
     traced: Trace
     tasks: Tasks | None
@@ -92,7 +92,7 @@ class DaskCall:
                     return r.value
 
         result = self.traced.result
-        return result.build(leaf) if isinstance(result, Tree) else leaf(result)
+        return result.build(leaf) if isinstance(result, PyTree) else leaf(result)
 
     def _argument(self, name: str) -> Any:
         return self.leaves[self.traced.recorder.inputs[name].where[1]]
@@ -103,8 +103,9 @@ class DaskCall:
         positions = [k for k, x in enumerate(self.leaves) if is_dask_array(x)]
         arrays = [self.leaves[k].rechunk(-1) for k in positions]
         others = [None if is_dask_array(x) else x for x in self.leaves]
-        call = WholeCall(self.way.pipeline, self.structure, others, positions)
-        key = f"{self.way.name}-whole-{tokenize([a.name for a in arrays], self.way.name, others, self.structure)}"
+        call = WholeCall(self.settings.pipeline, self.structure, others, positions)
+        name = self.settings.name
+        key = f"{name}-whole-{tokenize([a.name for a in arrays], name, others, self.structure)}"
         blocks = [(a.name, *(0,) * a.ndim) for a in arrays]
         layer: dict[Any, Any] = {f"{key}-call": call, key: (run_whole, f"{key}-call", *blocks)}
         graph = HighLevelGraph.from_collections(key, layer, arrays)
@@ -132,7 +133,7 @@ class WholeCall:
     """A call on whole arrays: a pipeline, and its arguments but for those of `positions`."""
 
     pipeline: Any
-    structure: Tree
+    structure: PyTree
     leaves: list[Any]
     positions: list[int]
 
@@ -151,7 +152,7 @@ def pick(results: list[Any], k: int) -> Array:
     return np.asarray(results[k])
 
 
-def traced_call(way: Way, structure: Tree, leaves: list[Any]) -> DaskCall:
+def traced_call(settings: CallSettings, structure: PyTree, leaves: list[Any]) -> DaskCall:
     """A call with arrays of Dask, of which nothing is computed yet but what the function decides on.
 
     Raises:
@@ -161,10 +162,10 @@ def traced_call(way: Way, structure: Tree, leaves: list[Any]) -> DaskCall:
     seen = [_stand_in(x) if is_dask_array(x) else x for x in leaves]
 
     def evaluated(rec: Recorder, wanted: tuple[str, ...]) -> list[Array]:
-        return _computed(way, rec, wanted, leaves)
+        return _computed(settings, rec, wanted, leaves)
 
-    names = leaf_names(way.function, structure, len(leaves))
-    traced: Trace = with_deep_stack(lambda: trace(way.function, structure, seen, names, evaluated, None))
+    names = leaf_names(settings.function, structure, len(leaves))
+    traced: Trace = with_deep_stack(lambda: trace(settings.function, structure, seen, names, evaluated, None))
     rec = traced.recorder
     rec.take_back()
     if any(e.impure for e in rec.breaks):
@@ -179,30 +180,30 @@ def traced_call(way: Way, structure: Tree, leaves: list[Any]) -> DaskCall:
     elif rec.effects:
         why = "it gives warnings, or writes a log"
     if why and not traced.writes and not rec.breaks:
-        return DaskCall(way, structure, leaves, traced, None, why)
+        return DaskCall(settings, structure, leaves, traced, None, why)
     if why:
-        raise TraceError(way.name, why, "call it on whole arrays")
+        raise TraceError(settings.name, why, "call it on whole arrays")
     graph = _with_views(traced)
-    return DaskCall(way, structure, leaves, traced, _tasks(way, rec, graph, leaves))
+    return DaskCall(settings, structure, leaves, traced, _tasks(settings, rec, graph, leaves))
 
 
-def explained(way: Way, structure: Tree, leaves: list[Any]) -> str:
+def explained(settings: CallSettings, structure: PyTree, leaves: list[Any]) -> str:
     """How a call would run."""
     try:
-        call = traced_call(way, structure, leaves)
+        call = traced_call(settings, structure, leaves)
     except TraceError as error:
-        return f"{way.name} runs as the plain function does on arrays of Dask: {error}"
+        return f"{settings.name} runs as the plain function does on arrays of Dask: {error}"
     if call.tasks is None:
-        return f"{way.name} runs on whole arrays, in one task of Dask: {call.why}"
-    return "\n".join([f"{way.name} runs in tasks of Dask:", *(f"  {line}" for line in call.tasks.lines())])
+        return f"{settings.name} runs on whole arrays, in one task of Dask: {call.why}"
+    return "\n".join([f"{settings.name} runs in tasks of Dask:", *(f"  {line}" for line in call.tasks.lines())])
 
 
-def _tasks(way: Way, rec: Recorder, graph: Graph, leaves: Sequence[Any]) -> Tasks:
+def _tasks(settings: CallSettings, rec: Recorder, graph: Graph, leaves: Sequence[Any]) -> Tasks:
     values = rec.tape.replay(leaves) or ()
     scalars = {name: values[slot.k] for name, (slot, _) in rec.scalar_slots().items() if slot.k < len(values)}
     arrays = _arrays(rec, leaves)
     found: Tasks = with_deep_stack(
-        lambda: Tasks(way.name, graph, rec.sizes, arrays, scalars, way.options, way.scheduler)
+        lambda: Tasks(settings.name, graph, rec.sizes, arrays, scalars, settings.options, settings.scheduler)
     )
     return found
 
@@ -236,7 +237,7 @@ def _with_views(traced: Trace) -> Graph:
     return Graph(graph.inputs, graph.scalars, (*graph.stages, *views), tuple(dict.fromkeys(outputs)))
 
 
-def _computed(way: Way, rec: Recorder, wanted: tuple[str, ...], leaves: Sequence[Any]) -> list[Array]:
+def _computed(settings: CallSettings, rec: Recorder, wanted: tuple[str, ...], leaves: Sequence[Any]) -> list[Array]:
     """Small arrays of an unfinished trace, which the function decides on: they are computed now.
 
     Raises:
@@ -251,9 +252,9 @@ def _computed(way: Way, rec: Recorder, wanted: tuple[str, ...], leaves: Sequence
     inputs = _arrays(rec, leaves)
     found = {n: inputs[n] for n in wanted if n not in rec.stages}
     if missing:
-        found.update(_tasks(way, rec, rec.graph(tuple(missing)), leaves).outputs())
+        found.update(_tasks(settings, rec, rec.graph(tuple(missing)), leaves).outputs())
     warnings.warn(
-        f"{way.name} decides on values of Dask's arrays: they are computed at the call", HjitWarning, stacklevel=2
+        f"{settings.name} decides on values of Dask's arrays: they are computed at the call", HjitWarning, stacklevel=2
     )
     return [np.asarray(x) for x in da.compute(*(found[n] for n in wanted))]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.call.arguments import is_device_array
+from hjit.call.arguments import each_once, is_device_array
 from hjit.call.entry import Call
 from hjit.call.guards import GuardValues, look_up
 from hjit.call.outcome import MISS, Outcome
@@ -23,15 +23,15 @@ from hjit.call.results import Results, given_name
 from hjit.call.variant import OneKernel, Steps, Variant
 from hjit.kernels.cuda.runtime.device import Device, current, found
 from hjit.trace.capture.captured import without_memory
-from hjit.trace.capture.trace import Result, Tree, flatten
+from hjit.trace.capture.trace import PyTree, Result, flatten
 from hjit.trace.tracing.complex_memory import complex_of, parts_of
-from hjit.trace.tracing.products import Product
-from hjit.trace.tracing.recorder import OutOfBounds, Recorder, packed
+from hjit.trace.tracing.recording.products import Product
+from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder, packed
 
 Array = np.ndarray[Any, Any]
 
 
-def taken(leaves: list[Any]) -> bool:
+def adopt(leaves: list[Any]) -> bool:
     """Replace arrays of other packages by views of them as arrays of the device; were there any?
 
     Raises:
@@ -59,7 +59,7 @@ def taken(leaves: list[Any]) -> bool:
     return changed
 
 
-def at(leaves: Sequence[Any]) -> AbstractContextManager[Any]:
+def device_of(leaves: Sequence[Any]) -> AbstractContextManager[Any]:
     """The device of the arrays is the current one inside; without arrays on a device that is the current one anyway."""
     first = next(filter(is_device_array, leaves), None)
     return nullcontext() if first is None else current().where(first)
@@ -72,7 +72,7 @@ def stand_in(x: Any) -> Any:
     return without_memory(x)
 
 
-def mirror(x: Any) -> Any:
+def host_copy(x: Any) -> Any:
     """A copy of a device's array on the host, with the same strides; anything else is itself."""
     if not is_device_array(x):
         return x
@@ -105,8 +105,7 @@ def on_copies(call: Call, function: Callable[[Call], Any]) -> Any:
     Args:
         function: gives a result, or an `Outcome`, which is handed on.
     """
-    copies: dict[int, Any] = {}  # by identity: what was passed twice is copied once
-    leaves = [copies.setdefault(id(x), mirror(x)) for x in call.leaves]
+    leaves = each_once(host_copy, call.leaves)
     args, kwargs = call.structure.build(leaves.__getitem__)
     try:
         result = function(replace(call, leaves=leaves, args=args, kwargs=kwargs, targets=[]))
@@ -115,7 +114,7 @@ def on_copies(call: Call, function: Callable[[Call], Any]) -> Any:
         return _moved(result, leaves, call.leaves)
     finally:
         for x, copy in zip(call.leaves, leaves, strict=True):
-            if x is not copy and mirror(x).tobytes() != copy.tobytes():
+            if x is not copy and host_copy(x).tobytes() != copy.tobytes():
                 current().copy(copy, x)
 
 
@@ -136,7 +135,7 @@ def _moved(result: Any, here: Sequence[Any], there: Sequence[Any]) -> Any:
         return device.own(np.asarray(x))
 
     structure = flatten(result, found)
-    return structure.build(leaf) if isinstance(structure, Tree) else leaf(structure)
+    return structure.build(leaf) if isinstance(structure, PyTree) else leaf(structure)
 
 
 # -- kernels

@@ -12,7 +12,7 @@ from typing import Any
 from hjit.call.entry import MAX_CALLEES
 from hjit.errors import LongLoop, TraceError
 from hjit.trace.splitting.source import NoSource
-from hjit.trace.splitting.split import Part, is_deeper, place_of
+from hjit.trace.splitting.split import Fragment, is_deeper, place_of
 from hjit.trace.splitting.split import split as split_function
 
 AS_THEY_ARE = ("numpy", "hjit")  # packages whose functions are called as they are
@@ -84,7 +84,7 @@ def split(
         return None
     parts: list[tuple[Any, int, int]] = []
 
-    def made(part: Part) -> Any:
+    def made(part: Fragment) -> Any:
         parts.append((pipeline(part.function), part.first, part.last))
         return parts[-1][0]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hjit.call.guards import overlap
-from hjit.trace.capture.trace import Result, Tree
+from hjit.trace.capture.trace import PyTree, Result
 from hjit.trace.ir.poly import Dim, sizes_value
 from hjit.trace.tracing.complex_memory import complex_of
 from hjit.verify.tolerances import EXACT, Tolerance
@@ -41,7 +41,7 @@ class Results:
 
     def build(self, leaf: Callable[[Result], Any]) -> Any:
         """Something for each result, put together as the results are."""
-        return self.tree.build(leaf) if isinstance(self.tree, Tree) else leaf(self.tree)
+        return self.tree.build(leaf) if isinstance(self.tree, PyTree) else leaf(self.tree)
 
     def finish(self, values: Sequence[Any], state: Mapping[str, Array]) -> Any:
         """Write what is to be written; what the function returns.

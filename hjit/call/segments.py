@@ -15,13 +15,13 @@ from hjit.trace.ops.layout import c_strides
 from hjit.trace.passes.canonical import canonicalise
 from hjit.trace.passes.equal_sizes import unify_sizes
 from hjit.trace.passes.rewrites import Rewrites
-from hjit.trace.tracing.recorder import Recorder
+from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.tuning.choice import Segment, Segments
 
 Array = np.ndarray[Any, Any]
 
 
-class Cut:
+class TraceSegments:
     """The segments of a trace, made once for each set of rewrites that a search or a plan asks for."""
 
     def __init__(self, trace: Trace, target: Any) -> None:

@@ -20,9 +20,9 @@ from hjit.kernels.runtime.scheduled import Scheduled
 from hjit.trace.capture.trace import Result, Trace
 from hjit.trace.ir.graph import Graph
 from hjit.trace.tracing.complex_memory import parts_of
-from hjit.trace.tracing.host import same
-from hjit.trace.tracing.products import Product
-from hjit.trace.tracing.recorder import GraphBreak, OutOfBounds, Recorder, packed
+from hjit.trace.tracing.recording.products import Product
+from hjit.trace.tracing.recording.recorder import GraphBreak, OutOfBounds, Recorder, packed
+from hjit.trace.tracing.scalars.host import same
 from hjit.verify.tolerances import Tolerance, tolerances
 
 Array = np.ndarray[Any, Any]
@@ -81,24 +81,28 @@ class Steps:
         for number, step in enumerate(self.steps):
             if step.bound is not None:
                 self.run_kernel(step.bound, state, values, places, streamed)
-            cut = step.graph_break
-            if cut is None:
+            graph_break = step.graph_break
+            if graph_break is None:
                 continue
-            if cut.call is None:
-                value = self.on_host(state, cut.needs)[0].reshape(())[()]
-                if not same(value, cut.value):
+            if graph_break.call is None:
+                value = self.on_host(state, graph_break.needs)[0].reshape(())[()]
+                if not same(value, graph_break.value):
                     raise Mispredict(number, value)
                 continue
             results = known.get(number)
-            if cut.product is not None and (results is None or cut.gives[0] in places):
-                results = (self.multiply(cut.product, [state[n] for n in cut.needs], places.get(cut.gives[0])),)
+            if graph_break.product is not None and (results is None or graph_break.gives[0] in places):
+                results = (
+                    self.multiply(
+                        graph_break.product, [state[n] for n in graph_break.needs], places.get(graph_break.gives[0])
+                    ),
+                )
             elif results is None:
-                if cut.mark is not None:
-                    drawn.append(cut.mark())
-                outcome, results, _ = cut.call(*self.on_host(state, cut.needs))
-                if not same(outcome, cut.value):
+                if graph_break.checkpoint is not None:
+                    drawn.append(graph_break.checkpoint())
+                outcome, results, _ = graph_break.call(*self.on_host(state, graph_break.needs))
+                if not same(outcome, graph_break.value):
                     raise Mispredict(number, outcome)
-            state.update(zip(cut.gives, results, strict=True))
+            state.update(zip(graph_break.gives, results, strict=True))
 
     def on_host(self, state: Mapping[str, Any], names: Sequence[str]) -> list[Array]:
         """Arrays that the host reads."""
@@ -199,7 +203,7 @@ class Variant:
         constants: arrays of the trace itself, by input.
         fast: the hot path, for a variant that has one: arrays and numbers as arguments; one kernel whose results
             are new arrays, or products between kernels.
-        vouched: ways of storing results (past the caches: True) whose results have been compared with NumPy's.
+        verified_stores: streaming stores (True) or not: those whose results have been compared with NumPy's.
     """
 
     trace: Trace
@@ -209,7 +213,7 @@ class Variant:
     constants: Mapping[str, Array]
     fast_math: bool
     fast: OneKernel | WithProducts | None = None
-    vouched: set[bool] = field(default_factory=set)
+    verified_stores: set[bool] = field(default_factory=set)
 
     @property
     def on_device(self) -> bool:
@@ -258,7 +262,7 @@ class Variant:
 
     @property
     def signature(self) -> tuple[Any, ...]:
-        """What a comparison with NumPy vouches for: the kernels, and what is made of their results."""
+        """What a comparison with NumPy covers: the kernels, and what is made of their results."""
         products = tuple(e.product.form for e in self.breaks if e is not None and e.product is not None)
         return tuple(b.kernel.name for b in self.bounds), products, *self.results.signature
 

@@ -110,23 +110,23 @@ class PartKernel:
         graph = with_constants(self.graph, dict(constants))
         target = features.schedule_target(self.options.target)
 
-        def cut(rewrites: Rewrites) -> Segments:
+        def segments_of(rewrites: Rewrites) -> Segments:
             return (Segment(canonicalise(graph, rewrites), target),)
 
         strides = {i.name: _strides(arrays[i.name]) for i in graph.inputs if i.data is None}
 
         def make(choice: Choice) -> Candidate:
-            (segment,) = segments = cut(choice.rewrites)
+            (segment,) = segments = segments_of(choice.rewrites)
             bound = Bound(choice.of(segment), self.options, sizes, strides, self.is_small)
             return Candidate(choice, segments, (bound,))
 
-        decision = decided(cut, self.scheduler, False, sizes, self.options)
+        decision = decided(segments_of, self.scheduler, False, sizes, self.options)
         if decision.is_final:
             candidate = make(decision.best)
         else:
             from hjit.tuning.candidates import chosen  # not loaded where nothing is compared
 
-            candidate = chosen(decision, make, cut, lambda: Arguments(arrays, self.scalars), self.options)
+            candidate = chosen(decision, make, segments_of, lambda: Arguments(arrays, self.scalars), self.options)
         (bound,) = candidate.kernels
         assert bound is not None
         return bound.scheduled

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 KEPT = "stays"  # it is changed by one operation, or behind a lock that is reset
 RESET = "reset by `after_fork` of its module"
-GATES = "settled by the handlers of `hjit.process.forks`"
+GATES = "reset by the handlers of `hjit.process.forks`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,9 @@ class State:
 
 
 TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
+    "call.compiled_function": (
+        State("_functions", "all pipelines and parts, whose locks a child resets", "weak", RESET),
+    ),
     "cache": (
         State("_stores", "how often this process has written an entry", "a number"),
         State("_refused", "folders that a warning was given of", "one of each name that is given as `cache_dir`"),
@@ -83,7 +86,6 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
     ),
     "process.deep_stack": (State("_deep", "threads with deep stacks", "as many as are used at once", RESET),),
     "options": (State("_in_context", "options of ``with hjit.options(...)``", "one a context"),),
-    "pipeline": (State("_pipelines", "all pipelines, whose locks a child resets", "weak", "reset by the pipeline"),),
     "trace.capture.audit_hook": (State("_listening", "is the audit hook installed?", "a bool"),),
     "trace.capture.overlay": (
         State("_REPLACED", "what traced code calls in place of functions", "filled when it is first asked for"),
@@ -99,11 +101,11 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_FUNCTIONS", "what traces NumPy's functions", "filled when modules are imported"),
         State("_HOOKS", "what is asked about functions first", "filled when modules are imported"),
     ),
-    "trace.tracing.recorder": (
+    "trace.tracing.recording.recorder": (
         State("_state", "the trace that this thread runs", "one a thread"),
         State("_running", "the traces of all threads, by their identity", "those that run"),
     ),
-    "trace.tracing.tracer": (State("serials", "numbers traced arrays", "a number"),),
+    "trace.tracing.arrays.tracer": (State("serials", "numbers traced arrays", "a number"),),
     "tuning.plans": (State("_plans", "plans by name, for where there is no disk", "MOST_PLANS plans"),),
 }
 

@@ -69,10 +69,10 @@ def _parts(v: Variant) -> Iterator[str]:
     """What a call runs, in words."""
     kernels = len(v.bounds)
     yield f"{kernels} kernel{'' if kernels == 1 else 's'}"
-    for cut in v.rec.breaks:
-        if cut.product is not None:
-            first, second = cut.product.first, cut.product.second
-            yield f"{cut.gives[0]} = {first.source} @ {second.source} by BLAS"
+    for graph_break in v.rec.breaks:
+        if graph_break.product is not None:
+            first, second = graph_break.product.first, graph_break.product.second
+            yield f"{graph_break.gives[0]} = {first.source} @ {second.source} by BLAS"
         else:
             where = ", on the host" if v.on_device else ""
-            yield cut.operation if cut.call is None else f"{cut.operation} as it is{where}"
+            yield graph_break.operation if graph_break.call is None else f"{graph_break.operation} as it is{where}"

@@ -59,10 +59,10 @@ def row_of(name: str, p: Any) -> Row:
 
 def rows_of(pipelines: Mapping[str, Any]) -> list[Row]:
     """The rows of pipelines by name; one that has several names has one row."""
-    first: dict[int, tuple[str, Any]] = {}
+    first: dict[Any, str] = {}
     for name, p in pipelines.items():
-        first.setdefault(id(p), (name, p))
-    return sorted((row_of(name, p) for name, p in first.values()), key=lambda row: row.name)
+        first.setdefault(p, name)
+    return sorted((row_of(name, p) for p, name in first.items()), key=lambda row: row.name)
 
 
 def merged(rows: Iterable[Row]) -> list[Row]:

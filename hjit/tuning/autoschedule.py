@@ -95,25 +95,23 @@ def searched(
     segment: Segment,
     sizes: Mapping[str, int],
     options: Options,
-    cost: Cost | None = None,
     effort: Effort | None = None,
 ) -> Plan:
     """Search the schedule of a canonical Graph, with the default schedule as what there is to beat.
 
     Args:
-        cost: the cost model, if not the one that comes with hjit.
         effort: if not that of `options.tune`.
     """
     with few_collections():
-        return _searched(segment, sizes, options, cost, effort or EFFORTS[str(options.tune)])
+        return _searched(segment, sizes, options, effort or EFFORTS[str(options.tune)])
 
 
-def _searched(segment: Segment, sizes: Mapping[str, int], options: Options, cost: Cost | None, effort: Effort) -> Plan:
+def _searched(segment: Segment, sizes: Mapping[str, int], options: Options, effort: Effort) -> Plan:
     start, graph = time.perf_counter(), segment.graph
     if effort.freeze and sum(len(s.definitions) for s in graph.stages) > DEFINITIONS_A_SECOND * effort.seconds:
         log.debug("%d stages are too many to search in %g s", len(graph.stages), effort.seconds)
         return Plan(None, frozenset(), 0.0)
-    space = whole = space_of(segment, sizes, options, cost, effort.memoise)
+    space = whole = space_of(segment, sizes, options, memoise=effort.memoise)
     by_default = Schedule(segment.default, frozenset())
     limit, half = start + effort.seconds, start + effort.seconds / 2
     is_large = effort.freeze and len(graph.stages) > FEW_STAGES

@@ -19,7 +19,7 @@ from hjit.process import deadline, debug
 from hjit.sched.language.transforms import rolled, storage_at_compute
 from hjit.sched.language.tree import Root, computes
 from hjit.tuning import decide, plans
-from hjit.tuning.choice import DEFAULT, Arguments, Candidate, Choice, Cut
+from hjit.tuning.choice import DEFAULT, Arguments, Candidate, Choice, SegmentsOf
 from hjit.tuning.decide import Decision
 from hjit.tuning.limits import (
     COMPILING_SECONDS,
@@ -41,18 +41,18 @@ class Candidates:
 
     Attributes:
         make: compiles the kernels of a schedule.
-        cut: the segments of the function, with some rewrites.
+        segments_of: the segments of the function, with some rewrites.
         has_left_out: was there no time for some of them?
     """
 
-    def __init__(self, make: Callable[[Choice], Candidate], cut: Cut) -> None:
-        self.make, self.cut = make, cut
+    def __init__(self, make: Callable[[Choice], Candidate], segments_of: SegmentsOf) -> None:
+        self.make, self.segments_of = make, segments_of
         self.has_left_out = False
 
     def compiled(self, choice: Choice, is_needed: bool) -> Candidate | None:
         """The kernels; None where a schedule cannot be lowered, or there is no time for it, and it is not needed."""
         try:
-            return with_fixes(self.make, choice, self.cut)[0] if choice.trees else self.make(choice)
+            return with_fixes(self.make, choice, self.segments_of)[0] if choice.trees else self.make(choice)
         except deadline.OverBudget:
             if is_needed:
                 raise
@@ -75,7 +75,7 @@ class Candidates:
 def chosen(
     decision: Decision,
     make: Callable[[Choice], Candidate],
-    cut: Cut,
+    segments_of: SegmentsOf,
     arguments: Callable[[], Arguments | None],
     options: Options,
 ) -> Candidate:
@@ -84,7 +84,7 @@ def chosen(
     Args:
         arguments: those of the call at hand; None where a guard of theirs does not hold.
     """
-    candidates = Candidates(make, cut)
+    candidates = Candidates(make, segments_of)
     found = candidates.found(decision, COMPILING_SECONDS[str(options.tune)])
     best = fastest(candidates, found, decision, arguments) if decision.new or not found else found[0]
     if not candidates.has_left_out:  # else not all were compared: another process may
@@ -115,7 +115,7 @@ def fastest(
     return replace((*found, default)[best], measured=(seconds[best], seconds[-1]) if seconds else None)
 
 
-def with_fixes(make: Callable[[Choice], T], choice: Choice, cut: Cut) -> tuple[T, Choice]:
+def with_fixes(make: Callable[[Choice], T], choice: Choice, segments_of: SegmentsOf) -> tuple[T, Choice]:
     """What `make` makes of a searched schedule, and the schedule.
 
     Storage of stages that turn out not to slide is moved inwards, and what makes too long a block is unrolled less.
@@ -136,7 +136,7 @@ def with_fixes(make: Callable[[Choice], T], choice: Choice, cut: Cut) -> tuple[T
                 raise
             log.debug("fixed: %s", error)
             choice = replace(choice, trees=trees)
-            choice.check(cut(choice.rewrites))
+            choice.check(segments_of(choice.rewrites))
 
 
 def _has(tree: Root, stage: str) -> bool:

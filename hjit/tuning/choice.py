@@ -83,7 +83,7 @@ class Segment:
 
 
 Segments = Sequence[Segment]
-Cut = Callable[[Rewrites], Segments]  # the segments of a function, as a schedule rewrites them
+SegmentsOf = Callable[[Rewrites], Segments]  # the segments of a function, as a schedule rewrites them
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class Arguments:
     scalars: Mapping[str, Any]
 
 
-def given_by(scheduler: Scheduler, cut: Cut, is_whole: bool) -> Choice:
+def given_by(scheduler: Scheduler, segments_of: SegmentsOf, is_whole: bool) -> Choice:
     """The schedule that the user has given.
 
     Args:
@@ -159,7 +159,7 @@ def given_by(scheduler: Scheduler, cut: Cut, is_whole: bool) -> Choice:
         ScheduleError: it is not legal for these segments.
     """
     rewrites = scheduler.rewrites()
-    segments = cut(rewrites)
+    segments = segments_of(rewrites)
     check_names: Any = getattr(scheduler, "check_names", None)
     if check_names is not None and is_whole:
         check_names([x.graph for x in segments])

@@ -16,7 +16,7 @@ from hjit.trace.ir.costs import cost
 from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.poly import sizes_value
 from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites, factors, parts_name
-from hjit.tuning.choice import DEFAULT, Choice, Cut, Scheduler, Segment, given_by
+from hjit.tuning.choice import DEFAULT, Choice, Scheduler, Segment, SegmentsOf, given_by
 from hjit.tuning.limits import FEW_TASKS, LITTLE_WORK, LONG_REDUCTION, LONGEST_BLOCK, PARTS
 from hjit.tuning.plans import Plan, keep, kept, plan_name
 
@@ -43,12 +43,12 @@ class Decision:
 
 
 def decided(
-    cut: Cut, scheduler: Scheduler | None, is_whole: bool, sizes: Mapping[str, int], options: Options
+    segments_of: SegmentsOf, scheduler: Scheduler | None, is_whole: bool, sizes: Mapping[str, int], options: Options
 ) -> Decision:
     """The schedule of a function.
 
     Args:
-        cut: the segments of the function, with some rewrites.
+        segments_of: the segments of the function, with some rewrites.
         scheduler: what the user has given.
         is_whole: see `given_by`.
         sizes: numbers of the run-time sizes by name.
@@ -57,16 +57,16 @@ def decided(
         ScheduleError: the one that the user has given is not legal.
     """
     if scheduler is not None:
-        return Decision(given_by(scheduler, cut, is_whole))
-    if not options.tune or (options.tune == "greedy" and _is_little(cut, sizes)):
+        return Decision(given_by(scheduler, segments_of, is_whole))
+    if not options.tune or (options.tune == "greedy" and _is_little(segments_of, sizes)):
         return Decision(DEFAULT)
-    return found_or_searched(cut, sizes, options, _search)
+    return found_or_searched(segments_of, sizes, options, _search)
 
 
-def _is_little(cut: Cut, sizes: Mapping[str, int]) -> bool:
+def _is_little(segments_of: SegmentsOf, sizes: Mapping[str, int]) -> bool:
     """Would no schedule save what it takes to search for it, and to compile it beside the default one?"""
     work = 0.0
-    for x in cut(NO_REWRITES):
+    for x in segments_of(NO_REWRITES):
         for s in x.graph.stages:
             for d in s.definitions:
                 work += math.prod(sizes_value(n, sizes) for n in (*d.dims, *d.rdims)) * max(cost(d.value), 1)
@@ -83,19 +83,19 @@ def _search(segment: Segment, sizes: Mapping[str, int], options: Options) -> Pla
         return autoschedule.searched(segment, sizes, options)
 
 
-def found_or_searched(cut: Cut, sizes: Mapping[str, int], options: Options, search: Search) -> Decision:
+def found_or_searched(segments_of: SegmentsOf, sizes: Mapping[str, int], options: Options, search: Search) -> Decision:
     """The schedules that are on disk, or that `search` finds."""
-    segments = [x for x in cut(NO_REWRITES) if x.graph.outputs]
+    segments = [x for x in segments_of(NO_REWRITES) if x.graph.outputs]
     names = [plan_name(x, sizes, options) for x in segments]
     known = [kept(name, x.graph, options) for name, x in zip(names, segments, strict=True)]
     plans = [search(x, sizes, options) if p is None else p for p, x in zip(known, segments, strict=True)]
     if known == [None]:
-        plans = [_in_parts(plans[0], segments[0], cut, sizes, options, search)]
+        plans = [_in_parts(plans[0], segments[0], segments_of, sizes, options, search)]
     new = tuple((name, x.graph) for name, x, p in zip(names, segments, known, strict=True) if p is None)
     found = _joined({x.graph.outputs: p for x, p in zip(segments, plans, strict=True)})
     others = [_joined({segments[0].graph.outputs: p}) for p in plans[0].others] if len(plans) == 1 else []
-    best = found if found.trees and _is_legal(found, cut) else replace(DEFAULT, costs=found.costs)
-    others = [x for x in others if _is_legal(x, cut)]
+    best = found if found.trees and _is_legal(found, segments_of) else replace(DEFAULT, costs=found.costs)
+    others = [x for x in others if _is_legal(x, segments_of)]
     if not best.trees and not others:
         keep(best, new, options)
         return Decision(DEFAULT)
@@ -124,7 +124,7 @@ def _joined(plans: Mapping[tuple[str, ...], Plan]) -> Choice:
 
 
 def _in_parts(
-    plan: Plan, segment: Segment, cut: Cut, sizes: Mapping[str, int], options: Options, search: Search
+    plan: Plan, segment: Segment, segments_of: SegmentsOf, sizes: Mapping[str, int], options: Options, search: Search
 ) -> Plan:
     """A plan, or one that does the longest reduction in parts, where the cost model expects that to be faster.
 
@@ -136,7 +136,7 @@ def _in_parts(
         return plan
     _, name, k = max(long)
     factored = {name: (k, PARTS * cores)}
-    (other, *_) = (x for x in cut(Rewrites(factored=factored)) if x.graph.outputs)
+    (other, *_) = (x for x in segments_of(Rewrites(factored=factored)) if x.graph.outputs)
     found = search(other, sizes, options)
     seconds, evaluations = plan.seconds + found.seconds, plan.evaluations + found.evaluations
     if found.cost >= plan.cost or parts_name(name) not in other.graph.by_name:
@@ -155,9 +155,9 @@ def _factors(s: Stage, d: Definition, sizes: Mapping[str, int], cores: int) -> I
             yield k, extent
 
 
-def _is_legal(choice: Choice, cut: Cut) -> bool:
+def _is_legal(choice: Choice, segments_of: SegmentsOf) -> bool:
     try:
-        choice.check(cut(choice.rewrites))
+        choice.check(segments_of(choice.rewrites))
     except ScheduleError as error:
         refused(error)
         return False

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from hjit.trace.tracing.recorder import GraphBreak
-from hjit.trace.tracing.results import Called
+from hjit.trace.tracing.recording.recorder import GraphBreak
+from hjit.trace.tracing.recording.results import Called
 from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx, Array, Columns, ulp, wider
 
 ROUNDINGS = 4  # of a result that is between two elements

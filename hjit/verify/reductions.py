@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.tracing.products import Operand, Product
+from hjit.trace.tracing.recording.products import Operand, Product
 from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx, Array, Columns, decided, reshaped, three, ulp, wider
 from hjit.verify.forward_error import SUM_ROUNDINGS, truth
 

@@ -18,7 +18,7 @@ import numpy as np
 from hjit.trace.ir.graph import Cast, Definition, Expr, Graph, Load, Op, Stage
 from hjit.trace.ir.interpret import evaluate, interpret
 from hjit.trace.ir.poly import sizes_value
-from hjit.trace.tracing.recorder import GraphBreak
+from hjit.trace.tracing.recording.recorder import GraphBreak
 from hjit.verify.approx import Approx, Array, Columns, full, joined, reshaped, rounded_again, taken
 from hjit.verify.definitions import MANY, SAMPLE_ALL, SAMPLE_EACH, is_direct, is_long, is_place, scanned, varies
 from hjit.verify.externs import bounds, is_guess

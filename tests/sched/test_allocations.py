@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hjit import samples
 from hjit.call.segments import Cut
 from hjit.errors import HjitError
 from hjit.kernels.lower.lower import lower
@@ -21,7 +22,6 @@ from hjit.pipeline import Pipeline
 from hjit.sched.language.build import parallel_loops
 from hjit.sched.language.tree import Loop, Root, Store
 from hjit.trace.ir.poly import sizes_value
-from hjit.tuning import samples
 from hjit.tuning.autoschedule import space_of
 from hjit.tuning.decide import by_search
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import hjit
+from hjit.samples import leaves
 from hjit.sched.default.schedules import default_schedule, lanes_across
 from hjit.sched.default.thresholds import JAM_ROWS, MAX_WARM_UP, MIN_STRIP
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Loop, computes, walk
 from hjit.sched.nests.root_nests import RootNests, vector_lanes
 from hjit.sched.nests.thresholds import SCAN_ROWS, STRIP_VECTORS, TRANSPOSE_LANES, TRANSPOSE_ROWS
-from hjit.tuning.samples import leaves
 from tests.numpy_check import check, image
 from tests.trace.test_canonical import canonical
 

@@ -15,6 +15,7 @@ from hjit.model.costs import WeightedSum
 from hjit.model.names import SCHEDULE
 from hjit.options import Options
 from hjit.pipeline import Pipeline
+from hjit.samples import chosen_state, compiled, random_state, segment_of
 from hjit.sched.language.check import faults
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Loop, Root, Store, computes, walk
@@ -30,7 +31,6 @@ from hjit.sched.search.templates import chosen
 from hjit.trace.ir.graph import Graph
 from hjit.tuning.autoschedule import weights
 from hjit.tuning.decide import by_search
-from hjit.tuning.samples import chosen_state, compiled, random_state, segment_of
 
 Array = np.ndarray[Any, Any]
 MACHINE = (2.0, 64.0, 32e3, 1e6, 16e6, 1e10)

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace import Result, Trace, Tree, interpret, trace
-from hjit.trace.capture.trace import flatten
+from hjit.trace.capture.trace import PyTree, Result, Trace, flatten, trace
+from hjit.trace.ir.interpret import interpret
 from hjit.trace.ir.poly import sizes_value
-from hjit.trace.tracing.host import TapeEntry
+from hjit.trace.tracing.scalars.host import TapeEntry
 
 
 def scalars_of(recorder: Any, leaves: list[Any]) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def scalars_of(recorder: Any, leaves: list[Any]) -> dict[str, Any]:
 def trace_of(function: Any, *args: Any, **kwargs: Any) -> tuple[Trace, list[Any]]:
     """The trace of ``function(*args, **kwargs)``, decisions computed by the interpreter."""
     leaves: list[Any] = []
-    structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
+    structure = PyTree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
 
     def evaluate(recorder: Any, names: tuple[str, ...]) -> list[Any]:
         arrays = {n: s.array for n, s in recorder.inputs.items()}
@@ -42,7 +42,7 @@ def interpreted(function: Any, *args: Any, **kwargs: Any) -> Any:
         if r.kind in ("array", "view") and r.name in rec.stages:
             wanted[r.name] = None
 
-    traced.result.build(collect) if isinstance(traced.result, Tree) else collect(traced.result)
+    traced.result.build(collect) if isinstance(traced.result, PyTree) else collect(traced.result)
     arrays = {n: s.array for n, s in rec.inputs.items()}
     computed = dict(
         zip(wanted, interpret(rec.graph(tuple(wanted)), arrays, rec.sizes, scalars_of(rec, leaves)), strict=True)
@@ -73,7 +73,7 @@ def interpreted(function: Any, *args: Any, **kwargs: Any) -> Any:
             array = np.broadcast_to(array, shape)
         return array[()] if r.is_scalar else array
 
-    return traced.result.build(leaf) if isinstance(traced.result, Tree) else leaf(traced.result)
+    return traced.result.build(leaf) if isinstance(traced.result, PyTree) else leaf(traced.result)
 
 
 def _grid(p: Any, grids: Any, sizes: Any) -> Any:

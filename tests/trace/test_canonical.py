@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit.trace import interpret
 from hjit.trace.ir.graph import Expr, Graph, rewrite
+from hjit.trace.ir.interpret import interpret
 from hjit.trace.ir.key import graph_key
 from hjit.trace.passes.canonical import PASSES, canonicalise
 from hjit.trace.passes.fusion import fuse

@@ -13,7 +13,7 @@ import hjit
 from hjit import TraceError
 from hjit.trace.capture.overlay import _is_compiled
 from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.foreign import Foreign
+from hjit.trace.tracing.externs.foreign import Foreign
 from tests.numpy_check import check
 
 IMAGE = np.random.default_rng(8).random((24, 31))

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit.trace import interpret
 from hjit.trace.ir.check import check_graph
 from hjit.trace.ir.graph import Expr, Graph, Load, rewrite
+from hjit.trace.ir.interpret import interpret
 from hjit.trace.ir.rewriting import map_exprs
 from hjit.trace.passes.canonical import PASSES, REQUESTABLE
 from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites

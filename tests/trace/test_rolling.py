@@ -13,8 +13,8 @@ import hjit
 from hjit.trace.capture.bytecode import loops
 from hjit.trace.ir.poly import Var, poly
 from hjit.trace.passes.canonical import canonicalise
-from hjit.trace.tracing.induction import CannotReroll, InductionVariable
-from hjit.trace.tracing.size import Size
+from hjit.trace.tracing.scalars.induction import CannotReroll, InductionVariable
+from hjit.trace.tracing.scalars.size import Size
 from tests.trace.helpers import assert_same, check, trace_of
 
 RNG = np.random.default_rng(0)

@@ -16,7 +16,7 @@ import pytest
 from hjit.trace.splitting.names import certain, first_reads, live_before, loads, stores
 from hjit.trace.splitting.normal_form import steps
 from hjit.trace.splitting.source import TREE, NoSource, tree_of
-from hjit.trace.splitting.split import Part, Place, split
+from hjit.trace.splitting.split import Fragment, SourceRange, split
 from tests.fuzz import random_program
 
 
@@ -40,9 +40,9 @@ def apart(f: types.FunctionType, rng: random.Random, depth: int = 2) -> Callable
     """A function cut at random, and its parts again."""
     nodes = [x for x in ast.walk(tree_of(f)) if isinstance(x, (ast.stmt, ast.expr)) and not isinstance(x, ast.Constant)]
     x = rng.choice(nodes)
-    place = Place(x.lineno, x.end_lineno or x.lineno, x.col_offset, x.end_col_offset)
+    place = SourceRange(x.lineno, x.end_lineno or x.lineno, x.col_offset, x.end_col_offset)
 
-    def part(p: Part) -> Callable[..., Any]:
+    def part(p: Fragment) -> Callable[..., Any]:
         return apart(p.function, rng, depth - 1) if depth and rng.random() < 0.7 else p.function
 
     found = split(f, None if rng.random() < 0.2 else place, part)

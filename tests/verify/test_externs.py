@@ -10,8 +10,8 @@ import pytest
 import hjit
 from hjit import HjitWarning
 from hjit.call.first_calls import DOUBTS
-from hjit.trace.tracing.recorder import GraphBreak
-from hjit.trace.tracing.results import Called
+from hjit.trace.tracing.recording.recorder import GraphBreak
+from hjit.trace.tracing.recording.results import Called
 from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx
 from hjit.verify.externs import bounds, is_guess
 from hjit.verify.tolerances import tolerances

@@ -12,7 +12,7 @@ from typing import Any
 
 from hjit.trace.capture.impure import READS_OR_WRITES
 from hjit.trace.tracing.frames import is_own
-from hjit.trace.tracing.recorder import current, tracing
+from hjit.trace.tracing.recording.recorder import current, tracing
 
 _EVENTS = frozenset(
     "open mmap.__new__ subprocess.Popen builtins.input builtins.breakpoint glob.glob time.sleep webbrowser.open".split()

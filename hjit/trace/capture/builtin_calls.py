@@ -14,13 +14,13 @@ from hjit.trace.capture.captured import ObjectProxy
 from hjit.trace.capture.constructors import as_scalar
 from hjit.trace.capture.rerolling import range_
 from hjit.trace.ops.arrays.strides import interface
-from hjit.trace.tracing.complex_arrays import ComplexTracer
-from hjit.trace.tracing.host import HostScalar, is_host, record
-from hjit.trace.tracing.induction import InductionVariable
-from hjit.trace.tracing.masked import Selected
-from hjit.trace.tracing.recorder import supported_dtype
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import Tracer, call, has_tracer, is_tracer, python_float, python_type
+from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
+from hjit.trace.tracing.arrays.masked import MaskedRead
+from hjit.trace.tracing.arrays.tracer import Tracer, call, has_tracer, is_tracer, python_float, python_type
+from hjit.trace.tracing.recording.recorder import supported_dtype
+from hjit.trace.tracing.scalars.host import HostScalar, is_host, record
+from hjit.trace.tracing.scalars.induction import InductionVariable
+from hjit.trace.tracing.scalars.size import Size
 
 
 def _float(x: Any = 0.0) -> Any:
@@ -40,7 +40,7 @@ def _int(x: Any = 0, *base: Any) -> Any:
 
 
 def _len(x: Any) -> Any:
-    has_rows = type(x) is Selected or ((is_tracer(x) or type(x) is ComplexTracer) and x.shape)
+    has_rows = type(x) is MaskedRead or ((is_tracer(x) or type(x) is ComplexTracer) and x.shape)
     return x.shape[0] if has_rows else len(x)
 
 
@@ -64,13 +64,13 @@ def _type(*args: Any) -> Any:
         return python_type(x) if x.weak else x.dtype.type if x.is_scalar else np.ndarray
     if type(x) is ComplexTracer and x.is_scalar:
         return x.dtype.type
-    if type(x) in (ComplexTracer, HostScalar, Selected, ObjectProxy):
+    if type(x) in (ComplexTracer, HostScalar, MaskedRead, ObjectProxy):
         return x.__class__
     return int if type(x) is Size else type(x)
 
 
 def _hasattr(x: Any, name: str) -> bool:
-    return hasattr(_type(x), name) if type(x) in (Tracer, ComplexTracer, HostScalar, Selected) else hasattr(x, name)
+    return hasattr(_type(x), name) if type(x) in (Tracer, ComplexTracer, HostScalar, MaskedRead) else hasattr(x, name)
 
 
 def _getattr(x: Any, name: str, *default: Any) -> Any:

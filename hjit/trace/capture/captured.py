@@ -1,7 +1,7 @@
 """What a function reads besides its arguments: captured arrays are inputs, all other values are guarded.
 
-A `Path` says where a value was found, so that later calls can look there again. Objects of classes written in Python
-are seen through a proxy; lists and dicts are copies that are watched for changes.
+An `AccessPath` says where a value was found, so that later calls can look there again. Objects of classes written in
+Python are seen through a proxy; lists and dicts are copies that are watched for changes.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ import numpy as np
 from hjit.trace.capture import effects
 from hjit.trace.capture.environment import VARIABLES, traced_path
 from hjit.trace.capture.impure import GENERATORS, STREAMS, Drawn, Stream
-from hjit.trace.tracing.complex_arrays import ComplexTracer, any_source
+from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_source
+from hjit.trace.tracing.arrays.masked import MaskedRead
+from hjit.trace.tracing.arrays.tracer import Tracer
 from hjit.trace.tracing.complex_memory import supported_complex
 from hjit.trace.tracing.dispatch import hook
-from hjit.trace.tracing.host import HostScalar, unpin
-from hjit.trace.tracing.masked import Selected
-from hjit.trace.tracing.recorder import Recorder, current, supported_dtype
-from hjit.trace.tracing.tracer import Tracer
+from hjit.trace.tracing.recording.recorder import Recorder, current, supported_dtype
+from hjit.trace.tracing.scalars.host import HostScalar, static_value
 
 MAX_ITEMS = 4096  # items of a captured container that are looked at; of a larger one only its identity is guarded
 MAX_BYTES = 4096  # bytes of a captured array of a dtype that kernels do not have, which is compared at every call
@@ -41,7 +41,7 @@ LIBRARY = frozenset(
 _VALUES = frozenset("pathlib fractions decimal datetime uuid ipaddress".split())  # whose objects never change
 
 
-class Path:
+class AccessPath:
     """Where a captured value is found at later calls: a dict entry, an attribute, a cell or an item."""
 
     __slots__ = ("base", "kind", "name")
@@ -50,13 +50,13 @@ class Path:
         self.base, self.name, self.kind = base, name, kind
 
     def get(self) -> Any:
-        base = self.base.get() if type(self.base) is Path else self.base
+        base = self.base.get() if type(self.base) is AccessPath else self.base
         if self.kind == "item":
             return base[self.name]
         return base.cell_contents if self.kind == "cell" else getattr(base, self.name)
 
     def key(self) -> tuple[Any, ...]:
-        return (self.base.key() if type(self.base) is Path else id(self.base), self.kind, self.name)
+        return (self.base.key() if type(self.base) is AccessPath else id(self.base), self.kind, self.name)
 
     def __str__(self) -> str:
         return str(self.name)
@@ -85,11 +85,11 @@ _MUTABLE = (set, bytearray, collections.deque, array.array, memoryview)
 _DICTS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
 
 
-def wrap(value: Any, path: Path) -> Any:
+def wrap(value: Any, path: AccessPath) -> Any:
     """What traced code sees in place of a value that it captures."""
     if isinstance(value, types.ModuleType):
         return hook("module_proxy")(value)
-    if type(value) in (Tracer, ComplexTracer, HostScalar, Selected):
+    if type(value) in (Tracer, ComplexTracer, HostScalar, MaskedRead):
         return value
     rec = current()
     if isinstance(value, np.ndarray):
@@ -125,7 +125,7 @@ def wrap(value: Any, path: Path) -> Any:
     return captured_object(value, path)
 
 
-def _guard(rec: Recorder, path: Path, value: Any, kind: str) -> None:
+def _guard(rec: Recorder, path: AccessPath, value: Any, kind: str) -> None:
     """Later calls compare what is found there: its "value", its "identity", or the function of a bound "method"."""
     key = path.key()
     if key not in rec.captured:
@@ -133,7 +133,7 @@ def _guard(rec: Recorder, path: Path, value: Any, kind: str) -> None:
         rec.captures.append((path, (kind, value)))
 
 
-def _captured_array(rec: Recorder, value: np.ndarray[Any, Any], path: Path) -> Any:
+def _captured_array(rec: Recorder, value: np.ndarray[Any, Any], path: AccessPath) -> Any:
     key = path.key()
     if key not in rec.captured:
         for other, tracer in rec.captured.items():
@@ -151,7 +151,7 @@ def _captured_array(rec: Recorder, value: np.ndarray[Any, Any], path: Path) -> A
     return rec.captured[key]
 
 
-def _guarded_contents(rec: Recorder, path: Path, value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _guarded_contents(rec: Recorder, path: AccessPath, value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """A small array of a dtype that kernels do not have: a value, compared at later calls."""
     if value.nbytes > MAX_BYTES:
         raise rec.error(
@@ -180,14 +180,14 @@ def whole_array(x: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
     return x.view(np.ndarray) if type(x) is np.memmap else x
 
 
-def _captured_container(rec: Recorder, value: Any, path: Path) -> Any:
+def _captured_container(rec: Recorder, value: Any, path: AccessPath) -> Any:
     if len(value) > MAX_ITEMS:
         _guard(rec, path, value, "identity")
         return value
     names: Any = list(value) if isinstance(value, dict) else range(len(value))
     shape = (type(value), tuple(names) if isinstance(value, dict) else len(value))
     _guard_shape(rec, path, shape)
-    items = [wrap(value[n], Path(path, n)) for n in names]
+    items = [wrap(value[n], AccessPath(path, n)) for n in names]
     seen = _copied_dict(value, items) if isinstance(value, dict) else type(value)(items)
     rec.watched.add(seen, str(path))
     return seen
@@ -201,7 +201,7 @@ def _copied_dict(value: dict[Any, Any], items: list[Any]) -> dict[Any, Any]:
     return seen
 
 
-def _guard_shape(rec: Recorder, path: Path, shape: Any) -> None:
+def _guard_shape(rec: Recorder, path: AccessPath, shape: Any) -> None:
     key = ("shape", path.key())
     if key not in rec.captured:
         rec.captured[key] = shape
@@ -220,7 +220,7 @@ class ObjectProxy:
 
     __slots__ = ("_hjit_object", "_hjit_path")
 
-    def __init__(self, value: Any, path: Path) -> None:
+    def __init__(self, value: Any, path: AccessPath) -> None:
         object.__setattr__(self, "_hjit_object", value)
         object.__setattr__(self, "_hjit_path", path)
 
@@ -235,14 +235,14 @@ class ObjectProxy:
         path = object.__getattribute__(self, "_hjit_path")
         found = _class_attribute(type(value), name)
         if isinstance(found, types.FunctionType) and name not in getattr(value, "__dict__", {}):
-            _guard(current(), Path(path, name, "attr"), found, "method")
+            _guard(current(), AccessPath(path, name, "attr"), found, "method")
             return types.MethodType(hook("clone")(found), self)
         if isinstance(found, property) and found.fget is not None:
-            _guard(current(), Path(Path(path, "__class__", "attr"), name, "attr"), found, "identity")
+            _guard(current(), AccessPath(AccessPath(path, "__class__", "attr"), name, "attr"), found, "identity")
             return hook("clone")(found.fget)(self)
         if isinstance(found, classmethod):
             return types.MethodType(hook("clone")(found.__func__), type(value))
-        return wrap(getattr(value, name), Path(path, name, "attr"))
+        return wrap(getattr(value, name), AccessPath(path, name, "attr"))
 
     def __setattr__(self, name: str, new: Any) -> None:
         raise current().error(
@@ -258,7 +258,9 @@ class ObjectProxy:
 
     def __getitem__(self, key: Any) -> Any:
         value = object.__getattribute__(self, "_hjit_object")
-        return wrap(value[unpin(key)], Path(object.__getattribute__(self, "_hjit_path"), unpin(key)))
+        return wrap(
+            value[static_value(key)], AccessPath(object.__getattribute__(self, "_hjit_path"), static_value(key))
+        )
 
     def __iter__(self) -> Any:
         return iter(object.__getattribute__(self, "_hjit_object"))
@@ -328,7 +330,7 @@ def _class_attribute(cls: type, name: str) -> Any:
     return None
 
 
-def captured_object(value: Any, path: Path) -> Any:
+def captured_object(value: Any, path: AccessPath) -> Any:
     """A proxy for an instance of a class written in Python; any other value as it is."""
     cls = type(value)
     if isinstance(value, STREAMS):

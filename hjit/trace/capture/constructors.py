@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.tracing.complex_arrays import ComplexTracer
+from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
+from hjit.trace.tracing.arrays.masked import MaskedRead
+from hjit.trace.tracing.arrays.scalar_class import ScalarClass, notice_call, plain_class
+from hjit.trace.tracing.arrays.tracer import as_tracer, call, from_known, from_stage, has_tracer, is_tracer
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.frames import callees, identities, reads
-from hjit.trace.tracing.host import is_host, record
-from hjit.trace.tracing.masked import Selected
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.scalar_class import ScalarClass, notice_call, plain_class
-from hjit.trace.tracing.tracer import as_tracer, call, from_known, from_stage, has_tracer, is_tracer
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import is_host, record
 
 
 def called(value: Any, frame: types.FrameType) -> Any:
@@ -67,7 +67,7 @@ def scalar_type(cls: Any) -> Callable[..., Any]:
         x = args[0]
         if is_host(x):
             return record(cls, x)
-        if type(x) is Selected:
+        if type(x) is MaskedRead:
             return x.astype(cls)
         array = (x if type(x) is ComplexTracer or is_tracer(x) else as_tracer(x)).astype(cls, copy=False)
         return array if array.ndim else as_scalar(array)

@@ -19,10 +19,10 @@ import numpy as np
 
 from hjit.trace.capture.environment import QUESTIONS, VARIABLES, answer, asked_again
 from hjit.trace.capture.impure import READS_OR_WRITES, refused
-from hjit.trace.tracing.externs import Arguments, within
+from hjit.trace.tracing.externs.calls import Arguments, within
 from hjit.trace.tracing.frames import is_counted, is_own
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.recorder import Effect, current
+from hjit.trace.tracing.recording.recorder import Effect, current
+from hjit.trace.tracing.scalars.host import static_value
 
 _TRACE = os.path.join(os.path.dirname(__file__), "trace.py")  # its function is the outermost frame of a trace
 _PLAIN = (bool, int, float, str, type(None))
@@ -34,7 +34,7 @@ def record(kind: str, call: Callable[..., None], args: Any, blocked: Callable[[]
     if rec.loops:
         raise rec.loops[-1].refusal(f"{kind} in the loop")
     given = Arguments(late=True)
-    frozen = given.lower(tuple(args))
+    frozen = given.freeze(tuple(args))
     needs, places = given.needs()
     settings = tuple(again() for again in rec.settings)
 
@@ -48,7 +48,7 @@ def record(kind: str, call: Callable[..., None], args: Any, blocked: Callable[[]
 # -- where an effect comes from
 
 
-class Place(NamedTuple):
+class SourceLine(NamedTuple):
     """A line of the user's source, and the globals of its module."""
 
     filename: str
@@ -68,21 +68,21 @@ def _outside(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _place(frame: FrameType) -> Place:
+def _place(frame: FrameType) -> SourceLine:
     names = getattr(frame.f_globals, "under", frame.f_globals)
-    return Place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, names)
+    return SourceLine(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, names)
 
 
-def place(level: int) -> Callable[[], Place]:
+def place(level: int) -> Callable[[], SourceLine]:
     """Finds the `level`-th frame from the one that has the effect; frames above the traced function differ by call."""
     inside = [_place(f) for f in _outside(sys._getframe(1))]
     if level <= len(inside):
         return lambda: inside[max(level, 1) - 1]
     above = level - len(inside)
 
-    def later() -> Place:
+    def later() -> SourceLine:
         found = next((f for k, f in enumerate(_outside(sys._getframe(1)), 1) if k == above), None)
-        return Place("sys", 1, "sys", vars(sys)) if found is None else _place(found)
+        return SourceLine("sys", 1, "sys", vars(sys)) if found is None else _place(found)
 
     return later
 
@@ -95,7 +95,7 @@ def _refusal(operation: str, reason: str) -> Exception:
 
 
 class Errors:
-    """`numpy.errstate` and `scipy.special.errstate`: opaque calls are made inside them; raising errors is refused."""
+    """`numpy.errstate` and `scipy.special.errstate`: extern calls are made inside them; raising errors is refused."""
 
     def __init__(self, cls: Any, name: str, given: dict[str, Any]) -> None:
         bad = next((v for v in given.values() if v not in ("ignore", "warn", None)), None)
@@ -129,7 +129,7 @@ def errors(cls: Any, name: str) -> Callable[..., Errors]:
     return lambda **given: Errors(cls, name, given)
 
 
-class Quiet:
+class CatchWarnings:
     """`warnings.catch_warnings`: what it ignores is ignored at every call.
 
     Compiled code gives no warnings, so recording them is refused.
@@ -196,7 +196,7 @@ def _warn(message: Any, category: Any = None, stacklevel: int = 1, source: Any =
         raise TypeError(f"category must be a Warning subclass, not '{type(category).__name__}'")
     if more:
         raise _refusal(f"warnings.warn({', '.join(more)}=...)", "hjit does not know this argument")
-    where = place(int(unpin(stacklevel)))
+    where = place(int(static_value(stacklevel)))
 
     def give(message: Any) -> None:
         at = where()
@@ -237,7 +237,7 @@ class Log:
         if name in _LEVELS:
             return lambda msg, *args, **kwargs: _log(log, _LEVELS[name], msg, args, **kwargs)
         if name == "log":
-            return lambda level, msg, *args, **kwargs: _log(log, unpin(level), msg, args, **kwargs)
+            return lambda level, msg, *args, **kwargs: _log(log, static_value(level), msg, args, **kwargs)
         if name == "getChild":
             return lambda suffix: Log(log.getChild(suffix))
         if name not in _SETTINGS:
@@ -261,7 +261,7 @@ def _log(
         raise _refusal(
             "logging: exc_info, stack_info", "the stack of a call that is compiled is not that of the function"
         )
-    where = place(int(unpin(stacklevel)))
+    where = place(int(static_value(stacklevel)))
     if isinstance(log, logging.LoggerAdapter):
         msg, kwargs = log.process(msg, {} if extra is None else {"extra": extra})
         log, extra = log.logger, kwargs.get("extra")
@@ -348,7 +348,7 @@ def replaced() -> dict[Any, Any]:
     """Functions and classes of the standard library and NumPy that have effects, and what stands for them."""
     found: dict[Any, Any] = {
         warnings.warn: _warn,
-        warnings.catch_warnings: Quiet,
+        warnings.catch_warnings: CatchWarnings,
         np.errstate: errors(np.errstate, "numpy.errstate"),
     }
     for function in (warnings.simplefilter, warnings.filterwarnings):

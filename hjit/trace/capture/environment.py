@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
 from hjit.trace.capture.impure import READS_OR_WRITES, refused
-from hjit.trace.tracing.host import HostScalar, unpin
-from hjit.trace.tracing.recorder import current, tracing
+from hjit.trace.tracing.recording.recorder import current, tracing
+from hjit.trace.tracing.scalars.host import HostScalar, static_value
 
 QUESTIONS: tuple[Callable[..., Any], ...] = (
     *(
@@ -46,7 +46,7 @@ def answer(ask: Callable[[], Any]) -> Any:
     except Exception as error:
         problem = error
     tape.ops.append((again, ()))
-    HostScalar(tape, len(tape.ops) - 1, (found, "" if problem is None else repr(problem))).pin()
+    HostScalar(tape, len(tape.ops) - 1, (found, "" if problem is None else repr(problem))).make_static()
     if problem is not None:
         raise problem
     return found
@@ -56,7 +56,7 @@ def asked_again(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose answer is a guard."""
 
     def method(*args: Any, **kwargs: Any) -> Any:
-        given, named = [unpin(x) for x in args], {name: unpin(x) for name, x in kwargs.items()}
+        given, named = [static_value(x) for x in args], {name: static_value(x) for name, x in kwargs.items()}
         return answer(lambda: function(*given, **named))
 
     return method
@@ -74,7 +74,7 @@ class _AnyPath(type):
 
 def _of_path(function: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        path, given = PATH_TYPE(self), [PATH_TYPE(x) if type(x) is TracedPath else unpin(x) for x in args]
+        path, given = PATH_TYPE(self), [PATH_TYPE(x) if type(x) is TracedPath else static_value(x) for x in args]
         found = answer(lambda: function(path, *given, **kwargs)) if tracing() else function(path, *given, **kwargs)
         return traced_path(found) if isinstance(found, pathlib.Path) else found
 

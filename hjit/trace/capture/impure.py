@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.tracing.externs import opaque_call
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import has_tracer
+from hjit.trace.tracing.arrays.tracer import has_tracer
+from hjit.trace.tracing.externs.calls import extern_call
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import static_value
 
 CLOCKS = ("time", "perf_counter", "monotonic", "process_time", "thread_time", "localtime", "gmtime", "sleep")
 FILES = (np.load, np.loadtxt, np.genfromtxt, np.fromfile, np.memmap)
@@ -82,7 +82,7 @@ def default_rng(seed: Any = None) -> Any:
             "without a seed it differs from call to call",
             "make the generator outside the function",
         )
-    return np.random.default_rng(unpin(seed))
+    return np.random.default_rng(static_value(seed))
 
 
 class Stream:
@@ -113,7 +113,7 @@ def draw(function: Any, stream: Any) -> Callable[..., Any]:
     def drawn(*args: Any, **kwargs: Any) -> Any:
         if function.__name__ in IN_PLACE and has_tracer(args):
             return refused(name, "it changes its argument in place", "use permutation() and assign the result")()
-        return opaque_call(name, function, args, kwargs, mark=functools.partial(_rewind, stream))
+        return extern_call(name, function, args, kwargs, checkpoint=functools.partial(_rewind, stream))
 
     return drawn
 
@@ -143,7 +143,7 @@ class _Generator:
         if x is None or self.cls is random.SystemRandom:
             reason = "without a seed it differs from call to call"
             raise current().error(f"random.{self.cls.__name__}()", reason, "make it outside the function")
-        return self.cls(unpin(x))
+        return self.cls(static_value(x))
 
     def __instancecheck__(self, x: Any) -> bool:
         return isinstance(x, self.cls)

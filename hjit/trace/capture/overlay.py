@@ -20,17 +20,17 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture import builtin_calls, effects, environment
-from hjit.trace.capture.captured import LIBRARY, NUMERIC, Path, captured_object, wrap
+from hjit.trace.capture.captured import LIBRARY, NUMERIC, AccessPath, captured_object, wrap
 from hjit.trace.capture.constructors import called
 from hjit.trace.capture.cupy_names import numpy_of
 from hjit.trace.capture.impure import Drawn, draw, is_stream_method, of_loaded_modules, replaced
+from hjit.trace.tracing.arrays.masked import has_masked_read
+from hjit.trace.tracing.arrays.tracer import has_tracer
 from hjit.trace.tracing.dispatch import functions, hook, provides
-from hjit.trace.tracing.externs import concrete, opaque_call
-from hjit.trace.tracing.foreign import foreign
-from hjit.trace.tracing.host import HostScalar, is_host, is_run_time, pin_captured
-from hjit.trace.tracing.masked import selected_among
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import has_tracer
+from hjit.trace.tracing.externs.calls import concrete, extern_call
+from hjit.trace.tracing.externs.foreign import foreign
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import HostScalar, is_host, is_run_time, static_captured
 
 _SAFE_BUILTINS = ("builtins", "_operator", "math", "time")  # they ask a tracer through Python's own protocols
 _OWN = ("hjit.trace", "hjit.kernels", "hjit.sched", "hjit.model", "hjit.pipeline", "hjit.call", "hjit.options")
@@ -51,7 +51,7 @@ class Overlay(dict[str, Any]):
         if name in _CALLED and name not in self.under:
             return _called_or_class(name)
         value = self.under[name]
-        seen = wrap(value, Path(self.under, name))
+        seen = wrap(value, AccessPath(self.under, name))
         return called(seen, sys._getframe(1)) if isinstance(value, (np.ufunc, type)) or type(seen) is np.ufunc else seen
 
     def __contains__(self, name: object) -> bool:
@@ -80,7 +80,7 @@ def clone(function: types.FunctionType) -> Callable[..., Any]:
         cells = []
         for name, cell in zip(function.__code__.co_freevars, closure, strict=True):
             try:
-                cells.append(types.CellType(_seen(function, cell.cell_contents, Path(cell, name, "cell"))))
+                cells.append(types.CellType(_seen(function, cell.cell_contents, AccessPath(cell, name, "cell"))))
                 current().watched.cells.append((cells[-1], cells[-1].cell_contents, name))
             except ValueError:  # an empty cell: a name not yet bound
                 cells.append(cell)
@@ -93,7 +93,7 @@ def clone(function: types.FunctionType) -> Callable[..., Any]:
     return twin
 
 
-def _seen(function: Any, value: Any, path: Path) -> Any:
+def _seen(function: Any, value: Any, path: AccessPath) -> Any:
     """What is in a function's closure or defaults; a number of the user's is read at every call."""
     rec = current()
     is_library = (getattr(function, "__module__", None) or "").partition(".")[0] in NUMERIC
@@ -107,10 +107,10 @@ def _seen(function: Any, value: Any, path: Path) -> Any:
 
 def _defaults(function: Any, name: str) -> Any:
     """The values in a tuple or a dict of a function: `__defaults__`, or what a partial adds."""
-    base, values = Path(function, name, "attr"), getattr(function, name)
+    base, values = AccessPath(function, name, "attr"), getattr(function, name)
     if isinstance(values, dict):
-        return {k: _seen(function, v, Path(base, k)) for k, v in values.items()}
-    return tuple(_seen(function, v, Path(base, k)) for k, v in enumerate(values)) if values else values
+        return {k: _seen(function, v, AccessPath(base, k)) for k, v in values.items()}
+    return tuple(_seen(function, v, AccessPath(base, k)) for k, v in enumerate(values)) if values else values
 
 
 def partial(value: functools.partial[Any]) -> functools.partial[Any]:
@@ -158,14 +158,12 @@ def wrap_callable(value: Any) -> Any:
             return getattr(effects.Log(owner), value.__name__)
         if isinstance(owner, (type, types.ModuleType)):
             return types.MethodType(clone(value.__func__), owner)
-        return types.MethodType(clone(value.__func__), captured_object(owner, Path(value, "__self__", "attr")))
+        return types.MethodType(clone(value.__func__), captured_object(owner, AccessPath(value, "__self__", "attr")))
     if isinstance(value, functools.partial):
         return partial(value)
     if hasattr(value, "py_func") and isinstance(getattr(value, "py_func", None), types.FunctionType):
         return clone(value.py_func)
-    if type(value) is _CACHE or (
-        type(value).__module__ == "hjit.pipeline" and isinstance(value.__wrapped__, types.FunctionType)
-    ):
+    if type(value) is _CACHE:
         return _cached_function(value)
     if type(value).__module__ == "uarray" or type(value).__module__.startswith(
         "scipy._lib"
@@ -191,7 +189,7 @@ def _cached_function(value: Any) -> Callable[..., Any]:
 
     @functools.wraps(value.__wrapped__, updated=())
     def method(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = pin_captured(args), pin_captured(kwargs)
+        args, kwargs = static_captured(args), static_captured(kwargs)
         if has_tracer(args) or has_tracer(kwargs):
             return clone(value.__wrapped__)(*args, **kwargs)
         return value(*args, **kwargs)
@@ -210,8 +208,8 @@ def _taken_over(function: Any) -> Callable[..., Any]:
 
     def method(*args: Any, **kwargs: Any) -> Any:
         if function not in _OF_ELEMENTS:
-            args, kwargs = pin_captured(args), pin_captured(kwargs)
-        if selected_among(args, kwargs):
+            args, kwargs = static_captured(args), static_captured(kwargs)
+        if has_masked_read(args, kwargs):
             return hook("masked_call")(function, args, kwargs)
         if makes or has_tracer(args) or has_tracer(kwargs):
             if hook("wants_complex")(function, args, kwargs):
@@ -227,7 +225,7 @@ def _numpy_function(function: Any) -> Callable[..., Any]:
     """A NumPy or SciPy function that is not in the table: its own Python source is traced."""
 
     def method(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = pin_captured(args), pin_captured(kwargs)
+        args, kwargs = static_captured(args), static_captured(kwargs)
         if has_tracer(args) or has_tracer(kwargs):
             return numpy_call(function, args, kwargs)
         return concrete(function, args, kwargs)
@@ -237,12 +235,12 @@ def _numpy_function(function: Any) -> Callable[..., Any]:
 
 @provides
 def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
-    """A NumPy or SciPy function on tracers: by the table, else by tracing its source, else opaquely.
+    """A NumPy or SciPy function on tracers: by the table, else by tracing its source, else as an extern call.
 
     Raises:
         TraceError: none of these is possible.
     """
-    if selected_among(args, kwargs) and not isinstance(function, np.ufunc):
+    if has_masked_read(args, kwargs) and not isinstance(function, np.ufunc):
         return hook("masked_call")(function, args, kwargs)
     if hook("wants_complex")(function, args, kwargs):
         return hook("complex_call")(function, args, kwargs)
@@ -258,7 +256,7 @@ def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
     if module.startswith(_EXTERNS) and not (
         isinstance(function, types.FunctionType) and function.__name__.startswith("_")
     ):
-        return opaque_call(name, function, args, kwargs)
+        return extern_call(name, function, args, kwargs)
     source = getattr(function, "_implementation", None) or getattr(function, "__wrapped__", function)
     source = _undispatched(source)
     if not isinstance(source, types.FunctionType):
@@ -314,7 +312,7 @@ def _attribute(module: types.ModuleType, name: str, cache: dict[str, Any]) -> An
     elif module.__name__.partition(".")[0] in NUMERIC and callable(value):
         seen = value if isinstance(value, (np.ufunc, type)) else wrap_callable(value)
     else:
-        return wrap(value, Path(module, name, "attr"))
+        return wrap(value, AccessPath(module, name, "attr"))
     cache[name] = seen
     return seen
 

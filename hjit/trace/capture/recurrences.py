@@ -10,9 +10,9 @@ from hjit.trace.ir.borders import piecewise
 from hjit.trace.ir.graph import Definition, Expr, Load, ScalarRef, Stage, identity, rewrite, substitute, walk
 from hjit.trace.ir.poly import ONE, ZERO, Atom, Dim, Indirect, IntLike, Poly, Var, deep_atoms, poly
 from hjit.trace.ir.rewriting import map_exprs
-from hjit.trace.tracing.recorder import Recorder
-from hjit.trace.tracing.tracer import TracedBuffer
-from hjit.trace.tracing.writing import version_name
+from hjit.trace.tracing.arrays.tracer import TracedBuffer
+from hjit.trace.tracing.arrays.writing import version_name
+from hjit.trace.tracing.recording.recorder import Recorder
 
 
 class NotOneUpdate(Exception):
@@ -44,7 +44,7 @@ def merged(rec: Recorder, var: Var, count: Poly, at: tuple[int, int, int]) -> No
     buffer, old, known = lasting[0]
     if any(c[0] is not buffer for c in lasting):
         raise NotOneUpdate("it writes to several arrays")
-    if known and buffer.asked > serial:
+    if known and buffer.last_read > serial:
         raise ReadsWhatItWrites("it reads what it writes")
     versions = (*(c[1] for c in lasting[1:]), buffer.version)
     if any(v not in body for v in versions):

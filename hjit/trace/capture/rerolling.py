@@ -27,23 +27,23 @@ from hjit.trace.capture.bytecode import Loop, leaves_no_trace, loops
 from hjit.trace.capture.captured import ObjectProxy
 from hjit.trace.capture.recurrences import NotOneUpdate, ReadsWhatItWrites, merged
 from hjit.trace.ir.poly import SMALL, Var, poly
-from hjit.trace.tracing.complex_arrays import ComplexTracer
-from hjit.trace.tracing.host import is_host, unpin
-from hjit.trace.tracing.induction import CannotReroll, InductionVariable, Site
-from hjit.trace.tracing.recorder import Recorder, current, tracing
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import is_tracer, serials
+from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
+from hjit.trace.tracing.arrays.tracer import is_tracer, serials
+from hjit.trace.tracing.recording.recorder import Recorder, current, tracing
+from hjit.trace.tracing.scalars.host import is_host, static_value
+from hjit.trace.tracing.scalars.induction import CannotReroll, InductionVariable, LoopSite
+from hjit.trace.tracing.scalars.size import Size
 
 MAX_TAPS = 128  # iterations of a loop that has nothing to do with a size: they unroll into one expression
 
 
 def range_(*args: Any) -> Any:
     """``range`` for traced functions: the iterations of a loop at once, where its body allows that."""
-    plain = range(*(operator.index(unpin(a)) for a in args))
+    plain = range(*(operator.index(static_value(a)) for a in args))
     frame = sys._getframe(1)
     if len(plain) <= SMALL or type(frame.f_globals) is dict or not tracing():
         return plain
-    sizes = [a if type(a) is Size else operator.index(unpin(a)) for a in args]
+    sizes = [a if type(a) is Size else operator.index(static_value(a)) for a in args]
     start, stop = sizes[:2] if len(sizes) > 1 else (0, sizes[0])
     if len(plain) <= MAX_TAPS and not any(type(n) is Size for n in (start, stop)):
         return plain
@@ -163,8 +163,8 @@ class _Rolled:
         self, rec: Recorder, frame: types.FrameType, loop: Loop, found: _Found, iterations: tuple[Any, Any, Any]
     ) -> None:
         self.rec, self.frame, self.found = rec, frame, found
-        self.site: Site = (frame.f_code, loop.offset)
-        self.is_blind = self.site in rec.blind
+        self.site: LoopSite = (frame.f_code, loop.offset)
+        self.is_overwriting = self.site in rec.overwriting
         self.start, self.step, self.count = iterations
         self.at: tuple[int, int, int] | None = None
 
@@ -200,7 +200,7 @@ class _Rolled:
         try:
             merged(rec, self.var, rec.poly(self.count), self.at)
         except ReadsWhatItWrites as why:
-            raise CannotReroll(self.site, str(why), blind=not self.is_blind) from None
+            raise CannotReroll(self.site, str(why), overwriting=not self.is_overwriting) from None
         except NotOneUpdate as why:
             raise self.refusal(str(why)) from None
         rec.loops.pop()

@@ -14,20 +14,20 @@ import numpy as np
 from hjit.errors import LongLoop, Origin, TraceError
 from hjit.process import deadline
 from hjit.trace.capture.audit_hook import listen
-from hjit.trace.capture.captured import Path, captured_object, whole_array
+from hjit.trace.capture.captured import AccessPath, captured_object, whole_array
 from hjit.trace.capture.overlay import clone, load_table, wrap_callable
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, FloorDiv, Mod, Poly, Sym, deep_atoms, poly
-from hjit.trace.tracing.complex_arrays import ComplexTracer, any_source
+from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_source
+from hjit.trace.tracing.arrays.masked import MaskedRead
+from hjit.trace.tracing.arrays.scalar_class import ClassCalled, plain_class
+from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer, is_tracer
 from hjit.trace.tracing.complex_memory import complex_of
-from hjit.trace.tracing.host import HostScalar, captured_number, is_host, is_run_time, unpin
-from hjit.trace.tracing.induction import CannotReroll, Site
-from hjit.trace.tracing.iterations import MOST_OPERATIONS, MOST_UNROLLED, Iterations
-from hjit.trace.tracing.masked import Selected
-from hjit.trace.tracing.recorder import OutOfBounds, Recorder
-from hjit.trace.tracing.scalar_class import ClassCalled, plain_class
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import TracedBuffer, Tracer, is_tracer
+from hjit.trace.tracing.recording.iterations import MOST_OPERATIONS, MOST_UNROLLED, Iterations
+from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder
+from hjit.trace.tracing.scalars.host import HostScalar, captured_number, is_host, is_run_time, static_value
+from hjit.trace.tracing.scalars.induction import CannotReroll, LoopSite
+from hjit.trace.tracing.scalars.size import Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class PyTree:
     """A tuple, list, dict or named tuple of leaves or trees."""
 
     make: Any
@@ -90,7 +90,7 @@ class Tree:
 
     def build(self, leaf: Callable[[Any], Any]) -> Any:
         """The same structure over ``leaf(item)``."""
-        items = [x.build(leaf) if type(x) is Tree else leaf(x) for x in self.items]
+        items = [x.build(leaf) if type(x) is PyTree else leaf(x) for x in self.items]
         if self.keys is not None:
             return self.make(zip(self.keys, items, strict=True))
         return self.make(*items) if hasattr(self.make, "_fields") else self.make(items)
@@ -108,7 +108,7 @@ class Trace:
     def results(self) -> list[Result]:
         """The leaves of the result, in order."""
         found: list[Result] = []
-        if isinstance(self.result, Tree):
+        if isinstance(self.result, PyTree):
             self.result.build(found.append)
         else:
             found.append(self.result)
@@ -128,9 +128,9 @@ def flatten(x: Any, leaves: list[Any]) -> Any:
     """The structure of arguments, their leaves appended to `leaves`; a leaf stands as its number."""
     t = type(x)
     if t in (list, tuple) or (isinstance(x, tuple) and hasattr(t, "_fields")):
-        return Tree(t, tuple(flatten(y, leaves) for y in x))
+        return PyTree(t, tuple(flatten(y, leaves) for y in x))
     if t in (dict, OrderedDict):
-        return Tree(t, tuple(flatten(y, leaves) for y in x.values()), tuple(x))
+        return PyTree(t, tuple(flatten(y, leaves) for y in x.values()), tuple(x))
     leaves.append(x)
     return len(leaves) - 1
 
@@ -162,7 +162,7 @@ def trace(
 
     Args:
         function: written in Python, or a partial of one that is.
-        structure: a `Tree` of (args, kwargs) whose leaves are numbers into `leaves`.
+        structure: a `PyTree` of (args, kwargs) whose leaves are numbers into `leaves`.
         names: a name for each leaf, for printing.
         evaluate: computes stages on the arrays at hand, when the function decides on a value.
         blas: see `Recorder`.
@@ -175,9 +175,9 @@ def trace(
     """
     load_table()
     listen()
-    unrolled: frozenset[Site] = frozenset()
+    unrolled: frozenset[LoopSite] = frozenset()
     freeze_captured = False
-    blind: frozenset[Site] = frozenset()
+    overwriting: frozenset[LoopSite] = frozenset()
     classes: bool | None = None
     code = python_function(function).__code__
     origin = Origin(code.co_filename, code.co_firstlineno, code.co_name)
@@ -188,7 +188,7 @@ def trace(
             origin,
             blas,
             unrolled=unrolled,
-            blind=blind,
+            overwriting=overwriting,
             freeze_captured=freeze_captured,
             classes=classes,
             iterations=Iterations(code, MOST_UNROLLED if unrolled else MOST_OPERATIONS) if is_bounded else None,
@@ -196,8 +196,8 @@ def trace(
         try:
             return _traced(rec, function, structure, leaves, names)
         except CannotReroll as refusal:
-            if refusal.blind:
-                blind |= {refusal.site}
+            if refusal.overwriting:
+                overwriting |= {refusal.site}
             else:
                 unrolled |= {refusal.site}
         except ClassCalled:
@@ -233,7 +233,7 @@ def _traced(rec: Recorder, function: Callable[..., Any], structure: Any, leaves:
                 return any_source(whole_array(x, names[leaf]), names[leaf], ("arg", leaf))
             if is_run_time(x):
                 return HostScalar.leaf(rec.tape, leaf, x)
-            return captured_object(x, Path(None, leaf, "leaf"))
+            return captured_object(x, AccessPath(None, leaf, "leaf"))
 
         args, kwargs = structure.build(stand_in)
         _watch(rec, (*args, *kwargs.values()))
@@ -289,14 +289,14 @@ def _result(x: Any, rec: Recorder, shared: Counter[TracedBuffer]) -> Any:
         return _array_result(x, rec, shared)
     if t is ComplexTracer:
         return _complex_result(x, rec, shared)
-    if t is Selected:
+    if t is MaskedRead:
         raise rec.error("return", "an array read under a boolean mask: its length depends on the image's values")
     if is_host(x):
         return Result("host", value=x.k)
     if t in (list, tuple) or (isinstance(x, tuple) and hasattr(t, "_fields")):
-        return Tree(t, tuple(_result(y, rec, shared) for y in x))
+        return PyTree(t, tuple(_result(y, rec, shared) for y in x))
     if t in (dict, OrderedDict):
-        return Tree(t, tuple(_result(y, rec, shared) for y in x.values()), tuple(x))
+        return PyTree(t, tuple(_result(y, rec, shared) for y in x.values()), tuple(x))
     if t is Size:
         x = int(x)
     elif t is np.ndarray and not x.dtype.hasobject:  # objects may be traced arrays
@@ -304,7 +304,7 @@ def _result(x: Any, rec: Recorder, shared: Counter[TracedBuffer]) -> Any:
     elif t is slice:  # its parts may be sizes, or numbers of the caller
         if any(is_tracer(v) for v in (x.start, x.stop, x.step)):
             raise rec.error("return", "a slice of computed numbers", "return the numbers")
-        x = slice(*(int(v) if type(v) is Size else unpin(v) for v in (x.start, x.stop, x.step)))
+        x = slice(*(int(v) if type(v) is Size else static_value(v) for v in (x.start, x.stop, x.step)))
     elif not isinstance(x, (bool, int, float, complex, str, bytes, type(None), slice, np.generic, np.dtype, type)):
         raise rec.error("return", f"a {t.__name__}", "return arrays, numbers, or tuples, lists and dicts of them")
     return Result("static", value=x)

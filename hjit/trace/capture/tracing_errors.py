@@ -16,7 +16,7 @@ from hjit.errors import Origin, TraceError
 from hjit.trace.capture.constructors import CONSTRUCTORS
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.frames import instruction, is_own
-from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.recording.recorder import current
 
 _SHOWN = 60  # characters of a call that a message quotes
 
@@ -160,7 +160,7 @@ def shortened(text: str) -> str:
 # -- exceptions of the trace that NumPy does not raise
 
 
-def gap(name: str, error: BaseException, home: str) -> TraceError:
+def as_trace_error(name: str, error: BaseException, home: str) -> TraceError:
     """The error for an exception that only tracing raises; `home`: the file of the decorated function."""
     if isinstance(error.__cause__, TraceError):
         return error.__cause__
@@ -174,7 +174,7 @@ def gap(name: str, error: BaseException, home: str) -> TraceError:
     inside = f" at {traced[-1]}" if traced and traced[-1] != own[-1] else ""
     reason = (
         f"tracing raised {type(error).__name__}: {error}{inside}. "
-        "NumPy runs this line, so it is a gap of hjit, not a fault of the code"
+        "NumPy runs this line, so it is a limitation of hjit, not a fault of the code"
     )
     advice = (
         "report the line, please; until then compute it before or after the decorated function, "

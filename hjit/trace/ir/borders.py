@@ -67,7 +67,7 @@ def _clamped(value: Expr, s: Stage, region: list[Side]) -> Expr:
 
 
 def _region(s: Stage, d: Definition) -> list[Side] | None:
-    """The region that an update writes; None where that is no box, or its values depend on the stage."""
+    """The region that an update writes; None where that is not rectangular, or its values depend on the stage."""
     if d.order != "pure" or s.name in d.sources:
         return None
     found: list[Side] = []

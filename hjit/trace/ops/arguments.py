@@ -10,13 +10,14 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 
 from hjit.trace.ops.limits import MAX_DECIDED
-from hjit.trace.tracing.complex_arrays import ComplexTracer
+from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Tracer, as_tracer, has_tracer, is_tracer
+from hjit.trace.tracing.arrays.writing import write
 from hjit.trace.tracing.dispatch import Function
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import MAX_KNOWN, Shape, Tracer, as_tracer, has_tracer, is_tracer
-from hjit.trace.tracing.writing import write
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import static_value
+from hjit.trace.tracing.scalars.size import Size
 
 Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 
@@ -32,7 +33,7 @@ def makes(function: Function) -> Function:
 
 def whole_number(n: Any) -> int:
     """An integer argument, its polynomial kept where it has one."""
-    n = unpin(n)
+    n = static_value(n)
     return n if type(n) in (int, Size) else operator.index(n)
 
 
@@ -49,14 +50,14 @@ def shape_of(shape: Any) -> Shape:
     return found
 
 
-def plain(shape: Shape) -> tuple[int, ...]:
+def concrete_shape(shape: Shape) -> tuple[int, ...]:
     """A shape at the sizes of this call."""
     return tuple(map(int, shape))
 
 
 def count(shape: Shape) -> int:
     """The number of elements at the sizes of this call."""
-    return math.prod(plain(shape))
+    return math.prod(concrete_shape(shape))
 
 
 def broadcast(*shapes: Shape) -> Shape:
@@ -73,7 +74,7 @@ def broadcast(*shapes: Shape) -> Shape:
             if result[k] == 1:
                 result[k] = n
             elif n not in (1, result[k]):
-                text = " ".join(str(plain(t)).replace(" ", "") for t in shapes)
+                text = " ".join(str(concrete_shape(t)).replace(" ", "") for t in shapes)
                 raise ValueError(f"operands could not be broadcast together with shapes {text} ")
             elif n != 1 and n is not result[k]:
                 current().equate(result[k], n)
@@ -90,7 +91,7 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(ndim))
     many = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-    found = [np.lib.array_utils.normalize_axis_index(operator.index(unpin(a)), ndim) for a in many]
+    found = [np.lib.array_utils.normalize_axis_index(operator.index(static_value(a)), ndim) for a in many]
     if len(set(found)) != len(found):
         raise ValueError("duplicate value in 'axis'")
     return tuple(sorted(found))
@@ -126,6 +127,11 @@ def contents(x: Any, operation: str, name: str) -> np.ndarray[Any, Any]:
     return np.array(t.tolist(), t.dtype) if t.known is None else t.known
 
 
+def outer(ufunc: np.ufunc, a: Any, b: Any, **kwargs: Any) -> Any:
+    """``ufunc.outer`` of two traced arrays."""
+    return ufunc(a[(..., *(None,) * b.ndim)], b, **kwargs)
+
+
 # -- results and errors
 
 
@@ -146,7 +152,7 @@ def refuse(function: Callable[..., Any], *args: Any, **kwargs: Any) -> NoReturn:
 def placeholders(x: Any) -> Any:
     """`x` with each traced array replaced by its contents, or by zeros without memory of their own."""
     if is_tracer(x) or type(x) is ComplexTracer:
-        return x.known if x.known is not None else np.broadcast_to(np.zeros((), x.dtype), plain(x.shape))
+        return x.known if x.known is not None else np.broadcast_to(np.zeros((), x.dtype), concrete_shape(x.shape))
     if type(x) in (list, tuple):
         return type(x)(map(placeholders, x))
-    return {k: placeholders(v) for k, v in x.items()} if type(x) is dict else unpin(x)
+    return {k: placeholders(v) for k, v in x.items()} if type(x) is dict else static_value(x)

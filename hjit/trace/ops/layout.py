@@ -13,9 +13,10 @@ import numpy as np
 
 from hjit.trace.ir.graph import Expr, identity, renumber, substitute
 from hjit.trace.ir.poly import Atom, Dim, FloorDiv, Mod, Poly, Sym, Var, deep_atoms, poly
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import Tracer, from_stage, is_tracer
 from hjit.trace.tracing.dispatch import provides
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Shape, Tracer, from_stage, is_tracer
+from hjit.trace.tracing.recording.recorder import current
 
 Order = tuple[int, ...]  # axes, from the slowest to the fastest
 Strides = tuple[int, ...]  # in bytes, as NumPy's

@@ -32,7 +32,7 @@ WORK = (*OPERATIONS, ast.AugAssign)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourceRange:
     """Where in a source something is: lines from 1, columns from 0; no columns: the whole line."""
 
     line: int
@@ -50,7 +50,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Fragment:
     """Statements as a function.
 
     Attributes:
@@ -62,7 +62,7 @@ class Part:
     last: int
 
 
-def place_of(error: BaseException, code: types.CodeType) -> Place | None:
+def place_of(error: BaseException, code: types.CodeType) -> SourceRange | None:
     """Where in a function an exception came up; None where it did not while the function ran."""
     tb = error.__traceback__
     while tb is not None:
@@ -70,8 +70,8 @@ def place_of(error: BaseException, code: types.CodeType) -> Place | None:
         if (own.co_filename, own.co_firstlineno, own.co_name) == (code.co_filename, code.co_firstlineno, code.co_name):
             line, end_line, column, end_column = list(own.co_positions())[tb.tb_lasti // 2]
             if line is not None:
-                return Place(line, end_line or line, column, end_column)
-            return Place(tb.tb_lineno, tb.tb_lineno)
+                return SourceRange(line, end_line or line, column, end_column)
+            return SourceRange(tb.tb_lineno, tb.tb_lineno)
         tb = tb.tb_next
     return None
 
@@ -85,8 +85,8 @@ def is_deeper(error: BaseException, code: types.CodeType) -> bool:
 
 def split(
     function: types.FunctionType,
-    place: Place | str | None,
-    pipeline: Callable[[Part], Any],
+    place: SourceRange | str | None,
+    pipeline: Callable[[Fragment], Any],
     callees: Callable[[Any], Any] | None = None,
     is_loop: bool = False,
 ) -> tuple[types.FunctionType, ast.stmt | None] | None:
@@ -125,7 +125,11 @@ class _Splitter:
     """
 
     def __init__(
-        self, function: types.FunctionType, place: Place | str | None, is_deeper: bool = False, is_loop: bool = False
+        self,
+        function: types.FunctionType,
+        place: SourceRange | str | None,
+        is_deeper: bool = False,
+        is_loop: bool = False,
     ) -> None:
         self.function, self.tree = function, tree_of(function)
         self.place = _place_of_name(self.tree, place) if isinstance(place, str) else place
@@ -138,10 +142,10 @@ class _Splitter:
         self.parameters = {x.arg for x in given}
         self.own: set[str] = set()  # the function's local variables
         self.shared: frozenset[str] = frozenset()  # those that inner functions read, whenever they are called
-        self.made: dict[str, Part] = {}
+        self.made: dict[str, Fragment] = {}
         self.temporaries = 0
 
-    def parts(self) -> dict[str, Part]:
+    def parts(self) -> dict[str, Fragment]:
         """Changes the tree; the parts by the names by which it calls them."""
         body = self.cut(self.tree.body)  # the cut first: names of values in between belong to the function
         self.own = {*self.parameters, *stores(body)} - _of_outer_scopes(self.tree)
@@ -306,7 +310,9 @@ class _Splitter:
         if not returns and written:
             body.append(ast.copy_location(ast.Return(_tuple(written, ast.Load())), run[-1]))
         tree = ast.copy_location(function_def(self.tree.name, arguments(read), body), run[0])
-        part = Part(made(self.function, ast.fix_missing_locations(tree), {}), run[0].lineno, run[-1].end_lineno or 0)
+        part = Fragment(
+            made(self.function, ast.fix_missing_locations(tree), {}), run[0].lineno, run[-1].end_lineno or 0
+        )
         name = f"{PART}{len(self.made)}"
         self.made[name] = part
         call: ast.expr = ast.Call(ast.Name(name, ast.Load()), [ast.Name(n, ast.Load()) for n in read], [])
@@ -325,11 +331,11 @@ def _size(tree: ast.AST) -> tuple[int, int]:
     return sum(isinstance(x, WORK) for x in nodes), sum(isinstance(x, ast.stmt) for x in nodes)
 
 
-def _place_of_name(tree: ast.AST, name: str) -> Place | None:
+def _place_of_name(tree: ast.AST, name: str) -> SourceRange | None:
     """Where a name is read first."""
     found = [x for x in ast.walk(tree) if isinstance(x, ast.Name) and x.id == name and isinstance(x.ctx, ast.Load)]
     x = min(found, key=lambda x: (x.lineno, x.col_offset), default=None)
-    return None if x is None else Place(x.lineno, x.end_lineno or x.lineno, x.col_offset, x.end_col_offset)
+    return None if x is None else SourceRange(x.lineno, x.end_lineno or x.lineno, x.col_offset, x.end_col_offset)
 
 
 def _tuple(names: Sequence[str], context: ast.expr_context) -> ast.expr:

@@ -24,6 +24,14 @@ def is_own(code: CodeType) -> bool:
     return code.co_filename.startswith(_PACKAGE) and code.co_filename != _DEMO
 
 
+def stack_level() -> int:
+    """The stack level of the first frame outside hjit, for `warnings.warn` in the caller."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
 # -- frames that warnings and log records do not count
 
 

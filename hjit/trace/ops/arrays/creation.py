@@ -16,13 +16,9 @@ from hjit.trace.ir.graph import Op as GraphOp
 from hjit.trace.ir.poly import Dim, poly
 from hjit.trace.ops.arguments import broadcast, count, makes, shape_of
 from hjit.trace.ops.layout import Order, copy_order, in_order, laid_out, order_of, ordered_stage
-from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.host import as_fill, dtype_of, is_host, number, unpin
-from hjit.trace.tracing.recorder import current, supported_dtype
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import (
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import (
     MAX_KNOWN,
-    Shape,
     Tracer,
     as_tracer,
     as_value,
@@ -34,6 +30,10 @@ from hjit.trace.tracing.tracer import (
     is_tracer,
     stored,
 )
+from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.recording.recorder import current, supported_dtype
+from hjit.trace.tracing.scalars.host import as_fill, dtype_of, is_host, number, static_value
+from hjit.trace.tracing.scalars.size import Size
 
 
 def _filled(shape: Any, value: Any, dtype: Any, order: str | Order = "C") -> Tracer:
@@ -181,7 +181,7 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, **
     """Element k is ``start + k * delta`` with ``delta`` the difference of the first two, as NumPy computes it."""
     first, last = (0, start) if stop is None else (start, stop)
     by = 1 if step is None else step
-    first, last, by = (v if isinstance(v, Size) else unpin(v) for v in (first, last, by))
+    first, last, by = (v if isinstance(v, Size) else static_value(v) for v in (first, last, by))
     whole = all(type(v) in (int, Size) for v in (first, last, by))
     if not whole or not any(type(v) is Size for v in (first, last)):
         made = np.arange(*(v.item() if isinstance(v, Tracer) else v for v in (first, last, by)), dtype=dtype)
@@ -214,9 +214,9 @@ def linspace(
     **kwargs: Any,
 ) -> Any:
     """NumPy's formula: ``arange(num) * step + start``, the last element set to `stop`."""
-    num = num if type(num) is Size else operator.index(unpin(num))
+    num = num if type(num) is Size else operator.index(static_value(num))
     if retstep or num < 1 or (not has_tracer((start, stop)) and num <= MAX_KNOWN and type(num) is not Size):
-        start, stop = (as_value(v) if is_tracer(v) else unpin(v) for v in (start, stop))
+        start, stop = (as_value(v) if is_tracer(v) else static_value(v) for v in (start, stop))
         made = np.linspace(start, stop, int(num), endpoint, dtype=dtype, retstep=True)
         return (from_known(made[0]), made[1]) if retstep else from_known(made[0])
     for v in filter(is_host, (start, stop)):
@@ -248,7 +248,9 @@ def eye(N: Any, M: Any = None, k: int = 0, dtype: Any = float, order: str = "C",
     shape = shape_of((N, N if M is None else M))
     if count(shape) <= MAX_KNOWN and not any(type(n) is Size for n in shape):
         return from_known(np.eye(shape[0], shape[1], k, dtype))
-    diagonal = GraphOp("equal", (Index(poly(Dim(1)) - poly(Dim(0))), Const(operator.index(unpin(k)), np.int64)), bool)
+    diagonal = GraphOp(
+        "equal", (Index(poly(Dim(1)) - poly(Dim(0))), Const(operator.index(static_value(k)), np.int64)), bool
+    )
     return from_stage(cast(diagonal, dtype), shape, dtype)
 
 
@@ -315,8 +317,8 @@ class _Grid:
 
     def _axis(self, s: slice) -> Any:
         start = 0 if s.start is None else s.start
-        if isinstance(unpin(s.step), complex):
-            return linspace(start, s.stop, int(abs(unpin(s.step))))
+        if isinstance(static_value(s.step), complex):
+            return linspace(start, s.stop, int(abs(static_value(s.step))))
         return arange(start, s.stop, 1 if s.step is None else s.step)
 
 
@@ -326,7 +328,7 @@ mgrid, ogrid = _Grid(False), _Grid(True)
 def _triangle(lower: bool) -> Callable[..., Any]:
     def method(m: Any, k: int = 0) -> Tracer:
         m = as_tracer(m)
-        row, column = (Index(poly(Dim(m.ndim - 2))), Index(poly(Dim(m.ndim - 1)) - operator.index(unpin(k))))
+        row, column = (Index(poly(Dim(m.ndim - 2))), Index(poly(Dim(m.ndim - 1)) - operator.index(static_value(k))))
         keep = GraphOp("less_equal", (column, row), bool) if lower else GraphOp("greater_equal", (column, row), bool)
         return from_stage(select(keep, m.load(), Const(0, m.dtype)), m.shape, m.dtype)
 

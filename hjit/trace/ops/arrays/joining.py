@@ -19,13 +19,9 @@ from hjit.trace.ir.poly import ZERO, Atom, Dim, Poly, poly
 from hjit.trace.ops.arguments import all_known, contents, finish, placeholders, refuse, whole_number
 from hjit.trace.ops.indexing.getitem import getitem, slice_range
 from hjit.trace.ops.limits import MAX_REGIONS
-from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.recorder import current, supported_dtype
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import (
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import (
     MAX_KNOWN,
-    Shape,
     TracedBuffer,
     Tracer,
     as_tracer,
@@ -34,7 +30,11 @@ from hjit.trace.tracing.tracer import (
     is_tracer,
     stored,
 )
-from hjit.trace.tracing.writing import trim
+from hjit.trace.tracing.arrays.writing import trim
+from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.recording.recorder import current, supported_dtype
+from hjit.trace.tracing.scalars.host import static_value
+from hjit.trace.tracing.scalars.size import Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = Non
     many = _items(arrays)
     if axis is None:
         many, axis = [a.reshape(-1) for a in many], 0
-    axis = unpin(axis)
+    axis = static_value(axis)
     bad = (
         not many
         or not many[0].ndim
@@ -163,7 +163,7 @@ def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = Non
 
 def _merged(a: Tracer, axis: Any) -> Any:
     """``np.concatenate`` of the rows of one array: its first axis is merged with another."""
-    axis = np.lib.array_utils.normalize_axis_index(operator.index(unpin(axis)), a.ndim - 1)
+    axis = np.lib.array_utils.normalize_axis_index(operator.index(static_value(axis)), a.ndim - 1)
     order = [*range(1, axis + 1), 0, *range(axis + 1, a.ndim)]
     shape = (*a.shape[1 : axis + 1], a.shape[0] * a.shape[axis + 1], *a.shape[axis + 2 :])
     return a.transpose(order).reshape(shape).copy()
@@ -174,7 +174,7 @@ def stack(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, cas
     many = _items(arrays)
     if not many or any(a.shape != many[0].shape for a in many):
         refuse(np.stack, many, axis)
-    axis = np.lib.array_utils.normalize_axis_index(operator.index(unpin(axis)), many[0].ndim + 1)
+    axis = np.lib.array_utils.normalize_axis_index(operator.index(static_value(axis)), many[0].ndim + 1)
     key = (*(slice(None),) * axis, None)
     return _finish(join([getitem(a, key) for a in many], axis, _dtype(many, dtype, out, casting)), out)
 
@@ -303,9 +303,9 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     a = as_tracer(a)
     if axis is None:
         a, axis = a.reshape(-1), 0
-    axis = np.lib.array_utils.normalize_axis_index(operator.index(unpin(axis)), a.ndim)
+    axis = np.lib.array_utils.normalize_axis_index(operator.index(static_value(axis)), a.ndim)
     n = a.shape[axis]
-    times: Any = unpin(repeats)
+    times: Any = static_value(repeats)
     if not isinstance(times, int):
         counts = contents(times, "numpy.repeat", "repeats")
         counts = counts.astype(np.intp) if type(times) in (list, tuple) else counts
@@ -357,7 +357,7 @@ def resize(a: Any, new_shape: Any) -> Any:
 @implements(np.array_split)
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     a = as_tracer(ary)
-    axis = operator.index(unpin(axis))
+    axis = operator.index(static_value(axis))
     n = a.shape[axis]
     axis %= a.ndim
     points = _points(indices_or_sections)
@@ -376,7 +376,7 @@ def _points(x: Any) -> list[Any] | None:
     """The places where to split, or None where `x` is a number of sections."""
     if is_tracer(x):
         return x.tolist() if x.ndim else None
-    return [unpin(k) for k in x] if isinstance(x, (list, tuple, np.ndarray, range)) else None
+    return [static_value(k) for k in x] if isinstance(x, (list, tuple, np.ndarray, range)) else None
 
 
 @implements(np.split)
@@ -419,7 +419,7 @@ if hasattr(np, "unstack"):
 def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
     a, axis = _along(as_tracer(arr), axis)
     n = a.shape[axis]
-    obj = unpin(obj)
+    obj = static_value(obj)
     if isinstance(obj, slice):
         start, step, count = slice_range(obj, n)
         if step < 0:
@@ -457,7 +457,7 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
 def _along(a: Tracer, axis: Any) -> tuple[Tracer, int]:
     if axis is None:
         return a.reshape(-1), 0
-    return a, np.lib.array_utils.normalize_axis_index(operator.index(unpin(axis)), a.ndim)
+    return a, np.lib.array_utils.normalize_axis_index(operator.index(static_value(axis)), a.ndim)
 
 
 @implements(np.insert)
@@ -465,7 +465,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     a, axis = _along(as_tracer(arr), axis)
     n = a.shape[axis]
     values = stored(values, a.dtype).astype(a.dtype, copy=False)
-    obj = unpin(obj)
+    obj = static_value(obj)
     if isinstance(obj, slice):
         obj = np.arange(*obj.indices(int(n)))
     single = type(obj) in (int, Size)

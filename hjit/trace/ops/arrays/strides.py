@@ -13,10 +13,11 @@ from hjit.trace.ops import layout
 from hjit.trace.ops.arguments import shape_of
 from hjit.trace.ops.arrays.creation import empty
 from hjit.trace.ops.arrays.views import view
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer
 from hjit.trace.tracing.dispatch import implements, provides
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Shape, Tracer, as_tracer
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import static_value
 
 
 class Interface(dict[str, Any]):
@@ -89,7 +90,7 @@ def as_strided(
         raise current().error(
             "as_strided", "the strides of this view are not known while tracing", "make a copy of it first"
         )
-    steps = own if strides is None else tuple(operator.index(unpin(s)) for s in strides)
+    steps = own if strides is None else tuple(operator.index(static_value(s)) for s in strides)
     if len(steps) != len(shape):
         raise ValueError("mismatch in length of strides and shape")
     if 0 in shape:

@@ -14,12 +14,13 @@ from hjit.trace.ir.graph import compose, identity
 from hjit.trace.ir.poly import ONE, ZERO, Dim, Poly, poly
 from hjit.trace.ops.arguments import Casting, axes_of, broadcast
 from hjit.trace.ops.layout import copy_order, in_order, is_c_ordered, stand_in
-from hjit.trace.tracing.bits import Reinterpreted
+from hjit.trace.tracing.arrays.bits import Reinterpreted
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, as_value, call, from_known, from_stage, is_tracer
 from hjit.trace.tracing.dispatch import hook, implements, provides
-from hjit.trace.tracing.host import is_host, record, unpin
-from hjit.trace.tracing.recorder import current, supported_dtype
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import Shape, Tracer, as_tracer, as_value, call, from_known, from_stage, is_tracer
+from hjit.trace.tracing.recording.recorder import current, supported_dtype
+from hjit.trace.tracing.scalars.host import is_host, record, static_value
+from hjit.trace.tracing.scalars.size import Size
 
 
 def view(a: Tracer, shape: Shape, inner: Sequence[Poly], known: Any = None, read_only: bool = False) -> Tracer:
@@ -53,7 +54,7 @@ def transpose(a: Any, axes: Any = None) -> Tracer:
     if axes is None:
         order = tuple(reversed(range(a.ndim)))
     else:
-        order = tuple(np.lib.array_utils.normalize_axis_index(operator.index(unpin(k)), a.ndim) for k in axes)
+        order = tuple(np.lib.array_utils.normalize_axis_index(operator.index(static_value(k)), a.ndim) for k in axes)
         if len(order) != a.ndim:
             raise ValueError("axes don't match array")
         if len(set(order)) != a.ndim:
@@ -164,7 +165,7 @@ def _regrouped(a: Tracer, target: list[int]) -> tuple[list[Poly], bool]:
 
 def _target_shape(a: Tracer, shape: Any) -> list[int]:
     many = shape if isinstance(shape, (tuple, list)) else tuple(shape) if getattr(shape, "ndim", 0) else (shape,)
-    wanted = [k if type(k) in (int, Size) else operator.index(unpin(k)) for k in many]
+    wanted = [k if type(k) in (int, Size) else operator.index(static_value(k)) for k in many]
     size = a.size
     if wanted.count(-1) > 1:
         raise ValueError("can only specify one unknown dimension")
@@ -314,7 +315,7 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Tracer:
 def _broadcast(array: Any, shape: Any, read_only: bool) -> Tracer:
     a = as_tracer(array)
     shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-    shape = tuple(n if type(n) in (int, Size) else operator.index(unpin(n)) for n in shape)
+    shape = tuple(n if type(n) in (int, Size) else operator.index(static_value(n)) for n in shape)
     if a.ndim > len(shape) or broadcast(a.shape, shape) != shape:
         old, new = tuple(map(int, a.shape)), tuple(map(int, shape))
         raise ValueError(
@@ -346,7 +347,7 @@ def sliding_window_view(
 ) -> Tracer:
     x = as_tracer(x)
     window = tuple(window_shape) if isinstance(window_shape, (tuple, list)) else (window_shape,)
-    window = tuple(w if type(w) in (int, Size) else operator.index(unpin(w)) for w in window)
+    window = tuple(w if type(w) in (int, Size) else operator.index(static_value(w)) for w in window)
     if any(w < 0 for w in window):
         raise ValueError("`window_shape` cannot contain negative values")
     axes = (
@@ -447,7 +448,7 @@ def iscomplexobj(x: Any) -> bool:
 @implements(np.result_type)
 def result_type(*args: Any) -> np.dtype[Any]:
     dtypes = [a.dtype if is_tracer(a) else a for a in args]
-    return record(np.result_type, *dtypes).pin() if any(map(is_host, args)) else np.result_type(*dtypes)
+    return record(np.result_type, *dtypes).make_static() if any(map(is_host, args)) else np.result_type(*dtypes)
 
 
 @implements(np.can_cast)

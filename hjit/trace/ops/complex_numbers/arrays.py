@@ -16,7 +16,7 @@ from hjit.trace.ops.complex_numbers.operands import Complex, as_complex, complex
 from hjit.trace.ops.complex_numbers.table import for_complex
 from hjit.trace.ops.complex_numbers.ufuncs import as_bool, store
 from hjit.trace.ops.layout import Order, copy_order, in_order, order_of, stand_in
-from hjit.trace.tracing.complex_arrays import (
+from hjit.trace.tracing.arrays.complex_tracer import (
     ComplexTracer,
     checked_complex,
     is_complex,
@@ -24,13 +24,14 @@ from hjit.trace.tracing.complex_arrays import (
     known_complex,
     scalar_parts,
 )
+from hjit.trace.tracing.arrays.masked import MaskedRead
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Tracer, as_tracer, call, has_tracer
 from hjit.trace.tracing.complex_memory import complex_of, part_dtype, supported_complex
 from hjit.trace.tracing.dispatch import provides
-from hjit.trace.tracing.host import is_host, pin_captured, unpin
-from hjit.trace.tracing.masked import Selected
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import MAX_KNOWN, Shape, Tracer, as_tracer, call, has_tracer
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import is_host, static_captured, static_value
+from hjit.trace.tracing.scalars.size import Size
 
 # -- indexing
 
@@ -59,8 +60,8 @@ def _used(k: Any) -> int:
 def complex_getitem(z: ComplexTracer, key: Any) -> Any:
     """``z[key]``."""
     found = z.parts[_key(z, key)]
-    if type(found) is Selected:
-        return Selected(ComplexTracer(found.full), found.mask)
+    if type(found) is MaskedRead:
+        return MaskedRead(ComplexTracer(found.full), found.mask)
     items = key if isinstance(key, tuple) else (key,)
     if found.ndim == 1 and not any(k is ... for k in items):
         return ComplexTracer(found.copy(), is_scalar=True)
@@ -70,8 +71,8 @@ def complex_getitem(z: ComplexTracer, key: Any) -> Any:
 @provides
 def complex_setitem(z: ComplexTracer, key: Any, value: Any) -> None:
     """``z[key] = value``."""
-    if type(value) is Selected:
-        z.parts[_key(z, key)] = Selected(as_complex(value.full, z.dtype).parts, value.mask)
+    if type(value) is MaskedRead:
+        z.parts[_key(z, key)] = MaskedRead(as_complex(value.full, z.dtype).parts, value.mask)
         return
     value = asarray(value, z.dtype) if type(value) in (list, tuple) else as_complex(value, z.dtype)
     z.parts[_key(z, key)] = value.parts
@@ -114,7 +115,7 @@ def _order(z: ComplexTracer, word: Any) -> Order:
 @for_complex(np.transpose, np.permute_dims)
 def transpose(a: Any, axes: Any = None) -> ComplexTracer:
     z = as_complex(a)
-    order = tuple(reversed(range(z.ndim))) if axes is None else tuple(operator.index(unpin(k)) for k in axes)
+    order = tuple(reversed(range(z.ndim))) if axes is None else tuple(operator.index(static_value(k)) for k in axes)
     if len(order) != z.ndim:
         raise ValueError("axes don't match array")
     order = tuple(np.lib.array_utils.normalize_axis_index(k, z.ndim) for k in order)
@@ -132,7 +133,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> ComplexTracer:
 def reshape(a: Any, shape: Any, order: str = "C", *, copy: Any = None) -> ComplexTracer:
     z = as_complex(a)
     many = shape if isinstance(shape, (tuple, list)) else (shape,)
-    wanted = tuple(k if type(k) in (int, Size) else operator.index(unpin(k)) for k in many)
+    wanted = tuple(k if type(k) in (int, Size) else operator.index(static_value(k)) for k in many)
     if order == "F" or (order == "A" and _is_in_order(z, "F") and not _is_in_order(z, "C")):
         return transpose(reshape(transpose(z), wanted[::-1], copy=copy))
     try:
@@ -272,7 +273,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: str | Order = "C
         raise current().error("numpy.full", "the imaginary part of a complex number is left out", "give its .real")
     value = complex_operand(fill_value)
     if not is_array(value):
-        return _filled(shape, value, dtype or np.result_type(unpin(value)), order)
+        return _filled(shape, value, dtype or np.result_type(static_value(value)), order)
     z, shape = as_complex(value, dtype), shape_of(shape)
     return _expanded(z, shape, order if isinstance(order, tuple) else order_of(order, (), shape))
 
@@ -405,7 +406,7 @@ def concatenate(
     zs = [as_complex(x, wanted) for x in many]
     if axis is None:
         zs, axis = [reshape(z, -1) for z in zs], 0
-    axis = operator.index(unpin(axis))
+    axis = operator.index(static_value(axis))
     if any(z.ndim != zs[0].ndim or not -z.ndim <= axis < z.ndim for z in zs):
         return refuse(np.concatenate, zs, axis)
     try:
@@ -453,7 +454,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> ComplexTracer:
     if axis is None:
         return reshape(roll(ravel(z), shift, 0), z.shape)
     many = axis if isinstance(axis, (tuple, list)) else (axis,)
-    axes = tuple(np.lib.array_utils.normalize_axis_index(operator.index(unpin(k)), z.ndim) for k in many)
+    axes = tuple(np.lib.array_utils.normalize_axis_index(operator.index(static_value(k)), z.ndim) for k in many)
     return ComplexTracer(call(np.roll, z.parts, shift, axes if isinstance(axis, (tuple, list)) else axes[0]))
 
 
@@ -506,7 +507,7 @@ def size_(a: Any, axis: Any = None) -> int:
 
 @for_complex(np.result_type)
 def result_type(*args: Any) -> np.dtype[Any]:
-    return np.result_type(*(x.dtype if is_array(x) else pin_captured(unpin(x)) for x in args))
+    return np.result_type(*(x.dtype if is_array(x) else static_captured(static_value(x)) for x in args))
 
 
 @for_complex(np.can_cast)

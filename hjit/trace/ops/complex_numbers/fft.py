@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ops.complex_numbers.table import for_complex
-from hjit.trace.tracing.complex_arrays import ComplexTracer, is_complex
+from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, is_complex
+from hjit.trace.tracing.arrays.tracer import as_tracer, call
 from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.tracer import as_tracer, call
 
 
 def _shifted(direction: int) -> Callable[..., Any]:

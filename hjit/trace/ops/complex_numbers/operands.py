@@ -12,19 +12,20 @@ from hjit.trace.ir.graph import Const, Expr, cast, substitute
 from hjit.trace.ir.poly import Dim, poly
 from hjit.trace.ops.arguments import Casting
 from hjit.trace.ops.arrays.joining import Region, assemble
-from hjit.trace.ops.elementwise.promotion import operand, resolve_dtypes
+from hjit.trace.ops.elementwise.promotion import loop_of_kinds, operand
 from hjit.trace.ops.layout import Order, copy_order, order_of, places
-from hjit.trace.tracing.complex_arrays import (
+from hjit.trace.tracing.arrays.complex_tracer import (
     ComplexTracer,
     checked_complex,
     is_complex,
     known_complex,
     scalar_parts,
 )
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import Tracer, from_stage, is_tracer
 from hjit.trace.tracing.complex_memory import part_dtype, supported_complex
-from hjit.trace.tracing.host import as_cast, is_host, number
-from hjit.trace.tracing.recorder import current, supported_dtype
-from hjit.trace.tracing.tracer import Shape, Tracer, from_stage, is_tracer
+from hjit.trace.tracing.recording.recorder import current, supported_dtype
+from hjit.trace.tracing.scalars.host import as_cast, is_host, number
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +78,7 @@ def loop_of(ufunc: np.ufunc, operands: Sequence[Any], signature: Any, casting: C
         TypeError: NumPy has no such loop.
     """
     kinds = tuple(map(kind_of, operands))
-    if all(isinstance(k, type) for k in kinds):
-        kinds = tuple(np.dtype(k) for k in kinds)
-    try:
-        loop = resolve_dtypes(ufunc, kinds, None if signature is None else tuple(signature), casting)
-    except TypeError as error:
-        if "resolve_dtypes" in str(error):
-            raise current().error(f"numpy.{ufunc.__name__}", str(error)) from None
-        raise
-    for t in loop:
-        if not supported_dtype(t) and not supported_complex(t):
-            raise current().error(f"numpy.{ufunc.__name__}", f"NumPy computes this as {t}, which hjit does not compile")
-    return loop
+    return loop_of_kinds(ufunc, kinds, signature, casting, lambda t: supported_dtype(t) or supported_complex(t))
 
 
 def common_dtype(operands: Sequence[Any]) -> np.dtype[Any]:

@@ -7,17 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ops.arguments import axes_of, keeps
+from hjit.trace.ops.arguments import axes_of, keeps, outer
 from hjit.trace.ops.complex_numbers.arrays import ravel
 from hjit.trace.ops.complex_numbers.operands import as_complex, joined
 from hjit.trace.ops.complex_numbers.table import for_complex
 from hjit.trace.ops.complex_numbers.ufuncs import as_bool, store
-from hjit.trace.tracing.complex_arrays import ComplexTracer, is_complex, known_complex
+from hjit.trace.ops.reductions.reduce import counted, divided, mean_of_squares, root_of
+from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, is_complex, known_complex
+from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, as_tracer, call, is_tracer
 from hjit.trace.tracing.complex_memory import part_dtype
 from hjit.trace.tracing.dispatch import provides
-from hjit.trace.tracing.externs import opaque_call
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import MAX_KNOWN, as_tracer, call
+from hjit.trace.tracing.externs.calls import extern_call
+from hjit.trace.tracing.recording.recorder import current
 
 _MISSING = np._NoValue
 
@@ -76,14 +77,9 @@ def mean(
 ) -> Any:
     z = _summands(a, dtype)
     total = sum_(z, axis, dtype, None, keepdims, where=where)
-    return _finish(np.true_divide(total, _count(z, axis, where, keepdims)), out)
-
-
-def _count(z: ComplexTracer, axis: Any, where: Any, keepdims: Any) -> Any:
-    """How many elements a mean divides by, as real numbers: another size needs no new kernel."""
-    ones = call(np.ones_like, z.real) if where is _MISSING or where is True else as_tracer(where)
-    counted = call(np.broadcast_to, ones, z.shape)
-    return call(np.sum, counted, axis, part_dtype(z.dtype), None, keeps(keepdims))
+    count = counted(z, axis, where, keepdims)
+    count = count.astype(part_dtype(z.dtype)) if is_tracer(count) else count
+    return _finish(divided(total, count, total.dtype), out)
 
 
 @for_complex(np.var)
@@ -102,19 +98,12 @@ def var(
     z = as_complex(a)
     if any(x is not _MISSING for x in (where, mean, correction)) or dtype is not None:
         raise current().error("numpy.var", "with such options it is not compiled for complex arrays")
-    centre = call(np.mean, z, axis, keepdims=True)
-    d = z - centre
-    kept = keeps(keepdims)
-    total = call(np.sum, d.real * d.real + d.imag * d.imag, axis, None, None, kept)
-    left = call(np.maximum, _count(z, axis, _MISSING, keepdims) - ddof, 0)
-    return _finish(total / left, out)
+    d = z - call(np.mean, z, axis, keepdims=True)
+    squares = d.real * d.real + d.imag * d.imag
+    return _finish(mean_of_squares(z, squares, squares.dtype, axis, ddof, keepdims), out)
 
 
-@for_complex(np.std)
-def std(
-    a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = _MISSING, **kwargs: Any
-) -> Any:
-    return _finish(np.sqrt(var(a, axis, dtype, None, ddof, keepdims, **kwargs)), out)
+std = for_complex(np.std)(root_of(var))
 
 
 def _of_truth(function: Any) -> Callable[..., Any]:
@@ -151,8 +140,7 @@ def complex_method(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs
     if method == "accumulate" and ufunc is np.add:
         return _accumulated(*inputs, **kwargs)
     if method == "outer":
-        a, b = map(as_complex, inputs)
-        return ufunc(a[(..., *(None,) * b.ndim)], b, **kwargs)
+        return outer(ufunc, *map(as_complex, inputs), **kwargs)
     raise current().error(f"numpy.{ufunc.__name__}.{method}", "it is not compiled for complex arrays")
 
 
@@ -173,7 +161,7 @@ def _called(function: Any) -> Callable[..., Any]:
     def method(a: Any, *args: Any, **kwargs: Any) -> Any:
         if kwargs.get("out") is not None:
             raise current().error(f"numpy.{function.__name__}(out=)", "not compiled for complex numbers", "assign it")
-        return opaque_call(f"numpy.{function.__name__}", function, (a, *args), kwargs)
+        return extern_call(f"numpy.{function.__name__}", function, (a, *args), kwargs)
 
     return method
 
@@ -192,7 +180,7 @@ def _bilinear(function: Any) -> Callable[..., Any]:
     def method(a: Any, b: Any, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         a, b = _factor(a), _factor(b)
         if function in _BY_BLAS and _is_large(a, b):
-            return _finish(opaque_call(f"numpy.{function.__name__}", function, (a, b, *args), kwargs), out)
+            return _finish(extern_call(f"numpy.{function.__name__}", function, (a, b, *args), kwargs), out)
 
         def by(x: Any, y: Any) -> Any:
             return as_tracer(call(function, x, y, *args, **kwargs))

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.tracing.complex_arrays import has_complex, is_complex_dtype
+from hjit.trace.tracing.arrays.complex_tracer import has_complex, is_complex_dtype
+from hjit.trace.tracing.arrays.tracer import has_tracer
 from hjit.trace.tracing.dispatch import Function, functions, hook, provides
-from hjit.trace.tracing.externs import concrete
-from hjit.trace.tracing.foreign import foreign
-from hjit.trace.tracing.host import pin_captured
-from hjit.trace.tracing.tracer import has_tracer
+from hjit.trace.tracing.externs.calls import concrete
+from hjit.trace.tracing.externs.foreign import foreign
+from hjit.trace.tracing.scalars.host import static_captured
 
 _VERSIONS: dict[Any, Callable[..., Any]] = {}
 
@@ -74,7 +74,7 @@ def as_it_is(function: Any) -> Callable[..., Any]:
     """A function that is called between kernels, on copies, as it may write to its arguments."""
 
     def method(*args: Any, **kwargs: Any) -> Any:
-        return foreign(function).extern(pin_captured(args), pin_captured(kwargs))
+        return foreign(function).extern(static_captured(args), static_captured(kwargs))
 
     return method
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import Expr, cast, select
-from hjit.trace.ops.arguments import Casting, broadcast, plain
+from hjit.trace.ops.arguments import Casting, broadcast, concrete_shape
 from hjit.trace.ops.complex_numbers.formulas import FORMULAS, MOST_PRODUCTS, computed, truth, whole_power
 from hjit.trace.ops.complex_numbers.operands import (
     Complex,
@@ -26,13 +26,13 @@ from hjit.trace.ops.complex_numbers.operands import (
 from hjit.trace.ops.complex_numbers.table import for_complex
 from hjit.trace.ops.elementwise.operators import BINARY, COMPARE, UNARY
 from hjit.trace.ops.layout import order_of, ordered_stage
-from hjit.trace.tracing.complex_arrays import ComplexTracer, any_known, is_complex, is_complex_dtype
+from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_known, is_complex, is_complex_dtype
+from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Tracer, as_tracer, call
 from hjit.trace.tracing.complex_memory import part_dtype
 from hjit.trace.tracing.dispatch import hook, provides
-from hjit.trace.tracing.externs import opaque_call
-from hjit.trace.tracing.host import is_host, pin_captured
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import MAX_KNOWN, Tracer, as_tracer, call
+from hjit.trace.tracing.externs.calls import extern_call
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import is_host, static_captured
 
 _NAMES = {"divide": "true_divide", "abs": "absolute", "conj": "conjugate"}
 
@@ -50,14 +50,14 @@ def complex_operands(inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 def complex_ufunc(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A ufunc that `complex_operands` says is one of complex numbers; one without a formula is called as it is."""
     name = _NAMES.get(ufunc.__name__, ufunc.__name__)
-    inputs, kwargs = pin_captured(inputs), pin_captured(kwargs)
+    inputs, kwargs = static_captured(inputs), static_captured(kwargs)
     if name in FORMULAS:
         return _elementwise(ufunc, name, inputs, **kwargs)
     if name == "power" and not kwargs and _is_whole_power(*inputs):
         return _whole_power(*inputs)
     if any(k in kwargs for k in ("out", "where")):
         raise current().error(f"numpy.{ufunc.__name__}(out=)", "not compiled for complex numbers", "assign its result")
-    return opaque_call(f"numpy.{ufunc.__name__}", ufunc, inputs, kwargs)
+    return extern_call(f"numpy.{ufunc.__name__}", ufunc, inputs, kwargs)
 
 
 def _elementwise(
@@ -128,9 +128,9 @@ def _written(ufunc: np.ufunc, result: Any, dtype: Any, out: Any, mask: Tracer | 
             ufunc, casting, dtype, out.dtype, 0
         )
     if broadcast(result.shape, out.shape) != out.shape:
-        wide = plain(broadcast(result.shape, out.shape))
+        narrow, wide = concrete_shape(out.shape), concrete_shape(broadcast(result.shape, out.shape))
         raise ValueError(
-            f"non-broadcastable output operand with shape {plain(out.shape)} doesn't match the broadcast shape {wide}"
+            f"non-broadcastable output operand with shape {narrow} doesn't match the broadcast shape {wide}"
         )
     store(out, result, mask)
     return out
@@ -198,9 +198,9 @@ def _takes(x: Any) -> bool:
 
 def _power(a: Any, b: Any) -> Any:
     """``a ** b``: NumPy's operator takes shortcuts for a few Python exponents."""
-    b = pin_captured(b)
+    b = static_captured(b)
     if is_host(b):
-        b = b.pin()
+        b = b.make_static()
     if type(a) is ComplexTracer and type(b) in (int, float, complex):
         shortcut = {2: np.square, 1: np.positive, 0.5: np.sqrt, -1: np.reciprocal}.get(b)
         if shortcut is not None and not a.is_scalar:

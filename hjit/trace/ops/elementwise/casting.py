@@ -9,10 +9,7 @@ import numpy as np
 from hjit.trace.ir.graph import Const, Op, cast
 from hjit.trace.ops.arguments import Casting
 from hjit.trace.ops.layout import copy_order, in_order, ordered_stage
-from hjit.trace.tracing.dispatch import hook, implements, provides
-from hjit.trace.tracing.host import Conversion, as_fill, as_item, is_host
-from hjit.trace.tracing.recorder import current, supported_dtype
-from hjit.trace.tracing.tracer import (
+from hjit.trace.tracing.arrays.tracer import (
     MAX_KNOWN,
     Tracer,
     as_tracer,
@@ -20,7 +17,10 @@ from hjit.trace.tracing.tracer import (
     from_stage,
     stored,
 )
-from hjit.trace.tracing.writing import trim, write
+from hjit.trace.tracing.arrays.writing import trim, write
+from hjit.trace.tracing.dispatch import hook, implements, provides
+from hjit.trace.tracing.recording.recorder import current, supported_dtype
+from hjit.trace.tracing.scalars.host import Conversion, as_fill, as_item, is_host
 
 
 @provides

@@ -10,16 +10,16 @@ from hjit.trace.ir.graph import Const, Expr, Op, cast, select
 from hjit.trace.ops.arguments import broadcast
 from hjit.trace.ops.elementwise.promotion import common_dtype, element, load, loop_of, operand
 from hjit.trace.ops.layout import copy_order, operands_order, ordered_stage, tracers
-from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.host import is_host, record, unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import (
+from hjit.trace.tracing.arrays.tracer import (
     Tracer,
     as_tracer,
     call,
     from_stage,
     is_tracer,
 )
+from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import is_host, record, static_value
 
 
 @implements(np.where)
@@ -140,7 +140,7 @@ def select_(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
         given = (
             choice.dtype
             if is_tracer(choice)
-            else unpin(record(np.result_type, choice) if is_host(choice) else np.result_type(choice))
+            else static_value(record(np.result_type, choice) if is_host(choice) else np.result_type(choice))
         )
         if not np.can_cast(given, dtype, "same_kind"):  # NumPy makes arrays of the choices before it casts them
             raise TypeError(f"Cannot cast array data from {given!r} to {dtype!r} according to the rule 'same_kind'")

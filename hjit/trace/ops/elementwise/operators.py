@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.tracing.host import is_host, pin_captured
-from hjit.trace.tracing.masked import Selected
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import Tracer, call
+from hjit.trace.tracing.arrays.masked import MaskedRead
+from hjit.trace.tracing.arrays.tracer import Tracer, call
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import is_host, static_captured
+from hjit.trace.tracing.scalars.size import Size
 
 BINARY = {
     "add": np.add,
@@ -60,7 +60,7 @@ def _unary(f: Callable[..., Any]) -> Callable[..., Any]:
 
 def _power(a: Any, b: Any) -> Any:
     """``a ** b``: NumPy's operator takes shortcuts for a few Python exponents; the results differ in the last bit."""
-    b = pin_captured(b)
+    b = static_captured(b)
     if not is_host(b) and type(b) in (int, float) and isinstance(a, np.ndarray) and a.dtype.kind in "fc":
         shortcut = {2: np.square, 1: np.positive, 0.5: np.sqrt, -1: np.reciprocal}.get(b)
         if shortcut is not None:
@@ -126,7 +126,7 @@ def _in_place(ufunc: Callable[..., Any]) -> Callable[..., Any]:
 def _in_place_power(self: Any, other: Any) -> Any:
     if type(self) is Tracer and self.is_scalar and not self.shape:
         return self**other
-    other = pin_captured(other)
+    other = static_captured(other)
     if type(other) in (int, float) and self.dtype.kind == "f":
         shortcut = {2: np.square, 0.5: np.sqrt, -1: np.reciprocal}.get(other)
         if shortcut is not None:
@@ -195,8 +195,8 @@ def _conj(self: Any) -> Any:
 
 
 def install() -> None:
-    """Give `Tracer` and `Selected` their operators and methods."""
-    for cls in (Tracer, Selected):
+    """Give `Tracer` and `MaskedRead` their operators and methods."""
+    for cls in (Tracer, MaskedRead):
         for name, ufunc in BINARY.items():
             f, swapped = _binary(_power if name == "pow" else ufunc)
             setattr(cls, f"__{name}__", f)

@@ -5,7 +5,7 @@ A Python number, or a run-time one from outside, takes part in a promotion by it
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -13,17 +13,11 @@ import numpy as np
 
 from hjit.trace.ir.graph import Const, Expr, cast
 from hjit.trace.ops.arguments import Casting
-from hjit.trace.tracing.host import as_cast, is_captured, is_host, number
-from hjit.trace.tracing.recorder import current, supported_dtype
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import (
-    Shape,
-    Tracer,
-    as_tracer,
-    call,
-    is_tracer,
-    python_type,
-)
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, is_tracer, python_type
+from hjit.trace.tracing.recording.recorder import current, supported_dtype
+from hjit.trace.tracing.scalars.host import as_cast, is_captured, is_host, number
+from hjit.trace.tracing.scalars.size import Size
 
 
 @lru_cache(maxsize=4096)
@@ -58,6 +52,17 @@ def loop_of(ufunc: np.ufunc, operands: tuple[Any, ...], signature: Any, casting:
     kinds = tuple(
         _type_of(x, ufunc in _COMPARISONS) if is_tracer(x) else _weak(x.value if is_host(x) else x) for x in operands
     )
+    return loop_of_kinds(ufunc, kinds, signature, casting, supported_dtype)
+
+
+def loop_of_kinds(
+    ufunc: np.ufunc,
+    kinds: tuple[Any, ...],
+    signature: Any,
+    casting: Casting,
+    is_supported: Callable[[np.dtype[Any]], bool],
+) -> tuple[np.dtype[Any], ...]:
+    """As `loop_of`, for the dtypes of operands, or the types of Python numbers."""
     try:
         if all(isinstance(k, type) for k in kinds):
             kinds = tuple(np.dtype(k) for k in kinds)
@@ -67,7 +72,7 @@ def loop_of(ufunc: np.ufunc, operands: tuple[Any, ...], signature: Any, casting:
             raise current().error(f"numpy.{ufunc.__name__}", str(error)) from None
         raise
     for t in loop:
-        if not supported_dtype(t):
+        if not is_supported(t):
             raise current().error(f"numpy.{ufunc.__name__}", f"NumPy computes this as {t}, which hjit does not compile")
     return loop
 
@@ -128,6 +133,6 @@ def element(x: Any, shape: Shape, dtype: np.dtype[Any]) -> Expr:
     if is_tracer(x):
         return cast(x.load(shape), dtype)
     if is_captured(x) and dtype.kind != "f":
-        x = x.pin()
+        x = x.make_static()
     value = number(x, dtype, as_cast)
     return current().scalar(value, dtype) if is_host(value) else Const(value, dtype)

@@ -15,15 +15,11 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import Const, Expr, Op, cast, select
-from hjit.trace.ops.arguments import Casting, broadcast, plain
+from hjit.trace.ops.arguments import Casting, broadcast, concrete_shape
 from hjit.trace.ops.elementwise.promotion import load, loop_of, operand, resolve_dtypes
 from hjit.trace.ops.layout import order_of, ordered_stage, tracers
-from hjit.trace.tracing.dispatch import hook, provides
-from hjit.trace.tracing.externs import opaque_call
-from hjit.trace.tracing.host import is_captured, is_host, record
-from hjit.trace.tracing.masked import Selected
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import (
+from hjit.trace.tracing.arrays.masked import MaskedRead
+from hjit.trace.tracing.arrays.tracer import (
     MAX_KNOWN,
     Tracer,
     as_tracer,
@@ -32,7 +28,11 @@ from hjit.trace.tracing.tracer import (
     from_stage,
     is_tracer,
 )
-from hjit.trace.tracing.writing import write
+from hjit.trace.tracing.arrays.writing import write
+from hjit.trace.tracing.dispatch import hook, provides
+from hjit.trace.tracing.externs.calls import extern_call
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import is_captured, is_host, record
 
 # The ufuncs of one result that the back ends know. `divmod` and `modf` are pairs of these.
 UFUNCS = frozenset(
@@ -63,8 +63,8 @@ def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
     is_complex = hook("complex_operands")(inputs, kwargs)
     if method != "__call__":
         return hook("complex_method" if is_complex else "ufunc_method")(ufunc, method, inputs, kwargs)
-    if any(type(x) is Selected for x in inputs) or type(kwargs.get("out")) is Selected:
-        first = next(x for x in inputs if type(x) is Selected)
+    if any(type(x) is MaskedRead for x in inputs) or type(kwargs.get("out")) is MaskedRead:
+        first = next(x for x in inputs if type(x) is MaskedRead)
         return first.__array_ufunc__(ufunc, method, *inputs, **kwargs)
     if is_complex:
         return _complex(ufunc, inputs, kwargs)
@@ -74,7 +74,9 @@ def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
         and all(is_host(x) or np.isscalar(x) for x in inputs)
     ):
         return (
-            _of_hosts(ufunc, inputs) if not kwargs else ufunc(*(x.pin() if is_host(x) else x for x in inputs), **kwargs)
+            _of_hosts(ufunc, inputs)
+            if not kwargs
+            else ufunc(*(x.make_static() if is_host(x) else x for x in inputs), **kwargs)
         )
     if ufunc.signature is not None:
         return call(ufunc, *inputs, **kwargs)
@@ -85,7 +87,7 @@ def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
     if name not in UFUNCS or ufunc.nout != 1:
         if kwargs.get("out") is not None:
             raise current().error(f"{ufunc.__name__}(out=)", "this ufunc is not compiled", "assign its result")
-        return opaque_call(ufunc.__name__, ufunc, inputs, kwargs)
+        return extern_call(ufunc.__name__, ufunc, inputs, kwargs)
     return _elementwise(ufunc, name, inputs, **kwargs)
 
 
@@ -149,9 +151,9 @@ def _elementwise(
                 ufunc, casting, loop[-1], out.dtype, 0
             )
         if broadcast(shape, out.shape) != out.shape:
-            wide = plain(broadcast(shape, out.shape))
+            wide = concrete_shape(broadcast(shape, out.shape))
             raise ValueError(
-                f"non-broadcastable output operand with shape {plain(out.shape)} "
+                f"non-broadcastable output operand with shape {concrete_shape(out.shape)} "
                 f"doesn't match the broadcast shape {wide}"
             )
         result = from_stage(value, shape, loop[-1])
@@ -170,7 +172,7 @@ def _check_exponent(x: Any, mask: Tracer | None) -> None:
         ValueError: it is known that one is negative.
     """
     if is_host(x):
-        bad = record(operator.lt, x, 0).pin()
+        bad = record(operator.lt, x, 0).make_static()
     elif is_tracer(x) and x.known is None:
         found = current().range_of(x.load())
         bad = np.less(x, 0) if found is None or found[0] < 0 else False
@@ -193,9 +195,9 @@ def _with_constants(name: str, operands: tuple[Any, ...], loop: tuple[np.dtype[A
     """Numbers from closures, as constants where that gains a known result, an integer range or a cheaper operation."""
     arrays = [x for x in operands if is_tracer(x)]
     if all(x.known is not None for x in arrays) or _is_narrow(arrays, loop[0]):
-        return tuple(x.pin() if is_captured(x) else x for x in operands)
+        return tuple(x.make_static() if is_captured(x) else x for x in operands)
     return tuple(
-        x.pin() if is_captured(x) and not _by_number(name, x.value, t) else x
+        x.make_static() if is_captured(x) and not _by_number(name, x.value, t) else x
         for x, t in zip(operands, loop, strict=False)
     )
 
@@ -252,7 +254,7 @@ def _side(x: Any, dtype: np.dtype[Any]) -> int:
     """-1 or 1 where a Python int is below or above the range of an integer dtype, else 0; guarded of a run-time one."""
     if dtype.kind not in "iu" or type(x.value if is_host(x) else x) is not int:
         return 0
-    return int(record(_beyond, x, dtype).pin() if is_host(x) else _beyond(x, dtype))
+    return int(record(_beyond, x, dtype).make_static() if is_host(x) else _beyond(x, dtype))
 
 
 def _beyond(x: int, dtype: np.dtype[Any]) -> int:

@@ -18,9 +18,9 @@ from hjit.trace.ir.graph import Expr, Load, ScalarRef, Stage, renumber, rewrite,
 from hjit.trace.ir.interpret import evaluate
 from hjit.trace.ir.poly import SMALL, ZERO, Dim, Poly, Sym, Var, deep_atoms, poly
 from hjit.trace.ops.limits import MAX_BLOCK_RUNS, MAX_INDEX_STAGES
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import Tracer
+from hjit.trace.tracing.arrays.tracer import Tracer
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.size import Size
 
 Array = np.ndarray[Any, Any]
 
@@ -75,7 +75,7 @@ def parts(arrays: Mapping[int, Tracer], extents: Mapping[int, int], shape: Seque
         if any(p.blocks > 1 for p in runs):
             axes[known.dim], cut[known.dim] = axis, runs
             for name in known.scalars:
-                current().hosts[name].pin()
+                current().hosts[name].make_static()
     return [_part(dict(zip(cut, some, strict=True)), axes, shape, first) for some in itertools.product(*cut.values())]
 
 

@@ -17,10 +17,11 @@ from hjit.trace.ops.arguments import axes_of, broadcast, finish, makes, shape_of
 from hjit.trace.ops.elementwise.promotion import common_dtype, element
 from hjit.trace.ops.indexing.getitem import gather_index
 from hjit.trace.ops.limits import MAX_CHOICES
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, from_known, from_stage, is_tracer
 from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.host import is_host, unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Shape, Tracer, as_tracer, call, from_known, from_stage, is_tracer
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import is_host, static_value
 
 
 def lookup(table: Tracer, index: Tracer) -> Tracer:
@@ -183,7 +184,7 @@ def _known_only(function: Callable[..., Any]) -> None:
             raise depends_on_values(
                 f"numpy.{function.__name__}", "pass the values in, or compute them outside the function"
             )
-        result = function(ar.known, *(unpin(x) for x in args), **{k: unpin(x) for k, x in kwargs.items()})
+        result = function(ar.known, *(static_value(x) for x in args), **{k: static_value(x) for k, x in kwargs.items()})
         return tuple(map(from_known, result)) if isinstance(result, tuple) else from_known(result)
 
     implements(function)(method)

@@ -14,32 +14,25 @@ from hjit.trace.ir.graph import substitute as substitute_expr
 from hjit.trace.ir.poly import Dim, Indirect, Poly, poly
 from hjit.trace.ops.arguments import broadcast
 from hjit.trace.ops.indexing.block_scatters import parts
+from hjit.trace.tracing.arrays.masked import MaskedRead, same_values
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known, from_stage, is_tracer, stored
+from hjit.trace.tracing.arrays.writing import trim, version_name, write
 from hjit.trace.tracing.dispatch import provides
-from hjit.trace.tracing.host import is_host, unpin
-from hjit.trace.tracing.induction import InductionVariable
-from hjit.trace.tracing.masked import Selected, same_values
-from hjit.trace.tracing.recorder import CheckedIndices, current
-from hjit.trace.tracing.size import Size, size_poly
-from hjit.trace.tracing.tracer import (
-    Shape,
-    Tracer,
-    as_tracer,
-    from_known,
-    from_stage,
-    is_tracer,
-    stored,
-)
-from hjit.trace.tracing.writing import trim, version_name, write
+from hjit.trace.tracing.recording.recorder import CheckedIndices, current
+from hjit.trace.tracing.scalars.host import is_host, static_value
+from hjit.trace.tracing.scalars.induction import InductionVariable
+from hjit.trace.tracing.scalars.size import Size, size_poly
 
 
 @provides
 def getitem(a: Tracer, key: Any) -> Any:
-    """``a[key]``: a view for basic keys, a gather for integer arrays, a `Selected` for a traced mask."""
+    """``a[key]``: a view for basic keys, a gather for integer arrays, a `MaskedRead` for a traced mask."""
     key = _as_mask(a, key)
     parsed = parse_key(a, key)
     view = basic_view(a, parsed.basic)
     if parsed.mask is not None:
-        return Selected(view.copy(), parsed.mask.copy())
+        return MaskedRead(view.copy(), parsed.mask.copy())
     if not parsed.arrays:
         if not view.shape and not _has_ellipsis(key) and all(map(_is_int, parsed.basic)):
             view.is_scalar = True
@@ -60,13 +53,13 @@ def getitem(a: Tracer, key: Any) -> Any:
 def _as_mask(a: Tracer, key: Any) -> Any:
     """The mask whose places, as `numpy.nonzero` gives them, a key is; else the key itself."""
     parts = key if type(key) is tuple else (key,)
-    if not parts or type(parts[0]) is not Selected:
+    if not parts or type(parts[0]) is not MaskedRead:
         return key
     mask, stages = parts[0].mask, current().stages
     if tuple(a.shape[: len(parts)]) != tuple(mask.shape):
         return key
     for k, x in enumerate(parts):
-        stage = stages.get(x.full.buffer.version) if type(x) is Selected and x.mask is mask else None
+        stage = stages.get(x.full.buffer.version) if type(x) is MaskedRead and x.mask is mask else None
         if stage is None or stage.updates or stage.initial != Index(poly(Dim(k))):
             return key
     return mask
@@ -93,7 +86,7 @@ def setitem(a: Tracer, key: Any, value: Any) -> None:
     if parsed.mask is not None:
         _write_masked(view, parsed.mask, value)
     elif not parsed.arrays:
-        if type(value) is Selected:
+        if type(value) is MaskedRead:
             reason = "the length of a boolean-mask read depends on the image's values"
             raise current().error("assignment", reason, "assign it under the mask it was read with")
         write(view, value)
@@ -277,7 +270,7 @@ def _int(x: Any) -> int | None:
 
 def slice_range(k: slice, n: int) -> tuple[int, int, int]:
     """First index, step and length of a slice of an axis of length `n`, as sizes that keep their polynomials."""
-    step = 1 if k.step is None else operator.index(unpin(k.step))
+    step = 1 if k.step is None else operator.index(static_value(k.step))
     if step == 0:
         raise ValueError("slice step cannot be zero")
     start, stop = (_bound(x, n, step, first) for x, first in ((k.start, True), (k.stop, False)))
@@ -292,7 +285,7 @@ def _bound(x: Any, n: int, step: int, first: bool) -> int:
     low, high = (0, n) if step > 0 else (-1, n - 1)
     if x is None:
         return (low if first else high) if step > 0 else (high if first else low)
-    x = unpin(x)
+    x = static_value(x)
     if is_tracer(x):
         x = operator.index(x)
     x = x if type(x) in (int, Size, InductionVariable) else operator.index(x)
@@ -307,7 +300,7 @@ def _bound(x: Any, n: int, step: int, first: bool) -> int:
 
 def _write_masked(view: Tracer, mask: Tracer, value: Any) -> None:
     condition = mask.load()  # over the leading dimensions
-    if type(value) is Selected:
+    if type(value) is MaskedRead:
         if not same_values(value.mask, mask):
             raise current().error("assignment", "values read under another mask")
         write(view, value.full, condition)
@@ -424,7 +417,7 @@ def _index_key(t: Tracer, n: int) -> Any:
 
 def _scatter(view: Tracer, plan: AdvancedIndex, value: Any) -> None:
     """``view[arrays] = value``, in NumPy's order: where an element is hit twice, the last value stays."""
-    if type(value) is Selected:
+    if type(value) is MaskedRead:
         raise current().error("assignment", "values read under a mask")
     value = trim(stored(value, view.dtype), plan.shape)
     scatter(view, plan, cast(value.load(plan.shape), view.dtype), "sequential")

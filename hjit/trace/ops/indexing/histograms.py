@@ -10,10 +10,19 @@ import numpy as np
 from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast
 from hjit.trace.ir.poly import Indirect, poly
 from hjit.trace.ops.indexing.gathers import lookup
+from hjit.trace.tracing.arrays.tracer import (
+    Tracer,
+    as_tracer,
+    as_value,
+    call,
+    from_known,
+    from_stage,
+    has_tracer,
+    is_tracer,
+)
 from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Tracer, as_tracer, as_value, call, from_known, from_stage, has_tracer, is_tracer
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import static_value
 
 
 def values_of(dtype: np.dtype[Any]) -> int:
@@ -43,7 +52,7 @@ def tally(index: Tracer, length: int, weights: Tracer | None = None, keep: Trace
 @implements(np.bincount)
 def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Tracer:
     """Where `minlength` is not enough, the length is the largest value plus one, which is decided now and guarded."""
-    x, minlength = as_tracer(x), int(unpin(minlength))
+    x, minlength = as_tracer(x), int(static_value(minlength))
     if minlength < 0:
         raise ValueError("'minlength' must not be negative")
     if x.ndim != 1:
@@ -82,7 +91,7 @@ def _data(a: Any, weights: Any) -> tuple[Tracer, Tracer | None]:
 
 def _edges(a: Tracer, bins: Any, range_: Any) -> tuple[np.ndarray[Any, Any], tuple[Any, Any, int] | None]:
     """NumPy's edges, which depend on the dtype and, where no range is given, on the extremes, which are decided now."""
-    bins = bins.known if is_tracer(bins) else unpin(bins)
+    bins = bins.known if is_tracer(bins) else static_value(bins)
     if isinstance(bins, str):
         raise current().error(
             "numpy.histogram",
@@ -90,7 +99,7 @@ def _edges(a: Tracer, bins: Any, range_: Any) -> tuple[np.ndarray[Any, Any], tup
             "give a number of bins",
         )
     if range_ is not None:
-        range_ = tuple(as_value(r) if is_tracer(r) else unpin(r) for r in range_)
+        range_ = tuple(as_value(r) if is_tracer(r) else static_value(r) for r in range_)
     counted = not np.ndim(bins) and range_ is None and a.size
     extremes = [as_value(call(np.min, a)), as_value(call(np.max, a))] if counted else [0] * min(int(a.size), 1)
     return np.lib._histograms_impl._get_bin_edges(np.array(extremes, a.dtype), bins, range_, None)  # type: ignore[attr-defined,no-any-return]

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ops.reductions.by_numpy import by_numpy
+from hjit.trace.ops.by_numpy import by_numpy
+from hjit.trace.tracing.arrays.masked import MaskedRead
+from hjit.trace.tracing.arrays.tracer import call
 from hjit.trace.tracing.dispatch import functions, provides
-from hjit.trace.tracing.masked import Selected
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import call
+from hjit.trace.tracing.recording.recorder import current
 
 _MISSING = np._NoValue
 _EXTREMES = {np.min: "minimum", np.amin: "minimum", np.max: "maximum", np.amax: "maximum"}
@@ -45,18 +45,18 @@ def supports(function: Any) -> bool:
 
 @provides
 def masked_call(function: Any, args: Any, kwargs: Any) -> Any:
-    """A function that has a `Selected` among its arguments.
+    """A function that has a `MaskedRead` among its arguments.
 
     Raises:
         TraceError: its result's shape depends on values, or it needs those.
     """
-    first: Selected = next(x for x in (*args, *kwargs.values()) if type(x) is Selected)
+    first: MaskedRead = next(x for x in (*args, *kwargs.values()) if type(x) is MaskedRead)
     name = f"numpy.{getattr(function, '__name__', function)}"
     if not supports(function):
         raise first.error(name)
     if function in _ELEMENTWISE:
         values = [first.whole(x) for x in args], {k: first.whole(x) for k, x in kwargs.items()}
-        return Selected(call(function, *values[0], **values[1]), first.mask)
+        return MaskedRead(call(function, *values[0], **values[1]), first.mask)
     if function in _OF_KNOWN_SHAPE:
         return _by_numpy(function, args, kwargs)
     if args[:1] != (first,):
@@ -65,12 +65,12 @@ def masked_call(function: Any, args: Any, kwargs: Any) -> Any:
         high, low = (masked_call(f, args, kwargs) for f in (np.max, np.min))
         return np.subtract(high, low)
     if function is np.count_nonzero:
-        function, first = np.sum, Selected(first.full.astype(bool), first.mask)
+        function, first = np.sum, MaskedRead(first.full.astype(bool), first.mask)
         args = (first, *args[1:])
     return _reduced(function, first, args, kwargs)
 
 
-def _reduced(function: Any, a: Selected, args: Any, kwargs: Any) -> Any:
+def _reduced(function: Any, a: MaskedRead, args: Any, kwargs: Any) -> Any:
     """A reduction, with `where`."""
     bound = inspect.signature(functions()[function]).bind(*args, **kwargs).arguments
     options = {k: x for k, x in bound.items() if k != "a" and x is not _MISSING and x is not None}
@@ -80,7 +80,7 @@ def _reduced(function: Any, a: Selected, args: Any, kwargs: Any) -> Any:
     lead, axes = a.mask.ndim, _axes(axis, a)
     if 0 not in axes:
         whole = call(function, a.full, axis=tuple(k + lead - 1 for k in axes), keepdims=keepdims, **options)
-        return Selected(whole, a.mask)
+        return MaskedRead(whole, a.mask)
     kept = tuple(n for k, n in enumerate(a.full.shape[lead:], 1) if k not in axes)
     places = (*range(lead), *(k + lead - 1 for k in axes if k))
     mask = call(np.broadcast_to, a.mask.reshape((*a.mask.shape, *(1,) * (a.ndim - 1))), a.full.shape)
@@ -97,7 +97,7 @@ def _reduced(function: Any, a: Selected, args: Any, kwargs: Any) -> Any:
     return result
 
 
-def _axes(axis: Any, a: Selected) -> tuple[int, ...]:
+def _axes(axis: Any, a: MaskedRead) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(a.ndim))
     return tuple(sorted(np.lib.array_utils.normalize_axis_tuple(axis, a.ndim)))
@@ -115,8 +115,8 @@ def _worst(dtype: np.dtype[Any], for_max: bool) -> Any:
 def _by_numpy(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """NumPy's own function on the elements that are read."""
     names, every = tuple(kwargs), [*args, *kwargs.values()]
-    is_read = [type(x) is Selected for x in every]
-    if any(type(y) is Selected for x in every if type(x) in (list, tuple) for y in x):
+    is_read = [type(x) is MaskedRead for x in every]
+    if any(type(y) is MaskedRead for x in every if type(x) in (list, tuple) for y in x):
         raise current().error(f"numpy.{function.__name__}", "a list of arrays read under a mask", "use np.where")
 
     @functools.wraps(function)
@@ -125,8 +125,8 @@ def _by_numpy(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         given = [_elements(*next(left)) if read else next(right) for read in is_read]
         return function(*given[: len(args)], **dict(zip(names, given[len(args) :], strict=True)))
 
-    reads = [(x.full, x.mask) for x in every if type(x) is Selected]
-    return by_numpy(real, reads, *(x for x in every if type(x) is not Selected))
+    reads = [(x.full, x.mask) for x in every if type(x) is MaskedRead]
+    return by_numpy(real, reads, *(x for x in every if type(x) is not MaskedRead))
 
 
 def _elements(full: Any, mask: Any) -> Any:

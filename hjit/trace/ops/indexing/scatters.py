@@ -18,11 +18,11 @@ from hjit.trace.ops.elementwise.promotion import loop_of
 from hjit.trace.ops.elementwise.ufuncs import ALIASES, UFUNCS
 from hjit.trace.ops.indexing.gathers import along_axis_shape, depends_on_values, indices_of, within
 from hjit.trace.ops.indexing.getitem import AdvancedIndex, basic_view, gather_index, getitem, parse_key, scatter
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, is_tracer, stored
+from hjit.trace.tracing.arrays.writing import trim, version_name, write
 from hjit.trace.tracing.dispatch import implements, provides
-from hjit.trace.tracing.host import as_item
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Tracer, as_tracer, is_tracer, stored
-from hjit.trace.tracing.writing import trim, version_name, write
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import as_item
 
 ASSOCIATIVE = frozenset(
     "add multiply maximum minimum bitwise_and bitwise_or bitwise_xor logical_and logical_or logical_xor".split()

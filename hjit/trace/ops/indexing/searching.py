@@ -10,9 +10,9 @@ from hjit.trace.ir.graph import Const, Expr, Index, Op, cast, select
 from hjit.trace.ir.poly import Indirect, poly
 from hjit.trace.ops.indexing.gathers import take
 from hjit.trace.ops.limits import MAX_LINEAR_SEARCH
+from hjit.trace.tracing.arrays.tracer import as_tracer, call, from_known, from_stage, is_tracer
 from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import as_tracer, call, from_known, from_stage, is_tracer
+from hjit.trace.tracing.recording.recorder import current
 
 # -- searching
 

@@ -15,10 +15,10 @@ from hjit.trace.ir.graph import Index
 from hjit.trace.ir.poly import Dim, poly
 from hjit.trace.ops.indexing.gathers import depends_on_values, lookup
 from hjit.trace.ops.indexing.histograms import tally, values_of
+from hjit.trace.tracing.arrays.masked import MaskedRead
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, from_known, from_stage
 from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.masked import Selected
-from hjit.trace.tracing.tracer import Tracer, as_tracer, call, from_known, from_stage
+from hjit.trace.tracing.scalars.host import static_value
 
 
 def _truth(a: Tracer) -> Tracer:
@@ -38,7 +38,7 @@ def nonzero(a: Any) -> tuple[Any, ...]:
         )
     mask = _truth(a)
     places = (from_stage(Index(poly(Dim(k))), a.shape, np.intp) for k in range(a.ndim))
-    return tuple(Selected(x, mask, "nonzero") for x in places)
+    return tuple(MaskedRead(x, mask, "nonzero") for x in places)
 
 
 @implements(np.flatnonzero)
@@ -54,7 +54,7 @@ def argwhere(a: Any) -> Any:
     if not a.ndim:
         raise depends_on_values("numpy.argwhere")
     places = [x.full for x in nonzero(a)]
-    return Selected(call(np.stack, places, axis=-1), _truth(a), "argwhere")
+    return MaskedRead(call(np.stack, places, axis=-1), _truth(a), "argwhere")
 
 
 # -- unique
@@ -73,9 +73,9 @@ def unique(
 ) -> Any:
     """Of integers that have few values: those that occur, by counting all of them."""
     a = as_tracer(ar)
-    wanted = [bool(unpin(x)) for x in (return_index, return_inverse, return_counts)]
+    wanted = [bool(static_value(x)) for x in (return_index, return_inverse, return_counts)]
     if a.known is not None:
-        return _known(np.unique, a, *wanted, axis=unpin(axis), equal_nan=unpin(equal_nan))
+        return _known(np.unique, a, *wanted, axis=static_value(axis), equal_nan=static_value(equal_nan))
     if not values_of(a.dtype) or wanted[0] or axis is not None or not a.size:
         raise depends_on_values("numpy.unique", "pass the values in, or compute them outside the function")
     found = _Counted(a)
@@ -98,8 +98,8 @@ class _Counted:
         self.index: Tracer = index - lowest if lowest else index
         counts = tally(self.index, n)
         occurs: Any = np.greater(counts, 0)
-        self.values = Selected(from_known((np.arange(n) + lowest).astype(a.dtype)), occurs, "unique")
-        self.counts = Selected(counts, occurs, "unique")
+        self.values = MaskedRead(from_known((np.arange(n) + lowest).astype(a.dtype)), occurs, "unique")
+        self.counts = MaskedRead(counts, occurs, "unique")
 
     def inverse(self) -> Tracer:
         """For each element the position of its value."""

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ops.arrays.views import transpose
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call
 from hjit.trace.tracing.dispatch import hook, implements
-from hjit.trace.tracing.tracer import Tracer, as_tracer, call
 
 
 @implements(np.apply_along_axis)

@@ -26,9 +26,10 @@ from hjit.trace.ops.limits import (
     MIN_WORK,
     NARROW_ROW,
 )
-from hjit.trace.tracing.products import Operand, Product
-from hjit.trace.tracing.recorder import Recorder, current
-from hjit.trace.tracing.tracer import Shape, TracedBuffer, Tracer
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer
+from hjit.trace.tracing.recording.products import Operand, Product
+from hjit.trace.tracing.recording.recorder import Recorder, current
 
 Labels = Sequence[Hashable]
 

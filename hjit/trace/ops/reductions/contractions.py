@@ -17,11 +17,12 @@ from hjit.trace.ir.poly import ZERO, Dim, Poly, poly
 from hjit.trace.ops.arguments import Casting, broadcast, refuse
 from hjit.trace.ops.arrays.views import view
 from hjit.trace.ops.reductions.blas import by_blas
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Tracer, as_tracer, call, from_known, from_stage, is_tracer
+from hjit.trace.tracing.arrays.writing import write
 from hjit.trace.tracing.dispatch import hook, implements
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import MAX_KNOWN, Shape, Tracer, as_tracer, call, from_known, from_stage, is_tracer
-from hjit.trace.tracing.writing import write
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import static_value
 
 Labels = Sequence[Hashable]
 
@@ -178,7 +179,7 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
 @implements(np.tensordot)
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     a, b = _numbers(a, b)
-    axes = unpin(axes)
+    axes = static_value(axes)
     if isinstance(axes, (int, np.integer)):
         pairs = [(a.ndim - int(axes) + k, k) for k in range(int(axes))]
     else:

@@ -17,9 +17,9 @@ from hjit.trace.ops.arguments import count
 from hjit.trace.ops.indexing.histograms import tally, values_of
 from hjit.trace.ops.layout import copy_order
 from hjit.trace.ops.limits import MIN_COUNTED
-from hjit.trace.tracing.host import is_host
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Tracer, as_tracer, call, from_stage, is_tracer, python_float
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, from_stage, is_tracer, python_float
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import is_host
 
 _BYTE = 256  # values of a dtype that are few beside the pixels of any image
 

@@ -15,7 +15,7 @@ from hjit.trace.ir.graph import Const, Expr, Op
 from hjit.trace.ir.poly import Dim, poly
 from hjit.trace.ops.arguments import count
 from hjit.trace.ops.limits import MAX_SORTED
-from hjit.trace.tracing.tracer import Tracer
+from hjit.trace.tracing.arrays.tracer import Tracer
 
 _BOOL = np.dtype(bool)
 

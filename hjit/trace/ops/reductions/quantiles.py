@@ -16,8 +16,8 @@ import numpy as np
 from hjit.trace.ir.graph import Const, Definition, Expr, Op, cast
 from hjit.trace.ir.poly import Dim, poly
 from hjit.trace.ops.arguments import axes_of, finish, keeps
+from hjit.trace.ops.by_numpy import by_numpy
 from hjit.trace.ops.elementwise.promotion import resolve_dtypes
-from hjit.trace.ops.reductions.by_numpy import by_numpy
 from hjit.trace.ops.reductions.counting import (
     CHOOSING,
     METHODS,
@@ -28,10 +28,10 @@ from hjit.trace.ops.reductions.counting import (
     is_python_number,
 )
 from hjit.trace.ops.reductions.networks import are_few, elements, flag, median_network, network, ordered
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_stage, is_tracer
 from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.host import is_host, unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Tracer, as_tracer, from_stage, is_tracer
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import is_host, static_value
 
 _MISSING = np._NoValue
 
@@ -256,7 +256,7 @@ def _fixed(q: Any) -> Any:
     """The wanted quantiles: known while tracing, since they choose elements."""
     if type(q) in (list, tuple):
         return np.asarray([_fixed(x) for x in q])
-    return q.known if is_tracer(q) else unpin(q)
+    return q.known if is_tracer(q) else static_value(q)
 
 
 def _neighbours(place: Any, n: int) -> tuple[int, int]:

@@ -6,6 +6,7 @@ are two reductions: the extreme value, then the first index that has it. A scan 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,23 @@ from hjit.trace.ir.graph import Const, Definition, Expr, Index, Load, Op, cast, 
 from hjit.trace.ir.graph import substitute as substitute_expr
 from hjit.trace.ir.identities import IDENTITIES, start_value
 from hjit.trace.ir.poly import Dim, Poly, poly
-from hjit.trace.ops.arguments import axes_of, broadcast, finish, keeps
+from hjit.trace.ops.arguments import axes_of, broadcast, finish, keeps, outer
 from hjit.trace.ops.arrays.views import expand_dims, transpose
 from hjit.trace.ops.elementwise.ufuncs import ALIASES, UFUNCS
 from hjit.trace.ops.layout import operands_order
+from hjit.trace.tracing.arrays.tracer import (
+    MAX_KNOWN,
+    Tracer,
+    as_tracer,
+    call,
+    from_known,
+    from_stage,
+    is_tracer,
+    stored,
+)
 from hjit.trace.tracing.dispatch import hook, implements, provides
-from hjit.trace.tracing.host import as_item, is_host, unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import MAX_KNOWN, Tracer, as_tracer, call, from_known, from_stage, is_tracer, stored
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import as_item, is_host, static_value
 
 _MISSING = np._NoValue
 
@@ -114,8 +124,7 @@ def ufunc_method(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: 
     if method == "accumulate":
         return _ufunc_accumulate(ufunc.__name__, *inputs, **kwargs)
     if method == "outer" and ufunc.__name__ in UFUNCS:
-        a, b = map(as_tracer, inputs)
-        return ufunc(a[(..., *(None,) * b.ndim)], b, **kwargs)
+        return outer(ufunc, *map(as_tracer, inputs), **kwargs)
     if method == "at":
         return hook("ufunc_at")(ufunc, *inputs)
     raise current().error(f"numpy.{ufunc.__name__}.{method}", "this method of a ufunc is not compiled")
@@ -202,12 +211,16 @@ def mean(
     result_dtype = np.dtype(dtype) if dtype is not None else np.dtype(np.float64) if a.dtype.kind in "biu" else a.dtype
     work = np.dtype(np.float32) if result_dtype == np.float16 and dtype is None else result_dtype
     total = sum_(a, axis, work, None, keepdims, where=where)
-    count = _divisor(a, axis, where, keepdims)
-    result = np.true_divide(total, count) if is_tracer(count) else np.true_divide(total, _as(count, total.dtype))
-    return finish(_like_scalar(result.astype(result_dtype, copy=False), total), out)
+    return finish(divided(total, counted(a, axis, where, keepdims), result_dtype), out)
 
 
-def _divisor(a: Tracer, axis: Any, where: Any, keepdims: Any) -> Any:
+def divided(total: Any, count: Any, dtype: np.dtype[Any]) -> Any:
+    """A sum, of complex numbers perhaps, by how many elements there are."""
+    n = count if is_tracer(count) else _as(count, total.real.dtype)
+    return _like_scalar(np.true_divide(total, n).astype(dtype, copy=False), total)
+
+
+def counted(a: Any, axis: Any, where: Any, keepdims: Any) -> Any:
     """How many elements a mean divides by: a size, or an array where there is a mask."""
     if where is _MISSING or where is True:
         n = 1
@@ -223,7 +236,7 @@ def _as(n: int, dtype: np.dtype[Any]) -> Tracer:
     return from_stage(cast(Index(current().poly(n)), dtype), (), dtype, is_scalar=True)
 
 
-def _like_scalar(result: Tracer, like: Tracer) -> Tracer:
+def _like_scalar(result: Any, like: Any) -> Any:
     result.is_scalar = like.is_scalar
     return result
 
@@ -246,27 +259,38 @@ def var(
     result_dtype = np.dtype(dtype) if dtype is not None else np.dtype(np.float64) if a.dtype.kind in "biu" else a.dtype
     centre = call(np.mean, a, axis, dtype=result_dtype, keepdims=True, where=where) if mean is _MISSING else mean
     d = a.astype(result_dtype) - centre
-    total = sum_(d * d, axis, result_dtype, None, keepdims, where=where)  # unlike means, halves are summed as halves
-    count = _divisor(a, axis, where, keepdims)
-    left = np.maximum(count - ddof, 0) if is_tracer(count) else _as(max(count - unpin(ddof), 0), total.dtype)
-    return finish(_like_scalar(np.true_divide(total, left).astype(result_dtype, copy=False), total), out)
+    return finish(mean_of_squares(a, d * d, result_dtype, axis, ddof, keepdims, where), out)
 
 
-@implements(np.std)
-def std(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: Any = 0,
-    keepdims: Any = _MISSING,
-    *,
-    where: Any = _MISSING,
-    mean: Any = _MISSING,
-    correction: Any = _MISSING,
+def mean_of_squares(
+    a: Any, squares: Tracer, dtype: np.dtype[Any], axis: Any, ddof: Any, keepdims: Any, where: Any = _MISSING
 ) -> Any:
-    v = var(a, axis, dtype, None, ddof, keepdims, where=where, mean=mean, correction=correction)
-    return finish(_like_scalar(np.sqrt(v), v), out)
+    """The mean of the squared deviations of `a`, of which `ddof` do not count."""
+    total = sum_(squares, axis, dtype, None, keepdims, where=where)  # unlike means, halves are summed as halves
+    count = counted(a, axis, where, keepdims)
+    left = np.maximum(count - ddof, 0) if is_tracer(count) else max(count - static_value(ddof), 0)
+    return divided(total, left, dtype)
+
+
+def root_of(var: Callable[..., Any]) -> Callable[..., Any]:
+    """``numpy.std``, by a function for the variance."""
+
+    def std(
+        a: Any,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        ddof: Any = 0,
+        keepdims: Any = _MISSING,
+        **options: Any,
+    ) -> Any:
+        v = var(a, axis, dtype, None, ddof, keepdims, **options)
+        return finish(_like_scalar(np.sqrt(v), v), out)
+
+    return std
+
+
+std = implements(np.std)(root_of(var))
 
 
 def _arg(a: Any, axis: Any, out: Any, keepdims: Any, extreme: str) -> Any:

@@ -10,13 +10,13 @@ import numpy as np
 
 from hjit.trace.ir.graph import Definition, Expr
 from hjit.trace.ir.poly import Dim, Poly, poly
+from hjit.trace.ops.by_numpy import by_numpy
 from hjit.trace.ops.limits import MAX_ARGSORTED
-from hjit.trace.ops.reductions.by_numpy import by_numpy
 from hjit.trace.ops.reductions.networks import are_few, arg_ordered, elements, network, ordered
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known, from_stage
 from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Tracer, as_tracer, from_known, from_stage
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import static_value
 
 
 def _sorted(a: Tracer, axis: int, order: Callable[[list[Expr]], list[Expr]], dtype: Any) -> Tracer:
@@ -38,14 +38,14 @@ def _sorted(a: Tracer, axis: int, order: Callable[[list[Expr]], list[Expr]], dty
 def _flat(a: Tracer, axis: Any) -> tuple[Tracer, int]:
     if axis is None:
         return a.reshape(-1), 0
-    return a, np.lib.array_utils.normalize_axis_index(operator.index(unpin(axis)), a.ndim)
+    return a, np.lib.array_utils.normalize_axis_index(operator.index(static_value(axis)), a.ndim)
 
 
 @implements(np.sort)
 def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
     a = as_tracer(a)
     if a.known is not None:
-        return from_known(np.sort(a.known, unpin(axis), kind))
+        return from_known(np.sort(a.known, static_value(axis), kind))
     a, axis = _flat(a, axis)
     if not are_few(a, (axis,)):
         return by_numpy(np.sort, a, axis=axis, kind=kind, order=order, stable=stable, rule="monotone")
@@ -57,7 +57,7 @@ def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stab
     """Equal elements of short axes keep their order, as NumPy's ``kind="stable"`` has it."""
     a = as_tracer(a)
     if a.known is not None:
-        return from_known(np.argsort(a.known, unpin(axis), "stable"))
+        return from_known(np.argsort(a.known, static_value(axis), "stable"))
     a, axis = _flat(a, axis)
     if not are_few(a, (axis,), MAX_ARGSORTED):
         return by_numpy(np.argsort, a, axis=axis, kind=kind, order=order, stable=stable, rule="arrangement")
@@ -84,7 +84,7 @@ def argpartition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", or
 
 
 def _check_kth(kth: Any, n: int) -> None:
-    for k in np.asarray(unpin(kth)).ravel():
+    for k in np.asarray(static_value(kth)).ravel():
         if not -n <= k < n:
             raise ValueError(f"kth(={int(k) if k >= 0 else int(k + n)}) out of bounds ({int(n)})")
 

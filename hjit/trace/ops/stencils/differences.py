@@ -13,10 +13,10 @@ from hjit.trace.ir.poly import ZERO, Dim, Poly, boundary, poly
 from hjit.trace.ops.arguments import all_known, axes_of, refuse
 from hjit.trace.ops.arrays.joining import Region, assemble, join, part
 from hjit.trace.ops.limits import MAX_CONVOLVE_TAPS
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, from_known, from_stage
 from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.host import is_host, unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Tracer, as_tracer, call, from_known, from_stage
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import is_host, static_value
 
 _MISSING = np._NoValue
 _BOOL = np.dtype(bool)
@@ -24,7 +24,7 @@ _BOOL = np.dtype(bool)
 
 @implements(np.diff)
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _MISSING, append: Any = _MISSING) -> Any:
-    n = operator.index(unpin(n))
+    n = operator.index(static_value(n))
     if n == 0:
         return a
     if n < 0:
@@ -32,7 +32,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _MISSING, append: An
     a = as_tracer(a)
     if a.ndim == 0:
         raise ValueError("diff requires input that is at least one dimensional")
-    axis = np.lib.array_utils.normalize_axis_index(operator.index(unpin(axis)), a.ndim)
+    axis = np.lib.array_utils.normalize_axis_index(operator.index(static_value(axis)), a.ndim)
     edge = (*a.shape[:axis], 1, *a.shape[axis + 1 :])
     ends = [None if x is _MISSING else as_tracer(x) for x in (prepend, append)]
     before, after = (np.broadcast_to(x, edge) if x is not None and x.ndim == 0 else x for x in ends)
@@ -78,7 +78,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 @implements(np.gradient)
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     f = as_tracer(f)
-    axes = tuple(range(f.ndim)) if axis is None else np.lib.array_utils.normalize_axis_tuple(unpin(axis), f.ndim)
+    axes = tuple(range(f.ndim)) if axis is None else np.lib.array_utils.normalize_axis_tuple(static_value(axis), f.ndim)
     if not varargs:
         spacings = [1.0] * len(axes)
     elif len(varargs) == 1 and _ndim(varargs[0]) == 0:
@@ -87,7 +87,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
         spacings = [_spacing(d, f.shape[k]) for d, k in zip(varargs, axes, strict=True)]
     else:
         raise TypeError("invalid number of arguments")
-    edge_order = operator.index(unpin(edge_order))
+    edge_order = operator.index(static_value(edge_order))
     if edge_order > 2:
         raise ValueError("'edge_order' greater than 2 not supported")
     dtype = f.dtype if f.dtype.kind == "f" else np.dtype(np.float64)
@@ -166,9 +166,7 @@ def _edge_weights(dx: Any, uniform: bool) -> tuple[tuple[Any, Any, Any], tuple[A
 
 @implements(np.convolve)
 def convolve(a: Any, v: Any, mode: Any = "full") -> Any:
-    a, v = (_at_least_1d(x) for x in (a, v))
-    if a.ndim > 1 or v.ndim > 1 or a.size == 0 or v.size == 0:
-        refuse(np.convolve, a, v, mode)
+    a, v = _operands(np.convolve, a, v, mode)
     if v.shape[0] > a.shape[0]:
         a, v = v, a
     return _slide(a, v[::-1], mode, np.convolve)
@@ -176,12 +174,22 @@ def convolve(a: Any, v: Any, mode: Any = "full") -> Any:
 
 @implements(np.correlate)
 def correlate(a: Any, v: Any, mode: Any = "valid") -> Any:
-    a, v = (_at_least_1d(x) for x in (a, v))
-    if a.ndim > 1 or v.ndim > 1 or a.size == 0 or v.size == 0:
-        refuse(np.correlate, a, v, mode)
+    a, v = _operands(np.correlate, a, v, mode)
     if v.shape[0] > a.shape[0]:
         return _slide(v, a, mode, np.correlate)[::-1]
     return _slide(a, v, mode, np.correlate)
+
+
+def _operands(function: Callable[..., Any], a: Any, v: Any, mode: Any) -> tuple[Any, Any]:
+    """Two arrays of one dimension.
+
+    Raises:
+        ValueError: what NumPy says of others.
+    """
+    a, v = (_at_least_1d(x) for x in (a, v))
+    if a.ndim > 1 or v.ndim > 1 or a.size == 0 or v.size == 0:
+        refuse(function, a, v, mode)
+    return a, v
 
 
 def _at_least_1d(x: Any) -> Any:
@@ -191,7 +199,7 @@ def _at_least_1d(x: Any) -> Any:
 
 def _slide(a: Tracer, v: Tracer, mode: Any, function: Callable[..., Any]) -> Any:
     """``sum_j a[i + j - left] * v[j]`` over the taps that lie inside `a`, which is the longer one."""
-    mode = unpin(mode)
+    mode = static_value(mode)
     if mode not in ("full", "same", "valid"):
         refuse(function, a, v, mode)
     if all_known((a, v)):

@@ -10,7 +10,7 @@ import functools
 import importlib
 import inspect
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,13 +25,13 @@ from hjit.trace.ops.stencils.ndimage_ranks import (
     rank_filter,
     rank_filter_1d,
 )
+from hjit.trace.tracing.arrays.tracer import Tracer, as_value, from_known, is_tracer
 from hjit.trace.tracing.dispatch import functions, hook, implements
-from hjit.trace.tracing.externs import opaque_call
-from hjit.trace.tracing.foreign import foreign
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import Tracer, as_value, from_known, is_tracer
+from hjit.trace.tracing.externs.calls import extern_call
+from hjit.trace.tracing.externs.foreign import foreign
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import static_value
+from hjit.trace.tracing.scalars.size import Size
 
 # -- registration
 
@@ -44,7 +44,7 @@ def known_first(real: Any, traced: Callable[..., Any]) -> Callable[..., Any]:
         arrays = [x for x in args if is_tracer(x)]
         if any(x.known is None for x in arrays):
             return traced(*args)
-        result = real(*(x.known if is_tracer(x) else int(x) if type(x) is Size else unpin(x) for x in args))
+        result = real(*(x.known if is_tracer(x) else int(x) if type(x) is Size else static_value(x) for x in args))
         for x in arrays:
             root = x.buffer.root
             current().changes.append((root, root.version, True))
@@ -75,7 +75,7 @@ def until_it_stays(real: types.FunctionType) -> Callable[..., Any]:
 
     def method(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs).arguments
-        if isinstance(given["iterations"], (int, np.integer)) and unpin(given["iterations"]) < 1:
+        if isinstance(given["iterations"], (int, np.integer)) and static_value(given["iterations"]) < 1:
             return extern("scipy.ndimage.binary_erosion", real)(**given)
         return traced(*args, **kwargs)
 
@@ -83,7 +83,7 @@ def until_it_stays(real: types.FunctionType) -> Callable[..., Any]:
 
 
 def gaussian_weights(real: Callable[..., Any]) -> Callable[..., Any]:
-    """The weights are numbers: what they are made of is pinned."""
+    """The weights are numbers: what they are made of is static."""
 
     def method(sigma: Any, order: Any, radius: Any) -> Tracer:
         return from_known(real(*(as_number(v) for v in (sigma, order, radius))))
@@ -93,7 +93,7 @@ def gaussian_weights(real: Callable[..., Any]) -> Callable[..., Any]:
 
 def as_number(x: Any) -> Any:
     """A plain number from a host scalar or a one-element array."""
-    return as_value(x).item() if is_tracer(x) else int(x) if type(x) is Size else unpin(x)
+    return as_value(x).item() if is_tracer(x) else int(x) if type(x) is Size else static_value(x)
 
 
 def extern(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
@@ -104,7 +104,7 @@ def extern(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
     def method(*args: Any, **kwargs: Any) -> Any:
         if any(is_tracer(kwargs.get(word)) for word in OUTPUTS):
             return writes.extern(args, kwargs)
-        return opaque_call(name, real, args, kwargs)
+        return extern_call(name, real, args, kwargs)
 
     return method
 
@@ -153,11 +153,16 @@ def register() -> None:
     for real in (filters._rank_filter, filters._min_or_max_filter):
         implements(real)(decided(real, "footprint"))
     implements(morphology._binary_erosion)(until_it_stays(morphology._binary_erosion))
-    public = importlib.import_module("scipy.ndimage")
-    for name in EXTERNS:
+    run_as_they_are("scipy.ndimage", EXTERNS)
+
+
+def run_as_they_are(module: str, names: Sequence[str]) -> None:
+    """Functions of a module of SciPy that no kernel computes; not every version has all of them."""
+    public = importlib.import_module(module)
+    for name in names:
         real = getattr(public, name, None)
         if real is not None and real not in functions():
-            implements(real)(extern(f"scipy.ndimage.{name}", real))
+            implements(real)(extern(f"{module}.{name}", real))
 
 
 try:

@@ -11,11 +11,11 @@ import numpy as np
 
 from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast, identity, select
 from hjit.trace.ir.poly import Dim, Poly, boundary, poly
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.size import size_poly
-from hjit.trace.tracing.tracer import Tracer, as_tracer, as_value, call, from_known, from_stage
-from hjit.trace.tracing.writing import update
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, as_value, call, from_known, from_stage
+from hjit.trace.tracing.arrays.writing import update
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import static_value
+from hjit.trace.tracing.scalars.size import size_poly
 
 T = TypeVar("T")
 EPSILON = float(np.finfo(np.float64).eps)
@@ -163,7 +163,7 @@ def reduced(
 
 def reach(shape: Sequence[int], origins: Sequence[Any]) -> tuple[list[int], list[int]]:
     """How far a window of `shape` reaches ahead and past an element."""
-    ahead = [int(n) // 2 + operator.index(unpin(o)) for n, o in zip(shape, origins, strict=True)]
+    ahead = [int(n) // 2 + operator.index(static_value(o)) for n, o in zip(shape, origins, strict=True)]
     return ahead, [int(n) - 1 - a for n, a in zip(shape, ahead, strict=True)]
 
 

@@ -32,9 +32,9 @@ from hjit.trace.ops.stencils.ndimage_access import (
     store,
     times,
 )
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Tracer, as_tracer
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import static_value
 
 
 def _accumulator(image: Tracer, weights: np.ndarray[Any, Any] | None, output: Tracer, cval: Any) -> np.dtype[Any]:
@@ -49,7 +49,12 @@ def _accumulator(image: Tracer, weights: np.ndarray[Any, Any] | None, output: Tr
 def correlate1d(image: Any, weights: Any, axis: int, output: Tracer, mode: int, cval: Any, origin: int) -> None:
     """One axis. Kernels that are symmetric or antisymmetric to the last bit but one are folded first, as in SciPy."""
     image, w = source(image), as_tracer(weights)
-    n, cval, origin, boundary = int(w.shape[0]), float(unpin(cval)), operator.index(unpin(origin)), MODES[unpin(mode)]
+    n, cval, origin, boundary = (
+        int(w.shape[0]),
+        float(static_value(cval)),
+        operator.index(static_value(origin)),
+        MODES[static_value(mode)],
+    )
     left = n // 2
     right = n - left - 1
     symmetry = _symmetry(w, n)
@@ -109,9 +114,9 @@ def _symmetry(w: Tracer, n: int) -> int:
 def correlate(image: Any, weights: Any, output: Tracer, mode: int, cval: Any, origins: Sequence[int]) -> None:
     """All axes: products are added in the order of the kernel's elements; weights of zero take no part."""
     image, w = source(image), as_tracer(weights)
-    cval = float(unpin(cval))
+    cval = float(static_value(cval))
     ahead, past = reach(w.shape, origins)
-    near = Extended.of(image, MODES[unpin(mode)], cval, ahead, past)
+    near = Extended.of(image, MODES[static_value(mode)], cval, ahead, past)
     work = _accumulator(image, w.known, output, cval)
     zero = Const(0, work)
 
@@ -139,10 +144,10 @@ def correlate(image: Any, weights: Any, output: Tracer, mode: int, cval: Any, or
 
 def uniform_filter1d(image: Any, size: int, axis: int, output: Tracer, mode: int, cval: Any, origin: int) -> None:
     """The mean of a window; SciPy keeps a running sum, which for floats rounds otherwise in the last digits."""
-    image, size, cval = source(image), operator.index(unpin(size)), float(unpin(cval))
+    image, size, cval = source(image), operator.index(static_value(size)), float(static_value(cval))
     (ahead,), (past,) = reach((size,), (origin,))
     near = Extended.of(
-        image, MODES[unpin(mode)], cval, on_axis(axis, image.ndim, ahead), on_axis(axis, image.ndim, past)
+        image, MODES[static_value(mode)], cval, on_axis(axis, image.ndim, ahead), on_axis(axis, image.ndim, past)
     )
     exact = image.dtype.kind in "biu" and image.dtype.itemsize <= 4 and holds(np.dtype(np.int16), cval)
     work = DOUBLE if not exact else np.dtype(np.int32 if image.dtype.itemsize <= 2 and size < 2**15 else np.int64)

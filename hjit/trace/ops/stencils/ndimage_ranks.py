@@ -32,10 +32,10 @@ from hjit.trace.ops.stencils.ndimage_access import (
     source,
     store,
 )
-from hjit.trace.tracing.foreign import foreign
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Tracer, as_tracer, from_known
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known
+from hjit.trace.tracing.externs.foreign import foreign
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import static_value
 
 # -- order statistics
 
@@ -54,7 +54,7 @@ def _compared(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def _as_c(dtype: np.dtype[Any], cval: Any) -> tuple[np.dtype[Any], Any]:
     """The dtype that C has for elements of `dtype`, and the border's value in it."""
     dtype = np.dtype(np.uint8) if dtype == BOOL else dtype
-    value = converted(Const(float(unpin(cval)), DOUBLE), dtype, safe=False)
+    value = converted(Const(float(static_value(cval)), DOUBLE), dtype, safe=False)
     assert isinstance(value, Const)
     return dtype, value.value
 
@@ -63,10 +63,10 @@ def min_or_max_filter1d(
     image: Any, size: int, axis: int, output: Tracer, mode: int, cval: Any, origin: int, minimum: int
 ) -> None:
     """The extreme of a line of elements, by comparisons in double as C has them."""
-    image, size, cval = source(image), operator.index(unpin(size)), float(unpin(cval))
+    image, size, cval = source(image), operator.index(static_value(size)), float(static_value(cval))
     (ahead,), (past,) = reach((size,), (origin,))
     near = Extended.of(
-        image, MODES[unpin(mode)], cval, on_axis(axis, image.ndim, ahead), on_axis(axis, image.ndim, past)
+        image, MODES[static_value(mode)], cval, on_axis(axis, image.ndim, ahead), on_axis(axis, image.ndim, past)
     )
     work, name = _native(image, cval), "minimum" if minimum else "maximum"
 
@@ -95,7 +95,7 @@ def min_or_max_filter(
     known = footprint_of(footprint)
     ahead, past = reach(known.shape, origins)
     element, cval = _as_c(image.dtype, cval)
-    near = Extended.of(image, MODES[unpin(mode)], cval, ahead, past)
+    near = Extended.of(image, MODES[static_value(mode)], cval, ahead, past)
     heights = None if structure is None else as_tracer(structure)
     work = _compared(element) if heights is None else DOUBLE
     best: Expr | None = None
@@ -141,10 +141,10 @@ def rank_filter(
         real = importlib.import_module("scipy.ndimage._nd_image").rank_filter
         foreign(real).extern((given, rank, footprint, output, mode, cval, origins), {})
         return
-    near = Extended.of(image, MODES[unpin(mode)], cval, ahead, past)
+    near = Extended.of(image, MODES[static_value(mode)], cval, ahead, past)
     work = element if exact else _compared(element)
     wires = [cast(near.at([int(i) - a for i, a in zip(t, ahead, strict=True)]), work) for t in taps]
-    store(output, ranked(wires, operator.index(unpin(rank))))
+    store(output, ranked(wires, operator.index(static_value(rank))))
 
 
 def rank_filter_1d(image: Any, rank: int, size: int, output: Tracer, mode: int, cval: Any, origin: Any) -> None:
@@ -194,7 +194,7 @@ def binary_erosion(
     known = footprint_of(structure)
     ahead, past = reach(known.shape, origin)
     truth = cast(image.load(), BOOL)
-    near = Extended.of(image, "constant", int(bool(unpin(border))), ahead, past)
+    near = Extended.of(image, "constant", int(bool(static_value(border))), ahead, past)
     name = "logical_or" if invert else "logical_and"
     taps = [cast(near.at([int(i) - a for i, a in zip(t, ahead, strict=True)]), BOOL) for t in np.argwhere(known)]
     result = functools.reduce(lambda a, b: Op(name, (a, b), BOOL), taps) if taps else Const(not invert, BOOL)

@@ -15,10 +15,11 @@ from hjit.trace.ir.poly import ZERO, boundary
 from hjit.trace.ops.arguments import contents, whole_number
 from hjit.trace.ops.arrays.joining import Region, assemble
 from hjit.trace.ops.elementwise.casting import check_item
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known, from_stage, has_tracer, is_tracer
 from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.host import as_item, is_host, number, unpin
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Shape, Tracer, as_tracer, from_known, from_stage, has_tracer, is_tracer
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import as_item, is_host, number, static_value
 
 _BOUNDS = {"edge": "clamp", "wrap": "wrap", "reflect": "reflect", "symmetric": "symmetric"}
 _KEYWORDS = {
@@ -75,7 +76,13 @@ def _widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
 
 
 def _plain(x: Any) -> Any:
-    return [_plain(y) for y in x] if isinstance(x, (list, tuple)) else operator.index(x) if is_tracer(x) else unpin(x)
+    return (
+        [_plain(y) for y in x]
+        if isinstance(x, (list, tuple))
+        else operator.index(x)
+        if is_tracer(x)
+        else static_value(x)
+    )
 
 
 @implements(np.pad)
@@ -180,6 +187,6 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
 def _sequence(x: Any) -> list[Any]:
     x = x.tolist() if is_tracer(x) or isinstance(x, np.ndarray) else x
     many = list(x) if isinstance(x, (list, tuple, range)) else [x]
-    if any(isinstance(unpin(k), (list, tuple, np.ndarray)) for k in many):
+    if any(isinstance(static_value(k), (list, tuple, np.ndarray)) for k in many):
         raise ValueError("'shift' and 'axis' should be scalars or 1D sequences")
-    return [unpin(k) for k in many]
+    return [static_value(k) for k in many]

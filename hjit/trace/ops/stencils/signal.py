@@ -13,13 +13,14 @@ import numpy as np
 from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast, identity
 from hjit.trace.ir.poly import Dim, poly
 from hjit.trace.ops.limits import MAX_DIRECT, MAX_FILTER_TAPS
-from hjit.trace.ops.stencils.ndimage import extern, known_first
+from hjit.trace.ops.stencils.ndimage import known_first, run_as_they_are
 from hjit.trace.ops.stencils.ndimage_access import Extended
-from hjit.trace.tracing.dispatch import functions, hook, implements
-from hjit.trace.tracing.externs import opaque_call
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.size import size_poly
-from hjit.trace.tracing.tracer import Shape, Tracer, as_tracer, from_stage
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_stage
+from hjit.trace.tracing.dispatch import hook, implements
+from hjit.trace.tracing.externs.calls import extern_call
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.size import size_poly
 
 VALID, SAME, FULL = 0, 1, 2
 BOUNDARIES = {0: "constant", 4: "symmetric", 8: "wrap"}
@@ -113,7 +114,7 @@ def _convolve(real: Any) -> Any:
         if method == "auto":
             method = "direct" if min(int(as_tracer(in1).size), int(as_tracer(in2).size)) <= MAX_DIRECT else "fft"
         if method == "fft":
-            return opaque_call("scipy.signal.convolve", real, (in1, in2, mode, method), {})
+            return extern_call("scipy.signal.convolve", real, (in1, in2, mode, method), {})
         return hook("clone")(real)(in1, in2, mode, method)
 
     return method
@@ -130,10 +131,7 @@ def register() -> None:
     implements(tools._correlateND)(known_first(tools._correlateND, correlate_nd))
     public = importlib.import_module("scipy.signal")
     implements(public.convolve)(_convolve(public.convolve))
-    for name in EXTERNS:
-        real = getattr(public, name, None)
-        if real is not None and real not in functions():
-            implements(real)(extern(f"scipy.signal.{name}", real))
+    run_as_they_are("scipy.signal", EXTERNS)
 
 
 try:

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ops.arguments import plain
-from hjit.trace.tracing.externs import opaque_call
-from hjit.trace.tracing.host import is_host, unpin
-from hjit.trace.tracing.tracer import as_tracer, is_tracer
-from hjit.trace.tracing.writing import write
+from hjit.trace.ops.arguments import concrete_shape
+from hjit.trace.tracing.arrays.tracer import as_tracer, is_tracer
+from hjit.trace.tracing.arrays.writing import write
+from hjit.trace.tracing.externs.calls import extern_call
+from hjit.trace.tracing.scalars.host import is_host, static_value
 
 
 def by_numpy(function: Callable[..., Any], *args: Any, out: Any = None, rule: str = "", **options: Any) -> Any:
@@ -20,21 +20,21 @@ def by_numpy(function: Callable[..., Any], *args: Any, out: Any = None, rule: st
     Args:
         args: arrays and numbers; numbers of the caller become arrays, so that other ones need no new trace.
         out: where NumPy is to write the result.
-        rule: how errors of arguments become errors of results, see `hjit.trace.tracing.recorder.GraphBreak`.
+        rule: how errors of arguments become errors of results, see `hjit.trace.tracing.recording.recorder.GraphBreak`.
     """
     is_python = [is_host(x) and type(x.value) in (bool, int, float) for x in args]
     arrays = [as_tracer(x) if _has_number(x) else x for x in args]
-    options = {name: unpin(x) for name, x in options.items()}
+    options = {name: static_value(x) for name, x in options.items()}
 
     def real(*given: Any) -> Any:
-        target = {} if out is None else {"out": np.empty(plain(out.shape), out.dtype)}
+        target = {} if out is None else {"out": np.empty(concrete_shape(out.shape), out.dtype)}
         numbers = (x.item() if python else x for x, python in zip(given, is_python, strict=True))
         result = function(*numbers, **options, **target)
         return target.get("out", result)
 
     if out is not None and not is_tracer(out):
         raise TypeError("return arrays must be of ArrayType")
-    result = opaque_call(f"numpy.{function.__name__}", real, arrays, {}, rule=rule)
+    result = extern_call(f"numpy.{function.__name__}", real, arrays, {}, rule=rule)
     if out is None:
         return result
     write(out, result)

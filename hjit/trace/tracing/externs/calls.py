@@ -1,4 +1,4 @@
-"""Opaque calls: functions that are not traced, but called with real arrays whenever a kernel is at that point."""
+"""Extern calls: functions that are not traced, but called with real arrays whenever a kernel is at that point."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import identity
-from hjit.trace.tracing.complex_arrays import ComplexTracer, any_known
+from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_known
+from hjit.trace.tracing.arrays.scalar_class import plain_class
+from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer, is_tracer, python_float
 from hjit.trace.tracing.complex_memory import complex_of, supported_complex
-from hjit.trace.tracing.host import TapeEntry, is_host
-from hjit.trace.tracing.recorder import current, supported_dtype
-from hjit.trace.tracing.results import Called, Unknown, called, place, rebuilt
-from hjit.trace.tracing.scalar_class import plain_class
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.tracer import TracedBuffer, Tracer, is_tracer, python_float
+from hjit.trace.tracing.recording.recorder import current, supported_dtype
+from hjit.trace.tracing.recording.results import Called, Unknown, called, place, rebuilt
+from hjit.trace.tracing.scalars.host import TapeEntry, is_host
+from hjit.trace.tracing.scalars.size import Size
 
 
 def concrete(function: Any, args: Any, kwargs: Any) -> Any:
@@ -43,25 +43,25 @@ def _no_array(kind: str, number: int) -> Any:
     raise AssertionError("the outcome has no new arrays")
 
 
-def opaque_call(
+def extern_call(
     name: str,
     function: Any,
     args: Any,
     kwargs: Any,
-    mark: Callable[[], Callable[[], None]] | None = None,
+    checkpoint: Callable[[], Callable[[], None]] | None = None,
     rule: str = "",
 ) -> Any:
     """An extern stage: at every call its inputs are realised and the original function is called.
 
     Where all inputs are known, it is called now.
 
-    A function that draws random numbers has `mark`, one whose errors are bounded a `rule`: see `GraphBreak`.
+    A function that draws random numbers has a `checkpoint`, one whose errors are bounded a `rule`: see `GraphBreak`.
     """
-    return Extern(name, function, args, kwargs, mark, rule).result()
+    return Extern(name, function, args, kwargs, checkpoint, rule).result()
 
 
 class Extern:
-    """A call of an opaque function: its arguments with places for the arrays."""
+    """A call of an extern function: its arguments with places for the arrays."""
 
     def __init__(
         self,
@@ -69,25 +69,25 @@ class Extern:
         function: Any,
         args: Any,
         kwargs: Any,
-        mark: Callable[[], Callable[[], None]] | None = None,
+        checkpoint: Callable[[], Callable[[], None]] | None = None,
         rule: str = "",
     ) -> None:
-        self.name, self.function, self.mark, self.rule = name, function, mark, rule
+        self.name, self.function, self.checkpoint, self.rule = name, function, checkpoint, rule
         self.arguments = Arguments()
-        self.frozen = self.arguments.lower((tuple(args), dict(kwargs)))
+        self.frozen = self.arguments.freeze((tuple(args), dict(kwargs)))
         self.settings = tuple(again() for again in current().settings)
 
     def result(self) -> Any:
         """What the call gives to the traced function."""
         contents = [t.known for t in self.arguments.tracers]
-        if self.mark is None and all(k is not None for k in contents):
+        if self.checkpoint is None and all(k is not None for k in contents):
             return self.known([k.copy() for k in contents if k is not None])
         needs, places = self.arguments.needs()
 
         def call(*arrays: np.ndarray[Any, Any]) -> Called:
             return self.call([arrays[k] for k in places])
 
-        done = current().extern(self.name, call, needs, self.mark, self.rule)
+        done = current().extern(self.name, call, needs, self.checkpoint, self.rule)
         return self.rebuilt(done.value, done.gives)
 
     def known(self, arrays: Sequence[np.ndarray[Any, Any]]) -> Any:
@@ -96,7 +96,7 @@ class Extern:
 
     def call(self, arrays: Sequence[np.ndarray[Any, Any]]) -> Called:
         """The outcome of a call with these arrays."""
-        return called(*self.ready(arrays), self.mark is not None)
+        return called(*self.ready(arrays), self.checkpoint is not None)
 
     def ready(self, arrays: Sequence[np.ndarray[Any, Any]]) -> tuple[Callable[[], Any], list[Any]]:
         """The function on arguments with these arrays in them, and each array as it is given."""
@@ -121,7 +121,7 @@ class Extern:
 
 
 def extern_result(name: str, kind: str) -> Any:
-    """What stands for an array that an opaque call returns; `kind` as in `hjit.trace.tracing.results.rebuilt`."""
+    """What stands for an array that an extern call returns; `kind`: see `results.rebuilt`."""
     rec = current()
     source = rec.inputs[name]
     shape = tuple(rec.size(p) for p in source.input.shape)
@@ -136,7 +136,7 @@ def extern_result(name: str, kind: str) -> Any:
 
 
 class _Hole:
-    """The place of an array in the arguments of an opaque call."""
+    """The place of an array in the arguments of an extern call."""
 
     __slots__ = ("is_complex", "number", "scalar", "shape", "weak")
 
@@ -160,18 +160,18 @@ class Arguments:
         self.originals: list[Any] = []
         self.tracers: list[Tracer] = []
 
-    def lower(self, x: Any) -> Any:
+    def freeze(self, x: Any) -> Any:
         """The argument with a `_Hole` for each tracer."""
         if is_tracer(x):
             return _Hole(self._number(x, x), tuple(map(int, x.shape)), x.is_scalar, x.weak)
         if type(x) is ComplexTracer:
             return _Hole(self._number(x, x.parts), tuple(map(int, x.parts.shape)), x.is_scalar, is_complex=True)
         if is_host(x):
-            return TapeEntry(x.k) if self.late else x.pin()
+            return TapeEntry(x.k) if self.late else x.make_static()
         if type(x) in (list, tuple):
-            return type(x)(map(self.lower, x))
+            return type(x)(map(self.freeze, x))
         if type(x) is dict:
-            return {k: self.lower(v) for k, v in x.items()}
+            return {k: self.freeze(v) for k, v in x.items()}
         return int(x) if type(x) is Size else plain_class(x)
 
     def _number(self, x: Any, array: Tracer) -> int:
@@ -192,7 +192,7 @@ class Arguments:
     def fill(
         self, x: Any, arrays: Sequence[Any], values: Sequence[Any] = (), views: dict[int, Any] | None = None
     ) -> Any:
-        """An argument of `lower` with the arrays in their places.
+        """An argument of `freeze` with the arrays in their places.
 
         Args:
             values: of the tape.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.tracing.frames import instruction
-from hjit.trace.tracing.recorder import current
+from hjit.trace.tracing.recording.recorder import current
 
 
 class ClassCalled(BaseException):

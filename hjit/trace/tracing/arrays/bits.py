@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import Expr, Load, Op, cast, identity
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import TracedBuffer, Tracer
+from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer
+from hjit.trace.tracing.recording.recorder import current
 
 
 def bitcast(e: Expr, dtype: np.dtype[Any]) -> Expr:
@@ -31,11 +31,11 @@ class Reinterpreted(TracedBuffer):
         return self.base
 
     @property
-    def real(self) -> np.ndarray[Any, Any] | None:
-        return None if self.base.real is None else self.base.real.view(self.dtype)
+    def contents(self) -> np.ndarray[Any, Any] | None:
+        return None if self.base.contents is None else self.base.contents.view(self.dtype)
 
-    @real.setter
-    def real(self, contents: np.ndarray[Any, Any] | None) -> None:
+    @contents.setter
+    def contents(self, contents: np.ndarray[Any, Any] | None) -> None:
         """The base's contents are the only ones."""
 
     @property

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import TraceError
-from hjit.trace.tracing.complex_arrays import ComplexTracer
+from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
+from hjit.trace.tracing.arrays.tracer import has_tracer
+from hjit.trace.tracing.arrays.writing import write
 from hjit.trace.tracing.dispatch import functions
-from hjit.trace.tracing.externs import Extern, concrete, extern_result, owned
+from hjit.trace.tracing.externs.calls import Extern, concrete, extern_result, owned
 from hjit.trace.tracing.frames import site
-from hjit.trace.tracing.host import pin_captured
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.results import Called, called
-from hjit.trace.tracing.tracer import has_tracer
-from hjit.trace.tracing.writing import write
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.recording.results import Called, called
+from hjit.trace.tracing.scalars.host import static_captured
 
 Array = np.ndarray[Any, Any]
 
@@ -50,7 +50,7 @@ class Foreign:
         return getattr(self.function, name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        args, kwargs = pin_captured(args), pin_captured(kwargs)
+        args, kwargs = static_captured(args), static_captured(kwargs)
         if not has_tracer(args) and not has_tracer(kwargs):
             return concrete(self.function, args, kwargs)
         traced = functions().get(self.function)

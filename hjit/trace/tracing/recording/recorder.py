@@ -1,7 +1,7 @@
 """The Recorder: all state of one trace.
 
 It holds the inputs, the stages made so far, the values of the run-time sizes, the tape of host scalars, and
-the graph breaks (decisions, opaque calls) that cut the trace into segments. One recorder is current per thread.
+the graph breaks (decisions, extern calls) that cut the trace into segments. One recorder is current per thread.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from hjit.trace.ir.graph import (
 from hjit.trace.ir.poly import SMALL, Poly, Sym, poly, sizes_value
 from hjit.trace.ir.ranges import Range, Ranges
 from hjit.trace.tracing.frames import line_in, site
-from hjit.trace.tracing.host import HostScalar, ScalarTape, TapeEntry
-from hjit.trace.tracing.induction import InductionVariable, Site
-from hjit.trace.tracing.iterations import Iterations
-from hjit.trace.tracing.products import Product
-from hjit.trace.tracing.results import Called
-from hjit.trace.tracing.size import Size
-from hjit.trace.tracing.watched import Watched
+from hjit.trace.tracing.recording.iterations import Iterations
+from hjit.trace.tracing.recording.products import Product
+from hjit.trace.tracing.recording.results import Called
+from hjit.trace.tracing.recording.watched import Watched
+from hjit.trace.tracing.scalars.host import HostScalar, ScalarTape, TapeEntry
+from hjit.trace.tracing.scalars.induction import InductionVariable, LoopSite
+from hjit.trace.tracing.scalars.size import Size
 
 MAX_STAGES = 20_000  # of a trace, some seconds of tracing: more come from a loop over pixels
 MAX_DECISIONS = 24  # of a trace: a loop until convergence would compile a segment for each iteration
@@ -113,7 +113,7 @@ class Source:
     """An input array of the trace: the array itself, and where later calls find theirs.
 
     `where` is ("arg", leaf), ("captured", path), ("constant",) or ("event", number, leaf). A `packed` array is read
-    through a copy in C order; of a complex one `array` is its parts, see `hjit.trace.tracing.complex_arrays`.
+    through a copy in C order; of a complex one `array` is its parts, see `hjit.trace.tracing.arrays.complex_tracer`.
     """
 
     input: Input
@@ -125,17 +125,17 @@ class Source:
 
 @dataclass(slots=True)
 class GraphBreak:
-    """What cuts the trace: a decision on a computed scalar, or an opaque call.
+    """What cuts the trace: a decision on a computed scalar, or an extern call.
 
     Attributes:
         needs: what is realised before it.
-        value: of a decision, compared at later calls; of an opaque call its outcome, compared as well.
-        call: of an opaque call; takes the realised arrays of `needs`.
+        value: of a decision, compared at later calls; of an extern call its outcome, compared as well.
+        call: of an extern call; takes the realised arrays of `needs`.
         gives: the inputs that the arrays of the outcome are.
         operation: what it is, for reports.
-        mark: of a call that draws random numbers; gives what puts their stream back to where it is.
+        checkpoint: of a call that draws random numbers; gives what puts their stream back to where it is.
         product: of a call that is a product of matrices.
-        rule: of an opaque call, how errors of its arguments become errors of its results: "monotone", where these grow
+        rule: of an extern call, how errors of its arguments become errors of its results: "monotone", where these grow
             with each argument, "arrangement", where it orders elements; "": that is tried out.
     """
 
@@ -144,14 +144,14 @@ class GraphBreak:
     call: Callable[..., Called] | None = None
     gives: tuple[str, ...] = ()
     operation: str = ""
-    mark: Callable[[], Callable[[], None]] | None = None
+    checkpoint: Callable[[], Callable[[], None]] | None = None
     product: Product | None = None
     rule: str = ""
 
     @property
     def impure(self) -> bool:
         """Is its result new at every call?"""
-        return self.mark is not None
+        return self.checkpoint is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +182,12 @@ class Recorder:
     """State of one trace.
 
     Attributes:
-        evaluate: computes a finished Graph on the arrays at hand, for decisions and opaque calls.
+        evaluate: computes a finished Graph on the arrays at hand, for decisions and extern calls.
         blas: may a product of a name be BLAS's (True), or is that to be decided by its sizes ("auto")? None: none may.
         undo: what to do where the trace fails, so that it leaves nothing behind.
         unrolled: loops over ``range(...)`` that are to be traced iteration by iteration.
         freeze_captured: are captured numbers constants? Else they are read at every call, as arguments are.
-        blind: those in which the contents of earlier arrays are not known, as an iteration reads and overwrites them.
+        overwriting: those whose iterations read and overwrite earlier arrays, so that their contents are not known.
         classes: does traced code get a `ScalarClass` for each scalar type of NumPy? None: only where it calls none in
             a variable.
         has_class: has it got one?
@@ -197,7 +197,7 @@ class Recorder:
         hosts: the numbers that the scalars are.
         changes: for each write a buffer, the version before, and whether its contents were known.
         refusals: what could not be traced.
-        settings: contexts such as `numpy.errstate` that the function is inside of, to be made again for opaque calls.
+        settings: contexts such as `numpy.errstate` that the function is inside of, to be made again for extern calls.
         quiet: those of them that filter warnings.
         watched: what outlives the call, and may not be changed by it.
         checks: stages that say whether NumPy refuses something.
@@ -226,14 +226,14 @@ class Recorder:
     written: dict[str, str] = field(default_factory=dict)
     overlays: dict[int, Any] = field(default_factory=dict)
     undo: list[Callable[[], None]] = field(default_factory=list)
-    unrolled: frozenset[Site] = frozenset()
+    unrolled: frozenset[LoopSite] = frozenset()
     freeze_captured: bool = False
-    blind: frozenset[Site] = frozenset()
+    overwriting: frozenset[LoopSite] = frozenset()
     classes: bool | None = None
     has_class: bool = False
     class_called: bool = False
     loops: list[Any] = field(default_factory=list)
-    refused: Site | None = None
+    refused: LoopSite | None = None
     changes: list[tuple[Any, str, bool]] = field(default_factory=list)
     refusals: list[TraceError] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
@@ -460,18 +460,18 @@ class Recorder:
         operation: str,
         call: Callable[..., Called],
         needs: tuple[str, ...],
-        mark: Callable[[], Callable[[], None]] | None = None,
+        checkpoint: Callable[[], Callable[[], None]] | None = None,
         rule: str = "",
     ) -> GraphBreak:
-        """Call an opaque function on realised arrays, now and at every call; its arrays are inputs.
+        """Call an extern function on realised arrays, now and at every call; its arrays are inputs.
 
         Raises:
             Exception: what the function raises; later calls find out whether it does so again.
         """
         self._break_in_loop(f"calls of {operation}")
         arrays = self.evaluate(self, needs) if needs else []
-        if mark is not None:
-            self.undo.append(mark())
+        if checkpoint is not None:
+            self.undo.append(checkpoint())
         with deadline.paused():
             outcome, results, error = call(*arrays)
         if isinstance(error, TraceError):
@@ -480,7 +480,7 @@ class Recorder:
         number = len(self.breaks)
         sources = tuple(self.input("extern", r, ("event", number, k)) for k, r in enumerate(results))
         gives = tuple(s.input.name for s in sources)
-        self.breaks.append(GraphBreak(needs, outcome, call, gives, operation, mark, rule=rule))
+        self.breaks.append(GraphBreak(needs, outcome, call, gives, operation, checkpoint, rule=rule))
         if error is not None:
             raise error
         return self.breaks[-1]

@@ -1,4 +1,4 @@
-"""The outcome of an opaque call: the exception that it raised, or the structure of its result and the arrays in that.
+"""The outcome of an extern call: the exception that it raised, or the structure of its result and the arrays in that.
 
 The outcome is compared at later calls, as a decision is: the traced function saw an exception, a number of items, a
 Python int, and may have acted upon it. Arrays, NumPy's numbers and Python floats are inputs of what follows instead.
@@ -21,7 +21,7 @@ class Called(NamedTuple):
     """The result of one call.
 
     Attributes:
-        outcome: compared at later calls by `hjit.trace.tracing.host.same`; it tells whether there was an exception.
+        outcome: compared at later calls by `host.same`; it tells whether there was an exception.
         arrays: the new arrays, each once, and numbers as arrays without axes.
         error: the exception.
     """

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hjit.trace.ir.poly import SMALL, Poly, poly
-from hjit.trace.tracing.host import is_captured
+from hjit.trace.tracing.scalars.host import is_captured
 
 
 class Size(int):
@@ -45,7 +45,7 @@ def _binary(f: Callable[[Any, Any], Any], swap: bool) -> Callable[[Size, Any], A
     def method(self: Size, other: Any) -> Any:
         if type(other) not in (int, Size):
             if is_captured(other):
-                return method(self, other.pin())
+                return method(self, other.make_static())
             return f(other, int(self)) if swap else f(int(self), other)
         a, b = (other, self) if swap else (self, other)
         value = f(int(a), int(b))

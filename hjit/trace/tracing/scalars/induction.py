@@ -12,18 +12,22 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from hjit.trace.ir.poly import Poly
-from hjit.trace.tracing.host import unpin
-from hjit.trace.tracing.size import Size, size_poly
+from hjit.trace.tracing.scalars.host import static_value
+from hjit.trace.tracing.scalars.size import Size, size_poly
 
-Site = tuple[Any, int]  # the code of a function and the offset of a loop in it
+LoopSite = tuple[Any, int]  # the code of a function and the offset of a loop in it
 
 
 class CannotReroll(BaseException):
-    """A loop has to be unrolled; not an `Exception`, so that the traced code does not handle it."""
+    """A loop has to be unrolled; not an `Exception`, so that the traced code does not handle it.
 
-    def __init__(self, site: Site, why: str, blind: bool = False) -> None:
+    Attributes:
+        overwriting: or it can be traced without looking at what arrays hold, see `Recorder.overwriting`.
+    """
+
+    def __init__(self, site: LoopSite, why: str, overwriting: bool = False) -> None:
         super().__init__(why)
-        self.site, self.blind = site, blind  # or without looking at what arrays hold, see `Recorder.blind`
+        self.site, self.overwriting = site, overwriting
 
 
 class RerolledLoop(Protocol):
@@ -64,7 +68,7 @@ def _ends(variable: InductionVariable, other: Any) -> tuple[int, int, Poly] | No
     """Another number in the first and in the last iteration, and its polynomial."""
     if type(other) is InductionVariable:
         return (other.first, other.last, other.poly) if other.loop is variable.loop else None
-    other = unpin(other)
+    other = static_value(other)
     return (int(other), int(other), size_poly(other)) if type(other) in (int, Size) else None
 
 

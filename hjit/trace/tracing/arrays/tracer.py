@@ -11,20 +11,20 @@ import builtins
 import itertools
 import operator
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from hjit.trace.ir.graph import Const, Definition, Expr, Load, compose, identity
 from hjit.trace.ir.poly import Dim, Poly, poly
+from hjit.trace.tracing.arrays.traced import Shape, Traced, TracedArray
 from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.frames import reads
-from hjit.trace.tracing.host import Conversion, as_array, as_item, dtype_of, is_host, number
-from hjit.trace.tracing.recorder import current, rerolled_loops, supported_dtype, tracing
+from hjit.trace.tracing.recording.recorder import current, rerolled_loops, supported_dtype, tracing
+from hjit.trace.tracing.scalars.host import Conversion, as_array, as_item, dtype_of, is_host, number
 
 MAX_KNOWN = 4096  # elements up to which arrays made of known numbers are computed while tracing
-Shape = tuple[int, ...]
 serials = itertools.count()
 
 
@@ -38,36 +38,47 @@ class TracedBuffer:
 
     Attributes:
         version: the input or stage that holds the present contents; "" for known contents not yet needed by a stage.
-        real: the contents where they are known, else None.
+        contents: what it holds, where that is known, else None.
         argument: the name of the input whose memory this is, or "".
         strides: in bytes; None where the memory is in C order without gaps.
         serial: buffers made later have a larger one.
-        asked: when the contents were last used in a re-rolled loop, counted as `serial` is.
+        last_read: when the contents were last used in a re-rolled loop, counted as `serial` is.
         octets: of a bool array to which bytes other than 0 and 1 were written: its version, and the bytes as uint8.
     """
 
-    __slots__ = ("argument", "asked", "dtype", "octets", "real", "serial", "shape", "strides", "version", "writeable")
+    __slots__ = (
+        "argument",
+        "contents",
+        "dtype",
+        "last_read",
+        "octets",
+        "serial",
+        "shape",
+        "strides",
+        "version",
+        "writeable",
+    )
 
     def __init__(
         self,
         shape: Shape,
         dtype: np.dtype[Any],
         version: str,
-        real: np.ndarray[Any, Any] | None = None,
+        contents: np.ndarray[Any, Any] | None = None,
         argument: str = "",
         strides: tuple[int, ...] | None = None,
         writeable: bool = True,
     ) -> None:
-        self.shape, self.dtype, self.version, self.real = shape, dtype, version, real
+        self.shape, self.dtype, self.version, self.contents = shape, dtype, version, contents
         self.argument, self.strides, self.writeable = argument, strides, writeable
-        self.serial, self.asked = next(serials), -1
+        self.serial, self.last_read = next(serials), -1
         self.octets: tuple[str, Tracer] | None = None
 
     def source(self) -> str:
         """The present version, made now where the contents are only known."""
         if not self.version:
-            assert self.real is not None
-            self.version = current().constant(self.real).input.name
+            assert self.contents is not None
+            self.version = current().constant(self.contents).input.name
         return self.version
 
     @property
@@ -77,27 +88,13 @@ class TracedBuffer:
 
     def take(self, stage: str) -> None:
         """All views of the buffer see `stage` from now on; an argument is written back when the function ends."""
-        current().changes.append((self, self.version, self.real is not None))
-        self.version, self.real = stage, None
+        current().changes.append((self, self.version, self.contents is not None))
+        self.version, self.contents = stage, None
         if self.argument:
             current().written[self.argument] = stage
 
 
-class Traced:
-    """Base of what stands for an array in the traced code."""
-
-    __slots__ = ()
-
-    def traced_array(self) -> Tracer:
-        """The traced array.
-
-        Raises:
-            TraceError: it is not known as one, since its length depends on values.
-        """
-        raise NotImplementedError
-
-
-class Tracer(Traced):
+class Tracer(TracedArray):
     """A traced array; supports what `numpy.ndarray` does as far as hjit can compile it.
 
     Attributes:
@@ -110,13 +107,9 @@ class Tracer(Traced):
         read_only: a view that NumPy gives to be read only, whether or not its buffer is.
     """
 
+    buffer: TracedBuffer
     __slots__ = ("_known", "_shape", "buffer", "index", "is_scalar", "read_only", "weak")
     __array_priority__ = 1000.0
-    # methods that `hjit.trace.ops.elementwise.operators` adds
-    copy: Callable[..., Tracer]
-    reshape: Callable[..., Tracer]
-    swapaxes: Callable[..., Tracer]
-    transpose: Callable[..., Tracer]
 
     def __init__(
         self,
@@ -129,10 +122,6 @@ class Tracer(Traced):
     ) -> None:
         self.buffer, self._shape, self.index, self._known, self.is_scalar = buffer, shape, index, known, is_scalar
         self.weak, self.read_only = False, read_only
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:  # for isinstance(x, np.ndarray) in the user's code
-        return np.ndarray
 
     # -- attributes
     def _reshape(self, shape: Any) -> None:
@@ -171,44 +160,17 @@ class Tracer(Traced):
         return found
 
     @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        n: int = 1
-        for s in self.shape:
-            n = n * s
-        return n
-
-    @property
-    def itemsize(self) -> int:
-        return self.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.itemsize
-
-    @property
     def known(self) -> np.ndarray[Any, Any] | None:
         """The contents, where they are known; not in a re-rolled loop whose iterations overwrite them."""
         buffer = self.buffer
-        if buffer.real is None:
+        if buffer.contents is None:
             return None
         loops = rerolled_loops()
-        if any(loop.is_blind and buffer.serial < loop.at[2] for loop in loops):
+        if any(loop.is_overwriting and buffer.serial < loop.at[2] for loop in loops):
             return None
         if loops:
-            buffer.asked = next(serials)
+            buffer.last_read = next(serials)
         return self._known
-
-    @property
-    def T(self) -> Tracer:
-        return self.transpose()
-
-    @property
-    def mT(self) -> Tracer:
-        return self.swapaxes(-1, -2)
 
     @property
     def real(self) -> Tracer:
@@ -228,10 +190,6 @@ class Tracer(Traced):
         call(np.put, self, call(np.arange, self.size), values)
 
     @property
-    def base(self) -> Any:
-        return None if self.is_whole and self.buffer.root is self.buffer else self
-
-    @property
     def flags(self) -> Any:
         return hook("flags")(self)
 
@@ -246,7 +204,7 @@ class Tracer(Traced):
 
     @property
     def is_whole(self) -> bool:
-        """Does this view show the whole buffer as it lies?"""
+        """Does this view show the whole buffer in its own order?"""
         return self.index is identity(len(self.shape)) and len(self.shape) == len(self.buffer.shape)
 
     @property
@@ -287,17 +245,7 @@ class Tracer(Traced):
             raise ValueError("can only convert an array of size 1 to a Python scalar")
         return python_float(one) if one.dtype.kind == "f" else as_value(one).item()
 
-    def tolist(self) -> Any:
-        if self.known is not None:
-            return self.known.tolist()
-        return self.item() if self.ndim == 0 else [row.tolist() for row in self]
-
     # -- protocols of NumPy
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return hook("ufunc_call")(ufunc, method, inputs, kwargs)
-
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return hook("numpy_call")(func, args, kwargs)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
         if self.known is not None:
@@ -308,15 +256,6 @@ class Tracer(Traced):
         raise hook("asks_for_numbers")(sys._getframe(1))
 
     # -- Python protocols
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("len() of unsized object")
-        return int(self.shape[0])
-
-    def __iter__(self) -> Iterator[Tracer]:
-        if not self.shape:
-            raise TypeError("iteration over a 0-d array")
-        return (self[k] for k in range(self.shape[0]))
 
     def __bool__(self) -> bool:
         if self.size != 1:
@@ -381,19 +320,11 @@ class Tracer(Traced):
         value = self.known if self.known is not None else np.full(self.shape, as_value(self))
         return value.item() if self.weak else value[()] if self.is_scalar else value
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __getitem__(self, key: Any) -> Any:
         return hook("getitem")(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         hook("setitem")(self, key, value)
-
-    def __copy__(self) -> Tracer:
-        return self.copy()
-
-    def __deepcopy__(self, memo: Any) -> Tracer:
-        return self.copy()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise current().error(
@@ -477,7 +408,7 @@ def from_known(array: Any, is_scalar: bool = False) -> Tracer:
     array = np.asarray(array)
     checked_dtype(array.dtype)
     return Tracer(
-        TracedBuffer(array.shape, array.dtype, "", real=array), array.shape, identity(array.ndim), array, is_scalar
+        TracedBuffer(array.shape, array.dtype, "", contents=array), array.shape, identity(array.ndim), array, is_scalar
     )
 
 

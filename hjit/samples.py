@@ -4,8 +4,8 @@ Random programs (`hjit.model.generator`) run under random schedules of the space
 2019, section 5). Every result is compared with NumPy's own, so each sample is a test, too: a wrong one is reported, and
 nothing is learnt from it.
 
-    python -m hjit.tuning.samples --seconds 1200 --out samples --seed 0          collect
-    python -m hjit.tuning.samples --fit samples --weights weights.npz            learn
+    python -m hjit.samples --seconds 1200 --out samples --seed 0          collect
+    python -m hjit.samples --fit samples --weights weights.npz            learn
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.call.segments import Cut, strides_of
+from hjit.call.segments import TraceSegments, strides_of
 from hjit.call.variant import Variant
 from hjit.errors import HjitError
 from hjit.kernels.runtime import features
@@ -151,7 +151,7 @@ def chosen_state(space: Space, rng: random.Random, looked_at: int) -> State | No
 
 
 @dataclass(frozen=True, slots=True)
-class Quiet:
+class MeasurementLock:
     """Lets several processes compile at once, and one measure while no other works."""
 
     folder: Path
@@ -248,7 +248,7 @@ def measured(
     options: Options,
     count: int,
     seed: int,
-    quiet: Quiet,
+    quiet: MeasurementLock,
     cost: Cost | None = None,
 ) -> list[Measured]:
     """The same schedules of a program on images of several sizes; they are chosen for the first ones.
@@ -297,14 +297,14 @@ def compiled(variant: Variant, choice: Choice, options: Options) -> tuple[Bound,
     Raises:
         HjitError: it cannot be lowered.
     """
-    rec, cut = variant.rec, Cut(variant.trace, features.schedule_target(options.target))
-    choice.check(cut(choice.rewrites))
+    rec, segments_of = variant.rec, TraceSegments(variant.trace, features.schedule_target(options.target))
+    choice.check(segments_of(choice.rewrites))
 
     def make(choice: Choice) -> Bound:
-        (segment,) = cut(choice.rewrites)
+        (segment,) = segments_of(choice.rewrites)
         return Bound(choice.of(segment), options, rec.sizes, strides_of(rec, [segment.graph]))
 
-    return with_fixes(make, choice, cut)
+    return with_fixes(make, choice, segments_of)
 
 
 def timed(bound: Bound, inputs: Arrays, outputs: Arrays) -> float:
@@ -361,7 +361,9 @@ def collect_one(seed: int, folder: Path, count: int, weights: Path | None, targe
         target=target,
     )
     cost = None if weights is None else network.load(weights)
-    found = measured(programs[0].function, [p.inputs(seed) for p in same], options, count, seed, Quiet(folder), cost)
+    found = measured(
+        programs[0].function, [p.inputs(seed) for p in same], options, count, seed, MeasurementLock(folder), cost
+    )
     lines = []
     for k, x in enumerate(found):
         if len(x.samples) < 2:
@@ -383,7 +385,7 @@ def collect(seconds: float, folder: Path, first: int, count: int, jobs: int, wei
     def work(number: int) -> None:
         while time.time() < end:
             seed = next(seeds)
-            command = [sys.executable, "-m", "hjit.tuning.samples", "--one", str(seed), "--out", str(folder)]
+            command = [sys.executable, "-m", "hjit.samples", "--one", str(seed), "--out", str(folder)]
             command += ["--count", str(count), "--target", target, *(["--weights", str(weights)] if weights else [])]
             try:
                 done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
@@ -433,7 +435,7 @@ def vars_of(x: Any) -> dict[str, Any]:
 
 def main() -> int:
     """Collect or learn."""
-    parser = argparse.ArgumentParser(prog="python -m hjit.tuning.samples", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m hjit.samples", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--out", type=Path, default=Path("samples"))
     parser.add_argument("--seed", type=int, default=0, help="of the first program")

@@ -18,7 +18,7 @@ MANY_ITERATIONS = 8  # from which on those are a loop, and not a list of what th
 MOST_REPEATED = 2  # decisions, or calls as they are, of one instruction in iterations after the first one
 MOST_AGAIN = 300  # operations of all that is compiled for these: each compiles what is before it anew
 
-Place = tuple[tuple[CodeType, int], ...]
+CallSites = tuple[tuple[CodeType, int], ...]
 
 
 class Iterations:
@@ -34,7 +34,7 @@ class Iterations:
         self._code, self._most = code, most  # of the function that is traced
         self._stack: list[tuple[FrameType, int]] = []  # at the latest operation, outermost first
         self._loops: dict[FrameType, tuple[int, int]] = {}  # the instructions that its frames go round
-        self._breaks: Counter[Place] = Counter()
+        self._breaks: Counter[CallSites] = Counter()
         self.operations = self.count = self._again = 0
 
     def are_too_many(self) -> bool:

@@ -2,12 +2,12 @@
 
 A `HostScalar` stands for a Python or NumPy number that may differ from call to call. Arithmetic between such
 numbers is recorded on a tape that Python itself replays at each call, so it has Python's own semantics,
-exceptions included. Where the code needs the value (``if``, ``range``, ``int()``) the scalar is *pinned*: a guard
+exceptions included. Where the code needs the value (``if``, ``range``, ``int()``) it becomes *static*: a guard
 compares it at later calls, and a change traces anew.
 
 A number in a closure, a default or a `functools.partial` is such a scalar as well, so that the functions that a factory
 makes share their kernels. Mostly it is a setting, though, and code may be faster for knowing it: it stays a parameter
-in arithmetic that gains nothing by its value, and is pinned elsewhere.
+in arithmetic that gains nothing by its value, and is static elsewhere.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class ScalarTape:
     ops: list[tuple[Callable[..., Any], tuple[Any, ...]]] = field(default_factory=list)
     guards: list[tuple[int, Any]] = field(default_factory=list)
     converted: dict[tuple[Any, ...], HostScalar] = field(default_factory=dict)  # what `number` has recorded
-    pinned: set[int] = field(default_factory=set)  # the entries that a guard is on
+    static: set[int] = field(default_factory=set)  # the entries that a guard is on
 
     def is_fixed(self, k: int) -> bool:
         """Does entry k follow from numbers that guards are on?"""
         f, args = self.ops[k]
-        return k in self.pinned or (
+        return k in self.static or (
             f is not _leaf and all(type(a) is not TapeEntry or self.is_fixed(a.k) for a in args)
         )
 
@@ -68,14 +68,14 @@ def _leaf(leaf: int) -> Any:
     raise AssertionError("leaves are read by replay")
 
 
-class Place(Protocol):
+class CaptureSource(Protocol):
     """Where a captured value is found."""
 
     def get(self) -> Any:
         """The value at this call."""
 
 
-def captured_number(place: Place, kind: type) -> Any:
+def captured_number(place: CaptureSource, kind: type) -> Any:
     """A captured number at this call; one of another type is another function."""
     value = place.get()
     if type(value) is not kind:
@@ -121,7 +121,7 @@ class HostScalar:
         return cls(tape, len(tape.ops) - 1, value)
 
     @classmethod
-    def found(cls, tape: ScalarTape, place: Place, value: Any) -> HostScalar:
+    def found(cls, tape: ScalarTape, place: CaptureSource, value: Any) -> HostScalar:
         """A captured number, which is `value` now."""
         tape.ops.append((captured_number, (place, type(value))))
         return cls(tape, len(tape.ops) - 1, value, captured=True)
@@ -130,10 +130,10 @@ class HostScalar:
     def __class__(self) -> type:  # for isinstance(x, float) in the user's code
         return type(self.value)
 
-    def pin(self) -> Any:
+    def make_static(self) -> Any:
         """The value, from now on a condition of this trace."""
-        if self.k not in self.tape.pinned:
-            self.tape.pinned.add(self.k)
+        if self.k not in self.tape.static:
+            self.tape.static.add(self.k)
             self.tape.guards.append((self.k, self.value))
         return self.value
 
@@ -142,31 +142,31 @@ class HostScalar:
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
         hook("notice_call")(sys._getframe(1))
-        return np.array(self.pin(), dtype)
+        return np.array(self.make_static(), dtype)
 
     def __float__(self) -> float:
         hook("notice_call")(sys._getframe(1))
-        return float(self.pin())
+        return float(self.make_static())
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(self.pin(), name)
+        return getattr(self.make_static(), name)
 
     def __repr__(self) -> str:
-        return repr(self.pin())
+        return repr(self.make_static())
 
     def __str__(self) -> str:
-        return str(self.pin())
+        return str(self.make_static())
 
     def __format__(self, spec: str) -> str:
-        return format(self.pin(), spec)
+        return format(self.make_static(), spec)
 
     def __hash__(self) -> int:
-        return hash(self.pin())
+        return hash(self.make_static())
 
     def __round__(self, n: int | None = None) -> Any:
-        return round(self.pin(), n)
+        return round(self.make_static(), n)
 
 
 def is_run_time(x: Any) -> bool:
@@ -181,18 +181,18 @@ def is_captured(x: Any) -> bool:
     return type(x) is HostScalar and x.captured
 
 
-def pin_captured(x: Any) -> Any:
+def static_captured(x: Any) -> Any:
     """Captured numbers as plain values, also in the lists, tuples, dicts and slices that `x` is made of."""
     t = type(x)
     if t is HostScalar:
-        return x.pin() if x.captured else x
+        return x.make_static() if x.captured else x
     if t is slice:
-        return slice(pin_captured(x.start), pin_captured(x.stop), pin_captured(x.step))
+        return slice(static_captured(x.start), static_captured(x.stop), static_captured(x.step))
     if t in (list, tuple):
-        found = [pin_captured(y) for y in x]
+        found = [static_captured(y) for y in x]
         return t(found) if any(new is not old for new, old in zip(found, x, strict=True)) else x
     if t is dict:
-        items = {k: pin_captured(y) for k, y in x.items()}
+        items = {k: static_captured(y) for k, y in x.items()}
         return items if any(items[k] is not x[k] for k in x) else x
     return x
 
@@ -206,22 +206,22 @@ def record(f: Callable[..., Any], *args: Any) -> Any:
     """``f(*args)`` on host scalars and constants, replayed at every call.
 
     Raises:
-        Exception: what `f` raises for these numbers, which are pinned: the traced function may handle it.
+        Exception: what `f` raises for these numbers, which become static: the traced function may handle it.
     """
     tape = next(a.tape for a in args if is_host(a))
     try:
         value = f(*(a.value if is_host(a) else a for a in args))
     except Exception:
         for a in filter(is_host, args):
-            a.pin()
+            a.make_static()
         raise
     tape.ops.append((f, tuple(TapeEntry(a.k) if is_host(a) else a for a in args)))
     return HostScalar(tape, len(tape.ops) - 1, value, all(a.captured for a in args if is_host(a)))
 
 
-def unpin(x: Any) -> Any:
-    """The plain value of anything: host scalars are pinned."""
-    return x.pin() if is_host(x) else x
+def static_value(x: Any) -> Any:
+    """The value of anything; a host scalar becomes static: another value traces anew."""
+    return x.make_static() if is_host(x) else x
 
 
 # -- numbers as elements of arrays
@@ -274,7 +274,7 @@ def number(x: Any, dtype: np.dtype[Any], how: Conversion) -> Any:
 
 def dtype_of(x: HostScalar) -> np.dtype[Any]:
     """The dtype of the array that NumPy makes of a run-time number; of a Python int it depends on its size: a guard."""
-    return record(_array_dtype, x).pin() if type(x.value) is int else np.result_type(x.value)
+    return record(_array_dtype, x).make_static() if type(x.value) is int else np.result_type(x.value)
 
 
 def _array_dtype(value: int) -> np.dtype[Any]:
@@ -298,12 +298,12 @@ def _method(f: Callable[..., Any], swap: bool = False) -> Callable[..., Any]:
     def method(self: HostScalar, other: Any) -> Any:
         if not is_host(other):
             if self.captured and _is_size(other):
-                return f(other, self.pin()) if swap else f(self.pin(), other)
+                return f(other, self.make_static()) if swap else f(self.make_static(), other)
             if not isinstance(other, (bool, int, float, complex, np.generic)):
                 return NotImplemented
         result = record(f, other, self) if swap else record(f, self, other)
         if f is operator.pow:
-            record(type, result).pin()  # 2 ** k is an int or a float, after the sign of k
+            record(type, result).make_static()  # 2 ** k is an int or a float, after the sign of k
         return result
 
     return method
@@ -339,4 +339,4 @@ _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "ceil": math.ceil,
 }
 for _name, _conversion in _CONVERSIONS.items():
-    setattr(HostScalar, f"__{_name}__", lambda self, f=_conversion: f(self.pin()))
+    setattr(HostScalar, f"__{_name}__", lambda self, f=_conversion: f(self.make_static()))

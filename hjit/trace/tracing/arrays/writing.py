@@ -7,10 +7,11 @@ from typing import Any
 
 from hjit.trace.ir.graph import Definition, Expr, Load, cast, identity, renumber, select
 from hjit.trace.ir.poly import Dim, poly
+from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.tracer import Tracer, is_tracer, stored
 from hjit.trace.tracing.dispatch import hook, provides
-from hjit.trace.tracing.host import Conversion, as_array, as_item, is_captured, is_host, number
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Shape, Tracer, is_tracer, stored
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import Conversion, as_array, as_item, is_captured, is_host, number
 
 
 @provides
@@ -26,7 +27,7 @@ def write(view: Tracer, value: Any, where: Expr | None = None, how: Conversion |
     if not view.writeable:
         raise ValueError("assignment destination is read-only")
     if is_captured(value) and view.dtype.kind != "f":
-        value = value.pin()  # what NumPy says of a number that does not fit, it says at once
+        value = value.make_static()  # what NumPy says of a number that does not fit, it says at once
     source = value if is_tracer(value) else None
     if source is not None and source.buffer is view.buffer and source.index == view.index and where is None:
         return  # the second half of ``a[k] += x``

@@ -8,9 +8,10 @@ import numpy as np
 
 from hjit.errors import TraceError
 from hjit.trace.ir.graph import Expr, Load, identity
+from hjit.trace.tracing.arrays.traced import Shape, Traced
+from hjit.trace.tracing.arrays.tracer import Tracer, call, python_int
 from hjit.trace.tracing.dispatch import hook
-from hjit.trace.tracing.recorder import current
-from hjit.trace.tracing.tracer import Shape, Traced, Tracer, call, python_int
+from hjit.trace.tracing.recording.recorder import current
 
 # -- comparing
 
@@ -44,7 +45,7 @@ def same_values(a: Tracer, b: Tracer) -> bool:
 # -- arrays read under a boolean mask
 
 
-class Selected(Traced):
+class MaskedRead(Traced):
     """``a[mask]`` for a traced mask: its length is not known, so it lives over the whole of `a`.
 
     It can be computed with element by element, be written back under the same mask, and be reduced.
@@ -60,10 +61,6 @@ class Selected(Traced):
 
     def __init__(self, full: Any, mask: Tracer, read: str = "boolean-mask read") -> None:
         self.full, self.mask, self.read = full, mask, read
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        return np.ndarray
 
     def traced_array(self) -> Tracer:
         raise current().error(
@@ -102,11 +99,11 @@ class Selected(Traced):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         out = kwargs.pop("out", None)
         out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
-        if method != "__call__" or type(out) not in (Selected, type(None)):
+        if method != "__call__" or type(out) not in (MaskedRead, type(None)):
             raise self.error(f"numpy.{ufunc.__name__}.{method}")
         values = [*map(self.whole, inputs)]
         if out is None:
-            return Selected(ufunc(*values, **kwargs), self.mask)
+            return MaskedRead(ufunc(*values, **kwargs), self.mask)
         ufunc(*values, out=self.whole(out), **kwargs)
         return out
 
@@ -135,7 +132,7 @@ class Selected(Traced):
 
     def whole(self, x: Any) -> Any:
         """An operand at every element of the mask."""
-        if type(x) is Selected:
+        if type(x) is MaskedRead:
             if not same_values(x.mask, self.mask):
                 raise self.error("operation on arrays read under different masks")
             return x.full
@@ -151,11 +148,11 @@ class Selected(Traced):
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return hook("masked_call")(func, args, kwargs)
 
-    def astype(self, dtype: Any, **kwargs: Any) -> Selected:
-        return Selected(self.full.astype(dtype), self.mask, self.read)
+    def astype(self, dtype: Any, **kwargs: Any) -> MaskedRead:
+        return MaskedRead(self.full.astype(dtype), self.mask, self.read)
 
-    def copy(self) -> Selected:
-        return Selected(self.full.copy(), self.mask, self.read)
+    def copy(self) -> MaskedRead:
+        return MaskedRead(self.full.copy(), self.mask, self.read)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -169,6 +166,6 @@ class Selected(Traced):
 _METHODS = frozenset("sum mean min max any all var std prod argmin argmax dot clip round".split())
 
 
-def selected_among(args: Any, kwargs: Any) -> bool:
+def has_masked_read(args: Any, kwargs: Any) -> bool:
     """Is one of a call's arguments read under a mask?"""
-    return any(type(x) is Selected for x in args) or any(type(x) is Selected for x in kwargs.values())
+    return any(type(x) is MaskedRead for x in args) or any(type(x) is MaskedRead for x in kwargs.values())

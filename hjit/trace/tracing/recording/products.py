@@ -1,4 +1,4 @@
-"""Products of matrices that BLAS computes: graph breaks, as opaque calls are, between kernels.
+"""Products of matrices that BLAS computes: graph breaks, as extern calls are, between kernels.
 
 `numpy.matmul` computes them from views of arguments or of computed arrays, into a new array or one of the caller.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.tracing.results import Called
+from hjit.trace.tracing.recording.results import Called
 
 Array = np.ndarray[Any, Any]
 
@@ -64,12 +64,12 @@ class Product:
 
     @property
     def form(self) -> tuple[Any, ...]:
-        """What a comparison with NumPy vouches for: how it is computed, but for sizes."""
+        """What a comparison with NumPy covers: how it is computed, but for sizes."""
         parts = tuple((x.source, tuple(map(type, x.part)), x.order, x.shape is None) for x in (self.first, self.second))
         return parts, self.dtype, len(self.shape), len(self.inner)
 
     def called(self, *arrays: Array) -> Called:
-        """The product as an opaque call."""
+        """The product as an extern call."""
         return Called((), (self.compute(arrays),))
 
     def compute(self, arrays: Sequence[Array], out: Array | None = None) -> Array:

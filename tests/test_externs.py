@@ -1,4 +1,4 @@
-"""Opaque calls: the arrays that they are given, and the types of what they return."""
+"""Extern calls: the arrays that they are given, and the types of what they return."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import scipy.special
 
 import hjit
 from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.externs import opaque_call
+from hjit.trace.tracing.externs.calls import extern_call
 
 pytestmark = pytest.mark.filterwarnings("error::hjit.HjitWarning")
 
@@ -22,8 +22,8 @@ Pair = namedtuple("Pair", "first second")
 
 
 def extern(g: Any) -> Any:
-    """A function that traced functions call opaquely."""
-    implements(g)(lambda *args: opaque_call("g", g, args, {}))
+    """A function that traced functions call as they are."""
+    implements(g)(lambda *args: extern_call("g", g, args, {}))
     return g
 
 

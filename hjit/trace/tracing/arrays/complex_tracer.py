@@ -1,26 +1,26 @@
 """Complex arrays: a Graph has real numbers only, so a complex array is a real one with a last axis of 2.
 
 A `ComplexTracer` stands for a complex array in the traced code. Its `parts` are a traced array of the real and the
-imaginary parts, side by side as NumPy has them in memory: a complex argument is given to kernels as it lies, and what
-they have computed is a complex result without a copy. What is done to one is in `hjit.trace.ops.complex_numbers`, by a
-table of its own: a function that is not in it never sees a complex array.
+imaginary parts, side by side as NumPy has them in memory: a complex argument is given to kernels without a copy, and
+what they have computed is a complex result without one. What functions do to one is in
+`hjit.trace.ops.complex_numbers`, by a table of its own: a function that is not in it never sees a complex array.
 """
 
 from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import identity
+from hjit.trace.tracing.arrays.traced import Shape, TracedArray
+from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer, from_known, from_source
 from hjit.trace.tracing.complex_memory import complex_dtype, complex_of, parts_of, supported_complex
 from hjit.trace.tracing.dispatch import hook
-from hjit.trace.tracing.host import is_host, record
-from hjit.trace.tracing.recorder import current, supported_dtype, tracing
-from hjit.trace.tracing.tracer import Shape, Traced, TracedBuffer, Tracer, from_known, from_source
+from hjit.trace.tracing.recording.recorder import current, supported_dtype, tracing
+from hjit.trace.tracing.scalars.host import is_host, record
 
 Array = np.ndarray[Any, Any]
 
@@ -55,29 +55,21 @@ def has_complex(x: Any) -> bool:
 # -- traced arrays
 
 
-class ComplexTracer(Traced):
+class ComplexTracer(TracedArray):
     """A traced complex array.
 
     Attributes:
-        parts: the parts; their last axis has length 2, and lies so in memory.
+        parts: the parts; their last axis has length 2 and no gaps in memory.
         is_scalar: a NumPy scalar rather than a 0-d array.
     """
 
     __slots__ = ("is_scalar", "parts")
     __array_priority__ = 1002.0
-    # methods that `hjit.trace.ops.complex_numbers` adds
+    # a method that `hjit.trace.ops.complex_numbers` adds
     astype: Callable[..., Any]
-    copy: Callable[..., ComplexTracer]
-    reshape: Callable[..., ComplexTracer]
-    swapaxes: Callable[..., ComplexTracer]
-    transpose: Callable[..., ComplexTracer]
 
     def __init__(self, parts: Tracer, is_scalar: bool = False) -> None:
         self.parts, self.is_scalar = parts, is_scalar
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:  # for isinstance(x, np.ndarray) in the user's code
-        return np.ndarray
 
     def traced_array(self) -> Tracer:
         raise current().error(
@@ -97,25 +89,6 @@ class ComplexTracer(Traced):
         return self.parts.shape[:-1]
 
     @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        n: int = 1
-        for s in self.shape:
-            n = n * s
-        return n
-
-    @property
-    def itemsize(self) -> int:
-        return self.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.itemsize
-
-    @property
     def buffer(self) -> TracedBuffer:
         """The memory of the parts."""
         return self.parts.buffer
@@ -126,7 +99,7 @@ class ComplexTracer(Traced):
 
     @property
     def is_whole(self) -> bool:
-        """Does this view show the whole buffer as it lies?"""
+        """Does this view show the whole buffer in its own order?"""
         return self.parts.is_whole
 
     @property
@@ -159,18 +132,6 @@ class ComplexTracer(Traced):
         return found
 
     @property
-    def T(self) -> ComplexTracer:
-        return self.transpose()
-
-    @property
-    def mT(self) -> ComplexTracer:
-        return self.swapaxes(-1, -2)
-
-    @property
-    def base(self) -> Any:
-        return None if self.is_whole and self.buffer.root is self.buffer else self
-
-    @property
     def strides(self) -> tuple[int, ...]:
         return self.parts.strides[:-1]
 
@@ -191,37 +152,17 @@ class ComplexTracer(Traced):
             raise ValueError("can only convert an array of size 1 to a Python scalar")
         return one._number()
 
-    def tolist(self) -> Any:
-        if self.known is not None:
-            return self.known.tolist()
-        return self.item() if self.ndim == 0 else [row.tolist() for row in self]
-
     def _number(self) -> complex:
         """The number of one element, decided now where it is not known."""
         one = self.parts.reshape(2)
         return complex(one[0].item(), one[1].item())
 
     # -- protocols of NumPy and Python
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return hook("ufunc_call")(ufunc, method, inputs, kwargs)
-
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return hook("numpy_call")(func, args, kwargs)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
         if self.known is not None:
             return np.array(self.known, dtype)
         raise hook("asks_for_numbers")(sys._getframe(1))
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("len() of unsized object")
-        return int(self.shape[0])
-
-    def __iter__(self) -> Iterator[Any]:
-        if not self.shape:
-            raise TypeError("iteration over a 0-d array")
-        return (self[k] for k in range(self.shape[0]))
 
     def __bool__(self) -> bool:
         return bool(hook("complex_truth")(self))
@@ -240,12 +181,6 @@ class ComplexTracer(Traced):
     def fill(self, value: Any) -> None:
         self[...] = value
 
-    def __copy__(self) -> ComplexTracer:
-        return self.copy()
-
-    def __deepcopy__(self, memo: Any) -> ComplexTracer:
-        return self.copy()
-
     def __repr__(self) -> str:
         if self.known is not None:
             return repr(self.known[()] if self.is_scalar else self.known)
@@ -259,8 +194,6 @@ class ComplexTracer(Traced):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return self.parts.__reduce_ex__(protocol)
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("__") and hasattr(np.ndarray, name):
@@ -308,8 +241,3 @@ def scalar_parts(x: Any) -> tuple[Any, Any]:
     if is_host(x):
         return record(operator.attrgetter("real"), x), record(operator.attrgetter("imag"), x)
     return x.real, x.imag
-
-
-def whole_view(buffer: TracedBuffer, shape: Shape, is_scalar: bool = False) -> ComplexTracer:
-    """All of a buffer of parts."""
-    return ComplexTracer(Tracer(buffer, shape, identity(len(shape))), is_scalar)

@@ -1,0 +1,559 @@
+"""A function that runs compiled, and the way of its calls.
+
+A call looks its arguments' key up among those seen. A known key runs its variant: a bound kernel, without tracing and
+without locks. A new key traces, canonicalises, finds or compiles the kernels, and compares the first result of new
+ones with NumPy's own.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import logging
+import threading
+import time
+import warnings
+import weakref
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+from hjit.call import against_numpy
+from hjit.call.against_numpy import InterleavedCalls
+from hjit.call.arguments import CallKey, copied, each_once, is_dask_array, is_device_array, key_of
+from hjit.call.entry import MAX_CONTEXTS, MAX_DEPTH, UNTIMED, Call, Entries, Entry, Stats, limit
+from hjit.call.outcome import MISS, PARTS, PLAIN
+from hjit.errors import BudgetError, CompileError, DeviceError, HjitWarning, LongLoop, TraceError
+from hjit.options import Options, checked, context_state, resolve
+from hjit.process import forks
+from hjit.process.progress import progress
+from hjit.trace.capture.trace import PyTree, flatten, python_function
+from hjit.trace.capture.tracing_errors import as_trace_error
+from hjit.trace.tracing.frames import stack_level, uncounted
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from hjit.call.build import Built
+    from hjit.call.first_calls import FirstCalls
+    from hjit.call.guards import GuardValues
+    from hjit.call.on_dask import CallSettings
+    from hjit.call.parts import Parts
+    from hjit.call.variant import Variant
+    from hjit.tuning.choice import Scheduler
+
+log = logging.getLogger("hjit")
+
+P = ParamSpec("P")  # the parameters of the plain function
+R = TypeVar("R")  # what it returns
+
+
+@uncounted
+class CompiledFunction(Generic[P, R]):
+    """A NumPy function, and what is known of its calls.
+
+    Attributes:
+        py_func: the undecorated function.
+        stats: counters, for people and tests.
+        parts: the function with compiled parts, where it was called with what cannot be traced as a whole.
+    """
+
+    __name__: str
+    _is_part = False
+
+    def __init__(self, function: Callable[P, R], given: dict[str, Any]) -> None:
+        if isinstance(function, CompiledFunction):
+            function = function.py_func
+        functools.update_wrapper(self, function)
+        self.__name__ = getattr(function, "__name__", type(function).__name__)
+        self.py_func: Callable[P, R] = function
+        self.stats = Stats()
+        self._given = given
+        self._entries = Entries(self.__name__, self.stats)
+        self._options: dict[Any, Options] = {}  # by the context of calls
+        self._schedule: Scheduler | None = None
+        self._on: dict[str, Self] = {}
+        self.parts: Parts | None = None
+        self._spent = [0.0]  # seconds of the latest budget, for building it and its parts
+        self._depth = 0  # of functions in parts that call each other
+        self._warned = False
+        self._warned_of_flips = False
+        self._lock = threading.RLock()
+        _functions.add(self)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        self.stats.calls += 1
+        key = key_of(args, kwargs)
+        known = self._entries.get(key)
+        if known is not None and (fast := known.fast) is not None:
+            result = fast.run((*args, *kwargs.values()) if kwargs else args)
+            if result is PLAIN:
+                return self._numpy(args, kwargs)
+            if result is not MISS:
+                return result
+        return self._call(key, args, kwargs)
+
+    def on(self, target: str) -> Self:
+        """The same function on another target: a pipeline with all other options, the same one at each call.
+
+        Raises:
+            OptionError: there is no such target.
+        """
+        found = self._on.get(target)
+        if found is None:
+            given = checked({**self._given, "target": target})
+            found = self._on.setdefault(target, self if given == self._given else self._by(given))
+        return found
+
+    def forget_threads(self) -> None:
+        """In a forked child: the locks may be those of the parent's other threads."""
+        self._lock = threading.RLock()
+        for entry in self._entries.values():
+            entry.stop_timing()
+
+    def __repr__(self) -> str:
+        return f"<hjit.pipeline {getattr(self.py_func, '__qualname__', self.py_func)}>"
+
+    @property
+    def entries(self) -> list[Entry]:
+        """What is known of all arguments."""
+        return list(self._entries.values())
+
+    def quiet(self) -> Self:
+        """Give no warnings of what NumPy runs and of flipped decisions: `explain`, `stats` and the log say it, too."""
+        self._warned = self._warned_of_flips = True
+        return self
+
+    @abstractmethod
+    def _by(self, given: dict[str, Any]) -> Self:
+        """The same function by other options."""
+        ...
+
+    @abstractmethod
+    def _part(self, function: Any, deeper: int = 0) -> CompiledFunction[..., Any]:
+        """What runs a part of the function, or one that it calls (`deeper`)."""
+        ...
+
+    def _callee(self) -> Callable[[Any], Any] | None:
+        """What gives the pipelines of functions that are called in parts; None: these run as they are."""
+        return None if self._depth >= MAX_DEPTH else functools.partial(self._part, deeper=1)
+
+    # -- the way of a call
+    def _call(
+        self, key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[Any] | None = None
+    ) -> Any:
+        entry = self._entries.get(key)
+        if (entry is not None and entry.plain is not None) or self._resolved(key[0]).disable:
+            return self._numpy(args, kwargs)
+        if entry is not None and entry.parts is not None:
+            return self._by_parts(key, entry, args, kwargs)
+        _load_compiler()
+        leaves: list[Any] = []
+        structure = PyTree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
+        if any(map(is_dask_array, leaves)):
+            return self._call_dask(key, args, kwargs, leaves, structure)
+        if self._resolved(key[0]).target == "cuda":
+            return self._call_device(key, args, kwargs, leaves, structure, targets)
+        if any(map(is_device_array, leaves)):
+            there = self.on("cuda")
+            there.stats.calls += 1
+            return there._call(key, args, kwargs, targets)
+        return self._run(key, args, kwargs, leaves, structure, targets)
+
+    def _call_device(
+        self, key: CallKey, args: Any, kwargs: Any, leaves: list[Any], structure: PyTree, targets: list[Any] | None
+    ) -> Any:
+        """A call whose kernels run on a GPU: where its arrays are."""
+
+        from hjit.call.on_device import adopt, device_of
+
+        try:
+            if adopt(leaves):
+                args, kwargs = structure.build(leaves.__getitem__)
+        except DeviceError as error:
+            if self._resolved(key[0]).on_unsupported != "numpy":
+                raise
+            self._give_up(key, f"{self.__name__} runs as plain NumPy: {error}")
+            return self._numpy(args, kwargs)
+        with device_of(leaves):
+            return self._run(key, args, kwargs, leaves, structure, targets)
+
+    def _call_dask(self, key: CallKey, args: Any, kwargs: Any, leaves: list[Any], structure: PyTree) -> Any:
+        """A call with arrays of Dask: lazy ones, or what the plain function makes of them."""
+        from hjit.call.on_dask import traced_call
+
+        self.stats.traces += 1
+        try:
+            return traced_call(self._dask_settings(), structure, leaves).results()
+        except (CompileError, TraceError) as error:
+            if self._resolved(key[0]).on_unsupported == "raise":
+                raise
+            self._warn(f"{self.__name__} runs as the plain function does on arrays of Dask: {error}")
+        return self._numpy(args, kwargs)
+
+    def _dask_settings(self) -> CallSettings:
+        from hjit.call.on_dask import CallSettings
+
+        return CallSettings(self, self.__name__, self.py_func, self._resolved(context_state()), self._schedule)
+
+    def _run(
+        self, key: CallKey, args: Any, kwargs: Any, leaves: list[Any], structure: PyTree, targets: list[Any] | None
+    ) -> Any:
+        """By a variant that is known, by a new one, or by the plain function."""
+        entry = self._entries.get(key)
+        call = Call(key, args, kwargs, leaves, structure, targets or [], () if entry is None else entry.variants)
+        timing = None if entry is None or targets is not None else entry.timing
+        result = self._try(call) if timing is None else self._timed(call, timing)
+        if result is MISS:
+            result = self._first(call)
+        if result is PARTS:
+            return self._in_parts(key, args, kwargs)
+        return self._numpy(args, kwargs) if result is PLAIN else result
+
+    def _try(self, call: Call) -> Any:
+        """Run the variant whose guards and decisions hold; MISS where there is none, PLAIN where NumPy is to run."""
+        from hjit.call.variant import Mispredict, OutOfBounds
+
+        miss: Mispredict | None = None
+        missed: Variant | None = None
+        for v in call.known:
+            if miss is not None and missed is not None and not _parts_at(v, miss, missed):
+                continue
+            guarded = v.guards.values(call.leaves)
+            if guarded is None:
+                continue
+            if not v.guards.may_write(call.leaves, guarded[1]):
+                return PLAIN
+            stores = self._unverified(v, call.targets, self._resolved(call.key[0]))
+            if stores:
+                with forks.builds, self._lock:
+                    return self._verify(call, v, guarded, stores)
+            try:
+                result = v.run(call.leaves, guarded, call.targets)
+            except OutOfBounds:
+                return self._refused(call)
+            except Mispredict as error:
+                miss, missed = error, v
+                continue
+            self._promote(call, v)
+            return result
+        return MISS
+
+    # -- in parts
+    def _by_parts(self, key: CallKey, entry: Entry, args: Any, kwargs: Any) -> Any:
+        """A later call of a function with compiled parts; some are timed beside the plain function."""
+        parts, timing = entry.parts, entry.timing
+        assert parts is not None
+        if timing is not None:
+            return self._interleaved(key, timing, lambda: parts(*args, **kwargs), lambda: self._numpy(args, kwargs))
+        if entry.untimed < UNTIMED and self._resolved(key[0]).numpy_if_faster:
+            entry.untimed += 1
+            if entry.untimed == UNTIMED:
+                entry.time(None)
+        return parts(*args, **kwargs)
+
+    def _in_parts(self, key: CallKey, args: Any, kwargs: Any) -> Any:
+        """The first call of a function that Python runs, but for parts of it."""
+        entry = self._entries.at(key)
+        assert self.parts is not None
+        entry.parts = self.parts.run
+        try:
+            return entry.parts(*args, **kwargs)
+        except Exception:
+            entry.parts = None  # it may be these arguments that are wrong, and not what was refused
+            raise
+
+    def _split(self, error: Exception) -> bool:
+        """Can the function, which cannot be traced, run in parts? A schedule is one of the whole function."""
+        if self._schedule is not None:
+            return False
+        if self.parts is None:
+            from hjit.call.parts import split
+
+            self.parts = split(self.py_func, error, self._part, self._callee())
+            if self.parts is not None:
+                self.stats.parts = len(self.parts.parts)
+                log.info("%s runs in parts: %s", self.__name__, error)
+        return self.parts is not None
+
+    # -- beside NumPy
+    def _timed(self, call: Call, timing: InterleavedCalls) -> Any:
+        """As `_try`, or by the plain function, and timed."""
+
+        def compiled() -> Any:
+            fast = None if timing.variant is None else timing.variant.fast
+            result = MISS if fast is None else fast.run((*call.args, *call.kwargs.values()))
+            return self._try(call) if result is MISS else result
+
+        return self._interleaved(call.key, timing, compiled, lambda: self._numpy(call.args, call.kwargs))
+
+    def _interleaved(
+        self, key: CallKey, timing: InterleavedCalls, compiled: Callable[[], Any], plain: Callable[[], Any]
+    ) -> Any:
+        """One way or the other, timed; when that is over, it is decided which runs from now on."""
+        result = timing.run(compiled, plain)
+        if timing.is_over and self._lock.acquire(blocking=False):
+            try:
+                self._entries.decide(key, timing)
+            finally:
+                self._lock.release()
+        return result
+
+    def _time(
+        self, key: CallKey, variant: Variant, options: Options, seconds: tuple[float, float] | None = None
+    ) -> None:
+        """Time the next calls beside NumPy, if that may be the faster one.
+
+        It was with another key, or may be by the `seconds` of the kernel and of NumPy.
+        """
+        is_wanted = options.numpy_if_faster and options.verify == "first" and self._schedule is None
+        if is_wanted and not variant.impure and (self.stats.slower or against_numpy.is_suspect(seconds)):
+            self._entries.time(key, variant)
+
+    def _promote(self, call: Call, v: Variant) -> None:
+        """Look at this variant first from now on, where guards alone choose it; a decision costs a run to find out."""
+        if v is call.known[0] or v.steps[0].graph_break is not None or not self._lock.acquire(blocking=False):
+            return
+        try:
+            entry = self._entries.get(call.key)
+            if entry is not None and entry.variants is call.known:
+                entry.put((v, *(x for x in call.known if x is not v)))
+        finally:
+            self._lock.release()
+
+    def _resolved(self, context: Any) -> Options:
+        found = self._options.get(context)
+        if found is None:
+            found = resolve(self._given)
+            if found.target == "cuda":  # which has one schedule, and no NumPy beside it to be faster
+                found = replace(found, tune=False, numpy_if_faster=False)
+            self._options[context] = found
+            limit(self._options, MAX_CONTEXTS)
+        return found
+
+    def _numpy(self, args: Any, kwargs: Any) -> Any:
+        self.stats.fallbacks += 1
+        return self.py_func(*args, **kwargs)
+
+    def _first(self, call: Call) -> Any:
+        """No variant for this call yet: trace, compile, verify."""
+        from hjit.call.build import TracingFailed
+        from hjit.call.variant import OutOfBounds
+
+        options = self._resolved(call.key[0])
+        if not self._is_part:
+            self._spent[0] = 0.0  # each set of arguments has the whole budget
+        with self._lock, forks.builds:
+            entry = self._entries.get(call.key)
+            known = () if entry is None else entry.variants
+            if known is not call.known:  # another thread was here first
+                call.known = known
+                result = self._try(call)
+                if result is not MISS:
+                    return result
+            if entry is not None and entry.plain is not None:
+                return PLAIN
+            try:
+                with progress(f"hjit: compiling {self.__name__}"):
+                    built = self._built(call, options)
+            except (TraceError, CompileError, DeviceError) as error:
+                is_refused = isinstance(error, TraceError) and not isinstance(error, BudgetError)
+                if is_refused and options.on_unsupported == "break" and self._split(error):
+                    return PARTS
+                if options.on_unsupported == "raise" and not isinstance(error, BudgetError):
+                    raise
+                self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {error}")
+                return PLAIN
+            except OutOfBounds:
+                return self._refused(call)
+            except TracingFailed as failed:
+                if options.on_unsupported == "break" and self._split(failed.error):
+                    return PARTS
+                if options.on_unsupported == "raise":
+                    raise self._own_error(failed.error, call.structure, call.leaves) from None
+                result = self._numpy(call.args, call.kwargs)  # once, as it may have effects; what it raises is its own
+                self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {self._not_traced(failed.error)}")
+                return result
+            variant = built.variant
+            guarded = variant.guards.values(call.leaves)
+            if guarded is None or not variant.guards.may_write(call.leaves, guarded[1]):
+                if variant.fast is None:  # which would run without being compared
+                    self._entries.install(call.key, variant)
+                return PLAIN
+            stores = self._unverified(variant, call.targets, options)
+            if stores:
+                return self._verify(call, variant, guarded, stores)
+            self._entries.install(call.key, variant)
+            self._time(call.key, variant, options)
+        try:
+            return variant.run(call.leaves, guarded, call.targets, built.results)
+        except OutOfBounds:
+            return self._refused(call)
+
+    def _built(self, call: Call, options: Options) -> Built:
+        """As `_build`; where a loop fills the trace and cannot be left to Python, with all that is in it."""
+        try:
+            return self._build(call.structure, call.leaves, options, self._schedule)
+        except LongLoop as error:
+            if self._split(error):
+                raise
+        return self._build(call.structure, call.leaves, replace(options, on_unsupported="numpy"), self._schedule)
+
+    def _give_up(self, key: CallKey, why: str) -> None:
+        """NumPy runs all calls with this key."""
+        self._entries.at(key).plain = why
+        self._warn(why)
+
+    def _warn(self, why: str) -> None:
+        """Once."""
+        if why and not self._warned:
+            self._warned = True
+            warnings.warn(why, HjitWarning, stacklevel=stack_level())
+
+    def _build(self, structure: PyTree, leaves: list[Any], options: Options, schedule: Scheduler | None) -> Built:
+        """See `hjit.call.build`; and count what was done.
+
+        Raises:
+            BudgetError, TraceError, CompileError, OutOfBounds, TracingFailed: as `build` does.
+        """
+        from hjit.call.build import build
+
+        start = time.process_time()
+        try:
+            made = build(self.py_func, self.__name__, structure, leaves, options, schedule)
+        finally:
+            self._spent[0] += time.process_time() - start
+        self.stats.traces += 1
+        self.stats.compilations += made.compiled
+        self.stats.cache_hits += made.loaded
+        self.stats.scratch_bytes = max((b.scratch_bytes for b in made.variant.bounds), default=0)
+        return made
+
+    def _own_error(self, error: Exception, structure: PyTree, leaves: list[Any]) -> Exception:
+        """What NumPy raises for these arguments; where it raises nothing, the trace is at fault."""
+        copy, function = copied, self.py_func
+        if any(map(is_device_array, leaves)):
+            from hjit.call.on_device import host_copy
+
+            copy, function = host_copy, self._by_numpy()
+        args, kwargs = structure.build(each_once(copy, leaves).__getitem__)
+        try:
+            with forks.builds.outside():
+                function(*args, **kwargs)
+        except Exception as own:
+            return own
+        return self._not_traced(error)
+
+    def _not_traced(self, error: Exception) -> TraceError:
+        return as_trace_error(self.__name__, error, python_function(self.py_func).__code__.co_filename)
+
+    # -- verification
+    def _unverified(self, variant: Variant, targets: Sequence[Any], options: Options) -> list[bool]:
+        """The stores of this call's results, streaming (True) or not, that have not been compared with NumPy yet."""
+        if options.verify != "first":
+            return []
+        stores = [False, True] if targets and variant.may_stream else [False]
+        return [] if variant.verified_stores.issuperset(stores) else self._first_calls.unverified(variant, stores)
+
+    def _verify(self, call: Call, variant: Variant, guarded: GuardValues, stores: list[bool]) -> Any:
+        """NumPy's own result; the kernels are installed only if they compute the same."""
+        if variant.on_device and any(map(is_device_array, (*call.leaves, *guarded[1].values()))):
+            return self._verify_copies(call, variant, guarded, stores)
+        from hjit.call.build import with_room
+        from hjit.call.first_calls import run_of
+
+        if self._first_calls.is_wrong(variant, stores):
+            self._give_up(call.key, "")
+            return PLAIN
+        arrays = guarded[1] | {n: call.leaves[k] for n, k in variant.guards.arguments.items()}
+        before = {n: copied(arrays[n]) for n in sorted(variant.guards.written)}
+        start = against_numpy.clock()
+        runs = {s: run_of(variant, guarded, call.leaves, call.targets, before, s) for s in stores}
+        done = {s: run for s, run in runs.items() if run is not None}
+        if len(done) < len(runs):
+            return PLAIN
+        middle = against_numpy.clock()
+        with forks.builds.outside():
+            expected = (self._by_numpy() if variant.on_device else self.py_func)(*call.args, **call.kwargs)
+        seconds = (middle - start) / len(stores), against_numpy.clock() - middle
+        report = with_room(
+            self._first_calls.compare, variant, guarded, done, arrays | before, expected, {n: arrays[n] for n in before}
+        )
+        self.stats.flipped += report.flipped
+        if report.flipped and not self._warned_of_flips:
+            self._warned_of_flips = True
+            warnings.warn(report.what_has_flipped(self.__name__), HjitWarning, stacklevel=stack_level())
+        if report.verified:
+            self.stats.verified = self.stats.verified is not False
+            known = self._entries.get(call.key)
+            if known is None or variant not in known.variants:
+                self._entries.install(call.key, variant)
+                self._time(call.key, variant, self._resolved(call.key[0]), seconds)
+            return expected
+        self.stats.fallbacks += 1
+        if report.verified is False:
+            self.stats.verified = False
+            self._give_up(call.key, report.what_is_wrong(self.__name__))
+        return expected
+
+    def _verify_copies(self, call: Call, variant: Variant, guarded: GuardValues, stores: list[bool]) -> Any:
+        """As `_verify`, for arrays on a device: on copies of them."""
+        from hjit.call.on_device import host_copy, on_copies
+
+        if not variant.guards.written.isdisjoint(guarded[1]):  # NumPy cannot change arrays there: nothing to compare
+            variant.verified_stores.update(stores)
+            self._entries.install(call.key, variant)
+            return variant.run(call.leaves, guarded)
+        captured = {n: host_copy(a) for n, a in guarded[1].items()}
+        result = on_copies(call, lambda here: self._verify(here, variant, (guarded[0], captured), stores))
+        is_refused = result is PLAIN and not self._first_calls.is_wrong(variant, stores)
+        return self._refused(call) if is_refused else result
+
+    def _refused(self, call: Call) -> Any:
+        """NumPy is to say what it refuses; CuPy might not refuse it."""
+        if not any(map(is_device_array, call.leaves)):
+            return PLAIN
+        from hjit.call.on_device import on_copies
+
+        self.stats.fallbacks += 1
+        return on_copies(call, lambda here: self._by_numpy()(*here.args, **here.kwargs))
+
+    def _by_numpy(self) -> Callable[..., Any]:
+        """The plain function for NumPy's arrays, although it may name CuPy."""
+        from hjit.trace.capture.cupy_names import by_numpy
+
+        return by_numpy(self.py_func)
+
+    @functools.cached_property
+    def _first_calls(self) -> FirstCalls:
+        from hjit.call.first_calls import FirstCalls
+
+        return FirstCalls(self.__name__)
+
+
+def _parts_at(v: Variant, miss: Any, missed: Variant) -> bool:
+    """Did this variant make the same decisions as the missed one, and then the one that was missed?"""
+    from hjit.trace.tracing.scalars.host import same
+
+    at = miss.number
+    breaks, others = v.rec.breaks, missed.rec.breaks
+    if len(breaks) <= at or not same(breaks[at].value, miss.value):
+        return False
+    return all(same(a.value, b.value) for a, b in zip(breaks[:at], others[:at], strict=True))
+
+
+@functools.lru_cache(maxsize=1)
+def _load_compiler() -> None:
+    """Import what `import hjit` does not; a fork waits for that."""
+    with forks.builds:
+        importlib.import_module("hjit.call.build")
+
+
+_functions: weakref.WeakSet[CompiledFunction[..., Any]] = weakref.WeakSet()
+
+
+def after_fork() -> None:
+    """In a forked child."""
+    for f in _functions:
+        f.forget_threads()

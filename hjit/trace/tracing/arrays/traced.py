@@ -1,0 +1,132 @@
+"""What stands for an array in the traced code: what all kinds of it have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+import numpy as np
+
+from hjit.trace.tracing.dispatch import hook
+
+Shape = tuple[int, ...]
+
+
+class Traced:
+    """Base of what stands for an array in the traced code."""
+
+    __slots__ = ()
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:  # for isinstance(x, np.ndarray) in the user's code
+        return np.ndarray
+
+    def traced_array(self) -> Any:
+        """The traced array.
+
+        Raises:
+            TraceError: it is not known as one, since its length depends on values, or it is complex.
+        """
+        raise NotImplementedError
+
+
+class TracedArray(Traced):
+    """Base of traced arrays with a known shape, of real and of complex numbers.
+
+    Attributes:
+        buffer: the memory viewed.
+        is_whole: does this view show the whole buffer in its own order?
+        known: the contents, where they are known.
+    """
+
+    __slots__ = ()
+    buffer: Any
+    # methods that `hjit.trace.ops` adds
+    copy: Callable[..., Self]
+    reshape: Callable[..., Self]
+    swapaxes: Callable[..., Self]
+    transpose: Callable[..., Self]
+
+    @property
+    def shape(self) -> Shape:
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        raise NotImplementedError
+
+    @property
+    def is_whole(self) -> bool:
+        raise NotImplementedError
+
+    @property
+    def known(self) -> np.ndarray[Any, Any] | None:
+        raise NotImplementedError
+
+    # -- attributes
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        n: int = 1
+        for s in self.shape:
+            n = n * s
+        return n
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.itemsize
+
+    @property
+    def T(self) -> Self:
+        return self.transpose()
+
+    @property
+    def mT(self) -> Self:
+        return self.swapaxes(-1, -2)
+
+    @property
+    def base(self) -> Any:
+        return None if self.is_whole and self.buffer.root is self.buffer else self
+
+    def item(self, *at: Any) -> Any:
+        raise NotImplementedError
+
+    def tolist(self) -> Any:
+        if self.known is not None:
+            return self.known.tolist()
+        return self.item() if self.ndim == 0 else [row.tolist() for row in self]
+
+    # -- protocols of NumPy and Python
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return hook("ufunc_call")(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return hook("numpy_call")(func, args, kwargs)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return int(self.shape[0])
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.shape:
+            raise TypeError("iteration over a 0-d array")
+        return (self[k] for k in range(self.shape[0]))
+
+    def __getitem__(self, key: Any) -> Any:
+        raise NotImplementedError
+
+    def __copy__(self) -> Self:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self.copy()
+
+    __hash__ = None  # type: ignore[assignment]
