@@ -563,6 +563,54 @@ def test_namespaces_and_modules() -> None:
     checked(p, IMAGE)
 
 
+def test_what_is_not_there_yet() -> None:
+    space, module = types.SimpleNamespace(), types.ModuleType("settings")
+    p = hjit.pipeline(
+        lambda img: (
+            img * getattr(space, "gain", 1.0)
+            + getattr(module, "gain", 0.0)
+            + (1 if "offset" in vars(space) else 0)
+            + (1 if hasattr(module, "offset") else 0)
+        )
+    )
+    for place, name in ((None, ""), (space, "gain"), (module, "gain"), (space, "offset"), (module, "offset")):
+        if place is not None:
+            setattr(place, name, 3.0)
+        checked(p, IMAGE)
+    assert p.stats.traces == 5
+
+
+def gained(img: Any) -> Any:
+    return img * GAIN + LUT[3]
+
+
+@pytest.mark.parametrize("kind", ["function", "partial", "method"])
+def test_what_functions_among_the_arguments_read(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Scale:
+        gain = 2.0
+
+        def run(self, img: Any) -> Any:
+            return gained(img) * self.gain
+
+    scale = Scale()
+    by = {"function": gained, "partial": functools.partial(lambda k, img: gained(img) * k, 2.0), "method": scale.run}
+    p = hjit.pipeline(lambda img, f: f(img) + 1)
+    checked(p, IMAGE, by[kind])
+    monkeypatch.setitem(globals(), "LUT", LUT + 1)
+    checked(p, IMAGE, by[kind])
+    assert p.stats.traces == 1
+    monkeypatch.setitem(globals(), "GAIN", 3.0)
+    scale.gain = 5.0
+    checked(p, IMAGE, by[kind])
+
+
+def test_functions_of_numpy_among_the_arguments() -> None:
+    p = hjit.pipeline(lambda img, f: f(img) * (2 if f is np.mean else 3), verify="off")
+    for f in (np.mean, np.max, np.median, len):
+        for _ in range(2):
+            np.testing.assert_allclose(p(IMAGE, f), p.py_func(IMAGE, f), rtol=1e-14)
+
+
 def test_arrays_that_kernels_do_not_have() -> None:
     p = hjit.pipeline(lambda img: img * COMPLEX[1].real)
     checked(p, IMAGE)

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import collections
+import contextvars
+import functools
 import itertools
 import logging
 import os
@@ -13,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import traceback
+import types
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
@@ -86,6 +89,7 @@ def helper(img: Any) -> Any:
 
 def warns(img: Any) -> Any:
     warnings.warn("slow")
+    warnings.warn_explicit("elsewhere", UserWarning, "elsewhere.py", 3)
     out = helper(img)
     if out.max() > 3:
         warnings.warn(RuntimeWarning(f"large: {out.shape}"))
@@ -111,7 +115,7 @@ def test_warnings_at_every_call(seen: Seen, verify: str) -> None:
     p = hjit.pipeline(warns, verify=verify)
     for image in (IMAGE, IMAGE, IMAGE * 9, IMAGE, IMAGE * 9, IMAGE[:10]):
         ours, expected = effects(seen, p, image), effects(seen, warns, image)
-        assert len(expected[2]) >= 2
+        assert len(expected[2]) >= 3
         assert ours[1:] == expected[1:]
         np.testing.assert_array_equal(ours[0], expected[0])
     assert (p.stats.traces, p.stats.fallbacks) == (3, 0)
@@ -385,6 +389,20 @@ def counts_in_a_class(img: Any) -> Any:
     return img
 
 
+def appended(x: Any, to: list[Any]) -> Any:
+    to.append(x.max())
+    return x
+
+
+@pytest.mark.parametrize("f", [lambda to: lambda x: to.append(x.max()), lambda to: to.append,
+    lambda to: functools.partial(appended, to=to)], ids=["closure", "method", "partial"])  # fmt: skip
+def test_functions_among_the_arguments_that_change_something(f: Any) -> None:
+    kept: list[Any] = []
+    with pytest.raises(hjit.TraceError, match="that outlives"):
+        hjit.pipeline(lambda img, keep: (keep(img), img * 2)[1])(IMAGE, f(kept))
+    assert not kept
+
+
 def counts() -> Any:
     n = 0
 
@@ -396,9 +414,32 @@ def counts() -> Any:
     return f
 
 
+SETTINGS = types.ModuleType("settings")
+KEPT: list[Any] = []
+keep = KEPT.append
+USERS = collections.UserList([1.0])
+CONTEXT: contextvars.ContextVar[float] = contextvars.ContextVar("context", default=1.0)
+
+
+def sets_an_attribute_of_a_module(img: Any) -> Any:
+    SETTINGS.calls = 3  # type: ignore[attr-defined]
+    return img
+
+
+def sets_an_attribute_of_a_function(img: Any) -> Any:
+    counts.calls = 3  # type: ignore[attr-defined]
+    return img
+
+
 @pytest.mark.parametrize(
     "f",
     [
+        sets_an_attribute_of_a_module,
+        sets_an_attribute_of_a_function,
+        lambda img: keep(1) or img,
+        lambda img: USERS.append(2.0) or img,
+        lambda img: img * CONTEXT.get(),
+        lambda img: warnings.resetwarnings() or img,
         divides_or_not,
         turns_warnings_into_errors,
         records_warnings,
@@ -418,6 +459,7 @@ def test_what_cannot_be_done_at_every_call_is_refused(f: Any, capsys: Any) -> No
         hjit.pipeline(f)(bad)
     assert caught.value.origin is not None
     assert caught.value.origin.filename == __file__
+    assert not KEPT and not hasattr(SETTINGS, "calls") and not hasattr(counts, "calls")
     assert capsys.readouterr() == ("", "")
     assert (Counter.calls, Counter.names) == (0, ("a",))
 

@@ -162,6 +162,33 @@ def starred(*images: Any, weights: Any = (1, 2)) -> Any:
     return total - first
 
 
+def counts_in_an_inner_function(a: Any) -> Any:
+    total = 0.0
+
+    def add(x: Any) -> None:
+        nonlocal total
+        total += x.sum()
+
+    b = np.sqrt(a) + total
+    add(b)
+    c = b * total + 1
+    add(c)
+    EVENTS.append(float(c.max()))
+    return c[c > total] + total, total
+
+
+def keeps_in_an_inner_function(a: Any) -> Any:
+    kept: list[Any] = []
+
+    def keep(x: Any) -> Any:
+        kept.append(x.max())
+        return x * 2
+
+    b = keep(keep(a) + 1) * 2
+    EVENTS.append(len(kept))
+    return b, kept
+
+
 CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "a masked read": (masked, (IMAGE, OTHER)),
     "until it converges": (until_it_converges, (IMAGE, 0.05)),
@@ -176,6 +203,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "an exception midway": (caught_midway, (IMAGE,)),
     "strict error settings": (strict, (IMAGE,)),
     "an inner function": (nested, (IMAGE,)),
+    "an inner function that assigns": (counts_in_an_inner_function, (IMAGE,)),
+    "an inner function that appends": (keeps_in_an_inner_function, (IMAGE,)),
     "over rows": (wandering, (IMAGE,)),
     "complex numbers": (complex_numbers, (IMAGE,)),
     "deleted": (deleted, (IMAGE,)),
@@ -282,6 +311,40 @@ def test_closures_and_globals_are_read_at_every_call() -> None:
     change(5.0)
     EVENTS[0] = 1.0
     same(compiled(IMAGE), f(IMAGE))
+
+
+CALLS, LATEST = 0, 0.0
+
+
+def counts_in_a_global(a: Any) -> Any:
+    global CALLS, LATEST
+    CALLS += 1
+    b = a * 2 + CALLS
+    LATEST = float(b.max()) + LATEST
+    return b * CALLS
+
+
+def counts_outside() -> Any:
+    calls = 0
+
+    def f(a: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return a * 2 + calls
+
+    return f
+
+
+def test_variables_of_other_scopes_are_assigned_at_every_call() -> None:
+    global CALLS, LATEST
+    found = []
+    for run in (counts_in_a_global, hjit.pipeline(counts_in_a_global)):
+        CALLS, LATEST = 0, 0.0
+        found.append((run(IMAGE), run(OTHER), run(IMAGE), CALLS, LATEST))
+    same(found[1], found[0])
+    plain, compiled = counts_outside(), hjit.pipeline(counts_outside())
+    for _ in range(3):
+        same(compiled(IMAGE), plain(IMAGE))
 
 
 def test_a_method_runs_in_parts() -> None:

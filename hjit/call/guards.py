@@ -52,7 +52,9 @@ class Guards:
         for path, (kind, expected) in rec.captures:
             try:
                 value = look_up(path, leaves)
-            except Exception:  # it is gone, or a foreign descriptor does not give it
+            except Exception:  # there is none, or a foreign descriptor does not give it
+                if kind == "absent":
+                    continue
                 return None
             if kind == "array":
                 if not self._accepts(expected, value) or arrays.setdefault(expected, value) is not value:
@@ -113,7 +115,9 @@ def look_up(path: Any, leaves: Sequence[Any]) -> Any:
 
 
 def _holds(kind: str, expected: Any, value: Any) -> bool:
-    """Is a captured value what it was?"""
+    """Is a captured value what it was? What was "absent" is so no longer where there is a value."""
+    if kind == "absent":
+        return False
     if kind == "shape":
         return bool(container_shape(value) == expected)
     if kind == "method":

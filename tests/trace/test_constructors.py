@@ -107,7 +107,39 @@ def over_rows(a: Any) -> Any:
     return out
 
 
-@pytest.mark.parametrize("f", [by_default, as_a_dtype_too, one_of_two, compared, helped, over_rows])
+def of_a_dtype_in_a_variable(a: Any) -> Any:
+    d = a.dtype
+    b = a.astype(np.float32)
+    e = b.dtype
+    told = (
+        d.kind,
+        d.name,
+        str(d),
+        f"{d}",
+        repr(d),
+        d == np.float64,
+        e == "float32",
+        d in (np.uint8, np.dtype(e)),
+    )
+    asked = (
+        isinstance(d, np.dtype),
+        {np.dtype("f8"): 1, np.dtype("f4"): 2}[d],
+        np.issubdtype(e, np.floating),
+        np.finfo(d).max,
+    )
+    made = np.zeros(a.shape, d) + np.array([1], dtype=d), np.result_type(d, e), np.full(3, 2, d), b.sum(dtype=d).dtype
+    return d.type(b * 2), e.type(a), d.type(a.max()), d.type(2), d, told, asked, made, a.astype(e), d.type(a[0])
+
+
+def of_scalars_alone(a: Any) -> Any:
+    kind = a.dtype.type
+    return kind(a.max()) * a, kind(a[0, 0])
+
+
+@pytest.mark.parametrize(
+    "f",
+    [by_default, as_a_dtype_too, one_of_two, compared, helped, over_rows, of_a_dtype_in_a_variable, of_scalars_alone],
+)
 def test_a_type_in_a_variable(f: Any) -> None:
     p = check(f, IMAGE)
     check(f, IMAGE.astype(np.float32))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import collections
+import contextvars
 import copy
 import enum
 import io
@@ -81,8 +82,19 @@ _PLAIN = (
     frozenset,
     type(...),
 )
-_MUTABLE = (set, bytearray, collections.deque, array.array, memoryview)
+_MUTABLE = (
+    set,
+    bytearray,
+    collections.deque,
+    array.array,
+    memoryview,
+    collections.UserList,
+    collections.UserDict,
+    collections.ChainMap,
+    contextvars.ContextVar,
+)
 _DICTS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
+_CONTAINERS = (list, *_DICTS, *_MUTABLE)
 
 
 def wrap(value: Any, path: AccessPath) -> Any:
@@ -131,6 +143,14 @@ def _guard(rec: Recorder, path: AccessPath, value: Any, kind: str) -> None:
     if key not in rec.captured:
         rec.captured[key] = value
         rec.captures.append((path, (kind, value)))
+
+
+def guard_absent(path: AccessPath) -> None:
+    """Later calls look whether there is still nothing of that name. Special names are asked for by Python itself."""
+    key = ("absent", path.key())
+    if key not in current().captured and not str(path).startswith("__"):
+        current().captured[key] = None
+        current().captures.append((path, ("absent", None)))
 
 
 def _captured_array(rec: Recorder, value: np.ndarray[Any, Any], path: AccessPath) -> Any:
@@ -230,8 +250,8 @@ class ObjectProxy:
 
     def __getattribute__(self, name: str) -> Any:
         value = object.__getattribute__(self, "_hjit_object")
-        if name in ("__class__", "__dict__"):
-            return getattr(value, name)
+        if name == "__class__":
+            return type(value)
         path = object.__getattribute__(self, "_hjit_path")
         found = _class_attribute(type(value), name)
         if isinstance(found, types.FunctionType) and name not in getattr(value, "__dict__", {}):
@@ -242,12 +262,24 @@ class ObjectProxy:
             return hook("clone")(found.fget)(self)
         if isinstance(found, classmethod):
             return types.MethodType(hook("clone")(found.__func__), type(value))
-        return wrap(getattr(value, name), AccessPath(path, name, "attr"))
+        try:
+            plain = getattr(value, name)
+        except AttributeError:
+            guard_absent(AccessPath(path, name, "attr"))
+            raise
+        return wrap(plain, AccessPath(path, name, "attr"))
 
     def __setattr__(self, name: str, new: Any) -> None:
-        raise current().error(
-            f"self.{name} = ...", "the function changes an object that outlives it", "return the value instead"
-        )
+        raise outlives(f"self.{name} = ...", "an object")
+
+    def __delattr__(self, name: str) -> None:
+        raise outlives(f"del self.{name}", "an object")
+
+    def __setitem__(self, key: Any, new: Any) -> None:
+        raise outlives("self[...] = ...", "an object")
+
+    def __delitem__(self, key: Any) -> None:
+        raise outlives("del self[...]", "an object")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         value = object.__getattribute__(self, "_hjit_object")
@@ -283,6 +315,10 @@ class ObjectProxy:
 
     def __hash__(self) -> int:
         return int(_special(self, "__hash__"))
+
+
+def outlives(operation: str, what: str) -> Exception:
+    return current().error(operation, f"the function changes {what} that outlives it", "return the value instead")
 
 
 def _bare(x: Any) -> Any:
@@ -352,6 +388,12 @@ def captured_object(value: Any, path: AccessPath) -> Any:
             f"{path}: {cls.__name__}",
             "each call takes items from an iterator that outlives it",
             "pass a list or a tuple",
+        )
+    if isinstance(value, types.BuiltinMethodType) and isinstance(value.__self__, _CONTAINERS):
+        raise current().error(
+            f"{path}: {value.__qualname__}",
+            f"it may change a {type(value.__self__).__name__} that outlives the function",
+            "return the value instead",
         )
     if isinstance(value, _MUTABLE):
         name = "argument" if path.kind == "leaf" else str(path)

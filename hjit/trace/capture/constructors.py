@@ -17,7 +17,7 @@ import numpy as np
 
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.masked import MaskedRead
-from hjit.trace.tracing.arrays.scalar_class import ScalarClass, notice_call, plain_class
+from hjit.trace.tracing.arrays.scalar_class import ArrayDtype, ScalarClass, notice_call, plain_class
 from hjit.trace.tracing.arrays.tracer import as_tracer, call, from_known, from_stage, has_tracer, is_tracer
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.frames import callees, identities, reads
@@ -105,14 +105,21 @@ CONSTRUCTORS: dict[Any, Callable[..., Any]] = {**{cls: scalar_type(cls) for cls 
 
 
 STAND_INS: dict[Any, ScalarClass] = {cls: ScalarClass(cls, CONSTRUCTORS[cls]) for cls in _SCALARS}
+_DTYPES = {np.dtype(cls): ArrayDtype(np.dtype(cls), STAND_INS[cls]) for cls in _SCALARS}
 
 
 @provides
 def dtype_of_type(dtype: np.dtype[Any], frame: types.FrameType) -> Any:
-    """The dtype of a traced array whose ``type`` the frame reads at once."""
+    """The dtype of a traced array, where the frame reads the ``type`` of a dtype: of this one at once, or later."""
     if frame.f_lasti in reads(frame.f_code, "dtype", "type", called=True):
         return types.SimpleNamespace(type=CONSTRUCTORS[dtype.type])
-    return types.SimpleNamespace(type=class_seen(dtype.type))
+    if frame.f_lasti in reads(frame.f_code, "dtype", "type"):
+        return types.SimpleNamespace(type=class_seen(dtype.type))
+    if class_seen(dtype.type) is dtype.type:
+        return dtype
+    if frame.f_lasti in identities(frame.f_code):
+        raise current().error(f"is {dtype}", "its type is also called in a variable", "compare it by ==")
+    return _DTYPES[dtype]
 
 
 provides(notice_call)

@@ -207,6 +207,19 @@ def _warn(message: Any, category: Any = None, stacklevel: int = 1, source: Any =
     record("a warning", give, (message,), lambda: _raised(category))
 
 
+def _warn_explicit(message: Any, category: Any, filename: str, lineno: int, *module: Any, **more: Any) -> None:
+    """`warnings.warn_explicit`."""
+    if more or len(module) > 1:
+        raise _refusal("warnings.warn_explicit", "hjit traces it without a registry only")
+    kind = type(message) if isinstance(message, Warning) else category
+    line = int(static_value(lineno))
+
+    def give(message: Any) -> None:
+        warnings.warn_explicit(message, kind, filename, line, *module)
+
+    record("a warning", give, (message,), lambda: _raised(kind))
+
+
 def _raised(category: type) -> bool:
     """Are warnings of this category errors now? Then the plain function is to say where."""
     return any(f[0] == "error" and issubclass(category, f[2]) for f in warnings.filters)
@@ -348,6 +361,8 @@ def replaced() -> dict[Any, Any]:
     """Functions and classes of the standard library and NumPy that have effects, and what stands for them."""
     found: dict[Any, Any] = {
         warnings.warn: _warn,
+        warnings.warn_explicit: _warn_explicit,
+        warnings.resetwarnings: refused("warnings.resetwarnings", "it changes settings that outlive the function"),
         warnings.catch_warnings: CatchWarnings,
         np.errstate: errors(np.errstate, "numpy.errstate"),
     }

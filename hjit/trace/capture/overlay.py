@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture import builtin_calls, effects, environment
-from hjit.trace.capture.captured import LIBRARY, NUMERIC, AccessPath, captured_object, wrap
+from hjit.trace.capture.captured import LIBRARY, NUMERIC, AccessPath, captured_object, guard_absent, outlives, wrap
 from hjit.trace.capture.constructors import called
 from hjit.trace.capture.cupy_names import numpy_of
 from hjit.trace.capture.impure import Drawn, draw, is_stream_method, of_loaded_modules, replaced
@@ -89,6 +89,7 @@ def clone(function: types.FunctionType) -> Callable[..., Any]:
     twin.__defaults__ = _defaults(function, "__defaults__")
     twin.__kwdefaults__ = _defaults(function, "__kwdefaults__")
     twin.__dict__.update(function.__dict__)
+    current().watched.add(twin.__dict__, f"attributes of {function.__name__}")
     twin.__qualname__ = function.__qualname__
     return twin
 
@@ -301,10 +302,21 @@ class ModuleProxy(types.ModuleType):
         seen = cache[name] if name in cache else _attribute(module, name, cache)
         return called(seen, sys._getframe(1)) if isinstance(seen, (np.ufunc, type)) else seen
 
+    def __setattr__(self, name: str, new: Any) -> None:
+        raise outlives(f"{self.__name__}.{name} = ...", "a module")
+
+    def __delattr__(self, name: str) -> None:
+        raise outlives(f"del {self.__name__}.{name}", "a module")
+
 
 def _attribute(module: types.ModuleType, name: str, cache: dict[str, Any]) -> Any:
     """What stands for a module's attribute; kept in `cache` where that is the same in all traces."""
-    value = getattr(module, name)
+    try:
+        value = getattr(module, name)
+    except AttributeError:
+        if module.__name__.partition(".")[0] not in NUMERIC:
+            guard_absent(AccessPath(module, name, "attr"))
+        raise
     if isinstance(value, types.ModuleType):
         seen: Any = module_proxy(value)
     elif _replaced(value):

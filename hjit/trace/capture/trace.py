@@ -233,7 +233,8 @@ def _traced(rec: Recorder, function: Callable[..., Any], structure: Any, leaves:
                 return any_source(whole_array(x, names[leaf]), names[leaf], ("arg", leaf))
             if is_run_time(x):
                 return HostScalar.leaf(rec.tape, leaf, x)
-            return captured_object(x, AccessPath(None, leaf, "leaf"))
+            seen = wrap_callable(x) if callable(x) and not isinstance(x, type) else x
+            return captured_object(x, AccessPath(None, leaf, "leaf")) if seen is x else seen
 
         args, kwargs = structure.build(stand_in)
         _watch(rec, (*args, *kwargs.values()))

@@ -59,6 +59,16 @@ def stores(nodes: Iterable[ast.AST]) -> dict[str, None]:
     return found
 
 
+def declared(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    """The names that ``global`` and ``nonlocal`` give to functions: to what `nodes` are part of, or are themselves."""
+    found: set[str] = set()
+    for x in nodes:
+        inner = ast.iter_child_nodes(x)
+        found |= set(x.names) if isinstance(x, (ast.Global, ast.Nonlocal)) else set()
+        found |= declared(y for y in inner if not isinstance(y, SCOPES))
+    return frozenset(found)
+
+
 def certain(body: Iterable[ast.stmt]) -> set[str]:
     """The names that are bound for certain when statements have run to their end."""
     found: set[str] = set()

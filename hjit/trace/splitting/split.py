@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hjit.trace.splitting.names import SCOPES, certain, first_reads, live_before, loads, loop_live, stores
+from hjit.trace.splitting.names import SCOPES, certain, declared, first_reads, live_before, loads, loop_live, stores
 from hjit.trace.splitting.normal_form import OPERATIONS, TEMPORARY, steps
 from hjit.trace.splitting.source import NoSource, arguments, function_def, made, tree_of
 
@@ -141,16 +141,19 @@ class _Splitter:
         given = [*a.posonlyargs, *a.args, *a.kwonlyargs, *(x for x in (a.vararg, a.kwarg) if x is not None)]
         self.parameters = {x.arg for x in given}
         self.own: set[str] = set()  # the function's local variables
+        self.outer = declared(self.tree.body)  # those that it assigns in the scopes around it
         self.shared: frozenset[str] = frozenset()  # those that inner functions read, whenever they are called
+        self.rebound: frozenset[str] = frozenset()  # those that they may assign
         self.made: dict[str, Fragment] = {}
         self.temporaries = 0
 
     def parts(self) -> dict[str, Fragment]:
         """Changes the tree; the parts by the names by which it calls them."""
         body = self.cut(self.tree.body)  # the cut first: names of values in between belong to the function
-        self.own = {*self.parameters, *stores(body)} - _of_outer_scopes(self.tree)
+        self.own = {*self.parameters, *stores(body)} - self.outer
         inner = [x for s in body for x in ast.walk(s) if isinstance(x, SCOPES)]
         self.shared = frozenset(loads(inner))
+        self.rebound = declared(inner)
         self.tree.body = self.grouped(body, set(self.parameters), frozenset(), frozenset())
         ast.fix_missing_locations(self.tree)
         return self.made
@@ -291,8 +294,11 @@ class _Splitter:
             return False
         if any(map(_counts_frames, ast.walk(s))):
             return False  # that of a part would be one more
-        if self.shared.intersection(stores([s])):
+        written = set(stores([s]))
+        if written & (self.shared | self.outer):
             return False  # inner functions, which are called in between, see the new value at once
+        if self.rebound & {*written, *loads([s])}:
+            return False  # an inner function that is called in between gives it another value
         return isinstance(s, LOOPS) or not any(isinstance(x, (ast.Break, ast.Continue)) for x in _of_loop(s))
 
     def part(self, run: list[ast.stmt], bound: set[str], live: Names) -> list[ast.stmt]:
@@ -387,7 +393,3 @@ def _counts_frames(x: ast.AST) -> bool:
 def _is_of_frames(tree: ast.AST) -> bool:
     names = {"locals", "vars", "eval", "exec", "dir", "super", "__class__"}
     return any(isinstance(x, ast.Name) and x.id in names for x in ast.walk(tree))
-
-
-def _of_outer_scopes(tree: ast.AST) -> set[str]:
-    return {n for x in ast.walk(tree) if isinstance(x, (ast.Global, ast.Nonlocal)) for n in x.names}

@@ -1,4 +1,4 @@
-"""`ScalarClass`: what stands for a scalar type of NumPy that reaches its call in a variable."""
+"""What stands for a scalar type of NumPy that reaches its call in a variable, and for a dtype of which it is one."""
 
 from __future__ import annotations
 
@@ -66,9 +66,41 @@ class ScalarClass:
         return repr(self.cls)
 
 
+class ArrayDtype:
+    """The dtype of a traced array, whose ``type`` converts traced arrays, too. NumPy takes what has a dtype for one.
+
+    Attributes:
+        dtype: the dtype itself.
+    """
+
+    __slots__ = ("dtype", "type")
+
+    def __init__(self, dtype: np.dtype[Any], cls: ScalarClass) -> None:
+        self.dtype, self.type = dtype, cls
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return self.dtype.__class__
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.dtype, name)
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.dtype == plain_class(other))
+
+    def __hash__(self) -> int:
+        return hash(self.dtype)
+
+    def __str__(self) -> str:
+        return str(self.dtype)
+
+    def __repr__(self) -> str:
+        return repr(self.dtype)
+
+
 def plain_class(x: Any) -> Any:
-    """The type that a `ScalarClass` stands for; anything else as it is."""
-    return x.cls if type(x) is ScalarClass else x
+    """What a `ScalarClass` or an `ArrayDtype` stands for; anything else as it is."""
+    return x.cls if type(x) is ScalarClass else x.dtype if type(x) is ArrayDtype else x
 
 
 def notice_call(frame: FrameType) -> None:

@@ -136,7 +136,7 @@ class Tracer(TracedArray):
     @property
     def dtype(self) -> np.dtype[Any]:
         frame = sys._getframe(1)
-        if type(frame.f_globals) is not dict and frame.f_lasti in reads(frame.f_code, "dtype", "type"):
+        if type(frame.f_globals) is not dict and "type" in frame.f_code.co_names:
             seen: np.dtype[Any] = hook("dtype_of_type")(self.buffer.dtype, frame)
             return seen
         return self.buffer.dtype
@@ -280,6 +280,8 @@ class Tracer(TracedArray):
         return int(self._scalar())
 
     def __float__(self) -> float:
+        if self.known is None:
+            hook("notice_call")(sys._getframe(1))  # np.float64 asks for a float, not for an array
         return float(self._scalar())
 
     def __complex__(self) -> complex:
