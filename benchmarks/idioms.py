@@ -21,7 +21,7 @@ import hjit
 from benchmarks.pairs import interleaved, ratio
 from benchmarks.table import geomean
 from hjit.kernels.runtime.launch import cores
-from hjit.samples import alike, leaves
+from hjit.training.cases import alike, leaves
 
 Array = np.ndarray[Any, Any]
 Function = Callable[..., Any]

@@ -1,4 +1,4 @@
-"""The command line: ``hjit demo``, ``run``, ``profile``, ``cache`` and ``info``; ``python -m hjit`` is the same."""
+"""The command line, ``hjit``; ``python -m hjit`` is the same."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from hjit import cache, demo
-from hjit.errors import OptionError
+from hjit.errors import ModelError, OptionError
 from hjit.options import from_environment, resolve
 from hjit.version import __version__
 
@@ -77,6 +77,21 @@ def parser() -> argparse.ArgumentParser:
     profile.add_argument("script", help="a file")
     profile.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the script")
     profile.set_defaults(run=_profile)
+
+    train = commands.add_parser(
+        "train", help="fit the cost model: random programs are measured, in rounds; one that was ended goes on"
+    )
+    train.add_argument("folder", type=Path, help="of samples and weights")
+    train.add_argument("--rounds", type=int, default=4, metavar="N", help="(default: %(default)s)")
+    train.add_argument("--minutes", type=float, metavar="N", help="end after these, in the middle of a round, too")
+    train.add_argument("--programs", type=int, default=250, metavar="N", help="of a round (default: %(default)s)")
+    train.add_argument("--schedules", type=int, default=20, metavar="N", help="of a program (default: %(default)s)")
+    train.add_argument("--seed", type=int, default=0, help="of the first program (default: %(default)s)")
+    train.add_argument("--target", default="cpu", help="x86-64-v3, say, for machines without AVX-512")
+    train.add_argument(
+        "--jobs", type=int, default=2, metavar="N", help="processes that compile at once (default: %(default)s)"
+    )
+    train.set_defaults(run=_train)
 
     cache = commands.add_parser("cache", help="look at the disk cache, or empty it")
     cache.add_argument(
@@ -159,6 +174,18 @@ def _profile(given: argparse.Namespace) -> int:
     except OSError as error:
         return _failed(error)
     return status
+
+
+def _train(given: argparse.Namespace) -> int:
+    from hjit.training.rounds import Settings, Training
+
+    try:
+        training = Training(given.folder, Settings(given.programs, given.schedules, given.seed, given.target))
+        training.run(given.rounds, given.minutes, given.jobs, lambda line: print(line, flush=True))
+    except (ModelError, ModuleNotFoundError, OSError) as error:
+        return _failed(error)
+    print(training)
+    return 0
 
 
 def _cache(given: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 import hjit
 from hjit.model import generator
-from hjit.samples import alike, leaves
+from hjit.training.cases import alike, leaves
 from tests.numpy_check import place, watched_scratch
 
 PIXELS = (1000, 5000, 40_000)  # of images

@@ -17,7 +17,6 @@ from hjit.call.segments import TraceSegments, graphs_of
 from hjit.errors import OptionError, ScheduleError, SlidingError
 from hjit.options import Options
 from hjit.process import machine
-from hjit.samples import segment_of
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language.build import serial_loops
 from hjit.sched.language.check import check_tree
@@ -28,6 +27,7 @@ from hjit.sched.nests.root_nests import root_schedule
 from hjit.sched.search.nest_costs import NestCosts
 from hjit.sched.search.refine import Schedule
 from hjit.sched.search.search import presets
+from hjit.training.cases import segment_of
 from hjit.tuning import autoschedule, candidates, limits, plans
 from hjit.tuning.autoschedule import Effort, frozen, greedily, searched, space_of
 from hjit.tuning.candidates import with_fixes

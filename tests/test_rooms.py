@@ -106,7 +106,7 @@ MAY = {
     "report": {"trace.ir", "sched.language", "call"},
 }
 MAY["call"] = {*MAY} - {"report"}
-for name in ("inspection", "graph_breaks", "pipeline", "samples", "profiler", "modules", "demo", "cli", "__main__"):
+for name in ("inspection", "graph_breaks", "pipeline", "training", "profiler", "modules", "demo", "cli", "__main__"):
     MAY[name] = {*MAY}  # all before it
 MAY["pytest_plugin"] = {"errors", "modules", "report"}
 MAY["hjit"] = {"errors", "modules", "options", "pipeline", "sched.hand", "version"}
@@ -191,7 +191,7 @@ def test_what_is_legal_pruned_or_searched_does_not_depend_on_the_defaults() -> N
 def test_every_folder_is_a_room() -> None:
     assert {room(m) for m in modules() if m not in FOLDERS} <= MAY.keys()
     rooms = {room(m) for m in modules() if "." in m}
-    folders = {"call", "chunks", "process", "verify", "model", "tuning", "report", *FOLDERS}
+    folders = {"call", "chunks", "process", "verify", "model", "tuning", "training", "report", *FOLDERS}
     assert {r.partition(".")[0] for r in rooms} == folders
 
 
@@ -256,6 +256,7 @@ LATE = {
         "report.profile": SHOWN,
         "report.patch": SELDOM,
         "sched.language.target": FIRST_CALL,
+        "training.rounds": TRAINING,
     },
     "call.build": {
         "call.on_device": GPU,
@@ -306,7 +307,6 @@ LATE = {
         "sched.nests.root_nests": COMPILER,
     },
     "tuning.decide": {"tuning.autoschedule": SEARCH},
-    "samples": {"model.fit": TRAINING, "model.generator": TRAINING},
 }
 
 

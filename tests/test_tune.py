@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit import cache, samples
+from hjit import cache
 from hjit.errors import HjitError
 from hjit.kernels.runtime.kernel import made
-from hjit.model import network
 from hjit.model.names import MACHINE, PIPELINE, SCHEDULE
 from hjit.options import Options
 from hjit.process import machine
-from hjit.samples import MeasurementLock, Mismatch, alike, candidates, chosen_state, fit_all, measured, random_state
+from hjit.training import cases
+from hjit.training.cases import MeasurementLock, Mismatch, alike, measured
+from hjit.training.schedules import candidates, chosen_state, random_state
 from tests.sched.test_space import Program, blurred, pyramid
 
 IMAGE = np.random.default_rng(3).standard_normal((70, 96)).astype(np.float32)
@@ -49,7 +50,7 @@ def test_the_same_schedules_are_measured_on_images_of_several_sizes(tmp_path: Pa
 
 
 def test_a_wrong_result_is_no_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, calls = samples.compiled, []
+    real, calls = cases.compiled, []
 
     class Wrong:
         def __init__(self, bound: Any) -> None:
@@ -65,7 +66,7 @@ def test_a_wrong_result_is_no_sample(tmp_path: Path, monkeypatch: pytest.MonkeyP
         bound, choice = real(*given)
         return (bound if len(calls) == 1 else Wrong(bound)), choice
 
-    monkeypatch.setattr(samples, "compiled", compiled)
+    monkeypatch.setattr(cases, "compiled", compiled)
     with pytest.raises(Mismatch):
         measured(blurred, [[IMAGE]], OPTIONS, 6, 0, MeasurementLock(tmp_path))
 
@@ -100,26 +101,6 @@ def test_a_measurement_waits_for_others_and_others_for_it(tmp_path: Path) -> Non
         order.append("worked")
     thread.join()
     assert order == ["worked", "measured"]
-
-
-def test_what_is_collected_can_be_learnt_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for k, function in enumerate((blurred, pyramid)):
-        (found,) = measured(function, [[IMAGE]], OPTIONS, 4, k, MeasurementLock(tmp_path))
-        features = np.stack([s.features for s in found.samples]).astype(np.float32)
-        np.savez(
-            tmp_path / f"{k}.npz",
-            pipeline=found.pipeline,
-            schedule=features,
-            runtimes=[s.seconds for s in found.samples],
-            machine=found.machine,
-        )
-    fit_all([tmp_path], tmp_path / "w.npz", passes=2, seed=0)
-    fitted = network.load(tmp_path / "w.npz")
-    p = Program(blurred)
-    assert fitted.stages(
-        p.space.nests.pipeline, np.ones((1, len(p.graph.stages), len(SCHEDULE))), p.space.nests.machine
-    ).shape == (1, len(p.graph.stages))
-    assert "held out" in capsys.readouterr().out and (tmp_path / "w.json").exists()
 
 
 def test_results_are_alike_within_a_tolerance_of_floats() -> None:

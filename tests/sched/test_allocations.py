@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit import samples
 from hjit.call.segments import Cut
 from hjit.errors import HjitError
 from hjit.kernels.lower.lower import lower
@@ -22,6 +21,8 @@ from hjit.pipeline import Pipeline
 from hjit.sched.language.build import parallel_loops
 from hjit.sched.language.tree import Loop, Root, Store
 from hjit.trace.ir.poly import sizes_value
+from hjit.training.cases import segment_of
+from hjit.training.schedules import candidates
 from hjit.tuning.autoschedule import space_of
 from hjit.tuning.decide import by_search
 
@@ -65,10 +66,10 @@ def allocations(program: int, schedules: int) -> Iterator[Allocation]:
     if len(variant.graphs) != 1:
         return
     (graph,), sizes, cost = variant.graphs, variant.rec.sizes, network.random(program)
-    space = space_of(samples.segment_of(graph, options), sizes, options, cost)
+    space = space_of(segment_of(graph, options), sizes, options, cost)
     cut = Cut(variant.trace, features.schedule_target(options.target))
     names = [s.name for s in graph.stages]
-    for found in samples.candidates(space, graph, schedules, program, cost):
+    for _, found in candidates(space, graph, schedules, program, cost):
         choice = by_search({graph.outputs: found.tree}, found.inlined)
         (segment,) = cut(choice.rewrites)
         tree = choice.of(segment).tree

@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.samples import leaves
+from hjit.model.generator import random_program
 from hjit.sched.default.schedules import default_schedule, lanes_across
 from hjit.sched.default.thresholds import JAM_ROWS, MAX_WARM_UP, MIN_STRIP
+from hjit.sched.language.check import check_tree
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Loop, computes, walk
 from hjit.sched.nests.root_nests import RootNests, vector_lanes
 from hjit.sched.nests.thresholds import SCAN_ROWS, STRIP_VECTORS, TRANSPOSE_LANES, TRANSPOSE_ROWS
+from hjit.training.cases import leaves
 from tests.numpy_check import check, image
 from tests.trace.test_canonical import canonical
 
@@ -456,3 +458,12 @@ def test_loops_in_a_parallel_one_of_few_turns_are_parallel_too(shape: tuple[int,
     a = np.abs(image(shape, "float32"))
     assert [n.dim for n in loops(f, a) if n.kind == "parallel"] == (parallel if shape[0] < 16 else [0])
     check(f, a)
+
+
+@pytest.mark.parametrize("seed", [1, 11, 12, 30])
+@pytest.mark.parametrize("vector_bytes", [32, 64])
+def test_default_schedules_of_random_programs_are_legal(seed: int, vector_bytes: int) -> None:
+    """1 and 11: rows of pixels, which are not what vectors run along."""
+    program = random_program(seed, 100 * 100)
+    graph = canonical(program.function, *program.inputs(seed))
+    check_tree(default_schedule(graph, Target(vector_bytes=vector_bytes)), graph)

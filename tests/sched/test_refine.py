@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from hjit.errors import ScheduleError
-from hjit.samples import limited
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language import transforms
 from hjit.sched.language.check import check_loops, faults
@@ -21,6 +20,7 @@ from hjit.sched.search.pruning import Rules
 from hjit.sched.search.refine import Refined, Schedule, is_permitted, moves, refined, walked
 from hjit.trace.ir.graph import Graph
 from hjit.trace.passes.fusion import inline
+from hjit.training.schedules import limited
 from tests.sched.test_space import PROGRAMS, Program, blurred, turned
 
 Array = np.ndarray[Any, Any]

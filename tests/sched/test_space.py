@@ -15,7 +15,6 @@ from hjit.model.costs import WeightedSum
 from hjit.model.names import SCHEDULE
 from hjit.options import Options
 from hjit.pipeline import Pipeline
-from hjit.samples import chosen_state, compiled, random_state, segment_of
 from hjit.sched.language.check import faults
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Loop, Root, Store, computes, walk
@@ -29,6 +28,8 @@ from hjit.sched.search.search import presets, search
 from hjit.sched.search.space import Space, sliding_at
 from hjit.sched.search.templates import chosen
 from hjit.trace.ir.graph import Graph
+from hjit.training.cases import compiled, segment_of
+from hjit.training.schedules import chosen_state, random_state
 from hjit.tuning.autoschedule import weights
 from hjit.tuning.decide import by_search
 

@@ -138,7 +138,11 @@ def _jammed(s: Stage, node: Node, target: Target) -> Node:
     if len(loads) < MIN_LOADS or JAM_ROWS * sum(1 for _ in walk(d.value)) > UNROLL_CODE:
         return node
     for k in reversed(range(len(d.dims) - 1)):
-        if not d.dims[k].is_const and loads_of_rows(loads, k, JAM_ROWS) <= MAX_LOADS_LEFT * JAM_ROWS * len(loads):
+        if (
+            k != vectors.dim
+            and not d.dims[k].is_const
+            and loads_of_rows(loads, k, JAM_ROWS) <= MAX_LOADS_LEFT * JAM_ROWS * len(loads)
+        ):
             return _unrolled_inside(node, k)
     return node
 

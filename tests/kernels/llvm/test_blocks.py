@@ -10,9 +10,9 @@ from hjit.kernels.llvm import thresholds
 from hjit.kernels.llvm.builder.blocks import MARK, longest_block, with_marks
 from hjit.kernels.llvm.thresholds import MAX_BLOCK_LOADS, WIDE_LOAD
 from hjit.options import Options
-from hjit.samples import compiled
 from hjit.sched.language.kinds import LoopKind
 from hjit.sched.language.tree import Compute, Loop, Root, Store
+from hjit.training.cases import compiled
 from hjit.tuning import decide
 from tests.numpy_check import assert_same
 

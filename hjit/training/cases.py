@@ -1,0 +1,276 @@
+"""Programs under schedules, compiled and measured: what the cost model learns from.
+
+Every result is compared with that of the other schedules, and the default schedule's with NumPy's own, so each sample
+is a test, too: a wrong one is reported, and nothing is learnt from it. All schedules of a program are timed in rounds,
+one after the other in each, so that a machine that is slow for a while is slow for all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hjit.call.segments import TraceSegments, strides_of
+from hjit.call.variant import Variant
+from hjit.errors import HjitError
+from hjit.kernels.runtime import features
+from hjit.kernels.runtime.kernel import Bound
+from hjit.model import network
+from hjit.model.costs import Cost
+from hjit.options import Options
+from hjit.pipeline import Pipeline
+from hjit.sched.search.refine import Schedule
+from hjit.trace.ir.graph import Graph
+from hjit.trace.ir.key import graph_key
+from hjit.training.schedules import candidates
+from hjit.tuning.autoschedule import space_of
+from hjit.tuning.candidates import with_fixes
+from hjit.tuning.choice import Choice, Segment
+from hjit.tuning.decide import by_search
+
+log = logging.getLogger("hjit")
+
+Arrays = Sequence[np.ndarray[Any, Any]]
+
+ROUNDS = 3  # in which all schedules are timed
+RUNS, LEAST_RUNS = 14, 1  # of one schedule in a round
+RUN_SECONDS = 0.02  # for them all
+LONG_SECONDS = 1.0  # of a slow one: it runs no more
+PROGRAM_SECONDS = 25.0  # for the kernels of one program
+MAX_STAGES = 150  # of a program that is measured
+RTOL = 1e-3  # of results: sums of floats have no order
+NOISE = 1e-5  # what is left of float32 values of about 1 that cancel
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One measured schedule.
+
+    Attributes:
+        times: seconds of one run, the least of each round.
+        features: [stages, len(SCHEDULE)].
+        origin: how it was found, see `hjit.training.schedules.candidates`.
+    """
+
+    times: tuple[float, ...]
+    features: Any
+    origin: str
+    schedule: Schedule
+
+    @property
+    def seconds(self) -> float:
+        """The least of all rounds."""
+        return min(self.times)
+
+
+class Mismatch(Exception):
+    """A schedule computed something else than NumPy."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurementLock:
+    """Lets several processes compile at once, and one measure while no other works."""
+
+    folder: Path
+
+    @contextlib.contextmanager
+    def working(self) -> Iterator[None]:
+        """Some work that would disturb a measurement."""
+        with self._held("gate", fcntl.LOCK_EX):
+            pass  # one that waits to measure is let through
+        with self._held("work", fcntl.LOCK_SH):
+            yield
+
+    @contextlib.contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Nobody else works meanwhile."""
+        with self._held("gate", fcntl.LOCK_EX), self._held("work", fcntl.LOCK_EX):
+            yield
+
+    @contextlib.contextmanager
+    def _held(self, name: str, kind: int) -> Iterator[None]:
+        with (self.folder / f".{name}.lock").open("w") as file:
+            fcntl.flock(file, kind)
+            yield
+
+
+class Case:
+    """A program at one size of images, traced.
+
+    Raises:
+        Mismatch: by the default schedule a result is not NumPy's.
+        HjitError: the function is not one kernel.
+    """
+
+    def __init__(
+        self, pipe: Pipeline[..., Any], function: Callable[..., Any], arrays: Arrays, options: Options, cost: Cost
+    ) -> None:
+        for ours, theirs in zip(leaves(pipe(*arrays)), leaves(function(*arrays)), strict=True):
+            if not alike(ours, theirs):
+                raise Mismatch("the default schedule")
+        self.variant, self.options = pipe.variant_of(tuple(arrays), {}, options), options
+        guarded = self.variant.guards.values(arrays)
+        if len(self.variant.graphs) != 1 or self.variant.impure or self.variant.body.slots or guarded is None:
+            raise HjitError("not one kernel of arrays alone")
+        (self.graph,) = self.variant.graphs
+        if len(self.graph.stages) > MAX_STAGES:
+            raise HjitError(f"{len(self.graph.stages)} stages take too long to compile again and again")
+        self.space = space_of(segment_of(self.graph, options), self.variant.rec.sizes, options, cost)
+        self.given = (
+            {n: arrays[k] for n, k in self.variant.guards.arguments.items()} | guarded[1] | dict(self.variant.constants)
+        )
+        self.made: dict[Schedule, tuple[str, Bound]] = {}
+        self.lost: Counter[str] = Counter()
+
+    def make(self, origin: str, schedule: Schedule) -> None:
+        """Compile a schedule; at another size the kernel is known. One that cannot be is counted in `lost`."""
+        if schedule in self.made:
+            return
+        outputs = self.graph.outputs
+        try:
+            bound, done = compiled(self.variant, by_search({outputs: schedule.tree}, schedule.inlined), self.options)
+            self.made.setdefault(Schedule(done.trees[outputs], schedule.inlined), (origin, bound))
+        except HjitError as error:
+            reason = str(error).splitlines()[0]
+            self.lost[f"{origin}: {type(error).__name__}: {reason}"] += 1
+            log.debug("not lowered: %s", error)
+
+    def samples(self) -> list[Sample]:
+        """All schedules timed, in rounds.
+
+        Raises:
+            Mismatch: the results of two are not the same.
+        """
+        times: dict[Schedule, list[float]] = {x: [] for x in self.made}
+        reference: list[Any] | None = None
+        for _ in range(ROUNDS):
+            for schedule, (_, bound) in self.made.items():
+                if sum(times[schedule]) > LONG_SECONDS:
+                    continue
+                outputs = bound.new_outputs()
+                times[schedule].append(timed(bound, [self.given[n] for n in bound.inputs], outputs))
+                reference = reference or outputs
+                if not all(map(alike, outputs, reference)):
+                    raise Mismatch(f"{schedule.tree}\ninlined: {sorted(schedule.inlined)}")
+        return [
+            Sample(tuple(times[x]), self.space.features(x.tree, x.inlined), origin, x)
+            for x, (origin, _) in self.made.items()
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A program at one size of images: pipeline features [stages, len(PIPELINE)], samples, and facts of the machine.
+
+    Attributes:
+        lost: reasons why schedules are no samples, and how often.
+    """
+
+    pipeline: Any
+    samples: list[Sample]
+    machine: Any
+    lost: Counter[str]
+
+
+def measured(
+    function: Callable[..., Any],
+    sizes: Sequence[Arrays],
+    options: Options,
+    count: int,
+    seed: int,
+    quiet: MeasurementLock,
+    cost: Cost | None = None,
+) -> list[Measured]:
+    """The same schedules of a program on images of several sizes; they are chosen for the first ones.
+
+    Args:
+        sizes: what to call it with.
+
+    Raises:
+        Mismatch: a result is not NumPy's.
+        HjitError: the function is not one kernel.
+    """
+    with quiet.working():
+        given = {
+            "verify": "off",
+            "cache": "off",
+            "tune": False,
+            "fast_math": options.fast_math,
+            "num_threads": options.num_threads,
+        }
+        given["target"] = options.target
+        pipe = Pipeline(function, given)
+        cases = [Case(pipe, function, arrays, options, cost or network.random(seed)) for arrays in sizes]
+        first = cases[0]
+        cases = [c for c in cases if graph_key(c.graph) == graph_key(first.graph)]
+    found = candidates(first.space, first.graph, count, seed, cost)
+    end = time.perf_counter() + PROGRAM_SECONDS
+    while time.perf_counter() < end:
+        with quiet.working():
+            candidate = next(found, None)
+            if candidate is None:
+                break
+            for case in cases:
+                case.make(*candidate)
+    with quiet.measuring():
+        return [Measured(c.space.nests.pipeline, c.samples(), c.space.nests.machine, c.lost) for c in cases]
+
+
+def segment_of(graph: Graph, options: Options) -> Segment:
+    """A canonical Graph as a search takes it."""
+    return Segment(graph, features.schedule_target(options.target))
+
+
+def compiled(variant: Variant, choice: Choice, options: Options) -> tuple[Bound, Choice]:
+    """The kernel of a searched schedule, and the schedule with its fixes; see `with_fixes`.
+
+    Raises:
+        HjitError: it cannot be lowered.
+    """
+    rec, segments_of = variant.rec, TraceSegments(variant.trace, features.schedule_target(options.target))
+    choice.check(segments_of(choice.rewrites))
+
+    def make(choice: Choice) -> Bound:
+        (segment,) = segments_of(choice.rewrites)
+        return Bound(choice.of(segment), options, rec.sizes, strides_of(rec, [segment.graph]))
+
+    return with_fixes(make, choice, segments_of)
+
+
+def timed(bound: Bound, inputs: Arrays, outputs: Arrays) -> float:
+    """The least of several times of a kernel, in seconds."""
+    times: list[float] = []
+    while (len(times) < LEAST_RUNS and sum(times) < LONG_SECONDS) or (len(times) < RUNS and sum(times) < RUN_SECONDS):
+        start = time.perf_counter()
+        if not bound.run(inputs, outputs, ()):
+            raise Mismatch("an index out of bounds")
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def leaves(x: Any) -> list[Any]:
+    """The arrays of a result."""
+    return [y for part in x for y in leaves(part)] if isinstance(x, (tuple, list)) else [x]
+
+
+def alike(a: Any, b: Any) -> bool:
+    """Are two results the same, floats nearly so?"""
+    a, b = np.asarray(a), np.asarray(b)
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    if a.dtype.kind not in "fc":
+        return bool(np.array_equal(a, b))
+    return bool(
+        np.allclose(
+            a, b, rtol=RTOL, atol=NOISE + RTOL * float(np.abs(b[np.isfinite(b)]).max(initial=0.0)), equal_nan=True
+        )
+    )

@@ -1,0 +1,134 @@
+"""One random program, measured in a process of its own: a file of samples for each size of its images, and a summary.
+
+    SEED-K.npz   pipeline [stages, len(PIPELINE)], machine [len(MACHINE)]; of each schedule: schedule
+                 [stages, len(SCHEDULE)], runtimes and, of each round, times in seconds, origins, trees as JSON
+    SEED.json    what came of the program: how many samples, how many schedules are none and why, or why there are none
+
+A file is there as a whole or not at all, and the summary is written last: a program that has one is done.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hjit.errors import HjitError
+from hjit.model import network
+from hjit.model.fit import Program
+from hjit.model.generator import random_program
+from hjit.options import Options
+from hjit.training.cases import ROUNDS, Measured, MeasurementLock, Mismatch, measured
+
+PIXELS = (256**2, 3072**2)  # of the images of a program
+IMAGES = 3  # sizes of them, for one program
+ONE_THREAD = 4  # of so many programs one runs on one thread, so that the model sees both
+
+
+def measure(seed: int, folder: Path, count: int, weights: Path | None, target: str) -> dict[str, Any]:
+    """Measure a random program and write its files; returns the summary.
+
+    Args:
+        count: schedules.
+        weights: of the cost model that picks some of them; None: random ones do.
+        target: see `hjit.options.Options`.
+    """
+    summary = _measured(seed, folder, count, weights, target)
+    _write(folder / f"{seed}.json", (json.dumps(summary) + "\n").encode())
+    return summary
+
+
+def _measured(seed: int, folder: Path, count: int, weights: Path | None, target: str) -> dict[str, Any]:
+    rng = random.Random(seed)
+    low, high = map(math.log, PIXELS)
+    programs = [random_program(seed, round(math.exp(rng.uniform(low, high)))) for _ in range(IMAGES)]
+    same = [p for p in programs if p.source == programs[0].source]
+    threads = 1 if seed % ONE_THREAD == ONE_THREAD - 1 else 0
+    options = Options(
+        num_threads=threads, cache="off", verify="off", tune=False, fast_math=seed % 2 == 0, target=target
+    )
+    cost = None if weights is None else network.load(weights)
+    lock = MeasurementLock(folder)
+    try:
+        found = measured(programs[0].function, [p.inputs(seed) for p in same], options, count, seed, lock, cost)
+    except HjitError as error:
+        return {"refused": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
+    except Mismatch as error:
+        return {"wrong": str(error)}
+    kept = [x for x in found if len(x.samples) > 1]
+    for k, x in enumerate(kept):
+        _save(folder / f"{seed}-{k}.npz", x)
+    return {
+        "stages": len(found[0].pipeline),
+        "images": len(kept),
+        "samples": sum(len(x.samples) for x in kept),
+        "lost": dict(sum((x.lost for x in found), Counter())),
+        "default": [_default_over_best(x) for x in kept],
+    }
+
+
+def _default_over_best(x: Measured) -> float | None:
+    """The time of the default schedule over the least of all; None where it is no sample."""
+    default = [s.seconds for s in x.samples if s.origin == "default"]
+    return round(default[0] / min(s.seconds for s in x.samples), 4) if default else None
+
+
+def _save(file: Path, x: Measured) -> None:
+    times = np.full((len(x.samples), ROUNDS), np.nan)
+    for k, s in enumerate(x.samples):
+        times[k, : len(s.times)] = s.times
+    with file.with_suffix(".new").open("wb") as f:
+        np.savez_compressed(
+            f,
+            pipeline=x.pipeline,
+            machine=x.machine,
+            schedule=np.stack([s.features for s in x.samples]).astype(np.float32),
+            runtimes=np.array([s.seconds for s in x.samples]),
+            times=times,
+            origins=np.array([s.origin for s in x.samples]),
+            trees=np.array([json.dumps([s.schedule.tree.to_json(), sorted(s.schedule.inlined)]) for s in x.samples]),
+        )
+    os.replace(file.with_suffix(".new"), file)
+
+
+def _write(file: Path, text: bytes) -> None:
+    new = file.with_suffix(".new")
+    new.write_bytes(text)
+    os.replace(new, file)
+
+
+def load(folders: Sequence[Path]) -> list[Program]:
+    """The samples of some folders, in the order of their names; of programs that are done only."""
+    found = []
+    for folder in folders:
+        for file in sorted(folder.glob("*-*.npz"), key=lambda x: tuple(map(int, x.stem.split("-")))):
+            if (folder / f"{file.stem.split('-')[0]}.json").exists():
+                with np.load(file) as x:
+                    found.append(Program(x["pipeline"], x["schedule"], x["runtimes"], x["machine"]))
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """``python -m hjit.training.programs SEED FOLDER``: one program."""
+    parser = argparse.ArgumentParser(prog="python -m hjit.training.programs", description=main.__doc__)
+    parser.add_argument("seed", type=int)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--schedules", type=int, default=16)
+    parser.add_argument("--weights", type=Path)
+    parser.add_argument("--target", default="cpu")
+    given = parser.parse_args(argv)
+    print(json.dumps(measure(given.seed, given.folder, given.schedules, given.weights, given.target)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,259 @@
+"""Training in rounds: random programs under the picks of the present weights, measured; new weights; and again.
+
+    FOLDER/training.json   the settings, and for each finished round what it measured and how well its weights do
+    FOLDER/0, 1, ...       the rounds: the files of `hjit.training.programs`, and at the end weights.npz
+
+What is there is not done again, so a training that was killed goes on where it was. The first round has no weights, and
+random ones pick; each later one has those of the round before. Weights are fitted to the samples of all rounds so far.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hjit.errors import ModelError
+from hjit.model.fit import Report, check_packages, fit, steadied
+from hjit.process.machine import cpu
+from hjit.training import programs
+from hjit.version import __version__
+
+PASSES = 60  # over the samples
+DECAY, RATE = 0.1, 6e-3  # of weights, and of learning; programs held out are predicted best with them
+HELD_OUT = 0.2  # of the programs
+LONGEST = 180.0  # seconds of one program
+
+Show = Callable[[str], None]
+
+
+def unseen(line: str) -> None:
+    """Show nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a training is; one folder has one.
+
+    Attributes:
+        programs: of one round.
+        schedules: of one program, at most.
+        seed: of the first program.
+        target: see `hjit.options.Options`.
+    """
+
+    programs: int = 250
+    schedules: int = 20
+    seed: int = 0
+    target: str = "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What came of a round.
+
+    Attributes:
+        refused, wrong: programs without samples: that are not one kernel, or whose results are not NumPy's.
+        ended: those whose process died or took too long, by how.
+        lost: schedules that are no samples, by why.
+        default: mean over programs and images of the default schedule's time over the best.
+        trained, held_out: how well the weights do, see `hjit.model.fit.Accuracy`.
+    """
+
+    number: int
+    programs: int
+    samples: int
+    refused: int
+    wrong: tuple[int, ...]
+    ended: dict[str, int]
+    lost: dict[str, int]
+    default: float | None
+    seconds: float
+    trained: dict[str, Any] = field(default_factory=dict)
+    held_out: dict[str, Any] = field(default_factory=dict)
+
+
+class Training:
+    """A folder of rounds.
+
+    Raises:
+        ModelError: the folder is that of a training with other settings.
+    """
+
+    def __init__(self, folder: Path, settings: Settings | None = None) -> None:
+        self.folder, self._card = folder, folder / "training.json"
+        known = json.loads(self._card.read_text()) if self._card.exists() else None
+        if known is not None and settings is not None and known["settings"] != asdict(settings):
+            raise ModelError(f"{folder} holds a training with {known['settings']}; take another folder")
+        self.settings = settings or (Settings(**known["settings"]) if known else Settings())
+        self.rounds: list[dict[str, Any]] = known["rounds"] if known else []
+        folder.mkdir(parents=True, exist_ok=True)
+        self._keep()
+
+    def __str__(self) -> str:
+        """A line for each finished round: what was measured, and how well its weights do on programs held out."""
+        lines = [f"{'round':>5} {'programs':>8} {'samples':>8} {'lost':>6} {'rank':>6} {'log R2':>6} {'chosen':>6}"]
+        for r in self.rounds:
+            held = r["held_out"] or r["trained"]
+            lines.append(
+                f"{r['number']:>5} {r['programs']:>8} {r['samples']:>8} {sum(r['lost'].values()):>6} "
+                f"{held['rank']:>6.3f} {held['log_runtime_r2']:>6.3f} {held['choice']:>6.3f}"
+            )
+        return "\n".join(lines)
+
+    @property
+    def weights(self) -> Path | None:
+        """Those of the last finished round."""
+        return self.folder / str(len(self.rounds) - 1) / "weights.npz" if self.rounds else None
+
+    def run(self, rounds: int, minutes: float | None, jobs: int, show: Show) -> None:
+        """Finish rounds, until there are so many or the time is over.
+
+        Args:
+            jobs: processes that compile at once; one at a time measures, while the others wait.
+
+        Raises:
+            ModuleNotFoundError: what fitting needs is not installed.
+        """
+        check_packages()
+        end = None if minutes is None else time.monotonic() + 60 * minutes
+        while len(self.rounds) < rounds:
+            place = self.folder / str(len(self.rounds))
+            place.mkdir(exist_ok=True)
+            start = time.monotonic()
+            ended = self._collect(place, jobs, end, show)
+            if ended is None:
+                return
+            self._finish(place, ended, time.monotonic() - start, show)
+
+    # -- one round
+    def seeds(self, number: int) -> Iterable[int]:
+        """The programs of a round."""
+        first = self.settings.seed + number * self.settings.programs
+        return range(first, first + self.settings.programs)
+
+    def _collect(self, place: Path, jobs: int, end: float | None, show: Show) -> Counter[str] | None:
+        """Measure what is missing of a round; None where the time was over before."""
+        todo = iter([s for s in self.seeds(len(self.rounds)) if not (place / f"{s}.json").exists()])
+        ended: Counter[str] = Counter()
+        lock, stopped = threading.Lock(), threading.Event()
+
+        def work(_: int) -> None:
+            while not stopped.is_set():
+                with lock:
+                    seed = next(todo, None)
+                if seed is None:
+                    return
+                if end is not None and time.monotonic() > end:
+                    stopped.set()
+                    return
+                how = self._measure(seed, place, show)
+                if how is not None:
+                    ended[how] += 1
+
+        with ThreadPoolExecutor(jobs) as pool:
+            futures = [pool.submit(work, k) for k in range(jobs)]
+            try:
+                for f in futures:
+                    f.result()
+            except BaseException:  # Ctrl-C: what is being measured is not waited for to its end
+                stopped.set()
+                raise
+        return None if stopped.is_set() else ended
+
+    def _measure(self, seed: int, place: Path, show: Show) -> str | None:
+        """One program in a process of its own; how it ended, where it did not end well."""
+        command = [sys.executable, "-m", "hjit.training.programs", str(seed), str(place)]
+        command += ["--schedules", str(self.settings.schedules), "--target", self.settings.target]
+        command += ["--weights", str(self.weights)] if self.weights else []
+        try:
+            done = process(command)
+        except subprocess.TimeoutExpired:
+            how: str | None = f"took more than {LONGEST:g} s"
+        else:
+            how = None if done.returncode == 0 else f"ended with status {done.returncode}"
+            if how is not None:
+                show(f"{seed}: {how}: {done.stderr.strip()[-400:]}")
+        if how is not None:  # it is done, too: it would end so again
+            _write(place / f"{seed}.json", {"ended": how})
+        else:
+            show(f"{seed}: {(place / f'{seed}.json').read_text().strip()}")
+        return how
+
+    def _finish(self, place: Path, ended: Counter[str], seconds: float, show: Show) -> None:
+        """Fit weights to all rounds so far, and note what they are worth."""
+        number = len(self.rounds)
+        report = self._fit([self.folder / str(k) for k in range(number + 1)], place / "weights.npz", show)
+        found = summed_up(number, place, self.seeds(number), seconds)
+        as_dict = asdict(found) | {"trained": _fields(report.trained), "held_out": _fields(report.held_out)}
+        self.rounds.append(as_dict)
+        self._keep()
+
+    def _fit(self, folders: list[Path], out: Path, show: Show) -> Report:
+        def told(number: int, error: float) -> None:
+            if number % 10 == 9:
+                show(f"pass {number + 1}: {error:.5f}")
+
+        known = steadied(programs.load(folders))
+        if not known:
+            raise ModelError(f"no program has samples so far; {folders[-1]} says why not")
+        several = len({p.pipeline.tobytes() for p in known}) > 1
+        network, report = fit(
+            known,
+            seed=self.settings.seed, passes=PASSES, learning_rate=RATE, loss="log", decay=DECAY, held_out=HELD_OUT if several else 0.0,
+            show=told,
+        )  # fmt: skip
+        new = out.with_suffix(".new.npz")
+        network.save(new)
+        os.replace(new, out)
+        show(str(report))
+        return report
+
+    def _keep(self) -> None:
+        about = {"hjit": __version__, "processor": cpu(), "settings": asdict(self.settings)}
+        _write(self._card, about | {"rounds": self.rounds})
+
+
+def process(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command.
+
+    Raises:
+        subprocess.TimeoutExpired: it took too long, and was killed.
+    """
+    return subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False)
+
+
+def summed_up(number: int, place: Path, seeds: Iterable[int], seconds: float) -> Round:
+    """What the summaries of a round's programs say together."""
+    found = {s: json.loads((place / f"{s}.json").read_text()) for s in seeds if (place / f"{s}.json").exists()}
+    defaults = [x for f in found.values() for x in f.get("default", ()) if x is not None]
+    return Round(
+        number,
+        sum("samples" in f for f in found.values()),
+        sum(f.get("samples", 0) for f in found.values()),
+        sum("refused" in f for f in found.values()),
+        tuple(s for s, f in found.items() if "wrong" in f),
+        dict(Counter(f["ended"] for f in found.values() if "ended" in f)),
+        dict(sum((Counter(f.get("lost", {})) for f in found.values()), Counter())),
+        round(sum(defaults) / len(defaults), 4) if defaults else None,
+        round(seconds, 1),
+    )
+
+
+def _fields(x: Any) -> dict[str, Any]:
+    return {} if x is None else {name: getattr(x, name) for name in x.__slots__}
+
+
+def _write(file: Path, data: Any) -> None:
+    new = file.with_suffix(".new")
+    new.write_text(json.dumps(data, indent=1) + "\n")
+    os.replace(new, file)

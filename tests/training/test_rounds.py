@@ -1,0 +1,153 @@
+"""``hjit train``: rounds of measured programs and of weights, which go on where they were ended."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hjit import cli
+from hjit.errors import HjitError, ModelError
+from hjit.model import network
+from hjit.model.names import PIPELINE, SCHEDULE
+from hjit.training import cases, programs, rounds, schedules
+from hjit.training.cases import MeasurementLock, measured
+from hjit.training.rounds import Settings, Training, unseen
+from tests.test_tune import IMAGE, OPTIONS, blurred, pyramid
+
+SETTINGS = Settings(programs=2, schedules=3, seed=4)  # programs of few stages
+
+
+def measure_here(command: list[str]) -> Any:
+    """The same without a process."""
+    return subprocess.CompletedProcess(command, programs.main(command[3:]), "", "")
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs of small images, measured in this process, one after the other; weights of few passes."""
+    monkeypatch.setattr(programs, "PIXELS", (64**2, 64**2))
+    monkeypatch.setattr(programs, "IMAGES", 1)
+    monkeypatch.setattr(cases, "PROGRAM_SECONDS", 60.0)
+    monkeypatch.setattr(rounds, "process", measure_here)
+    monkeypatch.setattr(schedules, "SEARCH_SECONDS", 0.3)
+    monkeypatch.setattr(rounds, "PASSES", 2)
+
+
+def test_a_round_measures_programs_and_fits_weights_that_the_next_one_has(
+    small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = Training(tmp_path, SETTINGS)
+    training.run(1, None, 1, unseen)
+    (found,) = training.rounds
+    assert found["programs"] + found["refused"] == SETTINGS.programs and found["samples"] > 1 and found["wrong"] == ()
+    weights = tmp_path / "0" / "weights.npz"
+    assert np.isfinite(network.load(weights).arrays["log_unit"]).all()
+    assert all("default" in np.load(f)["origins"] for f in (tmp_path / "0").glob("*-*.npz"))
+    assert str(training).count("\n") == 1
+
+    def ended(command: list[str]) -> Any:
+        assert command[command.index("--weights") + 1] == str(weights) and command[3] == "6"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rounds, "process", ended)
+    with pytest.raises(KeyboardInterrupt):
+        training.run(2, None, 1, unseen)
+
+
+def test_what_is_measured_is_kept_as_a_whole(small: None, tmp_path: Path) -> None:
+    summary = programs.measure(5, tmp_path, 3, None, "cpu")
+    with np.load(tmp_path / "5-0.npz") as x:
+        n = summary["samples"]
+        assert x["pipeline"].shape == (summary["stages"], len(PIPELINE))
+        assert x["schedule"].shape == (n, summary["stages"], len(SCHEDULE))
+        assert x["times"].shape == (n, cases.ROUNDS) and (np.nanmin(x["times"], 1) == x["runtimes"]).all()
+        assert len(json.loads(str(x["trees"][0]))) == 2
+    assert json.loads((tmp_path / "5.json").read_text()) == summary
+    assert [p.runtimes.shape for p in programs.load([tmp_path])] == [(n,)]
+    (tmp_path / "5.json").unlink()
+    assert programs.load([tmp_path]) == [], "a program that was ended in the middle"
+
+
+def test_a_training_that_was_ended_goes_on(small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def ended(command: list[str]) -> Any:
+        asked.append(command[3])
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return measure_here(command)
+
+    monkeypatch.setattr(rounds, "process", ended)
+    with pytest.raises(KeyboardInterrupt):
+        Training(tmp_path, SETTINGS).run(1, None, 1, unseen)
+    training = Training(tmp_path)
+    assert training.settings == SETTINGS and not training.rounds
+    training.run(1, None, 1, unseen)
+    assert asked == ["4", "5", "5"] and len(training.rounds) == 1
+    Training(tmp_path, SETTINGS).run(1, None, 1, unseen)
+    assert len(asked) == 3, "nothing is left to do"
+    with pytest.raises(ModelError, match="another folder"):
+        Training(tmp_path, Settings(programs=3))
+
+
+def test_no_time_is_no_round(small: None, tmp_path: Path) -> None:
+    training = Training(tmp_path, SETTINGS)
+    training.run(1, 0.0, 1, unseen)
+    assert not training.rounds and training.weights is None
+
+
+def test_programs_that_end_badly_and_schedules_that_are_lost_are_counted(
+    small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = cases.compiled
+    tried: list[Any] = []
+
+    def compiled(*given: Any) -> Any:
+        tried.append(given)
+        if len(tried) % 3 == 2:
+            raise HjitError("no memory\nat all")
+        return real(*given)
+
+    def dies(command: list[str]) -> Any:
+        return subprocess.CompletedProcess(command, -11, "", "gone") if command[3] == "5" else measure_here(command)
+
+    monkeypatch.setattr(cases, "compiled", compiled)
+    monkeypatch.setattr(rounds, "process", dies)
+    shown: list[str] = []
+    training = Training(tmp_path, replace(SETTINGS, schedules=7))
+    training.run(1, None, 1, shown.append)
+    (found,) = training.rounds
+    assert found["ended"] == {"ended with status -11": 1} and any("gone" in line for line in shown)
+    assert sum(found["lost"].values()) > 0 and all("HjitError: no memory" in why for why in found["lost"])
+
+
+def test_samples_of_all_schedules_are_timed_in_each_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[int] = []
+    real = cases.timed
+    monkeypatch.setattr(cases, "timed", lambda bound, *given: (order.append(id(bound)), real(bound, *given))[1])
+    (found,) = measured(blurred, [[IMAGE]], OPTIONS, 4, 0, MeasurementLock(tmp_path))
+    n = len(found.samples)
+    assert n > 1 and order[:n] == order[n : 2 * n] and len(set(order[:n])) == n
+    assert all(len(s.times) == cases.ROUNDS and s.seconds == min(s.times) for s in found.samples)
+    assert found.samples[0].origin == "default"
+
+
+def test_picks_of_weights_are_among_the_candidates(tmp_path: Path) -> None:
+    (found,) = measured(pyramid, [[IMAGE]], OPTIONS, 8, 0, MeasurementLock(tmp_path), network.random(1))
+    assert {"default", "greedy"} <= {s.origin for s in found.samples}
+
+
+def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Training(tmp_path, SETTINGS)
+    assert cli.main(["train", str(tmp_path)]) == 1
+    assert "another folder" in capsys.readouterr().err
+    assert (
+        cli.main(["train", str(tmp_path), "--programs", "2", "--schedules", "3", "--seed", "4", "--minutes", "0"]) == 0
+    )
+    assert "log R2" in capsys.readouterr().out
