@@ -12,7 +12,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ import numpy as np
 from hjit.errors import CompileError, ScheduleError
 from hjit.kernels.cuda.ctext import Operand, c_type, constant, storage_type, suffix
 from hjit.kernels.cuda.indices import IndexPrinter
+from hjit.kernels.cuda.launches import Launch, Module, Parameter
 from hjit.kernels.cuda.operations import apply, convert_operand
 from hjit.kernels.lower.alike import Like
 from hjit.kernels.lower.loopir import (
@@ -46,7 +47,7 @@ from hjit.kernels.lower.loopir import (
     ThreadLoop,
     Threads,
 )
-from hjit.kernels.lower.passes.distribute_threads import THREADS
+from hjit.kernels.lower.passes.distribute_threads import THREADS, WARP
 from hjit.kernels.lower.traverse import every
 from hjit.sched.language.memory import C_ORDER, Layout, rejoined
 from hjit.trace.ir.borders import fold_select
@@ -56,57 +57,6 @@ from hjit.trace.ir.poly import ZERO, Atom, Poly, Sym, Var, poly
 MAX_LOCAL_BYTES = 1 << 14  # of one thread's buffer
 MAX_SHARED_BYTES = 48 << 10  # of a block without an opt-in, on every GPU
 MAX_NESTED = 12  # operations in one expression; C compilers recurse over it
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """What a kernel is given.
-
-    Attributes:
-        kind: what it is:
-            "array": the address of an argument, a result, or a stage in memory.
-            "offset": of the first element of an argument from there, "stride": along an axis of it, both in elements.
-            "size": a run-time size. "scalar": a scalar argument. "count": iterations of the parallel loops.
-            "status": the address of a u32 that is made 1 where an index is out of bounds.
-        name: of the array, the size, or the scalar.
-        axis: of a stride.
-        dtype: of the value, where it is no address.
-    """
-
-    kind: str
-    name: str = ""
-    axis: int = 0
-    dtype: np.dtype[Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """One kernel to run, where there are `points` to compute.
-
-    Attributes:
-        count: the iterations of its parallel loops; None: its body runs once.
-        threads: of a block.
-        per_thread: is an iteration a thread's? Else it is a block's.
-    """
-
-    kernel: str
-    parameters: tuple[Parameter, ...]
-    count: Poly | None
-    points: Poly
-    threads: int = THREADS
-    per_thread: bool = True
-
-    def blocks(self, count: int) -> int:
-        """How many there are for so many iterations."""
-        return -(-count // self.threads) if self.per_thread else count
-
-
-@dataclass(frozen=True, slots=True)
-class Module:
-    """The kernels of a Graph, in one text, and how they are run, in order."""
-
-    text: str
-    launches: tuple[Launch, ...]
 
 
 def emit_module(graph: Graph, program: Program, name: str, bits: int = 32) -> Module:
@@ -151,6 +101,8 @@ class _Kernel:
         registers, windows, buffers, firsts: -> the variable; of a window how far it has come, of an argument its
             first element.
         combining: shared memory in which registers of threads are combined, by number and dtype.
+        combined: the part of it that the text has used so far.
+        loops: around what is written, in which all threads of a block take the same turns.
         known: values of the block of statements that is written.
     """
 
@@ -172,6 +124,9 @@ class _Kernel:
         self.threads = nest.threads if nest.blocks else 1 if nest.count is None else THREADS
         self.shared_bytes = 0
         self.combining: dict[tuple[int, np.dtype[Any]], str] = {}
+        self.combined: set[str] = set()
+        self.uses_shuffles = False
+        self.loops = 0
 
     # -- the kernel
     def text(self) -> str:
@@ -199,6 +154,8 @@ class _Kernel:
         self.body(nest.body)
         if any("status" in x for x in self.lines):
             self.parameters.setdefault(Parameter("status"), "status")
+        if self.uses_shuffles:
+            self.heads.append(f"    HJ_SHUFFLES({self.threads})")
         parameters = ", ".join(f"{self._type(p)}{n}" for p, n in self.parameters.items())
         return f"HJ_KERNEL(@, {self.threads}, 1, 1)({parameters}) {{\n" + "\n".join([*self.heads, *self.lines]) + "\n}"
 
@@ -298,7 +255,9 @@ class _Kernel:
                 x = f"hj_index_min_{t}({x}, {self.at(s.limit - s.step)})"
             self.names[s.var] = self.fresh(s.var.name)
             first.append(f"const {t} {self.names[s.var]} = {x};")
+        self.loops += 1
         self.inside(f"for ({t} {counter} = {begin}; {counter} < {end}; {counter} += {s.step}) ", s.body, *first)
+        self.loops -= 1
 
     def thread_loops(self, s: Threads) -> None:
         """Item after item, by `threads` of them at a time."""
@@ -349,15 +308,62 @@ class _Kernel:
         return name
 
     def combine_threads(self, s: CombineThreads) -> None:
-        """Halves with halves, in shared memory; the number of threads may be any."""
+        """Halves with halves: what other warps have by the first one, from shared memory; then within it."""
+        own = [self.registers[r.name] for r in s.source]
+        if self.threads > WARP:
+            self.combine_warps(s, own)
+        self.uses_shuffles = True
+        for head in ("HJ_FIRST_WARP ", f"for (i32 n = {WARP // 2}; n > 0; n /= 2) "):
+            self.line(f"{head}{{")
+            self.depth += 1
+        types = [storage_type(r.dtype) for r in s.source]
+        others = [f"hj_shuffle_down_{t}({name}, n)" for t, name in zip(types, own, strict=True)]
+        self.assign(own, self.combination(s, own, others))
+        for _ in range(2):
+            self.depth -= 1
+            self.line("}")
+
+    def combine_warps(self, s: CombineThreads, own: Sequence[str]) -> None:
+        """Each thread of the first warp takes what those have that are whole warps further on."""
         shared = [self.of_threads(k, r.dtype) for k, r in enumerate(s.source)]
-        for r, name in zip(s.source, shared, strict=True):
-            self.line(f"{name}[HJ_THREAD_X] = {self.registers[r.name]};")
+        if self.loops or self.combined.intersection(shared):
+            self.line("HJ_BARRIER();")  # the first warp may still read what was combined before
+        self.combined.update(shared)
+        self.assign([f"{name}[HJ_THREAD_X]" for name in shared], own)
         self.line("HJ_BARRIER();")
-        half = 1 << max((self.threads - 1).bit_length() - 1, 0)
-        while half:
-            self.combine_halves(s, shared, half)
-            half //= 2
+        halves = [1 << k for k in reversed(range((self.threads // WARP - 1).bit_length()))]
+
+        def of_warps(first: int, halves: Sequence[int]) -> Sequence[str]:
+            """Of warp `first` and those that it is combined with in these steps."""
+            if not halves:
+                return own if first == 0 else [f"{name}[HJ_THREAD_X + {first * WARP}]" for name in shared]
+            *before, half = halves
+            known = before[-1] if before else self.threads // WARP
+            here = of_warps(first, before)
+            return self.combination(s, here, of_warps(first + half, before)) if first + half < known else here
+
+        self.line(f"if (HJ_THREAD_X < {WARP}) {{")
+        self.depth += 1
+        self.assign(own, of_warps(0, halves))
+        self.depth -= 1
+        self.line("}")
+
+    def combination(self, s: CombineThreads, first: Sequence[str], second: Sequence[str]) -> list[str]:
+        """The values of two threads as one."""
+        outside = {r.name: self.registers[r.name] for r in s.source}
+        for registers, texts in ((s.source, first), (s.other, second)):
+            for r, text in zip(registers, texts, strict=True):
+                self.registers[r.name] = self.fresh(r.name)
+                self.line(f"const {c_type(r.dtype)} {self.registers[r.name]} = {text}{_truth(r.dtype)};")
+        self.known = {}
+        self.share(s.combined)
+        values = [self.kept(e).text for e in s.combined]
+        self.registers |= outside
+        return values
+
+    def assign(self, places: Sequence[str], texts: Sequence[str]) -> None:
+        for place, text in zip(places, texts, strict=True):
+            self.line(f"{place} = {text};")
 
     def of_threads(self, number: int, dtype: np.dtype[Any]) -> str:
         """Shared memory for a register of each thread; one combination after the other uses it.
@@ -373,25 +379,6 @@ class _Kernel:
             if self.shared_bytes > MAX_SHARED_BYTES:
                 self.refuse(self.nest.stage, "block", MAX_SHARED_BYTES)
         return name
-
-    def combine_halves(self, s: CombineThreads, shared: Sequence[str], half: int) -> None:
-        """Each thread before `half` takes what the one that much further on has."""
-        test = f"HJ_THREAD_X < {min(half, self.threads - half)}"
-        self.line(f"if ({test}) {{")
-        self.depth += 1
-        for r, name in zip(s.other, shared, strict=True):
-            self.registers[r.name] = self.fresh(r.name)
-            value = f"{name}[HJ_THREAD_X + {half}]{_truth(r.dtype)}"
-            self.line(f"const {c_type(r.dtype)} {self.registers[r.name]} = {value};")
-        self.known = {}
-        self.share(s.combined)
-        values = [self.kept(e) for e in s.combined]
-        for r, name, v in zip(s.source, shared, values, strict=True):
-            self.line(f"{self.registers[r.name]} = {v.text};")
-            self.line(f"{name}[HJ_THREAD_X] = {self.registers[r.name]};")
-        self.depth -= 1
-        self.line("}")
-        self.line("HJ_BARRIER();")
 
     def barrier(self, s: Barrier) -> None:
         self.line("HJ_BARRIER();")

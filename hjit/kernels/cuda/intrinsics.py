@@ -10,8 +10,8 @@ Definitions by the name that a kernel uses; the prelude puts in those that are u
   ``cas(p, expected, desired)``. SPACE: global, shared. TYPE: i32, u32, i64, u64; of add f32, f64, too, which round in
   no fixed order.
 - ``hj_shuffle_HOW_TYPE(v, n)``: the value of another thread of the warp of 32. HOW: down, up (thread + n, thread - n;
-  where there is no such thread, one's own), xor, from (thread n). Every thread of a block calls it, and a block is
-  whole warps; ``HJ_SHUFFLES(threads)`` stands before the first statement of the kernel.
+  where there is no such thread, one's own), xor, from (thread n). Every thread of a block calls it, or of the warp in
+  ``HJ_FIRST_WARP``; a block is whole warps, and ``HJ_SHUFFLES(threads)`` stands before its first statement.
 - ``hj_copy_async_N(shared, global)``: N = 4, 8 or 16 bytes, begun; ``HJ_COPY_COMMIT()`` ends a group and
   ``HJ_COPY_WAIT(n)`` waits until at most n groups of this thread are under way.
 """

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.kernels.cuda.emit import Parameter, emit_module
+from hjit.kernels.cuda.emit import emit_module
+from hjit.kernels.cuda.launches import Parameter
 from hjit.kernels.lower.loopir import Program
 from hjit.sched.language.memory import C_ORDER
 from hjit.trace.ir.graph import Graph

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hjit.errors import CompileError, DeviceError
 from hjit.kernels.cuda import nvrtc
-from hjit.kernels.cuda.emit import Launch
+from hjit.kernels.cuda.launches import Launch
 from hjit.kernels.cuda.prelude import program
 from hjit.kernels.cuda.roofline import Estimate, estimate, gpu
 from hjit.kernels.cuda.runtime.bound import Bound
