@@ -10,6 +10,7 @@ from hjit.kernels.lower.check import ALL, RULES, check_loop_ir
 from hjit.kernels.lower.loopir import (
     Barrier,
     Block,
+    Buffer,
     CombineLanes,
     CombineThreads,
     Declare,
@@ -33,6 +34,7 @@ from hjit.kernels.lower.loopir import (
     VectorLoop,
     Vectors,
 )
+from hjit.sched.language.memory import C_ORDER
 from hjit.trace.ir.graph import Const, Load
 from hjit.trace.ir.poly import Dim, Poly, Var, poly
 from tests.trace.test_canonical import canonical
@@ -123,6 +125,14 @@ def test_well_formed_blocks_of_threads_pass() -> None:
     sums = threads(Block((), (), (Set(R, Load(IN, (x, x), F4)),)))
     body = (Declare(R, ONE), sums, CombineThreads((R,), (other,), (other,)), Threads((), (put(N, N, value=R),)))
     check_loop_ir(Program((Nest(OUT, body, poly(1), poly(1), (OUT,), blocks=True),)), GRAPH)
+
+
+def test_memory_of_no_stage_comes_with_the_pass_that_makes_it() -> None:
+    own = Buffer("copy", (poly(0),), (N,), C_ORDER, shared=True, dtype=F4)
+    program = Program((Nest(OUT, (put(N, buffer="copy"),), poly(1), poly(1), (OUT,), {"copy": own}, blocks=True),))
+    check_loop_ir(program, GRAPH)
+    with pytest.raises(CompileError, match="the buffer copy is no stage"):
+        check_loop_ir(program, GRAPH, ("distribute_threads",))
 
 
 def test_well_formed_loops_pass() -> None:

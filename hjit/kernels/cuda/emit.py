@@ -135,7 +135,8 @@ class _Kernel:
         for stage, b in nest.buffers.items():
             self.buffers[stage] = self.fresh(stage)
             memory = "HJ_SHARED " if b.shared else ""
-            self.line(f"{memory}{storage_type(self.dtypes[stage])} {self.buffers[stage]}[{self._elements(b)}];")
+            t = storage_type(self.dtypes[stage] if b.dtype is None else b.dtype)
+            self.line(f"{memory}{t} {self.buffers[stage]}[{self._elements(b)}];")
         if nest.count is None:
             self.line("if (HJ_BLOCK_X || HJ_THREAD) return;")
         elif nest.blocks:
@@ -180,7 +181,7 @@ class _Kernel:
         n = 1
         for p in b.layout.lengths(b.lengths):
             n = n * p.const if p.is_const and n > 0 else -1
-        size = n * self.dtypes[b.stage].itemsize
+        size = n * (self.dtypes[b.stage] if b.dtype is None else b.dtype).itemsize
         if b.shared and size > 0:
             self.shared_bytes += size
         used, most = (self.shared_bytes, MAX_SHARED_BYTES) if b.shared else (size, MAX_LOCAL_BYTES)

@@ -414,6 +414,7 @@ class Buffer:
         lengths: per axis, over run-time sizes only.
         fold: the axis that is circular, its length a power of two, or None.
         shared: is it that of a block?
+        dtype: of its elements, where it is no stage of the Graph; made by privatise_scatters.
     """
 
     stage: str
@@ -422,6 +423,7 @@ class Buffer:
     layout: Layout
     fold: int | None = None
     shared: bool = False
+    dtype: np.dtype[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -489,7 +491,8 @@ def _nest_lines(nest: Nest) -> Iterator[str]:
     for b in nest.buffers.values():
         axes = enumerate(zip(b.lengths, b.origin, strict=True))
         sizes = " x ".join(f"{n}" + (" circular" if k == b.fold else f" from {o}") for k, (n, o) in axes)
-        yield f"  {'shared ' if b.shared else ''}buffer {b.stage}: {sizes or 'one element'}{b.layout}"
+        of = f" of {b.dtype}" if b.dtype is not None else ""
+        yield f"  {'shared ' if b.shared else ''}buffer {b.stage}: {sizes or 'one element'}{of}{b.layout}"
     depth = 1
     if nest.count is not None:
         threads = f" of {nest.threads} threads" if nest.threads else ""
