@@ -49,6 +49,7 @@ typedef u16 f16;
 typedef float f32;
 typedef double f64;
 #define HJ_KERNEL(name, x, y, z) extern "C" __global__ void __launch_bounds__((x) * (y) * (z)) name
+#define HJ_KERNEL_OF(blocks, name, x, y, z) extern "C" __global__ void __launch_bounds__((x) * (y) * (z), blocks) name
 #define HJ_DEVICE static __device__ __forceinline__
 #define HJ_GLOBAL
 #define HJ_CONSTANT __constant__ const
