@@ -93,6 +93,7 @@ ON_CUDA: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "distribute_threads": (blurred, (IMAGE,)),
     "insert_barriers": (blurred, (IMAGE,)),
     "partition_blocks": (padded, (IMAGE,)),
+    "widen_accesses": (copied, (IMAGE.astype(np.uint8),)),
     "privatise_scatters": (histogram, (IMAGE.astype(np.uint8),)),
 }
 

@@ -20,6 +20,7 @@ import numpy as np
 from hjit.errors import CompileError, ScheduleError
 from hjit.kernels.cuda.ctext import Operand, c_type, constant, storage_type, suffix
 from hjit.kernels.cuda.indices import IndexPrinter
+from hjit.kernels.cuda.intrinsics import lanes_type
 from hjit.kernels.cuda.launches import Launch, Module, Parameter
 from hjit.kernels.cuda.operations import apply, convert_operand
 from hjit.kernels.lower.alike import Like
@@ -40,6 +41,7 @@ from hjit.kernels.lower.loopir import (
     Program,
     Register,
     ResetWindow,
+    Row,
     Set,
     SlidingProduce,
     Stmt,
@@ -420,15 +422,43 @@ class _Kernel:
         """All values first, in names of their own, then stores and registers."""
         self.line("{")
         self.depth += 1
+        rows = [row for row in s.rows if self.is_contiguous(row.array)]
+        for row in rows:
+            if row.array not in self.nest.writes:
+                self.load_row(row)
         exprs = [*(x.value for x in s.stores), *(x.value for x in s.sets)]
         self.share(exprs)
         values = [self.kept(e) for e in exprs]
-        for put, v in zip(s.stores, values, strict=False):
+        stores = {(put.buffer, put.index): (put, v) for put, v in zip(s.stores, values, strict=False)} if rows else {}
+        for row in rows:
+            if row.array in self.nest.writes:
+                self.store_row(row, [stores.pop((row.array, row.at(k)))[1] for k in range(row.count)])
+        for put, v in stores.values() if rows else zip(s.stores, values, strict=False):
             self.store(put, v)
         for x, v in zip(s.sets, values[len(s.stores) :], strict=True):
             self.set(x, v)
         self.depth -= 1
         self.line("}")
+
+    def is_contiguous(self, array: str) -> bool:
+        """Do the elements of a row lie side by side?"""
+        return not self.layouts.get(array, C_ORDER).order
+
+    def load_row(self, row: Row) -> None:
+        """Its elements, as known values."""
+        dtype = self.dtypes[row.array]
+        lanes, name = lanes_type(dtype, row.count * dtype.itemsize), self.fresh("row")
+        self.line(f"const {lanes} {name} = hj_load_row_{lanes}(&{self.access(row.array, row.index)});")
+        for k in range(row.count):
+            self.keep(Load(row.array, row.at(k), dtype), f"{name}.lane[{k}]{_truth(dtype)}")
+
+    def store_row(self, row: Row, values: Sequence[Operand]) -> None:
+        dtype = self.dtypes[row.array]
+        lanes, name = lanes_type(dtype, row.count * dtype.itemsize), self.fresh("row")
+        self.line(f"{lanes} {name};")
+        for k, v in enumerate(values):
+            self.line(f"{name}.lane[{k}] = {v.text};")
+        self.line(f"hj_store_row_{lanes}(&{self.access(row.array, row.index)}, {name});")
 
     def store(self, put: Store, v: Operand) -> None:
         to = self.access(put.buffer, put.index)
@@ -458,12 +488,14 @@ class _Kernel:
     def kept(self, e: Expr) -> Operand:
         """A value with a name."""
         v = self.value(e)
-        if v.value is not None or v.text.startswith("t_"):
-            return v
+        return v if v.value is not None or v.text.startswith("t_") else self.keep(e, v.text)
+
+    def keep(self, e: Expr, text: str) -> Operand:
+        """A name for a value, from here on."""
         self.taken["t"] += 1
         name = f"t_{self.taken['t']}"
-        self.line(f"const {c_type(v.dtype)} {name} = {v.text};")
-        found = self.known[e] = Operand(name, v.dtype)
+        self.line(f"const {c_type(e.dtype)} {name} = {text};")
+        found = self.known[e] = Operand(name, e.dtype)
         return found
 
     def value(self, e: Expr) -> Operand:

@@ -5,7 +5,8 @@ Definitions by the name that a kernel uses; the prelude puts in those that are u
 - ``hj_as_u32(f32)`` and the like; ``hj_popcount_u32``; ``hj_f16_to_f32``, ``hj_f32_to_f16``.
 - ``f32x4``: 4, 8 or 16 bytes, read and written at once, with its elements in ``.lane[k]``: ``hj_load_f32x4(p)``,
   ``hj_store_f32x4(p, v)``, and ``hj_load_shared_f32x4``, ``hj_store_shared_f32x4``. The address is a multiple of the
-  size.
+  size; where ``hj_load_row_f32x4`` and ``hj_store_row_f32x4`` find that it is not, they access one element after the
+  other.
 - ``hj_atomic_OP_SPACE_TYPE(p, v)``: relaxed, gives the old value. OP: add, min, max, and, or, xor; also
   ``cas(p, expected, desired)``. SPACE: global, shared. TYPE: i32, u32, i64, u64; of add f32, f64, too, which round in
   no fixed order.
@@ -17,6 +18,8 @@ Definitions by the name that a kernel uses; the prelude puts in those that are u
 """
 
 from __future__ import annotations
+
+from string import Template
 
 import numpy as np
 
@@ -89,6 +92,23 @@ HJ_DEVICE f16 hj_f32_to_f16(f32 x) {
 _WHOLE = {4: "u32", 8: "uint2", 16: "uint4"}
 
 
+_LOAD_ROW = """
+HJ_DEVICE $v hj_load_row_$v(HJ_GLOBAL const $t *p) {
+    if (((u64)p & $last) == 0) return hj_load_$v(p);
+    $v v;
+    for (i32 k = 0; k < $lanes; k++) v.lane[k] = p[k];
+    return v;
+}"""
+_STORE_ROW = """
+HJ_DEVICE void hj_store_row_$v(HJ_GLOBAL $t *p, $v v) {
+    if (((u64)p & $last) == 0) {
+        hj_store_$v(p, v);
+        return;
+    }
+    for (i32 k = 0; k < $lanes; k++) p[k] = v.lane[k];
+}"""
+
+
 def _vectors() -> dict[str, str]:
     found: dict[str, str] = {}
     for d in ELEMENTS:
@@ -105,6 +125,8 @@ def _vectors() -> dict[str, str]:
                     f" {{ {v} v; v.whole = *({where} const {whole} *)p; return v; }}",
                     f"HJ_DEVICE void hj_store_{mark}{v}({where} {t} *p, {v} v) {{ *({where} {whole} *)p = v.whole; }}",
                 )
+            rows = (Template(row).substitute(t=t, v=v, lanes=lanes, last=size - 1) for row in (_LOAD_ROW, _STORE_ROW))
+            found |= _named(*rows)
     return found
 
 

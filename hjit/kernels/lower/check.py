@@ -37,10 +37,11 @@ from hjit.kernels.lower.loopir import (
 )
 from hjit.kernels.lower.traverse import bound_vars, every, inner, named_polys, own_polys, stmt_exprs
 from hjit.sched.language.limits import MAX_LANES
-from hjit.trace.ir.graph import Graph, Load, walk
+from hjit.trace.ir.graph import Graph, Load, loads, walk
 from hjit.trace.ir.poly import Dim, Poly, Var, deep_atoms
 
 UNROLLED, SHARED_OUT, PRIVATISED = "unroll_and_jam", "distribute_threads", "privatise_scatters"
+WIDENED = "widen_accesses"
 GONE: dict[type, str] = {VectorLoop: "vectorize", Reduce: "block_reductions"}
 MADE_BY: dict[type, str] = {
     Outlined: "outline",
@@ -53,7 +54,7 @@ MADE_BY: dict[type, str] = {
     Barrier: "insert_barriers",
     Name: "hoist_invariants",
 }
-ALL = (UNROLLED, SHARED_OUT, PRIVATISED, *MADE_BY.values(), *GONE.values())
+ALL = (UNROLLED, SHARED_OUT, PRIVATISED, WIDENED, *MADE_BY.values(), *GONE.values())
 
 
 def check_loop_ir(program: Program, graph: Graph, done: tuple[str, ...] = ALL) -> None:
@@ -174,6 +175,12 @@ class _Checker:
     def block(self, s: Block, scope: _Scope) -> Iterator[str]:
         for x in s.stores:
             yield from self.store(x.buffer, x.index)
+        if s.rows and WIDENED not in self.done:
+            yield f"there are rows before {WIDENED}"
+        touched = {(x.buffer, x.index) for x in s.stores} | {(x.source, x.index) for x in loads(*stmt_exprs(s))}
+        for row in s.rows:
+            if row.count < 2 or not touched.issuperset((row.array, row.at(k)) for k in range(row.count)):
+                yield f"{row.count} elements from {row.array}{list(map(str, row.index))} on are not all read or written"
         yield from (
             f"{x.register} is set, but declared nowhere around"
             for x in s.sets

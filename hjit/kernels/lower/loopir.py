@@ -92,16 +92,31 @@ class Set:
 
 
 @dataclass(frozen=True, slots=True)
+class Row:
+    """`count` elements from ``array[index]`` on along the last axis, as one access where the address allows it."""
+
+    array: str
+    index: tuple[Poly, ...]
+    count: int
+
+    def at(self, k: int) -> tuple[Poly, ...]:
+        """The index of one of them."""
+        return (*self.index[:-1], self.index[-1] + k)
+
+
+@dataclass(frozen=True, slots=True)
 class Block:
     """Evaluate all values, which share their common sub-expressions, then store them and set the registers.
 
     Attributes:
         ahead: what later iterations load, fetched into the caches.
+        rows: of the loads and stores, those that are one access; made by widen_accesses.
     """
 
     stores: tuple[Store, ...]
     ahead: tuple[Load, ...] = ()
     sets: tuple[Set, ...] = ()
+    rows: tuple[Row, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -590,6 +605,7 @@ def _for_text(s: For) -> str:
 def _block_lines(s: Block) -> Iterator[str]:
     """Loads ahead, names of what the values share, stores and registers."""
     yield from (f"prefetch {x}" for x in s.ahead)
+    yield from (f"{x.count} at once: {_access(x.array, x.index)} .." for x in s.rows)
     lets, texts = describe(*(x.value for x in (*s.stores, *s.sets)), share_loads=True)
     yield from lets
     for store, text in zip(s.stores, texts, strict=False):

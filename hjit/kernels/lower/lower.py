@@ -14,6 +14,7 @@
     block_reductions   accumulators in registers, and how they are combined
     replace_scalars    what iterations read of earlier ones stays in registers
     hoist_invariants   what all iterations of a loop compute alike is computed before it
+    widen_accesses     what is read or written side by side, in one access (CUDA)
     insert_barriers    where threads read what others of their block have written (CUDA)
 
 Each but the first is a function from nest to nest; `show` sees the Program after each. The back ends print the result.
@@ -40,6 +41,7 @@ from hjit.kernels.lower.passes.stream_stores import stream_stores
 from hjit.kernels.lower.passes.unroll_and_jam import unroll_and_jam
 from hjit.kernels.lower.passes.unused_lets import drop_unused_lets
 from hjit.kernels.lower.passes.vectorize import vectorize
+from hjit.kernels.lower.passes.widen_accesses import widen_accesses
 from hjit.kernels.lower.place_loops import place_loops
 from hjit.process import deadline, debug
 from hjit.sched.language.tree import Root
@@ -67,6 +69,7 @@ CUDA: tuple[Pass, ...] = (
     block_reductions,
     replace_scalars,
     hoist_invariants,
+    widen_accesses,
     insert_barriers,
 )
 
