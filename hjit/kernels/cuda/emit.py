@@ -18,11 +18,13 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import CompileError, ScheduleError
+from hjit.kernels.cuda.atomics import atomic
 from hjit.kernels.cuda.ctext import Operand, c_type, constant, storage_type, suffix
 from hjit.kernels.cuda.indices import IndexPrinter
 from hjit.kernels.cuda.intrinsics import lanes_type
 from hjit.kernels.cuda.launches import Launch, Module, Parameter
 from hjit.kernels.cuda.operations import apply, convert_operand
+from hjit.kernels.cuda.signs import Signs
 from hjit.kernels.lower.alike import Like
 from hjit.kernels.lower.loopir import (
     BEGIN,
@@ -104,6 +106,7 @@ class _Kernel:
             first element.
         combining: shared memory in which registers of threads are combined, by number and dtype.
         combined: the part of it that the text has used so far.
+        signs: of indices.
         loops: around what is written, in which all threads of a block take the same turns.
         known: values of the block of statements that is written.
     """
@@ -122,7 +125,9 @@ class _Kernel:
         self.taken: Counter[str] = Counter()
         self.lines: list[str] = []
         self.depth = 1
-        self.index = IndexPrinter(self.atom, self.value, bits)
+        sizes = (Sym(f"{i.name}.{k}") for i in graph.inputs for k in range(len(i.shape)))
+        self.signs = Signs([BEGIN, *sizes])
+        self.index = IndexPrinter(self.atom, self.value, bits, not_negative=self.signs.is_natural)
         self.threads = nest.threads if nest.blocks else 1 if nest.count is None else THREADS
         self.shared_bytes = 0
         self.combining: dict[tuple[int, np.dtype[Any]], str] = {}
@@ -241,14 +246,17 @@ class _Kernel:
 
     def let(self, s: Let) -> None:
         self.named(s.var, self.at(s.value))
+        self.signs.bind(s.var, s.value)
 
     def choose(self, s: Choose) -> None:
+        self.signs.bind(s.var, s.yes, s.no)
         self.named(s.var, f"{self.at(s.test)} >= 0 ? {self.at(s.yes)} : {self.at(s.no)}")
 
     def loop(self, s: For) -> None:
         begin, end, t = self.at(s.begin), self.at(s.end), self.index.type
         counter = self.fresh(s.var.name)
         self.names[s.var] = counter
+        self.signs.bind(s.var, s.begin, *([s.limit - s.step] if s.limit is not None else []))
         first: list[str] = []
         if s.limit is not None or s.first is not None:
             x = counter
@@ -282,14 +290,15 @@ class _Kernel:
         rest = item
         for k in reversed(range(len(s.loops))):
             x = s.loops[k]
-            place = f"({rest} % {inner[k - 1]})" if k else rest
-            rest = f"({rest} / {inner[k - 1]})" if k else rest
+            place = self.index.unsigned(rest, "%", inner[k - 1]) if k else rest
+            rest = self.index.unsigned(rest, "/", inner[k - 1]) if k else rest
             name = self.fresh(x.var.name)
             step = f" * {x.step}" if x.step != 1 else ""
             lines.append(f"const {t} {name} = {self.at(x.begin)} + {place}{step};")
             if k and inner[k - 1] != counts[k]:
                 tests.append(f"{name} < {self.at(x.end)}")
             self.names[x.var] = name
+            self.signs.bind(x.var, x.begin)
         if not tests:
             self.inside(head, s.body, *lines)
             return
@@ -400,6 +409,7 @@ class _Kernel:
         self.line("{")
         self.depth += 1
         self.named(s.var, f"hj_index_max_{t}({self.at(s.first)}, {done})")
+        self.signs.bind(s.var, s.first)
         begin = self.names[s.var]
         self.body(s.body)
         if s.last:
@@ -464,7 +474,7 @@ class _Kernel:
         to = self.access(put.buffer, put.index)
         if put.atomic is not None:
             b = self.nest.buffers.get(put.buffer)
-            self.line(f"{_atomic(put.atomic, v.dtype, b is not None)}(&{to}, {v.text});")
+            self.line(f"{atomic(put.atomic, v.dtype, b is not None)}(&{to}, {v.text});")
             return
         self.line(f"{to} = {v.text};")
 
@@ -578,24 +588,9 @@ class _Kernel:
         return poly(var)
 
 
-ATOMICS = {"add": "add", "maximum": "max", "minimum": "min"}
-ATOMICS |= {f"bitwise_{name}": name for name in ("and", "or", "xor")}
-
-
 def _truth(dtype: np.dtype[Any]) -> str:
     """What makes a bool of the byte that it is in memory."""
     return " != 0" if dtype.kind == "b" else ""
-
-
-def _atomic(op: str, dtype: np.dtype[Any], shared: bool) -> str:
-    """The function that joins a value to an element.
-
-    Raises:
-        ScheduleError: there is none.
-    """
-    if op not in ATOMICS or dtype.kind not in "iu" or dtype.itemsize < 4:
-        raise ScheduleError(f"tasks cannot join {dtype} by {op} on CUDA; make the loop over them serial")
-    return f"hj_atomic_{ATOMICS[op]}_{'shared' if shared else 'global'}_{c_type(dtype)}"
 
 
 STATEMENTS: dict[type, Callable[[_Kernel, Any], None]] = {

@@ -29,7 +29,7 @@ class IndexPrinter:
         value: an expression's value, where it is an index.
         bits: 32, where that is enough for every index and every step on the way, or 64.
         status: a pointer to a u32 in global memory that an index out of bounds sets to 1.
-        not_negative: says of what it is known; a division by a constant is a shift or one instruction then.
+        not_negative: says of what it is known; its division needs no care of signs.
     """
 
     name: Callable[[Atom], str]
@@ -89,8 +89,12 @@ class IndexPrinter:
             return f"({x} >> {by.const.bit_length() - 1})" if quotient else f"({x} & {self._constant(by.const - 1)})"
         d = self.text(by)
         if self.not_negative(arg):
-            return f"({x} {'/' if quotient else '%'} {d})"
+            return self.unsigned(x, "/" if quotient else "%", d)
         return f"hj_index_{'div' if quotient else 'mod'}_{self.type}({x}, {d})"
+
+    def unsigned(self, x: str, op: str, by: str) -> str:
+        """A quotient or a remainder, where neither is negative."""
+        return f"(({self.type})((u{self.bits}){x} {op} (u{self.bits}){by}))"
 
     def gathered(self, a: Indirect) -> str:
         """A value used as an index: checked against the axis, negative ones counted from its end."""
