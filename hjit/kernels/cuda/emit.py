@@ -18,13 +18,11 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import CompileError, ScheduleError
-from hjit.kernels.cuda.atomics import atomic
 from hjit.kernels.cuda.ctext import Operand, c_type, constant, storage_type, suffix
-from hjit.kernels.cuda.indices import IndexPrinter
-from hjit.kernels.cuda.intrinsics import lanes_type
+from hjit.kernels.cuda.indices import IndexPrinter, Signs
+from hjit.kernels.cuda.intrinsics import atomic, lanes_type
 from hjit.kernels.cuda.launches import Launch, Module, Parameter
 from hjit.kernels.cuda.operations import apply, convert_operand
-from hjit.kernels.cuda.signs import Signs
 from hjit.kernels.lower.alike import Like
 from hjit.kernels.lower.loopir import (
     BEGIN,

@@ -23,7 +23,8 @@ from string import Template
 
 import numpy as np
 
-from hjit.kernels.cuda.ctext import F16, F32, F64, SIGNED, UNSIGNED, DType, instances, suffix
+from hjit.errors import ScheduleError
+from hjit.kernels.cuda.ctext import F16, F32, F64, SIGNED, UNSIGNED, DType, c_type, instances, suffix
 
 SPACES = {"global": "HJ_GLOBAL", "shared": "HJ_SHARED_POINTER"}
 WORDS = (SIGNED[2], UNSIGNED[2], SIGNED[3], UNSIGNED[3])  # that there are atomics of
@@ -278,3 +279,18 @@ def lanes_type(dtype: DType, size: int) -> str:
     """The vector type of `size` bytes, 4, 8 or 16, of elements of `dtype` in memory."""
     element = np.dtype("u1") if dtype.kind == "b" else dtype
     return f"{suffix(element)}x{size // element.itemsize}"
+
+
+ATOMIC_UFUNCS = {"add": "add", "maximum": "max", "minimum": "min"}
+ATOMIC_UFUNCS |= {f"bitwise_{name}": name for name in ("and", "or", "xor")}
+
+
+def atomic(op: str, dtype: DType, shared: bool) -> str:
+    """The function of an operation, for shared memory or that of the device.
+
+    Raises:
+        ScheduleError: there is none.
+    """
+    if op not in ATOMIC_UFUNCS or dtype.kind not in "iu" or dtype.itemsize < 4:
+        raise ScheduleError(f"tasks cannot join {dtype} by {op} on CUDA; make the loop over them serial")
+    return f"hj_atomic_{ATOMIC_UFUNCS[op]}_{'shared' if shared else 'global'}_{c_type(dtype)}"
