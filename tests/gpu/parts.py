@@ -66,9 +66,20 @@ def applications() -> dict[str, Case]:
 
 
 def blocks() -> dict[str, Case]:
-    """Schedules by hand."""
-    only = ("test_schedules_by_hand_are_numpys", "test_sums_of_rows_are_the_same_at_every_run")
-    return cases(importlib.import_module(f"{_KERNELS}.test_blocks"), only=only)
+    """Schedules by hand, and what the threads of a block do together: reductions, scatters; accesses side by side."""
+    only = {
+        "test_blocks": (
+            "test_schedules_by_hand_are_numpys",
+            "test_sums_of_rows_are_the_same_at_every_run",
+            "test_threads_are_combined_halves_with_halves",
+            "test_a_loop_of_reductions_waits_before_memory_is_used_again",
+            "test_reductions_that_are_combined_one_after_the_other_use_the_same_memory",
+        ),
+        "test_scatters": ("test_numbers_are_numpys",),
+        "test_rows": ("test_numbers_are_numpys_wherever_rows_begin",),
+    }
+    found = ((name, cases(importlib.import_module(f"{_KERNELS}.{name}"), only=tests)) for name, tests in only.items())
+    return {f"{name}: {test}": case for name, more in found for test, case in more.items()}
 
 
 def calls() -> dict[str, Case]:

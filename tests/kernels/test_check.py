@@ -10,6 +10,7 @@ from hjit.kernels.lower.check import ALL, RULES, check_loop_ir
 from hjit.kernels.lower.loopir import (
     Barrier,
     Block,
+    Buffer,
     CombineLanes,
     CombineThreads,
     Declare,
@@ -24,6 +25,7 @@ from hjit.kernels.lower.loopir import (
     ReductionLoop,
     Register,
     ResetWindow,
+    Row,
     Set,
     SlidingProduce,
     Stmt,
@@ -33,6 +35,7 @@ from hjit.kernels.lower.loopir import (
     VectorLoop,
     Vectors,
 )
+from hjit.sched.language.memory import C_ORDER
 from hjit.trace.ir.graph import Const, Load
 from hjit.trace.ir.poly import Dim, Poly, Var, poly
 from tests.trace.test_canonical import canonical
@@ -78,6 +81,9 @@ BROKEN: dict[str, tuple[tuple[Stmt, ...], tuple[str, ...], str]] = {
     "a load of another rank": ((over(put(value=Load(IN, (x,), F4))),), ALL, "no load of the Graph's arrays"),
     "a store to what is not computed": ((over(put(x, x, buffer=IN)),), ALL, "which it does not compute"),
     "a store of another rank": ((over(put(x)),), ALL, "1 indices of"),
+    "a row of what is not stored": ((over(Block((), rows=(Row(OUT, (x, x), 4),))),), ALL, "not all read or written"),
+    "a row of one": ((over(Block(put(x, x).stores, rows=(Row(OUT, (x, x), 1),))),), ALL, "1 elements from"),
+    "rows too early": ((over(Block((), rows=(Row(OUT, (x, x), 4),))),), BEFORE, "rows before widen_accesses"),
     "a loop that stands still": ((over(NOTHING, step=0),), ALL, "has the step 0"),
     "a loop that is unrolled": ((over(NOTHING, kind="unroll"),), ALL, "still unrolled"),
     "a register that is not declared": ((over(put(value=R)),), ALL, "declared nowhere"),
@@ -123,6 +129,14 @@ def test_well_formed_blocks_of_threads_pass() -> None:
     sums = threads(Block((), (), (Set(R, Load(IN, (x, x), F4)),)))
     body = (Declare(R, ONE), sums, CombineThreads((R,), (other,), (other,)), Threads((), (put(N, N, value=R),)))
     check_loop_ir(Program((Nest(OUT, body, poly(1), poly(1), (OUT,), blocks=True),)), GRAPH)
+
+
+def test_memory_of_no_stage_comes_with_the_pass_that_makes_it() -> None:
+    own = Buffer("copy", (poly(0),), (N,), C_ORDER, shared=True, dtype=F4)
+    program = Program((Nest(OUT, (put(N, buffer="copy"),), poly(1), poly(1), (OUT,), {"copy": own}, blocks=True),))
+    check_loop_ir(program, GRAPH)
+    with pytest.raises(CompileError, match="the buffer copy is no stage"):
+        check_loop_ir(program, GRAPH, ("distribute_threads",))
 
 
 def test_well_formed_loops_pass() -> None:

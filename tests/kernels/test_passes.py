@@ -63,6 +63,10 @@ def blurred(a: Any) -> Any:
     return rows[:, :-1] * rows[:, 1:]
 
 
+def histogram(a: Any) -> Any:
+    return np.bincount(a.ravel(), minlength=256)
+
+
 D0, X, Y = Var("d0"), Var("x"), Var("y")
 
 
@@ -89,6 +93,8 @@ ON_CUDA: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "distribute_threads": (blurred, (IMAGE,)),
     "insert_barriers": (blurred, (IMAGE,)),
     "partition_blocks": (padded, (IMAGE,)),
+    "widen_accesses": (copied, (IMAGE.astype(np.uint8),)),
+    "privatise_scatters": (histogram, (IMAGE.astype(np.uint8),)),
 }
 
 

@@ -12,14 +12,16 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from hjit.errors import CompileError, ScheduleError
 from hjit.kernels.cuda.ctext import Operand, c_type, constant, storage_type, suffix
-from hjit.kernels.cuda.indices import IndexPrinter
+from hjit.kernels.cuda.indices import IndexPrinter, Signs
+from hjit.kernels.cuda.intrinsics import atomic, lanes_type
+from hjit.kernels.cuda.launches import Launch, Module, Parameter
 from hjit.kernels.cuda.operations import apply, convert_operand
 from hjit.kernels.lower.alike import Like
 from hjit.kernels.lower.loopir import (
@@ -39,6 +41,7 @@ from hjit.kernels.lower.loopir import (
     Program,
     Register,
     ResetWindow,
+    Row,
     Set,
     SlidingProduce,
     Stmt,
@@ -46,7 +49,7 @@ from hjit.kernels.lower.loopir import (
     ThreadLoop,
     Threads,
 )
-from hjit.kernels.lower.passes.distribute_threads import THREADS
+from hjit.kernels.lower.passes.distribute_threads import THREADS, WARP
 from hjit.kernels.lower.traverse import every
 from hjit.sched.language.memory import C_ORDER, Layout, rejoined
 from hjit.trace.ir.borders import fold_select
@@ -56,57 +59,6 @@ from hjit.trace.ir.poly import ZERO, Atom, Poly, Sym, Var, poly
 MAX_LOCAL_BYTES = 1 << 14  # of one thread's buffer
 MAX_SHARED_BYTES = 48 << 10  # of a block without an opt-in, on every GPU
 MAX_NESTED = 12  # operations in one expression; C compilers recurse over it
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """What a kernel is given.
-
-    Attributes:
-        kind: what it is:
-            "array": the address of an argument, a result, or a stage in memory.
-            "offset": of the first element of an argument from there, "stride": along an axis of it, both in elements.
-            "size": a run-time size. "scalar": a scalar argument. "count": iterations of the parallel loops.
-            "status": the address of a u32 that is made 1 where an index is out of bounds.
-        name: of the array, the size, or the scalar.
-        axis: of a stride.
-        dtype: of the value, where it is no address.
-    """
-
-    kind: str
-    name: str = ""
-    axis: int = 0
-    dtype: np.dtype[Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """One kernel to run, where there are `points` to compute.
-
-    Attributes:
-        count: the iterations of its parallel loops; None: its body runs once.
-        threads: of a block.
-        per_thread: is an iteration a thread's? Else it is a block's.
-    """
-
-    kernel: str
-    parameters: tuple[Parameter, ...]
-    count: Poly | None
-    points: Poly
-    threads: int = THREADS
-    per_thread: bool = True
-
-    def blocks(self, count: int) -> int:
-        """How many there are for so many iterations."""
-        return -(-count // self.threads) if self.per_thread else count
-
-
-@dataclass(frozen=True, slots=True)
-class Module:
-    """The kernels of a Graph, in one text, and how they are run, in order."""
-
-    text: str
-    launches: tuple[Launch, ...]
 
 
 def emit_module(graph: Graph, program: Program, name: str, bits: int = 32) -> Module:
@@ -151,6 +103,9 @@ class _Kernel:
         registers, windows, buffers, firsts: -> the variable; of a window how far it has come, of an argument its
             first element.
         combining: shared memory in which registers of threads are combined, by number and dtype.
+        combined: the part of it that the text has used so far.
+        signs: of indices.
+        loops: around what is written, in which all threads of a block take the same turns.
         known: values of the block of statements that is written.
     """
 
@@ -168,10 +123,15 @@ class _Kernel:
         self.taken: Counter[str] = Counter()
         self.lines: list[str] = []
         self.depth = 1
-        self.index = IndexPrinter(self.atom, self.value, bits)
+        sizes = (Sym(f"{i.name}.{k}") for i in graph.inputs for k in range(len(i.shape)))
+        self.signs = Signs([BEGIN, *sizes])
+        self.index = IndexPrinter(self.atom, self.value, bits, not_negative=self.signs.is_natural)
         self.threads = nest.threads if nest.blocks else 1 if nest.count is None else THREADS
         self.shared_bytes = 0
         self.combining: dict[tuple[int, np.dtype[Any]], str] = {}
+        self.combined: set[str] = set()
+        self.uses_shuffles = False
+        self.loops = 0
 
     # -- the kernel
     def text(self) -> str:
@@ -180,7 +140,8 @@ class _Kernel:
         for stage, b in nest.buffers.items():
             self.buffers[stage] = self.fresh(stage)
             memory = "HJ_SHARED " if b.shared else ""
-            self.line(f"{memory}{storage_type(self.dtypes[stage])} {self.buffers[stage]}[{self._elements(b)}];")
+            t = storage_type(self.dtypes[stage] if b.dtype is None else b.dtype)
+            self.line(f"{memory}{t} {self.buffers[stage]}[{self._elements(b)}];")
         if nest.count is None:
             self.line("if (HJ_BLOCK_X || HJ_THREAD) return;")
         elif nest.blocks:
@@ -199,6 +160,8 @@ class _Kernel:
         self.body(nest.body)
         if any("status" in x for x in self.lines):
             self.parameters.setdefault(Parameter("status"), "status")
+        if self.uses_shuffles:
+            self.heads.append(f"    HJ_SHUFFLES({self.threads})")
         parameters = ", ".join(f"{self._type(p)}{n}" for p, n in self.parameters.items())
         return f"HJ_KERNEL(@, {self.threads}, 1, 1)({parameters}) {{\n" + "\n".join([*self.heads, *self.lines]) + "\n}"
 
@@ -223,7 +186,7 @@ class _Kernel:
         n = 1
         for p in b.layout.lengths(b.lengths):
             n = n * p.const if p.is_const and n > 0 else -1
-        size = n * self.dtypes[b.stage].itemsize
+        size = n * (self.dtypes[b.stage] if b.dtype is None else b.dtype).itemsize
         if b.shared and size > 0:
             self.shared_bytes += size
         used, most = (self.shared_bytes, MAX_SHARED_BYTES) if b.shared else (size, MAX_LOCAL_BYTES)
@@ -281,14 +244,17 @@ class _Kernel:
 
     def let(self, s: Let) -> None:
         self.named(s.var, self.at(s.value))
+        self.signs.bind(s.var, s.value)
 
     def choose(self, s: Choose) -> None:
+        self.signs.bind(s.var, s.yes, s.no)
         self.named(s.var, f"{self.at(s.test)} >= 0 ? {self.at(s.yes)} : {self.at(s.no)}")
 
     def loop(self, s: For) -> None:
         begin, end, t = self.at(s.begin), self.at(s.end), self.index.type
         counter = self.fresh(s.var.name)
         self.names[s.var] = counter
+        self.signs.bind(s.var, s.begin, *([s.limit - s.step] if s.limit is not None else []))
         first: list[str] = []
         if s.limit is not None or s.first is not None:
             x = counter
@@ -298,7 +264,9 @@ class _Kernel:
                 x = f"hj_index_min_{t}({x}, {self.at(s.limit - s.step)})"
             self.names[s.var] = self.fresh(s.var.name)
             first.append(f"const {t} {self.names[s.var]} = {x};")
+        self.loops += 1
         self.inside(f"for ({t} {counter} = {begin}; {counter} < {end}; {counter} += {s.step}) ", s.body, *first)
+        self.loops -= 1
 
     def thread_loops(self, s: Threads) -> None:
         """Item after item, by `threads` of them at a time."""
@@ -320,14 +288,15 @@ class _Kernel:
         rest = item
         for k in reversed(range(len(s.loops))):
             x = s.loops[k]
-            place = f"({rest} % {inner[k - 1]})" if k else rest
-            rest = f"({rest} / {inner[k - 1]})" if k else rest
+            place = self.index.unsigned(rest, "%", inner[k - 1]) if k else rest
+            rest = self.index.unsigned(rest, "/", inner[k - 1]) if k else rest
             name = self.fresh(x.var.name)
             step = f" * {x.step}" if x.step != 1 else ""
             lines.append(f"const {t} {name} = {self.at(x.begin)} + {place}{step};")
             if k and inner[k - 1] != counts[k]:
                 tests.append(f"{name} < {self.at(x.end)}")
             self.names[x.var] = name
+            self.signs.bind(x.var, x.begin)
         if not tests:
             self.inside(head, s.body, *lines)
             return
@@ -349,15 +318,62 @@ class _Kernel:
         return name
 
     def combine_threads(self, s: CombineThreads) -> None:
-        """Halves with halves, in shared memory; the number of threads may be any."""
+        """Halves with halves: what other warps have by the first one, from shared memory; then within it."""
+        own = [self.registers[r.name] for r in s.source]
+        if self.threads > WARP:
+            self.combine_warps(s, own)
+        self.uses_shuffles = True
+        for head in ("HJ_FIRST_WARP ", f"for (i32 n = {WARP // 2}; n > 0; n /= 2) "):
+            self.line(f"{head}{{")
+            self.depth += 1
+        types = [storage_type(r.dtype) for r in s.source]
+        others = [f"hj_shuffle_down_{t}({name}, n)" for t, name in zip(types, own, strict=True)]
+        self.assign(own, self.combination(s, own, others))
+        for _ in range(2):
+            self.depth -= 1
+            self.line("}")
+
+    def combine_warps(self, s: CombineThreads, own: Sequence[str]) -> None:
+        """Each thread of the first warp takes what those have that are whole warps further on."""
         shared = [self.of_threads(k, r.dtype) for k, r in enumerate(s.source)]
-        for r, name in zip(s.source, shared, strict=True):
-            self.line(f"{name}[HJ_THREAD_X] = {self.registers[r.name]};")
+        if self.loops or self.combined.intersection(shared):
+            self.line("HJ_BARRIER();")  # the first warp may still read what was combined before
+        self.combined.update(shared)
+        self.assign([f"{name}[HJ_THREAD_X]" for name in shared], own)
         self.line("HJ_BARRIER();")
-        half = 1 << max((self.threads - 1).bit_length() - 1, 0)
-        while half:
-            self.combine_halves(s, shared, half)
-            half //= 2
+        halves = [1 << k for k in reversed(range((self.threads // WARP - 1).bit_length()))]
+
+        def of_warps(first: int, halves: Sequence[int]) -> Sequence[str]:
+            """Of warp `first` and those that it is combined with in these steps."""
+            if not halves:
+                return own if first == 0 else [f"{name}[HJ_THREAD_X + {first * WARP}]" for name in shared]
+            *before, half = halves
+            known = before[-1] if before else self.threads // WARP
+            here = of_warps(first, before)
+            return self.combination(s, here, of_warps(first + half, before)) if first + half < known else here
+
+        self.line(f"if (HJ_THREAD_X < {WARP}) {{")
+        self.depth += 1
+        self.assign(own, of_warps(0, halves))
+        self.depth -= 1
+        self.line("}")
+
+    def combination(self, s: CombineThreads, first: Sequence[str], second: Sequence[str]) -> list[str]:
+        """The values of two threads as one."""
+        outside = {r.name: self.registers[r.name] for r in s.source}
+        for registers, texts in ((s.source, first), (s.other, second)):
+            for r, text in zip(registers, texts, strict=True):
+                self.registers[r.name] = self.fresh(r.name)
+                self.line(f"const {c_type(r.dtype)} {self.registers[r.name]} = {text}{_truth(r.dtype)};")
+        self.known = {}
+        self.share(s.combined)
+        values = [self.kept(e).text for e in s.combined]
+        self.registers |= outside
+        return values
+
+    def assign(self, places: Sequence[str], texts: Sequence[str]) -> None:
+        for place, text in zip(places, texts, strict=True):
+            self.line(f"{place} = {text};")
 
     def of_threads(self, number: int, dtype: np.dtype[Any]) -> str:
         """Shared memory for a register of each thread; one combination after the other uses it.
@@ -373,25 +389,6 @@ class _Kernel:
             if self.shared_bytes > MAX_SHARED_BYTES:
                 self.refuse(self.nest.stage, "block", MAX_SHARED_BYTES)
         return name
-
-    def combine_halves(self, s: CombineThreads, shared: Sequence[str], half: int) -> None:
-        """Each thread before `half` takes what the one that much further on has."""
-        test = f"HJ_THREAD_X < {min(half, self.threads - half)}"
-        self.line(f"if ({test}) {{")
-        self.depth += 1
-        for r, name in zip(s.other, shared, strict=True):
-            self.registers[r.name] = self.fresh(r.name)
-            value = f"{name}[HJ_THREAD_X + {half}]{_truth(r.dtype)}"
-            self.line(f"const {c_type(r.dtype)} {self.registers[r.name]} = {value};")
-        self.known = {}
-        self.share(s.combined)
-        values = [self.kept(e) for e in s.combined]
-        for r, name, v in zip(s.source, shared, values, strict=True):
-            self.line(f"{self.registers[r.name]} = {v.text};")
-            self.line(f"{name}[HJ_THREAD_X] = {self.registers[r.name]};")
-        self.depth -= 1
-        self.line("}")
-        self.line("HJ_BARRIER();")
 
     def barrier(self, s: Barrier) -> None:
         self.line("HJ_BARRIER();")
@@ -410,6 +407,7 @@ class _Kernel:
         self.line("{")
         self.depth += 1
         self.named(s.var, f"hj_index_max_{t}({self.at(s.first)}, {done})")
+        self.signs.bind(s.var, s.first)
         begin = self.names[s.var]
         self.body(s.body)
         if s.last:
@@ -432,21 +430,49 @@ class _Kernel:
         """All values first, in names of their own, then stores and registers."""
         self.line("{")
         self.depth += 1
+        rows = [row for row in s.rows if self.is_contiguous(row.array)]
+        for row in rows:
+            if row.array not in self.nest.writes:
+                self.load_row(row)
         exprs = [*(x.value for x in s.stores), *(x.value for x in s.sets)]
         self.share(exprs)
         values = [self.kept(e) for e in exprs]
-        for put, v in zip(s.stores, values, strict=False):
+        stores = {(put.buffer, put.index): (put, v) for put, v in zip(s.stores, values, strict=False)} if rows else {}
+        for row in rows:
+            if row.array in self.nest.writes:
+                self.store_row(row, [stores.pop((row.array, row.at(k)))[1] for k in range(row.count)])
+        for put, v in stores.values() if rows else zip(s.stores, values, strict=False):
             self.store(put, v)
         for x, v in zip(s.sets, values[len(s.stores) :], strict=True):
             self.set(x, v)
         self.depth -= 1
         self.line("}")
 
+    def is_contiguous(self, array: str) -> bool:
+        """Do the elements of a row lie side by side?"""
+        return not self.layouts.get(array, C_ORDER).order
+
+    def load_row(self, row: Row) -> None:
+        """Its elements, as known values."""
+        dtype = self.dtypes[row.array]
+        lanes, name = lanes_type(dtype, row.count * dtype.itemsize), self.fresh("row")
+        self.line(f"const {lanes} {name} = hj_load_row_{lanes}(&{self.access(row.array, row.index)});")
+        for k in range(row.count):
+            self.keep(Load(row.array, row.at(k), dtype), f"{name}.lane[{k}]{_truth(dtype)}")
+
+    def store_row(self, row: Row, values: Sequence[Operand]) -> None:
+        dtype = self.dtypes[row.array]
+        lanes, name = lanes_type(dtype, row.count * dtype.itemsize), self.fresh("row")
+        self.line(f"{lanes} {name};")
+        for k, v in enumerate(values):
+            self.line(f"{name}.lane[{k}] = {v.text};")
+        self.line(f"hj_store_row_{lanes}(&{self.access(row.array, row.index)}, {name});")
+
     def store(self, put: Store, v: Operand) -> None:
         to = self.access(put.buffer, put.index)
         if put.atomic is not None:
             b = self.nest.buffers.get(put.buffer)
-            self.line(f"{_atomic(put.atomic, v.dtype, b is not None)}(&{to}, {v.text});")
+            self.line(f"{atomic(put.atomic, v.dtype, b is not None)}(&{to}, {v.text});")
             return
         self.line(f"{to} = {v.text};")
 
@@ -470,12 +496,14 @@ class _Kernel:
     def kept(self, e: Expr) -> Operand:
         """A value with a name."""
         v = self.value(e)
-        if v.value is not None or v.text.startswith("t_"):
-            return v
+        return v if v.value is not None or v.text.startswith("t_") else self.keep(e, v.text)
+
+    def keep(self, e: Expr, text: str) -> Operand:
+        """A name for a value, from here on."""
         self.taken["t"] += 1
         name = f"t_{self.taken['t']}"
-        self.line(f"const {c_type(v.dtype)} {name} = {v.text};")
-        found = self.known[e] = Operand(name, v.dtype)
+        self.line(f"const {c_type(e.dtype)} {name} = {text};")
+        found = self.known[e] = Operand(name, e.dtype)
         return found
 
     def value(self, e: Expr) -> Operand:
@@ -558,24 +586,9 @@ class _Kernel:
         return poly(var)
 
 
-ATOMICS = {"add": "add", "maximum": "max", "minimum": "min"}
-ATOMICS |= {f"bitwise_{name}": name for name in ("and", "or", "xor")}
-
-
 def _truth(dtype: np.dtype[Any]) -> str:
     """What makes a bool of the byte that it is in memory."""
     return " != 0" if dtype.kind == "b" else ""
-
-
-def _atomic(op: str, dtype: np.dtype[Any], shared: bool) -> str:
-    """The function that joins a value to an element.
-
-    Raises:
-        ScheduleError: there is none.
-    """
-    if op not in ATOMICS or dtype.kind not in "iu" or dtype.itemsize < 4:
-        raise ScheduleError(f"tasks cannot join {dtype} by {op} on CUDA; make the loop over them serial")
-    return f"hj_atomic_{ATOMICS[op]}_{'shared' if shared else 'global'}_{c_type(dtype)}"
 
 
 STATEMENTS: dict[type, Callable[[_Kernel, Any], None]] = {

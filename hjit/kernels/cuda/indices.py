@@ -6,14 +6,14 @@ a period beyond the axis, so that a division is done for the others only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from hjit.errors import CompileError
 from hjit.kernels.cuda.ctext import SIGNED, Operand, instances, literal
 from hjit.kernels.cuda.operations_casts import convert
 from hjit.trace.ir.graph import Expr
-from hjit.trace.ir.poly import Atom, Boundary, Extremum, FloorDiv, Indirect, Mod, Poly
+from hjit.trace.ir.poly import Atom, Boundary, Extremum, FloorDiv, Indirect, Mod, Poly, Var
 
 
 def never(p: Poly) -> bool:
@@ -29,7 +29,7 @@ class IndexPrinter:
         value: an expression's value, where it is an index.
         bits: 32, where that is enough for every index and every step on the way, or 64.
         status: a pointer to a u32 in global memory that an index out of bounds sets to 1.
-        not_negative: says of what it is known; a division by a constant is a shift or one instruction then.
+        not_negative: says of what it is known; its division needs no care of signs.
     """
 
     name: Callable[[Atom], str]
@@ -89,8 +89,12 @@ class IndexPrinter:
             return f"({x} >> {by.const.bit_length() - 1})" if quotient else f"({x} & {self._constant(by.const - 1)})"
         d = self.text(by)
         if self.not_negative(arg):
-            return f"({x} {'/' if quotient else '%'} {d})"
+            return self.unsigned(x, "/" if quotient else "%", d)
         return f"hj_index_{'div' if quotient else 'mod'}_{self.type}({x}, {d})"
+
+    def unsigned(self, x: str, op: str, by: str) -> str:
+        """A quotient or a remainder, where neither is negative."""
+        return f"(({self.type})((u{self.bits}){x} {op} (u{self.bits}){by}))"
 
     def gathered(self, a: Indirect) -> str:
         """A value used as an index: checked against the axis, negative ones counted from its end."""
@@ -103,6 +107,36 @@ class IndexPrinter:
         if a.extent is not None:
             text = f"hj_index_checked_i{bits}({text}, {self.text(a.extent)}, {self.status})"
         return text if bits == self.bits else f"(({self.type}){text})"
+
+
+class Signs:
+    """Which indices are known to be at least 0 at a place of a kernel's text: their division needs no care of signs.
+
+    Args:
+        natural: variables and sizes that are never negative.
+    """
+
+    def __init__(self, natural: Iterable[Atom]) -> None:
+        self.natural = set(natural)
+
+    def bind(self, var: Var, *least: Poly) -> None:
+        """A variable that is one of these, or more; it may have been another one's name before."""
+        is_natural = all(map(self.is_natural, least))
+        (self.natural.add if is_natural else self.natural.discard)(var)
+
+    def is_natural(self, p: Poly) -> bool:
+        """Is it never negative?"""
+        return p.const >= 0 and all(c > 0 and all(map(self._is_natural, m)) for m, c in p.terms.items())
+
+    def _is_natural(self, a: Atom) -> bool:
+        match a:
+            case Mod() | Boundary():
+                return True
+            case FloorDiv():
+                return self.is_natural(a.arg)
+            case Extremum():
+                return (any if a.which == "max" else all)(map(self.is_natural, (a.a, a.b)))
+        return a in self.natural
 
 
 _BOUNDARY = """

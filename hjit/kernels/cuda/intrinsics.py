@@ -5,22 +5,26 @@ Definitions by the name that a kernel uses; the prelude puts in those that are u
 - ``hj_as_u32(f32)`` and the like; ``hj_popcount_u32``; ``hj_f16_to_f32``, ``hj_f32_to_f16``.
 - ``f32x4``: 4, 8 or 16 bytes, read and written at once, with its elements in ``.lane[k]``: ``hj_load_f32x4(p)``,
   ``hj_store_f32x4(p, v)``, and ``hj_load_shared_f32x4``, ``hj_store_shared_f32x4``. The address is a multiple of the
-  size.
+  size; where ``hj_load_row_f32x4`` and ``hj_store_row_f32x4`` find that it is not, they access one element after the
+  other.
 - ``hj_atomic_OP_SPACE_TYPE(p, v)``: relaxed, gives the old value. OP: add, min, max, and, or, xor; also
   ``cas(p, expected, desired)``. SPACE: global, shared. TYPE: i32, u32, i64, u64; of add f32, f64, too, which round in
   no fixed order.
 - ``hj_shuffle_HOW_TYPE(v, n)``: the value of another thread of the warp of 32. HOW: down, up (thread + n, thread - n;
-  where there is no such thread, one's own), xor, from (thread n). Every thread of a block calls it, and a block is
-  whole warps; ``HJ_SHUFFLES(threads)`` stands before the first statement of the kernel.
+  where there is no such thread, one's own), xor, from (thread n). Every thread of a block calls it, or of the warp in
+  ``HJ_FIRST_WARP``; a block is whole warps, and ``HJ_SHUFFLES(threads)`` stands before its first statement.
 - ``hj_copy_async_N(shared, global)``: N = 4, 8 or 16 bytes, begun; ``HJ_COPY_COMMIT()`` ends a group and
   ``HJ_COPY_WAIT(n)`` waits until at most n groups of this thread are under way.
 """
 
 from __future__ import annotations
 
+from string import Template
+
 import numpy as np
 
-from hjit.kernels.cuda.ctext import F16, F32, F64, SIGNED, UNSIGNED, DType, instances, suffix
+from hjit.errors import ScheduleError
+from hjit.kernels.cuda.ctext import F16, F32, F64, SIGNED, UNSIGNED, DType, c_type, instances, suffix
 
 SPACES = {"global": "HJ_GLOBAL", "shared": "HJ_SHARED_POINTER"}
 WORDS = (SIGNED[2], UNSIGNED[2], SIGNED[3], UNSIGNED[3])  # that there are atomics of
@@ -89,6 +93,23 @@ HJ_DEVICE f16 hj_f32_to_f16(f32 x) {
 _WHOLE = {4: "u32", 8: "uint2", 16: "uint4"}
 
 
+_LOAD_ROW = """
+HJ_DEVICE $v hj_load_row_$v(HJ_GLOBAL const $t *p) {
+    if (((u64)p & $last) == 0) return hj_load_$v(p);
+    $v v;
+    for (i32 k = 0; k < $lanes; k++) v.lane[k] = p[k];
+    return v;
+}"""
+_STORE_ROW = """
+HJ_DEVICE void hj_store_row_$v(HJ_GLOBAL $t *p, $v v) {
+    if (((u64)p & $last) == 0) {
+        hj_store_$v(p, v);
+        return;
+    }
+    for (i32 k = 0; k < $lanes; k++) p[k] = v.lane[k];
+}"""
+
+
 def _vectors() -> dict[str, str]:
     found: dict[str, str] = {}
     for d in ELEMENTS:
@@ -105,6 +126,8 @@ def _vectors() -> dict[str, str]:
                     f" {{ {v} v; v.whole = *({where} const {whole} *)p; return v; }}",
                     f"HJ_DEVICE void hj_store_{mark}{v}({where} {t} *p, {v} v) {{ *({where} {whole} *)p = v.whole; }}",
                 )
+            rows = (Template(row).substitute(t=t, v=v, lanes=lanes, last=size - 1) for row in (_LOAD_ROW, _STORE_ROW))
+            found |= _named(*rows)
     return found
 
 
@@ -256,3 +279,18 @@ def lanes_type(dtype: DType, size: int) -> str:
     """The vector type of `size` bytes, 4, 8 or 16, of elements of `dtype` in memory."""
     element = np.dtype("u1") if dtype.kind == "b" else dtype
     return f"{suffix(element)}x{size // element.itemsize}"
+
+
+ATOMIC_UFUNCS = {"add": "add", "maximum": "max", "minimum": "min"}
+ATOMIC_UFUNCS |= {f"bitwise_{name}": name for name in ("and", "or", "xor")}
+
+
+def atomic(op: str, dtype: DType, shared: bool) -> str:
+    """The function of an operation, for shared memory or that of the device.
+
+    Raises:
+        ScheduleError: there is none.
+    """
+    if op not in ATOMIC_UFUNCS or dtype.kind not in "iu" or dtype.itemsize < 4:
+        raise ScheduleError(f"tasks cannot join {dtype} by {op} on CUDA; make the loop over them serial")
+    return f"hj_atomic_{ATOMIC_UFUNCS[op]}_{'shared' if shared else 'global'}_{c_type(dtype)}"

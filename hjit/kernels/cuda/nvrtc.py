@@ -12,10 +12,10 @@ import importlib.util
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from hjit.errors import CompileError, DeviceError
+from hjit.kernels.cuda.machine_code import Compiled, Resources, without_spills
 from hjit.kernels.cuda.opencl import numbered
 from hjit.kernels.cuda.prelude import program
 
@@ -23,44 +23,6 @@ EXACT = ("--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")
 """Every operation is rounded alone and as IEEE 754 says; denormals are kept."""
 REPORT = ("--ptxas-options=-v", "--diag-suppress=177")  # what a kernel needs; not what generated code does not use
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll")
-
-
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """What a kernel needs, as ptxas reports it.
-
-    Attributes:
-        registers: of a thread.
-        spill_stores: bytes of registers stored to local memory.
-        spill_loads: bytes of them loaded again.
-        stack: bytes of local memory of a thread.
-        shared: bytes of static shared memory of a block.
-    """
-
-    registers: int
-    spill_stores: int
-    spill_loads: int
-    stack: int
-    shared: int
-
-
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """Machine code for one compute capability.
-
-    Attributes:
-        source: the whole program, prelude included.
-        ptx: the assembly that it was made from.
-        cubin: the machine code.
-        log: what the compiler said.
-        resources: of each kernel by name.
-    """
-
-    source: str
-    ptx: str
-    cubin: bytes
-    log: str
-    resources: dict[str, Resources]
 
 
 def _libraries() -> Iterator[str]:
@@ -130,6 +92,10 @@ def compiled(body: str, capability: int, options: Sequence[str] = ()) -> Compile
         CompileError: the compiler refused it.
         DeviceError: there is no NVRTC.
     """
+    return without_spills(lambda text: _compiled(text, capability, options), body)
+
+
+def _compiled(body: str, capability: int, options: Sequence[str]) -> Compiled:
     library, source = _library(), program(body, "cuda")
     handle = ctypes.c_void_p()
     _check(library.nvrtcCreateProgram(ctypes.byref(handle), source.encode(), b"hjit.cu", 0, None, None))

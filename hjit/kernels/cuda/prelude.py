@@ -19,6 +19,8 @@ A kernel is written in C99 without recursion, with the names below and those of 
 - ``HJ_THREAD_X``, ``HJ_BLOCK_X``, ``HJ_THREADS_X``, ``HJ_BLOCKS_X``, and so for Y and Z: indices and counts as i32;
   ``HJ_THREAD``: the thread in its block.
 - ``HJ_BARRIER()``: of the block, for shared and global memory.
+- ``HJ_FIRST_WARP { ... }``: what only the first warp of 32 threads need do, shuffles for instance. Where shuffles are
+  made of barriers, all threads do it.
 
 Names of kernels are none of the C library's. Nothing is contracted or reassociated: the options of `nvrtc` and `opencl`
 see to that, with the pragma here.
@@ -47,6 +49,7 @@ typedef u16 f16;
 typedef float f32;
 typedef double f64;
 #define HJ_KERNEL(name, x, y, z) extern "C" __global__ void __launch_bounds__((x) * (y) * (z)) name
+#define HJ_KERNEL_OF(blocks, name, x, y, z) extern "C" __global__ void __launch_bounds__((x) * (y) * (z), blocks) name
 #define HJ_DEVICE static __device__ __forceinline__
 #define HJ_GLOBAL
 #define HJ_CONSTANT __constant__ const
@@ -56,6 +59,7 @@ typedef double f64;
 #define HJ_DYNAMIC_SHARED_PARAMETER
 #define HJ_DYNAMIC_SHARED extern __shared__ u8 hj_dynamic_shared[] HJ_ALIGNED;
 #define HJ_SHUFFLES(threads)
+#define HJ_FIRST_WARP if (HJ_THREAD < 32)
 #define HJ_BARRIER() __syncthreads()
 #define HJ_THREAD_X ((i32)threadIdx.x)
 #define HJ_THREAD_Y ((i32)threadIdx.y)
@@ -104,6 +108,7 @@ typedef double f64;
 #define HJ_DYNAMIC_SHARED_PARAMETER , __local u8 *hj_dynamic_shared
 #define HJ_DYNAMIC_SHARED
 #define HJ_SHUFFLES(threads) __local u64 hj_shuffle_scratch[threads];
+#define HJ_FIRST_WARP
 #define HJ_BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define HJ_THREAD_X ((i32)get_local_id(0))
 #define HJ_THREAD_Y ((i32)get_local_id(1))

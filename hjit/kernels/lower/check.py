@@ -37,10 +37,11 @@ from hjit.kernels.lower.loopir import (
 )
 from hjit.kernels.lower.traverse import bound_vars, every, inner, named_polys, own_polys, stmt_exprs
 from hjit.sched.language.limits import MAX_LANES
-from hjit.trace.ir.graph import Graph, Load, walk
+from hjit.trace.ir.graph import Graph, Load, loads, walk
 from hjit.trace.ir.poly import Dim, Poly, Var, deep_atoms
 
-UNROLLED, SHARED_OUT = "unroll_and_jam", "distribute_threads"
+UNROLLED, SHARED_OUT, PRIVATISED = "unroll_and_jam", "distribute_threads", "privatise_scatters"
+WIDENED = "widen_accesses"
 GONE: dict[type, str] = {VectorLoop: "vectorize", Reduce: "block_reductions"}
 MADE_BY: dict[type, str] = {
     Outlined: "outline",
@@ -53,7 +54,7 @@ MADE_BY: dict[type, str] = {
     Barrier: "insert_barriers",
     Name: "hoist_invariants",
 }
-ALL = (UNROLLED, SHARED_OUT, *MADE_BY.values(), *GONE.values())
+ALL = (UNROLLED, SHARED_OUT, PRIVATISED, WIDENED, *MADE_BY.values(), *GONE.values())
 
 
 def check_loop_ir(program: Program, graph: Graph, done: tuple[str, ...] = ALL) -> None:
@@ -110,7 +111,9 @@ class _Checker:
     def faults(self) -> Iterator[str]:
         names = frozenset({BEGIN, END} if self.nest.count is not None else ())
         origins = {a for b in self.nest.buffers.values() for p in b.origin for a in deep_atoms(p) if isinstance(a, Var)}
-        yield from (f"the buffer {name} is no stage" for name in self.nest.buffers if name not in self.graph.by_name)
+        for b in self.nest.buffers.values():
+            if b.stage not in self.graph.by_name and (b.dtype is None or PRIVATISED not in self.done):
+                yield f"the buffer {b.stage} is no stage"
         yield from self.body(self.nest.body, _Scope(names, {}))
         if not origins <= names.union(v for s in every(self.nest.body) for v in bound_vars(s)):
             yield "a buffer begins at a name that there is not"
@@ -128,7 +131,7 @@ class _Checker:
         for p in (*own_polys(s), *named_polys(s)):
             yield from _unbound(p, bound)
         for e in walk(*stmt_exprs(s)):
-            if isinstance(e, Load) and len(e.index) != len(self.graph.shapes.get(e.source, (None,) * 99)):
+            if isinstance(e, Load) and len(e.index) != self.axes_read(e.source):
                 yield f"{e} is no load of the Graph's arrays"
             if isinstance(e, Register) and e.name not in scope.registers and not _is_other(e, s):
                 yield f"the register {e} is declared nowhere around it"
@@ -138,6 +141,11 @@ class _Checker:
             yield f"there is a {type(s).__name__} before {MADE_BY[type(s)]}"
         if type(s) in RULES:
             yield from RULES[type(s)](self, s, scope)
+
+    def axes_read(self, source: str) -> int | None:
+        """Of an array that may be read."""
+        shape = self.graph.shapes.get(source)
+        return self.axes(source) if shape is None else len(shape)
 
     # -- by kind of statement
     def loop(self, s: For, scope: _Scope) -> Iterator[str]:
@@ -167,6 +175,12 @@ class _Checker:
     def block(self, s: Block, scope: _Scope) -> Iterator[str]:
         for x in s.stores:
             yield from self.store(x.buffer, x.index)
+        if s.rows and WIDENED not in self.done:
+            yield f"there are rows before {WIDENED}"
+        touched = {(x.buffer, x.index) for x in s.stores} | {(x.source, x.index) for x in loads(*stmt_exprs(s))}
+        for row in s.rows:
+            if row.count < 2 or not touched.issuperset((row.array, row.at(k)) for k in range(row.count)):
+                yield f"{row.count} elements from {row.array}{list(map(str, row.index))} on are not all read or written"
         yield from (
             f"{x.register} is set, but declared nowhere around"
             for x in s.sets
@@ -203,10 +217,18 @@ class _Checker:
             yield f"{s.stage} slides, but has no buffer"
 
     def store(self, buffer: str, index: tuple[Poly, ...]) -> Iterator[str]:
-        if buffer not in self.nest.writes:
+        axes = self.axes(buffer)
+        if axes is None:
             yield f"it stores to {buffer}, which it does not compute"
-        elif len(index) != len(self.graph.shapes[buffer]):
-            yield f"{len(index)} indices of {buffer}, which has {len(self.graph.shapes[buffer])} axes"
+        elif len(index) != axes:
+            yield f"{len(index)} indices of {buffer}, which has {axes} axes"
+
+    def axes(self, buffer: str) -> int | None:
+        """Of what the nest computes; None of other arrays."""
+        if buffer in self.nest.writes:
+            return len(self.graph.shapes[buffer])
+        b = self.nest.buffers.get(buffer)
+        return None if b is None or b.dtype is None else len(b.lengths)
 
 
 RULES: dict[type, Callable[[_Checker, Any, _Scope], Iterator[str]]] = {

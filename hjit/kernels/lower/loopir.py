@@ -92,16 +92,31 @@ class Set:
 
 
 @dataclass(frozen=True, slots=True)
+class Row:
+    """`count` elements from ``array[index]`` on along the last axis, as one access where the address allows it."""
+
+    array: str
+    index: tuple[Poly, ...]
+    count: int
+
+    def at(self, k: int) -> tuple[Poly, ...]:
+        """The index of one of them."""
+        return (*self.index[:-1], self.index[-1] + k)
+
+
+@dataclass(frozen=True, slots=True)
 class Block:
     """Evaluate all values, which share their common sub-expressions, then store them and set the registers.
 
     Attributes:
         ahead: what later iterations load, fetched into the caches.
+        rows: of the loads and stores, those that are one access; made by widen_accesses.
     """
 
     stores: tuple[Store, ...]
     ahead: tuple[Load, ...] = ()
     sets: tuple[Set, ...] = ()
+    rows: tuple[Row, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,6 +429,7 @@ class Buffer:
         lengths: per axis, over run-time sizes only.
         fold: the axis that is circular, its length a power of two, or None.
         shared: is it that of a block?
+        dtype: of its elements, where it is no stage of the Graph; made by privatise_scatters.
     """
 
     stage: str
@@ -422,6 +438,7 @@ class Buffer:
     layout: Layout
     fold: int | None = None
     shared: bool = False
+    dtype: np.dtype[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -489,7 +506,8 @@ def _nest_lines(nest: Nest) -> Iterator[str]:
     for b in nest.buffers.values():
         axes = enumerate(zip(b.lengths, b.origin, strict=True))
         sizes = " x ".join(f"{n}" + (" circular" if k == b.fold else f" from {o}") for k, (n, o) in axes)
-        yield f"  {'shared ' if b.shared else ''}buffer {b.stage}: {sizes or 'one element'}{b.layout}"
+        of = f" of {b.dtype}" if b.dtype is not None else ""
+        yield f"  {'shared ' if b.shared else ''}buffer {b.stage}: {sizes or 'one element'}{of}{b.layout}"
     depth = 1
     if nest.count is not None:
         threads = f" of {nest.threads} threads" if nest.threads else ""
@@ -587,6 +605,7 @@ def _for_text(s: For) -> str:
 def _block_lines(s: Block) -> Iterator[str]:
     """Loads ahead, names of what the values share, stores and registers."""
     yield from (f"prefetch {x}" for x in s.ahead)
+    yield from (f"{x.count} at once: {_access(x.array, x.index)} .." for x in s.rows)
     lets, texts = describe(*(x.value for x in (*s.stores, *s.sets)), share_loads=True)
     yield from lets
     for store, text in zip(s.stores, texts, strict=False):

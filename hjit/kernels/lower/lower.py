@@ -10,9 +10,11 @@
     stream_stores      results that nothing reads again may be stored past the caches
     vectorize          vector loops: prologue, steady state, epilogue, and the last vector by its tail strategy
     distribute_threads loops over threads: what the threads of a block do together (CUDA)
+    privatise_scatters each block updates a copy in shared memory, and joins it to the result (CUDA)
     block_reductions   accumulators in registers, and how they are combined
     replace_scalars    what iterations read of earlier ones stays in registers
     hoist_invariants   what all iterations of a loop compute alike is computed before it
+    widen_accesses     what is read or written side by side, in one access (CUDA)
     insert_barriers    where threads read what others of their block have written (CUDA)
 
 Each but the first is a function from nest to nest; `show` sees the Program after each. The back ends print the result.
@@ -33,11 +35,13 @@ from hjit.kernels.lower.passes.hoist_invariants import hoist_invariants
 from hjit.kernels.lower.passes.insert_barriers import insert_barriers
 from hjit.kernels.lower.passes.loop_partitioning import partition_blocks, partition_loops
 from hjit.kernels.lower.passes.outlining import outline
+from hjit.kernels.lower.passes.privatise_scatters import privatise_scatters
 from hjit.kernels.lower.passes.scalar_replacement import replace_scalars
 from hjit.kernels.lower.passes.stream_stores import stream_stores
 from hjit.kernels.lower.passes.unroll_and_jam import unroll_and_jam
 from hjit.kernels.lower.passes.unused_lets import drop_unused_lets
 from hjit.kernels.lower.passes.vectorize import vectorize
+from hjit.kernels.lower.passes.widen_accesses import widen_accesses
 from hjit.kernels.lower.place_loops import place_loops
 from hjit.process import deadline, debug
 from hjit.sched.language.tree import Root
@@ -61,9 +65,11 @@ CUDA: tuple[Pass, ...] = (
     *COMMON,
     partition_blocks,
     distribute_threads,
+    privatise_scatters,
     block_reductions,
     replace_scalars,
     hoist_invariants,
+    widen_accesses,
     insert_barriers,
 )
 

@@ -105,7 +105,7 @@ def own_polys(s: Stmt) -> Iterator[Poly]:
     `named_polys`."""
     match s:
         case Block():
-            yield from (p for x in (*s.stores, *s.ahead) for p in x.index)
+            yield from (p for x in (*s.stores, *s.ahead, *s.rows) for p in x.index)
         case Reduce():
             yield from (p for i in s.items for p in i.index)
             yield from (p for t in s.loops for p in (t.begin, t.end))
@@ -187,7 +187,8 @@ def with_parts(s: Stmt, poly: Callable[[Poly], Poly], expr: Callable[[Expr], Exp
         case Block():
             ahead = tuple(Load(x.source, index(x.index), x.dtype) for x in s.ahead)
             stores = tuple(replace(x, index=index(x.index), value=expr(x.value)) for x in s.stores)
-            return Block(stores, ahead, tuple(Set(x.register, expr(x.value)) for x in s.sets))
+            rows = tuple(replace(x, index=index(x.index)) for x in s.rows)
+            return Block(stores, ahead, tuple(Set(x.register, expr(x.value)) for x in s.sets), rows)
         case Reduce():
             items = tuple(Item(index(i.index), expr(i.initial), expr(i.value)) for i in s.items)
             return replace(

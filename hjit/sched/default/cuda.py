@@ -29,6 +29,7 @@ from hjit.sched.default.thresholds import (
     STENCIL_ROWS,
     THREAD_BYTES,
     TILE_COLUMNS,
+    UPDATES,
 )
 from hjit.sched.language.build import Step, nest, stored
 from hjit.sched.language.definitions import is_associative, is_atomic, is_direct
@@ -108,8 +109,9 @@ def _tiled(s: Stage, group: tuple[int, ...]) -> _Tiled:
     d = s.definitions[group[-1]]
     pure, reduction = range(len(d.dims)), range(len(d.dims), len(d.extents))
     serial: list[Step] = [(k, "serial", None) for k in reduction]
-    if is_atomic(s, d) and s.dtype.itemsize >= 4 and not d.dims:  # there are no atomics of narrower words
-        return _over(d, group, list(reduction), [], BLOCK)
+    is_long = any(not n.is_const or n.const >= LONG_REDUCTION for n in d.rdims)
+    if is_atomic(s, d) and s.dtype.itemsize >= 4 and (is_long or not d.dims):  # there are no atomics of narrower words
+        return _scattered(d, group)
     if is_associative(d) and is_direct(d) and _runs_along_rows(s, d):
         *outer, last = reduction
         blocks = tuple(pure)
@@ -118,7 +120,6 @@ def _tiled(s: Stage, group: tuple[int, ...]) -> _Tiled:
     if d.is_scatter and d.order == "pure":
         serial = [*((k, "serial", None) for k in pure), *serial]
         return _Tiled(group, (), tuple(serial))
-    is_long = any(not n.is_const or n.const >= LONG_REDUCTION for n in d.rdims)
     return _over(d, group, list(pure), serial, SCAN_BLOCK if is_long else BLOCK, _rows(d), _columns(s, d))
 
 
@@ -159,6 +160,15 @@ def _over(
     threads_of += [(k, "gpu_thread", None) for k in whole]
     tile = tuple(sizes.get(k) for k in range(len(d.dims)))
     return _Tiled(group, tuple(dims), (*threads_of, *copies, *inside), tile)
+
+
+def _scattered(d: Definition, group: tuple[int, ...]) -> _Tiled:
+    """Atomic updates: blocks that do many of them, so that it is little to join what they have found to the result."""
+    x = _over(d, group, list(range(len(d.dims), len(d.extents))), [], BLOCK)
+    last = x.blocks[-1:]
+    sizes = {k: n for k, kind, n, *_ in x.inner if kind == "gpu_thread"}
+    turns: list[Step] = [(k, "serial", (sizes.get(k) or 1) * UPDATES) for k in last]
+    return _Tiled(group, (*range(len(d.dims)), *x.blocks), (*turns, *x.inner))
 
 
 def _rows(d: Definition) -> int:

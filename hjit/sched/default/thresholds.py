@@ -30,6 +30,7 @@ TILE_COLUMNS = 32  # of a tile that a block computes: one warp reads and writes 
 THREAD_BYTES = 4  # that a thread reads of an array, at least: with less, too little is on the way at a time
 SCAN_BLOCK = 64  # threads where each has long work: there are few of them, so they go to many multiprocessors
 LONG_REDUCTION = 64  # iterations from which on those of a reduction are long work, or work for several threads
+UPDATES = 32  # that a thread does of a histogram: a block does 8192 before it joins the 256 bins of bytes to the result
 FEW_ELEMENTS = 16  # of the last dimensions, channels for instance: a tile has all of them
 STENCIL_ROWS = 4  # rows that a thread computes of a stencil, as `JAM_ROWS`
 MIN_STENCIL = 4  # loads of one element, at least, for which that is worth it

@@ -52,6 +52,8 @@ class _Run:
         self.done: dict[str, int] = {}
         self.written: dict[Element, set[int]] = {}
         self.read: dict[Element, set[int]] = {}
+        self.joined: dict[str, set[int]] = {}  # updated atomically, wherever that is
+        self.apart: dict[str, set[int]] = {}  # read or written
         self.common = {b.stage for b in nest.buffers.values() if b.shared} | {nest.stage}
         self.faults: dict[str, str] = {}
 
@@ -99,8 +101,8 @@ class _Run:
                     self.vars |= {t.var: r[k] for t, r, k in zip(s.loops, ranges, place, strict=True)}
                     self.body(s.body, item % self.nest.threads)
             case Barrier() | CombineThreads():
-                self.written.clear()
-                self.read.clear()
+                for touched in (self.written, self.read, self.joined, self.apart):
+                    touched.clear()
             case Block() | Name():
                 self.accesses(s, thread)
 
@@ -110,12 +112,23 @@ class _Run:
         for put in s.stores if isinstance(s, Block) else ():
             if put.atomic is None:
                 self.touch(put.buffer, put.index, thread, writes=True)
+            elif put.buffer in self.common:
+                self.clash(f"updates {put.buffer}", self.apart.get(put.buffer, set()), thread)
+                self.joined.setdefault(put.buffer, set()).add(thread)
 
     def loads(self, s: Block | Name) -> Iterator[Load]:
         exprs: list[Expr] = list(stmt_exprs(s))
         yield from (x for x in loads(*exprs) if x.source in self.common)
 
+    def clash(self, what: str, others: set[int], thread: int) -> None:
+        """Others may have touched the same element."""
+        if others - {thread}:
+            self.faults.setdefault(what, f"thread {thread} {what}, as thread {min(others - {thread})} did")
+
     def touch(self, source: str, index: tuple[Poly, ...], thread: int, writes: bool) -> None:
+        if source in self.common:
+            self.clash(f"touches {source}", self.joined.get(source, set()), thread)
+            self.apart.setdefault(source, set()).add(thread)
         if source not in self.common or any(isinstance(a, Indirect) for p in index for a in deep_atoms(p)):
             return
         at = [self.value(p) for p in index]

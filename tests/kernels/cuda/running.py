@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from hjit.kernels.cuda.emit import Parameter, emit_module
+from hjit.kernels.cuda.emit import emit_module
+from hjit.kernels.cuda.launches import Parameter
 from hjit.kernels.lower.loopir import Program
 from hjit.sched.language.memory import C_ORDER
 from hjit.trace.ir.graph import Graph
@@ -15,17 +17,26 @@ from hjit.trace.ir.poly import Poly, sizes_value
 from tests.kernels.cuda import launching
 
 Array = np.ndarray[Any, Any]
+NONE: Mapping[str, int] = {}
 
 
-def computed(graph: Graph, program: Program, *arrays: Array) -> Array:
-    """The result of a Graph of one, whose arguments are arrays in C order alone."""
-    sizes = {f"{i.name}.{k}": n for i, a in zip(graph.inputs, arrays, strict=True) for k, n in enumerate(a.shape)}
-    strides = {i.name: [n // a.itemsize for n in a.strides] for i, a in zip(graph.inputs, arrays, strict=True)}
+def computed(graph: Graph, program: Program, *arrays: Array, numbers: Mapping[str, int] = NONE) -> Array:
+    """The result of a Graph of one, whose arguments are arrays in C order alone.
+
+    Args:
+        numbers: that are run-time sizes, too.
+    """
+    given = {i.name: a for i, a in zip((i for i in graph.inputs if i.data is None), arrays, strict=True)}
+    for i in graph.inputs:
+        if i.data is not None:
+            given[i.name] = np.frombuffer(i.data, i.dtype).reshape([sizes_value(p, numbers) for p in i.shape])
+    sizes = {**numbers, **{f"{name}.{k}": n for name, a in given.items() for k, n in enumerate(a.shape)}}
+    strides = {name: [n // a.itemsize for n in a.strides] for name, a in given.items()}
 
     def elements(shape: tuple[Poly, ...]) -> int:
         return math.prod(sizes_value(p, sizes) for p in shape)
 
-    memory = {i.name: a.reshape(-1) for i, a in zip(graph.inputs, arrays, strict=True)}
+    memory = {name: a.reshape(-1) for name, a in given.items()}
     for s in graph.stages:
         layout = program.layouts.get(s.name, C_ORDER)
         memory[s.name] = np.full(max(elements(tuple(layout.lengths(s.shape))), 1), 77, s.dtype)

@@ -184,13 +184,60 @@ def highest(a: Any) -> Any:
 def test_reductions_that_are_combined_one_after_the_other_use_the_same_memory() -> None:
     def together(s: Schedule) -> None:
         out = s.stages[-1]
-        s[out].split("x", "x", "xi", 16).unroll("xi").reorder("x", "r0", "xi").gpu_blocks("x").gpu_threads("r0")
+        s[out].split("x", "x", "xi", 4).unroll("xi").reorder("x", "r0", "xi").gpu_blocks("x").gpu_threads("r0")
 
     graph, program = loops(highest, together)
-    assert len(statements(program, CombineThreads)) >= 16
+    assert len(statements(program, CombineThreads)) >= 4
     text = emit_module(graph, program, "hj_blocks").text
     assert text.count("HJ_SHARED") == 1
+    # each waits for the others' values, and but for the first one before it overwrites those that were read last
+    assert text.count("HJ_BARRIER") == 2 * text.count("HJ_FIRST_WARP") - 1
     np.testing.assert_array_equal(computed(graph, program, GRAY), highest(GRAY))
+
+
+def products(a: Any) -> Any:
+    return a.prod(axis=1)
+
+
+@needs_opencl
+@pytest.mark.parametrize("threads", [32, 96, 256, 1024])
+def test_threads_are_combined_halves_with_halves(threads: int) -> None:
+    """Of a product of floats every order has its own roundings."""
+    image = np.random.default_rng(4).uniform(0.5, 2, (5, 2500))
+    graph = canonical(products, image)
+    program = lower(graph, cuda_schedule(graph), passes=CUDA)
+    program = replace(program, nests=tuple(replace(n, threads=threads) for n in program.nests))
+    expected = np.ones((5, threads))
+    for first in range(0, image.shape[1], threads):
+        part = image[:, first : first + threads]
+        expected[:, : part.shape[1]] *= part
+    for half in (512, 256, 128, 64, 32, 16, 8, 4, 2, 1):
+        upper = expected[:, half : 2 * half].copy()
+        expected[:, : upper.shape[1]] *= upper
+        expected = expected[:, :half] if expected.shape[1] > half else expected
+    np.testing.assert_array_equal(computed(graph, program, image), expected[:, 0])
+
+
+@needs_opencl
+def test_a_loop_of_reductions_waits_before_memory_is_used_again() -> None:
+    def one_after_the_other(s: Schedule) -> None:
+        out = s.stages[-1]
+        s[out].split("x", "x", "xi", 4).reorder("x", "xi", "r0").gpu_blocks("x").gpu_threads("r0")
+
+    graph, program = loops(highest, one_after_the_other)
+    text = emit_module(graph, program, "hj_blocks").text
+    before, _, after = text.partition("v_all_f32_0[HJ_THREAD_X] =")
+    assert before.rstrip().endswith("HJ_BARRIER();") and "HJ_BARRIER();" in after
+    np.testing.assert_array_equal(computed(graph, program, GRAY), highest(GRAY))
+
+
+@needs_nvrtc
+def test_a_reduction_by_256_threads_has_one_barrier_and_shuffles() -> None:
+    graph, program = loops(row_sums)
+    made = nvrtc.compiled(emit_module(graph, program, "hj_blocks").text, 80)
+    assert made.ptx.count("bar.sync") == 1
+    assert made.ptx.count("shfl.sync.down") == 10  # 5 steps of two words
+    assert all(r.spill_loads == 0 and r.stack == 0 for r in made.resources.values())
 
 
 def test_memory_for_combining_counts_as_that_of_the_block(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hjit.errors import CompileError
 from hjit.kernels.cuda import nvrtc
 from hjit.kernels.cuda.ctext import Operand, c_type, storage_type
-from hjit.kernels.cuda.indices import IndexPrinter
+from hjit.kernels.cuda.indices import IndexPrinter, Signs
 from hjit.trace.ir.graph import Load
 from hjit.trace.ir.poly import Atom, Dim, Indirect, IntLike, Poly, Sym, Var, boundary, extremum, poly
 from tests.kernels.cuda import launching
@@ -115,12 +115,32 @@ def test_boundary_modes_far_from_the_axis(bits: int) -> None:
 
 
 def test_not_negative() -> None:
-    """Where the sign is known, division is C's."""
+    """Where the sign is known, division is C's of unsigned integers."""
     rows = abs(values(3))
     p = [(poly(I) + J) // 3, (poly(I) * J) % 7, poly(I) // N, poly(J) % (poly(M) + 1)]
     indices = written(32, not_negative=lambda p: True)
-    assert [indices.text(x) for x in p] == ["((i + j) / 3)", "((i * j) % 7)", "(i / n)", "(j % (m + 1))"]
+    assert [indices.text(x) for x in p] == [
+        f"((i32)((u32){p} {op} (u32){q}))"
+        for p, op, q in (("(i + j)", "/", "3"), ("(i * j)", "%", "7"), ("i", "/", "n"), ("j", "%", "(m + 1)"))
+    ]
     check(p, rows, 32, not_negative=lambda p: True)
+
+
+def test_signs() -> None:
+    signs = Signs([I, N])
+    natural = [
+        poly(I) * 3 + N,
+        poly(J) % 5,
+        (poly(I) + 2) // N,
+        extremum("max", poly(I), poly(J)),
+        boundary("clamp", poly(J), poly(N)),
+    ]
+    unknown = [poly(I) - 1, poly(I) - N, poly(J), poly(I) * J, poly(J) // 3, extremum("min", poly(I), poly(J))]
+    assert all(map(signs.is_natural, natural)) and not any(map(signs.is_natural, unknown))
+    signs.bind(J, poly(I), poly(N))
+    assert signs.is_natural(poly(J))
+    signs.bind(J, poly(I), poly(N) - 1)
+    assert not signs.is_natural(poly(J))
 
 
 def test_texts() -> None:

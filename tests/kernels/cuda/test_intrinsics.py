@@ -86,6 +86,25 @@ def test_wide_accesses() -> None:
         assert out.tobytes() == raw.view(f"V{dtype.itemsize}")[::-1].tobytes(), (dtype, size)
 
 
+def test_rows_at_any_address() -> None:
+    """Vectors with an element between them: few are aligned."""
+    some, bodies = VECTORS[::5], []
+    for dtype, size in some:
+        lanes, t, v = size // dtype.itemsize, suffix(dtype), intrinsics.lanes_type(dtype, size)
+        bodies.append(f"""HJ_KERNEL(run_{v}, 32, 1, 1)(HJ_GLOBAL const {t} *in, HJ_GLOBAL {t} *out) {{
+    hj_store_row_{v}(out + HJ_THREAD * {lanes + 1}, hj_load_row_{v}(in + HJ_THREAD * {lanes + 1}));
+}}""")
+    program = launching.compiled("\n".join(bodies))
+    for dtype, size in some:
+        lanes = size // dtype.itemsize
+        raw = np.random.default_rng(0).integers(1, 256, 32 * (lanes + 1) * dtype.itemsize, np.uint8)
+        out = np.zeros_like(raw)
+        program.launch(f"run_{intrinsics.lanes_type(dtype, size)}", (1, 1, 1), (32, 1, 1), [raw, out])
+        expected = raw.reshape(32, lanes + 1, dtype.itemsize).copy()
+        expected[:, lanes] = 0
+        assert out.tobytes() == expected.tobytes(), (dtype, size)
+
+
 REDUCE = {
     "add": np.add,
     "min": np.minimum,

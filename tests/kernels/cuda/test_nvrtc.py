@@ -11,6 +11,7 @@ import pytest
 from hjit.errors import CompileError, DeviceError
 from hjit.kernels.cuda import intrinsics, nvrtc, operations, prelude
 from hjit.kernels.cuda.ctext import Operand, constant
+from hjit.kernels.cuda.machine_code import Compiled, with_blocks, without_spills
 from hjit.trace.ops.elementwise.ufuncs import UFUNCS
 from tests.kernels import test_vecmath as vectors
 from tests.kernels.cuda.cases import Case, kernel_text
@@ -154,6 +155,51 @@ HJ_KERNEL(second, 1024, 1, 1)(HJ_GLOBAL f32 *p) { f32 a[256]; for (int k = 0; k 
     found = nvrtc.compiled(body, 80).resources
     assert found["first"].shared == 1024 and found["first"].stack == 0
     assert found["second"].stack >= 1024 and found["second"].registers <= 64
+
+
+def needing(registers: int, name: str = "f", threads: int = 256) -> str:
+    """A kernel of which each thread has so many numbers at once."""
+    values = "\n".join(f"    const f32 v{k} = in[{k} * n + i];" for k in range(registers))
+    total = " + ".join(f"v{k} / v{registers - 1 - k}" for k in range(registers))
+    return f"""HJ_KERNEL({name}, {threads}, 1, 1)(HJ_GLOBAL const f32 *in, HJ_GLOBAL f32 *out, i32 n) {{
+    const i32 i = HJ_BLOCK_X * {threads} + HJ_THREAD_X;
+{values}
+    HJ_BARRIER();
+    out[i] = {total};
+}}
+"""
+
+
+@needs_nvrtc
+def test_kernels_that_spill_are_compiled_with_room_for_more_registers() -> None:
+    """Here the compiler is made to spill; by itself it does so where more threads fit on a multiprocessor then."""
+    body = needing(60, "large") + needing(6, "small")
+    tight = with_blocks(body, {"large": 8})
+    compiled: list[str] = []
+
+    def compile_once(text: str) -> Compiled:
+        compiled.append(text)
+        return nvrtc._compiled(tight if text == body else text, 80, ())
+
+    assert compile_once(body).spilling() == ["large"]
+    made = without_spills(compile_once, body)
+    assert not made.spilling() and made.resources.keys() == {"large", "small"}
+    assert not any("small" in text for text in compiled[2:-1])
+    assert "HJ_KERNEL(small" in compiled[-1] and "HJ_KERNEL_OF(" in compiled[-1]
+
+
+@needs_nvrtc
+def test_what_spills_with_all_registers_is_kept_as_it_is() -> None:
+    body = needing(100, threads=1024)
+    texts: list[str] = []
+
+    def compile_once(text: str) -> Compiled:
+        texts.append(text)
+        return nvrtc._compiled(text, 80, ())
+
+    made = without_spills(compile_once, body)
+    assert made.spilling() == ["f"]
+    assert texts[0] == body and len(texts) == 2
 
 
 @needs_nvrtc

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.kernels.cuda.emit import Launch, Parameter
+from hjit.kernels.cuda.launches import Launch, Parameter
 from hjit.kernels.cuda.runtime.device import Device, current, found
 from hjit.kernels.cuda.runtime.kernels import Kernels, kernels_for
 from hjit.kernels.lower.params import SMALL_ARRAY

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from hjit.errors import CompileError, DeviceError
 from hjit.kernels.cuda import nvrtc
-from hjit.kernels.cuda.emit import Launch
+from hjit.kernels.cuda.launches import Launch
+from hjit.kernels.cuda.machine_code import Compiled, Resources
 from hjit.kernels.cuda.prelude import program
 from hjit.kernels.cuda.roofline import Estimate, estimate, gpu
 from hjit.kernels.cuda.runtime.bound import Bound
@@ -39,7 +40,7 @@ def cuda(bound: Bound) -> str:
     return program(of(bound).module.text, "cuda")
 
 
-def compiled(bound: Bound, target: int | None) -> nvrtc.Compiled:
+def compiled(bound: Bound, target: int | None) -> Compiled:
     """Bound kernels, compiled for a compute capability; None: that of the device.
 
     Raises:
@@ -101,7 +102,7 @@ class Row:
     kernel: str
     blocks: int
     threads: int
-    resources: nvrtc.Resources | None
+    resources: Resources | None
     estimate: Estimate
 
 

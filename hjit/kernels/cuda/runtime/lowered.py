@@ -6,7 +6,8 @@ import logging
 from dataclasses import dataclass
 
 from hjit.errors import CompileError, ScheduleError
-from hjit.kernels.cuda.emit import Module, emit_module
+from hjit.kernels.cuda.emit import emit_module
+from hjit.kernels.cuda.launches import Module
 from hjit.kernels.lower.loopir import Program
 from hjit.kernels.lower.lower import CUDA, lower
 from hjit.kernels.lower.machine import Machine

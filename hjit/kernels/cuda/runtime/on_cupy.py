@@ -16,6 +16,7 @@ import numpy as np
 
 from hjit.errors import CompileError, DeviceError
 from hjit.kernels.cuda import nvrtc
+from hjit.kernels.cuda.machine_code import Compiled, without_spills
 from hjit.kernels.cuda.opencl import numbered
 from hjit.kernels.cuda.prelude import program
 from hjit.kernels.cuda.runtime.transfers import Transfers
@@ -92,7 +93,7 @@ def device(cupy: Any, number: int) -> CuPy:
     return CuPy(cupy, number)
 
 
-def compiled(text: str, capability: int, options: Sequence[str] = ()) -> nvrtc.Compiled:
+def compiled(text: str, capability: int, options: Sequence[str] = ()) -> Compiled:
     """The kernels of a text by the NVRTC that is found: hjit's way to it, or CuPy's.
 
     Raises:
@@ -136,8 +137,12 @@ def usable(capability: int, known: Sequence[int]) -> int:
     return max(found)
 
 
-def by_cupy(library: Any, text: str, capability: int, options: Sequence[str]) -> nvrtc.Compiled:
+def by_cupy(library: Any, text: str, capability: int, options: Sequence[str]) -> Compiled:
     """As `nvrtc.compiled`, through CuPy's binding of the library."""
+    return without_spills(lambda part: _by_cupy(library, part, capability, options), text)
+
+
+def _by_cupy(library: Any, text: str, capability: int, options: Sequence[str]) -> Compiled:
     source = program(text, "cuda")
     try:
         handle = library.createProgram(source, "hjit.cu", (), ())
@@ -154,7 +159,7 @@ def by_cupy(library: Any, text: str, capability: int, options: Sequence[str]) ->
             ) from None
         log = library.getProgramLog(handle)
         ptx = library.getPTX(handle).decode().rstrip("\0")
-        return nvrtc.Compiled(source, ptx, library.getCUBIN(handle), log, nvrtc.resources(log))
+        return Compiled(source, ptx, library.getCUBIN(handle), log, nvrtc.resources(log))
     finally:
         library.destroyProgram(handle)
 

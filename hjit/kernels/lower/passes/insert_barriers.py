@@ -26,13 +26,33 @@ def insert_barriers(nest: Nest, graph: Graph, machine: Machine) -> Nest:
 
 @dataclass(frozen=True, slots=True)
 class _Since:
-    """Memory that threads have read and written since the last barrier."""
+    """Memory that threads have read and written since the last barrier.
+
+    Attributes:
+        joined: what has been updated atomically, and by which operation: in any order, but not in that of others.
+    """
 
     read: frozenset[str] = frozenset()
     written: frozenset[str] = frozenset()
+    joined: frozenset[tuple[str, str]] = frozenset()
 
     def union(self, other: _Since) -> _Since:
-        return _Since(self.read | other.read, self.written | other.written)
+        return _Since(self.read | other.read, self.written | other.written, self.joined | other.joined)
+
+    def clashes(self, later: _Since, again: frozenset[str]) -> bool:
+        """Does what comes later touch what must be done before?
+
+        Args:
+            again: memory whose elements are written more than once.
+        """
+        joined, joined_later = ({name for name, _ in x.joined} for x in (self, later))
+        others = {name for name, op in later.joined if any(n == name and o != op for n, o in self.joined)}
+        return bool(
+            later.read & (self.written | joined)
+            or later.written & (self.read | joined | self.written & again)
+            or joined_later & (self.read | self.written)
+            or others
+        )
 
 
 class _Barriers:
@@ -56,8 +76,10 @@ class _Barriers:
     def visit(self, s: Stmt, since: _Since) -> tuple[Body, _Since]:
         match s:
             case For():
-                _, before = self.body(s.body, since)  # what an iteration leaves to the next
-                body, after = self.body(s.body, since.union(before))
+                body, after = self.iterations(s.body, since)
+                steady, after_steady = self.iterations(s.body, _Since())
+                if _barriers(steady) < _barriers(body):  # one before the loop in place of one in each iteration
+                    return (Barrier(), replace(s, body=steady)), after_steady
                 return (replace(s, body=body),), since.union(after)
             case If():  # before it rather than in both
                 wait = self.wait((s,), since)
@@ -74,16 +96,25 @@ class _Barriers:
         own = self.touched((s,))
         return (*wait, s), own if wait else since.union(own)
 
+    def iterations(self, body: Body, since: _Since) -> tuple[Body, _Since]:
+        """The body of a loop: what an iteration leaves to the next one counts, too."""
+        _, before = self.body(body, since)
+        return self.body(body, since.union(before))
+
     def wait(self, body: Body, since: _Since) -> Body:
         """The barrier that statements need before them, if they do."""
         own = self.touched(body)
-        clash = own.read & since.written or own.written & (since.read | since.written & self.shared)
-        return (Barrier(),) if clash else ()
+        return (Barrier(),) if since.clashes(own, self.shared) else ()
 
     def touched(self, body: Iterable[Stmt]) -> _Since:
         """What statements read and write of the common memory."""
         body = tuple(body)
         stores = [x for s in every(body) if isinstance(s, Block) for x in s.stores]
-        read = {*sources(body), *(x.buffer for x in stores if x.atomic is not None)}
-        read |= {x.source for s in every(body) for p in own_polys(s) for x in loads(*p.exprs)}
-        return _Since(self.common & read, self.common & {x.buffer for x in stores})
+        read = {*sources(body), *(x.source for s in every(body) for p in own_polys(s) for x in loads(*p.exprs))}
+        joined = {(x.buffer, x.atomic) for x in stores if x.atomic is not None and x.buffer in self.common}
+        written = {x.buffer for x in stores if x.atomic is None}
+        return _Since(self.common & read, self.common & written, frozenset(joined))
+
+
+def _barriers(body: Body) -> int:
+    return sum(isinstance(s, Barrier) for s in every(body))

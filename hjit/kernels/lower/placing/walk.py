@@ -226,8 +226,10 @@ def iterations(n: NestContext, node: Loop, env: Env, begin: Poly, end: Poly) -> 
 def _clipped(n: NestContext, node: Loop, var: Var, env: Env, begin: Poly, end: Poly) -> Stmts:
     """The loop with a last iteration that may be shorter."""
     step = step_of(node)
-    shorter = Interval.tile(poly(var), step, env.remains(node).interval.high)
-    return _counted(n, node, var, begin, end, step, env.within(node, shorter))
+    left = env.remains(node).interval
+    shorter = Interval.tile(poly(var), step, left.high)
+    most = -(-left.length.const // step) if left.length.is_const else None
+    return _counted(n, node, var, begin, end, step, env.within(node, shorter), most=most)
 
 
 def _one_by_one(n: NestContext, node: Loop, env: Env, begin: Poly, end: Poly) -> Stmts:
@@ -237,7 +239,15 @@ def _one_by_one(n: NestContext, node: Loop, env: Env, begin: Poly, end: Poly) ->
 
 
 def _counted(
-    n: NestContext, node: Loop, var: Var, begin: Poly, end: Poly, step: int, env: Env, limit: Poly | None = None
+    n: NestContext,
+    node: Loop,
+    var: Var,
+    begin: Poly,
+    end: Poly,
+    step: int,
+    env: Env,
+    limit: Poly | None = None,
+    most: int | None = None,
 ) -> Stmts:
     """``for var in range(begin, end, step)`` around the children of a node."""
     body, warm = place(n, node.children, env.deeper(var, step, begin))
@@ -248,7 +258,8 @@ def _counted(
     if node.kind == "parallel":
         n.warm = max(n.warm, warm)
     resets = tuple(map(ResetWindow, sliding))
-    return (*resets, For(var, begin - warm * step, end, step, body, limit))
+    most = None if most is None else most + warm
+    return (*resets, For(var, begin - warm * step, end, step, body, limit, most=most))
 
 
 def _sliding(body: Stmts) -> list[str]:
