@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from hjit.call.arguments import CallKey
 from hjit.call.compiled_function import CompiledFunction
@@ -18,8 +18,6 @@ from hjit.trace.capture.trace import PyTree
 from hjit.trace.tracing.frames import uncounted
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from hjit.call.build import Built
     from hjit.tuning.choice import Scheduler
 

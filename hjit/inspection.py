@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from hjit.call.arguments import is_dask_array, is_device_array, key_of
 from hjit.call.compiled_function import CompiledFunction, P, R
@@ -180,8 +180,8 @@ class Inspectable(CompiledFunction[P, R]):
 
     def _device_kernels(self, args: Any, kwargs: Any) -> list[Any]:
         """The kernels of these arguments on a GPU, bound to their sizes."""
-        here: Any = self if self._resolved(context_state()).target == "cuda" else self.on("cuda")
+        here = self if self._resolved(context_state()).target == "cuda" else self.on("cuda")
         return here.variant_of(args, kwargs, here._resolved(context_state()), here._schedule).bounds
 
-    def _on_cpu(self) -> Any:
+    def _on_cpu(self) -> Self:
         return self.on("cpu") if self._resolved(context_state()).target == "cuda" else self

@@ -296,7 +296,7 @@ def tried(seen: Seen, share: float) -> Row:
     )
 
 
-def _compared(p: Pipeline, f: Callable[..., Any], sample: Any) -> tuple[float, float]:
+def _compared(p: Pipeline[..., Any], f: Callable[..., Any], sample: Any) -> tuple[float, float]:
     """How far results are apart over some calls, changed arguments included; and the seconds of the first call."""
     apart, first = 0.0, 0.0
     for k in range(SETTLING):
@@ -309,7 +309,7 @@ def _compared(p: Pipeline, f: Callable[..., Any], sample: Any) -> tuple[float, f
     return apart, first
 
 
-def _speed(p: Pipeline, f: Callable[..., Any], sample: Any) -> float:
+def _speed(p: Pipeline[..., Any], f: Callable[..., Any], sample: Any) -> float:
     """Plain time over compiled time: the median over pairs of calls."""
     pairs: list[float] = []
     start = clock()

@@ -33,7 +33,7 @@ from hjit.tuning.autoschedule import Effort, frozen, greedily, searched, space_o
 from hjit.tuning.candidates import with_fixes
 from hjit.tuning.choice import DEFAULT, Choice
 from hjit.tuning.decide import by_search, found_or_searched
-from hjit.tuning.plans import Plan, from_text, keep, plan_name, to_text
+from hjit.tuning.plans import Plan, from_text, plan_name, store_plans, to_text
 from tests.sched.test_space import Program, blurred, equalised, interleaved, product, pyramid
 from tests.scripts import run_script
 
@@ -500,7 +500,7 @@ def test_nothing_is_kept_where_the_cache_is_off(folder: Path) -> None:
     hjit.pipeline(blurred, tune="greedy", cache="off")(IMAGE)
     assert list(folder.glob("*.plan")) == []
     p = Program(blurred)
-    keep(DEFAULT, [("plan_x", p.graph)], Options(cache="ro", cache_dir=folder))
+    store_plans(DEFAULT, [("plan_x", p.graph)], Options(cache="ro", cache_dir=folder))
     assert list(folder.glob("*.plan")) == []
 
 

@@ -319,7 +319,7 @@ def tasks_of(f: Callable[..., Any], *args: Any) -> Any:
 
     leaves: list[Any] = []
     structure = PyTree(tuple, (flatten(args, leaves), flatten({}, leaves)))
-    return traced_call(hjit.pipeline(f)._way_on_dask(), structure, leaves).tasks
+    return traced_call(hjit.pipeline(f)._dask_settings(), structure, leaves).tasks
 
 
 def read_of(part: Any, name: str) -> list[int]:

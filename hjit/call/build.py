@@ -220,7 +220,7 @@ def evaluate(rec: Recorder, names: tuple[str, ...], leaves: list[Any], options: 
         graph = canonicalise(unify_sizes(rec.graph(wanted), rec.sizes, rec.equations))
         segment = Segment(graph, features.schedule_target(options.target))
         strides = {n: element_strides(s.array) for n, s in rec.inputs.items()}
-        bound = bound_class(options)(segment.under(None), options, rec.sizes, strides)
+        bound = bound_class(options)(segment.scheduled_by(None), options, rec.sizes, strides)
         values, slots = rec.tape.replay(leaves), rec.scalar_slots()
         assert values is not None, "they are those that are traced"
         outputs = bound.new_outputs()

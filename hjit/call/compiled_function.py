@@ -17,7 +17,7 @@ import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
 from hjit.call import against_numpy
 from hjit.call.against_numpy import InterleavedCalls
@@ -33,8 +33,6 @@ from hjit.trace.capture.tracing_errors import as_trace_error
 from hjit.trace.tracing.frames import stack_level, uncounted
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from hjit.call.build import Built
     from hjit.call.first_calls import FirstCalls
     from hjit.call.guards import GuardValues

@@ -91,7 +91,7 @@ class Results:
                 or t.ndim != len(r.order or t.shape)
             ):
                 continue
-            place = r.taken(t)
+            place = r.as_stage(t)
             if not place.flags.carray or shapes.get(r.name) != (place.shape, place.dtype):
                 continue
             others = [x for x in targets if x is not t and isinstance(x, np.ndarray)]

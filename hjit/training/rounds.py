@@ -209,9 +209,14 @@ class Training:
         several = len({p.pipeline.tobytes() for p in known}) > 1
         network, report = fit(
             known,
-            seed=self.settings.seed, passes=PASSES, learning_rate=RATE, loss="log", decay=DECAY, held_out=HELD_OUT if several else 0.0,
+            seed=self.settings.seed,
+            passes=PASSES,
+            learning_rate=RATE,
+            loss="log",
+            decay=DECAY,
+            held_out=HELD_OUT if several else 0.0,
             show=told,
-        )  # fmt: skip
+        )
         new = out.with_suffix(".new.npz")
         network.save(new)
         os.replace(new, out)

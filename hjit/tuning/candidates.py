@@ -88,7 +88,7 @@ def chosen(
     found = candidates.found(decision, COMPILING_SECONDS[str(options.tune)])
     best = fastest(candidates, found, decision, arguments) if decision.new or not found else found[0]
     if not candidates.has_left_out:  # else not all were compared: another process may
-        plans.keep(best.choice, decision.new, options, best.measured)
+        plans.store_plans(best.choice, decision.new, options, best.measured)
     return best
 
 

@@ -77,7 +77,7 @@ class Segment:
 
         yield root_schedule(self.graph, self.target)
 
-    def under(self, tree: Root | None, longest_block: float = math.inf) -> Scheduled:
+    def scheduled_by(self, tree: Root | None, longest_block: float = math.inf) -> Scheduled:
         """What its kernel is made of; None: the default schedule."""
         return Scheduled(self.graph, self.key, tree, self.defaults, longest_block)
 
@@ -105,7 +105,7 @@ class Choice:
     def of(self, segment: Segment) -> Scheduled:
         """What the kernel of one of the segments is made of."""
         tree = self.trees.get(segment.graph.outputs)
-        return segment.under(tree, math.inf if tree is None else self.longest_block)
+        return segment.scheduled_by(tree, math.inf if tree is None else self.longest_block)
 
     def check(self, segments: Segments) -> None:
         """Is each tree legal for the Graph that it is of?

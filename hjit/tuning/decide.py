@@ -18,7 +18,7 @@ from hjit.trace.ir.poly import sizes_value
 from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites, factors, parts_name
 from hjit.tuning.choice import DEFAULT, Choice, Scheduler, Segment, SegmentsOf, given_by
 from hjit.tuning.limits import FEW_TASKS, LITTLE_WORK, LONG_REDUCTION, LONGEST_BLOCK, PARTS
-from hjit.tuning.plans import Plan, keep, kept, plan_name
+from hjit.tuning.plans import Plan, load_plan, plan_name, store_plans
 
 log = logging.getLogger("hjit")
 
@@ -87,7 +87,7 @@ def found_or_searched(segments_of: SegmentsOf, sizes: Mapping[str, int], options
     """The schedules that are on disk, or that `search` finds."""
     segments = [x for x in segments_of(NO_REWRITES) if x.graph.outputs]
     names = [plan_name(x, sizes, options) for x in segments]
-    known = [kept(name, x.graph, options) for name, x in zip(names, segments, strict=True)]
+    known = [load_plan(name, x.graph, options) for name, x in zip(names, segments, strict=True)]
     plans = [search(x, sizes, options) if p is None else p for p, x in zip(known, segments, strict=True)]
     if known == [None]:
         plans = [_in_parts(plans[0], segments[0], segments_of, sizes, options, search)]
@@ -97,7 +97,7 @@ def found_or_searched(segments_of: SegmentsOf, sizes: Mapping[str, int], options
     best = found if found.trees and _is_legal(found, segments_of) else replace(DEFAULT, costs=found.costs)
     others = [x for x in others if _is_legal(x, segments_of)]
     if not best.trees and not others:
-        keep(best, new, options)
+        store_plans(best, new, options)
         return Decision(DEFAULT)
     return Decision(best, tuple(others), new, is_final=False)
 

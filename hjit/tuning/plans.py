@@ -64,13 +64,13 @@ class Plan:
     factored: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
-def kept(name: str, graph: Graph, options: Options) -> Plan | None:
+def load_plan(name: str, graph: Graph, options: Options) -> Plan | None:
     """The plan of a canonical Graph that this process or an earlier one made."""
     text = cache.load(name, options.cache_dir, options.cache, "plan") or _plans.get(name)
     return None if text is None else from_text(text, graph)
 
 
-def keep(
+def store_plans(
     choice: Choice,
     new: Sequence[tuple[str, Graph]],
     options: Options,

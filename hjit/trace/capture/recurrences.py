@@ -271,7 +271,7 @@ def _install_pure(
         stage = rec.stage(
             keep, buffer.shape, buffer.dtype, (Definition(dims, (), target, value),), name=version_name(iteration.old)
         )
-    buffer.take(stage.name)
+    buffer.set_version(stage.name)
 
 
 def _install_recurrence(
@@ -297,7 +297,7 @@ def _install_recurrence(
         (Definition(dims, (iteration.count, *rdims), target, value, "sequential"),),
         reserved=name,
     )
-    buffer.take(name)
+    buffer.set_version(name)
 
 
 def _moved(d: Definition, change: Any) -> tuple[tuple[Poly, ...], Expr]:

@@ -75,7 +75,7 @@ class Result:
             return array.transpose(self.order) if self.order else array
         return self.given(array)
 
-    def taken(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def as_stage(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """The other way round: the stage of what the function returns."""
         return array.transpose(np.argsort(self.order)) if self.order else array
 

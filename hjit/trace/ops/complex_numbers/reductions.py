@@ -103,9 +103,6 @@ def var(
     return _finish(mean_of_squares(z, squares, squares.dtype, axis, ddof, keepdims), out)
 
 
-std = for_complex(np.std)(root_of(var))
-
-
 def _of_truth(function: Any) -> Callable[..., Any]:
     def method(a: Any, *args: Any, **kwargs: Any) -> Any:
         return call(function, as_bool(as_complex(a)), *args, **kwargs)
@@ -237,7 +234,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "sum": sum_,
     "mean": mean,
     "var": var,
-    "std": std,
+    "std": for_complex(np.std)(root_of(var)),
     "any": _of_truth(np.any),
     "all": _of_truth(np.all),
     "nonzero": _of_truth(np.nonzero),

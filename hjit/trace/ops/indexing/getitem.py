@@ -456,4 +456,4 @@ def scatter(view: Tracer, plan: AdvancedIndex, value: Expr, order: str, combine:
         noted = rec.indices.get(_index_key(t, extents[axis]))
         if noted is not None:
             noted.scatters.add(name)
-    buffer.take(name)
+    buffer.set_version(name)

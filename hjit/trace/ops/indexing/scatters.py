@@ -58,7 +58,7 @@ def _write_at(view: Tracer, index: Sequence[Poly], pure: Sequence[int], inner: S
     rec.stage(
         Load(old, identity(len(buffer.shape)), buffer.dtype), buffer.shape, buffer.dtype, (update,), reserved=name
     )
-    buffer.take(name)
+    buffer.set_version(name)
 
 
 @implements(np.put_along_axis)

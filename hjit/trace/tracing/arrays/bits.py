@@ -55,10 +55,10 @@ class Reinterpreted(TracedBuffer):
             self._seen, self._version = old, rec.stage(bitcast(load, self.dtype), self.shape, self.dtype).name
         return self._version
 
-    def take(self, stage: str) -> None:
+    def set_version(self, stage: str) -> None:
         rec, base, whole = current(), self.base, identity(len(self.shape))
         load = Load(stage, whole, self.dtype)
-        base.take(rec.stage(bitcast(load, base.dtype), self.shape, base.dtype).name)
+        base.set_version(rec.stage(bitcast(load, base.dtype), self.shape, base.dtype).name)
         if base.dtype == bool and not rec.loops:
             octets = rec.stage(cast(load, np.dtype(np.uint8)), self.shape, np.uint8).name
             base.octets = base.version, Tracer(TracedBuffer(self.shape, np.dtype(np.uint8), octets), self.shape, whole)

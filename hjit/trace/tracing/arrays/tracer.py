@@ -86,7 +86,7 @@ class TracedBuffer:
         """The memory itself, where this is another dtype's view of it."""
         return self
 
-    def take(self, stage: str) -> None:
+    def set_version(self, stage: str) -> None:
         """All views of the buffer see `stage` from now on; an argument is written back when the function ends."""
         current().changes.append((self, self.version, self.contents is not None))
         self.version, self.contents = stage, None

@@ -83,7 +83,7 @@ def update(view: Tracer, expr: Expr, where: Expr | None = None) -> None:
         )
         keep = Load(old, identity(len(buffer.shape)), buffer.dtype)
         stage = rec.stage(keep, buffer.shape, buffer.dtype, (definition,), name=version_name(old))
-    buffer.take(stage.name)
+    buffer.set_version(stage.name)
 
 
 _VERSION = re.compile(r"_v(_\d+)*$")

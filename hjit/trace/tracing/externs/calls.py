@@ -135,7 +135,7 @@ def extern_result(name: str, kind: str) -> Any:
     return t.copy() if shape else t
 
 
-class _Hole:
+class _Placeholder:
     """The place of an array in the arguments of an extern call."""
 
     __slots__ = ("is_complex", "number", "scalar", "shape", "weak")
@@ -161,11 +161,11 @@ class Arguments:
         self.tracers: list[Tracer] = []
 
     def freeze(self, x: Any) -> Any:
-        """The argument with a `_Hole` for each tracer."""
+        """The argument with a `_Placeholder` for each tracer."""
         if is_tracer(x):
-            return _Hole(self._number(x, x), tuple(map(int, x.shape)), x.is_scalar, x.weak)
+            return _Placeholder(self._number(x, x), tuple(map(int, x.shape)), x.is_scalar, x.weak)
         if type(x) is ComplexTracer:
-            return _Hole(self._number(x, x.parts), tuple(map(int, x.parts.shape)), x.is_scalar, is_complex=True)
+            return _Placeholder(self._number(x, x.parts), tuple(map(int, x.parts.shape)), x.is_scalar, is_complex=True)
         if is_host(x):
             return TapeEntry(x.k) if self.late else x.make_static()
         if type(x) in (list, tuple):
@@ -201,7 +201,7 @@ class Arguments:
         views = {} if views is None else views
         if type(x) is TapeEntry:
             return values[x.k]
-        if type(x) is _Hole:
+        if type(x) is _Placeholder:
             if x.number not in views:
                 a = arrays[x.number].reshape(x.shape)
                 a = complex_of(a) if x.is_complex else a
