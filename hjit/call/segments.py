@@ -24,7 +24,9 @@ Array = np.ndarray[Any, Any]
 class TraceSegments:
     """The segments of a trace, made once for each set of rewrites that a search or a plan asks for."""
 
-    def __init__(self, trace: Trace, target: Any) -> None:
+    def __init__(self, trace: Trace, target: Any, by_chance: bool = True) -> None:
+        """`by_chance`: see `hjit.trace.passes.equal_sizes.unify_sizes`."""
+        self._by_chance = by_chance
         self._recorder, self._goals, self._target = trace.recorder, trace.goals, target
         self._made: dict[Hashable, Segments] = {}
 
@@ -33,7 +35,7 @@ class TraceSegments:
         key = _key(rewrites)
         found = None if key is None else self._made.get(key)
         if found is None:
-            graphs = graphs_of(self._recorder, self._goals, rewrites)
+            graphs = graphs_of(self._recorder, self._goals, rewrites, self._by_chance)
             found = tuple(Segment(g, self._target) for g in graphs)
             if key is not None:
                 self._made[key] = found
@@ -49,9 +51,11 @@ def _key(rewrites: Rewrites) -> Hashable:
     return rewrites.inlined_after, tuple(sorted(rewrites.factored.items()))
 
 
-def graphs_of(rec: Recorder, goals: Sequence[tuple[str, ...]], rewrites: Rewrites) -> list[Graph]:
+def graphs_of(
+    rec: Recorder, goals: Sequence[tuple[str, ...]], rewrites: Rewrites, by_chance: bool = True
+) -> list[Graph]:
     """One canonical Graph for each goal; stages that a later one needs are outputs of the first that computes them."""
-    whole = unify_sizes(rec.graph(()), rec.sizes, rec.equations)
+    whole = unify_sizes(rec.graph(()), rec.sizes, rec.equations, by_chance)
     reads = {s.name: tuple(s.sources - {s.name}) for s in whole.stages}
     carried: dict[str, Input] = {}
     found: list[Graph] = []

@@ -94,6 +94,12 @@ def test_equal_sizes_that_nothing_compares_stay_apart() -> None:
     assert symbols(unified(lambda a, b: a[: len(b)] + b, IMAGE, OTHER[:40])) == {"a0.0", "a0.1", "a1.0"}
 
 
+def test_what_is_equal_at_these_sizes_only_stays_apart_where_others_are_to_be_served() -> None:
+    graph, recorder, _ = graphs(lambda a, b: a[: len(b)] + b, IMAGE, OTHER)
+    for by_chance, expected in ((True, {"a0.0", "a0.1"}), (False, {"a0.0", "a1.0", "a0.1"})):
+        assert symbols(unify_sizes(graph, recorder.sizes, recorder.equations, by_chance)) == expected
+
+
 def test_quotients_of_sizes_are_equal_to_others() -> None:
     """As many columns as the half of others: 45 = 90 // 2 = 91 // 2."""
     graph = unified(lambda a, b: a[:, ::2] + b[:, ::2], IMAGE, np.ones((60, 89), np.float32))

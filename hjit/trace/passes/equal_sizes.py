@@ -20,17 +20,21 @@ Equation = tuple[Poly, Poly]
 ROUNDS = 4  # what is equal may show only once other sizes are written alike
 
 
-def unify_sizes(graph: Graph, sizes: Mapping[str, int], equations: Iterable[Equation] = ()) -> Graph:
+def unify_sizes(
+    graph: Graph, sizes: Mapping[str, int], equations: Iterable[Equation] = (), by_chance: bool = True
+) -> Graph:
     """The Graph with sizes that the function takes for equal written alike.
 
     Args:
         graph: as it was recorded.
         sizes: the numbers of its sizes; equations that do not hold for them are no equations.
         equations: sizes that NumPy's rules for shapes have compared.
+        by_chance: also those that are equal at these sizes only, as in ``a[:len(b)] + b``? No where the Graph is to
+            serve other sizes without a new trace.
     """
     compared = [x for x in equations if all(_is_size(p, sizes) for p in x)]
     for _ in range(ROUNDS):
-        solved = _solved([*compared, *_compared(graph)], sizes, _ages(graph))
+        solved = _solved([*compared, *(_compared(graph) if by_chance else ())], sizes, _ages(graph))
         if not solved:
             break
         graph = _substituted(graph, solved.get)
