@@ -63,7 +63,7 @@ def ones(shape: Any, dtype: Any = None, order: str = "C", **kwargs: Any) -> Trac
 @makes
 def empty(shape: Any, dtype: Any = float, order: str = "C", **kwargs: Any) -> Tracer:
     """NumPy's contents are undefined; here they are zero until written, at no cost where all is written."""
-    return _filled(shape, 0, dtype or float, order)
+    return _filled(shape, current().undefined(np.dtype(dtype or float)), dtype or float, order)
 
 
 @implements(np.full)
@@ -82,23 +82,22 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: str | Order = "C
     return ordered_stage(value.load(shape), shape, value.dtype, order_of(order, (), shape))
 
 
-def _like(value: Any) -> Callable[..., Tracer]:
+def _like(value: Callable[[np.dtype[Any]], Any]) -> Callable[..., Tracer]:
     def method(
         a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, **kwargs: Any
     ) -> Tracer:
         a = as_tracer(a)
-        return (
-            _filled(a.shape, value, dtype or a.dtype, copy_order(a, order))
-            if shape is None
-            else _filled(shape, value, dtype or a.dtype)
-        )
+        wanted = np.dtype(dtype or a.dtype)
+        if shape is None:
+            return _filled(a.shape, value(wanted), wanted, copy_order(a, order))
+        return _filled(shape, value(wanted), wanted)
 
     return method
 
 
-implements(np.zeros_like)(makes(_like(0)))
-implements(np.ones_like)(makes(_like(1)))
-implements(np.empty_like)(makes(_like(0)))
+implements(np.zeros_like)(makes(_like(lambda _: 0)))
+implements(np.ones_like)(makes(_like(lambda _: 1)))
+implements(np.empty_like)(makes(_like(lambda dtype: current().undefined(dtype))))
 
 
 @implements(np.full_like)

@@ -160,7 +160,7 @@ def _elementwise(
         write(out, result, None if mask is None else mask.load(out.shape))
         return out
     if mask is not None:
-        value = select(mask.load(shape), value, Const(0, loop[-1]))
+        value = select(mask.load(shape), value, Const(current().undefined(loop[-1]), loop[-1]))
     scalar = not shape and all(not is_tracer(x) or x.is_scalar or not x.shape for x in operands)
     return ordered_stage(value, shape, loop[-1], order_of(order, tracers(*operands, mask), shape), is_scalar=scalar)
 
