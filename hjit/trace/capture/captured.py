@@ -153,6 +153,14 @@ def guard_absent(path: AccessPath) -> None:
         current().captures.append((path, ("absent", None)))
 
 
+def guard_present(path: AccessPath) -> None:
+    """Later calls look whether there is still something of that name."""
+    key = ("present", path.key())
+    if key not in current().captured:
+        current().captured[key] = None
+        current().captures.append((path, ("present", None)))
+
+
 def _captured_array(rec: Recorder, value: np.ndarray[Any, Any], path: AccessPath) -> Any:
     key = path.key()
     if key not in rec.captured:
