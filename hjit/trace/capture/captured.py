@@ -112,7 +112,7 @@ def wrap(value: Any, path: AccessPath) -> Any:
         return _captured_container(rec, value, path)
     if isinstance(value, _PLAIN):
         _guard(rec, path, value, "value")
-        return value
+        return hook("dtype_seen")(value) if isinstance(value, np.dtype) else value
     if (
         type(value) is set
         and path.kind != "leaf"
@@ -408,6 +408,8 @@ def captured_object(value: Any, path: AccessPath) -> Any:
         raise current().error(
             f"{name}: {cls.__name__}", "hjit cannot see when its contents change", "use a list, tuple or dict"
         )
+    if isinstance(value, np.dtype):
+        return hook("dtype_seen")(value)
     if cls is types.SimpleNamespace:
         return ObjectProxy(value, path)
     if type(value) is type:
