@@ -11,6 +11,7 @@ import pytest
 import hjit
 from hjit.call import unwritten
 from hjit.kernels.runtime.kernel import Bound
+from hjit.trace.ir import interpret
 
 IMAGE = np.random.default_rng(5).random((9, 12)) + 0.5
 BYTES = (IMAGE * 99).astype(np.uint8)
@@ -84,6 +85,17 @@ def test_what_nothing_has_written_is_not_compared(f: Callable[..., Any]) -> None
     for _ in range(2):
         g(IMAGE.copy())
     assert (g.stats.verified, g.stats.fallbacks, g.stats.flipped) == (True, 0, 0)
+
+
+def test_large_ones_are_found_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interpret, "BLOCK", 24)
+    g = hjit.pipeline(computed_from)
+    g(IMAGE)
+    assert g.stats.verified is True
+    monkeypatch.setattr(unwritten, "MOST_POINTS", 12)  # a block has two rows
+    h = hjit.pipeline(computed_from)
+    h(IMAGE)
+    assert h.stats.verified is None
 
 
 def test_of_integers() -> None:

@@ -26,7 +26,7 @@ from hjit.options import Options
 from hjit.process import deadline
 from hjit.trace.capture.trace import PyTree, Trace, flatten, python_function
 from hjit.trace.ir.graph import Cast, Graph, Op, walk
-from hjit.trace.ir.interpret import interpret
+from hjit.trace.ir.interpret import interpret, points_at_once
 from hjit.trace.ir.poly import sizes_value
 from hjit.trace.passes.rewrites import Rewrites
 from hjit.trace.tracing.recording.undefined import FILLS
@@ -34,8 +34,8 @@ from hjit.tuning.choice import Scheduler
 
 log = logging.getLogger("hjit")
 
-MOST_POINTS = 1 << 23  # of a definition: all of them are in memory at once, for each operation
-MOST_WORK = 1 << 28  # operations on elements in all, some seconds
+MOST_POINTS = 1 << 23  # of a definition that are in memory at once, for each operation
+MOST_WORK = 1 << 29  # operations on elements in all, some seconds
 STEP_WORK = 1000  # operations: the overhead of one on few elements
 
 Array = np.ndarray[Any, Any]
@@ -178,13 +178,14 @@ def _interpreting(traced: Trace, options: Options) -> Variant:
 def _work(graph: Graph, sizes: Mapping[str, int]) -> int:
     """The operations on elements that interpreting a Graph takes."""
     total = 0
-    for d in (d for s in graph.stages for d in s.definitions):
-        pure, inner = (math.prod(sizes_value(n, sizes) for n in extents) for extents in (d.dims, d.rdims))
-        calls = inner if d.order in ("pure", "sequential") else 1
-        points = pure * inner // max(calls, 1)
-        if points > MOST_POINTS:
-            raise TooMuchToInterpret(f"{points} points of a definition")
-        total += max(points, STEP_WORK) * calls * (sum(isinstance(e, (Op, Cast)) for e in walk(d.value)) + 1)
+    for stage, d in ((s, d) for s in graph.stages for d in s.definitions):
+        pure, inner = ([sizes_value(n, sizes) for n in extents] for extents in (d.dims, d.rdims))
+        at_once = points_at_once(stage, d, pure, inner)[0]
+        if at_once > MOST_POINTS:
+            raise TooMuchToInterpret(f"{at_once} points of a definition at once")
+        points = math.prod(pure) * math.prod(inner)
+        calls = points // max(at_once, 1)
+        total += max(points, STEP_WORK * calls) * (sum(isinstance(e, (Op, Cast)) for e in walk(d.value)) + 1)
     return total
 
 
