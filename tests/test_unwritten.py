@@ -71,6 +71,14 @@ def into_an_argument(a: Any) -> Any:
     return a * 1
 
 
+def by_order(a: Any) -> Any:
+    part = a[:, ::-1] + 1
+    del part  # numbers that differ from each other
+    out = np.empty_like(a)
+    out[1:-1] = a[1:-1]
+    return np.sort(out, 1), np.argmax(out, 1), np.diff(out, axis=1)
+
+
 def never_written(a: Any) -> Any:
     dirty(a)
     return np.empty_like(a), a * 2
@@ -78,7 +86,8 @@ def never_written(a: Any) -> Any:
 
 @pytest.mark.filterwarnings("ignore:'where' used without 'out'")
 @pytest.mark.parametrize(
-    "f", [inner_rows, computed_from, few_numbers, complex_rows, padded, selected, into_an_argument, never_written]
+    "f",
+    [inner_rows, computed_from, few_numbers, complex_rows, padded, selected, into_an_argument, by_order, never_written],
 )
 def test_what_nothing_has_written_is_not_compared(f: Callable[..., Any]) -> None:
     g = hjit.pipeline(f)

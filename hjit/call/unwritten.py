@@ -151,7 +151,7 @@ def _differing(x: Any, y: Any) -> Any:
     a, b = np.asarray(x), np.asarray(y)
     if a.dtype != b.dtype or a.shape != b.shape:
         return None
-    return ~((a == b) | ((a != a) & (b != b)))
+    return np.asarray(~((a == b) | ((a != a) & (b != b))))
 
 
 # -- interpreting

@@ -290,10 +290,10 @@ class Recorder:
         for operation, reason in self.watched.changes():
             raise self.error(operation, reason, "return the value instead")
 
-    def undefined(self, dtype: np.dtype[Any]) -> Any:
-        """The number that stands for an element that nothing has written."""
+    def undefined(self, dtype: np.dtype[Any], shape: tuple[int, ...] = ()) -> Any:
+        """The numbers that stand for elements that nothing has written: one for all of them, or an array."""
         self.has_undefined = True
-        return undefined(dtype, self.fill)
+        return undefined(shape, dtype, self.fill)[()]
 
     # -- names
     def unique(self, name: str) -> str:
