@@ -855,3 +855,32 @@ def test_what_a_comparison_of_objects_reads_is_watched() -> None:
     checked(p, IMAGE)
     odd.weights[1] = 5.0
     checked(p, IMAGE)
+
+
+def gained_later(img: Any) -> Any:
+    try:
+        return img * LATER  # type: ignore[name-defined]
+    except NameError:
+        return img - 1
+
+
+@pytest.mark.parametrize("f", [
+    gained_later,
+    lambda img: img * 2 if "LATER" in globals() else img + 1,
+    lambda img: img * globals().get("LATER", 7),
+])  # fmt: skip
+def test_a_global_that_is_defined_later_is_seen(f: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    p = hjit.pipeline(f)
+    checked(p, IMAGE)
+    for k in (3.0, 4.0):
+        monkeypatch.setitem(globals(), "LATER", k)
+        checked(p, IMAGE)
+        monkeypatch.delitem(globals(), "LATER")
+        checked(p, IMAGE)
+    assert p.stats.fallbacks == 0
+
+
+def test_builtins_are_not_looked_for_at_every_call() -> None:
+    p = hjit.pipeline(lambda img: abs(img) + len(img))
+    checked(p, IMAGE)
+    assert p.entries[0].fast is not None

@@ -274,6 +274,7 @@ LATE = {
         "call.on_dask": DASK,
         "call.on_device": GPU,
         "call.parts": FIRST_CALL,
+        "call.unwritten": FIRST_CALL,
         "call.variant": FIRST_CALL,
         "trace.capture.cupy_names": GPU,
         "trace.tracing.scalars.host": FIRST_CALL,

@@ -34,7 +34,7 @@ WIDE = np.array([1, 2], np.longdouble)
 
 
 def by_variable(a: Any) -> Any:
-    kind = np.dtype(np.float64)
+    kind = np.dtype("f8,f4")[0]
     return kind.type(a) + 1
 
 

@@ -93,6 +93,14 @@ def test_numpy_instead_warns_once() -> None:
     assert p.stats.fallbacks == 5
 
 
+def test_what_numpy_runs_is_explained_once() -> None:
+    p = hjit.pipeline(lengths, on_unsupported="numpy").quiet()
+    p(IMAGE)
+    text = p.explain(IMAGE)
+    assert text.startswith("lengths runs as plain NumPy with such arguments: ")
+    assert text.count("plain NumPy") == 1 and "depends on the image's values" in text
+
+
 def test_one_unsupported_call_does_not_spoil_others() -> None:
     p = hjit.pipeline(lambda img, on: img[img > 3] if on else img + 1, on_unsupported="numpy")
     with pytest.warns(HjitWarning):

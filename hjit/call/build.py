@@ -92,7 +92,7 @@ def build(
         _llvm_that_ends(name),
         deadline.budget(options.budget, name, Origin(code.co_filename, code.co_firstlineno, code.co_name)),
     ):
-        traced = _traced(function, structure, leaves, options, scheduler)
+        traced = traced_call(function, structure, leaves, options, scheduler)
         if options.target != "cuda":
             _no_device_arrays(traced, leaves)
         results = _results_of_externs(traced)  # a variant keeps no array of the call
@@ -138,9 +138,16 @@ _NEVER_BEGUN = (
 # -- trace
 
 
-def _traced(
-    function: Callable[..., Any], structure: PyTree, leaves: list[Any], options: Options, scheduler: Scheduler | None
+def traced_call(
+    function: Callable[..., Any],
+    structure: PyTree,
+    leaves: list[Any],
+    options: Options,
+    scheduler: Scheduler | None,
+    fill: int = 0,
 ) -> Trace:
+    """The trace of a call; see `hjit.trace.capture.trace.trace`."""
+
     def evaluated(rec: Recorder, wanted: tuple[str, ...]) -> list[Any]:
         return list(with_room(evaluate, rec, wanted, leaves, options))
 
@@ -153,7 +160,7 @@ def _traced(
     try:
         names = leaf_names(function, structure, len(leaves))
         is_bounded = options.on_unsupported == "break" and scheduler is None  # what is refused then runs in parts
-        traced: Trace = with_room(trace, function, structure, seen, names, evaluated, by_blas, is_bounded)
+        traced: Trace = with_room(trace, function, structure, seen, names, evaluated, by_blas, is_bounded, fill)
     except (HjitError, MemoryError, OutOfBounds):
         raise
     except Exception as error:
@@ -295,25 +302,39 @@ def _bind(traced: Trace, structure: PyTree, leaves: Sequence[Any], candidate: Ca
         Step(x.graph, None if b is None else choice.of(x), b, e)
         for x, b, e in zip(candidate.segments, candidate.kernels, breaks, strict=True)
     ]
-    guards = guards_of(traced)
-    slots = {name: slot.k for name, (slot, _) in rec.scalar_slots().items()}
     on_device = options.target == "cuda"
     if on_device:
         from hjit.call.on_device import DeviceSteps, OnDevice, hot_path
-    variant = (OnDevice if on_device else Variant)(
-        traced,
-        (DeviceSteps if on_device else Steps)(steps, guards.packed, slots),
-        Results(traced.result, traced.results, traced.writes, rec.sizes),
-        guards,
-        {n: s.array for n, s in rec.inputs.items() if s.where[0] == "constant"},
-        options.fast_math,
-    )
+
+        variant: Variant = variant_of(traced, steps, options, OnDevice, DeviceSteps)
+    else:
+        variant = variant_of(traced, steps, options)
     if _is_simple(traced, variant.guards, structure):
         variant.fast = _with_products(variant) if variant.has_products else _one_kernel(variant)
         if on_device and variant.fast is not None:
             variant.fast = hot_path(variant.fast, leaves)
     _forget_call(traced)
     return variant
+
+
+def variant_of(
+    traced: Trace,
+    steps: list[Step],
+    options: Options,
+    variant: type[Variant] = Variant,
+    body: type[Steps] = Steps,
+) -> Variant:
+    """A trace and what computes its segments."""
+    rec, guards = traced.recorder, guards_of(traced)
+    slots = {name: slot.k for name, (slot, _) in rec.scalar_slots().items()}
+    return variant(
+        traced,
+        body(steps, guards.packed, slots),
+        Results(traced.result, traced.results, traced.writes, rec.sizes),
+        guards,
+        {n: s.array for n, s in rec.inputs.items() if s.where[0] == "constant"},
+        options.fast_math,
+    )
 
 
 def _is_simple(traced: Trace, guards: Guards, structure: PyTree) -> bool:

@@ -15,7 +15,7 @@ import time
 import warnings
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from hjit.call.guards import GuardValues
     from hjit.call.on_dask import CallSettings
     from hjit.call.parts import Parts
+    from hjit.call.unwritten import Unwritten
     from hjit.call.variant import Variant
     from hjit.tuning.choice import Scheduler
 
@@ -476,7 +477,14 @@ class CompiledFunction(Generic[P, R]):
             expected = (self._by_numpy() if variant.on_device else self.py_func)(*call.args, **call.kwargs)
         seconds = (middle - start) / len(stores), against_numpy.clock() - middle
         report = with_room(
-            self._first_calls.compare, variant, guarded, done, arrays | before, expected, {n: arrays[n] for n in before}
+            self._first_calls.compare,
+            variant,
+            guarded,
+            done,
+            arrays | before,
+            expected,
+            {n: arrays[n] for n in before},
+            functools.partial(self._unwritten, call, variant, before),
         )
         self.stats.flipped += report.flipped
         if report.flipped and not self._warned_of_flips:
@@ -494,6 +502,14 @@ class CompiledFunction(Generic[P, R]):
             self.stats.verified = False
             self._give_up(call.key, report.what_is_wrong(self.__name__))
         return expected
+
+    def _unwritten(self, call: Call, variant: Variant, before: dict[str, Any], draws: Mapping[str, Any]) -> Unwritten:
+        """What finds elements that nothing has written."""
+        from hjit.call.unwritten import Unwritten
+
+        function = self._by_numpy() if variant.on_device else self.py_func
+        options = replace(self._resolved(call.key[0]), target="cpu")
+        return Unwritten(function, call.structure, call.leaves, options, self._schedule, variant, before, draws)
 
     def _verify_copies(self, call: Call, variant: Variant, guarded: GuardValues, stores: list[bool]) -> Any:
         """As `_verify`, for arrays on a device: on copies of them."""

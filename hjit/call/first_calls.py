@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from hjit.call.arguments import copied
 from hjit.call.guards import GuardValues
+from hjit.call.unwritten import TooMuchToInterpret, Unwritten, taken
 from hjit.call.variant import Mispredict, OutOfBounds, Variant
 from hjit.trace.tracing.complex_memory import parts_of
 from hjit.verify.comparison import Allowed, Comparison, allowed_of, is_exact
@@ -110,6 +111,7 @@ class FirstCalls:
         before: Mapping[str, Any],
         expected: Any,
         after: Mapping[str, Array],
+        unwritten: Callable[[Mapping[str, Array]], Unwritten],
     ) -> Report:
         """Compare runs with what the plain function has returned.
 
@@ -117,18 +119,18 @@ class FirstCalls:
             runs: by whether they use streaming stores.
             before: arguments and captured arrays, as they were.
             after: those of them that the plain function has changed.
+            unwritten: finds elements that nothing has written; takes the random numbers that were drawn.
         """
         draws = next(iter(runs.values())).draws
         allowed = _allowed(variant, guarded, {**before, **draws})
         flipped, why = 0, ""
         for streamed, run in runs.items():
+            ours = (run.result, [run.written[n] for n in after])
+            numpys = (expected, list(after.values()))
             found = Comparison()
-            written = [run.written[n] for n in after]
-            found.compare(
-                (run.result, written),
-                (expected, list(after.values())),
-                (allowed.results, [allowed.written[n] for n in after]),
-            )
+            found.compare(ours, numpys, (allowed.results, [allowed.written[n] for n in after]))
+            if found.is_in_doubt and variant.rec.has_undefined:
+                found = self._without(unwritten(draws), found, ours, numpys, allowed, list(after))
             verdict = self.verdicts.setdefault((variant.signature, streamed), Verdict())
             flipped += self._judge(verdict, found, allowed)
             why = why or verdict.why
@@ -138,6 +140,24 @@ class FirstCalls:
         if all(verdicts):
             variant.verified_stores.update(runs)
         return Report(False if False in verdicts else None if None in verdicts else True, flipped, why)
+
+    def _without(
+        self, unwritten: Unwritten, found: Comparison, ours: Any, numpys: Any, allowed: Allowed, names: list[str]
+    ) -> Comparison:
+        """The comparison without elements that nothing has written."""
+        limits = allowed.results, [allowed.written[n] for n in names]
+        try:
+            for dependent in unwritten.dependent(names):
+                found = Comparison()
+                found.compare(taken(ours, numpys, dependent), numpys, limits)
+                if not found.is_in_doubt:
+                    break
+        except TooMuchToInterpret as error:
+            log.debug("%s: elements that nothing has written are not found: %s", self.name, error)
+            found.is_proof = False
+            if found.why is not None:
+                found.why += "; or elements that np.empty has left as they are, which are too many to be found"
+        return found
 
     def _judge(self, verdict: Verdict, found: Comparison, allowed: Allowed) -> int:
         """Take a comparison into account; how many elements decisions on rounded values have made other ones."""

@@ -116,8 +116,8 @@ def look_up(path: Any, leaves: Sequence[Any]) -> Any:
 
 def _holds(kind: str, expected: Any, value: Any) -> bool:
     """Is a captured value what it was? What was "absent" is so no longer where there is a value."""
-    if kind == "absent":
-        return False
+    if kind in ("absent", "present"):
+        return kind == "present"
     if kind == "shape":
         return bool(container_shape(value) == expected)
     if kind == "method":

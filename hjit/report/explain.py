@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 PLAIN_NUMPY = " runs as plain NumPy: "
 
 
+def reason(plain: str) -> str:
+    """Of a warning that NumPy runs, why it does."""
+    return plain.partition(PLAIN_NUMPY)[2] or plain or "a kernel that it has with others gave wrong results"
+
+
 def explained(name: str, plain: str | None, variants: Sequence[Variant], is_timed: bool) -> str:
     """How calls with some arguments run.
 
@@ -22,8 +27,7 @@ def explained(name: str, plain: str | None, variants: Sequence[Variant], is_time
         is_timed: are calls being timed beside NumPy?
     """
     if plain is not None:
-        why = plain or "a kernel that it has with others gave wrong results"
-        return f"{name} runs as plain NumPy with such arguments: {why}"
+        return f"{name} runs as plain NumPy with such arguments: {reason(plain)}"
     if not variants:
         return f"{name} has no kernel for such arguments yet: call it with them"
     text = "\n".join(f"{name} runs compiled: {', '.join(_parts(v))}" for v in variants)
@@ -58,9 +62,7 @@ def _part(p: Any, depth: int) -> Iterable[str]:
     found: dict[str, None] = {}
     for e in p.entries:
         if e.plain is not None:
-            found[f"plain NumPy: {e.plain.partition(PLAIN_NUMPY)[2] or e.plain or 'a kernel gave wrong results'}"] = (
-                None
-            )
+            found[f"plain NumPy: {reason(e.plain)}"] = None
         found.update((f"compiled: {', '.join(_parts(v))}", None) for v in e.variants)
     return ["; ".join(found) or "not reached yet"]
 

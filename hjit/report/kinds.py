@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hjit.report.explain import PLAIN_NUMPY
+from hjit.report.explain import reason
 
 WHOLE, BREAKS, PLAIN, NOT_CALLED = "whole", "with breaks", "plain", "not called"
 KINDS = (WHOLE, BREAKS, PLAIN)  # of what was called
@@ -134,4 +134,4 @@ def _why(p: Any) -> Iterator[str]:
         yield p.parts.why if kept is None else f"line {kept[1]}: {p.parts.why}"
     for e in p.entries:
         if e.plain is not None:
-            yield e.plain.partition(PLAIN_NUMPY)[2] or e.plain or "a kernel gave wrong results"
+            yield reason(e.plain)

@@ -122,6 +122,11 @@ class Comparison:
     unbounded: int = 0
     differing: int = 0
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Are there differences that are no roundings?"""
+        return self.why is not None or self.flipped > 0 or self.unbounded > 0
+
     def compare(self, ours: Any, expected: Any, allowed: Any) -> None:
         """Compare results, up to the first that may not differ as it does.
 

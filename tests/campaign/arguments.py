@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.campaign import objects
 from tests.numpy_check import image, layouts, sample
 
 Spec = dict[str, Any]
@@ -30,7 +31,7 @@ def scalar(text: str) -> Spec:
 def made(spec: Spec) -> Any:
     """The argument itself."""
     if "value" in spec:
-        return eval(spec["value"], {"np": np})  # of our own making
+        return eval(spec["value"], {"np": np, "objects": objects})  # of our own making
     a = MAKERS[spec["numbers"]](tuple(spec["shape"]), spec["dtype"], spec["seed"])
     return a if spec["layout"] == WHOLE or not a.size else layouts(a)[spec["layout"]]
 

@@ -34,7 +34,7 @@ def case(seed: int) -> Case:
     """A function with two sets of arguments, and options."""
     r = random.Random(seed)
     options: dict[str, Any] = {"tune": "greedy" if r.random() < 0.25 else False, "num_threads": r.choice((1, 2))}
-    if r.random() < 0.1:
+    if r.random() < 0.2:
         options["verify"] = "first"
     return {**source.random_case(seed), "options": options, "enclosed": r.random() < 0.2}
 

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import ndimage
 
 from tests import fuzz
-from tests.campaign import arguments
+from tests.campaign import arguments, objects, outside
 from tests.campaign.arguments import Spec
 from tests.campaign.idioms import IDIOMS
 from tests.campaign.kinds import Case
@@ -37,6 +37,7 @@ SCALARS = {
 }
 USUAL = {"n": 4, "t": 3, "q": 9, "flag": 2}  # of those values, how many are drawn most of the time
 OWN_IDIOMS = 0.6  # of all statements
+OUTSIDE = 0.15  # of those
 _serial = itertools.count()
 
 
@@ -58,6 +59,8 @@ class Author(fuzz.Writer):
         )
         for name in SCALARS:
             self.specs[name] = arguments.scalar(self._value(name))
+        self.objects = r.choice(("method", *objects.SOURCES))
+        self.specs |= {name: arguments.scalar(text) for name, text in outside.objects(self).items()}
         self.env = {name: arguments.made(spec) for name, spec in self.specs.items()}
         self.env |= {"np": np, "ndi": ndimage}
 
@@ -88,7 +91,7 @@ class Author(fuzz.Writer):
     def draw(self) -> str:
         if self.r.random() > OWN_IDIOMS:
             return super().draw()
-        return self.r.choice(IDIOMS)(self, f"v{len(self.statements)}")
+        return self.r.choice(outside.IDIOMS if self.r.random() < OUTSIDE else IDIOMS)(self, f"v{len(self.statements)}")
 
     def function(self, length: int) -> Case:
         """A case: blocks of lines, what is returned, and two sets of arguments."""
@@ -110,6 +113,8 @@ class Author(fuzz.Writer):
         for name in SCALARS:
             if self.r.random() < 0.5:
                 found[name] = arguments.scalar(self._value(name))
+        if self.r.random() < 0.7:
+            found |= {name: arguments.scalar(text) for name, text in outside.objects(self).items()}
         return found
 
 
@@ -118,6 +123,12 @@ def used(case: Case) -> Case:
     text = "\n".join([*case["blocks"], *case["returned"]])
     keep = [name for k, name in enumerate(case["args"][0]) if k == 0 or re.search(rf"\b{name}\b", text)]
     return {**case, "args": [{name: specs[name] for name in keep} for specs in case["args"]]}
+
+
+def unchanging(case: Case) -> Case:
+    """The case with objects that are at every call what they are at the first one."""
+    one, two = case["args"]
+    return {**case, "args": [one, two | {name: one[name] for name in ("fn", "cfg") if name in one}]}
 
 
 def enclosed(case: Case) -> list[str]:

@@ -24,8 +24,9 @@ def case(seed: int) -> Case:
     """Functions and numbers of threads."""
     r = random.Random(seed)
     functions = [
-        {**programs.case(FIRST + 3 * seed + k), "enclosed": False} for k in range(r.choice((1, 1, 2, 3)))
-    ]  # whose variables are its own
+        {**source.unchanging(programs.case(FIRST + 3 * seed + k)), "enclosed": False}
+        for k in range(r.choice((1, 1, 2, 3)))
+    ]  # whose variables are its own, and not changed while they run
     return {
         "seed": seed,
         "functions": functions,

@@ -131,6 +131,21 @@ def of_a_dtype_in_a_variable(a: Any) -> Any:
     return d.type(b * 2), e.type(a), d.type(a.max()), d.type(2), d, told, asked, made, a.astype(e), d.type(a[0])
 
 
+SINGLE = np.dtype("f4")
+
+
+def of_dtypes_from_elsewhere(a: Any) -> Any:
+    d, wide, common = np.dtype("f4"), np.result_type(a, np.float32), np.result_type("f4", "i2")
+    same = d == SINGLE, isinstance(d, np.dtype), wide.kind, np.dtype(d).itemsize, np.dtype(common).name
+    made = np.zeros(3, d), a.astype(wide), np.ones(3, dtype=SINGLE), np.dtype("i4,f8").names
+    typed = d.type(a), wide.type(a * 3), common.type(a), SINGLE.type(a[0, 0])
+    return typed, _converted(a, a.dtype, SINGLE), same, made
+
+
+def _converted(a: Any, d: Any, e: Any = SINGLE) -> Any:
+    return d.type(a + 1), e.type(a)
+
+
 def of_scalars_alone(a: Any) -> Any:
     kind = a.dtype.type
     return kind(a.max()) * a, kind(a[0, 0])
@@ -138,7 +153,17 @@ def of_scalars_alone(a: Any) -> Any:
 
 @pytest.mark.parametrize(
     "f",
-    [by_default, as_a_dtype_too, one_of_two, compared, helped, over_rows, of_a_dtype_in_a_variable, of_scalars_alone],
+    [
+        by_default,
+        as_a_dtype_too,
+        one_of_two,
+        compared,
+        helped,
+        over_rows,
+        of_a_dtype_in_a_variable,
+        of_scalars_alone,
+        of_dtypes_from_elsewhere,
+    ],
 )
 def test_a_type_in_a_variable(f: Any) -> None:
     p = check(f, IMAGE)

@@ -112,7 +112,7 @@ def wrap(value: Any, path: AccessPath) -> Any:
         return _captured_container(rec, value, path)
     if isinstance(value, _PLAIN):
         _guard(rec, path, value, "value")
-        return value
+        return hook("dtype_seen")(value) if isinstance(value, np.dtype) else value
     if (
         type(value) is set
         and path.kind != "leaf"
@@ -151,6 +151,14 @@ def guard_absent(path: AccessPath) -> None:
     if key not in current().captured and not str(path).startswith("__"):
         current().captured[key] = None
         current().captures.append((path, ("absent", None)))
+
+
+def guard_present(path: AccessPath) -> None:
+    """Later calls look whether there is still something of that name."""
+    key = ("present", path.key())
+    if key not in current().captured:
+        current().captured[key] = None
+        current().captures.append((path, ("present", None)))
 
 
 def _captured_array(rec: Recorder, value: np.ndarray[Any, Any], path: AccessPath) -> Any:
@@ -400,6 +408,8 @@ def captured_object(value: Any, path: AccessPath) -> Any:
         raise current().error(
             f"{name}: {cls.__name__}", "hjit cannot see when its contents change", "use a list, tuple or dict"
         )
+    if isinstance(value, np.dtype):
+        return hook("dtype_seen")(value)
     if cls is types.SimpleNamespace:
         return ObjectProxy(value, path)
     if type(value) is type:

@@ -29,6 +29,8 @@ def called(value: Any, frame: types.FrameType) -> Any:
     """The traced version of a class or a ufunc where the frame loads it to call it, else itself."""
     if isinstance(value, np.ufunc):
         return of_lists(value) if frame.f_lasti in callees(frame.f_code) else value
+    if value is np.dtype:
+        return _dtype if frame.f_lasti in callees(frame.f_code) else value
     traced = CONSTRUCTORS.get(value) if type(value) in (type, ScalarClass) else None
     if traced is None or frame.f_lasti in callees(frame.f_code):
         return value if traced is None else traced
@@ -115,11 +117,22 @@ def dtype_of_type(dtype: np.dtype[Any], frame: types.FrameType) -> Any:
         return types.SimpleNamespace(type=CONSTRUCTORS[dtype.type])
     if frame.f_lasti in reads(frame.f_code, "dtype", "type"):
         return types.SimpleNamespace(type=class_seen(dtype.type))
-    if class_seen(dtype.type) is dtype.type:
-        return dtype
-    if frame.f_lasti in identities(frame.f_code):
+    seen = dtype_seen(dtype)
+    if seen is not dtype and frame.f_lasti in identities(frame.f_code):
         raise current().error(f"is {dtype}", "its type is also called in a variable", "compare it by ==")
-    return _DTYPES[dtype]
+    return seen
+
+
+@provides
+def dtype_seen(dtype: np.dtype[Any]) -> Any:
+    """A dtype as it is, or as an `ArrayDtype` where the function calls a scalar type in a variable."""
+    found = _DTYPES.get(dtype)
+    return dtype if found is None or class_seen(dtype.type) is dtype.type else found
+
+
+def _dtype(*args: Any, **kwargs: Any) -> Any:
+    """``np.dtype(x)``."""
+    return dtype_seen(np.dtype(*map(plain_class, args), **kwargs))
 
 
 provides(notice_call)

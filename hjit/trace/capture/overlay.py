@@ -20,7 +20,16 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture import builtin_calls, effects, environment
-from hjit.trace.capture.captured import LIBRARY, NUMERIC, AccessPath, captured_object, guard_absent, outlives, wrap
+from hjit.trace.capture.captured import (
+    LIBRARY,
+    NUMERIC,
+    AccessPath,
+    captured_object,
+    guard_absent,
+    guard_present,
+    outlives,
+    wrap,
+)
 from hjit.trace.capture.constructors import called
 from hjit.trace.capture.cupy_names import numpy_of
 from hjit.trace.capture.impure import Drawn, draw, is_stream_method, of_loaded_modules, replaced
@@ -29,7 +38,7 @@ from hjit.trace.tracing.arrays.tracer import has_tracer
 from hjit.trace.tracing.dispatch import functions, hook, provides
 from hjit.trace.tracing.externs.calls import concrete, extern_call
 from hjit.trace.tracing.externs.foreign import foreign
-from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.recording.recorder import current, tracing
 from hjit.trace.tracing.scalars.host import HostScalar, is_host, is_run_time, static_captured
 
 _SAFE_BUILTINS = ("builtins", "_operator", "math", "time")  # they ask a tracer through Python's own protocols
@@ -50,12 +59,26 @@ class Overlay(dict[str, Any]):
             return dict.__getitem__(self, name)
         if name in _CALLED and name not in self.under:
             return _called_or_class(name)
+        if name not in self.under:
+            if name not in _BUILTINS:
+                guard_absent(AccessPath(self.under, name))
+            raise KeyError(name)
         value = self.under[name]
         seen = wrap(value, AccessPath(self.under, name))
         return called(seen, sys._getframe(1)) if isinstance(value, (np.ufunc, type)) or type(seen) is np.ufunc else seen
 
     def __contains__(self, name: object) -> bool:
-        return dict.__contains__(self, name) or name in self.under
+        if dict.__contains__(self, name):
+            return True
+        if tracing():
+            (guard_present if name in self.under else guard_absent)(AccessPath(self.under, name))
+        return name in self.under
+
+    def get(self, name: str, default: Any = None) -> Any:
+        if not tracing() or name.startswith("__"):  # the standard library asks, for the text of an error
+            return self.under.get(name, default)
+        is_there = name in self
+        return self[name] if is_there else default
 
     def assigned(self) -> list[str]:
         """Globals that the function has set: CPython stores them without asking `__setitem__`."""

@@ -157,6 +157,7 @@ def trace(
     evaluate: Callable[..., Any],
     blas: Callable[[str], bool | str] | None = None,
     is_bounded: bool = False,
+    fill: int = 0,
 ) -> Trace:
     """Run `function` on tracers that stand for `leaves`.
 
@@ -167,6 +168,7 @@ def trace(
         evaluate: computes stages on the arrays at hand, when the function decides on a value.
         blas: see `Recorder`.
         is_bounded: may loops that are traced iteration by iteration not fill the trace?
+        fill: see `Recorder`.
 
     Raises:
         TraceError: a statement cannot be traced; `LongLoop`: a loop fills the trace.
@@ -191,6 +193,7 @@ def trace(
             overwriting=overwriting,
             freeze_captured=freeze_captured,
             classes=classes,
+            fill=fill,
             iterations=Iterations(code, MOST_UNROLLED if unrolled else MOST_OPERATIONS) if is_bounded else None,
         )
         try:

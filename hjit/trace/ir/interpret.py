@@ -6,7 +6,8 @@ It tells a fault of tracing from a fault of lowering: both have the same Graph, 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Graph, Index, Loa
 from hjit.trace.ir.poly import Atom, Boundary, Dim, Extremum, FloorDiv, Indirect, Mod, Poly, Sym, sizes_value
 
 Array = np.ndarray[Any, Any]
+BLOCK = 1 << 20  # points that are computed at once, where each is computed by itself
 _ALIAS = {"radians": "deg2rad", "degrees": "rad2deg", "reordered": "positive"}
 
 
@@ -121,25 +123,30 @@ class _Run(IndexEvaluator):
         return array[tuple(np.asarray(self.index(p)) for p in e.index)]
 
     def define(self, stage: Stage, d: Definition) -> None:
-        out = self.arrays[stage.name]
         pure, inner = ([sizes_value(n, self.sizes) for n in ns] for ns in (d.dims, d.rdims))
         if 0 in pure or 0 in inner:
             return
+        for first in _blocks(stage, d, pure, inner):
+            self._define(stage, d, [*first, *map(slice, pure[len(first) :])], inner)
+
+    def _define(self, stage: Stage, d: Definition, block: list[slice], inner: list[int]) -> None:
+        out, pure = self.arrays[stage.name], _grids(block)
         if d.order in ("pure", "sequential"):
             # pure dimensions all at once, reduction dimensions in order
             for point in itertools.product(*map(range, inner)):
-                self.dims = [*_grids(pure), *point]
+                self.dims = [*pure, *point]
                 self.memo = {}
                 where = tuple(np.asarray(self.index(p)) for p in d.target)
                 out[where if where else ()] = self.value(d.value)
             return
         assert isinstance(d.value, Op)
-        self.dims, self.memo = _grids(pure + inner), {}
-        element = np.broadcast_to(self.value(d.value.args[1]), pure + inner)
+        self.dims, self.memo = _grids([*block, *map(slice, inner)]), {}
+        extents = np.broadcast_shapes(*map(np.shape, self.dims))
+        element = np.broadcast_to(self.value(d.value.args[1]), extents)
         where = tuple(np.asarray(self.index(p)) for p in d.target)
         ufunc = getattr(np, d.order)
         if any(_varies(p, len(pure)) for p in d.target):
-            ufunc.at(out, tuple(np.broadcast_to(w, pure + inner) for w in where), element)
+            ufunc.at(out, tuple(np.broadcast_to(w, extents) for w in where), element)
             return
         axes = tuple(range(len(pure), len(pure) + len(inner)))
         where = tuple(w.reshape(w.shape[: len(pure)]) if w.ndim else w for w in where)
@@ -158,8 +165,29 @@ def _varies(p: Poly, first: int) -> bool:
     return deep(p)
 
 
-def _grids(extents: list[int]) -> list[Any]:
-    return list(np.ogrid[tuple(slice(0, n) for n in extents)]) if extents else []
+def _grids(block: Sequence[slice]) -> list[Any]:
+    """The dimensions of a block of points."""
+    return list(np.ogrid[tuple(slice(s.start or 0, s.stop) for s in block)]) if block else []
+
+
+def _blocks(stage: Stage, d: Definition, pure: Sequence[int], inner: Sequence[int]) -> Iterator[tuple[slice, ...]]:
+    """Parts of the first dimension, so that few points are in memory at once; all where a point may read others."""
+    rows = points_at_once(stage, d, pure, inner)[1]
+    if not pure:
+        yield ()
+    else:
+        for begin in range(0, pure[0], rows):
+            yield (slice(begin, min(begin + rows, pure[0])),)
+
+
+def points_at_once(stage: Stage, d: Definition, pure: Sequence[int], inner: Sequence[int]) -> tuple[int, int]:
+    """How many points of a definition are computed at once, and how much of the first dimension that is."""
+    is_reduction = d.order not in ("pure", "sequential")
+    row = math.prod(pure[1:]) * (math.prod(inner) if is_reduction else 1)
+    rows = pure[0] if pure else 1
+    if is_reduction or (d.order == "pure" and not inner and stage.name not in d.sources):
+        rows = min(rows, max(BLOCK // max(row, 1), 1))
+    return rows * row, rows
 
 
 def _boundary(mode: str, i: Any, n: Any) -> Any:

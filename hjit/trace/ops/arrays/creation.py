@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Index, cast, select
+from hjit.trace.ir.graph import Const, Index, Load, cast, identity, select
 from hjit.trace.ir.graph import Op as GraphOp
 from hjit.trace.ir.poly import Dim, poly
-from hjit.trace.ops.arguments import broadcast, count, makes, shape_of
+from hjit.trace.ops.arguments import broadcast, concrete_shape, count, makes, shape_of
 from hjit.trace.ops.layout import Order, copy_order, in_order, laid_out, order_of, ordered_stage
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import (
@@ -59,11 +59,28 @@ def ones(shape: Any, dtype: Any = None, order: str = "C", **kwargs: Any) -> Trac
     return _filled(shape, 1, dtype or float, order)
 
 
+def unwritten(shape: Any, dtype: Any, order: str | Order = "C") -> Tracer:
+    """A new array of elements that nothing has written: zeros, or numbers that stand for what NumPy may have there.
+
+    They cost nothing where all is written.
+    """
+    rec, dtype = current(), np.dtype(dtype)
+    rec.has_undefined = True
+    shape = shape_of(shape)
+    if not rec.fill or not supported_dtype(dtype):
+        return _filled(shape, 0, dtype, order)
+    if order != "C":
+        return laid_out(lambda moved: unwritten(moved, dtype), shape, order_of(order, (), shape))
+    numbers = np.asarray(rec.undefined(dtype, concrete_shape(shape)))
+    if count(shape) <= MAX_KNOWN and not any(type(n) is Size for n in shape):
+        return from_known(numbers)
+    return from_stage(Load(rec.constant(numbers).input.name, identity(len(shape)), dtype), shape, dtype)
+
+
 @implements(np.empty)
 @makes
 def empty(shape: Any, dtype: Any = float, order: str = "C", **kwargs: Any) -> Tracer:
-    """NumPy's contents are undefined; here they are zero until written, at no cost where all is written."""
-    return _filled(shape, 0, dtype or float, order)
+    return unwritten(shape, dtype or float, order)
 
 
 @implements(np.full)
@@ -82,23 +99,22 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: str | Order = "C
     return ordered_stage(value.load(shape), shape, value.dtype, order_of(order, (), shape))
 
 
-def _like(value: Any) -> Callable[..., Tracer]:
+def _like(make: Callable[..., Tracer]) -> Callable[..., Tracer]:
     def method(
         a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, **kwargs: Any
     ) -> Tracer:
         a = as_tracer(a)
-        return (
-            _filled(a.shape, value, dtype or a.dtype, copy_order(a, order))
-            if shape is None
-            else _filled(shape, value, dtype or a.dtype)
-        )
+        wanted = np.dtype(dtype or a.dtype)
+        if shape is None:
+            return make(a.shape, wanted, copy_order(a, order))
+        return make(shape, wanted)
 
     return method
 
 
-implements(np.zeros_like)(makes(_like(0)))
-implements(np.ones_like)(makes(_like(1)))
-implements(np.empty_like)(makes(_like(0)))
+implements(np.zeros_like)(makes(_like(lambda shape, *more: _filled(shape, 0, *more))))
+implements(np.ones_like)(makes(_like(lambda shape, *more: _filled(shape, 1, *more))))
+implements(np.empty_like)(makes(_like(unwritten)))
 
 
 @implements(np.full_like)

@@ -12,9 +12,10 @@ import numpy as np
 
 from hjit.trace.ir.graph import compose, identity
 from hjit.trace.ir.poly import ONE, ZERO, Dim, Poly, poly
-from hjit.trace.ops.arguments import Casting, axes_of, broadcast
+from hjit.trace.ops.arguments import Casting, axes_of, broadcast, makes
 from hjit.trace.ops.layout import copy_order, in_order, is_c_ordered, stand_in
 from hjit.trace.tracing.arrays.bits import Reinterpreted
+from hjit.trace.tracing.arrays.scalar_class import plain_class
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, as_value, call, from_known, from_stage, is_tracer
 from hjit.trace.tracing.dispatch import hook, implements, provides
@@ -446,9 +447,11 @@ def iscomplexobj(x: Any) -> bool:
 
 
 @implements(np.result_type)
-def result_type(*args: Any) -> np.dtype[Any]:
-    dtypes = [a.dtype if is_tracer(a) else a for a in args]
-    return record(np.result_type, *dtypes).make_static() if any(map(is_host, args)) else np.result_type(*dtypes)
+@makes
+def result_type(*args: Any) -> Any:
+    dtypes = [plain_class(a.dtype if is_tracer(a) else a) for a in args]
+    known = not any(map(is_host, args))
+    return hook("dtype_seen")(np.result_type(*dtypes) if known else record(np.result_type, *dtypes).make_static())
 
 
 @implements(np.can_cast)

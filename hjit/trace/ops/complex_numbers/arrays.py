@@ -228,22 +228,29 @@ def _expanded(z: ComplexTracer, shape: Shape, order: Order) -> ComplexTracer:
     return pair(Complex(z.real.load(shape), z.imag.load(shape)), shape, part, order)
 
 
-def _maker(value: Any) -> Callable[..., ComplexTracer]:
+def _undefined(dtype: np.dtype[Any]) -> Any:
+    return current().undefined(dtype)
+
+
+def _maker(value: Callable[[np.dtype[Any]], Any]) -> Callable[..., ComplexTracer]:
     @makes
     def method(shape: Any, dtype: Any = float, order: str = "C", **kwargs: Any) -> ComplexTracer:
-        return _filled(shape, value, dtype, order)
+        return _filled(shape, value(np.dtype(dtype)), dtype, order)
 
     return method
 
 
-for_complex(np.zeros, np.empty)(_maker(0))
-for_complex(np.ones)(_maker(1))
+for_complex(np.zeros)(_maker(lambda _: 0))
+for_complex(np.ones)(_maker(lambda _: 1))
+for_complex(np.empty)(_maker(_undefined))
 
 
-def _like(value: Any, real: Any) -> Callable[..., Any]:
+def _like(value: Callable[[np.dtype[Any]], Any]) -> Callable[..., Any]:
     @makes
     def method(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, **kw: Any) -> Any:
-        return _shaped_like(a, value, dtype, order, shape)
+        a = complex_operand(a)
+        wanted = np.dtype(a.dtype if dtype is None else dtype)
+        return _shaped_like(a, value(wanted), wanted, order, shape)
 
     return method
 
@@ -261,9 +268,9 @@ def _shaped_like(a: Any, value: Any, dtype: Any, order: str, shape: Any) -> Any:
     return call(np.transpose, call(np.full, tuple(shape[k] for k in axes), value, wanted), np.argsort(axes).tolist())
 
 
-for_complex(np.zeros_like)(_like(0, np.zeros))
-for_complex(np.empty_like)(_like(0, np.zeros))
-for_complex(np.ones_like)(_like(1, np.ones))
+for_complex(np.zeros_like)(_like(lambda _: 0))
+for_complex(np.ones_like)(_like(lambda _: 1))
+for_complex(np.empty_like)(_like(_undefined))
 
 
 @for_complex(np.full)

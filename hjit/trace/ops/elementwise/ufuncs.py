@@ -19,6 +19,7 @@ from hjit.trace.ops.arguments import Casting, broadcast, concrete_shape
 from hjit.trace.ops.elementwise.promotion import load, loop_of, operand, resolve_dtypes
 from hjit.trace.ops.layout import order_of, ordered_stage, tracers
 from hjit.trace.tracing.arrays.masked import MaskedRead
+from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import (
     MAX_KNOWN,
     Tracer,
@@ -160,9 +161,17 @@ def _elementwise(
         write(out, result, None if mask is None else mask.load(out.shape))
         return out
     if mask is not None:
-        value = select(mask.load(shape), value, Const(0, loop[-1]))
+        value = select(mask.load(shape), value, _unwritten(shape, loop[-1]))
     scalar = not shape and all(not is_tracer(x) or x.is_scalar or not x.shape for x in operands)
     return ordered_stage(value, shape, loop[-1], order_of(order, tracers(*operands, mask), shape), is_scalar=scalar)
+
+
+def _unwritten(shape: Shape, dtype: np.dtype[Any]) -> Expr:
+    """What is where nothing is written."""
+    if not current().fill:
+        return Const(current().undefined(dtype), dtype)
+    array: Tracer = call(np.empty, shape, dtype)
+    return array.load(shape)
 
 
 def _check_exponent(x: Any, mask: Tracer | None) -> None:

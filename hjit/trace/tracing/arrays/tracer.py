@@ -136,7 +136,7 @@ class Tracer(TracedArray):
     @property
     def dtype(self) -> np.dtype[Any]:
         frame = sys._getframe(1)
-        if type(frame.f_globals) is not dict and "type" in frame.f_code.co_names:
+        if type(frame.f_globals) is not dict:
             seen: np.dtype[Any] = hook("dtype_of_type")(self.buffer.dtype, frame)
             return seen
         return self.buffer.dtype

@@ -39,6 +39,7 @@ from hjit.trace.tracing.frames import line_in, site
 from hjit.trace.tracing.recording.iterations import Iterations
 from hjit.trace.tracing.recording.products import Product
 from hjit.trace.tracing.recording.results import Called
+from hjit.trace.tracing.recording.undefined import undefined
 from hjit.trace.tracing.recording.watched import Watched
 from hjit.trace.tracing.scalars.host import HostScalar, ScalarTape, TapeEntry
 from hjit.trace.tracing.scalars.induction import InductionVariable, LoopSite
@@ -207,6 +208,8 @@ class Recorder:
         iterations: of Python loops, where these are not to fill the trace.
         taps: of filters that became one expression.
         equations: sizes that the function takes for equal.
+        fill: which numbers stand for elements that nothing has written.
+        has_undefined: may there be such elements?
     """
 
     evaluate: Callable[[Recorder, tuple[str, ...]], list[np.ndarray[Any, Any]]]
@@ -246,6 +249,8 @@ class Recorder:
     outside: list[Any] = field(default_factory=list)
     iterations: Iterations | None = None
     taps: int = 0
+    fill: int = 0
+    has_undefined: bool = False
     _names: dict[str, int] = field(default_factory=dict)
 
     def __enter__(self) -> Recorder:
@@ -284,6 +289,11 @@ class Recorder:
             raise self.error(f"global {name}", "the function assigns to a global variable", "return the value instead")
         for operation, reason in self.watched.changes():
             raise self.error(operation, reason, "return the value instead")
+
+    def undefined(self, dtype: np.dtype[Any], shape: tuple[int, ...] = ()) -> Any:
+        """The numbers that stand for elements that nothing has written: one for all of them, or an array."""
+        self.has_undefined = True
+        return undefined(shape, dtype, self.fill)[()]
 
     # -- names
     def unique(self, name: str) -> str:

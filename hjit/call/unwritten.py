@@ -1,0 +1,221 @@
+"""Elements that nothing has written, as `np.empty` makes them, and those computed from them.
+
+NumPy has there what was in memory, hjit zeros: they are not compared. Which they are is found out where a comparison
+finds differences: the function is traced again, with other numbers than zero in place of what is not written, and its
+Graphs are interpreted. Elements that then differ from those with zeros depend on what is not written. No kernel takes
+part in that, so that no fault of one is taken for an element that is not written.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hjit.call.arguments import copied
+from hjit.call.build import traced_call, variant_of, with_room
+from hjit.call.segments import graphs_of
+from hjit.call.variant import Step, Variant
+from hjit.errors import Origin
+from hjit.options import Options
+from hjit.process import deadline
+from hjit.trace.capture.trace import PyTree, Trace, flatten, python_function
+from hjit.trace.ir.graph import Cast, Graph, Op, walk
+from hjit.trace.ir.interpret import interpret, points_at_once
+from hjit.trace.ir.poly import sizes_value
+from hjit.trace.passes.rewrites import Rewrites
+from hjit.trace.tracing.recording.undefined import FILLS
+from hjit.tuning.choice import Scheduler
+
+log = logging.getLogger("hjit")
+
+MOST_POINTS = 1 << 23  # of a definition that are in memory at once, for each operation
+MOST_WORK = 1 << 29  # operations on elements in all, some seconds
+STEP_WORK = 1000  # operations: the overhead of one on few elements
+
+Array = np.ndarray[Any, Any]
+
+
+class TooMuchToInterpret(Exception):
+    """It is not found out which elements nothing has written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unwritten:
+    """Finds the elements of a call's results that depend on what nothing has written.
+
+    Attributes:
+        variant: the first trace, which has zeros there.
+        before: arguments and captured arrays that the function changes, as they were, by input.
+        draws: random numbers of the call, by input.
+    """
+
+    function: Callable[..., Any]
+    structure: PyTree
+    leaves: Sequence[Any]
+    options: Options
+    scheduler: Scheduler | None
+    variant: Variant
+    before: Mapping[str, Array]
+    draws: Mapping[str, Array]
+
+    def dependent(self, names: Sequence[str]) -> Iterator[Any]:
+        """For one more number in their place each: the elements found so far, as bools like the results.
+
+        Args:
+            names: the changed arguments and captured arrays, which follow the results.
+
+        Raises:
+            TooMuchToInterpret: it would take too long, or what is computed is another thing with these numbers.
+        """
+        plain = self._results(0, names)
+        found: list[Any] = [False] * len(plain)
+        for fill in range(1, FILLS):
+            other = self._results(fill, names)
+            if len(other) != len(plain):
+                raise TooMuchToInterpret("the results have another structure")
+            found = [
+                a if (d := _differing(p, o)) is None else a | d for a, p, o in zip(found, plain, other, strict=True)
+            ]
+            yield found
+
+    def _results(self, fill: int, names: Sequence[str]) -> list[Any]:
+        """The leaves of the results, and the changed arrays, with some numbers for what is not written."""
+        try:
+            with np.errstate(all="ignore"):  # numbers that are not the user's may overflow
+                return self._interpreted(fill, names)
+        except TooMuchToInterpret:
+            raise
+        except Exception as error:
+            raise TooMuchToInterpret(f"{type(error).__name__}: {error}") from error
+
+    def _interpreted(self, fill: int, names: Sequence[str]) -> list[Any]:
+        given = list(self.leaves)
+        copies = {n: copied(a) for n, a in self.before.items()}
+        arguments = self.variant.guards.arguments
+        for n in copies.keys() & arguments.keys():
+            given[arguments[n]] = copies[n]
+        code = python_function(self.function).__code__
+        origin = Origin(code.co_filename, code.co_firstlineno, code.co_name)
+        with deadline.budget(self.options.budget, code.co_name, origin):
+            traced = traced_call(self.function, self.structure, given, self.options, self.scheduler, fill)
+            variant = with_room(functools.partial(_interpreting, traced, self.options))
+        guarded = variant.guards.values(given)
+        if guarded is None:
+            raise TooMuchToInterpret("what the function reads besides its arguments has changed")
+        values, captured = guarded
+        captured = {n: copies.get(n, a) for n, a in captured.items()}
+        known = {
+            k: tuple(self.draws[n] for n in e.gives)
+            for k, e in enumerate(variant.breaks)
+            if e is not None and e.impure and all(n in self.draws for n in e.gives)
+        }
+        result = with_room(functools.partial(variant.run, given, (values, captured), (), known, effects=False))
+        leaves: list[Any] = []
+        flatten((result, [copies[n] for n in names]), leaves)
+        return leaves
+
+
+def taken(ours: Any, numpys: Any, dependent: Sequence[Any]) -> Any:
+    """Results, with NumPy's elements where these depend on what nothing has written.
+
+    Args:
+        dependent: as `Unwritten.dependent` gives it.
+    """
+    mine: list[Any] = []
+    others: list[Any] = []
+    structure = flatten(ours, mine)
+    if flatten(numpys, others) != structure or len(mine) != len(dependent):
+        return ours
+    return structure.build(lambda k: _replaced(mine[k], others[k], dependent[k]))
+
+
+def _replaced(x: Any, y: Any, where: Any) -> Any:
+    if type(x) is not type(y) or not np.any(where):
+        return x
+    a, b = np.asarray(x), np.asarray(y)
+    if a.dtype != b.dtype or not a.shape == b.shape == np.shape(where):
+        return x
+    return np.where(where, b, a) if isinstance(x, np.ndarray) else y
+
+
+def _differing(x: Any, y: Any) -> Any:
+    """Which elements differ; None where they cannot be compared one by one."""
+    if not isinstance(x, (np.ndarray, np.generic, bool, int, float, complex)) or type(x) is not type(y):
+        return None
+    a, b = np.asarray(x), np.asarray(y)
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return None
+    return np.asarray(~((a == b) | ((a != a) & (b != b))))
+
+
+# -- interpreting
+
+
+def _interpreting(traced: Trace, options: Options) -> Variant:
+    """A variant whose segments are interpreted.
+
+    Raises:
+        TooMuchToInterpret: it would take too long.
+    """
+    rec = traced.recorder
+    graphs = graphs_of(rec, traced.goals, Rewrites())
+    work = sum(_work(g, rec.sizes) for g in graphs)
+    if work > MOST_WORK:
+        raise TooMuchToInterpret(f"{work} operations")
+    steps = [
+        Step(g, None, _Interpreted(g, rec.sizes) if g.outputs else None, e)  # type: ignore[arg-type]
+        for g, e in zip(graphs, [*rec.breaks, None], strict=True)
+    ]
+    return variant_of(traced, steps, options)
+
+
+def _work(graph: Graph, sizes: Mapping[str, int]) -> int:
+    """The operations on elements that interpreting a Graph takes."""
+    total = 0
+    for stage, d in ((s, d) for s in graph.stages for d in s.definitions):
+        pure, inner = ([sizes_value(n, sizes) for n in extents] for extents in (d.dims, d.rdims))
+        at_once = points_at_once(stage, d, pure, inner)[0]
+        if at_once > MOST_POINTS:
+            raise TooMuchToInterpret(f"{at_once} points of a definition at once")
+        points = math.prod(pure) * math.prod(inner)
+        calls = points // max(at_once, 1)
+        total += max(points, STEP_WORK * calls) * (sum(isinstance(e, (Op, Cast)) for e in walk(d.value)) + 1)
+    return total
+
+
+class _Interpreted:
+    """Runs a Graph as a kernel does; see `hjit.kernels.runtime.kernel.Bound`."""
+
+    def __init__(self, graph: Graph, sizes: Mapping[str, int]) -> None:
+        self._graph, self._sizes = graph, sizes
+        self.inputs = tuple(i.name for i in graph.inputs if i.data is None)
+        self.scalars = tuple((s.name, s.dtype) for s in graph.scalars)
+        stages = graph.by_name
+        self.outputs = tuple(
+            (n, tuple(sizes_value(p, sizes) for p in stages[n].shape), stages[n].dtype) for n in graph.outputs
+        )
+
+    def run(self, arrays: Sequence[Array], outputs: Sequence[Array], scalars: Sequence[Any], *how: bool) -> bool:
+        """Compute `outputs`; False where an index is out of bounds."""
+        names = [name for name, _ in self.scalars]
+        try:
+            found = interpret(
+                self._graph,
+                dict(zip(self.inputs, arrays, strict=True)),
+                self._sizes,
+                dict(zip(names, scalars, strict=True)),
+            )
+        except IndexError:
+            return False
+        for out, array in zip(outputs, found, strict=True):
+            np.copyto(out, array)
+        return True
+
+
+__all__ = ["TooMuchToInterpret", "Unwritten", "taken"]
