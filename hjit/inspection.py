@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hjit.call.arguments import CallKey, is_dask_array, key_of
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from hjit.call.on_dask import Way
     from hjit.call.parts import Parts
     from hjit.call.variant import Variant
+    from hjit.export.library import Exported
     from hjit.sched.hand.schedule import Schedule
     from hjit.tuning.choice import Scheduler
 
@@ -24,6 +28,7 @@ class Inspection:
     """Methods of `hjit.pipeline.Pipeline`, to be called with the arguments of a call."""
 
     __name__: str
+    py_func: Callable[..., Any]
     _entries: dict[CallKey, Entry]
     _schedule: Scheduler | None
     parts: Parts | None
@@ -124,6 +129,32 @@ class Inspection:
         here = self._on_cpu()
         options = here._resolved(context_state())
         return "\n".join(assembly(p.llvm, p.name, options.target) for p in here._inspect(args, kwargs))
+
+    # -- out of Python
+    def export(
+        self, path: str | os.PathLike[str], *args: Any, name: str = "", target: str = "", **kwargs: Any
+    ) -> Exported:
+        """Write the function as a C library, which needs no Python: ``f.export("f.so", img)`` writes also ``f.h``.
+
+        Other sizes of the arguments, other strides and other numbers are the C caller's; their dtypes, numbers of
+        dimensions, and what the code itself needs to know are those of `args`. What the function reads besides its
+        arguments is part of the library as it is now. The header says what the library takes.
+
+        Args:
+            path: of a shared library, NAME.so, or of an object file, NAME.o; beside it a C file is then written.
+            name: of the C function; that of `path` without its suffix.
+            target: "cpu": the level of x86-64 that this machine has; "x86-64-v2", "-v3" or "-v4"; "aarch64": object
+                files only. The pipeline's own where it is not given.
+
+        Raises:
+            HjitError: the function needs Python when it runs (a call that is not compiled, random numbers, a decision
+                on values), or there is no C compiler.
+        """
+        from hjit.export.library import export
+
+        options = self._resolved(context_state())
+        where = target or ("cpu" if options.target == "cuda" else options.target)
+        return export(self.py_func, name or Path(path).stem, path, args, kwargs, where, options, self._schedule)
 
     # -- inspection of what runs on a GPU
     def inspect_cuda(self, *args: Any, **kwargs: Any) -> str:

@@ -86,6 +86,20 @@ MAY = {
         "tuning",
     },
     "report": {"trace.ir", "sched.language", "call"},
+    "export": {
+        *TRACING,
+        "options",
+        "cache",
+        "version",
+        "call",
+        "trace.capture",
+        "trace.passes",
+        "sched.language",
+        "kernels.lower",
+        "kernels.llvm.driver",
+        "kernels.runtime",
+        "tuning",
+    },
 }
 MAY["call"] = {*MAY}  # all but the pipeline
 MAY["graph_breaks"] = {*MAY}
@@ -175,7 +189,19 @@ def test_what_is_legal_pruned_or_searched_does_not_depend_on_the_defaults() -> N
 def test_every_folder_is_a_room() -> None:
     rooms = {room(m) for m in modules() if "." in m}
     assert {r for r in rooms if r.partition(".")[0] in ("trace", "sched", "kernels")} <= MAY.keys()
-    folders = {"call", "chunks", "process", "trace", "sched", "kernels", "verify", "model", "tuning", "report"}
+    folders = {
+        "call",
+        "chunks",
+        "process",
+        "trace",
+        "sched",
+        "kernels",
+        "verify",
+        "model",
+        "tuning",
+        "report",
+        "export",
+    }
     assert {r.partition(".")[0] for r in rooms} == folders
 
 
@@ -231,6 +257,7 @@ LATE = {
     "kernels.cuda.runtime.device": {"kernels.cuda.runtime.on_cupy": GPU},
     "kernels.cuda.runtime.inspection": {"kernels.cuda.runtime.on_cupy": GPU},
     "kernels.cuda.runtime.kernels": {"kernels.cuda.runtime.lowered": COMPILER},
+    "export.library": {"tuning.candidates": SEARCH},
     "kernels.runtime.backend": {"kernels.runtime.codegen": COMPILER},
     "kernels.runtime.kernel": {"kernels.runtime.lowered": COMPILER},
     "graph_breaks": {"call.parts": FIRST_CALL},
@@ -240,6 +267,7 @@ LATE = {
         "call.build": FIRST_CALL,
         "call.on_dask": DASK,
         "call.segments": FIRST_CALL,
+        "export.library": SELDOM,
         "kernels.cuda.runtime.inspection": SHOWN,
         "kernels.runtime.backend": FIRST_CALL,
         "kernels.runtime.features": FIRST_CALL,

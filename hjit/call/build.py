@@ -91,7 +91,7 @@ def build(
         _llvm_that_ends(name),
         deadline.budget(options.budget, name, Origin(code.co_filename, code.co_firstlineno, code.co_name)),
     ):
-        traced = _traced(function, structure, leaves, options, scheduler)
+        traced = traced_call(function, structure, leaves, options, scheduler)
         if options.target != "cuda":
             _no_device_arrays(traced, leaves)
         results = _results_of_externs(traced)  # a variant keeps no array of the call
@@ -137,9 +137,17 @@ _NEVER_BEGUN = (
 # -- trace
 
 
-def _traced(
+def traced_call(
     function: Callable[..., Any], structure: Tree, leaves: list[Any], options: Options, scheduler: Scheduler | None
 ) -> Trace:
+    """The trace of a call.
+
+    Raises:
+        TraceError: the function cannot be traced.
+        OutOfBounds: an index is out of bounds.
+        Unclear: tracing raised something else.
+    """
+
     def evaluated(rec: Recorder, wanted: tuple[str, ...]) -> list[Any]:
         return list(with_room(evaluate, rec, wanted, leaves, options))
 
