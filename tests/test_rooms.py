@@ -257,7 +257,7 @@ LATE = {
     "kernels.cuda.runtime.device": {"kernels.cuda.runtime.on_cupy": GPU},
     "kernels.cuda.runtime.inspection": {"kernels.cuda.runtime.on_cupy": GPU},
     "kernels.cuda.runtime.kernels": {"kernels.cuda.runtime.lowered": COMPILER},
-    "export.library": {"tuning.candidates": SEARCH},
+    "export.compiling": {"tuning.candidates": SEARCH},
     "kernels.runtime.backend": {"kernels.runtime.codegen": COMPILER},
     "kernels.runtime.kernel": {"kernels.runtime.lowered": COMPILER},
     "graph_breaks": {"call.parts": FIRST_CALL},

@@ -17,7 +17,6 @@ import numpy as np
 
 from hjit.call.build import Unclear, traced_call
 from hjit.call.segments import graphs_of
-
 from hjit.options import Options
 from hjit.trace.capture.trace import Trace, Tree
 from hjit.trace.ir.graph import ScalarRef, walk
