@@ -152,9 +152,13 @@ class Inspection:
         """
         from hjit.export.library import export
 
-        options = self._resolved(context_state())
+        options, scheduler = self.in_force()
         where = target or ("cpu" if options.target == "cuda" else options.target)
-        return export(self.py_func, name or Path(path).stem, path, args, kwargs, where, options, self._schedule)
+        return export(self.py_func, name or Path(path).stem, path, args, kwargs, where, options, scheduler)
+
+    def in_force(self) -> tuple[Options, Scheduler | None]:
+        """The options of a call that is made here, and the schedule that was given to `use`."""
+        return self._resolved(context_state()), self._schedule
 
     # -- inspection of what runs on a GPU
     def inspect_cuda(self, *args: Any, **kwargs: Any) -> str:

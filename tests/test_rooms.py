@@ -238,7 +238,13 @@ SELDOM = "loaded by programs that use it: most never do"
 DASK = "loaded where there are arrays of Dask"
 GPU = "loaded where a function runs on a GPU"
 LATE = {
-    "hjit": {"modules": SELDOM, "sched.hand.schedule": SELDOM},
+    "hjit": {
+        "export": SELDOM,
+        "export.bundle": SELDOM,
+        "export.loading": SELDOM,
+        "modules": SELDOM,
+        "sched.hand.schedule": SELDOM,
+    },
     "cli": {
         "kernels.cuda.runtime.inventory": GPU,
         "kernels.runtime.features": FIRST_CALL,

@@ -26,7 +26,7 @@ from hjit.call.arguments import is_device_array, leaf_names
 from hjit.call.guards import Guards, guards_of, look_up
 from hjit.call.results import Results
 from hjit.call.segments import Cut, element_strides, strides_of
-from hjit.call.variant import OneKernel, OutOfBounds, Step, Steps, Variant, WithProducts
+from hjit.call.variant import GONE, OneKernel, OutOfBounds, Step, Steps, Variant, WithProducts
 from hjit.errors import BudgetError, CompileError, HjitError, Origin, TraceError
 from hjit.kernels.runtime import backend, features, kernel
 from hjit.kernels.runtime.kernel import Bound
@@ -36,6 +36,7 @@ from hjit.process.deep_stack import with_deep_stack
 from hjit.process.garbage_collection import few_collections
 from hjit.trace.capture.trace import Trace, Tree, python_function, trace
 from hjit.trace.passes.canonical import canonicalise
+from hjit.trace.tracing.host import is_run_time
 from hjit.trace.tracing.recorder import Recorder
 from hjit.tuning.choice import Arguments, Candidate, Choice, Scheduler, Segment
 from hjit.tuning.decide import decided
@@ -318,6 +319,7 @@ def _bind(traced: Trace, structure: Tree, leaves: Sequence[Any], candidate: Cand
         variant.fast = _with_products(variant) if variant.has_products else _one_kernel(variant)
         if on_device and variant.fast is not None:
             variant.fast = hot_path(variant.fast, leaves)
+    variant.example = structure, [*map(_without_contents, leaves)]
     _forget_call(traced)
     return variant
 
@@ -378,6 +380,12 @@ def _like(a: Array) -> Array:
     shaped = np.lib.stride_tricks.as_strided(probe, a.shape, a.strides)
     shaped.flags.writeable = False
     return shaped
+
+
+def _without_contents(x: Any) -> Any:
+    if type(x) in (np.ndarray, np.memmap):
+        return _like(x)
+    return x if is_run_time(x) or isinstance(x, (bool, str, bytes, type(None))) else GONE
 
 
 # -- room on the stack

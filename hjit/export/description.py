@@ -24,6 +24,8 @@ from hjit.trace.ir.poly import ONE, Poly, Sym, extremum, poly
 from hjit.trace.tracing.host import is_run_time
 from hjit.trace.tracing.size import Fact
 
+Size = Any  # a polynomial; of a bundle an encoded one, see `hjit.kernels.runtime.sizes`
+
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
@@ -41,7 +43,7 @@ class Parameter:
     name: str
     kind: str
     type: str = ""
-    shape: tuple[Poly, ...] = ()
+    shape: tuple[Size, ...] = ()
     layout: tuple[int | None, ...] = ()
     is_written: bool = False
     value: Any = None
@@ -57,7 +59,7 @@ class Output:
     """
 
     type: str
-    shape: tuple[Poly, ...]
+    shape: tuple[Size, ...]
     order: tuple[int, ...]
     role: str
     leaf: int = -1
@@ -74,7 +76,7 @@ class Scratch:
     """
 
     itemsize: int
-    lengths: tuple[Poly, ...]
+    lengths: tuple[Size, ...]
     life: tuple[int, int] | None
     is_of_task: bool
 
@@ -115,11 +117,11 @@ class Description:
     scratch: tuple[Scratch, ...]
     tasks: tuple[int, ...]
     strides: tuple[tuple[int, int], ...]
-    symbols: tuple[Poly, ...]
+    symbols: tuple[Size, ...]
     keep: int
     scalars: tuple[tuple[str, int], ...]
     numbers: Numbers
-    small: tuple[Poly, ...]
+    small: tuple[Size, ...]
     scalar_results: Mapping[int, bool]
 
     def extents(self) -> dict[str, tuple[int, int]]:
