@@ -26,6 +26,8 @@ C_TYPES: Mapping[str, str] = {
 COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 _ARITHMETIC = {"add": "+", "sub": "-", "mul": "*"}
 _CHECKED = {"add": "__builtin_add_overflow", "sub": "__builtin_sub_overflow", "mul": "__builtin_mul_overflow"}
+_DIVISIONS = {"floordiv": "hj_div", "mod": "hj_mod"}
+_BITS = {"and_": "&", "or_": "|", "xor": "^"}
 _FLOATS = ("float", "<f8")
 _WHOLE = ("int", "bool")
 
@@ -109,7 +111,7 @@ def _entry(k: int, e: Entry, numbers: Numbers, parameters: Mapping[int, str], na
         return numbers.entries[a[1]].kind if a[0] == "entry" else "int" if a[0] == "size" else type(a[1]).__name__
 
     args, kinds = [argument(a) for a in e.args], [kind_of(a) for a in e.args]
-    if e.function in CONVERSIONS:
+    if e.function == "type" or e.function in CONVERSIONS:
         return [f"{kind} v{k};", *converted(f"v{k}", args[0], kinds[0], e.kind)]
     if e.function == "beyond":
         low, high = _range(e.args[1][1])
@@ -118,6 +120,18 @@ def _entry(k: int, e: Entry, numbers: Numbers, parameters: Mapping[int, str], na
         return [f"const int v{k} = {args[0]} {COMPARISONS[e.function]} {args[1]};"]
     if all(x in _WHOLE for x in kinds) and e.function in _CHECKED:
         return [f"int64_t v{k};", f"if ({_CHECKED[e.function]}({args[0]}, {args[1]}, &v{k})) return HJIT_OUT_OF_RANGE;"]
+    if all(x in _WHOLE for x in kinds) and e.function in _DIVISIONS:
+        by = f"if ({args[1]} == 0 || {args[1]} == -1) return HJIT_WRONG_VALUE;"  # the least number by -1 is none
+        return [by, f"const int64_t v{k} = {_DIVISIONS[e.function]}({args[0]}, {args[1]});"]
+    if all(x in _WHOLE for x in kinds) and e.function in _BITS and e.kind == "int":
+        return [f"const int64_t v{k} = {args[0]} {_BITS[e.function]} {args[1]};"]
+    if (
+        e.kind == "<f4"
+        and e.function in (*_ARITHMETIC, "truediv")
+        and all(x in ("<f4", "float", *_WHOLE) for x in kinds)
+    ):
+        sign = _ARITHMETIC.get(e.function, "/")
+        return [f"const float v{k} = (float){args[0]} {sign} (float){args[1]};"]
     if all(x in (*_FLOATS, *_WHOLE) for x in kinds):
         found = _of_doubles(k, e, [f"(double){x}" if y in _WHOLE else x for x, y in zip(args, kinds, strict=True)])
         if found:
@@ -135,7 +149,8 @@ def _of_doubles(k: int, e: Entry, args: list[str]) -> list[str]:
     if f in COMPARISONS:
         return [f"const int v{k} = {args[0]} {COMPARISONS[f]} {args[1]};"]
     if f == "truediv":
-        return [f"if ({args[1]} == 0) return HJIT_WRONG_VALUE;", f"const double v{k} = {args[0]} / {args[1]};"]
+        check = [f"if ({args[1]} == 0) return HJIT_WRONG_VALUE;"] * (e.kind == "float")  # Python raises an exception
+        return [*check, f"const double v{k} = {args[0]} / {args[1]};"]
     if f in ("neg", "pos", "abs", "float"):
         sign = {"neg": "-({})", "pos": "{}", "float": "{}", "abs": "fabs({})"}[f]
         return [f"const double v{k} = {sign.format(args[0])};"]
@@ -144,9 +159,9 @@ def _of_doubles(k: int, e: Entry, args: list[str]) -> list[str]:
         return [f"const double v{k} = {args[1]} {order} {args[0]} ? {args[1]} : {args[0]};"]
     module, _, name = f.partition(".")
     if name and e.kind in _FLOATS:
-        value = f"const double v{k} = {name}({args[0]});"  # Python's refuses what is not finite, of finite numbers
-        check = f"if (!isfinite(v{k}) && isfinite({args[0]})) return HJIT_WRONG_VALUE;"
-        return [value, check] if module == "math" else [value]
+        line = f"const double v{k} = {name}({args[0]});"  # Python's refuses what is not finite, of finite numbers
+        refused = f"if (!isfinite(v{k}) && isfinite({args[0]})) return HJIT_WRONG_VALUE;"
+        return [line, refused] if module == "math" else [line]
     return []
 
 

@@ -13,7 +13,7 @@ from hjit.errors import HjitError, OptionError
 from hjit.export.c_numbers import C_TYPES, COMPARISONS, converted, entries, fact, size
 from hjit.export.description import Description, Output, Parameter
 from hjit.export.targets import Platform
-from hjit.kernels.llvm.driver.entry import data_offset
+from hjit.kernels.llvm.driver.arrays import data_offset
 from hjit.kernels.lower.params import KEEP, SMALL_ARRAY, TASKS_PER_THREAD
 from hjit.version import __version__
 

@@ -8,7 +8,8 @@ from typing import Any
 from hjit.call.arguments import leaf_names
 from hjit.call.build import with_room
 from hjit.call.segments import Cut, strides_of
-from hjit.export.description import CannotExport, Description, check, described
+from hjit.export.describing import check, described
+from hjit.export.description import CannotExport, Description
 from hjit.export.sizes import Sized, sized
 from hjit.export.targets import Platform
 from hjit.kernels.runtime.kernel import Bound

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from hjit.export.description import Description, Parameter
-from hjit.export.numbers import kind_of
-from hjit.export.sizes import HOLDS
+from hjit.export.numbers import FUNCTIONS, kind_of
 from hjit.kernels.lower.params import SMALL_ARRAY
 from hjit.kernels.runtime.sizes import evaluate
 from hjit.trace.capture.trace import Tree
@@ -33,7 +32,7 @@ def sizes_of(d: Description, structure: Tree, leaves: Sequence[Any]) -> list[int
             return f"{p.name}: {why}"
     n = [found[name] for name in d.sizes]
     for f in d.facts:
-        if not HOLDS[f.op](evaluate(f.a, n), evaluate(f.b, n)):
+        if not FUNCTIONS[f.op](evaluate(f.a, n), evaluate(f.b, n)):
             return f"sizes {n} of {', '.join(d.sizes)}: it needs {_text(f.a, d)} {_SIGNS[f.op]} {_text(f.b, d)}"
     reach = [
         sum(abs(s) // x.itemsize * k for s, k in zip(x.strides, x.shape, strict=True))

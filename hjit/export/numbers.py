@@ -20,7 +20,8 @@ from hjit.trace.tracing import host
 from hjit.trace.tracing.host import ScalarTape, TapeEntry, captured_number, same
 from hjit.trace.tracing.size import Size
 
-_OPERATORS = ("add", "sub", "mul", "truediv", "neg", "pos", "abs", "lt", "le", "gt", "ge", "eq", "ne")
+_ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "neg", "pos", "abs", "and_", "or_", "xor")
+_OPERATORS = (*_ARITHMETIC, "lt", "le", "gt", "ge", "eq", "ne")
 _MATHS = ("sqrt", "exp", "log", "log2", "sin", "cos", "tan", "atan", "sinh", "cosh", "tanh", "floor", "ceil")
 CONVERSIONS = ("as_item", "as_array", "as_fill", "as_cast")  # of `hjit.trace.tracing.host`: to the dtype of an array
 # Names of functions; those of `math` and their ufuncs that C has, too
@@ -143,6 +144,8 @@ def _entry(f: Any, args: tuple[Any, ...], value: Any, of_arguments: Callable[[Po
     if f is host._quiet:
         how, x, dtype = args
         return Entry(kind, how.__name__, (("entry", x.k), ("number", np.dtype(dtype).str)))
+    if isinstance(f, type) and issubclass(f, np.generic) and len(args) == 1 and type(args[0]) is TapeEntry:
+        return Entry(kind, "type", (("entry", args[0].k),))
     name = _NAMES.get(f)
     if f.__name__ == "_beyond":
         return Entry("int", "beyond", (("entry", args[0].k), ("number", np.dtype(args[1]).str)))
@@ -188,4 +191,4 @@ def _run(e: Entry, leaves: Sequence[Any], args: Sequence[Any]) -> Any:
     if e.function == "beyond":
         info = np.iinfo(np.dtype(args[1]))
         return (args[0] > info.max) - (args[0] < info.min)
-    return FUNCTIONS[e.function](*args)
+    return np.dtype(e.kind).type(args[0]) if e.function == "type" else FUNCTIONS[e.function](*args)

@@ -8,8 +8,7 @@ with other sizes, one after another: a size for which something else would be co
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,19 +16,18 @@ import numpy as np
 
 from hjit.call.build import Unclear, traced_call
 from hjit.call.segments import graphs_of
+from hjit.export.numbers import FUNCTIONS
 from hjit.options import Options
 from hjit.trace.capture.trace import Trace, Tree
 from hjit.trace.ir.graph import ScalarRef, walk
 from hjit.trace.ir.key import graph_key
 from hjit.trace.ir.poly import SMALL, Atom, IntLike, Poly, Sym, deep_atoms, poly, sizes_value
 from hjit.trace.passes.rewrites import NO_REWRITES
+from hjit.trace.tracing.host import TapeEntry
 from hjit.trace.tracing.recorder import OutOfBounds, Recorder
-from hjit.trace.tracing.size import Fact, facts_noted
+from hjit.trace.tracing.size import Fact, Size, facts_noted
 
 TRIALS = 3  # other values of a size that are traced
-HOLDS: Mapping[str, Callable[[int, int], bool]] = {
-    op: getattr(operator, op) for op in ("eq", "ne", "lt", "le", "gt", "ge")
-}
 _OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
 
 
@@ -81,7 +79,7 @@ def sized(function: Any, structure: Tree, leaves: list[Any], options: Options) -
 
 def holds(fact: Fact, sizes: Mapping[str, int]) -> bool:
     """Does a fact hold of these sizes?"""
-    return HOLDS[fact.op](sizes_value(fact.a, sizes), sizes_value(fact.b, sizes))
+    return bool(FUNCTIONS[fact.op](sizes_value(fact.a, sizes), sizes_value(fact.b, sizes)))
 
 
 def _traced(function: Any, structure: Tree, leaves: list[Any], options: Options) -> tuple[Trace, list[Fact]]:
@@ -222,11 +220,15 @@ def _computed(trace: Trace, facts: Iterable[Fact], names: tuple[str, ...]) -> _C
         ],
         [(name, place.get(stage)) for name, stage in trace.writes],
         [place.get(n) for n in rec.checks],
-        [(f, len(args), [a for a in args if isinstance(a, float)]) for f, args in rec.tape.ops],
+        [(f, [*map(_tape_argument, args)]) for f, args in rec.tape.ops],
         [k for k, _ in rec.tape.guards],
         [(e.operation, e.needs) for e in rec.breaks],
     )
     return _Computed(names, arrays, frozenset(f.a for f in facts if f.op == "is"), form)
+
+
+def _tape_argument(x: Any) -> Any:
+    return str(x.poly) if type(x) is Size else (type(x), x) if isinstance(x, (int, float, TapeEntry)) else type(x)
 
 
 def _resized(
@@ -294,4 +296,4 @@ def _symbols(p: Poly) -> set[str]:
     return {a.name for a in deep_atoms(p) if isinstance(a, Sym)}
 
 
-__all__ = ["HOLDS", "Sized", "holds", "like", "sized"]
+__all__ = ["Sized", "holds", "like", "sized"]

@@ -9,7 +9,7 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
-from hjit.kernels.llvm.driver.entry import data_offset
+from hjit.kernels.llvm.driver.arrays import data_offset
 from hjit.kernels.runtime import features
 from hjit.version import __version__
 
