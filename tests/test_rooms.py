@@ -239,7 +239,6 @@ DASK = "loaded where there are arrays of Dask"
 GPU = "loaded where a function runs on a GPU"
 LATE = {
     "hjit": {
-        "export": SELDOM,
         "export.bundle": SELDOM,
         "export.loading": SELDOM,
         "modules": SELDOM,
