@@ -105,7 +105,9 @@ def _entry(k: int, e: Entry, numbers: Numbers, parameters: Mapping[int, str], na
         return [f"const {kind} v{k} = {literal(e.args[0][1])};"]
 
     def argument(a: Argument) -> str:
-        return f"v{a[1]}" if a[0] == "entry" else f"({size(a[1], names)})" if a[0] == "size" else literal(a[1])
+        if a[0] == "number":
+            return "" if isinstance(a[1], str) else literal(a[1])  # a dtype
+        return f"v{a[1]}" if a[0] == "entry" else f"({size(a[1], names)})"
 
     def kind_of(a: Argument) -> str:
         return numbers.entries[a[1]].kind if a[0] == "entry" else "int" if a[0] == "size" else type(a[1]).__name__
@@ -116,30 +118,41 @@ def _entry(k: int, e: Entry, numbers: Numbers, parameters: Mapping[int, str], na
     if e.function == "beyond":
         low, high = _range(e.args[1][1])
         return [f"const int64_t v{k} = ({args[0]} > {high}) - ({args[0]} < {low});"]
-    if e.function in COMPARISONS and all(x in _WHOLE for x in kinds):
-        return [f"const int v{k} = {args[0]} {COMPARISONS[e.function]} {args[1]};"]
-    if all(x in _WHOLE for x in kinds) and e.function in _CHECKED:
-        return [f"int64_t v{k};", f"if ({_CHECKED[e.function]}({args[0]}, {args[1]}, &v{k})) return HJIT_OUT_OF_RANGE;"]
-    if all(x in _WHOLE for x in kinds) and e.function in _DIVISIONS:
-        by = f"if ({args[1]} == 0 || {args[1]} == -1) return HJIT_WRONG_VALUE;"  # the least number by -1 is none
-        return [by, f"const int64_t v{k} = {_DIVISIONS[e.function]}({args[0]}, {args[1]});"]
-    if all(x in _WHOLE for x in kinds) and e.function in _BITS and e.kind == "int":
-        return [f"const int64_t v{k} = {args[0]} {_BITS[e.function]} {args[1]};"]
-    if (
-        e.kind == "<f4"
-        and e.function in (*_ARITHMETIC, "truediv")
-        and all(x in ("<f4", "float", *_WHOLE) for x in kinds)
-    ):
-        sign = _ARITHMETIC.get(e.function, "/")
-        return [f"const float v{k} = (float){args[0]} {sign} (float){args[1]};"]
-    if all(x in (*_FLOATS, *_WHOLE) for x in kinds):
+    found: list[str] = []
+    is_whole = all(x in _WHOLE for x in kinds)
+    if is_whole and e.kind in _WHOLE:
+        found = _of_ints(k, e, args)
+    elif e.kind == "<f4" and all(x in ("<f4", "float", *_WHOLE) for x in kinds):
+        if e.function in (*_ARITHMETIC, "truediv"):
+            sign = _ARITHMETIC.get(e.function, "/")
+            found = [f"const float v{k} = (float){args[0]} {sign} (float){args[1]};"]
+    elif all(x in (*_FLOATS, *_WHOLE) for x in kinds) and (e.kind in _FLOATS or not is_whole):
         found = _of_doubles(k, e, [f"(double){x}" if y in _WHOLE else x for x, y in zip(args, kinds, strict=True)])
-        if found:
-            return found
+    if found:
+        return found
     raise CannotExport(
         f"{e.function} is computed of arguments that are numbers ({', '.join(kinds)}), in a way that C does not have",
         "compute it before the call, and pass the result",
     )
+
+
+def _of_ints(k: int, e: Entry, args: list[str]) -> list[str]:
+    f = e.function
+    if f in COMPARISONS:
+        return [f"const int v{k} = {args[0]} {COMPARISONS[f]} {args[1]};"]
+    if f in _CHECKED:
+        return [f"int64_t v{k};", f"if ({_CHECKED[f]}({args[0]}, {args[1]}, &v{k})) return HJIT_OUT_OF_RANGE;"]
+    if f in _DIVISIONS:
+        by = f"if ({args[1]} == 0 || {args[1]} == -1) return HJIT_WRONG_VALUE;"  # the least number by -1 is none
+        return [by, f"const int64_t v{k} = {_DIVISIONS[f]}({args[0]}, {args[1]});"]
+    if f in _BITS:
+        return [f"const int64_t v{k} = {args[0]} {_BITS[f]} {args[1]};"]
+    if f in ("min", "max"):
+        return [f"const int64_t v{k} = hj_{f}({args[0]}, {args[1]});"]
+    if f in ("neg", "pos", "abs"):
+        sign = {"neg": "-({})", "pos": "{}", "abs": "llabs({})"}[f].format(args[0])
+        return [f"if ({args[0]} == INT64_MIN) return HJIT_OUT_OF_RANGE;", f"const int64_t v{k} = {sign};"]
+    return []
 
 
 def _of_doubles(k: int, e: Entry, args: list[str]) -> list[str]:

@@ -57,7 +57,8 @@ def source_of(d: Description, platform: Platform) -> Source:
             raise HjitError(f"export: {p.name} has more than {MAX_DIMS} dimensions")
     room = Path(__file__).parent
     header = _header(d, names, platform, (room / "hjit.h").read_text())
-    code = "\n".join([f'#include "{d.name}.h"\n', (room / "runtime.c").read_text(), *_code(d, names, platform), ""])
+    first = f'#ifndef _GNU_SOURCE\n#define _GNU_SOURCE\n#endif\n#include "{d.name}.h"\n'
+    code = "\n".join([first, (room / "runtime.c").read_text(), *_code(d, names, platform), ""])
     return Source(header, code)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +14,18 @@ import numpy as np
 from hjit.call.arguments import CallKey, key_of
 from hjit.call.guards import overlap
 from hjit.errors import HjitError
+from hjit.export.description import Description
 from hjit.export.matching import sizes_of, text_of
 from hjit.export.stored import Stored, kernel_of, read
 from hjit.export.this_machine import reason_against
 from hjit.kernels.lower.params import FIRST, KEEP, TASKS_PER_THREAD
 from hjit.kernels.runtime import arena, backend, launch
+from hjit.kernels.runtime.kernel import slot_bits, slot_format
 from hjit.kernels.runtime.scratch import offsets, staggered
 from hjit.kernels.runtime.sizes import evaluate
 from hjit.options import resolve
 from hjit.process.signals import signal_safe
 from hjit.trace.capture.trace import Tree, flatten
-from hjit.trace.tracing.host import as_array
 
 MAX_KEYS = 512  # keys of arguments that a function remembers; the oldest is forgotten
 Array = np.ndarray[Any, Any]
@@ -68,32 +69,43 @@ class Binding:
         self._constants = struct.pack(f"={len(constants)}q", *constants)
         self._head = struct.Struct(f"={FIRST + len(d.inputs) + len(d.outputs)}q")
         self._shapes = [(tuple(evaluate(p, n) for p in o.shape), np.dtype(o.type)) for o in d.outputs]
+        self._numbers = struct.Struct("=" + "".join(slot_format(np.dtype(dtype)) for dtype, _ in d.scalars))
+        self._plain = _arguments_alone(d)
+        self._writes = any(p.is_written for p in d.parameters)
+        self._checks = [k for k, o in enumerate(d.outputs) if o.role == "check"]
+        self.is_flat = not any(type(x) is Tree for part in d.structure.items for x in part.items)
         self._entry = launch.entered(kernel.compiled.entry, threads)
 
-    def values(self, leaves: Sequence[Any]) -> dict[int, Any] | None:
-        """What is worked out of the numbers among the arguments; None where the kernel is not for them."""
-        numbers = self.description.numbers
-        return numbers.values(leaves, lambda p: evaluate(p, self._n)) if numbers.entries else {}
+    def values(self, leaves: Sequence[Any]) -> list[Any] | None:
+        """The kernel's scalars; None where the kernel is not for the numbers among the arguments."""
+        if self._plain is not None:
+            return [leaves[k] for k in self._plain]
+        found = self.description.numbers.values(leaves, lambda p: evaluate(p, self._n))
+        return None if found is None else [found[k] for _, k in self.description.scalars]
 
     def may_write(self, leaves: Sequence[Any]) -> bool:
         """Are arrays that are changed writeable, and apart from all others?"""
-        parameters = self.description.parameters
-        for k, p in enumerate(parameters):
+        if not self._writes:
+            return True
+        for k, p in enumerate(self.description.parameters):
             if p.is_written:
                 others = (x for j, x in enumerate(leaves) if j != k and isinstance(x, np.ndarray))
                 if not leaves[k].flags.writeable or any(overlap(leaves[k], x) for x in others):
                     return False
         return True
 
-    def run(self, leaves: Sequence[Any], values: Mapping[int, Any]) -> list[Array] | None:
+    def run(self, leaves: Sequence[Any], values: Sequence[Any]) -> list[Array] | None:
         """What the kernel computes; None where NumPy raises an exception."""
         d = self.description
         arrays = [leaves[k] if kind == "leaf" else d.data[k] for kind, k in d.inputs]
         outputs = [np.empty(shape, dtype) for shape, dtype in self._shapes]
         try:
-            bits = b"".join(_slot(values[k], dtype) for dtype, k in d.scalars)
-        except OverflowError:
-            return None
+            bits = self._numbers.pack(*values)
+        except (struct.error, OverflowError, TypeError):  # a number that `struct` does not convert as NumPy does
+            try:
+                bits = b"".join(slot_bits(x, np.dtype(dtype)) for x, (dtype, _) in zip(values, d.scalars, strict=True))
+            except OverflowError:
+                return None
         block = arena.borrow(self.scratch_bytes)
         try:
             head = self._head.pack(
@@ -104,9 +116,7 @@ class Binding:
         finally:
             if self.scratch_bytes:
                 arena.give_back(block)
-        if any(o.role == "check" and a for o, a in zip(d.outputs, outputs, strict=True)):
-            return None
-        return outputs
+        return None if any(outputs[k] for k in self._checks) else outputs
 
     def finished(self, leaves: Sequence[Any], outputs: Sequence[Array]) -> Any:
         """Write what is to be written; what the function returns."""
@@ -127,9 +137,12 @@ class Binding:
         return d.result.build(leaf) if type(d.result) is Tree else leaf(d.result)
 
 
-def _slot(value: Any, dtype: str) -> bytes:
-    with np.errstate(all="ignore"):
-        return bytes(as_array(value, np.dtype(dtype)).tobytes().ljust(8, b"\0"))
+def _arguments_alone(d: Description) -> tuple[int, ...] | None:
+    """The arguments that the scalars are, where nothing is worked out of them."""
+    entries = [d.numbers.entries[k] for _, k in d.scalars]
+    if d.numbers.guards or any(e.function != "leaf" for e in entries):
+        return None
+    return tuple(e.args[0][1] for e in entries)
 
 
 class Loaded:
@@ -148,13 +161,12 @@ class Loaded:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         key = key_of(args, kwargs)
-        leaves: list[Any] = []
-        structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
         known = self._entries.get(key)
         if known is None:
-            known = self._entries[key] = self._bindings(structure, leaves)
+            known = self._entries[key] = self._bindings(*_taken_apart(args, kwargs))
             while len(self._entries) > MAX_KEYS:
                 self._entries.pop(next(iter(self._entries)), None)
+        leaves = (*args, *kwargs.values()) if known and known[0].is_flat else _taken_apart(args, kwargs)[1]
         for binding in known:
             values = binding.values(leaves)
             if values is None or not binding.may_write(leaves):
@@ -169,7 +181,7 @@ class Loaded:
                 )
             break
         if self.function is None:
-            raise HjitError(self._no_kernel(structure, leaves))
+            raise HjitError(self._no_kernel(*_taken_apart(args, kwargs)))
         return self.function(*args, **kwargs)
 
     def _bindings(self, structure: Tree, leaves: Sequence[Any]) -> tuple[Binding, ...]:
@@ -186,6 +198,12 @@ class Loaded:
 
     def __repr__(self) -> str:
         return f"<{self.__name__} of {self._where}, {len(self.kernels)} kernels>"
+
+
+def _taken_apart(args: Any, kwargs: Any) -> tuple[Tree, list[Any]]:
+    """The structure of arguments, and these with containers opened."""
+    leaves: list[Any] = []
+    return Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves))), leaves
 
 
 class Bundle:

@@ -217,9 +217,9 @@ static void hj_run_one(hj_task task, void *data, int64_t k) {
   task(&k, &one, &one, data);
 }
 
-#ifdef HJIT_NO_THREADS
+static _Thread_local const hjit_context *hj_context; /* of the call that this thread makes */
 
-static const hjit_context *hj_context;
+#ifdef HJIT_NO_THREADS
 
 static void hj_pool_for(hj_task task, void *data, int64_t tasks, int threads) {
   (void)threads;
@@ -227,8 +227,6 @@ static void hj_pool_for(hj_task task, void *data, int64_t tasks, int threads) {
 }
 
 #else
-
-static _Thread_local const hjit_context *hj_context;
 
 static struct {
   pthread_mutex_t busy;  /* one call at a time has the threads; others run alone */

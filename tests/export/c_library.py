@@ -42,6 +42,9 @@ STATUS = dict(re.findall(r"(HJIT_\w+) = (\d+)", (Path(hjit.__file__).parent / "e
 BY_NUMBER = {int(n): name for name, n in STATUS.items() if name != "HJIT_MAX_DIMS"}
 
 
+NUMBERS: dict[type, Any] = {int: ctypes.c_int64, float: ctypes.c_double, np.float32: ctypes.c_float}
+
+
 def as_c(a: np.ndarray[Any, Any]) -> CArray:
     return CArray(a.ctypes.data, a.ndim, (*a.shape,), (*a.strides,))
 
@@ -66,7 +69,7 @@ class Library:
         given: list[Any] = []
         for x in args:
             c = as_c(x) if isinstance(x, np.ndarray) else None
-            given.append(ctypes.byref(c) if c else ctypes.c_int64(x) if type(x) is int else ctypes.c_double(x))
+            given.append(ctypes.byref(c) if c else NUMBERS[type(x)](x))
         given += [ctypes.byref(as_c(o)) for o in outputs]
         return BY_NUMBER[self._call(*given, None if context is None else ctypes.byref(context))]
 
