@@ -11,6 +11,7 @@ from typing import Any
 from hjit.call.variant import GONE
 from hjit.errors import HjitError, OptionError
 from hjit.export.compiling import compiled
+from hjit.export.describing import check
 from hjit.export.description import Description
 from hjit.export.matching import sizes_of
 from hjit.export.stored import description_from_json, description_to_json, write
@@ -36,6 +37,10 @@ def bundle(path: str | os.PathLike[str], *items: Any) -> None:
     if len(targets) != 1 or "cuda" in targets:
         raise OptionError(f"a bundle is for one target, a CPU: {', '.join(sorted(targets)) or 'no pipeline is given'}")
     (target,) = targets
+    by_name: dict[str, Any] = {}
+    for f in map(_pipeline, items):
+        if by_name.setdefault(f.__name__, f.py_func) is not f.py_func:
+            raise HjitError(f"two functions are called {f.__name__}: a bundle has its functions by name")
     where = Platform(target, "", "", features.target_features(target))
     found: list[tuple[Description, bytes]] = []
     for item in items:
@@ -63,9 +68,11 @@ def _calls(item: Any) -> Iterator[tuple[Tree, list[Any]]]:
     for entry in item.entries:
         if entry.plain is not None or entry.parts is not None:
             why = entry.plain or "it runs in parts, by Python"
-            raise HjitError(f"{item.__name__} has calls that cannot be bundled: {why}")
+            advice = f"What to do: say which calls it is to serve: ({item.__name__}, ...)"
+            raise HjitError(f"{item.__name__} has calls without a kernel of all of it: {why}. {advice}")
         for v in entry.variants:
             is_called = True
+            check(v.trace)  # its example has no values to decide on
             structure, leaves = v.example
             if any(x is GONE for x in leaves):
                 raise HjitError(

@@ -62,7 +62,7 @@ def _compiled(
     for_what: Platform,
 ) -> Compiled:
     found = sized(function, structure, leaves, options)
-    check(found)
+    check(found.trace)
     cut = Cut(found.trace, for_what.target)
     if for_what.is_here() and scheduler is None:
         choice = _best(found, cut, leaves, options)

@@ -10,24 +10,26 @@ import numpy as np
 from hjit.errors import Origin
 from hjit.export.description import CannotExport, Description, Output, Parameter, Scratch
 from hjit.export.numbers import kind_of, numbers_of
-from hjit.export.sizes import Sized
+from hjit.export.sizes import Sized, is_constant
 from hjit.kernels.runtime.lowered import Lowered
 from hjit.kernels.runtime.scratch import lifetimes
 from hjit.sched.language.memory import LINE
-from hjit.trace.capture.trace import Result, Tree
+from hjit.trace.capture.trace import Result, Trace, Tree
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import ONE, Poly, Sym, extremum, poly
 from hjit.trace.tracing.host import is_run_time
 
 
-def check(sized: Sized) -> None:
+def check(trace: Trace) -> None:
     """Does a trace need no Python when it runs?
 
     Raises:
         CannotExport: it does.
     """
-    rec = sized.trace.recorder
+    rec = trace.recorder
     for e in rec.breaks:
+        if e.call is None and is_constant(rec, e.needs):
+            continue
         if e.impure:
             raise CannotExport(f"{e.operation}: random numbers are drawn by NumPy", "pass them as an argument")
         if e.call is None:
@@ -46,7 +48,7 @@ def check(sized: Sized) -> None:
             raise CannotExport(f"{name} is complex", "pass its real and imaginary parts as two arrays")
         if source.packed:
             raise CannotExport(f"{name} is a field of a structured array", "pass a copy of it, an array of its own")
-    for r in sized.trace.results:
+    for r in trace.results:
         _check_result(r, rec.origin)
 
 

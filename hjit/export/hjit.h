@@ -58,14 +58,14 @@ static inline const char *hjit_message(int status) {
 
 /* An array in C order. */
 static inline hjit_array hjit_dense(void *data, size_t itemsize, int32_t ndim, const int64_t *shape) {
-  hjit_array a = {0};
+  hjit_array a;
   int64_t step = (int64_t)itemsize;
   a.data = data;
   a.ndim = ndim;
-  for (int32_t k = ndim - 1; k >= 0 && ndim <= HJIT_MAX_DIMS; k--) {
-    a.shape[k] = shape[k];
+  for (int32_t k = HJIT_MAX_DIMS - 1; k >= 0; k--) {
+    a.shape[k] = k < ndim ? shape[k] : 1;
     a.strides[k] = step;
-    step *= shape[k];
+    step *= a.shape[k];
   }
   return a;
 }

@@ -27,7 +27,8 @@ from hjit.trace.tracing.host import TapeEntry
 from hjit.trace.tracing.recorder import OutOfBounds, Recorder
 from hjit.trace.tracing.size import Fact, Size, facts_noted
 
-TRIALS = 3  # other values of a size that are traced
+TRIALS = 5  # other values of a size that are traced
+FAR = 1 << 62  # more than sums of lengths, and products of two, ever are
 _OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
 
 
@@ -67,6 +68,8 @@ def sized(function: Any, structure: Tree, leaves: list[Any], options: Options) -
     names = _argument_sizes(trace)
     sizes = dict(trace.recorder.sizes)
     found = Sized(trace, names, {n: v for n, v in sizes.items() if n not in names}, (), frozenset())
+    if trace.recorder.breaks:  # it cannot be exported
+        return found
     about = [*_about_arguments(facts, found), *(Fact("gt", poly(Sym(n)), poly(SMALL), True) for n in names)]
     fixed: set[str] = set()
     expected = _computed(trace, facts, names)
@@ -90,12 +93,12 @@ def _traced(function: Any, structure: Tree, leaves: list[Any], options: Options)
             raise IndexError("index out of bounds") from None
         except Unclear as unclear:
             raise unclear.error from None
-    if all(e.call is None and _is_constant(trace.recorder, e.needs) for e in trace.recorder.breaks):
+    if all(e.call is None and is_constant(trace.recorder, e.needs) for e in trace.recorder.breaks):
         trace.recorder.breaks.clear()  # they fall the same way at every call
     return trace, list(facts)
 
 
-def _is_constant(rec: Recorder, names: Iterable[str]) -> bool:
+def is_constant(rec: Recorder, names: Iterable[str]) -> bool:
     """Are stages computed of no argument: of numbers and arrays in the code, such as the footprint of a filter?"""
     seen: set[str] = set()
     todo = [*names]
@@ -164,6 +167,8 @@ def _may_differ(
             continue
         try:
             trace, noted = _traced(function, structure, _resized(leaves, group, n, expected.arrays), options)
+        except MemoryError:
+            continue
         except Exception:
             return False  # a size that the function itself refuses, or that it is not traced with
         found = _computed(trace, noted, expected.names)
@@ -176,8 +181,9 @@ def _may_differ(
 
 
 def _others(n: int) -> Iterator[int]:
-    """Other values of a size: of the other parity, larger, small; then such as share divisors with it."""
-    tried = [n + 1, 2 * n + 1, 3 * SMALL + n % 2, 3 * n, 2 * n, *(n + k for k in (2, 3, 4, 6, 8, 16, 32, 64))]
+    """Other values of a size: of the other parity, small and large; then such as share divisors with it."""
+    tried = [n + 1, 2 * n + 1, SMALL + 2, 8 * n + 3, 3 * SMALL + n % 2]
+    tried += [3 * n, 2 * n, *(n + k for k in (2, 3, 4, 6, 8, 16, 32, 64))]
     yield from (k for k in dict.fromkeys(tried) if k != n)
 
 
@@ -215,7 +221,15 @@ def _computed(trace: Trace, facts: Iterable[Fact], names: tuple[str, ...]) -> _C
         [(k.text, [s if s in names else rec.sizes[s] for s in k.symbols]) for k in keys],
         [[sizes(p) for p in g.stage(n).shape] for g in graphs for n in g.outputs],
         [
-            (r.kind, place.get(r.name, r.name), repr(r.value), r.is_scalar, r.weak, r.order, [*map(sizes, r.index)])
+            (
+                r.kind,
+                place.get(r.name, r.name),
+                repr(r.value),
+                r.is_scalar,
+                r.weak,
+                r.order,
+                [*map(sizes, (*r.shape, *r.index))],
+            )
             for r in trace.results
         ],
         [(name, place.get(stage)) for name, stage in trace.writes],
@@ -245,7 +259,7 @@ def _resized(
 
 
 def like(a: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """An array of ones of another shape, in the memory layout of `a` as kernels know it."""
+    """An array of another shape, in the memory layout of `a` as kernels know it; its pages are never touched."""
     item = a.itemsize
     steps, reach = [0] * a.ndim, 1
     for k in sorted(range(a.ndim), key=lambda k: (abs(a.strides[k]), -k)):
@@ -254,7 +268,7 @@ def like(a: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any
         step = abs(a.strides[k]) // item
         steps[k] = step if step <= SMALL else max(reach, SMALL + 1)
         reach = max(reach, steps[k] * shape[k])
-    base = np.ones(reach, a.dtype)
+    base = np.zeros(reach, a.dtype)
     found = np.lib.stride_tricks.as_strided(base, shape, [s * item for s in steps])
     flips = tuple(slice(None, None, -1 if s < 0 else 1) for s in a.strides)
     found = found[flips]
@@ -285,6 +299,8 @@ def _is_clear(f: Fact) -> bool:
 def _least(p: Poly) -> int | None:
     """A number that a polynomial is never below; None where it is not clear."""
     total = p.const
+    if abs(total) >= FAR:
+        return total if all(len(m) <= 1 for m in p.terms) else None
     for m, c in p.terms.items():
         if c < 0 or not all(isinstance(a, Sym) for a in m):
             return None
@@ -296,4 +312,4 @@ def _symbols(p: Poly) -> set[str]:
     return {a.name for a in deep_atoms(p) if isinstance(a, Sym)}
 
 
-__all__ = ["Sized", "holds", "like", "sized"]
+__all__ = ["Sized", "holds", "is_constant", "like", "sized"]

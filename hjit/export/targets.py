@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import llvmlite.binding as llvm
 
@@ -12,6 +12,7 @@ from hjit.errors import CompileError, OptionError
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.runtime import backend, features
 from hjit.kernels.runtime.features import LEVELS
+from hjit.process import machine
 from hjit.sched.language.target import Target, native_width, table_bytes
 
 
@@ -39,8 +40,9 @@ class Platform:
 
     @property
     def target(self) -> Target:
-        """As schedules know it."""
-        return Target(native_width(self.features), table_bytes(self.features))
+        """As schedules know it; where it is this machine, its plans are those of calls."""
+        found = Target(native_width(self.features), table_bytes(self.features))
+        return replace(found, l2_bytes=machine.caches()["2"]) if self.is_here() else found
 
     def is_here(self) -> bool:
         """Does this machine run its code?"""
@@ -86,20 +88,20 @@ def object_code(text: str, name: str, where: Platform) -> bytes:
     with backend.alone():
         _initialise()
         target = llvm.Target.from_triple(where.triple)
-        machine = target.create_target_machine(cpu=where.cpu, opt=3, reloc="pic", codemodel="default")
+        emitter = target.create_target_machine(cpu=where.cpu, opt=3, reloc="pic", codemodel="default")
         try:
             module = llvm.parse_assembly(text)
-            module.triple, module.data_layout = where.triple, str(machine.target_data)
+            module.triple, module.data_layout = where.triple, str(emitter.target_data)
             module.verify()
         except RuntimeError as error:
             raise CompileError(f"LLVM refuses the generated code of {name}: {error}. Please report this.") from None
-        optimise(module, machine)
-        return bytes(machine.emit_object(module))
+        optimise(module, emitter)
+        return bytes(emitter.emit_object(module))
 
 
-def optimise(module: llvm.ModuleRef, machine: llvm.TargetMachine) -> None:
+def optimise(module: llvm.ModuleRef, emitter: llvm.TargetMachine) -> None:
     """The passes of `hjit.kernels.runtime.codegen`: what is left for LLVM to do."""
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=1))
+    builder = llvm.create_pass_builder(emitter, llvm.create_pipeline_tuning_options(speed_level=1))
     manager = llvm.create_new_module_pass_manager()
     manager.add_sroa_pass()
     manager.add_instruction_combine_pass()

@@ -163,4 +163,17 @@ def test_what_cannot_be_bundled(tmp_path: Path) -> None:
         hjit.bundle(path)
     with pytest.raises(HjitError, match="a Python decision on a computed value"):
         hjit.bundle(path, (hjit.pipeline(lambda a: a if a.max() > 3 else a + 1), image(40, 50)))
+    with pytest.raises(HjitError, match="two functions are called sharpened"):
+        other = hjit.pipeline(lambda a: a + 1)
+        other.__name__ = "sharpened"
+        hjit.bundle(path, (hjit.pipeline(sharpened), image(40, 50), 0.5), (other, image(40, 50)))
+    decides = hjit.pipeline(lambda a: a[: int(a[0, 0]) + 16] * 2)
+    decides(image(40, 50))
+    with pytest.raises(HjitError, match="a Python decision on a computed value"):
+        hjit.bundle(path, decides)
+    by_numpy = hjit.pipeline(sharpened, budget=0.0)
+    with pytest.warns(hjit.HjitWarning):
+        by_numpy(image(40, 50), 0.5)
+    with pytest.raises(HjitError, match="What to do: say which calls"):
+        hjit.bundle(path, by_numpy)
     assert not path.exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -241,6 +242,12 @@ def test_names_and_targets(tmp_path: Path) -> None:
         f.export(tmp_path / "f.so", image(40, 50), target="aarch64")
 
 
+def test_without_a_c_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hjit.export.library._found_compiler", lambda: None)
+    with pytest.raises(HjitError, match=r"no C compiler .*export an object file"):
+        hjit.pipeline(pyramid).export(tmp_path / "f.so", image(40, 50))
+
+
 MACHINES = {"x86-64-v2": 62, "x86-64-v3": 62, "x86-64-v4": 62, "aarch64": 183}  # ELF's numbers
 
 
@@ -252,6 +259,16 @@ def test_object_files_for_other_processors(target: str, tmp_path: Path) -> None:
     head = exported.files[0].read_bytes()
     assert head[:4] == b"\x7fELF"
     assert int.from_bytes(head[18:20], "little") == MACHINES[target]
+
+
+@needs_compiler
+def test_the_code_is_c_and_the_header_is_cpp(folder: Path) -> None:
+    strict = [str(COMPILER), "-fsyntax-only", "-Wall", "-Wextra", "-Werror"]
+    for f in CASES:
+        subprocess.run([*strict, "-std=c11", "-DHJIT_NO_THREADS", f"{f.__name__}.c"], cwd=folder, check=True)
+    if shutil.which("c++"):
+        (folder / "all.cpp").write_text("".join(f'#include "{f.__name__}.h"\n' for f in CASES))
+        subprocess.run(["c++", *strict[1:], "all.cpp"], cwd=folder, check=True)
 
 
 PROGRAM = Path(__file__).with_name("program.c")
