@@ -8,7 +8,7 @@ from typing import Any
 from hjit.call.arguments import leaf_names
 from hjit.call.build import with_room
 from hjit.call.segments import Cut, strides_of
-from hjit.export.describing import check, described
+from hjit.export.describing import check, described, with_copies
 from hjit.export.description import CannotExport, Description
 from hjit.export.sizes import Sized, sized
 from hjit.export.targets import Platform
@@ -40,15 +40,19 @@ def compiled(
     options: Options,
     scheduler: Scheduler | None,
     for_what: Platform,
+    copies: bool = False,
 ) -> Compiled:
     """The one kernel of a function, and all that is known of it.
+
+    Args:
+        copies: are results that are views to be copies?
 
     Raises:
         HjitError: it needs Python when it runs.
     """
     quiet = replace(options, budget=None, on_unsupported="raise", blas=False, numpy_if_faster=False, target="cpu")
     with forks.builds, few_collections():
-        return with_room(_compiled, function, name, entry, structure, leaves, quiet, scheduler, for_what)
+        return with_room(_compiled, function, name, entry, structure, leaves, quiet, scheduler, for_what, copies)
 
 
 def _compiled(
@@ -60,8 +64,11 @@ def _compiled(
     options: Options,
     scheduler: Scheduler | None,
     for_what: Platform,
+    copies: bool,
 ) -> Compiled:
     found = sized(function, structure, leaves, options)
+    if copies:
+        found = replace(found, trace=with_copies(found.trace))
     check(found.trace)
     cut = Cut(found.trace, for_what.target)
     if for_what.is_here() and scheduler is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,10 @@ from hjit.kernels.runtime.lowered import Lowered
 from hjit.kernels.runtime.scratch import lifetimes
 from hjit.sched.language.memory import LINE
 from hjit.trace.capture.trace import Result, Trace, Tree
-from hjit.trace.ir.graph import Graph
+from hjit.trace.ir.graph import Graph, Load
 from hjit.trace.ir.poly import ONE, Poly, Sym, extremum, poly
 from hjit.trace.tracing.host import is_run_time
+from hjit.trace.tracing.recorder import Recorder
 
 
 def check(trace: Trace) -> None:
@@ -153,11 +155,31 @@ def _result_of(tree: Any, graph: Graph, leaf_of: Mapping[str, int]) -> Any:
                 raise CannotExport("a result depends on no argument", "leave it out")
         return "static", r.value
 
-    return _mapped(tree, leaf) if isinstance(tree, Tree) else leaf(tree)
+    return mapped(tree, leaf) if isinstance(tree, Tree) else leaf(tree)
 
 
-def _mapped(tree: Tree, leaf: Any) -> Tree:
-    items = tuple(_mapped(x, leaf) if type(x) is Tree else leaf(x) for x in tree.items)
+def with_copies(trace: Trace) -> Trace:
+    """The trace whose results are copies where they are views: in C nothing shares memory."""
+    rec, written = trace.recorder, dict(trace.writes)
+
+    def copied(r: Result) -> Result:
+        source = written.get(r.name, r.name)
+        if r.kind != "view" or r.is_complex or (r.dtype is not None and r.dtype != _dtype_of(rec, source)):
+            return r
+        stage = rec.stage(Load(source, r.index, _dtype_of(rec, source)), r.shape, _dtype_of(rec, source))
+        return Result("array", stage.name)
+
+    result = mapped(trace.result, copied) if isinstance(trace.result, Tree) else copied(trace.result)
+    return replace(trace, result=result)
+
+
+def _dtype_of(rec: Recorder, name: str) -> np.dtype[Any]:
+    return rec.stages[name].dtype if name in rec.stages else rec.inputs[name].input.dtype
+
+
+def mapped(tree: Tree, leaf: Any) -> Tree:
+    """The same structure over ``leaf(item)``, as a `Tree`."""
+    items = tuple(mapped(x, leaf) if type(x) is Tree else leaf(x) for x in tree.items)
     return Tree(tree.make, items, tree.keys)
 
 

@@ -77,7 +77,9 @@ def export(
         compiler = c_compiler()
     leaves: list[Any] = []
     structure = Tree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
-    found = compiled(function, check_name(name), f"hjit_{name}", structure, leaves, options, scheduler, for_what)
+    found = compiled(
+        function, check_name(name), f"hjit_{name}", structure, leaves, options, scheduler, for_what, copies=True
+    )
     d = found.description
     source = source_of(d, for_what)
     code = object_code(with_data(found.lowered.llvm, d), name, for_what)

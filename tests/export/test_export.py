@@ -49,6 +49,12 @@ def in_place(a: Any, b: Any) -> Any:
     return b * TABLE[: b.shape[1]]
 
 
+def views(a: Any, b: Any) -> Any:
+    a += 1
+    mean = (a + b) / 2
+    return a[::2, 3:], b.T, mean[1:], mean[:-1]
+
+
 def looked_up(a: Any, table: Any) -> Any:
     return table[a]
 
@@ -64,6 +70,7 @@ CASES: dict[Any, tuple[tuple[Any, ...], tuple[Any, ...]]] = {  # exported with t
     reduced: ((image(40, 50, dtype="u1"),), (image(301, 17, dtype="u1"),)),
     pyramid: ((image(80, 90),), (image(333, 38),)),
     in_place: ((image(40, 50), image(40, 50)), (image(333, 1171)[:, 300:1000], image(333, 700))),
+    views: ((image(40, 50), image(40, 50)), (image(37, 600), image(37, 600))),
     numbers: ((image(40, 50), 0.7, -7, np.float32(1.5)), (image(40, 50), 2.0, -8, np.float32(-0.1))),
     looked_up: ((image(40, 50, dtype="i8"), image(300)), (image(20, 17, dtype="i8"), image(252))),
 }
@@ -108,7 +115,7 @@ def test_results_are_numpys(f: Any, libraries: dict[str, Library]) -> None:
             results = libraries[f.__name__](*mine, context=Context(threads=threads))
             for found, expected in zip(results, leaves(f(*numpys)), strict=True):
                 np.testing.assert_array_equal(found, expected)
-                assert found.strides == expected.strides
+                assert found.strides == expected.strides or f is views  # of which C has copies
             for x, y in zip(mine, numpys, strict=True):
                 np.testing.assert_array_equal(x, y)
 
@@ -203,8 +210,8 @@ def calls(a: Any) -> Any:
     return np.fft.fft2(a).real
 
 
-def gives_a_view(a: Any) -> Any:
-    return a[::2]
+def gives_other_bytes(a: Any) -> Any:
+    return a.view(np.int32)
 
 
 def rounds(a: Any, x: float) -> Any:
@@ -217,7 +224,7 @@ def rounds(a: Any, x: float) -> Any:
         (decides, (), "a Python decision on a computed value"),
         (draws, (), "random numbers"),
         (calls, (), "numpy.fft.fft2 is called as it is"),
-        (gives_a_view, (), "a view of a"),
+        (gives_other_bytes, (), "a view of a"),
         (rounds, (0.5,), "compiled for the number 1.5, which is computed of x"),
     ],
 )
