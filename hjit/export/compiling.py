@@ -45,7 +45,7 @@ def compiled(
     """The one kernel of a function, and all that is known of it.
 
     Args:
-        copies: are results that are views to be copies?
+        copies: are results that are views, or constants, to be copies?
 
     Raises:
         HjitError: it needs Python when it runs.

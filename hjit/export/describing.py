@@ -16,7 +16,7 @@ from hjit.kernels.runtime.lowered import Lowered
 from hjit.kernels.runtime.scratch import lifetimes
 from hjit.sched.language.memory import LINE
 from hjit.trace.capture.trace import Result, Trace, Tree
-from hjit.trace.ir.graph import Graph, Load
+from hjit.trace.ir.graph import Graph, Load, identity
 from hjit.trace.ir.poly import ONE, Poly, Sym, extremum, poly
 from hjit.trace.tracing.host import is_run_time
 from hjit.trace.tracing.recorder import Recorder
@@ -159,10 +159,13 @@ def _result_of(tree: Any, graph: Graph, leaf_of: Mapping[str, int]) -> Any:
 
 
 def with_copies(trace: Trace) -> Trace:
-    """The trace whose results are copies where they are views: in C nothing shares memory."""
+    """The trace whose results are copies where they are views, or constants: in C nothing shares memory."""
     rec, written = trace.recorder, dict(trace.writes)
 
     def copied(r: Result) -> Result:
+        if r.kind == "constant" and not r.is_complex:
+            i = rec.constant(r.value).input
+            return Result("array", rec.stage(Load(i.name, identity(len(i.shape)), i.dtype), i.shape, i.dtype).name)
         source = written.get(r.name, r.name)
         if r.kind != "view" or r.is_complex or (r.dtype is not None and r.dtype != _dtype_of(rec, source)):
             return r

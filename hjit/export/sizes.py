@@ -8,6 +8,7 @@ with other sizes, one after another: a size for which something else would be co
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -224,7 +225,7 @@ def _computed(trace: Trace, facts: Iterable[Fact], names: tuple[str, ...]) -> _C
             (
                 r.kind,
                 place.get(r.name, r.name),
-                repr(r.value),
+                _contents(r.value),
                 r.is_scalar,
                 r.weak,
                 r.order,
@@ -235,10 +236,18 @@ def _computed(trace: Trace, facts: Iterable[Fact], names: tuple[str, ...]) -> _C
         [(name, place.get(stage)) for name, stage in trace.writes],
         [place.get(n) for n in rec.checks],
         [(f, [*map(_tape_argument, args)]) for f, args in rec.tape.ops],
+        [_contents(s.array) for s in rec.inputs.values() if s.where[0] == "constant"],
         [k for k, _ in rec.tape.guards],
         [(e.operation, e.needs) for e in rec.breaks],
     )
     return _Computed(names, arrays, frozenset(f.a for f in facts if f.op == "is"), form)
+
+
+def _contents(x: Any) -> Any:
+    """What a constant is, in little memory."""
+    if not isinstance(x, np.ndarray):
+        return repr(x)
+    return x.dtype.str, x.shape, hashlib.sha256(x.tobytes()).digest()
 
 
 def _tape_argument(x: Any) -> Any:

@@ -63,3 +63,4 @@ def test_sizes_for_which_something_else_would_be_computed() -> None:
     assert fixed(lambda a, n: a * (a.shape[0] - n), IMAGE, 3) == {"a.0"}  # on the tape, where the size is a number
     assert fixed(lambda a: a * a.shape[1] ** 2, IMAGE) == {"a.1"}
     assert not fixed(lambda a, b: a + b, IMAGE, IMAGE)
+    assert fixed(lambda a: a[:, :1] + np.array([k + a.shape[0] * 0.5 for k in range(1500)]), IMAGE) == {"a.0"}
