@@ -45,7 +45,7 @@ def compiled(
     """The one kernel of a function, and all that is known of it.
 
     Args:
-        copies: are results that are views, or constants, to be copies?
+        copies: are results that are views to be copies?
 
     Raises:
         HjitError: it needs Python when it runs.
@@ -67,8 +67,8 @@ def _compiled(
     copies: bool,
 ) -> Compiled:
     found = sized(function, structure, leaves, options)
-    if copies:
-        found = replace(found, trace=with_copies(found.trace))
+    if not found.trace.recorder.breaks:
+        found = replace(found, trace=with_copies(found.trace, copies))
     check(found.trace)
     cut = Cut(found.trace, for_what.target)
     if for_what.is_here() and scheduler is None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import Origin
-from hjit.export.description import CannotExport, Description, Output, Parameter, Scratch
+from hjit.export.description import CannotExport, Description, Output, Parameter, Scratch, View
 from hjit.export.numbers import kind_of, numbers_of
 from hjit.export.sizes import Sized, is_constant
 from hjit.kernels.runtime.lowered import Lowered
@@ -17,7 +17,7 @@ from hjit.kernels.runtime.scratch import lifetimes
 from hjit.sched.language.memory import LINE
 from hjit.trace.capture.trace import Result, Trace, Tree
 from hjit.trace.ir.graph import Graph, Load, identity
-from hjit.trace.ir.poly import ONE, Poly, Sym, extremum, poly
+from hjit.trace.ir.poly import ONE, Dim, Poly, Sym, extremum, poly
 from hjit.trace.tracing.host import is_run_time
 from hjit.trace.tracing.recorder import Recorder
 
@@ -57,8 +57,6 @@ def check(trace: Trace) -> None:
 def _check_result(r: Result, origin: Origin | None) -> None:
     if r.is_complex:
         raise CannotExport("a result is complex", "return its real and imaginary parts", origin)
-    if r.kind == "view":
-        raise CannotExport(f"a result is a view of {r.name}, of an argument or of another result", "copy it", origin)
     if r.kind == "host" or (r.kind == "static" and r.value is not None):
         raise CannotExport("a result is a number that is computed of no array", "leave it out", origin)
 
@@ -91,13 +89,15 @@ def described(
             data.append(_in_c_order(i.name, rec.inputs[i.name].array))
     position = {i.name: k for k, i in enumerate(i for i in graph.inputs if i.data is None)}
     slots = {n: slot.k for n, (slot, _) in rec.scalar_slots().items()}
+    views: list[View] = []
+    result = _result_of(sized, graph, leaf_of, views)
     return Description(
         name,
         entry,
         str(rec.origin or ""),
         _parameters(sized, leaves, names, leaf_of, written),
         None,
-        _result_of(trace.result, graph, leaf_of),
+        result,
         sized.names,
         sized.facts,
         tuple(inputs),
@@ -112,6 +112,7 @@ def described(
         numbers_of(rec.tape, leaves, [slots[s.name] for s in graph.scalars], over),
         tuple(_lengths(graph, over)),
         {graph.outputs.index(r.name): r.weak for r in trace.results if r.kind == "array" and r.is_scalar},
+        tuple(views),
     )
 
 
@@ -144,30 +145,56 @@ def _in_c_order(name: str, a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return a.copy()
 
 
-def _result_of(tree: Any, graph: Graph, leaf_of: Mapping[str, int]) -> Any:
+def _result_of(sized: Sized, graph: Graph, leaf_of: Mapping[str, int], views: list[View]) -> Any:
+    """The structure of what is returned; `views` takes the views."""
+
     def leaf(r: Result) -> Any:
         match r.kind:
             case "array":
                 return "output", graph.outputs.index(r.name)
             case "argument":
                 return "argument", leaf_of[r.name]
+            case "view":
+                views.append(_view(r, sized, graph, leaf_of))
+                return "view", len(views) - 1
             case "constant":
                 raise CannotExport("a result depends on no argument", "leave it out")
         return "static", r.value
 
+    tree = sized.trace.result
     return mapped(tree, leaf) if isinstance(tree, Tree) else leaf(tree)
 
 
-def with_copies(trace: Trace) -> Trace:
-    """The trace whose results are copies where they are views, or constants: in C nothing shares memory."""
+def _view(r: Result, sized: Sized, graph: Graph, leaf_of: Mapping[str, int]) -> View:
+    """As `Results.view` has it."""
+    if r.name not in leaf_of and r.name not in graph.outputs:
+        raise CannotExport(
+            f"a result is a view of {r.name}, which is no argument", "copy it", sized.trace.recorder.origin
+        )
+
+    def at(k: int) -> tuple[Poly, ...]:
+        """The index where dimension `k` is 1 and the others are 0."""
+        there = (p.substitute(lambda a: int(a.k == k) if isinstance(a, Dim) else None) for p in r.index)
+        return tuple(map(sized.of_arguments, there))
+
+    start = at(-1)
+    steps = tuple(tuple(p - q for p, q in zip(at(k), start, strict=True)) for k in range(len(r.shape)))
+    base = ("argument", leaf_of[r.name]) if r.name in leaf_of else ("output", graph.outputs.index(r.name))
+    dtype = _dtype_of(sized.trace.recorder, r.name) if r.dtype is None else np.dtype(r.dtype)
+    return View(base, dtype.str, tuple(map(sized.of_arguments, r.shape)), start, steps, r.read_only)
+
+
+def with_copies(trace: Trace, views: bool) -> Trace:
+    """The trace whose results are computed where they are constants; and `views`: in C nothing shares memory."""
     rec, written = trace.recorder, dict(trace.writes)
 
     def copied(r: Result) -> Result:
-        if r.kind == "constant" and not r.is_complex:
+        if r.kind == "constant" and not r.is_complex and r.value.flags.c_contiguous:
             i = rec.constant(r.value).input
-            return Result("array", rec.stage(Load(i.name, identity(len(i.shape)), i.dtype), i.shape, i.dtype).name)
+            made = rec.stage(Load(i.name, identity(len(i.shape)), i.dtype), i.shape, i.dtype)
+            return Result("array", made.name, is_scalar=r.is_scalar, weak=r.weak)
         source = written.get(r.name, r.name)
-        if r.kind != "view" or r.is_complex or (r.dtype is not None and r.dtype != _dtype_of(rec, source)):
+        if not views or r.kind != "view" or r.is_complex or (r.dtype is not None and r.dtype != _dtype_of(rec, source)):
             return r
         stage = rec.stage(Load(source, r.index, _dtype_of(rec, source)), r.shape, _dtype_of(rec, source))
         return Result("array", stage.name)
@@ -201,7 +228,7 @@ def _outputs(sized: Sized, graph: Graph, leaf_of: Mapping[str, int]) -> Iterable
         elif n in writes:
             yield Output(s.dtype.str, shape, tuple(range(len(shape))), "written", writes[n])
         else:
-            yield Output(s.dtype.str, shape, (), "check")
+            yield Output(s.dtype.str, shape, (), "check" if n in rec.checks else "base")
 
 
 def _scratch(graph: Graph, low: Lowered, over: Any) -> Iterable[Scratch]:

@@ -48,7 +48,8 @@ class Output:
 
     Attributes:
         order: of a result, for each of its axes that of the stage.
-        role: "result", "written" (to argument `leaf`) or "check": NumPy refuses the call where it is true.
+        role: "result", "written" (to argument `leaf`), "base" (results are views of it) or "check": NumPy refuses the
+            call where it is true.
     """
 
     type: str
@@ -56,6 +57,24 @@ class Output:
     order: tuple[int, ...]
     role: str
     leaf: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A result that is a view.
+
+    Attributes:
+        base: ("argument", leaf) or ("output", k).
+        start: the index of its first element.
+        steps: for each of its axes, how the index of an element moves along it.
+    """
+
+    base: tuple[str, int]
+    dtype: str
+    shape: tuple[Size, ...]
+    start: tuple[Size, ...]
+    steps: tuple[tuple[Size, ...], ...]
+    is_read_only: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +101,8 @@ class Description:
         name: of the function, and of the kernel's entry.
         origin: where it is written.
         structure: how the arguments are put together, of numbers of parameters; see `Tree`.
-        result: the structure of what is returned: ("output", k), ("argument", k) or ("static", value) for each leaf.
+        result: the structure of what is returned: ("output", k), ("argument", k), ("view", k) or ("static",
+            value) for each leaf.
         sizes: names of the run-time sizes, each an extent of an argument.
         facts: what must hold of them.
         inputs: of the kernel, in order: ("leaf", k) or ("data", k).
@@ -116,6 +136,7 @@ class Description:
     numbers: Numbers
     small: tuple[Size, ...]
     scalar_results: Mapping[int, bool]
+    views: tuple[View, ...] = ()
 
     def extents(self) -> dict[str, tuple[int, int]]:
         """For each run-time size the parameter and the axis that it is read from."""

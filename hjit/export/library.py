@@ -17,7 +17,7 @@ import numpy as np
 from hjit.errors import CompileError, HjitError, OptionError
 from hjit.export.c_source import Source, check_name, data_name, source_of
 from hjit.export.compiling import compiled
-from hjit.export.description import Description
+from hjit.export.description import CannotExport, Description
 from hjit.export.targets import object_code, platform
 from hjit.options import Options
 from hjit.trace.capture.trace import Tree, flatten
@@ -81,6 +81,8 @@ def export(
         function, check_name(name), f"hjit_{name}", structure, leaves, options, scheduler, for_what, copies=True
     )
     d = found.description
+    if d.views:
+        raise CannotExport("a result is a view of an argument, of another dtype", "copy it")
     source = source_of(d, for_what)
     code = object_code(with_data(found.lowered.llvm, d), name, for_what)
     header = where.with_name(f"{name}.h")

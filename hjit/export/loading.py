@@ -14,7 +14,7 @@ import numpy as np
 from hjit.call.arguments import CallKey, key_of
 from hjit.call.guards import overlap
 from hjit.errors import HjitError
-from hjit.export.description import Description
+from hjit.export.description import Description, View
 from hjit.export.matching import sizes_of, text_of
 from hjit.export.stored import Stored, kernel_of, read
 from hjit.export.this_machine import reason_against
@@ -127,6 +127,8 @@ class Binding:
 
         def leaf(r: tuple[str, Any]) -> Any:
             kind, k = r
+            if kind == "view":
+                return self._view(d.views[k], leaves, outputs)
             if kind != "output":
                 return leaves[k] if kind == "argument" else k
             if k in d.scalar_results:
@@ -135,6 +137,18 @@ class Binding:
             return outputs[k].transpose(order) if order != tuple(range(len(order))) else outputs[k]
 
         return d.result.build(leaf) if type(d.result) is Tree else leaf(d.result)
+
+    def _view(self, v: View, leaves: Sequence[Any], outputs: Sequence[Array]) -> Any:
+        """A view of an argument, or of what the kernel has computed."""
+        kind, k = v.base
+        base = (leaves[k] if kind == "argument" else outputs[k]).view(v.dtype)
+        shape = tuple(evaluate(p, self._n) for p in v.shape)
+        if base.size == 0 or 0 in shape:
+            return np.empty(shape, base.dtype)
+        corner: Any = (*(slice(i, i + 1) for i in (evaluate(p, self._n) for p in v.start)), ...)
+        steps = [sum(evaluate(p, self._n) * s for p, s in zip(x, base.strides, strict=True)) for x in v.steps]
+        is_writeable = base.flags.writeable and not v.is_read_only
+        return np.lib.stride_tricks.as_strided(base[corner], shape, steps, writeable=is_writeable)
 
 
 def _arguments_alone(d: Description) -> tuple[int, ...] | None:

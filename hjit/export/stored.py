@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import HjitError
-from hjit.export.description import CannotExport, Description, Output, Parameter, Scratch
+from hjit.export.description import CannotExport, Description, Output, Parameter, Scratch, View
 from hjit.export.numbers import numbers_from_json
 from hjit.kernels.runtime.sizes import encode
 from hjit.trace.capture.trace import Tree
@@ -112,7 +112,22 @@ def description_to_json(d: Description) -> dict[str, Any]:
         "numbers": d.numbers.to_json(size),
         "small": [*map(size, d.small)],
         "scalar_results": sorted(d.scalar_results.items()),
+        "views": [
+            [
+                v.base,
+                v.dtype,
+                *([*map(size, x)] for x in (v.shape, v.start)),
+                [[*map(size, x)] for x in v.steps],
+                v.is_read_only,
+            ]
+            for v in d.views
+        ],
     }
+
+
+def _view_to_json(v: View, size: Any) -> list[Any]:
+    shape, start = [*map(size, v.shape)], [*map(size, v.start)]
+    return [v.base, v.dtype, shape, start, [[*map(size, x)] for x in v.steps], v.is_read_only]
 
 
 def description_from_json(row: Mapping[str, Any], data: tuple[Any, ...]) -> Description:
@@ -144,6 +159,10 @@ def description_from_json(row: Mapping[str, Any], data: tuple[Any, ...]) -> Desc
         numbers_from_json(row["numbers"]),
         tuple(row["small"]),
         dict(row["scalar_results"]),
+        tuple(
+            View((base[0], base[1]), dtype, tuple(shape), tuple(start), tuple(map(tuple, steps)), is_read_only)
+            for base, dtype, shape, start, steps, is_read_only in row["views"]
+        ),
     )
 
 

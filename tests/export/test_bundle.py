@@ -29,14 +29,21 @@ def weighted(img: Any, n: int) -> Any:
     return img * WEIGHTS[: img.shape[1]] * (img.shape[0] - n)
 
 
+def shared(a: Any, b: Any) -> Any:
+    a += 1
+    mean = (a + b) / 2
+    return a[::-2, 3:], b.T, (mean[1:], mean), np.array([0.5, 2.5]), a
+
+
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("bundles") / "service"
     called = hjit.pipeline(sharpened)
     for size in ((40, 50), (41, 53)):
         called(image(*size), 0.5, "edge")
-    pipelines = [hjit.pipeline(f) for f in (in_place, looked_up, weighted)]
-    examples = (image(40, 50), image(40, 50)), (image(40, 50, dtype="u1"), image(300)), (image(40, 50), 3)
+    pipelines = [hjit.pipeline(f) for f in (in_place, shared, looked_up, weighted)]
+    two = image(40, 50), image(40, 50)
+    examples = two, two, (image(40, 50, dtype="u1"), image(300)), (image(40, 50), 3)
     hjit.bundle(found, called, *((p, *args) for p, args in zip(pipelines, examples, strict=True)))
     return found
 
@@ -60,7 +67,7 @@ def same(found: Any, expected: Any) -> None:
 
 
 def test_results_are_the_pipelines(service: Any) -> None:
-    assert [*service] == ["sharpened", "in_place", "looked_up", "weighted"]
+    assert [*service] == ["sharpened", "in_place", "shared", "looked_up", "weighted"]
     for size in ((40, 50), (333, 17)):
         args = (image(*size)[::-1], 0.25, "edge")
         same(service.sharpened(*args), hjit.pipeline(sharpened)(*args))
@@ -68,6 +75,23 @@ def test_results_are_the_pipelines(service: Any) -> None:
     same(service["in_place"](*mine), in_place(*numpys))
     EXACT(mine[0], numpys[0])
     assert len(service.sharpened.kernels) == 1  # of both sizes
+
+
+def test_results_share_memory_as_numpys_do(service: Any) -> None:
+    a, b = image(41, 60), image(41, 60)
+    b.flags.writeable = False
+    rows, across, (part, mean), constant, whole = service.shared(a, b)
+    expected = shared(image(41, 60), b)
+    for found, numpys in zip(
+        (rows, across, part, mean, constant), (*expected[:2], *expected[2], expected[3]), strict=True
+    ):
+        same(found, numpys)
+        assert found.flags.writeable == numpys.flags.writeable
+    assert whole is a
+    rows[0, 0], part[0, 0] = -1, -2
+    assert a[40, 3] == -1
+    assert mean[1, 0] == -2
+    assert np.shares_memory(across, b)
 
 
 def test_sizes_that_numbers_are_taken_from_are_those_of_the_example(service: Any) -> None:

@@ -211,7 +211,7 @@ def calls(a: Any) -> Any:
 
 
 def gives_other_bytes(a: Any) -> Any:
-    return a.view(np.int32)
+    return a.view(np.int32), a + 1
 
 
 def rounds(a: Any, x: float) -> Any:
@@ -224,7 +224,7 @@ def rounds(a: Any, x: float) -> Any:
         (decides, (), "a Python decision on a computed value"),
         (draws, (), "random numbers"),
         (calls, (), "numpy.fft.fft2 is called as it is"),
-        (gives_other_bytes, (), "a view of a"),
+        (gives_other_bytes, (), "a view of an argument, of another dtype"),
         (rounds, (0.5,), "compiled for the number 1.5, which is computed of x"),
     ],
 )
