@@ -278,19 +278,33 @@ def test_the_code_is_c_and_the_header_is_cpp(folder: Path) -> None:
         subprocess.run(["c++", *strict[1:], "all.cpp"], cwd=folder, check=True)
 
 
+CROSS = shutil.which("aarch64-linux-gnu-gcc")
+QEMU = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
 PROGRAM = Path(__file__).with_name("program.c")
+
+
+def program(folder: Path, compiler: str, files: list[str], *runner: str) -> None:
+    """Compile and run `program.c`, and compare what it has computed."""
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-I.", str(PROGRAM), "-o", "program"]
+    subprocess.run([compiler, *flags, *files, "-lm", "-pthread"], cwd=folder, check=True)
+    a, b = image(60, 70), image(60, 70)[::-1].copy()
+    (folder / "data").write_bytes(a.tobytes() + b.tobytes())
+    subprocess.run([*runner, "./program", "60", "70"], cwd=folder, check=True)
+    found = np.fromfile(folder / "results", np.float32).reshape(4, 60, 70)
+    expected = [*point(a, b, 0.75, 5).values(), in_place(a, b), a]
+    np.testing.assert_array_equal(found, np.stack(expected))
 
 
 @needs_compiler
 def test_a_program_in_c(folder: Path) -> None:
     library = hjit.pipeline(in_place).export(folder / "changed.so", *CASES[in_place][0])
     assert [p.name for p in library.files] == ["changed.so", "changed.h"]
-    warnings = ["-std=c11", "-Wall", "-Wextra", "-Werror"]
-    made = ["point.o", "point.c", "./changed.so", "-o", "program", "-lm", "-pthread"]
-    subprocess.run([str(COMPILER), *warnings, "-I.", str(PROGRAM), *made], cwd=folder, check=True)
-    a, b = image(60, 70), image(60, 70)[::-1].copy()
-    (folder / "data").write_bytes(a.tobytes() + b.tobytes())
-    subprocess.run(["./program", "60", "70"], cwd=folder, check=True)
-    found = np.fromfile(folder / "results", np.float32).reshape(4, 60, 70)
-    expected = [*point(a, b, 0.75, 5).values(), in_place(a, b), a]
-    np.testing.assert_array_equal(found, np.stack(expected))
+    program(folder, str(COMPILER), ["point.o", "point.c", "./changed.so"])
+
+
+@pytest.mark.skipif(not (CROSS and QEMU), reason="no compiler and no emulator of aarch64")
+def test_a_program_on_aarch64(tmp_path: Path) -> None:
+    for f, name in ((point, "point"), (in_place, "changed")):
+        hjit.pipeline(f).export(tmp_path / f"{name}.o", *CASES[f][0], target="aarch64")
+    files = [f"{name}.{suffix}" for name in ("point", "changed") for suffix in "oc"]
+    program(tmp_path, str(CROSS), ["-static", *files], str(QEMU))
