@@ -44,6 +44,7 @@ def test_outside_nothing_is_noted_and_comparisons_are_those_of_int() -> None:
     assert n > 5
     assert Size.__gt__ is int.__gt__
     assert Size.__bool__ is int.__bool__
+    assert Size.__hash__ is int.__hash__
 
 
 def fixed(f: Any, *args: Any) -> frozenset[str]:
@@ -64,3 +65,4 @@ def test_sizes_for_which_something_else_would_be_computed() -> None:
     assert fixed(lambda a: a * a.shape[1] ** 2, IMAGE) == {"a.1"}
     assert not fixed(lambda a, b: a + b, IMAGE, IMAGE)
     assert fixed(lambda a: a[:, :1] + np.array([k + a.shape[0] * 0.5 for k in range(1500)]), IMAGE) == {"a.0"}
+    assert fixed(lambda a: a * {41: 2.0, 1000: 4.0}.get(a.shape[0], 3.0), IMAGE) == {"a.0"}

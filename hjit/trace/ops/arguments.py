@@ -65,7 +65,7 @@ def broadcast(*shapes: Shape) -> Shape:
     Raises:
         ValueError: the shapes do not broadcast.
     """
-    if len(set(shapes)) == 1:
+    if shapes and all(s == shapes[0] for s in shapes[1:]):
         return shapes[0]
     result: list[int] = [1] * max(map(len, shapes))
     for s in shapes:

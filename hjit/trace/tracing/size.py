@@ -61,8 +61,6 @@ class Size(int):
     def __reduce__(self) -> tuple[Any, ...]:
         return int, (int(self),)
 
-    __hash__ = int.__hash__
-
 
 def size_poly(n: int) -> Poly:
     """The polynomial of a `Size`, or the constant."""
@@ -113,8 +111,13 @@ def _truth(self: Size) -> bool:
     return True
 
 
+def _hash(self: Size) -> int:
+    _note("eq", self.poly, poly(int(self)), True)  # it is looked up: of another number something else is found
+    return int.__hash__(self)
+
+
 _NOTED: dict[str, Any] = {f"__{op}__": _comparison(op) for op in ("eq", "ne", "lt", "le", "gt", "ge")}
-_NOTED["__bool__"] = _truth
+_NOTED |= {"__bool__": _truth, "__hash__": _hash}
 
 
 @contextlib.contextmanager
