@@ -26,11 +26,14 @@ from hjit.pipeline import Pipeline, pipeline
 from hjit.version import __version__
 
 if TYPE_CHECKING:
+    from hjit.export.bundle import bundle
+    from hjit.export.loading import Bundle, load
     from hjit.modules import Accelerated, accelerate
     from hjit.sched.hand.schedule import Schedule
 
 __all__ = [
     "Accelerated",
+    "Bundle",
     "CompileError",
     "DeviceError",
     "HjitError",
@@ -43,6 +46,8 @@ __all__ = [
     "TraceError",
     "__version__",
     "accelerate",
+    "bundle",
+    "load",
     "options",
     "pipeline",
 ]
@@ -57,4 +62,12 @@ def __getattr__(name: str) -> Any:
         from hjit import modules
 
         return getattr(modules, name)
+    if name == "bundle":
+        from hjit.export.bundle import bundle
+
+        return bundle
+    if name in ("Bundle", "load"):
+        from hjit.export import loading
+
+        return getattr(loading, name)
     raise AttributeError(f"module 'hjit' has no attribute {name!r}")

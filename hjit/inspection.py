@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from hjit.call.arguments import is_dask_array, is_device_array, key_of
@@ -16,6 +18,7 @@ from hjit.trace.tracing.frames import uncounted
 
 if TYPE_CHECKING:
     from hjit.call.variant import Variant
+    from hjit.export.library import Exported
     from hjit.sched.hand.schedule import Schedule
     from hjit.tuning.choice import Scheduler
 
@@ -135,6 +138,36 @@ class Inspectable(CompiledFunction[P, R]):
         here = self._on_cpu()
         options = here._resolved(context_state())
         return "\n".join(assembly(p.llvm, p.name, options.target) for p in here._inspect(args, kwargs))
+
+    # -- out of Python
+    def export(
+        self, path: str | os.PathLike[str], *args: Any, name: str = "", target: str = "", **kwargs: Any
+    ) -> Exported:
+        """Write the function as a C library, which needs no Python: ``f.export("f.so", img)`` writes also ``f.h``.
+
+        Other sizes of the arguments, other strides and other numbers are the C caller's; their dtypes, numbers of
+        dimensions, and what the code itself needs to know are those of `args`. What the function reads besides its
+        arguments is part of the library as it is now. The header says what the library takes.
+
+        Args:
+            path: of a shared library, NAME.so, or of an object file, NAME.o; beside it a C file is then written.
+            name: of the C function; that of `path` without its suffix.
+            target: "cpu": the level of x86-64 that this machine has; "x86-64-v2", "-v3" or "-v4"; "aarch64": object
+                files only. The pipeline's own where it is not given.
+
+        Raises:
+            HjitError: the function needs Python when it runs (a call that is not compiled, random numbers, a decision
+                on values), or there is no C compiler.
+        """
+        from hjit.export.library import export
+
+        options, scheduler = self.in_force()
+        where = target or ("cpu" if options.target == "cuda" else options.target)
+        return export(self.py_func, name or Path(path).stem, path, args, kwargs, where, options, scheduler)
+
+    def in_force(self) -> tuple[Options, Scheduler | None]:
+        """The options of a call that is made here, and the schedule that was given to `use`."""
+        return self._resolved(context_state()), self._schedule
 
     # -- inspection of what runs on a GPU
     def inspect_cuda(self, *args: Any, **kwargs: Any) -> str:

@@ -104,12 +104,26 @@ MAY = {
         "tuning",
     },
     "report": {"trace.ir", "sched.language", "call"},
+    "export": {
+        *TRACING,
+        "options",
+        "cache",
+        "version",
+        "call",
+        "trace.capture",
+        "trace.passes",
+        "sched.language",
+        "kernels.lower",
+        "kernels.llvm.driver",
+        "kernels.runtime",
+        "tuning",
+    },
 }
-MAY["call"] = {*MAY} - {"report"}
+MAY["call"] = {*MAY} - {"report", "export"}
 for name in ("inspection", "graph_breaks", "pipeline", "training", "profiler", "modules", "demo", "cli", "__main__"):
     MAY[name] = {*MAY}  # all before it
 MAY["pytest_plugin"] = {"errors", "modules", "report"}
-MAY["hjit"] = {"errors", "modules", "options", "pipeline", "sched.hand", "version"}
+MAY["hjit"] = {"errors", "export", "modules", "options", "pipeline", "sched.hand", "version"}
 
 
 FOLDERS = ("kernels", "sched", "trace")  # of rooms
@@ -191,7 +205,7 @@ def test_what_is_legal_pruned_or_searched_does_not_depend_on_the_defaults() -> N
 def test_every_folder_is_a_room() -> None:
     assert {room(m) for m in modules() if m not in FOLDERS} <= MAY.keys()
     rooms = {room(m) for m in modules() if "." in m}
-    folders = {"call", "chunks", "process", "verify", "model", "tuning", "training", "report", *FOLDERS}
+    folders = {"call", "chunks", "process", "verify", "model", "tuning", "training", "report", "export", *FOLDERS}
     assert {r.partition(".")[0] for r in rooms} == folders
 
 
@@ -246,7 +260,12 @@ SELDOM = "loaded by programs that use it: most never do"
 DASK = "loaded where there are arrays of Dask"
 GPU = "loaded where a function runs on a GPU"
 LATE = {
-    "hjit": {"modules": SELDOM, "sched.hand.schedule": SELDOM},
+    "hjit": {
+        "export.bundle": SELDOM,
+        "export.loading": SELDOM,
+        "modules": SELDOM,
+        "sched.hand.schedule": SELDOM,
+    },
     "cli": {
         "kernels.cuda.runtime.inventory": GPU,
         "kernels.runtime.features": FIRST_CALL,
@@ -266,6 +285,7 @@ LATE = {
     "kernels.cuda.runtime.device": {"kernels.cuda.runtime.on_cupy": GPU},
     "kernels.cuda.runtime.inspection": {"kernels.cuda.runtime.on_cupy": GPU},
     "kernels.cuda.runtime.kernels": {"kernels.cuda.runtime.lowered": COMPILER},
+    "export.compiling": {"tuning.candidates": SEARCH},
     "kernels.runtime.backend": {"kernels.runtime.codegen": COMPILER},
     "kernels.runtime.kernel": {"kernels.runtime.lowered": COMPILER},
     "call.compiled_function": {
@@ -287,6 +307,7 @@ LATE = {
         "call.on_device": GPU,
         "call.segments": FIRST_CALL,
         "call.variant": FIRST_CALL,
+        "export.library": SELDOM,
         "kernels.cuda.runtime.inspection": SHOWN,
         "kernels.runtime.backend": FIRST_CALL,
         "kernels.runtime.features": FIRST_CALL,

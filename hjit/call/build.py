@@ -26,7 +26,7 @@ from hjit.call.arguments import is_device_array, leaf_names
 from hjit.call.guards import Guards, guards_of, look_up
 from hjit.call.results import Results
 from hjit.call.segments import TraceSegments, element_strides, strides_of
-from hjit.call.variant import OneKernel, OutOfBounds, Step, Steps, Variant, WithProducts
+from hjit.call.variant import GONE, OneKernel, OutOfBounds, Step, Steps, Variant, WithProducts
 from hjit.errors import BudgetError, CompileError, HjitError, Origin, TraceError
 from hjit.kernels.runtime import backend, features, kernel
 from hjit.kernels.runtime.kernel import Bound
@@ -38,6 +38,7 @@ from hjit.trace.capture.trace import PyTree, Trace, python_function, trace
 from hjit.trace.passes.canonical import canonicalise
 from hjit.trace.passes.equal_sizes import unify_sizes
 from hjit.trace.tracing.recording.recorder import Recorder
+from hjit.trace.tracing.scalars.host import is_run_time
 from hjit.tuning.choice import Arguments, Candidate, Choice, Scheduler, Segment
 from hjit.tuning.decide import decided
 
@@ -146,7 +147,16 @@ def traced_call(
     scheduler: Scheduler | None,
     fill: int = 0,
 ) -> Trace:
-    """The trace of a call; see `hjit.trace.capture.trace.trace`."""
+    """The trace of a call.
+
+    Args:
+        fill: see `hjit.trace.capture.trace.trace`.
+
+    Raises:
+        TraceError: the function cannot be traced.
+        OutOfBounds: an index is out of bounds.
+        TracingFailed: tracing raised something else.
+    """
 
     def evaluated(rec: Recorder, wanted: tuple[str, ...]) -> list[Any]:
         return list(with_room(evaluate, rec, wanted, leaves, options))
@@ -313,6 +323,7 @@ def _bind(traced: Trace, structure: PyTree, leaves: Sequence[Any], candidate: Ca
         variant.fast = _with_products(variant) if variant.has_products else _one_kernel(variant)
         if on_device and variant.fast is not None:
             variant.fast = hot_path(variant.fast, leaves)
+    variant.example = structure, [*map(_without_contents, leaves)]
     _forget_call(traced)
     return variant
 
@@ -393,6 +404,12 @@ def _like(a: Array) -> Array:
     shaped = np.lib.stride_tricks.as_strided(probe, a.shape, a.strides)
     shaped.flags.writeable = False
     return shaped
+
+
+def _without_contents(x: Any) -> Any:
+    if type(x) in (np.ndarray, np.memmap):
+        return _like(x)
+    return x if is_run_time(x) or isinstance(x, (bool, str, bytes, type(None))) else GONE
 
 
 # -- room on the stack

@@ -17,7 +17,7 @@ from hjit.call.outcome import MISS, PLAIN
 from hjit.call.results import Results, given_name
 from hjit.kernels.runtime.kernel import Bound
 from hjit.kernels.runtime.scheduled import Scheduled
-from hjit.trace.capture.trace import Result, Trace
+from hjit.trace.capture.trace import PyTree, Result, Trace
 from hjit.trace.ir.graph import Graph
 from hjit.trace.tracing.complex_memory import parts_of
 from hjit.trace.tracing.recording.products import Product
@@ -26,6 +26,7 @@ from hjit.trace.tracing.scalars.host import same
 from hjit.verify.tolerances import Tolerance, tolerances
 
 Array = np.ndarray[Any, Any]
+GONE = object()  # an argument that a variant must not keep alive
 
 
 class Mispredict(Exception):
@@ -203,6 +204,8 @@ class Variant:
         constants: arrays of the trace itself, by input.
         fast: the hot path, for a variant that has one: arrays and numbers as arguments; one kernel whose results
             are new arrays, or products between kernels.
+        example: how the arguments of the call were put together that it was made for, and these, without the contents
+            of arrays; `GONE` in place of other objects than numbers and texts.
         verified_stores: streaming stores (True) or not: those whose results have been compared with NumPy's.
     """
 
@@ -213,6 +216,7 @@ class Variant:
     constants: Mapping[str, Array]
     fast_math: bool
     fast: OneKernel | WithProducts | None = None
+    example: tuple[PyTree, list[Any]] = (PyTree(tuple, ()), [])
     verified_stores: set[bool] = field(default_factory=set)
 
     @property
@@ -347,4 +351,4 @@ def _call_all(functions: Iterable[Callable[[], None]]) -> None:
         f()
 
 
-__all__ = ["Mispredict", "OneKernel", "OutOfBounds", "Step", "Steps", "Variant", "WithProducts"]
+__all__ = ["GONE", "Mispredict", "OneKernel", "OutOfBounds", "Step", "Steps", "Variant", "WithProducts"]

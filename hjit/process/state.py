@@ -106,6 +106,11 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_running", "the traces of all threads, by their identity", "those that run"),
     ),
     "trace.tracing.arrays.tracer": (State("serials", "numbers traced arrays", "a number"),),
+    "trace.tracing.scalars.size": (
+        State("_watching", "what the trace that this thread runs takes for granted of sizes", "one a thread"),
+        State("_watchers", "traces that note this", "a number"),
+        State("_lock", "guards that number", "a lock", RESET),
+    ),
     "tuning.plans": (State("_plans", "plans by name, for where there is no disk", "MOST_PLANS plans"),),
 }
 

@@ -66,9 +66,9 @@ def test_a_collector_that_is_off_stays_off() -> None:
 def test_a_first_call_leaves_it_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def variant(*given: Any) -> Variant:
+    def variant(*given: Any, **named: Any) -> Variant:
         seen.append(gc.get_threshold()[0])
-        return Variant(*given)
+        return Variant(*given, **named)
 
     monkeypatch.setattr("hjit.call.build.Variant", variant)
     f = hjit.pipeline(lambda x: x + 1, cache="off", tune=False, verify="off")

@@ -83,7 +83,7 @@ _PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p)
 
 
 @contextlib.contextmanager
-def _alone() -> Iterator[None]:
+def alone() -> Iterator[None]:
     """Exclude other threads of hjit and numba from compiling; then free code that has been retired meanwhile.
 
     Raises:
@@ -106,7 +106,7 @@ def compile_module(text: str, name: str, target: str) -> bytes:
     """
     from hjit.kernels.runtime.codegen import codegen_for
 
-    with _alone():
+    with alone():
         generator = codegen_for(target)
         generator._check_llvm_bugs()
         library = generator.create_library(name)
@@ -160,7 +160,7 @@ def load_object(object_code: bytes, name: str, target: str) -> Compiled:
     Raises:
         CompileError: the bytes hold no such kernel.
     """
-    with _alone():
+    with alone():
         _initialise()
         # Any target machine will do: it emits nothing, and the engine takes ownership of it
         machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(jit=True)
@@ -208,7 +208,7 @@ def assembly(text: str, name: str, target: str) -> str:
     """The assembly of a module of LLVM IR."""
     from hjit.kernels.runtime.codegen import codegen_for
 
-    with _alone():
+    with alone():
         generator = codegen_for(target)
         library = generator.create_library(f"{name}.asm")
         library.add_llvm_module(llvm.parse_assembly(text))

@@ -226,7 +226,7 @@ class Bound:
         self._constants = self._given.blocks[0]
         self._head = struct.Struct(f"={FIRST + len(params.arrays)}q")
         self.scalars = tuple((s.name, s.dtype) for s in graph.scalars)
-        self._numbers = struct.Struct("=" + "".join(_format(dtype) for _, dtype in self.scalars))
+        self._numbers = struct.Struct("=" + "".join(slot_format(dtype) for _, dtype in self.scalars))
         self._entry = launch.entered(self.kernel.compiled.entry, self._threads)
 
     def new_outputs(self) -> list[np.ndarray[Any, Any]]:
@@ -281,7 +281,7 @@ class Bound:
         try:
             return self._numbers.pack(*scalars)
         except (struct.error, OverflowError, TypeError):  # a number that `struct` does not convert as NumPy does
-            return b"".join(map(_bits, scalars, (dtype for _, dtype in self.scalars)))
+            return b"".join(map(slot_bits, scalars, (dtype for _, dtype in self.scalars)))
 
 
 def _check_scratch(total: int, taken: Mapping[str, int]) -> None:
@@ -312,17 +312,17 @@ def _are_small(graph: Graph, sizes: Mapping[str, int], strides: Mapping[str, Seq
     return all(n <= SMALL_ARRAY for n in (*stages, *inputs))
 
 
-def _format(dtype: np.dtype[Any]) -> str:
+def slot_format(dtype: np.dtype[Any]) -> str:
     """The format of a slot for `struct`: 8 bytes, the number first."""
     if dtype.char == "e":
-        return "8s"  # `struct` raises where NumPy rounds to infinity, and rounds twice elsewhere: left to `_bits`
+        return "8s"  # `struct` raises where NumPy rounds to infinity, and rounds twice elsewhere: left to `slot_bits`
     code = (
         dtype.char if dtype.char in "?fd" else {"i": "bhiq", "u": "BHIQ"}[dtype.kind][dtype.itemsize.bit_length() - 1]
     )
     return f"{code}{8 - dtype.itemsize}x" if dtype.itemsize < 8 else code
 
 
-def _bits(value: Any, dtype: np.dtype[Any]) -> bytes:
+def slot_bits(value: Any, dtype: np.dtype[Any]) -> bytes:
     """A number as the 8 bytes of its slot, converted as NumPy converts the numbers that it is given beside arrays.
 
     Raises:

@@ -51,8 +51,11 @@ def lowered(scheduled: Scheduled, options: Options, name: str = "", small: bool 
     Raises:
         ScheduleError: the schedule asks for what cannot be done; `BlockError`: it makes too long a block.
     """
-    name = name or scheduled.name(options, small)
-    target = replace(machine(options), small=small)
+    return lowered_for(scheduled, replace(machine(options), small=small), name or scheduled.name(options, small))
+
+
+def lowered_for(scheduled: Scheduled, target: Machine, name: str) -> Lowered:
+    """As `lowered`, for a machine that need not be this one."""
     schedule, program = _with_loops(scheduled, target)
     params = params_of(scheduled.graph, scheduled.key.symbols, program.buffers)
     text = emit_module(scheduled.graph, program, params, name, target, scheduled.longest_block)

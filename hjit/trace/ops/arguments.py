@@ -66,7 +66,7 @@ def broadcast(*shapes: Shape) -> Shape:
     Raises:
         ValueError: the shapes do not broadcast.
     """
-    if all(s is shapes[0] for s in shapes):
+    if shapes and all(s is shapes[0] for s in shapes):
         return shapes[0]
     result: list[int] = [1] * max(map(len, shapes))
     for s in shapes:

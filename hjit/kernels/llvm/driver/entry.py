@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
-
 from hjit.kernels.llvm import thresholds
 from hjit.kernels.llvm.builder.code import BOOL, I64
 from hjit.kernels.llvm.driver import call_table
+from hjit.kernels.llvm.driver.arrays import data_offset
 from hjit.kernels.llvm.driver.launching import Call, launch, status
 from hjit.kernels.llvm.nest.emitter import NestEmitter
 from hjit.kernels.lower.machine import Machine
@@ -28,18 +26,6 @@ class Driver:
 
     text: str
     declarations: dict[str, None]
-
-
-def data_offset() -> int:
-    """Bytes from a NumPy array object to its data pointer, found by looking.
-
-    The layout is part of NumPy's ABI; the position depends on the build of Python only.
-    """
-    probe = np.empty(1)
-    for offset in (16, 32, 24, 40):
-        if ctypes.c_void_p.from_address(id(probe) + offset).value == probe.ctypes.data:
-            return offset
-    raise RuntimeError("the layout of NumPy arrays is not known")
 
 
 def driver_text(graph: Graph, calls: Sequence[Call], params: Params, name: str, machine: Machine) -> Driver:

@@ -1,0 +1,203 @@
+"""Bundles: kernels in a file, loaded without tracing and compiling."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hjit
+from hjit.errors import HjitError, OptionError
+from tests.export.test_export import copies, image, in_place, looked_up
+
+EXACT = np.testing.assert_array_equal
+WEIGHTS = np.linspace(0, 1, 3000, dtype=np.float32)
+
+
+def sharpened(img: Any, amount: float, mode: str = "edge") -> Any:
+    p = np.pad(img, 1, mode=mode)  # type: ignore[call-overload]
+    across = p[1:-1, :-2] + p[1:-1, 2:] - 2 * img
+    return {"image": (img - amount * across).T, "most": across.max(), "size": [img.mean(), across.max(0)]}
+
+
+def weighted(img: Any, n: int) -> Any:
+    return img * WEIGHTS[: img.shape[1]] * (img.shape[0] - n)
+
+
+def shared(a: Any, b: Any) -> Any:
+    a += 1
+    mean = (a + b) / 2
+    return a[::-2, 3:], b.T, (mean[1:], mean), np.array([0.5, 2.5]), a
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("bundles") / "service"
+    called = hjit.pipeline(sharpened)
+    for size in ((40, 50), (41, 53)):
+        called(image(*size), 0.5, "edge")
+    pipelines = [hjit.pipeline(f) for f in (in_place, shared, looked_up, weighted)]
+    two = image(40, 50), image(40, 50)
+    examples = two, two, (image(40, 50, dtype="u1"), image(300)), (image(40, 50), 3)
+    hjit.bundle(found, called, *((p, *args) for p, args in zip(pipelines, examples, strict=True)))
+    return found
+
+
+@pytest.fixture
+def service(path: Path) -> Any:
+    return hjit.load(path)
+
+
+def same(found: Any, expected: Any) -> None:
+    assert type(found) is type(expected)
+    if isinstance(found, dict):
+        assert found.keys() == expected.keys()
+        found, expected = list(found.values()), list(expected.values())
+    if isinstance(found, list):
+        for a, b in zip(found, expected, strict=True):
+            same(a, b)
+    else:
+        EXACT(found, expected)
+        assert (found.dtype, found.strides) == (expected.dtype, expected.strides)
+
+
+def test_results_are_the_pipelines(service: Any) -> None:
+    assert [*service] == ["sharpened", "in_place", "shared", "looked_up", "weighted"]
+    for size in ((40, 50), (333, 17)):
+        args = (image(*size)[::-1], 0.25, "edge")
+        same(service.sharpened(*args), hjit.pipeline(sharpened)(*args))
+    mine, numpys = copies([image(70, 80), image(70, 80)]), copies([image(70, 80), image(70, 80)])
+    same(service["in_place"](*mine), in_place(*numpys))
+    EXACT(mine[0], numpys[0])
+    assert len(service.sharpened.kernels) == 1  # of both sizes
+
+
+def test_results_share_memory_as_numpys_do(service: Any) -> None:
+    a, b = image(41, 60), image(41, 60)
+    b.flags.writeable = False
+    rows, across, (part, mean), constant, whole = service.shared(a, b)
+    expected = shared(image(41, 60), b)
+    for found, numpys in zip(
+        (rows, across, part, mean, constant), (*expected[:2], *expected[2], expected[3]), strict=True
+    ):
+        same(found, numpys)
+        assert found.flags.writeable == numpys.flags.writeable
+    assert whole is a
+    rows[0, 0], part[0, 0] = -1, -2
+    assert a[40, 3] == -1
+    assert mean[1, 0] == -2
+    assert np.shares_memory(across, b)
+
+
+def test_sizes_that_numbers_are_taken_from_are_those_of_the_example(service: Any) -> None:
+    EXACT(service.weighted(image(40, 60), 3), weighted(image(40, 60), 3))
+    EXACT(service.weighted(image(40, 60), 7), weighted(image(40, 60), 7))
+    with pytest.raises(HjitError, match=r"it needs img\.0 == 40"):
+        service.weighted(image(41, 60), 3)
+
+
+def test_a_call_without_a_kernel_says_what_there_is(service: Any) -> None:
+    for args, why in (
+        ((image(40, 50, dtype="f8"), 0.5, "edge"), r"img: float64\[40, 50\], where it has float32\[any, any\]"),
+        ((image(12, 50), 0.5, "edge"), r"it needs img\.0 > 16"),
+        ((image(40, 50), 2, "edge"), "amount: a int, not float"),
+        ((image(40, 50), 0.5, "wrap"), "mode: 'wrap', where it has 'edge'"),
+        ((image(50, 40).T, 0.5, "edge"), "another memory layout"),
+        ((image(40, 50), 0.5), "others by keyword"),
+    ):
+        with pytest.raises(HjitError, match=why):
+            service.sharpened(*args)
+    a = image(40, 50)
+    with pytest.raises(HjitError, match="do not share memory"):
+        service.in_place(a, a)
+    with pytest.raises(AttributeError, match="sharpened, in_place"):
+        service.blurred  # noqa: B018
+
+
+def test_the_plain_function_runs_where_there_is_no_kernel(path: Path) -> None:
+    service = hjit.load(path, sharpened, looked_up, num_threads=1)
+    same(service.sharpened(image(5, 5), 0.5), sharpened(image(5, 5), 0.5))
+    with pytest.raises(IndexError, match=r"index 2\d\d is out of bounds for axis 0 with size 201"):
+        service.looked_up(image(40, 50, dtype="u1"), image(201))
+    with pytest.raises(HjitError, match="has no function 'print'"):
+        hjit.load(path, print)
+
+
+def test_a_process_that_loads_a_bundle_compiles_nothing(path: Path, tmp_path: Path) -> None:
+    text = f"""
+import sys
+import numpy as np
+import hjit
+service = hjit.load({str(path)!r}, num_threads=1)
+result = service.looked_up(np.ones((90, 100), np.uint8), np.arange(256, dtype=np.float32))
+assert result.shape == (90, 100) and (result == 1).all()
+loaded = {{"numba", "hjit.kernels.llvm.emit", "hjit.kernels.lower.lower", "hjit.tuning.autoschedule"}} & {{*sys.modules}}
+assert not loaded, loaded
+"""
+    subprocess.run([sys.executable, "-c", text], check=True, cwd=tmp_path, env={"PYTHONPATH": ":".join(sys.path)})
+
+
+def changed(path: Path, to: Path, **header: Any) -> Path:
+    """A bundle that says something else of itself, and of its digest."""
+    from hashlib import sha256
+
+    magic, _, text = path.read_bytes().split(b"\n", 2)
+    head, _, payload = text.partition(b"\n")
+    text = json.dumps({**json.loads(head), **header}).encode() + b"\n" + payload
+    to.write_bytes(b"\n".join([magic, sha256(text).hexdigest().encode(), text]))
+    return to
+
+
+def test_files_that_do_not_fit_are_refused(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    for header, why in (
+        ({"hjit": "0.0.1"}, r"made by hjit 0\.0\.1, and this is"),
+        ({"numpy": "1.0"}, r"NumPy 1\.0"),
+        ({"cpu": ["amx-bf16-of-tomorrow"]}, "a processor with amx-bf16-of-tomorrow, which this one lacks"),
+        ({"features": ["sve"]}, "a processor with sve"),
+        ({"array": 8}, "laid out in another way"),
+    ):
+        with pytest.raises(HjitError, match=why):
+            hjit.load(changed(path, other, **header))
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    for damaged, why in (
+        (data, "its digest"),
+        (data[:1000], "its digest"),
+        (b"PK", "no bundle"),
+        (b"hjit-bundle-9", "another"),
+    ):
+        other.write_bytes(damaged)
+        with pytest.raises(HjitError, match=why):
+            hjit.load(other)
+
+
+def test_what_cannot_be_bundled(tmp_path: Path) -> None:
+    path = tmp_path / "bundle"
+    with pytest.raises(HjitError, match="has not been called"):
+        hjit.bundle(path, hjit.pipeline(sharpened))
+    with pytest.raises(HjitError, match="is made of pipelines"):
+        hjit.bundle(path, sharpened)
+    with pytest.raises(OptionError, match="no pipeline is given"):
+        hjit.bundle(path)
+    with pytest.raises(HjitError, match="a Python decision on a computed value"):
+        hjit.bundle(path, (hjit.pipeline(lambda a: a if a.max() > 3 else a + 1), image(40, 50)))
+    with pytest.raises(HjitError, match="two functions are called sharpened"):
+        other = hjit.pipeline(lambda a: a + 1)
+        other.__name__ = "sharpened"
+        hjit.bundle(path, (hjit.pipeline(sharpened), image(40, 50), 0.5), (other, image(40, 50)))
+    decides = hjit.pipeline(lambda a: a[: int(a[0, 0]) + 16] * 2)
+    decides(image(40, 50))
+    with pytest.raises(HjitError, match="a Python decision on a computed value"):
+        hjit.bundle(path, decides)
+    by_numpy = hjit.pipeline(sharpened, budget=0.0)
+    with pytest.warns(hjit.HjitWarning):
+        by_numpy(image(40, 50), 0.5)
+    with pytest.raises(HjitError, match="What to do: say which calls"):
+        hjit.bundle(path, by_numpy)
+    assert not path.exists()
