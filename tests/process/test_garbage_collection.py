@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import hjit
+from hjit.call.build import variant_of
 from hjit.call.variant import Variant
 from hjit.process.garbage_collection import RARE_THRESHOLD, few_collections
 
@@ -66,11 +67,11 @@ def test_a_collector_that_is_off_stays_off() -> None:
 def test_a_first_call_leaves_it_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def variant(*given: Any, **named: Any) -> Variant:
+    def variant(*given: Any) -> Variant:
         seen.append(gc.get_threshold()[0])
-        return Variant(*given, **named)
+        return variant_of(*given)
 
-    monkeypatch.setattr("hjit.call.build.Variant", variant)
+    monkeypatch.setattr("hjit.call.build.variant_of", variant)
     f = hjit.pipeline(lambda x: x + 1, cache="off", tune=False, verify="off")
     np.testing.assert_array_equal(f(np.arange(6.0)), np.arange(1.0, 7.0))
     assert seen == [RARE_THRESHOLD]
