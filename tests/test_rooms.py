@@ -106,6 +106,7 @@ MAY = {
     "report": {"trace.ir", "sched.language", "call"},
 }
 MAY["call"] = {*MAY} - {"report"}
+MAY["report.performance"] = {*MAY}
 for name in ("inspection", "graph_breaks", "pipeline", "samples", "profiler", "modules", "demo", "cli", "__main__"):
     MAY[name] = {*MAY}  # all before it
 MAY["pytest_plugin"] = {"errors", "modules", "report"}
@@ -291,6 +292,8 @@ LATE = {
         "kernels.runtime.lowered": COMPILER,
         "report.explain": SHOWN,
         "report.listing": SHOWN,
+        "report.performance.gather": SHOWN,
+        "report.performance.report": SHOWN,
         "sched.hand.schedule": "loaded where a schedule is given",
     },
     "pipeline": {"sched.hand.schedule": "loaded where a schedule is given"},
