@@ -80,6 +80,10 @@ class Inspectable(CompiledFunction[P, R]):
         from hjit.report.performance.gather import Call
         from hjit.report.performance.report import report_of
 
+        leaves: list[Any] = []
+        flatten(args, leaves), flatten(kwargs, leaves)
+        if any(map(is_device_array, leaves)) and self._resolved(context_state()).target != "cuda":
+            return self.on("cuda").report(*args, **kwargs)
         entry = self._entries.get(key_of(args, kwargs))
         return report_of(Call(self, self._resolved(context_state()), self._schedule, entry, args, kwargs))
 

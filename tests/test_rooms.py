@@ -297,6 +297,7 @@ LATE = {
         "sched.hand.schedule": "loaded where a schedule is given",
     },
     "pipeline": {"sched.hand.schedule": "loaded where a schedule is given"},
+    "report.performance.kernels": {"kernels.cuda.runtime.inspection": GPU},
     "report.listing": {
         "report.pictures": SHOWN,
         "sched.language.tree": SHOWN,

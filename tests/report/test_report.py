@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import hjit
+from hjit.kernels.cuda import opencl
 from hjit.report.performance.nests import nests_of
 from hjit.report.performance.report import SECTIONS
 
@@ -236,3 +237,12 @@ def test_a_page_opens_in_a_browser(of_blur: Any, tmp_path: Path) -> None:
     command = [chrome, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile"]
     ended = subprocess.run([*command, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=60)
     assert f"<title>{' '.join(f'{name}:true' for name in SECTIONS)}</title>" in ended.stdout
+
+
+@pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
+def test_kernels_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HJIT_CUDA_DEVICE", "opencl")
+    report = hjit.pipeline(blur, target="cuda").report(IMAGE)
+    (k,) = report.facts.kernels
+    assert k.limit > 0 and "blocks" in str(report) and "the cost model is one of CPUs" in str(report)
+    assert "compute capability" in check_page(report._repr_html_()).text

@@ -30,13 +30,15 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Memory of a stage that each task has for itself.
+    """Memory of a stage that is not in that of the whole image.
 
     Attributes:
+        owner: what has one for itself: a task; on a GPU a block or a thread.
         shape: in elements.
         circular: the axis along which it is a window that slides; None: there is none.
     """
 
+    owner: str
     shape: tuple[int, ...]
     bytes: int
     circular: int | None
@@ -48,6 +50,8 @@ class KernelFacts:
 
     Attributes:
         where: in which part of the function it is; empty: the function is not taken apart.
+        limit: seconds that it takes at least, by the machine's bandwidth; on a GPU also by its arithmetic.
+        on_device: of a kernel on a GPU what it needs there; else empty.
         seconds: measured now; None: `why_untimed`.
         read, written: bytes of its inputs and outputs, each once: the least that it moves.
         costs: None: `why_no_costs`.
@@ -62,6 +66,8 @@ class KernelFacts:
     buffers: Mapping[str, Buffer]
     read: int
     written: int
+    limit: float
+    on_device: str
     seconds: float | None
     why_untimed: str
     costs: Costs | None
@@ -74,10 +80,6 @@ class KernelFacts:
     def name(self) -> str:
         """Its results."""
         return ", ".join(self.graph.outputs)
-
-    def least_seconds(self, bandwidth: float) -> float:
-        """What moving its bytes takes; `bandwidth`: of a copy, which reads and writes each byte."""
-        return (self.read + self.written) / (2 * bandwidth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ class Facts:
     """All that a report says.
 
     Attributes:
-        machine: facts by name, see `hjit.model.names.MACHINE`; None: nothing runs on the CPU's kernels.
+        machine: facts by name, see `hjit.model.names.MACHINE`; none where kernels run on a GPU.
         source: lines by the function that they are of.
     """
 

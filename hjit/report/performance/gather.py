@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.call.arguments import is_dask_array, is_device_array, leaf_names
+from hjit.call.arguments import is_dask_array, leaf_names
 from hjit.call.variant import Variant
 from hjit.errors import HjitError, Origin, TraceError
 from hjit.kernels.runtime import features, launch
@@ -75,6 +75,8 @@ def _about(x: Any) -> str:
 
 def _machine(options: Options) -> dict[str, float]:
     """Facts of the machine by name; those of `hjit.process.machine`."""
+    if options.target == "cuda":
+        return {}
     threads, vector = launch.threads(options.num_threads), features.schedule_target("cpu").vector_bytes
     return dict(zip(MACHINE, machine.facts(threads, vector, options.cache_dir, options.cache), strict=True))
 
@@ -88,12 +90,6 @@ def _kernels(call: Call) -> tuple[tuple[KernelFacts, ...], tuple[BreakFacts, ...
             (),
             "chunks of Dask's arrays have kernels of their own: report on an array of NumPy that is like a chunk",
         )
-    if call.options.target == "cuda" or any(map(is_device_array, call.leaves)):
-        return (
-            (),
-            (),
-            "they run on a GPU, which the cost model does not know: see f.kernels, f.loops and f.inspect_cuda",
-        )
     if entry is not None and entry.plain is not None:
         return (), (BreakFacts(None, "plain NumPy", entry.plain or "a kernel gave wrong results"),), entry.plain
     if entry is not None and entry.parts is not None and p.parts is not None:
@@ -106,7 +102,8 @@ def _kernels(call: Call) -> tuple[tuple[KernelFacts, ...], tuple[BreakFacts, ...
         why = f"{error}\nCall the function, and report again: what it is taken apart into is known then"
         return (), (_broken(error),), why
     times: Times | None = None
-    for v in dict.fromkeys((variant, *(() if entry is None else entry.variants))):
+    on_cpu = () if variant.on_device else (variant, *(() if entry is None else entry.variants))
+    for v in dict.fromkeys(on_cpu):
         times = timed(v, call.leaves)
         if times is not None:
             variant = v

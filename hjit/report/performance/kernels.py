@@ -6,14 +6,16 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from hjit.call.build import with_room
 from hjit.call.segments import TraceSegments
 from hjit.call.variant import Step, Variant
 from hjit.errors import HjitError
-from hjit.kernels.runtime import features
+from hjit.kernels.runtime import features, launch
 from hjit.kernels.runtime.lowered import Lowered, lowered
 from hjit.options import Options
+from hjit.process import machine
 from hjit.report.performance.costs import Costs, by_line, costs_of
 from hjit.report.performance.facts import Buffer, Candidate, KernelFacts
 from hjit.report.performance.timing import Times
@@ -53,6 +55,12 @@ class Reading:
         """The Graph as it was traced, an operation a stage."""
         return self.variant.rec.graph(())
 
+    @cached_property
+    def bandwidth(self) -> float:
+        """Bytes that all threads copy in a second; a copy reads and writes each."""
+        threads = launch.threads(self.options.num_threads)
+        return machine.kept_bandwidth(threads, self.options.cache_dir, self.options.cache)
+
     @property
     def sizes(self) -> Mapping[str, int]:
         """Numbers of the run-time sizes by name."""
@@ -66,8 +74,13 @@ class Reading:
 
     def _kernel(self, number: int, step: Step, segment: Segment) -> KernelFacts:
         assert step.scheduled is not None and step.bound is not None
-        low, sizes = lowered(step.scheduled, self.options), self.sizes
-        given = [i for i in low.graph.inputs if i.data is None]
+        sizes = self.sizes
+        given = [i for i in step.graph.inputs if i.data is None]
+        read = sum(i.dtype.itemsize * math.prod(sizes_value(n, sizes) for n in i.shape) for i in given)
+        written = sum(math.prod(shape) * dtype.itemsize for _, shape, dtype in step.bound.outputs)
+        if self.options.target == "cuda":
+            return self._on_device(step.bound, read, written)
+        low = lowered(step.scheduled, self.options)
         costs, why_no_costs = self._costs(segment, low)
         candidates, why_no_candidates = self._candidates(segment)
         return KernelFacts(
@@ -75,9 +88,11 @@ class Reading:
             graph=low.graph,
             tree=low.schedule,
             sizes=sizes,
-            buffers=_buffers(low, sizes),
-            read=sum(i.dtype.itemsize * math.prod(sizes_value(n, sizes) for n in i.shape) for i in given),
-            written=sum(math.prod(shape) * dtype.itemsize for _, shape, dtype in step.bound.outputs),
+            buffers=_buffers(low, sizes, "task"),
+            read=read,
+            written=written,
+            limit=(read + written) / (2 * self.bandwidth),
+            on_device="",
             seconds=self.times.kernels.get(number),
             why_untimed=self.untimed,
             costs=costs,
@@ -85,6 +100,29 @@ class Reading:
             candidates=candidates,
             why_no_candidates=why_no_candidates,
             lines={} if costs is None else by_line(costs, self.recorded),
+        )
+
+    def _on_device(self, bound: Any, read: int, written: int) -> KernelFacts:
+        from hjit.kernels.cuda.runtime import inspection
+
+        low, rows = inspection.of(bound), list(inspection.rows(bound, None))
+        return KernelFacts(
+            where=self.where,
+            graph=low.graph,
+            tree=low.schedule,
+            sizes=self.sizes,
+            buffers=_buffers(low, self.sizes, "thread"),
+            read=read,
+            written=written,
+            limit=sum(x.estimate.seconds for x in rows),
+            on_device=str(inspection.Table(rows, inspection.capability())),
+            seconds=None,
+            why_untimed="kernels on a GPU are not timed by a report",
+            costs=None,
+            why_no_costs="the cost model is one of CPUs",
+            candidates=(),
+            why_no_candidates="nothing is searched for a GPU: it has a default schedule, or yours",
+            lines={},
         )
 
     def _costs(self, segment: Segment, low: Lowered) -> tuple[Costs | None, str]:
@@ -122,10 +160,12 @@ class Reading:
             yield Candidate(name, predicted, x.seconds, is_chosen, x.tree or segment.default)
 
 
-def _buffers(low: Lowered, sizes: Mapping[str, int]) -> dict[str, Buffer]:
-    """The buffers of tasks, at some sizes."""
+def _buffers(low: Any, sizes: Mapping[str, int], owner: str) -> dict[str, Buffer]:
+    """The buffers that each task or thread has, and those of blocks, at some sizes."""
     found = {}
     for name, b in low.program.buffers.items():
         shape = tuple(max(sizes_value(n, sizes), 1) for n in b.lengths)
-        found[name] = Buffer(shape, math.prod(shape) * low.graph.stage(name).dtype.itemsize, b.fold)
+        found[name] = Buffer(
+            "block" if b.shared else owner, shape, math.prod(shape) * low.graph.stage(name).dtype.itemsize, b.fold
+        )
     return found

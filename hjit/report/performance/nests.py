@@ -102,7 +102,7 @@ def _outer(loops: Sequence[Loop]) -> set[int]:
     for k, x in enumerate(whole):
         inner = next((y for y in loops if y.size is not None and y.dim == x.dim), None)
         is_tiled = inner is not None and not LOOP_KINDS[inner.kind].is_straight_line
-        if is_tiled or x.kind == "parallel" or k + 1 < len(whole):
+        if is_tiled or LOOP_KINDS[x.kind].is_outermost or k + 1 < len(whole):
             found |= set(dims_of(x.dim))
     return found
 
@@ -130,6 +130,10 @@ def described(nest: Nest, buffers: Mapping[str, Any], tasks: int) -> Iterator[st
             each = f" of {step}" if step > 1 else ""
             if kind == "parallel":
                 yield f"d{d}: {count} iterations{each} in parallel, shared out in {min(count, tasks)} tasks"
+            elif kind == "gpu_block":
+                yield f"d{d}: {count} blocks{each}"
+            elif kind == "gpu_thread":
+                yield f"d{d}: {count} threads"
             elif kind == "vector":
                 yield f"d{d}: vectors of {over}"
             elif kind == "unroll":
@@ -143,7 +147,7 @@ def described(nest: Nest, buffers: Mapping[str, Any], tasks: int) -> Iterator[st
             continue
         what = "a line buffer" if b.circular is not None else "a buffer"
         size = " x ".join(map(str, b.shape))
-        yield f"{name} is computed inside, in {what} of {size} elements for each task ({b.bytes / 1024:.1f} KiB)"
+        yield f"{name} is computed inside, in {what} of {size} elements for each {b.owner} ({b.bytes / 1024:.1f} KiB)"
 
 
 # -- as a picture
@@ -235,7 +239,7 @@ def _buffer(name: str, b: Any, left: float, top: float, from_y: float) -> tuple[
     more = f", {shown} of {count} rows drawn" if shown < count else ""
     circular = "; the last row is what one iteration adds" if b.circular is not None else ""
     y += shown * ROW
-    parts.append(_text(left, y + 13, f"{b.bytes / 1024:.1f} KiB a task{more}", small=True))
+    parts.append(_text(left, y + 13, f"{b.bytes / 1024:.1f} KiB a {b.owner}{more}", small=True))
     if circular:
         parts.append(_text(left, y + 26, circular.removeprefix("; "), small=True))
         y += 13

@@ -53,16 +53,16 @@ def report_of(call: Call) -> Report:
 
 
 def _overview(f: Facts) -> str:
-    given = table("The arguments", ("argument", "value"), f.arguments, "words")
-    options = table("Options in force", ("option", "value"), ((n, repr(x)) for n, x in f.options.items()), "words")
-    return (
-        pre(f.explained)
-        + given
-        + _kernel_table(f)
-        + options
-        + table("The machine, as the cost model knows it", ("fact", "value"), _machine_rows(f))
-        + table("Counters of the pipeline", ("counter", "value"), _counter_rows(f))
-    )
+    parts = [
+        pre(f.explained),
+        table("The arguments", ("argument", "value"), f.arguments, "words"),
+        _kernel_table(f),
+        *(pre(k.on_device) for k in f.kernels if k.on_device),
+        table("Options in force", ("option", "value"), ((n, repr(x)) for n, x in f.options.items()), "words"),
+    ]
+    if f.machine:
+        parts.append(table("The machine, as the cost model knows it", ("fact", "value"), _machine_rows(f)))
+    return "".join(parts) + table("Counters of the pipeline", ("counter", "value"), _counter_rows(f))
 
 
 def _machine_rows(f: Facts) -> Iterator[tuple[str, str]]:
@@ -94,7 +94,7 @@ KERNEL_HEAD = ("kernel", "measured", "predicted", "least bytes", "limit", "of a 
 
 def _kernel_rows(f: Facts) -> Iterator[tuple[str, ...]]:
     for k in f.kernels:
-        limit = k.least_seconds(f.machine["bandwidth"])
+        limit = k.limit
         yield (
             _title(k),
             "not measured" if k.seconds is None else _time(k.seconds),
@@ -128,7 +128,7 @@ def _nests_beside(f: Facts, k: KernelFacts) -> str:
 
 
 def _tasks(f: Facts) -> int:
-    threads = int(f.machine["cores"])
+    threads = int(f.machine.get("cores", 1))
     return 1 if threads == 1 else threads * TASKS_PER_THREAD
 
 
@@ -193,7 +193,7 @@ def _memory(f: Facts) -> str:
     limits = [
         (k.name, {"time": 1e3 * k.seconds})
         if what == "time" and k.seconds
-        else (f"{k.name}, limit", {"limit": 1e3 * k.least_seconds(f.machine["bandwidth"])})
+        else (f"{k.name}, limit", {"limit": 1e3 * k.limit})
         for k in f.kernels
         for what in (("time", "limit") if k.seconds else ("limit",))
     ]
@@ -327,6 +327,7 @@ def _as_text(f: Facts) -> Iterator[str]:
         yield from ("", f"-- {_title(k)}", str(k.tree))
         for n in nests.nests_of(k.tree, k.graph, k.sizes):
             yield from (f"  {x}" for x in nests.described(n, k.buffers, _tasks(f)))
+        yield from filter(None, [k.on_device])
         yield from _costs_as_text(k)
         if k.candidates:
             yield from ("", *_aligned([CANDIDATE_HEAD, *_candidate_rows(k)]))
