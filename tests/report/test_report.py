@@ -228,6 +228,26 @@ def test_a_schedule_by_hand_and_plain_numpy() -> None:
     assert "There is no kernel" in check_page(plain._repr_html_()).text
 
 
+@pytest.mark.parametrize(
+    "array",
+    [np.zeros((0, 5)), np.float32(3), np.zeros((3, 4), np.complex64), np.zeros(7, bool)],
+    ids=lambda a: str(a.shape),
+)
+def test_odd_arrays(array: Any) -> None:
+    p = hjit.pipeline(lambda x: x * 2)
+    p(array)
+    report = p.report(array)
+    assert str(report)
+    check_page(report._repr_html_())
+
+
+def test_chunks_of_dask_have_kernels_of_their_own() -> None:
+    array = pytest.importorskip("dask.array").ones((40, 50), chunks=(20, 50))
+    report = hjit.pipeline(lambda x: x * 2).report(array)
+    assert "chunks of Dask" in str(report) and not report.facts.kernels
+    check_page(report._repr_html_())
+
+
 @pytest.mark.skipif(not any(map(shutil.which, CHROMES)), reason="needs Chromium")
 def test_a_page_opens_in_a_browser(of_blur: Any, tmp_path: Path) -> None:
     chrome = next(filter(None, map(shutil.which, CHROMES)))

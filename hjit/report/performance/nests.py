@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hjit.sched.language.kinds import LOOP_KINDS
@@ -157,7 +157,7 @@ def nest_svg(nest: Nest, buffers: Mapping[str, Any], tasks: int) -> str:
     """The domain of a nest with its tiles, one of them marked, and beside it the buffers of what is computed inside."""
     down, across = nest.down_across
     one = Axis(1, (), 1)
-    y, x = one if down is None else nest.axes[down], one if across is None else nest.axes[across]
+    y, x = (one if d is None else _at_least_one(nest.axes[d]) for d in (down, across))
     scale = SIDE / max(y.extent, x.extent, 1)
     width, height = max(x.extent * scale, LEAST * 4), max(y.extent * scale, LEAST * 4)
     top, left = MARGIN + 16, MARGIN
@@ -195,6 +195,11 @@ def nest_svg(nest: Nest, buffers: Mapping[str, Any], tasks: int) -> str:
         f'<svg role="img" aria-label="{label}" width="{total_width:.0f}" height="{total_height:.0f}" '
         f'font-family="sans-serif" font-size="12">{"".join(parts)}</svg>'
     )
+
+
+def _at_least_one(a: Axis) -> Axis:
+    """An axis without elements is drawn as if it had one."""
+    return replace(a, extent=max(a.extent, 1), tile=max(a.tile, 1))
 
 
 def _bands(a: Axis, left: float, top: float, width: float, height: float, tasks: int, is_down: bool) -> Iterator[str]:
