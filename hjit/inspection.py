@@ -19,6 +19,7 @@ from hjit.trace.tracing.frames import uncounted
 if TYPE_CHECKING:
     from hjit.call.variant import Variant
     from hjit.export.library import Exported
+    from hjit.report.performance.report import Report
     from hjit.sched.hand.schedule import Schedule
     from hjit.tuning.choice import Scheduler
 
@@ -70,6 +71,24 @@ class Inspectable(CompiledFunction[P, R]):
         if entry.plain is None and entry.parts is not None and self.parts is not None:
             return "\n".join(in_parts(self.__name__, self.parts))
         return explained(self.__name__, entry.plain, entry.variants, entry.timing is not None)
+
+    def report(self, *args: Any, **kwargs: Any) -> Report:
+        """How calls with such arguments run, and why they take as long as they do.
+
+        Text where it is printed, HTML in a notebook, and a page with pictures by its `save`: the Graph, the schedule
+        beside a drawing of its loops, what was compared when it was chosen, predicted cost by stage, term and line of
+        source, time and bytes against the machine's bandwidth, and graph breaks. Kernels run some times to be timed;
+        the arguments stay as they are, and the function itself is not called.
+        """
+        from hjit.report.performance.gather import Call
+        from hjit.report.performance.report import report_of
+
+        leaves: list[Any] = []
+        flatten(args, leaves), flatten(kwargs, leaves)
+        if any(map(is_device_array, leaves)) and self._resolved(context_state()).target != "cuda":
+            return self.on("cuda").report(*args, **kwargs)
+        entry = self._entries.get(key_of(args, kwargs))
+        return report_of(Call(self, self._resolved(context_state()), self._schedule, entry, args, kwargs))
 
     def _inspect(self, args: Any, kwargs: Any) -> list[Any]:
         from hjit.call.build import with_room

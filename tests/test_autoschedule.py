@@ -630,8 +630,14 @@ def test_a_plan_says_what_was_predicted_and_measured(folder: Path, monkeypatch: 
     monkeypatch.setattr(candidates, "measured", lambda *_: (0, [1.0, 2.0]))
     hjit.pipeline(blurred, tune="greedy")(IMAGE)
     (path,) = folder.glob("*.plan")
-    kept = json.loads(path.read_bytes().partition(b"\n")[2])
+    text = path.read_bytes().partition(b"\n")[2]
+    kept = json.loads(text)
     assert kept["measured"] == [1.0, 2.0] and kept["cost"] > 0
+    assert [x["seconds"] for x in kept["timed"]] == [1.0, 2.0]
+    q = Program(blurred)
+    found = from_text(text, q.graph)
+    assert found is not None and from_text(to_text(found, q.graph), q.graph) == found
+    assert {x.tree for x in found.timed} >= {found.tree}
 
 
 def test_long_reductions_to_few_elements_are_done_in_parts_where_that_is_expected_to_be_faster(

@@ -120,6 +120,7 @@ MAY = {
     },
 }
 MAY["call"] = {*MAY} - {"report", "export"}
+MAY["report.performance"] = {*MAY} - {"export"}
 for name in ("inspection", "graph_breaks", "pipeline", "training", "profiler", "modules", "demo", "cli", "__main__"):
     MAY[name] = {*MAY}  # all before it
 MAY["pytest_plugin"] = {"errors", "modules", "report"}
@@ -314,9 +315,12 @@ LATE = {
         "kernels.runtime.lowered": COMPILER,
         "report.explain": SHOWN,
         "report.listing": SHOWN,
+        "report.performance.gather": SHOWN,
+        "report.performance.report": SHOWN,
         "sched.hand.schedule": "loaded where a schedule is given",
     },
     "pipeline": {"sched.hand.schedule": "loaded where a schedule is given"},
+    "report.performance.kernels": {"kernels.cuda.runtime.inspection": GPU},
     "report.listing": {
         "report.pictures": SHOWN,
         "sched.language.tree": SHOWN,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import zlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,10 +29,12 @@ def graph_svg(graph: Graph) -> str:
     }
     width = 2 * MARGIN + max((len(names) for names in rows.values()), default=1) * (BOX_WIDTH + GAP_X) - GAP_X
     height = 2 * MARGIN + (max(rows, default=0) + 1) * (BOX_HEIGHT + GAP_Y) - GAP_Y
+    arrow = f"hjit-arrow-{zlib.crc32(str(graph).encode()):08x}"  # pages have several pictures
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         'font-family="sans-serif" font-size="12">',
-        '<defs><marker id="a" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        f'<defs><marker id="{arrow}" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" '
+        'orient="auto">'
         '<path d="M0,0 L8,4 L0,8 z" fill="#64748b"/></marker></defs>',
     ]
     for name, sources in reads.items():
@@ -40,7 +43,7 @@ def graph_svg(graph: Graph) -> str:
             a, b = place[n]
             parts.append(
                 f'<line x1="{a + BOX_WIDTH // 2}" y1="{b + BOX_HEIGHT}" x2="{x + BOX_WIDTH // 2}" y2="{y}" '
-                'stroke="#64748b" marker-end="url(#a)"/>'
+                f'stroke="#64748b" marker-end="url(#{arrow})"/>'
             )
     shapes: dict[str, Input | Stage] = {i.name: i for i in graph.inputs}
     shapes.update((s.name, s) for s in graph.stages)
@@ -52,6 +55,6 @@ def graph_svg(graph: Graph) -> str:
             f'<rect x="{x}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="5" '
             f'fill="{_COLOURS[kind]}" stroke="#64748b"/>'
         )
-        parts.append(f'<text x="{x + 8}" y="{y + 18}" font-weight="bold">{html.escape(name)}</text>')
+        parts.append(f'<text x="{x + 8}" y="{y + 18}" fill="#0f172a" font-weight="bold">{html.escape(name)}</text>')
         parts.append(f'<text x="{x + 8}" y="{y + 35}" fill="#475569">{html.escape(about[:30])}</text>')
     return "\n".join([*parts, "</svg>"])

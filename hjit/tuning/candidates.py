@@ -88,7 +88,7 @@ def chosen(
     found = candidates.found(decision, COMPILING_SECONDS[str(options.tune)])
     best = fastest(candidates, found, decision, arguments) if decision.new or not found else found[0]
     if not candidates.has_left_out:  # else not all were compared: another process may
-        plans.store_plans(best.choice, decision.new, options, best.measured)
+        plans.store_plans(best.choice, decision.new, options, best.measured, best.timed)
     return best
 
 
@@ -112,7 +112,11 @@ def fastest(
         return default
     with deadline.paused():
         best, seconds = measured(kernels, given.arrays, given.scalars)
-    return replace((*found, default)[best], measured=(seconds[best], seconds[-1]) if seconds else None)
+    every = (*found, default)
+    if not seconds:
+        return every[best]
+    timed = tuple((x.choice, t) for x, t in zip(every, seconds, strict=False))
+    return replace(every[best], measured=(seconds[best], seconds[-1]), timed=timed)
 
 
 def with_fixes(make: Callable[[Choice], T], choice: Choice, segments_of: SegmentsOf) -> tuple[T, Choice]:

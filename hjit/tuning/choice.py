@@ -132,12 +132,14 @@ class Candidate:
     Attributes:
         kernels: of the segments; None of one that computes nothing.
         measured: see `hjit.tuning.plans.Plan`.
+        timed: what was compared for it to be chosen, and the seconds of each.
     """
 
     choice: Choice
     segments: Segments
     kernels: tuple[Bound | None, ...]
     measured: tuple[float, float] | None = None
+    timed: tuple[tuple[Choice, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

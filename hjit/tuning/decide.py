@@ -58,12 +58,12 @@ def decided(
     """
     if scheduler is not None:
         return Decision(given_by(scheduler, segments_of, is_whole))
-    if not options.tune or (options.tune == "greedy" and _is_little(segments_of, sizes)):
+    if not options.tune or (options.tune == "greedy" and is_little(segments_of, sizes)):
         return Decision(DEFAULT)
     return found_or_searched(segments_of, sizes, options, _search)
 
 
-def _is_little(segments_of: SegmentsOf, sizes: Mapping[str, int]) -> bool:
+def is_little(segments_of: SegmentsOf, sizes: Mapping[str, int]) -> bool:
     """Would no schedule save what it takes to search for it, and to compile it beside the default one?"""
     work = 0.0
     for x in segments_of(NO_REWRITES):

@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hjit import cache
 from hjit.errors import ScheduleError
@@ -39,6 +39,22 @@ _plans: dict[str, bytes] = {}  # of this process by name, for where there is no 
 
 
 @dataclass(frozen=True, slots=True)
+class Timed:
+    """A candidate that was timed.
+
+    Attributes:
+        tree: None: the default schedule.
+        cost: as the cost model has it, in seconds; None: it was not asked.
+        seconds: the least of its runs, beside those of the other candidates.
+    """
+
+    tree: Root | None
+    inlined: frozenset[str]
+    cost: float | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The schedule of one Graph.
 
@@ -47,6 +63,7 @@ class Plan:
         cost: as the cost model has it, in seconds.
         measured: seconds that it, and the default schedule, took when they were compared; None: they were not.
         factored: reductions that are done in parts.
+        timed: all that was compared then; for reports.
         seconds: that the search took.
         record: of the search with the options' effort.
         evaluations: schedules whose cost was evaluated, by that search and those before and after it.
@@ -62,6 +79,7 @@ class Plan:
     others: tuple[Plan, ...] = ()
     measured: tuple[float, float] | None = None
     factored: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    timed: tuple[Timed, ...] = ()
 
 
 def load_plan(name: str, graph: Graph, options: Options) -> Plan | None:
@@ -75,12 +93,14 @@ def store_plans(
     new: Sequence[tuple[str, Graph]],
     options: Options,
     measured: tuple[float, float] | None = None,
+    timed: Sequence[tuple[Choice, float]] = (),
 ) -> None:
     """Put new plans on the disk, and in this process.
 
     Args:
         new: their names and Graphs.
         measured: see `Plan`.
+        timed: what was compared, and the seconds of each.
     """
     inlined, factored = choice.rewrites.inlined_after, choice.rewrites.factored
     for name, graph in new:
@@ -90,6 +110,7 @@ def store_plans(
             choice.costs.get(graph.outputs, 0.0),
             measured=measured,
             factored={n: x for n, x in factored.items() if n in graph.by_name},
+            timed=tuple(_timed(x, seconds, graph) for x, seconds in timed),
         )
         text = to_text(plan, graph)
         if len(_plans) >= MOST_PLANS:
@@ -97,6 +118,11 @@ def store_plans(
         _plans[name] = text
         about = {"tune": options.tune, "versions": cache.versions()}
         cache.store(name, text, about, options.cache_dir, options.cache, "plan")
+
+
+def _timed(choice: Choice, seconds: float, graph: Graph) -> Timed:
+    inlined = frozenset(n for n in graph.by_name if n in choice.rewrites.inlined_after)
+    return Timed(choice.trees.get(graph.outputs), inlined, choice.costs.get(graph.outputs), seconds)
 
 
 def plan_name(segment: Segment, sizes: Mapping[str, int], options: Options) -> str:
@@ -124,13 +150,15 @@ def _model_digest() -> str:
 def to_text(found: Plan, graph: Graph) -> bytes:
     """A plan as it is kept: stages by position."""
     number = {s.name: f"s{k}" for k, s in enumerate(graph.stages)}
-    number |= {parts_name(n): parts_name(number[n]) for n in found.factored}
-    tree = None if found.tree is None else json.loads(renamed(found.tree, number).to_json())  # type: ignore[union-attr]
-    inlined = sorted(number[n] for n in found.inlined)
+    number = {parts_name(n): parts_name(k) for n, k in number.items()} | number
     factored = {number[n]: x for n, x in found.factored.items()}
-    return json.dumps(
-        {"tree": tree, "inlined": inlined, "cost": found.cost, "measured": found.measured, "factored": factored}
-    ).encode()
+
+    def schedule(x: Plan | Timed) -> dict[str, Any]:
+        tree = None if x.tree is None else json.loads(renamed(x.tree, number).to_json())  # type: ignore[union-attr]
+        return {"tree": tree, "inlined": sorted(number[n] for n in x.inlined), "cost": x.cost}
+
+    timed = [{**schedule(x), "seconds": x.seconds} for x in found.timed]
+    return json.dumps({**schedule(found), "measured": found.measured, "factored": factored, "timed": timed}).encode()
 
 
 def from_text(text: bytes, graph: Graph) -> Plan | None:
@@ -138,19 +166,26 @@ def from_text(text: bytes, graph: Graph) -> Plan | None:
     names = {f"s{k}": s.name for k, s in enumerate(graph.stages)}
     try:
         data = json.loads(text)
-        inlined = frozenset(names[n] for n in data["inlined"])
         for _, parts in data["factored"].values():
             check_number("rfactor", parts, MAX_PARTS, "parts")
         factored = {names[n]: (int(k), int(parts)) for n, (k, parts) in data["factored"].items()}
-        names |= {parts_name(number): parts_name(names[number]) for number in data["factored"]}
-        tree = None if data["tree"] is None else renamed(from_json(json.dumps(data["tree"])), names)
-        cost = float(data["cost"])
+        names = {parts_name(k): parts_name(n) for k, n in names.items()} | names
+        tree, inlined, cost = _schedule(data, names)
+        timed = tuple(Timed(*_schedule(x, names), float(x["seconds"])) for x in data.get("timed", ()))
         measured = None if data["measured"] is None else (float(data["measured"][0]), float(data["measured"][1]))
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError, ScheduleError) as error:
         log.debug("a plan is not usable: %s", error)
         return None
-    return (
-        Plan(tree, inlined, cost, measured=measured, factored=factored)
-        if tree is None or isinstance(tree, Root)
-        else None
-    )
+    return Plan(tree, inlined, cost or 0.0, measured=measured, factored=factored, timed=timed)
+
+
+def _schedule(data: Any, names: Mapping[str, str]) -> tuple[Root | None, frozenset[str], float | None]:
+    """The tree, what is inlined, and the predicted cost.
+
+    Raises:
+        ScheduleError: it is not a tree.
+    """
+    tree = None if data["tree"] is None else renamed(from_json(json.dumps(data["tree"])), names)
+    if not isinstance(tree, Root | None):
+        raise ScheduleError("a plan without a root")
+    return tree, frozenset(names[n] for n in data["inlined"]), None if data["cost"] is None else float(data["cost"])

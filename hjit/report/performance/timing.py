@@ -1,0 +1,105 @@
+"""The kernels of a call timed one by one, on its own arguments; nothing of the caller's is changed."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hjit.call.variant import Mispredict, OutOfBounds, Step, Steps, Variant
+from hjit.kernels.runtime.kernel import Bound
+from hjit.trace.tracing.recording.products import Product
+from hjit.trace.tracing.recording.recorder import packed
+from hjit.tuning.candidates import least_times
+
+SECONDS = 0.1  # of runs of each kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds.
+
+    Attributes:
+        kernels: the least of several runs of each, by its number among the steps.
+        breaks: of one run of each call that is made between kernels, by its number.
+    """
+
+    kernels: dict[int, float] = field(default_factory=dict)
+    breaks: dict[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TimedSteps(Steps):
+    """Kernels, and calls between them, that note how long they take."""
+
+    times: Times = field(default_factory=Times)
+
+    def run_kernel(
+        self,
+        bound: Bound,
+        state: dict[str, Any],
+        values: Sequence[Any],
+        places: Mapping[str, Any],
+        streamed: bool,
+    ) -> None:
+        """Run it, and then some times more."""
+        Steps.run_kernel(self, bound, state, values, places, streamed)
+        inputs = [packed(state[n]) if n in self.packed else state[n] for n in bound.inputs]
+        run = functools.partial(
+            bound.run, inputs, bound.new_outputs(), [values[self.slots[n]] for n, _ in bound.scalars]
+        )
+        found = least_times([run], SECONDS)
+        if found is not None:
+            number = next(k for k, step in enumerate(self.steps) if step.bound is bound)
+            self.times.kernels[number] = found[0]
+
+    def multiply(self, product: Product, arrays: Sequence[Any], place: Any) -> Any:
+        """A product by BLAS, timed."""
+        number = next(
+            k for k, s in enumerate(self.steps) if s.graph_break is not None and s.graph_break.product is product
+        )
+        return _noting(self.times.breaks, number, Steps.multiply)(self, product, arrays, place)
+
+
+def _noting(times: dict[int, float], number: int, f: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, noting what it takes."""
+
+    def noting(*args: Any) -> Any:
+        start = time.perf_counter()
+        try:
+            return f(*args)
+        finally:
+            times[number] = time.perf_counter() - start
+
+    return noting
+
+
+def _with_timed_calls(steps: Sequence[Step], times: dict[int, float]) -> list[Step]:
+    found = list(steps)
+    for k, step in enumerate(steps):
+        b = step.graph_break
+        if b is not None and b.call is not None:
+            found[k] = replace(step, graph_break=replace(b, call=_noting(times, k, b.call)))
+    return found
+
+
+def timed(variant: Variant, leaves: Sequence[Any]) -> Times | None:
+    """How long the steps of a call take; None where the arguments lead elsewhere."""
+    guarded = variant.guards.values(leaves)
+    if guarded is None:
+        return None
+    values, captured = guarded
+    times = Times()
+    body = variant.body
+    steps = TimedSteps(_with_timed_calls(body.steps, times.breaks), body.packed, body.slots, times)
+    drawn: list[Callable[[], None]] = []
+    try:
+        steps.run(variant.arrays(leaves, captured), values, {}, {}, drawn, False)
+    except (Mispredict, OutOfBounds):
+        return None
+    finally:  # random numbers are drawn again by the caller's own calls
+        for put_back in reversed(drawn):
+            put_back()
+    return times
