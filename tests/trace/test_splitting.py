@@ -8,6 +8,7 @@ import random
 import types
 import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -148,7 +149,15 @@ def test_generators_and_coroutines_stay_whole(text: str) -> None:
         tree_of(space["f"])
 
 
-def test_what_asks_for_its_own_variables_stays_whole() -> None:
-    f = function_of("def f(a):\n    b = a + 1\n    return locals()")
+@pytest.mark.parametrize("asks", ["locals()", "vars()", "dir()", "vars", "vars(*[])", "eval('b')"])
+def test_what_asks_for_its_own_variables_stays_whole(asks: str) -> None:
+    f = function_of(f"def f(a):\n    b = a + 1\n    return {asks}")
     with pytest.raises(NoSource):
         split(f, None, lambda part: part.function)
+
+
+def test_what_asks_for_those_of_an_object_is_taken_apart() -> None:
+    f = function_of("def f(a, config):\n    b = a + vars(config)['gain'] * len(dir(a))\n    return b * 2")
+    found = split(f, None, lambda part: part.function)
+    assert found is not None
+    assert found[0](1, SimpleNamespace(gain=3)) == f(1, SimpleNamespace(gain=3))
