@@ -86,6 +86,7 @@ def test_a_process_that_dies_or_hangs_is_a_failure(planted: str, sort: str, monk
         for s in range(100)
         if any("np.pad" in b for b in programs.case(s)["blocks"])
         and not any("np.pad" in b for b in programs.case(s + 1)["blocks"])
+        and len(programs.case(s + 1)["blocks"]) <= 3  # which does not take long
     )
     failures, counts = campaign("programs", seed, 2, **{VARIABLE: planted})
     assert [(f.seed, f.sort) for f in failures] == [(seed, sort)]

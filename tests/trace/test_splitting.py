@@ -8,6 +8,7 @@ import random
 import types
 import warnings
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,28 @@ def test_control_flow_is_the_same_in_parts(seed: int) -> None:
         np.testing.assert_equal(outcome(apart(f, rng), (a, n, [])), outcome(f, (a, n, [])))
 
 
+@pytest.mark.parametrize(("text", "names"), [
+    ("try: b = f()\n except E: b = 1", {"b"}),
+    ("try: b = f()\n except E: c = 1", set()),
+    ("try: b = f()\n except E: raise", {"b"}),
+    ("try: b = f()\n except E as b: b = 1", set()),
+    ("try: f()\n except E: b = 1\n else: b = 2\n finally: c = 3", {"b", "c"}),
+    ("try: b = f()\n except* E: b = 1", set()),
+])  # fmt: skip
+def test_names_that_are_bound_after_an_exception_was_handled(text: str, names: set[str]) -> None:
+    assert certain(tree(f"def f():\n {text}").body) == names
+
+
+def test_a_function_that_handles_an_exception_is_taken_apart() -> None:
+    f = function_of(
+        "def f(a):\n    try: b = a[:, 0] * 2\n    except IndexError: b = a * 3\n    c = b.tolist()\n    return b * 2, c"
+    )
+    found = split(f, "c", lambda part: part.function)
+    assert found is not None
+    for a in (np.ones(3), np.ones((3, 2))):
+        np.testing.assert_equal(found[0](a), f(a))
+
+
 def test_names() -> None:
     body = tree("def f():\n if a: b = c\n else: b, d = e\n for i in b: g = i + h\n x += [y for y in z if y]").body
     assert set(stores(body)) == {"b", "d", "i", "g", "x"}
@@ -148,7 +171,15 @@ def test_generators_and_coroutines_stay_whole(text: str) -> None:
         tree_of(space["f"])
 
 
-def test_what_asks_for_its_own_variables_stays_whole() -> None:
-    f = function_of("def f(a):\n    b = a + 1\n    return locals()")
+@pytest.mark.parametrize("asks", ["locals()", "vars()", "dir()", "vars", "vars(*[])", "eval('b')"])
+def test_what_asks_for_its_own_variables_stays_whole(asks: str) -> None:
+    f = function_of(f"def f(a):\n    b = a + 1\n    return {asks}")
     with pytest.raises(NoSource):
         split(f, None, lambda part: part.function)
+
+
+def test_what_asks_for_those_of_an_object_is_taken_apart() -> None:
+    f = function_of("def f(a, config):\n    b = a + vars(config)['gain'] * len(dir(a))\n    return b * 2")
+    found = split(f, None, lambda part: part.function)
+    assert found is not None
+    assert found[0](1, SimpleNamespace(gain=3)) == f(1, SimpleNamespace(gain=3))

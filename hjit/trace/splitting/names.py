@@ -69,6 +69,9 @@ def declared(nodes: Iterable[ast.AST]) -> frozenset[str]:
     return frozenset(found)
 
 
+_LEAVES = (ast.Raise, ast.Return, ast.Break, ast.Continue)
+
+
 def certain(body: Iterable[ast.stmt]) -> set[str]:
     """The names that are bound for certain when statements have run to their end."""
     found: set[str] = set()
@@ -76,7 +79,11 @@ def certain(body: Iterable[ast.stmt]) -> set[str]:
         match s:
             case ast.If():
                 found |= set(stores([s.test])) | (certain(s.body) & certain(s.orelse))
-            case ast.For() | ast.AsyncFor() | ast.While() | ast.Try() | ast.TryStar() | ast.Match():
+            case ast.Try():
+                ways = [certain([*s.body, *s.orelse])]
+                ways += [certain(h.body) - {h.name} for h in s.handlers if not isinstance(h.body[-1], _LEAVES)]
+                found |= set.intersection(*ways) | certain(s.finalbody)
+            case ast.For() | ast.AsyncFor() | ast.While() | ast.TryStar() | ast.Match():
                 pass  # none of it may have run
             case ast.With():
                 found |= {n for x in s.items if x.optional_vars is not None for n in stores([x.optional_vars])}

@@ -392,4 +392,10 @@ def _counts_frames(x: ast.AST) -> bool:
 
 def _is_of_frames(tree: ast.AST) -> bool:
     names = {"locals", "vars", "eval", "exec", "dir", "super", "__class__"}
-    return any(isinstance(x, ast.Name) and x.id in names for x in ast.walk(tree))
+    calls = [x for x in ast.walk(tree) if isinstance(x, ast.Call) and x.args and not isinstance(x.args[0], ast.Starred)]
+    of_objects = {x.func for x in calls if _name(x.func) in ("vars", "dir")}  # ``vars(x)``
+    return any(_name(x) in names and x not in of_objects for x in ast.walk(tree))
+
+
+def _name(x: ast.AST) -> str:
+    return x.id if isinstance(x, ast.Name) else ""
