@@ -369,6 +369,43 @@ def test_warnings_point_to_the_caller(f: Callable[..., Any]) -> None:
     assert compiled.stats.parts
 
 
+def decorated(f: Callable[..., Any]) -> Callable[..., Any]:
+    def wrapper(a: Any, scale: Any = None) -> Any:
+        if scale is None:
+            return f(a)
+        n = np.unique(a).size
+        return f(a * scale + n)
+
+    return wrapper
+
+
+@decorated
+def warns_callers_caller(a: Any) -> Any:
+    b = np.sqrt(a) * 2 + 1
+    warnings.warn("odd", stacklevel=3)
+    return b
+
+
+def says(text: str, level: int = 4) -> None:
+    warnings.warn(text, stacklevel=level)
+
+
+@decorated
+def warns_by_another_function(a: Any) -> Any:
+    says("odd")
+    return np.sqrt(a) * 2 + 1
+
+
+@pytest.mark.parametrize("f", [warns_callers_caller, warns_by_another_function])
+def test_a_part_is_no_frame_for_warnings_of_what_it_calls(f: Callable[..., Any]) -> None:
+    compiled = hjit.pipeline(f)
+    for args in [(IMAGE, 2.0), (IMAGE, 2.0), (IMAGE,), (IMAGE,)]:  # the first one decides what is a part
+        with pytest.warns(UserWarning) as found:
+            f(*args), compiled(*args)
+        assert [(w.filename, w.lineno) for w in found] == [(__file__, found[0].lineno)] * 2
+    assert compiled.parts is not None and compiled.parts.callees.made
+
+
 def calls_itself(a: Any, again: bool = True) -> Any:
     b = np.sqrt(a)
     if again:
