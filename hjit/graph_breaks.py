@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from hjit.call.against_numpy import InterleavedCalls
 from hjit.call.arguments import CallKey
-from hjit.call.entry import UNTIMED, Entry, Stats
+from hjit.call.entry import FEW_REFUSALS, UNTIMED, Entry, Stats
+from hjit.call.outcome import PARTS, PLAIN, Outcome
 from hjit.options import Options
 from hjit.trace.tracing.frames import uncounted
 
@@ -33,6 +34,8 @@ class GraphBreaks:
     stats: Stats
     parts: Parts | None
     _schedule: Scheduler | None
+    _refusals = 0  # keys in a row that could not be traced
+    _refusal = ""  # of the latest one that runs as plain NumPy: why
 
     @abstractmethod
     def _part(self, function: Any) -> Any:
@@ -49,6 +52,9 @@ class GraphBreaks:
 
     @abstractmethod
     def _entry(self, key: CallKey) -> Entry: ...
+
+    @abstractmethod
+    def _give_up(self, key: CallKey, why: str, is_refused: bool = False) -> None: ...
 
     @abstractmethod
     def _numpy(self, args: Any, kwargs: Any) -> Any: ...
@@ -76,10 +82,26 @@ class GraphBreaks:
         assert self.parts is not None
         entry.parts = self.parts.run
         try:
-            return entry.parts(*args, **kwargs)
+            result = entry.parts(*args, **kwargs)
         except Exception:
             entry.parts = None  # it may be these arguments that are wrong, and not what was refused
             raise
+        self._refusals += 1
+        return result
+
+    def _is_refused_again(self, options: Options) -> bool:
+        """Is a new key taken to be refused, too, as those before it were? Each time that they have doubled, one is
+        tried: a list that grows with every call makes each key a new one."""
+        n = self._refusals
+        is_again = n >= FEW_REFUSALS and n & (n - 1) != 0
+        return is_again and options.on_unsupported != "raise" and self._schedule is None
+
+    def _as_before(self, key: CallKey, options: Options) -> Outcome:
+        """What the keys before have come to."""
+        if self.parts is not None and options.on_unsupported == "break":
+            return PARTS
+        self._give_up(key, self._refusal, is_refused=True)
+        return PLAIN
 
     def _split(self, error: Exception) -> bool:
         """Can the function, which cannot be traced, run in parts? A schedule is one of the whole function."""

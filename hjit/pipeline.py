@@ -368,6 +368,8 @@ class Pipeline(Inspection, GraphBreaks, Generic[P, R]):
                     return result
             if entry is not None and entry.plain is not None:
                 return PLAIN
+            if self._is_refused_again(options):
+                return self._as_before(call.key, options)
             try:
                 with progress(f"hjit: compiling {self.__name__}"):
                     built = self._built(call, options)
@@ -377,7 +379,7 @@ class Pipeline(Inspection, GraphBreaks, Generic[P, R]):
                     return PARTS
                 if options.on_unsupported == "raise" and not isinstance(error, BudgetError):
                     raise
-                self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {error}")
+                self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {error}", is_refused=True)
                 return PLAIN
             except OutOfBounds:
                 return self._refused(call)
@@ -387,8 +389,10 @@ class Pipeline(Inspection, GraphBreaks, Generic[P, R]):
                 if options.on_unsupported == "raise":
                     raise self._own_error(unclear.error, call.structure, call.leaves) from None
                 result = self._numpy(call.args, call.kwargs)  # once, as it may have effects; what it raises is its own
-                self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {self._not_traced(unclear.error)}")
+                why = f"{self.__name__} runs as plain NumPy: {self._not_traced(unclear.error)}"
+                self._give_up(call.key, why, is_refused=True)
                 return result
+            self._refusals = 0
             variant = built.variant
             guarded = variant.guards.values(call.leaves)
             if guarded is None or not variant.guards.may_write(call.leaves, guarded[1]):
@@ -427,9 +431,15 @@ class Pipeline(Inspection, GraphBreaks, Generic[P, R]):
         entry.timing = None
         entry.put((variant, *entry.variants))
 
-    def _give_up(self, key: CallKey, why: str) -> None:
-        """NumPy runs all calls with this key."""
+    def _give_up(self, key: CallKey, why: str, is_refused: bool = False) -> None:
+        """NumPy runs all calls with this key; `is_refused`: as it cannot be traced, or takes too long to compile."""
         self._entry(key).plain = why
+        if is_refused:
+            self._refusals += 1
+            self._refusal = why
+        self._say_why(why)
+
+    def _say_why(self, why: str) -> None:
         self._warn(why)
 
     def _warn(self, why: str) -> None:
@@ -632,6 +642,7 @@ class Pipeline(Inspection, GraphBreaks, Generic[P, R]):
             self._schedule = found
             self._options = {}
             self._entries = {}
+            self._refusals = 0
         return self
 
 
@@ -698,8 +709,7 @@ class Part(Pipeline[..., Any]):
             raise BudgetError(self.__name__, why, "allow more time (budget=60, or None for any)")
         return super()._build(structure, leaves, replace(options, budget=left), schedule)
 
-    def _give_up(self, key: CallKey, why: str) -> None:
-        self._entry(key).plain = why
+    def _say_why(self, why: str) -> None:
         log.info("%s", why)
 
 
