@@ -16,7 +16,7 @@ import functools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -24,6 +24,7 @@ import numpy as np
 
 from hjit.call.arguments import is_device_array, leaf_names
 from hjit.call.guards import Guards, guards_of, look_up
+from hjit.call.interpreted import interpreted
 from hjit.call.results import Results
 from hjit.call.segments import Cut, element_strides, strides_of
 from hjit.call.variant import OneKernel, OutOfBounds, Step, Steps, Variant, WithProducts
@@ -35,6 +36,7 @@ from hjit.process import deadline
 from hjit.process.deep_stack import with_deep_stack
 from hjit.process.garbage_collection import few_collections
 from hjit.trace.capture.trace import Trace, Tree, python_function, trace
+from hjit.trace.ir.graph import Graph
 from hjit.trace.passes.canonical import canonicalise
 from hjit.trace.tracing.recorder import Recorder
 from hjit.tuning.choice import Arguments, Candidate, Choice, Scheduler, Segment
@@ -206,7 +208,7 @@ def bound_class(options: Options) -> Any:
 
 
 def evaluate(rec: Recorder, names: tuple[str, ...], leaves: list[Any], options: Options) -> list[Any]:
-    """Stages of an unfinished trace, computed by compiled kernels on the arrays at hand."""
+    """Stages of an unfinished trace, computed on the arrays at hand."""
     arrays = {n: s.array for n, s in rec.inputs.items()}
     host: Callable[[Any], Array] = np.asarray
     if options.target == "cuda":
@@ -216,21 +218,34 @@ def evaluate(rec: Recorder, names: tuple[str, ...], leaves: list[Any], options: 
     found = {n: host(arrays[n]) for n in names if n in rec.inputs}
     wanted = tuple(dict.fromkeys(n for n in names if n not in found))
     if wanted:
-        segment = Segment(canonicalise(rec.graph(wanted)), features.schedule_target(options.target))
-        strides = {n: element_strides(s.array) for n, s in rec.inputs.items()}
-        bound = bound_class(options)(segment.under(None), options, rec.sizes, strides)
+        graph = canonicalise(rec.graph(wanted))
         values, slots = rec.tape.replay(leaves), rec.scalar_slots()
         assert values is not None, "they are those that are traced"
-        outputs = bound.new_outputs()
-        with deadline.paused():
-            is_inside = bound.run(
-                [arrays[n] for n in bound.inputs], outputs, [values[slots[n][0].k] for n, _ in bound.scalars]
-            )
-        if not is_inside:
+        scalars = {s.name: values[slots[s.name][0].k] for s in graph.scalars}
+        try:
+            outputs = interpreted(graph, arrays, rec.sizes, scalars, options.fast_math) if host is np.asarray else None
+            if outputs is None:
+                outputs = _by_kernel(rec, graph, arrays, scalars, options)
+        except IndexError:
             rec.beyond = True
-            raise IndexError("index out of bounds")
+            raise
         found.update(zip(wanted, map(host, outputs), strict=True))
     return [found[n] for n in names]
+
+
+def _by_kernel(
+    rec: Recorder, graph: Graph, arrays: Mapping[str, Any], scalars: Mapping[str, Any], options: Options
+) -> list[Any]:
+    """The outputs of a Graph, computed by a kernel of its own."""
+    segment = Segment(graph, features.schedule_target(options.target))
+    strides = {n: element_strides(s.array) for n, s in rec.inputs.items()}
+    bound = bound_class(options)(segment.under(None), options, rec.sizes, strides)
+    outputs: list[Any] = bound.new_outputs()
+    with deadline.paused():
+        is_inside = bound.run([arrays[n] for n in bound.inputs], outputs, [scalars[n] for n, _ in bound.scalars])
+    if not is_inside:
+        raise IndexError("index out of bounds")
+    return outputs
 
 
 # -- canonicalise, look up, search, lower, emit, tune, bind
