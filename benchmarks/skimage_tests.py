@@ -50,6 +50,10 @@ HOMES = {  # of public functions, by which tests import them instead
     "transform": ("transform.radon_transform",),
     "util": ("util.dtype", "util.shape", "util.compare"),
 }
+KNOWN = {  # why tests fail that are right to pass plain
+    "measure/test_blur_effect.py::test_blur_effect_channel_axis": "asks two sums of floats to have the same bits, "
+    "one over a grey image that the same call computes; NumPy leaves the order of sums open, hjit too",
+}
 STAND_IN = '''"""Stands in for the build back end of scikit-image: pip asks for the metadata of what it downloads."""
 import pathlib
 
@@ -195,8 +199,9 @@ def of_module(
     plain: dict[str, Any] | None = None
     for name, file in files.items():
         known = earlier.get(f"{module}/{name}")
+        known = None if known is None or known["ended_plain"] else known
         if known is None and plain is None:
-            plain = outcomes(tests, module, None, limit, folder)
+            plain = outcomes(tests, module, None, limit * len(files_of(tests, module)), folder)
         how = folder / f"{module}-{file.stem}-functions.json"
         compiled = outcomes(tests, module, how, limit, folder, file)
         row: dict[str, Any] = {"module": f"skimage.{module}", "file": name}
@@ -205,7 +210,7 @@ def of_module(
         yield {**row, **compared(row, compiled), "functions": _functions(functions)}
 
 
-PLAIN = ("plain", "not_passed_plain", "ended_plain", "cpu_seconds_plain")  # what a row says of them
+PLAIN = ("plain", "not_passed_plain", "passed_plain", "ended_plain", "cpu_seconds_plain")  # what a row says of them
 
 
 def of_plain(run: dict[str, Any] | None, name: str) -> dict[str, Any]:
@@ -217,6 +222,7 @@ def of_plain(run: dict[str, Any] | None, name: str) -> dict[str, Any]:
     return {
         "plain": dict(Counter(outcome.values())),
         "not_passed_plain": {kind: [test for test, o in outcome.items() if o == kind] for kind in others},
+        "passed_plain": [test for test, o in outcome.items() if o == "passed"] if run["ended"] else None,
         "ended_plain": run["ended"],
         "cpu_seconds_plain": round(sum(t["seconds"] for t in tests.values()), 1),
     }
@@ -226,7 +232,8 @@ def compared(row: dict[str, Any], compiled: dict[str, Any]) -> dict[str, Any]:
     """The counts of a compiled run, and where it fails and the plain one does not."""
     tests = {test.partition("::")[2]: t for test, t in compiled["tests"].items()}
     others = {test for names in row["not_passed_plain"].values() for test in names}
-    passed = {test: t for test, t in tests.items() if test not in others}
+    known = row["passed_plain"]  # None: all that are not in `others`
+    passed = {test: t for test, t in tests.items() if test not in others and (known is None or test in known)}
     done = [t for t in passed.values() if t["outcome"] != UNFINISHED]
     return {
         "compiled": dict(Counter(t["outcome"] for t in tests.values())),
@@ -362,7 +369,8 @@ def markdown(numbers: dict[str, Any]) -> str:
     failed = [(row, t) for row in numbers["files"] for t in row["failed_compiled_only"]]
     if failed:
         lines += ["", "Tests that fail compiled alone:", ""]
-        lines += [f"- `{_name(row)}::{t['test']}`: {_one_line(t['message'])}" for row, t in failed]
+        found = {f"{_name(row)}::{t['test']}": t["message"] for row, t in failed}
+        lines += [f"- `{name}`: {KNOWN.get(name) or _one_line(message)}" for name, message in found.items()]
     wrong = sorted({name for row in rows for name in row["wrong"]})
     if wrong:
         lines += ["", "Functions whose first compiled result was not NumPy's, so that NumPy runs them:", ""]

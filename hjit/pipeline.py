@@ -74,6 +74,7 @@ class Pipeline(Inspection, GraphBreaks, Generic[P, R]):
 
     __name__: str
     _is_part = False
+    _interprets = True  # see `hjit.call.build.build`
 
     def __init__(self, function: Callable[P, R], given: dict[str, Any]) -> None:
         if isinstance(function, Pipeline):
@@ -352,7 +353,7 @@ class Pipeline(Inspection, GraphBreaks, Generic[P, R]):
     def _first(self, call: Call) -> Any:
         """No variant for this call yet: trace, compile, verify."""
         from hjit.call.build import Unclear
-        from hjit.call.variant import OutOfBounds
+        from hjit.call.variant import Mispredict, OutOfBounds
         from hjit.report.listing import progress
 
         options = self._resolved(call.key[0])
@@ -408,6 +409,9 @@ class Pipeline(Inspection, GraphBreaks, Generic[P, R]):
             return variant.run(call.leaves, guarded, call.targets, built.results)
         except OutOfBounds:
             return self._refused(call)
+        except Mispredict:  # while the function was traced, a decision fell the other way, by the last bits of a sum
+            self._interprets = False
+            return PLAIN
 
     def _built(self, call: Call, options: Options) -> Built:
         """As `_build`; where a loop fills the trace and cannot be left to Python, with all that is in it."""
@@ -458,7 +462,7 @@ class Pipeline(Inspection, GraphBreaks, Generic[P, R]):
 
         start = time.process_time()
         try:
-            made = build(self.py_func, self.__name__, structure, leaves, options, schedule)
+            made = build(self.py_func, self.__name__, structure, leaves, options, schedule, self._interprets)
         finally:
             self._spent[0] += time.process_time() - start
         self.stats.traces += 1
@@ -512,8 +516,13 @@ class Pipeline(Inspection, GraphBreaks, Generic[P, R]):
         if len(done) < len(runs):
             return PLAIN
         middle = against_numpy.clock()
+        has_missed = self._interprets and any(run.has_missed for run in done.values())
         with forks.builds.outside():
             expected = (self._by_numpy() if variant.on_device else self.py_func)(*call.args, **call.kwargs)
+        if has_missed:  # while the function was traced: the next call is traced with kernels
+            self._interprets = False
+            self.stats.fallbacks += 1
+            return expected
         seconds = (middle - start) / len(ways), against_numpy.clock() - middle
         report = with_room(
             self._first_calls.compare, variant, guarded, done, arrays | before, expected, {n: arrays[n] for n in before}

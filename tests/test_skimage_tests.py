@@ -12,6 +12,7 @@ from benchmarks import __main__ as command
 from benchmarks import skimage_tests
 from benchmarks.skimage_tests import Place, compared, files_of, located, markdown, of_plain, outcomes, run
 
+FAILED = {"outcome": "failed", "message": "other\nlines"}
 TESTS = """
 import os, signal
 import numpy as np
@@ -67,11 +68,14 @@ def test_a_limit_keeps_what_there_is(tests: Place, tmp_path: Path) -> None:
     (tests.of("metrics") / "test_some.py").write_text(
         "def test_a(): ...\ndef test_b():\n    while True: ...\ndef test_c(): ...\n"
     )
-    found = outcomes(tests, "metrics", None, 5.0, tmp_path)
-    assert found["ended"] == "at its limit of 5 s"
+    found = outcomes(tests, "metrics", None, 4.0, tmp_path)
+    assert found["ended"] == "at its limit of 4 s"
     assert [t["outcome"] for t in found["tests"].values()] == ["passed", "unfinished"]
-    row = {"plain": {"passed": 3}, "not_passed_plain": {}}
+    row = {"plain": {"passed": 3}, "not_passed_plain": {}, "passed_plain": None}
     assert compared(row, found)["not_run_compiled"] == 2 and not compared(row, found)["failed_compiled_only"]
+    row = of_plain(found, "test_some.py")
+    both = {"tests": {f"test_some.py::test_{x}": {**FAILED, "seconds": 1.0} for x in "abc"}, "ended": ""}
+    assert [t["test"] for t in compared(row, both)["failed_compiled_only"]] == ["test_a"]
 
 
 def test_tests_that_cannot_be_imported_are_said(tests: Place, tmp_path: Path) -> None:
@@ -115,7 +119,7 @@ def test_runs_in_pieces_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     def outcome(tests: Place, module: str, compiled: Path | None, limit: float, folder: Path, file: Any = None) -> Any:
         ran.append("plain" if file is None else file.name)
         some = [file.relative_to(tests.of(module))] if file else files
-        failed = {"outcome": "failed", "seconds": 1.0, "message": "other\nlines"}
+        failed = {**FAILED, "seconds": 1.0}
         good = {"outcome": "passed", "seconds": 1.0, "message": ""}
         return {
             "tests": {f"x/metrics/{f}::{t}": failed if file and t == "b" else good for f in some for t in "ab"},

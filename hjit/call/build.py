@@ -71,13 +71,20 @@ class Built:
 
 
 def build(
-    function: Any, name: str, structure: Tree, leaves: list[Any], options: Options, scheduler: Scheduler | None
+    function: Any,
+    name: str,
+    structure: Tree,
+    leaves: list[Any],
+    options: Options,
+    scheduler: Scheduler | None,
+    interprets: bool = True,
 ) -> Built:
     """Everything that a first call does before it runs.
 
     Args:
         structure: how `leaves`, the arguments with containers opened, are put together.
         scheduler: the schedule that the user has given.
+        interprets: may NumPy compute what decisions are made on while the function is traced?
 
     Raises:
         BudgetError: there is no time for that.
@@ -93,7 +100,7 @@ def build(
         _llvm_that_ends(name),
         deadline.budget(options.budget, name, Origin(code.co_filename, code.co_firstlineno, code.co_name)),
     ):
-        traced = _traced(function, structure, leaves, options, scheduler)
+        traced = _traced(function, structure, leaves, options, scheduler, interprets)
         if options.target != "cuda":
             _no_device_arrays(traced, leaves)
         results = _results_of_externs(traced)  # a variant keeps no array of the call
@@ -140,10 +147,15 @@ _NEVER_BEGUN = (
 
 
 def _traced(
-    function: Callable[..., Any], structure: Tree, leaves: list[Any], options: Options, scheduler: Scheduler | None
+    function: Callable[..., Any],
+    structure: Tree,
+    leaves: list[Any],
+    options: Options,
+    scheduler: Scheduler | None,
+    interprets: bool,
 ) -> Trace:
     def evaluated(rec: Recorder, wanted: tuple[str, ...]) -> list[Any]:
-        return list(with_room(evaluate, rec, wanted, leaves, options))
+        return list(with_room(evaluate, rec, wanted, leaves, options, interprets))
 
     seen = leaves
     if options.target == "cuda":
@@ -207,7 +219,7 @@ def bound_class(options: Options) -> Any:
     return bound.Bound
 
 
-def evaluate(rec: Recorder, names: tuple[str, ...], leaves: list[Any], options: Options) -> list[Any]:
+def evaluate(rec: Recorder, names: tuple[str, ...], leaves: list[Any], options: Options, interprets: bool) -> list[Any]:
     """Stages of an unfinished trace, computed on the arrays at hand."""
     arrays = {n: s.array for n, s in rec.inputs.items()}
     host: Callable[[Any], Array] = np.asarray
@@ -222,8 +234,10 @@ def evaluate(rec: Recorder, names: tuple[str, ...], leaves: list[Any], options: 
         values, slots = rec.tape.replay(leaves), rec.scalar_slots()
         assert values is not None, "they are those that are traced"
         scalars = {s.name: values[slots[s.name][0].k] for s in graph.scalars}
+        outputs: list[Any] | None = None
         try:
-            outputs = interpreted(graph, arrays, rec.sizes, scalars, options.fast_math) if host is np.asarray else None
+            if interprets and host is np.asarray:
+                outputs = interpreted(graph, arrays, rec.sizes, scalars, options.fast_math)
             if outputs is None:
                 outputs = _by_kernel(rec, graph, arrays, scalars, options)
         except IndexError:
