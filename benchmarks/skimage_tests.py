@@ -294,7 +294,7 @@ def run(
     earlier: Sequence[dict[str, Any]] = (),
     keep: Callable[[dict[str, Any]], None] = lambda numbers: None,
 ) -> dict[str, Any]:
-    """All counts, under the names of the JSON file: of modules, and of their test files.
+    """All counts, under the names of the JSON file: of modules, and of their test files with the commit of each run.
 
     Args:
         words: of names of test files; none: all of them.
@@ -313,12 +313,19 @@ def run(
     with tempfile.TemporaryDirectory(prefix="hjit-skimage-") as name:
         folder = Path(name)
         tests = located(source, folder)
+        known = [f"{m}/{file.relative_to(tests.of(m))}" for m in MODULES for file in files_of(tests, m)]
+
+        def numbers() -> dict[str, Any]:
+            left = [name for name in known if name not in rows]
+            return {**head, "rows": totals([*rows.values()]), "files": [*rows.values()], "files_not_run": left}
+
         for module in modules:
-            for row in of_module(tests, module, limit, folder, words, dict(rows)):
+            for found in of_module(tests, module, limit, folder, words, dict(rows)):
+                row = {"commit": head["commit"], **found}
                 rows[_name(row)] = row
                 show([row])
-                keep({**head, "rows": totals([*rows.values()]), "files": [*rows.values()]})
-    return {**head, "rows": totals([*rows.values()]), "files": [*rows.values()]}
+                keep(numbers())
+        return numbers()
 
 
 def _name(row: dict[str, Any]) -> str:
@@ -373,8 +380,15 @@ def markdown(numbers: dict[str, Any]) -> str:
         lines += [f"- `{name}`: {KNOWN.get(name) or _one_line(message)}" for name, message in found.items()]
     wrong = sorted({name for row in rows for name in row["wrong"]})
     if wrong:
-        lines += ["", "Functions whose first compiled result was not NumPy's, so that NumPy runs them:", ""]
+        lines += [
+            "",
+            "Functions that have a kernel whose first result was not NumPy's, so that NumPy runs instead:",
+            "",
+        ]
         lines += [f"- `{name}`" for name in wrong]
+    if numbers["files_not_run"]:
+        lines += ["", "Test files that were not run, and are not counted:", ""]
+        lines += [f"- {', '.join(f'`{name}`' for name in numbers['files_not_run'])}"]
     return "\n".join(lines) + "\n"
 
 

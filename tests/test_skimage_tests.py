@@ -128,7 +128,9 @@ def test_runs_in_pieces_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(skimage_tests, "outcomes", outcome)
     first = run(["metrics"], words=["one"], source=tmp_path / "src")
+    assert first["files_not_run"] == ["metrics/deeper/test_two.py"]
     both = run(["metrics"], source=tmp_path / "src", earlier=first["files"])
+    assert both["files_not_run"] == []
     assert ran == ["plain", "test_one.py", "plain", "test_two.py", "test_one.py"]
     (row,) = both["rows"]
     assert row["plain"] == {"passed": 4} and row["compiled"] == {"passed": 2, "failed": 2}
