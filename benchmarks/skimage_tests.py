@@ -14,6 +14,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -240,7 +241,7 @@ def compared(row: dict[str, Any], compiled: dict[str, Any]) -> dict[str, Any]:
         "ended": compiled["ended"],
         "not_run_compiled": row["plain"].get("passed", 0) - len(done),
         "failed_compiled_only": [
-            {"test": test, "outcome": t["outcome"], "message": t["message"]}
+            {"test": test, "outcome": t["outcome"], "message": _without_folders(t["message"])}
             for test, t in passed.items()
             if t["outcome"] not in ("passed", UNFINISHED)
         ],
@@ -250,8 +251,14 @@ def compared(row: dict[str, Any], compiled: dict[str, Any]) -> dict[str, Any]:
 
 def _functions(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """How the functions that were called ran, and why not whole."""
-    keys = ("kind", "calls", "by_numpy", "verified", "why")
-    return {row["name"]: {key: row[key] for key in keys} for row in rows if row["kind"] != NOT_CALLED}
+    keys = ("kind", "calls", "by_numpy", "verified")
+    called = [row for row in rows if row["kind"] != NOT_CALLED]
+    return {row["name"]: {**{key: row[key] for key in keys}, "why": _without_folders(row["why"])} for row in called}
+
+
+def _without_folders(text: str) -> str:
+    """A message without the folders of this machine: paths begin at the package, or at its tests."""
+    return re.sub(r"[^\s'\"]*/(site-packages|tests(?=/skimage))/", "", text)
 
 
 def summed(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from benchmarks import __main__ as command
 from benchmarks import skimage_tests
 from benchmarks.skimage_tests import Place, compared, files_of, located, markdown, of_plain, outcomes, run
 
-FAILED = {"outcome": "failed", "message": "other\nlines"}
+FAILED = {"outcome": "failed", "message": "other\nlines of /home/me/site-packages/skimage/util/a.py:3"}
 TESTS = """
 import os, signal
 import numpy as np
@@ -136,4 +136,7 @@ def test_runs_in_pieces_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert row["plain"] == {"passed": 4} and row["compiled"] == {"passed": 2, "failed": 2}
     assert row["failed_compiled_only"] == ["test_one.py::b", "deeper/test_two.py::b"]
     text = markdown(both)
-    assert "| skimage.metrics | 4 | 2 | 2 | 0 |" in text and "`metrics/deeper/test_two.py::b`: other lines" in text
+    assert (
+        "| skimage.metrics | 4 | 2 | 2 | 0 |" in text
+        and "`metrics/deeper/test_two.py::b`: other lines of skimage/util/a.py:3" in text
+    )
