@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
         "--tables", action="store_true", help="with search: the tables of Anderson 2021 and Gao 2022 instead"
     )
     p.add_argument(
-        "--limit", metavar="SECONDS", type=float, help="of a search in those tables, a module's tests, a function"
+        "--limit", metavar="SECONDS", type=float, help="of a search in those tables, a function, one file's tests"
     )
     p.add_argument("--budget", metavar="SECONDS", type=float, default=1.0, help="for each candidate")
     p.add_argument("--only", metavar="A,B", type=names, dest="apps", help="the same as --apps")
@@ -68,8 +68,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--size", metavar="A,B", type=sizes, help="with coverage: megapixels, 0.1,1,6 if not given")
     p.add_argument("--kinds", action="store_true", help="with coverage: time nothing")
     p.add_argument("--functions", metavar="A,B", type=names, default=[], help="with coverage: words of their names")
-    p.add_argument("--table", metavar="FILE", type=Path, help="with coverage: for docs/coverage.md")
+    p.add_argument("--table", metavar="FILE", type=Path, help="with coverage, skimage: for docs/")
     p.add_argument("--modules", metavar="A,B", type=names, help="with skimage: filters,exposure; all if not given")
+    p.add_argument("--files", metavar="A,B", type=names, default=[], help="with skimage: words of names of test files")
     p.add_argument(
         "--source", metavar="PATH", type=Path, help="with skimage: its sources; pip downloads them if needed"
     )
@@ -143,16 +144,20 @@ def earlier(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def of_skimage(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """The counts of modules of scikit-image, beside those of others that the file has."""
+    """The counts of tests of scikit-image, beside those of other files that the JSON file has; and the table."""
     from benchmarks import skimage_tests
 
-    return skimage_tests.run(
+    numbers = skimage_tests.run(
         given.modules or skimage_tests.MODULES,
+        words=given.files,
         source=given.source,
         limit=given.limit or skimage_tests.LIMIT,
-        earlier=earlier(given).get("rows", ()),
+        earlier=earlier(given).get("files", ()),
         keep=keep,
     )
+    if given.table:
+        given.table.write_text(skimage_tests.markdown(numbers), encoding="utf-8")
+    return numbers
 
 
 def of_coverage(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:

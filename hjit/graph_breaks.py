@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from hjit.call.arguments import CallKey
 from hjit.call.compiled_function import CompiledFunction
 from hjit.call.entry import FEW_TRACES, MAX_ITEMS, MAX_TRACES, Call
 from hjit.call.outcome import PLAIN
@@ -82,6 +81,5 @@ class CompiledPart(Inspectable[..., Any]):
             raise BudgetError(self.__name__, why, "allow more time (budget=60, or None for any)")
         return super()._build(structure, leaves, replace(options, budget=left), schedule)
 
-    def _give_up(self, key: CallKey, why: str) -> None:
-        self._entries.at(key).plain = why
+    def _say_why(self, why: str) -> None:
         log.info("%s", why)

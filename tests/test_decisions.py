@@ -39,6 +39,52 @@ def test_both_branches() -> None:
     assert p.stats.traces == 2
 
 
+@pytest.mark.parametrize(
+    ("ask", "size", "kernels"),
+    [
+        (lambda a: (a * 2).max() > 1, 40, 0),
+        (lambda a: (a - a[0]).sum() > 1, 40, 0),
+        (lambda a: len(range(int(a.sum()))) > 1, 40, 1),  # NumPy's sum may differ in its last bits
+        (lambda a: (a * 2).max() > 1, 1100, 1),  # that is for a kernel
+        (lambda a: a[a[0, 0].astype(int)].max() > 1, 40, 0),
+    ],
+)
+def test_little_work_for_a_decision_needs_no_kernel(
+    ask: Any, size: int, kernels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hjit.call import build
+
+    made: list[Any] = []
+    real = build._by_kernel
+    monkeypatch.setattr(build, "_by_kernel", lambda *args: made.append(1) or real(*args))
+
+    def f(a: Any) -> Any:
+        return a * 3 if ask(a) else a + 1
+
+    p = hjit.pipeline(f)
+    image = np.random.default_rng(1).random((size, 1000))
+    for _ in range(2):
+        checked(p, image)
+    assert len(made) == kernels and p.stats.traces == 1
+
+
+@pytest.mark.parametrize("verify", ["first", "off"])
+def test_a_decision_that_a_kernel_makes_otherwise_is_made_by_kernels(
+    verify: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hjit.call import build
+
+    def f(a: Any) -> Any:
+        return a * 3 if a.sum() > 1 else a + 1
+
+    monkeypatch.setattr(build, "interpreted", lambda *args: [np.array(False)])
+    p = hjit.pipeline(f, verify=verify)
+    for _ in range(3):
+        np.testing.assert_array_equal(p(IMAGE), f(IMAGE))
+    assert p.stats.traces == 2 and p.stats.fallbacks <= 1
+    assert "runs compiled" in p.explain(IMAGE)
+
+
 def test_decisions_in_a_row() -> None:
     def f(img: Any) -> Any:
         out = img * 2

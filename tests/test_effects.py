@@ -255,6 +255,24 @@ def test_warnings_that_are_errors() -> None:
             np.testing.assert_array_equal(ours, expected)
 
 
+def test_warnings_that_are_errors_but_for_filters_before() -> None:
+    def f(img: Any) -> Any:
+        warnings.warn("seen")
+        return img + 1
+
+    p = hjit.pipeline(f, verify="off")
+    for before, fallbacks in (("always", 0), ("ignore", 0), ("error", 1)):
+        with warnings.catch_warnings(record=True):
+            warnings.simplefilter("error")
+            warnings.simplefilter(before)  # type: ignore[arg-type]
+            if fallbacks:
+                with pytest.raises(UserWarning, match="seen"):
+                    p(IMAGE)
+            else:
+                p(IMAGE)
+        assert p.stats.fallbacks == fallbacks
+
+
 def test_an_effect_sees_what_was_there_then(seen: Seen) -> None:
     def f(img: Any) -> Any:
         LOG.info("before %s", img[:2, 0])

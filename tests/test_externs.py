@@ -12,6 +12,7 @@ import scipy.ndimage
 import scipy.special
 
 import hjit
+from hjit.report.kinds import rows_of
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.externs.calls import extern_call
 
@@ -265,3 +266,18 @@ def test_structures_that_change_from_call_to_call_trace_once_each() -> None:
             a[0, 0] = k
             np.testing.assert_array_equal(p(a), (a * 2)[: int(k * 2)] + 1)
     assert p.stats.traces == 3
+
+
+def test_a_matrix_that_a_call_returns_is_no_array() -> None:
+    import scipy.sparse
+
+    def f(table: Any, weights: Any) -> Any:
+        return np.asarray(-table.sum(axis=0) @ (weights * 2))
+
+    p = hjit.pipeline(f, on_unsupported="break").quiet()
+    table, weights = scipy.sparse.csr_matrix(np.arange(60.0).reshape(3, 20)), np.arange(20.0)
+    for _ in range(2):
+        got, expected = p(table, weights), f(table, weights)
+        assert got.shape == expected.shape == (1, 1)
+        np.testing.assert_array_equal(got, expected)
+    assert rows_of({"f": p})[0].verified is not False

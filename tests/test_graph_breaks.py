@@ -432,6 +432,75 @@ def test_warnings_point_to_the_caller(f: Callable[..., Any]) -> None:
     assert compiled.stats.parts
 
 
+def decorated(f: Callable[..., Any]) -> Callable[..., Any]:
+    def wrapper(a: Any, scale: Any = None) -> Any:
+        if scale is None:
+            return f(a)
+        n = np.unique(a).size
+        return f(a * scale + n)
+
+    return wrapper
+
+
+@decorated
+def warns_callers_caller(a: Any) -> Any:
+    b = np.sqrt(a) * 2 + 1
+    warnings.warn("odd", stacklevel=3)
+    return b
+
+
+def says(text: str, level: int = 4) -> None:
+    warnings.warn(text, stacklevel=level)
+
+
+@decorated
+def warns_by_another_function(a: Any) -> Any:
+    says("odd")
+    return np.sqrt(a) * 2 + 1
+
+
+@pytest.mark.parametrize("f", [warns_callers_caller, warns_by_another_function])
+def test_a_part_is_no_frame_for_warnings_of_what_it_calls(f: Callable[..., Any]) -> None:
+    compiled = hjit.pipeline(f)
+    for args in [(IMAGE, 2.0), (IMAGE, 2.0), (IMAGE,), (IMAGE,)]:  # the first one decides what is a part
+        with pytest.warns(UserWarning) as found:
+            f(*args), compiled(*args)
+        assert [(w.filename, w.lineno) for w in found] == [(__file__, found[0].lineno)] * 2
+    assert compiled.parts is not None and compiled.parts.callees.made
+
+
+def prints(a: Any, name: str) -> Any:
+    b = np.sqrt(a) + len(name)
+    if name != "well":
+        print(end="")
+    return b * 2
+
+
+@pytest.mark.parametrize("on_unsupported", ["break", "numpy"])
+def test_keys_that_are_refused_one_after_another_are_not_all_traced(
+    on_unsupported: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+    real = hjit.pipeline(prints)._build.__func__  # type: ignore[attr-defined]
+
+    def build(self: Any, structure: Any, leaves: Any, options: Any, schedule: Any) -> Any:
+        if not self._is_part:
+            tried.append(len(leaves[1]))
+        return real(self, structure, leaves, options, schedule)
+
+    compiled = hjit.pipeline(prints, on_unsupported=on_unsupported).quiet()
+    monkeypatch.setattr(type(compiled), "_build", build)
+    for n in range(1, 18):
+        same(compiled(IMAGE, "x" * n), prints(IMAGE, "x" * n))
+    assert tried == [1, 2, 3, 4, 5, 9, 17]
+    assert "print" in compiled.explain(IMAGE, "x" * 12)
+    for n in range(18, 33):
+        compiled(IMAGE, "x" * n)
+    same(compiled(IMAGE, "well"), prints(IMAGE, "well"))  # one more is tried, and is compiled
+    same(compiled(IMAGE, "x"), prints(IMAGE, "x"))
+    assert tried[7:] == [4] and compiled.stats.traces == 1
+
+
 def calls_itself(a: Any, again: bool = True) -> Any:
     b = np.sqrt(a)
     if again:

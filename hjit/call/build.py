@@ -16,7 +16,7 @@ import functools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -24,6 +24,7 @@ import numpy as np
 
 from hjit.call.arguments import is_device_array, leaf_names
 from hjit.call.guards import Guards, guards_of, look_up
+from hjit.call.interpreted import interpreted
 from hjit.call.results import Results
 from hjit.call.segments import TraceSegments, element_strides, strides_of
 from hjit.call.variant import GONE, OneKernel, OutOfBounds, Step, Steps, Variant, WithProducts
@@ -35,6 +36,7 @@ from hjit.process import deadline
 from hjit.process.deep_stack import with_deep_stack
 from hjit.process.garbage_collection import few_collections
 from hjit.trace.capture.trace import PyTree, Trace, python_function, trace
+from hjit.trace.ir.graph import Graph
 from hjit.trace.passes.canonical import canonicalise
 from hjit.trace.passes.equal_sizes import unify_sizes
 from hjit.trace.tracing.recording.recorder import Recorder
@@ -71,13 +73,20 @@ class Built:
 
 
 def build(
-    function: Any, name: str, structure: PyTree, leaves: list[Any], options: Options, scheduler: Scheduler | None
+    function: Any,
+    name: str,
+    structure: PyTree,
+    leaves: list[Any],
+    options: Options,
+    scheduler: Scheduler | None,
+    interprets: bool = True,
 ) -> Built:
     """Everything that a first call does before it runs.
 
     Args:
         structure: how `leaves`, the arguments with containers opened, are put together.
         scheduler: the schedule that the user has given.
+        interprets: may NumPy compute what decisions are made on while the function is traced?
 
     Raises:
         BudgetError: there is no time for that.
@@ -93,7 +102,7 @@ def build(
         _llvm_that_ends(name),
         deadline.budget(options.budget, name, Origin(code.co_filename, code.co_firstlineno, code.co_name)),
     ):
-        traced = traced_call(function, structure, leaves, options, scheduler)
+        traced = traced_call(function, structure, leaves, options, scheduler, interprets=interprets)
         if options.target != "cuda":
             _no_device_arrays(traced, leaves)
         results = _results_of_externs(traced)  # a variant keeps no array of the call
@@ -146,11 +155,13 @@ def traced_call(
     options: Options,
     scheduler: Scheduler | None,
     fill: int = 0,
+    interprets: bool = True,
 ) -> Trace:
     """The trace of a call.
 
     Args:
         fill: see `hjit.trace.capture.trace.trace`.
+        interprets: see `build`.
 
     Raises:
         TraceError: the function cannot be traced.
@@ -159,7 +170,7 @@ def traced_call(
     """
 
     def evaluated(rec: Recorder, wanted: tuple[str, ...]) -> list[Any]:
-        return list(with_room(evaluate, rec, wanted, leaves, options))
+        return list(with_room(evaluate, rec, wanted, leaves, options, interprets))
 
     seen = leaves
     if options.target == "cuda":
@@ -223,8 +234,8 @@ def bound_class(options: Options) -> Any:
     return bound.Bound
 
 
-def evaluate(rec: Recorder, names: tuple[str, ...], leaves: list[Any], options: Options) -> list[Any]:
-    """Stages of an unfinished trace, computed by compiled kernels on the arrays at hand."""
+def evaluate(rec: Recorder, names: tuple[str, ...], leaves: list[Any], options: Options, interprets: bool) -> list[Any]:
+    """Stages of an unfinished trace, computed on the arrays at hand."""
     arrays = {n: s.array for n, s in rec.inputs.items()}
     host: Callable[[Any], Array] = np.asarray
     if options.target == "cuda":
@@ -235,21 +246,35 @@ def evaluate(rec: Recorder, names: tuple[str, ...], leaves: list[Any], options: 
     wanted = tuple(dict.fromkeys(n for n in names if n not in found))
     if wanted:
         graph = canonicalise(unify_sizes(rec.graph(wanted), rec.sizes, rec.equations))
-        segment = Segment(graph, features.schedule_target(options.target))
-        strides = {n: element_strides(s.array) for n, s in rec.inputs.items()}
-        bound = bound_class(options)(segment.scheduled_by(None), options, rec.sizes, strides)
         values, slots = rec.tape.replay(leaves), rec.scalar_slots()
         assert values is not None, "they are those that are traced"
-        outputs = bound.new_outputs()
-        with deadline.paused():
-            is_inside = bound.run(
-                [arrays[n] for n in bound.inputs], outputs, [values[slots[n][0].k] for n, _ in bound.scalars]
-            )
-        if not is_inside:
+        scalars = {s.name: values[slots[s.name][0].k] for s in graph.scalars}
+        outputs: list[Any] | None = None
+        try:
+            if interprets and host is np.asarray:
+                outputs = interpreted(graph, arrays, rec.sizes, scalars, options.fast_math)
+            if outputs is None:
+                outputs = _by_kernel(rec, graph, arrays, scalars, options)
+        except IndexError:
             rec.beyond = True
-            raise IndexError("index out of bounds")
+            raise
         found.update(zip(wanted, map(host, outputs), strict=True))
     return [found[n] for n in names]
+
+
+def _by_kernel(
+    rec: Recorder, graph: Graph, arrays: Mapping[str, Any], scalars: Mapping[str, Any], options: Options
+) -> list[Any]:
+    """The outputs of a Graph, computed by a kernel of its own."""
+    segment = Segment(graph, features.schedule_target(options.target))
+    strides = {n: element_strides(s.array) for n, s in rec.inputs.items()}
+    bound = bound_class(options)(segment.scheduled_by(None), options, rec.sizes, strides)
+    outputs: list[Any] = bound.new_outputs()
+    with deadline.paused():
+        is_inside = bound.run([arrays[n] for n in bound.inputs], outputs, [scalars[n] for n, _ in bound.scalars])
+    if not is_inside:
+        raise IndexError("index out of bounds")
+    return outputs
 
 
 # -- canonicalise, look up, search, lower, emit, tune, bind

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 from hjit.call import against_numpy
 from hjit.call.against_numpy import InterleavedCalls
 from hjit.call.arguments import CallKey, copied, each_once, is_dask_array, is_device_array, key_of
-from hjit.call.entry import MAX_CONTEXTS, MAX_DEPTH, UNTIMED, Call, Entries, Entry, Stats, limit
-from hjit.call.outcome import MISS, PARTS, PLAIN
+from hjit.call.entry import FEW_REFUSALS, MAX_CONTEXTS, MAX_DEPTH, UNTIMED, Call, Entries, Entry, Stats, limit
+from hjit.call.outcome import MISS, PARTS, PLAIN, Outcome
 from hjit.errors import BudgetError, CompileError, DeviceError, HjitWarning, LongLoop, TraceError
 from hjit.options import Options, checked, context_state, resolve
 from hjit.process import forks
@@ -60,6 +60,9 @@ class CompiledFunction(Generic[P, R]):
 
     __name__: str
     _is_part = False
+    _interprets = True  # see `hjit.call.build.build`
+    _refusals = 0  # keys in a row that could not be traced
+    _refusal = ""  # of the latest one that runs as plain NumPy: why
 
     def __init__(self, function: Callable[P, R], given: dict[str, Any]) -> None:
         if isinstance(function, CompiledFunction):
@@ -258,10 +261,26 @@ class CompiledFunction(Generic[P, R]):
         assert self.parts is not None
         entry.parts = self.parts.run
         try:
-            return entry.parts(*args, **kwargs)
+            result = entry.parts(*args, **kwargs)
         except Exception:
             entry.parts = None  # it may be these arguments that are wrong, and not what was refused
             raise
+        self._refusals += 1
+        return result
+
+    def _is_refused_again(self, options: Options) -> bool:
+        """Is a new key taken to be refused, too, as those before it were? Each time that they have doubled, one is
+        tried: a list that grows with every call makes each key a new one."""
+        n = self._refusals
+        is_again = n >= FEW_REFUSALS and n & (n - 1) != 0
+        return is_again and options.on_unsupported != "raise" and self._schedule is None
+
+    def _as_before(self, key: CallKey, options: Options) -> Outcome:
+        """What the keys before have come to."""
+        if self.parts is not None and options.on_unsupported == "break":
+            return PARTS
+        self._give_up(key, self._refusal, is_refused=True)
+        return PLAIN
 
     def _split(self, error: Exception) -> bool:
         """Can the function, which cannot be traced, run in parts? A schedule is one of the whole function."""
@@ -338,7 +357,7 @@ class CompiledFunction(Generic[P, R]):
     def _first(self, call: Call) -> Any:
         """No variant for this call yet: trace, compile, verify."""
         from hjit.call.build import TracingFailed
-        from hjit.call.variant import OutOfBounds
+        from hjit.call.variant import Mispredict, OutOfBounds
 
         options = self._resolved(call.key[0])
         if not self._is_part:
@@ -353,6 +372,8 @@ class CompiledFunction(Generic[P, R]):
                     return result
             if entry is not None and entry.plain is not None:
                 return PLAIN
+            if self._is_refused_again(options):
+                return self._as_before(call.key, options)
             try:
                 with progress(f"hjit: compiling {self.__name__}"):
                     built = self._built(call, options)
@@ -362,7 +383,7 @@ class CompiledFunction(Generic[P, R]):
                     return PARTS
                 if options.on_unsupported == "raise" and not isinstance(error, BudgetError):
                     raise
-                self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {error}")
+                self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {error}", is_refused=True)
                 return PLAIN
             except OutOfBounds:
                 return self._refused(call)
@@ -372,8 +393,10 @@ class CompiledFunction(Generic[P, R]):
                 if options.on_unsupported == "raise":
                     raise self._own_error(failed.error, call.structure, call.leaves) from None
                 result = self._numpy(call.args, call.kwargs)  # once, as it may have effects; what it raises is its own
-                self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {self._not_traced(failed.error)}")
+                why = f"{self.__name__} runs as plain NumPy: {self._not_traced(failed.error)}"
+                self._give_up(call.key, why, is_refused=True)
                 return result
+            self._refusals = 0
             variant = built.variant
             guarded = variant.guards.values(call.leaves)
             if guarded is None or not variant.guards.may_write(call.leaves, guarded[1]):
@@ -389,6 +412,9 @@ class CompiledFunction(Generic[P, R]):
             return variant.run(call.leaves, guarded, call.targets, built.results)
         except OutOfBounds:
             return self._refused(call)
+        except Mispredict:  # while the function was traced, a decision fell the other way, by the last bits of a sum
+            self._interprets = False
+            return PLAIN
 
     def _built(self, call: Call, options: Options) -> Built:
         """As `_build`; where a loop fills the trace and cannot be left to Python, with all that is in it."""
@@ -399,9 +425,15 @@ class CompiledFunction(Generic[P, R]):
                 raise
         return self._build(call.structure, call.leaves, replace(options, on_unsupported="numpy"), self._schedule)
 
-    def _give_up(self, key: CallKey, why: str) -> None:
-        """NumPy runs all calls with this key."""
+    def _give_up(self, key: CallKey, why: str, is_refused: bool = False) -> None:
+        """NumPy runs all calls with this key; `is_refused`: as it cannot be traced, or takes too long to compile."""
         self._entries.at(key).plain = why
+        if is_refused:
+            self._refusals += 1
+            self._refusal = why
+        self._say_why(why)
+
+    def _say_why(self, why: str) -> None:
         self._warn(why)
 
     def _warn(self, why: str) -> None:
@@ -420,7 +452,7 @@ class CompiledFunction(Generic[P, R]):
 
         start = time.process_time()
         try:
-            made = build(self.py_func, self.__name__, structure, leaves, options, schedule)
+            made = build(self.py_func, self.__name__, structure, leaves, options, schedule, self._interprets)
         finally:
             self._spent[0] += time.process_time() - start
         self.stats.traces += 1
@@ -473,8 +505,13 @@ class CompiledFunction(Generic[P, R]):
         if len(done) < len(runs):
             return PLAIN
         middle = against_numpy.clock()
+        has_missed = self._interprets and any(run.has_missed for run in done.values())
         with forks.builds.outside():
             expected = (self._by_numpy() if variant.on_device else self.py_func)(*call.args, **call.kwargs)
+        if has_missed:  # while the function was traced: the next call is traced with kernels
+            self._interprets = False
+            self.stats.fallbacks += 1
+            return expected
         seconds = (middle - start) / len(stores), against_numpy.clock() - middle
         report = with_room(
             self._first_calls.compare,

@@ -29,6 +29,7 @@ MAX_DEPTH = 6  # of functions that call each other, and run in parts: a recursio
 FEW_TRACES = (
     3  # of a part, each for other whole numbers, at all its calls: it is in a loop, and they are its iterations
 )
+FEW_REFUSALS = 4  # keys in a row that could not be traced, from which on not every further one is tried
 MAX_TRACES = 8  # of a part, from which on most of its calls must find what they run
 
 

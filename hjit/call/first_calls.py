@@ -183,11 +183,13 @@ class Run:
     Attributes:
         written: copies of the arguments that it has changed, by name.
         draws: its random numbers, by input.
+        has_missed: did a decision come out otherwise than while the function was traced? Then there is no result.
     """
 
     result: Any
     written: dict[str, Array]
     draws: dict[str, Array]
+    has_missed: bool = False
 
 
 def run_of(
@@ -212,7 +214,7 @@ def run_of(
     except OutOfBounds:
         return None
     except Mispredict:
-        result = None
+        return Run(None, copies, draws, has_missed=True)
     return Run(result, copies, draws)
 
 

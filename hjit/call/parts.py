@@ -89,10 +89,11 @@ def split(
         return parts[-1][0]
 
     callees = Callees(pipeline if callee is None else callee)
-    is_called = callee is not None and is_deeper(error, function.__code__)
+    deeper = is_deeper(error, function.__code__)
     try:
         place = place_of(error, function.__code__) or (error.operation if isinstance(error, TraceError) else None)
-        found = split_function(function, place, made, callees if is_called else None, isinstance(error, LongLoop))
+        may_call = None if callee is None else callees
+        found = split_function(function, place, made, may_call, isinstance(error, LongLoop), deeper)
     except (NoSource, SyntaxError, RecursionError):
         return None
     if found is None:

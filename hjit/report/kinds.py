@@ -95,7 +95,7 @@ def kind_of(p: Any) -> str:
     """What has become of the calls of a pipeline so far."""
     if not p.stats.calls:
         return NOT_CALLED
-    if _in_parts(p) and any(_compiled(part) for part, _, _ in p.parts.parts):
+    if _in_parts(p) and any(map(_compiled, _inner(p))):
         return BREAKS
     return WHOLE if any(e.variants for e in p.entries) else PLAIN
 
@@ -117,15 +117,22 @@ def _compiled(p: Any) -> bool:
     """Has it, or a part of it, anything that runs compiled?"""
     if any(e.variants for e in p.entries):
         return True
-    return _in_parts(p) and any(_compiled(part) for part, _, _ in p.parts.parts)
+    return _in_parts(p) and any(map(_compiled, _inner(p)))
+
+
+def _inner(p: Any) -> list[Any]:
+    """The pipelines of its parts, and of what these call."""
+    if p.parts is None:
+        return []
+    called = [q for f, q in p.parts.callees.made.values() if q is not f]
+    return [*(part for part, _, _ in p.parts.parts), *called]
 
 
 def _all(p: Any) -> Iterator[Any]:
     """A pipeline, its parts, their parts."""
     yield p
-    if p.parts is not None:
-        for part, _, _ in p.parts.parts:
-            yield from _all(part)
+    for q in _inner(p):
+        yield from _all(q)
 
 
 def _why(p: Any) -> Iterator[str]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.trace.ops.limits import MAX_SORTED, MIN_COUNTED
+from hjit.trace.ops.limits import MAX_SELECTED, MAX_SORTED, MIN_COUNTED, MIN_PLACES
 from hjit.trace.ops.reductions.counting import CHOOSING, METHODS
 from tests.numpy_check import assert_same, check, layouts, sample
 from tests.trace.helpers import check as interpreted
@@ -308,3 +308,18 @@ def test_functions_of_several_kinds() -> None:
         stack = (rng.random((40, 21, 33)) * 250).astype(dtype)
         compiled(without_background, stack)
         compiled(brightest, stack, exact=False)
+
+
+@pytest.mark.parametrize(("n", "dtype", "q"), [(MAX_SORTED + 1, "float32", None), (MAX_SELECTED, "uint8", (10, 97.5))])
+def test_order_statistics_of_long_stacks_are_networks(n: int, dtype: str, q: Any) -> None:
+    def f(stack: Any) -> Any:
+        return np.median(stack, axis=0) if q is None else np.percentile(stack, q, axis=0, keepdims=True)
+
+    a = sample((n, 33, 34), dtype)
+    a[: n // 2, 3] = a[0, 3]  # ties
+    p = hjit.pipeline(f, on_unsupported="raise", tune=False)
+    assert_same(p(a), f(a))
+    assert "runs compiled: 1 kernel" in p.explain(a) and p.stats.fallbacks == 0
+    small = a[:, : MIN_PLACES // 34 - 1]
+    assert_same(p(small), f(small))
+    assert "as it is" in p.explain(small)

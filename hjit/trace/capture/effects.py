@@ -221,8 +221,14 @@ def _warn_explicit(message: Any, category: Any, filename: str, lineno: int, *mod
 
 
 def _raised(category: type) -> bool:
-    """Are warnings of this category errors now? Then the plain function is to say where."""
-    return any(f[0] == "error" and issubclass(category, f[2]) for f in warnings.filters)
+    """May warnings of this category be errors now? Then the plain function is to say where."""
+    for action, text, of, module, line in warnings.filters:
+        if issubclass(category, of):
+            if action == "error":
+                return True
+            if text is None and module is None and not line:
+                return False  # filters after it do not count
+    return False
 
 
 # -- log records

@@ -16,6 +16,11 @@ SHORT_LINE_TAPS = (
 MAX_FILTER_TAPS = 49  # taps of a filter over several axes, of scipy.ndimage and scipy.signal: 7 x 7
 MAX_CONVOLVE_TAPS = 64  # taps of np.convolve and np.correlate
 MAX_SORTED = 32  # elements that a sorting network orders; its steps grow as n log(n)^2. NumPy orders more
+MAX_SELECTED = (
+    64  # elements that a network finds a median or a percentile of, at MIN_PLACES places at least. Measured: 0.7
+)
+# to 1.8 s for a first call, 3 to 4 where they lie side by side; NumPy takes 3 to 80 times as long as the kernel
+MIN_PLACES = 1 << 10  # with fewer NumPy is done in a millisecond
 MAX_ARGSORTED = 16  # as many, with their indices: the network of 31 takes LLVM some 10 s
 MAX_RANKED = 32  # elements of the window of a rank filter
 MAX_CHOICES = 32  # arrays that np.choose selects from; elements that np.isin compares with

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hjit.trace.splitting.frames_above import points_above
 from hjit.trace.splitting.names import SCOPES, certain, declared, first_reads, live_before, loads, loop_live, stores
 from hjit.trace.splitting.normal_form import OPERATIONS, TEMPORARY, steps
 from hjit.trace.splitting.source import NoSource, arguments, function_def, made, tree_of
@@ -89,14 +90,16 @@ def split(
     pipeline: Callable[[Fragment], Any],
     callees: Callable[[Any], Any] | None = None,
     is_loop: bool = False,
+    is_deeper: bool = True,
 ) -> tuple[types.FunctionType, ast.stmt | None] | None:
     """The function in parts, without what is at `place`; where that is not known, in halves.
 
     Args:
         place: or a name that is read there.
         pipeline: what runs a part.
-        callees: gives what runs the function that is called at the place; None: it runs as it is.
+        callees: gives what runs a function that is called where no part may be; None: it runs as it is.
         is_loop: is it the loop around the place that is not to be traced, and not what is there?
+        is_deeper: is what cannot be traced in the function that is called at the place?
 
     Returns:
         The function that runs them, and the statement that stays as it is; None: it has no parts.
@@ -104,7 +107,7 @@ def split(
     Raises:
         NoSource: its source is not known, or cannot be changed.
     """
-    splitter = _Splitter(function, place, callees is not None, is_loop)
+    splitter = _Splitter(function, place, callees is not None, is_loop, is_deeper)
     whole = _size(splitter.tree)
     parts = splitter.parts()
     if not (parts or splitter.has_callee) or any(_size(tree_of(part.function)) >= whole for part in parts.values()):
@@ -128,12 +131,14 @@ class _Splitter:
         self,
         function: types.FunctionType,
         place: SourceRange | str | None,
-        is_deeper: bool = False,
+        may_have_callees: bool = False,
         is_loop: bool = False,
+        is_deeper: bool = True,
     ) -> None:
         self.function, self.tree = function, tree_of(function)
         self.place = _place_of_name(self.tree, place) if isinstance(place, str) else place
-        self.is_deeper, self.is_loop, self.has_callee = is_deeper, is_loop, False
+        self.may_have_callees, self.has_callee = may_have_callees, False
+        self.is_loop, self.is_deeper = is_loop, is_deeper
         if _is_of_frames(self.tree):
             raise NoSource("it asks for its own variables")
         self.kept: ast.stmt | None = None
@@ -142,6 +147,7 @@ class _Splitter:
         self.parameters = {x.arg for x in given}
         self.own: set[str] = set()  # the function's local variables
         self.outer = declared(self.tree.body)  # those that it assigns in the scopes around it
+        self.cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         self.shared: frozenset[str] = frozenset()  # those that inner functions read, whenever they are called
         self.rebound: frozenset[str] = frozenset()  # those that they may assign
         self.made: dict[str, Fragment] = {}
@@ -198,19 +204,21 @@ class _Splitter:
         small = steps(s, self.temporaries)
         self.temporaries += len(small)
         if len(small) == 1:
-            self.call(small[0])
+            if self.is_deeper:
+                self.call(small[0])
             return self.marked(small)
         k = self.number(map(_value, small))
         if k is None:
             half = len(small) // 2
             return [*small[:half], *self.marked([ast.Pass()]), *small[half:]]
-        self.call(small[k])
+        if self.is_deeper:
+            self.call(small[k])
         return [*small[:k], *self.marked([small[k]]), *small[k + 1 :]]
 
     def call(self, s: ast.stmt) -> None:
-        """The statement at the place calls what runs the function that it calls now."""
+        """The statement calls what runs the function that it calls now."""
         value = _value(s)
-        if self.is_deeper and isinstance(value, ast.Call):
+        if self.may_have_callees and isinstance(value, ast.Call):
             s.hjit_text = ast.unparse(s)  # type: ignore[attr-defined]
             name = ast.copy_location(ast.Name(CALLEES, ast.Load()), value.func)
             value.func = ast.copy_location(ast.Call(name, [value.func], []), value.func)
@@ -282,6 +290,8 @@ class _Splitter:
                 s.orelse = self.grouped(s.orelse, set(bound), after, jump) if s.orelse else []
             case ast.With() if all(_ignores_errors(x) for x in s.items):
                 s.body = self.grouped(s.body, bound, after, jump)
+            case ast.Assign() | ast.Expr() | ast.Return() if self.is_seen_above(s):
+                self.call(s)
         return s  # what may catch an exception sees the variables as they were before the statement that raised it
 
     def may_move(self, s: ast.AST) -> bool:
@@ -292,7 +302,7 @@ class _Splitter:
             return s.value is not None and self.may_move(s.value)
         if any(isinstance(x, ALONE) or getattr(x, "hjit_kept", False) for x in ast.walk(s)):
             return False
-        if any(map(_counts_frames, ast.walk(s))):
+        if any(map(_counts_frames, ast.walk(s))) or self.is_seen_above(s):
             return False  # that of a part would be one more
         written = set(stores([s]))
         if written & (self.shared | self.outer):
@@ -300,6 +310,25 @@ class _Splitter:
         if self.rebound & {*written, *loads([s])}:
             return False  # an inner function that is called in between gives it another value
         return isinstance(s, LOOPS) or not any(isinstance(x, (ast.Break, ast.Continue)) for x in _of_loop(s))
+
+    def is_seen_above(self, s: ast.AST) -> bool:
+        """Does it call a function that counts the frames above it?"""
+        return any(isinstance(x, ast.Call) and points_above(self.known(x.func)) for x in ast.walk(s))
+
+    def known(self, x: ast.AST) -> Any:
+        """The value of a global, of a variable of a function around this one, or of what a module has; else None."""
+        match x:
+            case ast.Name(id=name) if name in self.cells:
+                try:
+                    return self.cells[name].cell_contents
+                except ValueError:  # it has none yet
+                    return None
+            case ast.Name(id=name) if name not in self.own:
+                return self.function.__globals__.get(name)
+            case ast.Attribute(value=ast.Name() as of, attr=name):
+                module = self.known(of)
+                return vars(module).get(name) if isinstance(module, types.ModuleType) else None
+        return None
 
     def part(self, run: list[ast.stmt], bound: set[str], live: Names) -> list[ast.stmt]:
         """Statements as the call of a part; as they are where they do no work, or cannot be apart."""

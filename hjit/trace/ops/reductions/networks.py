@@ -14,7 +14,7 @@ import numpy as np
 from hjit.trace.ir.graph import Const, Expr, Op
 from hjit.trace.ir.poly import Dim, poly
 from hjit.trace.ops.arguments import count
-from hjit.trace.ops.limits import MAX_SORTED
+from hjit.trace.ops.limits import MAX_SELECTED, MAX_SORTED, MIN_PLACES
 from hjit.trace.tracing.arrays.tracer import Tracer
 
 _BOOL = np.dtype(bool)
@@ -120,6 +120,12 @@ def arg_ordered(items: Sequence[Expr]) -> list[Expr]:
 def are_few(a: Tracer, axes: Sequence[int], most: int = MAX_SORTED) -> bool:
     """Are the elements along `axes` few enough for a network?"""
     return count(tuple(a.shape[k] for k in axes)) <= most
+
+
+def are_few_to_select(a: Tracer, axes: Sequence[int]) -> bool:
+    """Are they for one or a few order statistics, which do not need all of a network?"""
+    others = tuple(n for k, n in enumerate(a.shape) if k not in axes)
+    return are_few(a, axes) or (are_few(a, axes, MAX_SELECTED) and count(others) >= MIN_PLACES)
 
 
 def elements(a: Tracer, axes: Sequence[int]) -> list[Expr]:

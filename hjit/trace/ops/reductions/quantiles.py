@@ -27,7 +27,15 @@ from hjit.trace.ops.reductions.counting import (
     is_counted,
     is_python_number,
 )
-from hjit.trace.ops.reductions.networks import are_few, elements, flag, median_network, network, ordered
+from hjit.trace.ops.reductions.networks import (
+    are_few,
+    are_few_to_select,
+    elements,
+    flag,
+    median_network,
+    network,
+    ordered,
+)
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_stage, is_tracer
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.recording.recorder import current
@@ -87,7 +95,7 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
     axes = axes_of(axis, a.ndim)
     if a.known is not None or not a.size or not a.ndim:
         return by_numpy(np.median, a, axis=axis, out=out, keepdims=keeps(keepdims))
-    if not are_few(a, axes):
+    if not are_few_to_select(a, axes):
         if is_counted(a, axes) and out is None:
             return _lead((), a, counted_median(a), keepdims)
         return by_numpy(np.median, a, axis=axis, out=out, keepdims=keeps(keepdims), rule="monotone")
@@ -203,7 +211,7 @@ def _quantile(
         method not in CHOOSING and (a.dtype.kind == "b" or (method != "linear" and not hundred and _is_whole(q)))
     ):
         return _by_numpy(function, a, q, axis, out, method, keepdims, weights)
-    if are_few(a, axes):
+    if are_few_to_select(a, axes):
         wanted = None if _is_computed(q) else _wanted(_fixed(q), hundred)
         if wanted is not None:
             return _few(a, wanted, is_python_number(q), axis, out, method, keepdims)

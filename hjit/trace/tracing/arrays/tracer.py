@@ -453,6 +453,9 @@ def as_tracer(x: Any, dtype: Any = None) -> Tracer:
         rows = [as_tracer(row) if dtype is None else stored(row, np.dtype(dtype), as_item) for row in x]
         stacked: Tracer = call(np.stack, rows)
         return stacked if dtype is None else stacked.astype(dtype)
+    if isinstance(x, np.ndarray) and type(x) not in (np.ndarray, np.memmap):  # a matrix that a call has returned
+        reason = "a subclass of ndarray may compute in its own way"
+        raise current().error(f"{type(x).__module__}.{type(x).__name__}", reason, "use np.asarray(x) of it")
     return from_known(np.array(x, dtype))
 
 
