@@ -6,6 +6,7 @@ from __future__ import annotations
 import collections
 import contextvars
 import functools
+import gc
 import itertools
 import logging
 import os
@@ -785,3 +786,77 @@ def test_the_working_folder_is_asked_at_every_call(tmp_path: Path, monkeypatch: 
         monkeypatch.chdir(tmp_path / folder)
         np.testing.assert_array_equal(p(IMAGE), p.py_func(IMAGE))
     assert p.stats.fallbacks == 0
+
+
+def _more_digits() -> None:
+    np.set_printoptions(precision=np.get_printoptions()["precision"] + 1)
+
+
+def _larger_buffers() -> None:
+    np.setbufsize(np.getbufsize() + 16)
+
+
+def _other_errors() -> None:
+    np.seterr(under="warn" if np.geterr()["under"] == "ignore" else "ignore")
+
+
+def _other_garbage() -> None:
+    gc.disable() if gc.isenabled() else gc.enable()
+
+
+def _deeper() -> None:
+    sys.setrecursionlimit(sys.getrecursionlimit() + 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "look"),
+    [
+        (_more_digits, lambda: np.get_printoptions()["precision"]),
+        (_larger_buffers, np.getbufsize),
+        (_other_errors, lambda: np.geterr()["under"]),
+        (_other_garbage, gc.isenabled),
+        (_deeper, sys.getrecursionlimit),
+    ],
+)
+def test_settings_that_outlive_a_function_change_at_every_call(change: Any, look: Any) -> None:
+    def f(a: Any) -> Any:
+        change()
+        return a * 2
+
+    with np.errstate(), np.printoptions():
+        limit, buffer = sys.getrecursionlimit(), np.getbufsize()
+        try:
+            pipe = hjit.pipeline(f, on_unsupported="break", numpy_if_faster=False, verify="off", cache="off")
+            seen = [look()]
+            for _ in range(4):
+                np.testing.assert_array_equal(pipe(IMAGE), IMAGE * 2)
+                seen.append(look())
+            assert all(x != y for x, y in itertools.pairwise(seen))
+        finally:
+            gc.enable()
+            sys.setrecursionlimit(limit)
+            np.setbufsize(buffer)
+        with pytest.raises(hjit.TraceError, match="outlives"):
+            hjit.pipeline(f, on_unsupported="raise")(IMAGE)
+
+
+def test_a_setting_that_is_put_back_is_no_effect() -> None:
+    def f(a: Any) -> Any:
+        before = np.seterr(all="ignore")
+        found = np.sqrt(a - 1)
+        np.seterr(**before)
+        return found
+
+    pipe = hjit.pipeline(f, on_unsupported="raise", cache="off")
+    np.testing.assert_array_equal(pipe(IMAGE), f(IMAGE))
+
+
+def test_a_counter_among_the_attributes_of_a_function_counts() -> None:
+    def counted(a: Any) -> Any:
+        counted.calls = getattr(counted, "calls", 0) + 1  # type: ignore[attr-defined]
+        return a * 2
+
+    pipe = hjit.pipeline(counted, on_unsupported="break", numpy_if_faster=False, cache="off")
+    for _ in range(5):
+        np.testing.assert_array_equal(pipe(IMAGE), IMAGE * 2)
+    assert counted.calls == 5  # type: ignore[attr-defined]

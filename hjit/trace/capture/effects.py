@@ -6,9 +6,12 @@ call that turns out to need another variant, or plain NumPy, has given none. An 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import logging
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -336,14 +339,22 @@ class PartProxy(ModuleType):
         return changed[name] if name in changed else getattr(module, name)
 
 
+OUTLIVES = "it changes what outlives the function"
+SETTERS: tuple[Any, ...] = (
+    warnings.resetwarnings, signal.signal, atexit.register, atexit.unregister, gc.set_threshold
+)  # fmt: skip
+OF_SYS = ("setprofile", "setrecursionlimit", "setswitchinterval", "settrace")
 _FILES = """chdir chmod chown link lstat makedirs mkdir mkfifo open popen putenv remove removedirs rename
     renames replace rmdir startfile stat symlink system truncate unlink unsetenv utime write""".split()
 MODULES: dict[str, Any] = {
     "sys": PartProxy(
         sys,
         {
-            name: Output(f"sys.{name}")
-            for name in ("stdout", "stderr", "stdin", "__stdout__", "__stderr__", "__stdin__")
+            **{
+                name: Output(f"sys.{name}")
+                for name in ("stdout", "stderr", "stdin", "__stdout__", "__stderr__", "__stdin__")
+            },
+            **{name: refused(f"sys.{name}", OUTLIVES, "do it outside the function") for name in OF_SYS},
         },
     ),
     "os": PartProxy(
@@ -368,7 +379,7 @@ def replaced() -> dict[Any, Any]:
     found: dict[Any, Any] = {
         warnings.warn: _warn,
         warnings.warn_explicit: _warn_explicit,
-        warnings.resetwarnings: refused("warnings.resetwarnings", "it changes settings that outlive the function"),
+        **{f: refused(f"{f.__module__}.{f.__name__}", OUTLIVES, "do it outside the function") for f in SETTERS},
         warnings.catch_warnings: CatchWarnings,
         np.errstate: errors(np.errstate, "numpy.errstate"),
     }

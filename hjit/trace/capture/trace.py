@@ -16,6 +16,7 @@ from hjit.process import deadline
 from hjit.trace.capture.audit_hook import listen
 from hjit.trace.capture.captured import AccessPath, captured_object, whole_array
 from hjit.trace.capture.overlay import clone, load_table, wrap_callable
+from hjit.trace.capture.settings import settings_kept
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, FloorDiv, Mod, Poly, Sym, deep_atoms, poly
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_source
@@ -242,7 +243,8 @@ def _traced(rec: Recorder, function: Callable[..., Any], structure: Any, leaves:
         args, kwargs = structure.build(stand_in)
         _watch(rec, (*args, *kwargs.values()))
         run = clone(function) if isinstance(function, types.FunctionType) else wrap_callable(function)
-        returned = run(*args, **kwargs)
+        with settings_kept(rec):
+            returned = run(*args, **kwargs)
         if rec.loops or rec.refused:  # the code has handled the exception that left it
             raise CannotReroll(rec.refused or rec.loops[-1].site, "an exception")
         if rec.class_called:  # likewise
