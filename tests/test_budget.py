@@ -216,7 +216,7 @@ def test_another_schedule_is_left_out(tmp_path: Path, monkeypatch: pytest.Monkey
     from hjit.tuning import plans
 
     kept: list[Any] = []
-    monkeypatch.setattr(plans, "keep", lambda *a: kept.append(a))
+    monkeypatch.setattr(plans, "store_plans", lambda *a: kept.append(a))
     compiled = itertools.count()
     monkeypatch.setattr(backend, "expected_seconds", lambda text: 0.0 if next(compiled) == 0 else 1e6)
 

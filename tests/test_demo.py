@@ -67,8 +67,8 @@ def test_default_photo_needs_no_download() -> None:
 
 
 def test_drawn_photo() -> None:
-    drawn = demo._drawn(40, 60)
-    assert drawn.shape == (40, 60, 3)
+    drawn = demo._drawn()
+    assert drawn.shape == (400, 600, 3)
     assert drawn.std() > 20
 
 

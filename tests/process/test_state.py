@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,10 +16,11 @@ CHANGES |= {"setdefault", "update"}
 LOGS = {"log", "__all__"}
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        name = ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
-        yield name, ast.parse(path.read_text())
+@functools.cache
+def modules() -> tuple[tuple[str, ast.Module], ...]:
+    files = sorted(PACKAGE.rglob("*.py"))
+    names = (".".join(path.relative_to(PACKAGE).with_suffix("").parts) for path in files)
+    return tuple((name, ast.parse(path.read_text())) for name, path in zip(names, files, strict=True))
 
 
 def assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:

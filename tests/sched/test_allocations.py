@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit.call.segments import Cut
+from hjit.call.segments import TraceSegments
 from hjit.errors import HjitError
 from hjit.kernels.lower.lower import lower
 from hjit.kernels.runtime import features
@@ -67,7 +67,7 @@ def allocations(program: int, schedules: int) -> Iterator[Allocation]:
         return
     (graph,), sizes, cost = variant.graphs, variant.rec.sizes, network.random(program)
     space = space_of(segment_of(graph, options), sizes, options, cost)
-    cut = Cut(variant.trace, features.schedule_target(options.target))
+    cut = TraceSegments(variant.trace, features.schedule_target(options.target))
     names = [s.name for s in graph.stages]
     for _, found in candidates(space, graph, schedules, program, cost):
         choice = by_search({graph.outputs: found.tree}, found.inlined)

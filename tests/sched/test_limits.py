@@ -18,7 +18,7 @@ from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, from_json
 from tests import mutants
 from tests.sched.test_schedule import GRAY, A, B, blur, last, product, sums
 
-MUTANTS = int(os.environ.get("HJIT_MUTANTS", "1000"))
+MUTANTS = int(os.environ.get("HJIT_MUTANTS", "500"))
 HUGE = (MAX_SIZE + 1, 2**31, 2**62, 2**63, 2**64, 2**65, 10**5000)
 
 

@@ -99,6 +99,7 @@ typedef ushort f16;
 typedef float f32;
 typedef double f64;
 #define HJ_KERNEL(name, x, y, z) __kernel __attribute__((reqd_work_group_size(x, y, z))) void name
+#define HJ_KERNEL_OF(blocks, name, x, y, z) HJ_KERNEL(name, x, y, z)
 #define HJ_DEVICE static inline __attribute__((always_inline))
 #define HJ_GLOBAL __global
 #define HJ_CONSTANT __constant

@@ -47,6 +47,7 @@ def branched(a: Any) -> Any:
     return a / a.max() if a.max() > 2 else a * 3
 
 
+LARGE = ("nl_means", "stencil_chain")  # a minute each on PoCL
 CASES: dict[str, tuple[Any, tuple[Any, ...], bool]] = {
     "point-wise": (lambda a: np.sqrt(a) * 2 + a // 0.25, (GRAY,), True),
     "channels": (lambda a: np.stack([a[..., 2], a.mean(axis=-1), a[..., 0]], axis=-1), (RGB,), False),
@@ -98,7 +99,7 @@ def test_indices_out_of_bounds_raise() -> None:
 
 
 @needs_opencl
-@pytest.mark.parametrize("name", apps.NAMES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in LARGE else []) for n in apps.NAMES])
 def test_applications_are_numpys(name: str) -> None:
     m = apps.load(name)
     args = m.inputs(np.random.default_rng(1), m.SMALL)
