@@ -23,7 +23,7 @@ def case(seed: int) -> Case:
     r = random.Random(seed)
     return {
         "seed": seed,
-        "functions": [programs.case(FIRST + 5 * seed + k) for k in range(2)],
+        "functions": [programs.case(FIRST + 5 * seed + k, by_itself=True) for k in range(2)],
         "busy": r.choice((0, 1, 2)),
         "wait": r.random() * 0.05,
     }

@@ -33,7 +33,7 @@ def case(seed: int) -> Case:
     r = random.Random(seed)
     return {
         "seed": seed,
-        "functions": [programs.case(FIRST + FUNCTIONS * seed + k) for k in range(FUNCTIONS)],
+        "functions": [programs.case(FIRST + FUNCTIONS * seed + k, by_itself=True) for k in range(FUNCTIONS)],
         "after": [r.random() ** 2 * LONGEST for _ in range(KILLS)],
     }
 

@@ -30,13 +30,13 @@ ULPS = 4096  # of the largest number: of results of which the last bits are free
 described = source.described
 
 
-def case(seed: int) -> Case:
-    """A function with two sets of arguments, and options."""
+def case(seed: int, by_itself: bool = False) -> Case:
+    """A function with two sets of arguments, and options; `by_itself`: several threads may call it at once."""
     r = random.Random(seed)
     options: dict[str, Any] = {"tune": "greedy" if r.random() < 0.25 else False, "num_threads": r.choice((1, 2))}
     if r.random() < 0.2:
         options["verify"] = "first"
-    return {**source.random_case(seed), "options": options, "enclosed": r.random() < 0.2}
+    return {**source.random_case(seed, by_itself), "options": options, "enclosed": r.random() < 0.2}
 
 
 def run(case: Case, schedule: Any = None, watch: bool = True, **more: Any) -> Result:

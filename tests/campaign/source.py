@@ -42,7 +42,15 @@ _serial = itertools.count()
 
 
 class Author(fuzz.Writer):
-    """Draws a function; variables whose names begin with ``s`` may differ in their last bits and decide nothing."""
+    """Draws a function; variables whose names begin with ``s`` may differ in their last bits and decide nothing.
+
+    Attributes:
+        outside: the share of blocks that read or change what is outside of the function.
+    """
+
+    def __init__(self, seed: int, outside: float = OUTSIDE) -> None:
+        self.outside = outside
+        super().__init__(seed)
 
     def inputs(self) -> None:
         r = self.r
@@ -91,7 +99,9 @@ class Author(fuzz.Writer):
     def draw(self) -> str:
         if self.r.random() > OWN_IDIOMS:
             return super().draw()
-        return self.r.choice(outside.IDIOMS if self.r.random() < OUTSIDE else IDIOMS)(self, f"v{len(self.statements)}")
+        return self.r.choice(outside.IDIOMS if self.r.random() < self.outside else IDIOMS)(
+            self, f"v{len(self.statements)}"
+        )
 
     def function(self, length: int) -> Case:
         """A case: blocks of lines, what is returned, and two sets of arguments."""
@@ -123,12 +133,6 @@ def used(case: Case) -> Case:
     text = "\n".join([*case["blocks"], *case["returned"]])
     keep = [name for k, name in enumerate(case["args"][0]) if k == 0 or re.search(rf"\b{name}\b", text)]
     return {**case, "args": [{name: specs[name] for name in keep} for specs in case["args"]]}
-
-
-def unchanging(case: Case) -> Case:
-    """The case with objects that are at every call what they are at the first one."""
-    one, two = case["args"]
-    return {**case, "args": [one, two | {name: one[name] for name in ("fn", "cfg") if name in one}]}
 
 
 def enclosed(case: Case) -> list[str]:
@@ -176,9 +180,9 @@ def function(case: Case, made: Callable[[Any], Any] = lambda f: f) -> Any:
     return Enclosed(case, scope) if enclosed(case) else scope["f"]
 
 
-def random_case(seed: int) -> Case:
-    """The function of a seed and its arguments, always the same."""
-    w = Author(seed)
+def random_case(seed: int, by_itself: bool = False) -> Case:
+    """The function of a seed and its arguments, always the same; `by_itself`: it changes nothing outside of it."""
+    w = Author(seed, 0.0 if by_itself else OUTSIDE)
     return w.function(w.r.choice((2, 3, 4, 6, 9, 14)))
 
 

@@ -24,9 +24,9 @@ def case(seed: int) -> Case:
     """Functions and numbers of threads."""
     r = random.Random(seed)
     functions = [
-        {**source.unchanging(programs.case(FIRST + 3 * seed + k)), "enclosed": False}
+        {**programs.case(FIRST + 3 * seed + k, by_itself=True), "enclosed": False}
         for k in range(r.choice((1, 1, 2, 3)))
-    ]  # whose variables are its own, and not changed while they run
+    ]  # whose variables are its own
     return {
         "seed": seed,
         "functions": functions,
