@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ import hjit
 from hjit.call import unwritten
 from hjit.kernels.runtime.kernel import Bound
 from hjit.trace.ir import interpret
+from hjit.trace.ir.graph import Graph
+from hjit.trace.passes import canonical
 
 IMAGE = np.random.default_rng(5).random((9, 12)) + 0.5
 BYTES = (IMAGE * 99).astype(np.uint8)
@@ -182,3 +185,25 @@ def test_it_is_no_other_trace_where_nothing_differs(monkeypatch: pytest.MonkeyPa
     g = hjit.pipeline(wholly_written)
     g(IMAGE)
     assert g.stats.verified is True
+
+
+def test_what_a_pass_has_lost_is_not_taken_for_unwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which elements those are is found on the Graph as it was recorded."""
+
+    def last_rows_lost(graph: Graph) -> Graph:
+        lost = {s.name for s in graph.stages if len(s.updates) > 1}
+        stages = (replace(s, updates=s.updates[:-1]) if s.name in lost else s for s in graph.stages)
+        return replace(graph, stages=tuple(stages))
+
+    def f(a: Any) -> Any:
+        dirty(a)
+        out = np.empty_like(a)
+        out[1:-2] = a[1:-2] * 2
+        out[-2] = np.sqrt(a[0])
+        return out
+
+    monkeypatch.setattr(canonical, "PASSES", (*canonical.PASSES[:2], last_rows_lost, *canonical.PASSES[2:]))
+    pipe = hjit.pipeline(f, cache="off", on_unsupported="raise")
+    with pytest.warns(hjit.HjitWarning, match="differs"):
+        pipe(IMAGE)
+    assert pipe.stats.verified is False

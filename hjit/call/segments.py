@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -52,9 +52,18 @@ def _key(rewrites: Rewrites) -> Hashable:
 
 
 def graphs_of(
-    rec: Recorder, goals: Sequence[tuple[str, ...]], rewrites: Rewrites, by_chance: bool = True
+    rec: Recorder,
+    goals: Sequence[tuple[str, ...]],
+    rewrites: Rewrites,
+    by_chance: bool = True,
+    form: Callable[[Graph, Rewrites], Graph] = canonicalise,
 ) -> list[Graph]:
-    """One canonical Graph for each goal; stages that a later one needs are outputs of the first that computes them."""
+    """One Graph for each goal; stages that a later one needs are outputs of the first that computes them.
+
+    Args:
+        by_chance: see `hjit.trace.passes.equal_sizes.unify_sizes`.
+        form: what makes it of the Graph that was recorded.
+    """
     whole = unify_sizes(rec.graph(()), rec.sizes, rec.equations, by_chance)
     reads = {s.name: tuple(s.sources - {s.name}) for s in whole.stages}
     carried: dict[str, Input] = {}
@@ -62,12 +71,12 @@ def graphs_of(
     for number, goal in enumerate(goals):
         wanted = tuple(n for n in goal if n in reads and n not in carried)
         graph = _without(whole, carried, wanted)
-        made = canonicalise(graph, rewrites)
+        made = form(graph, rewrites)
         if number + 1 < len(goals):
             later = _ancestors([n for g in goals[number + 1 :] for n in g], reads, carried)
             keep = tuple(s.name for s in made.stages if s.name in later and s.name not in wanted)
             if keep:
-                made = canonicalise(replace(graph, outputs=wanted + keep), rewrites)
+                made = form(replace(graph, outputs=wanted + keep), rewrites)
             for s in whole.stages:
                 if s.name in wanted + keep:
                     carried[s.name] = Input(s.name, s.dtype, s.shape, contiguous_layout(s.shape))

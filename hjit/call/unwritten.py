@@ -29,6 +29,7 @@ from hjit.trace.ir.graph import Cast, Graph, Op, walk
 from hjit.trace.ir.interpret import interpret, points_at_once
 from hjit.trace.ir.poly import sizes_value
 from hjit.trace.passes.rewrites import Rewrites
+from hjit.trace.passes.stage_elimination import drop_dead_stages
 from hjit.trace.tracing.recording.undefined import FILLS
 from hjit.tuning.choice import Scheduler
 
@@ -164,7 +165,7 @@ def _interpreting(traced: Trace, options: Options) -> Variant:
         TooMuchToInterpret: it would take too long.
     """
     rec = traced.recorder
-    graphs = graphs_of(rec, traced.goals, Rewrites())
+    graphs = graphs_of(rec, traced.goals, Rewrites(), form=_as_recorded)  # a pass may have lost what is written
     work = sum(_work(g, rec.sizes) for g in graphs)
     if work > MOST_WORK:
         raise TooMuchToInterpret(f"{work} operations")
@@ -173,6 +174,11 @@ def _interpreting(traced: Trace, options: Options) -> Variant:
         for g, e in zip(graphs, [*rec.breaks, None], strict=True)
     ]
     return variant_of(traced, steps, options)
+
+
+def _as_recorded(graph: Graph, _: Rewrites) -> Graph:
+    """What a Graph needs of itself."""
+    return drop_dead_stages(graph)
 
 
 def _work(graph: Graph, sizes: Mapping[str, int]) -> int:
