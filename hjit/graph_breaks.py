@@ -60,12 +60,7 @@ class CompiledPart(Inspectable[..., Any]):
         if self.plain:
             return PLAIN
         self._numbers.add(tuple(x for x in call.leaves if type(x) is int))
-        result = super()._first(call)
-        entry = self._entries.get(call.key)
-        if entry is not None and entry.variants and not any(v.bounds for v in entry.variants):
-            entry.plain = "it computes nothing of arrays"  # Python does the same, and sees what guards do not
-            entry.put(())
-        return result
+        return super()._first(call)
 
     def _not_worth(self, call: Call) -> str:
         """Why nothing more is to be traced; empty where it may be."""

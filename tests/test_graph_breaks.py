@@ -530,3 +530,18 @@ def test_a_closure_that_calls_itself() -> None:
         return b if n == 0 else again(b, n - 1)
 
     same(hjit.pipeline(again)(IMAGE, 2), again(IMAGE, 2))
+
+
+def test_what_numpy_refuses_in_a_part_without_results_is_refused_at_the_first_call() -> None:
+    def f(a: Any, b: Any, n: Any) -> Any:
+        unused = (b * n) ^ n  # noqa: F841 - NumPy computes it
+        xs = a.astype(object)
+        del xs
+        return a * 2
+
+    pipe = hjit.pipeline(f, cache="off", num_threads=1, verify="off", on_unsupported="break")
+    for shape in ((2, 1), (1, 1)):
+        a, b = np.ones(shape), np.ones((1, 2), np.int16)
+        np.testing.assert_array_equal(pipe(a, b, -2), a * 2)
+        with pytest.raises(OverflowError):
+            pipe(a, b[:, : shape[0]].copy(), 2**31)

@@ -398,6 +398,9 @@ class CompiledFunction(Generic[P, R]):
                 return result
             self._refusals = 0
             variant = built.variant
+            if self._is_part and not variant.bounds:  # Python does the same, and sees what guards do not
+                self._give_up(call.key, "it computes nothing of arrays")
+                return PLAIN
             guarded = variant.guards.values(call.leaves)
             if guarded is None or not variant.guards.may_write(call.leaves, guarded[1]):
                 if variant.fast is None:  # which would run without being compared
