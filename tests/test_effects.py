@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import collections
 import contextvars
+import decimal
 import functools
 import gc
 import itertools
@@ -808,6 +809,14 @@ def _deeper() -> None:
     sys.setrecursionlimit(sys.getrecursionlimit() + 1)
 
 
+def _longer_path() -> None:
+    sys.path.append("nowhere")
+
+
+def _more_precise() -> None:
+    decimal.getcontext().prec += 1
+
+
 @pytest.mark.parametrize(
     ("change", "look"),
     [
@@ -816,6 +825,8 @@ def _deeper() -> None:
         (_other_errors, lambda: np.geterr()["under"]),
         (_other_garbage, gc.isenabled),
         (_deeper, sys.getrecursionlimit),
+        (_longer_path, lambda: len(sys.path)),
+        (_more_precise, lambda: decimal.getcontext().prec),
     ],
 )
 def test_settings_that_outlive_a_function_change_at_every_call(change: Any, look: Any) -> None:
@@ -823,7 +834,8 @@ def test_settings_that_outlive_a_function_change_at_every_call(change: Any, look
         change()
         return a * 2
 
-    with np.errstate(), np.printoptions():
+    with np.errstate(), np.printoptions(), decimal.localcontext():
+        path = sys.path[:]
         limit, buffer = sys.getrecursionlimit(), np.getbufsize()
         try:
             pipe = hjit.pipeline(f, on_unsupported="break", numpy_if_faster=False, verify="off", cache="off")
@@ -833,10 +845,11 @@ def test_settings_that_outlive_a_function_change_at_every_call(change: Any, look
                 seen.append(look())
             assert all(x != y for x, y in itertools.pairwise(seen))
         finally:
+            sys.path[:] = path
             gc.enable()
             sys.setrecursionlimit(limit)
             np.setbufsize(buffer)
-        with pytest.raises(hjit.TraceError, match="outlives"):
+        with pytest.raises(hjit.TraceError, match="outlives|reads or writes"):
             hjit.pipeline(f, on_unsupported="raise")(IMAGE)
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import decimal
 import gc
+import locale
 import logging
 import os
 import signal
@@ -341,18 +343,19 @@ class PartProxy(ModuleType):
 
 OUTLIVES = "it changes what outlives the function"
 SETTERS: tuple[Any, ...] = (
-    warnings.resetwarnings, signal.signal, atexit.register, atexit.unregister, gc.set_threshold
+    warnings.resetwarnings, signal.signal, atexit.register, atexit.unregister, gc.set_threshold,
+    decimal.getcontext, decimal.setcontext, locale.setlocale, logging.disable, logging.basicConfig,
 )  # fmt: skip
 OF_SYS = ("setprofile", "setrecursionlimit", "setswitchinterval", "settrace")
 _FILES = """chdir chmod chown link lstat makedirs mkdir mkfifo open popen putenv remove removedirs rename
-    renames replace rmdir startfile stat symlink system truncate unlink unsetenv utime write""".split()
+    renames replace rmdir startfile stat symlink system truncate umask unlink unsetenv utime write""".split()
 MODULES: dict[str, Any] = {
     "sys": PartProxy(
         sys,
         {
             **{
                 name: Output(f"sys.{name}")
-                for name in ("stdout", "stderr", "stdin", "__stdout__", "__stderr__", "__stdin__")
+                for name in ("stdout", "stderr", "stdin", "__stdout__", "__stderr__", "__stdin__", "path")
             },
             **{name: refused(f"sys.{name}", OUTLIVES, "do it outside the function") for name in OF_SYS},
         },
