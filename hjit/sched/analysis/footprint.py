@@ -145,7 +145,7 @@ def footprint(
     slack = (
         0 if base is None else _slack(ps, extents) for base, ps in zip(bases, zip(*indices, strict=True), strict=True)
     )
-    return Footprint(axes, shape, every, moves, tuple(slack) if extents else (0,) * len(shape))
+    return Footprint(axes, shape, every, moves, tuple(slack))
 
 
 def is_bounded(p: Poly) -> bool:

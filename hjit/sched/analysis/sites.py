@@ -450,14 +450,14 @@ class _Walk:
             consumers = uses.of(name)
             needs = hulls(consumers, NUMERIC)
             wanted, region = self.graph.completed(name, needs, self.round_up.get(name, {}))
+            slack = _slack(consumers, len(region), slacks) if sliding else ()  # windows alone have it
             if name in sliding and env.around is not None and consumers:
                 moving = _speeds(name, uses, env, speeds)
-                slack = _slack(consumers, len(region), slacks)
                 found[name] = steady(region, wanted, moving, self.graph.reads.steps(name), slack, env.around)
-                slacks[name] = tuple(STILL if v > 0 else x for v, x in zip(moving, slack, strict=True))
+                slack = tuple(STILL if v > 0 else x for v, x in zip(moving, slack, strict=True))
             else:
                 found[name] = Need(region, region, {})
-                slacks[name] = _slack(consumers, len(region), slacks)
+            slacks[name] = slack
             return found[name].part
 
         parts = [self.graph.part(c.stage, c.definitions) for c in computed]
