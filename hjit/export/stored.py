@@ -21,6 +21,7 @@ from hjit.errors import HjitError
 from hjit.export.description import CannotExport, Description, Output, Parameter, Scratch, View
 from hjit.export.numbers import numbers_from_json
 from hjit.kernels.runtime.sizes import encode
+from hjit.process.files import replacing
 from hjit.trace.capture.trace import PyTree
 from hjit.trace.ir.poly import Poly
 from hjit.trace.tracing.scalars.size import Fact
@@ -52,7 +53,8 @@ def write(path: Path, header: Mapping[str, Any], kernels: Sequence[tuple[Descrip
         row["data"] = arrays
         rows.append(row)
     text = json.dumps({**header, "kernels": rows}).encode() + b"\n" + payload
-    path.write_bytes(MAGIC + hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
+    with replacing(path) as new:
+        new.write_bytes(MAGIC + hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]], bytes]:
@@ -112,16 +114,7 @@ def description_to_json(d: Description) -> dict[str, Any]:
         "numbers": d.numbers.to_json(size),
         "small": [*map(size, d.small)],
         "scalar_results": sorted(d.scalar_results.items()),
-        "views": [
-            [
-                v.base,
-                v.dtype,
-                *([*map(size, x)] for x in (v.shape, v.start)),
-                [[*map(size, x)] for x in v.steps],
-                v.is_read_only,
-            ]
-            for v in d.views
-        ],
+        "views": [_view_to_json(v, size) for v in d.views],
     }
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import random
 import sys
 from collections import Counter
@@ -27,6 +26,7 @@ from hjit.model import network
 from hjit.model.fit import Program
 from hjit.model.generator import random_program
 from hjit.options import Options
+from hjit.process.files import replacing
 from hjit.training.cases import ROUNDS, Measured, MeasurementLock, Mismatch, measured
 
 PIXELS = (256**2, 3072**2)  # of the images of a program
@@ -43,7 +43,8 @@ def measure(seed: int, folder: Path, count: int, weights: Path | None, target: s
         target: see `hjit.options.Options`.
     """
     summary = _measured(seed, folder, count, weights, target)
-    _write(folder / f"{seed}.json", (json.dumps(summary) + "\n").encode())
+    with replacing(folder / f"{seed}.json") as new:
+        new.write_text(json.dumps(summary) + "\n")
     return summary
 
 
@@ -86,9 +87,9 @@ def _save(file: Path, x: Measured) -> None:
     times = np.full((len(x.samples), ROUNDS), np.nan)
     for k, s in enumerate(x.samples):
         times[k, : len(s.times)] = s.times
-    with file.with_suffix(".new").open("wb") as f:
+    with replacing(file) as new:
         np.savez_compressed(
-            f,
+            new,
             pipeline=x.pipeline,
             machine=x.machine,
             schedule=np.stack([s.features for s in x.samples]).astype(np.float32),
@@ -97,13 +98,6 @@ def _save(file: Path, x: Measured) -> None:
             origins=np.array([s.origin for s in x.samples]),
             trees=np.array([json.dumps([s.schedule.tree.to_json(), sorted(s.schedule.inlined)]) for s in x.samples]),
         )
-    os.replace(file.with_suffix(".new"), file)
-
-
-def _write(file: Path, text: bytes) -> None:
-    new = file.with_suffix(".new")
-    new.write_bytes(text)
-    os.replace(new, file)
 
 
 def load(folders: Sequence[Path]) -> list[Program]:

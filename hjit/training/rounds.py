@@ -10,7 +10,6 @@ random ones pick; each later one has those of the round before. Weights are fitt
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -18,12 +17,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from hjit.errors import ModelError
 from hjit.model.fit import Report, check_packages, fit, steadied
+from hjit.process.files import replacing
 from hjit.process.machine import cpu
 from hjit.training import programs
 from hjit.version import __version__
@@ -130,10 +130,9 @@ class Training:
             place = self.folder / str(len(self.rounds))
             place.mkdir(exist_ok=True)
             start = time.monotonic()
-            ended = self._collect(place, jobs, end, show)
-            if ended is None:
+            if not self._collect(place, jobs, end, show):
                 return
-            self._finish(place, ended, time.monotonic() - start, show)
+            self._finish(place, time.monotonic() - start, show)
 
     # -- one round
     def seeds(self, number: int) -> Iterable[int]:
@@ -141,10 +140,9 @@ class Training:
         first = self.settings.seed + number * self.settings.programs
         return range(first, first + self.settings.programs)
 
-    def _collect(self, place: Path, jobs: int, end: float | None, show: Show) -> Counter[str] | None:
-        """Measure what is missing of a round; None where the time was over before."""
+    def _collect(self, place: Path, jobs: int, end: float | None, show: Show) -> bool:
+        """Measure what is missing of a round; False where the time was over before."""
         todo = iter([s for s in self.seeds(len(self.rounds)) if not (place / f"{s}.json").exists()])
-        ended: Counter[str] = Counter()
         lock, stopped = threading.Lock(), threading.Event()
 
         def work(_: int) -> None:
@@ -156,9 +154,7 @@ class Training:
                 if end is not None and time.monotonic() > end:
                     stopped.set()
                     return
-                how = self._measure(seed, place, show)
-                if how is not None:
-                    ended[how] += 1
+                self._measure(seed, place, show)
 
         with ThreadPoolExecutor(jobs) as pool:
             futures = [pool.submit(work, k) for k in range(jobs)]
@@ -168,10 +164,10 @@ class Training:
             except BaseException:  # Ctrl-C: what is being measured is not waited for to its end
                 stopped.set()
                 raise
-        return None if stopped.is_set() else ended
+        return not stopped.is_set()
 
-    def _measure(self, seed: int, place: Path, show: Show) -> str | None:
-        """One program in a process of its own; how it ended, where it did not end well."""
+    def _measure(self, seed: int, place: Path, show: Show) -> None:
+        """One program in a process of its own; how it ended is its summary, where it did not end well."""
         command = [sys.executable, "-m", "hjit.training.programs", str(seed), str(place)]
         command += ["--schedules", str(self.settings.schedules), "--target", self.settings.target]
         command += ["--weights", str(self.weights)] if self.weights else []
@@ -187,15 +183,14 @@ class Training:
             _write(place / f"{seed}.json", {"ended": how})
         else:
             show(f"{seed}: {(place / f'{seed}.json').read_text().strip()}")
-        return how
 
-    def _finish(self, place: Path, ended: Counter[str], seconds: float, show: Show) -> None:
+    def _finish(self, place: Path, seconds: float, show: Show) -> None:
         """Fit weights to all rounds so far, and note what they are worth."""
         number = len(self.rounds)
         report = self._fit([self.folder / str(k) for k in range(number + 1)], place / "weights.npz", show)
         found = summed_up(number, place, self.seeds(number), seconds)
-        as_dict = asdict(found) | {"trained": _fields(report.trained), "held_out": _fields(report.held_out)}
-        self.rounds.append(as_dict)
+        trained, held_out = ({} if x is None else asdict(x) for x in (report.trained, report.held_out))
+        self.rounds.append(asdict(replace(found, trained=trained, held_out=held_out)))
         self._keep()
 
     def _fit(self, folders: list[Path], out: Path, show: Show) -> Report:
@@ -217,9 +212,8 @@ class Training:
             held_out=HELD_OUT if several else 0.0,
             show=told,
         )
-        new = out.with_suffix(".new.npz")
-        network.save(new)
-        os.replace(new, out)
+        with replacing(out) as new:
+            network.save(new)
         show(str(report))
         return report
 
@@ -254,11 +248,6 @@ def summed_up(number: int, place: Path, seeds: Iterable[int], seconds: float) ->
     )
 
 
-def _fields(x: Any) -> dict[str, Any]:
-    return {} if x is None else {name: getattr(x, name) for name in x.__slots__}
-
-
 def _write(file: Path, data: Any) -> None:
-    new = file.with_suffix(".new")
-    new.write_text(json.dumps(data, indent=1) + "\n")
-    os.replace(new, file)
+    with replacing(file) as new:
+        new.write_text(json.dumps(data, indent=1) + "\n")
