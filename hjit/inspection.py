@@ -13,7 +13,7 @@ from hjit.call.entry import Entry
 from hjit.errors import ScheduleError
 from hjit.options import Options, context_state
 from hjit.process import forks
-from hjit.trace.capture.trace import PyTree, flatten
+from hjit.trace.capture.trace import taken_apart
 from hjit.trace.tracing.frames import uncounted
 
 if TYPE_CHECKING:
@@ -35,8 +35,7 @@ class Inspectable(CompiledFunction[P, R]):
         from hjit.call.build import TracingFailed
         from hjit.call.variant import OutOfBounds
 
-        leaves: list[Any] = []
-        structure = PyTree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
+        structure, leaves = taken_apart(args, kwargs)
         if any(map(is_device_array, leaves)):
             if options.target != "cuda":
                 return self.on("cuda").variant_of(args, kwargs, self.on("cuda")._resolved(context_state()), schedule)
@@ -59,8 +58,7 @@ class Inspectable(CompiledFunction[P, R]):
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """How calls with such arguments run, and where NumPy runs them: why, and what to do."""
-        leaves: list[Any] = []
-        structure = PyTree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
+        structure, leaves = taken_apart(args, kwargs)
         if any(map(is_dask_array, leaves)):
             from hjit.call import on_dask
 
@@ -83,12 +81,12 @@ class Inspectable(CompiledFunction[P, R]):
         from hjit.report.performance.gather import Call
         from hjit.report.performance.report import report_of
 
-        leaves: list[Any] = []
-        flatten(args, leaves), flatten(kwargs, leaves)
+        structure, leaves = taken_apart(args, kwargs)
         if any(map(is_device_array, leaves)) and self._resolved(context_state()).target != "cuda":
             return self.on("cuda").report(*args, **kwargs)
         entry = self._entries.get(key_of(args, kwargs))
-        return report_of(Call(self, self._resolved(context_state()), self._schedule, entry, args, kwargs))
+        options = self._resolved(context_state())
+        return report_of(Call(self, options, self._schedule, entry, args, kwargs, structure, leaves))
 
     def _inspect(self, args: Any, kwargs: Any) -> list[Any]:
         from hjit.call.build import with_room
@@ -122,7 +120,7 @@ class Inspectable(CompiledFunction[P, R]):
 
         It is printable, and a picture in a notebook.
         """
-        from hjit.call.segments import graphs_of
+        from hjit.call.segments import graphs_of, recorded
         from hjit.kernels.runtime import features
         from hjit.sched.hand.schedule import Schedule
 
@@ -131,11 +129,10 @@ class Inspectable(CompiledFunction[P, R]):
             variant = self.variant_of(args, kwargs, options, self._schedule)
         except ScheduleError:  # the one in use is not legal here: it is what is to be edited
             variant = self.variant_of(args, kwargs, options)
-        trace = variant.trace
-        goals = trace.goals
+        whole, goals = recorded(variant.rec), variant.trace.goals
 
         def graphs(rewrites: Any) -> list[Any]:
-            return [g for g in graphs_of(trace.recorder, goals, rewrites) if g.outputs]
+            return [g for g in graphs_of(whole, goals, rewrites) if g.outputs]
 
         directives = getattr(self._schedule, "directives", ())
         return Schedule(graphs, directives, features.schedule_target(options.target))

@@ -111,7 +111,6 @@ class Pipeline(Inspectable[P, R]):
             self._schedule = found
             self._options = {}
             self._entries = Entries(self.__name__, self.stats)
-            self._refusals = 0
         return self
 
 

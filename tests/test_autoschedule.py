@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.call.segments import TraceSegments, graphs_of
+from hjit.call.segments import TraceSegments, graphs_of, recorded
 from hjit.errors import OptionError, ScheduleError, SlidingError
 from hjit.options import Options
 from hjit.process import machine
@@ -183,7 +183,7 @@ def test_what_a_search_has_no_time_for_stays_at_the_root(function: Any) -> None:
         assert found.best is not None and found.record.stopped and found.cost < math.inf
         check_tree(
             found.best.tree,
-            graphs_of(p.variant.rec, p.variant.trace.goals, by_search({}, found.best.inlined).rewrites)[0],
+            graphs_of(recorded(p.variant.rec), p.variant.trace.goals, by_search({}, found.best.inlined).rewrites)[0],
         )
         if not n:
             assert all(

@@ -17,7 +17,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,7 +26,7 @@ from hjit.call.arguments import is_device_array, leaf_names
 from hjit.call.guards import Guards, guards_of, look_up
 from hjit.call.interpreted import interpreted
 from hjit.call.results import Results
-from hjit.call.segments import TraceSegments, element_strides, strides_of
+from hjit.call.segments import TraceSegments, element_strides, recorded, strides_of
 from hjit.call.variant import GONE, OneKernel, OutOfBounds, Step, Steps, Variant, WithProducts
 from hjit.errors import BudgetError, CompileError, HjitError, Origin, TraceError
 from hjit.kernels.runtime import backend, features, kernel
@@ -38,7 +38,6 @@ from hjit.process.garbage_collection import few_collections
 from hjit.trace.capture.trace import PyTree, Trace, python_function, trace
 from hjit.trace.ir.graph import Graph
 from hjit.trace.passes.canonical import canonicalise
-from hjit.trace.passes.equal_sizes import unify_sizes
 from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.trace.tracing.scalars.host import is_run_time
 from hjit.tuning.choice import Arguments, Candidate, Choice, Scheduler, Segment
@@ -245,7 +244,7 @@ def evaluate(rec: Recorder, names: tuple[str, ...], leaves: list[Any], options: 
     found = {n: host(arrays[n]) for n in names if n in rec.inputs}
     wanted = tuple(dict.fromkeys(n for n in names if n not in found))
     if wanted:
-        graph = canonicalise(unify_sizes(rec.graph(wanted), rec.sizes, rec.equations))
+        graph = canonicalise(replace(recorded(rec), outputs=wanted))
         values, slots = rec.tape.replay(leaves), rec.scalar_slots()
         assert values is not None, "they are those that are traced"
         scalars = {s.name: values[slots[s.name][0].k] for s in graph.scalars}
@@ -287,13 +286,15 @@ def compiled(
     rec = traced.recorder
     segments_of = TraceSegments(traced, features.schedule_target(options.target))  # canonicalises
     decision = decided(segments_of, scheduler, not rec.breaks, rec.sizes, options)  # looks up, or searches
-    make = functools.partial(_kernels, traced, segments_of, options)  # loads, or lowers and emits
+    make = functools.partial(kernels_of, traced, segments_of, options)  # loads, or lowers and emits
     if decision.is_final:
         candidate = make(decision.best)
     else:
         from hjit.tuning.candidates import chosen  # not loaded where nothing is compared
 
-        candidate = chosen(decision, make, segments_of, functools.partial(_arguments, traced, leaves), options)  # tunes
+        candidate = chosen(
+            decision, make, segments_of, functools.partial(arguments_of, traced, leaves), options
+        )  # tunes
     return _bind(traced, structure, leaves, candidate, options)
 
 
@@ -310,7 +311,7 @@ def _reported(name: str, f: Callable[..., T], *args: Any) -> T:
         raise CompileError(f"{name}: {type(error).__name__} while compiling: {error}. Please report this.") from error
 
 
-def _kernels(traced: Trace, segments_of: TraceSegments, options: Options, choice: Choice) -> Candidate:
+def kernels_of(traced: Trace, segments_of: TraceSegments, options: Options, choice: Choice) -> Candidate:
     """The kernels of all segments by a schedule."""
     rec, segments = traced.recorder, segments_of(choice.rewrites)
     strides = strides_of(rec, [x.graph for x in segments])
@@ -319,7 +320,7 @@ def _kernels(traced: Trace, segments_of: TraceSegments, options: Options, choice
     return Candidate(choice, segments, tuple(kernels))
 
 
-def _arguments(traced: Trace, leaves: Sequence[Any]) -> Arguments | None:
+def arguments_of(traced: Trace, leaves: Sequence[Any]) -> Arguments | None:
     """What candidates are measured on."""
     rec = traced.recorder
     values = rec.tape.replay(leaves) if rec.tape.ops else []

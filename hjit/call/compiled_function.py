@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 from hjit.call import against_numpy
 from hjit.call.against_numpy import InterleavedCalls
 from hjit.call.arguments import CallKey, copied, each_once, is_dask_array, is_device_array, key_of
-from hjit.call.entry import FEW_REFUSALS, MAX_CONTEXTS, MAX_DEPTH, UNTIMED, Call, Entries, Entry, Stats, limit
+from hjit.call.entry import MAX_CONTEXTS, MAX_DEPTH, UNTIMED, Call, Entries, Entry, Stats, limit
 from hjit.call.outcome import MISS, PARTS, PLAIN, Outcome
 from hjit.errors import BudgetError, CompileError, DeviceError, HjitWarning, LongLoop, TraceError
 from hjit.options import Options, checked, context_state, resolve
 from hjit.process import forks
 from hjit.process.progress import progress
-from hjit.trace.capture.trace import PyTree, flatten, python_function
+from hjit.trace.capture.trace import PyTree, python_function, taken_apart
 from hjit.trace.capture.tracing_errors import as_trace_error
 from hjit.trace.tracing.frames import stack_level, uncounted
 
@@ -61,8 +61,6 @@ class CompiledFunction(Generic[P, R]):
     __name__: str
     _is_part = False
     _interprets = True  # see `hjit.call.build.build`
-    _refusals = 0  # keys in a row that could not be traced
-    _refusal = ""  # of the latest one that runs as plain NumPy: why
 
     def __init__(self, function: Callable[P, R], given: dict[str, Any]) -> None:
         if isinstance(function, CompiledFunction):
@@ -151,8 +149,7 @@ class CompiledFunction(Generic[P, R]):
         if entry is not None and entry.parts is not None:
             return self._by_parts(key, entry, args, kwargs)
         _load_compiler()
-        leaves: list[Any] = []
-        structure = PyTree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
+        structure, leaves = taken_apart(args, kwargs)
         if any(map(is_dask_array, leaves)):
             return self._call_dask(key, args, kwargs, leaves, structure)
         if self._resolved(key[0]).target == "cuda":
@@ -265,21 +262,14 @@ class CompiledFunction(Generic[P, R]):
         except Exception:
             entry.parts = None  # it may be these arguments that are wrong, and not what was refused
             raise
-        self._refusals += 1
+        self._entries.refusals += 1
         return result
-
-    def _is_refused_again(self, options: Options) -> bool:
-        """Is a new key taken to be refused, too, as those before it were? Each time that they have doubled, one is
-        tried: a list that grows with every call makes each key a new one."""
-        n = self._refusals
-        is_again = n >= FEW_REFUSALS and n & (n - 1) != 0
-        return is_again and options.on_unsupported != "raise" and self._schedule is None
 
     def _as_before(self, key: CallKey, options: Options) -> Outcome:
         """What the keys before have come to."""
         if self.parts is not None and options.on_unsupported == "break":
             return PARTS
-        self._give_up(key, self._refusal, is_refused=True)
+        self._give_up(key, self._entries.refusal, is_refused=True)
         return PLAIN
 
     def _split(self, error: Exception) -> bool:
@@ -372,7 +362,8 @@ class CompiledFunction(Generic[P, R]):
                     return result
             if entry is not None and entry.plain is not None:
                 return PLAIN
-            if self._is_refused_again(options):
+            is_free = options.on_unsupported != "raise" and self._schedule is None
+            if is_free and self._entries.refuses_again():
                 return self._as_before(call.key, options)
             try:
                 with progress(f"hjit: compiling {self.__name__}"):
@@ -396,7 +387,7 @@ class CompiledFunction(Generic[P, R]):
                 why = f"{self.__name__} runs as plain NumPy: {self._not_traced(failed.error)}"
                 self._give_up(call.key, why, is_refused=True)
                 return result
-            self._refusals = 0
+            self._entries.refusals = 0
             variant = built.variant
             if self._is_part and not variant.bounds:  # Python does the same, and sees what guards do not
                 self._give_up(call.key, "it computes nothing of arrays")
@@ -429,11 +420,8 @@ class CompiledFunction(Generic[P, R]):
         return self._build(call.structure, call.leaves, replace(options, on_unsupported="numpy"), self._schedule)
 
     def _give_up(self, key: CallKey, why: str, is_refused: bool = False) -> None:
-        """NumPy runs all calls with this key; `is_refused`: as it cannot be traced, or takes too long to compile."""
-        self._entries.at(key).plain = why
-        if is_refused:
-            self._refusals += 1
-            self._refusal = why
+        """NumPy runs all calls with this key; see `Entries.give_up`."""
+        self._entries.give_up(key, why, is_refused)
         self._say_why(why)
 
     def _say_why(self, why: str) -> None:

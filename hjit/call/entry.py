@@ -110,11 +110,14 @@ class Entries(dict[CallKey, Entry]):
 
     Attributes:
         name: of the pipeline.
+        refusals: keys in a row that could not be traced.
+        refusal: of the latest one that runs as plain NumPy: why.
     """
 
     def __init__(self, name: str, stats: Stats) -> None:
         super().__init__()
         self.name, self._stats = name, stats
+        self.refusals, self.refusal = 0, ""
 
     def at(self, key: CallKey) -> Entry:
         """What is known of a key, from now on if nothing is."""
@@ -123,6 +126,18 @@ class Entries(dict[CallKey, Entry]):
             found = self[key] = Entry()
             limit(self, MAX_KEYS)
         return found
+
+    def give_up(self, key: CallKey, why: str, is_refused: bool) -> None:
+        """NumPy runs all calls with this key; `is_refused`: as it cannot be traced, or takes too long to compile."""
+        self.at(key).plain = why
+        if is_refused:
+            self.refusals += 1
+            self.refusal = why
+
+    def refuses_again(self) -> bool:
+        """Is a new key taken to be refused, too, as those before it were? Each time that they have doubled, one is
+        tried: a list that grows with every call makes each key a new one."""
+        return self.refusals >= FEW_REFUSALS and self.refusals & (self.refusals - 1) != 0
 
     def install(self, key: CallKey, variant: Variant) -> None:
         """Run this variant from now on."""
@@ -156,9 +171,9 @@ class Entries(dict[CallKey, Entry]):
 
 
 def limit(entries: dict[Any, Any], most: int) -> None:
-    """Forget the oldest entries of too many."""
+    """Forget the oldest entries of too many; another thread may do so, too."""
     while len(entries) > most:
-        del entries[next(iter(entries))]
+        entries.pop(next(iter(entries)), None)
 
 
 @dataclass(slots=True)

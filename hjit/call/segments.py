@@ -26,8 +26,7 @@ class TraceSegments:
 
     def __init__(self, trace: Trace, target: Any, by_chance: bool = True) -> None:
         """`by_chance`: see `hjit.trace.passes.equal_sizes.unify_sizes`."""
-        self._by_chance = by_chance
-        self._recorder, self._goals, self._target = trace.recorder, trace.goals, target
+        self._recorded, self._goals, self._target = recorded(trace.recorder, by_chance), trace.goals, target
         self._made: dict[Hashable, Segments] = {}
 
     def __call__(self, rewrites: Rewrites) -> Segments:
@@ -35,8 +34,7 @@ class TraceSegments:
         key = _key(rewrites)
         found = None if key is None else self._made.get(key)
         if found is None:
-            graphs = graphs_of(self._recorder, self._goals, rewrites, self._by_chance)
-            found = tuple(Segment(g, self._target) for g in graphs)
+            found = tuple(Segment(g, self._target) for g in graphs_of(self._recorded, self._goals, rewrites))
             if key is not None:
                 self._made[key] = found
         return found
@@ -51,20 +49,23 @@ def _key(rewrites: Rewrites) -> Hashable:
     return rewrites.inlined_after, tuple(sorted(rewrites.factored.items()))
 
 
+def recorded(rec: Recorder, by_chance: bool = True) -> Graph:
+    """All that was recorded, with equal sizes written alike; see `hjit.trace.passes.equal_sizes.unify_sizes`."""
+    return unify_sizes(rec.graph(()), rec.sizes, rec.equations, by_chance)
+
+
 def graphs_of(
-    rec: Recorder,
+    whole: Graph,
     goals: Sequence[tuple[str, ...]],
     rewrites: Rewrites,
-    by_chance: bool = True,
     form: Callable[[Graph, Rewrites], Graph] = canonicalise,
 ) -> list[Graph]:
     """One Graph for each goal; stages that a later one needs are outputs of the first that computes them.
 
     Args:
-        by_chance: see `hjit.trace.passes.equal_sizes.unify_sizes`.
-        form: what makes it of the Graph that was recorded.
+        whole: what was recorded.
+        form: what makes a Graph of a part of it.
     """
-    whole = unify_sizes(rec.graph(()), rec.sizes, rec.equations, by_chance)
     reads = {s.name: tuple(s.sources - {s.name}) for s in whole.stages}
     carried: dict[str, Input] = {}
     found: list[Graph] = []

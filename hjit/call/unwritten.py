@@ -28,7 +28,7 @@ from hjit.trace.capture.trace import PyTree, Trace, flatten, python_function
 from hjit.trace.ir.graph import Cast, Graph, Op, walk
 from hjit.trace.ir.interpret import interpret, points_at_once
 from hjit.trace.ir.poly import sizes_value
-from hjit.trace.passes.rewrites import Rewrites
+from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites
 from hjit.trace.passes.stage_elimination import drop_dead_stages
 from hjit.trace.tracing.recording.undefined import FILLS
 from hjit.tuning.choice import Scheduler
@@ -165,7 +165,7 @@ def _interpreting(traced: Trace, options: Options) -> Variant:
         TooMuchToInterpret: it would take too long.
     """
     rec = traced.recorder
-    graphs = graphs_of(rec, traced.goals, Rewrites(), form=_as_recorded)  # a pass may have lost what is written
+    graphs = graphs_of(rec.graph(()), traced.goals, NO_REWRITES, _as_recorded)  # a pass may have lost what is written
     work = sum(_work(g, rec.sizes) for g in graphs)
     if work > MOST_WORK:
         raise TooMuchToInterpret(f"{work} operations")

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
 from hjit.call.arguments import leaf_names
-from hjit.call.build import with_room
-from hjit.call.segments import TraceSegments, strides_of
+from hjit.call.build import arguments_of, kernels_of, with_room
+from hjit.call.segments import TraceSegments
 from hjit.export.describing import check, described, with_copies
 from hjit.export.description import CannotExport, Description
 from hjit.export.sizes import Sized, sized
 from hjit.export.targets import Platform
-from hjit.kernels.runtime.kernel import Bound
 from hjit.kernels.runtime.lowered import Lowered, lowered_for
 from hjit.options import Options
 from hjit.process import forks
 from hjit.process.garbage_collection import few_collections
 from hjit.trace.capture.trace import PyTree
-from hjit.tuning.choice import Arguments, Candidate, Choice, Scheduler
+from hjit.tuning.choice import Choice, Scheduler
 from hjit.tuning.decide import decided
 
 
@@ -50,61 +50,41 @@ def compiled(
     Raises:
         HjitError: it needs Python when it runs.
     """
-    quiet = replace(options, budget=None, on_unsupported="raise", blas=False, numpy_if_faster=False, target="cpu")
+    options = replace(options, budget=None, on_unsupported="raise", blas=False, numpy_if_faster=False, target="cpu")
+
+    def make() -> Compiled:
+        found = sized(function, structure, leaves, options)
+        if not found.trace.recorder.breaks:
+            found = replace(found, trace=with_copies(found.trace, copies))
+        check(found.trace)
+        segments_of = TraceSegments(found.trace, for_what.target, by_chance=False)
+        if for_what.is_here() and scheduler is None:
+            choice = _best(found, segments_of, leaves, options)
+        else:  # what cannot be measured runs by the default schedule
+            choice = decided(
+                segments_of, scheduler, True, found.trace.recorder.sizes, replace(options, tune=False)
+            ).best
+        (segment,) = segments_of(choice.rewrites)
+        if not segment.graph.outputs:
+            raise CannotExport("nothing is computed of the arguments", "export a function that returns an array")
+        machine = replace(for_what.machine, fast_math=options.fast_math, small=True)
+        low = lowered_for(choice.of(segment), machine, entry)
+        names = leaf_names(function, structure, len(leaves))
+        return Compiled(
+            found, replace(described(name, entry, found, segment.graph, low, leaves, names), structure=structure), low
+        )
+
     with forks.builds, few_collections():
-        return with_room(_compiled, function, name, entry, structure, leaves, quiet, scheduler, for_what, copies)
+        return with_room(make)
 
 
-def _compiled(
-    function: Any,
-    name: str,
-    entry: str,
-    structure: PyTree,
-    leaves: list[Any],
-    options: Options,
-    scheduler: Scheduler | None,
-    for_what: Platform,
-    copies: bool,
-) -> Compiled:
-    found = sized(function, structure, leaves, options)
-    if not found.trace.recorder.breaks:
-        found = replace(found, trace=with_copies(found.trace, copies))
-    check(found.trace)
-    cut = TraceSegments(found.trace, for_what.target, by_chance=False)
-    if for_what.is_here() and scheduler is None:
-        choice = _best(found, cut, leaves, options)
-    else:  # what cannot be measured runs by the default schedule
-        choice = decided(cut, scheduler, True, found.trace.recorder.sizes, replace(options, tune=False)).best
-    (segment,) = cut(choice.rewrites)
-    if not segment.graph.outputs:
-        raise CannotExport("nothing is computed of the arguments", "export a function that returns an array")
-    machine = replace(for_what.machine, fast_math=options.fast_math, small=True)
-    low = lowered_for(choice.of(segment), machine, entry)
-    names = leaf_names(function, structure, len(leaves))
-    return Compiled(
-        found, replace(described(name, entry, found, segment.graph, low, leaves, names), structure=structure), low
-    )
-
-
-def _best(found: Sized, cut: TraceSegments, leaves: list[Any], options: Options) -> Choice:
+def _best(found: Sized, segments_of: TraceSegments, leaves: list[Any], options: Options) -> Choice:
     """The schedule that a call of the pipeline would run by: on disk, or searched and measured."""
     rec = found.trace.recorder
-    decision = decided(cut, None, True, rec.sizes, options)
+    decision = decided(segments_of, None, True, rec.sizes, options)
     if decision.is_final:
         return decision.best
     from hjit.tuning.candidates import chosen  # not loaded where nothing is compared
 
-    def make(choice: Choice) -> Candidate:
-        segments = cut(choice.rewrites)
-        strides = strides_of(rec, [x.graph for x in segments])
-        bounds = (Bound(choice.of(x), options, rec.sizes, strides) for x in segments if x.graph.outputs)
-        return Candidate(choice, segments, tuple(bounds))
-
-    def arguments() -> Arguments | None:
-        values = rec.tape.replay(leaves) if rec.tape.ops else []
-        if values is None:
-            return None
-        scalars = {n: values[slot.k] for n, (slot, _) in rec.scalar_slots().items()}
-        return Arguments({n: s.array for n, s in rec.inputs.items()}, scalars)
-
-    return chosen(decision, make, cut, arguments, options).choice
+    make = functools.partial(kernels_of, found.trace, segments_of, options)
+    return chosen(decision, make, segments_of, functools.partial(arguments_of, found.trace, leaves), options).choice

@@ -20,7 +20,8 @@ from hjit.export.compiling import compiled
 from hjit.export.description import CannotExport, Description
 from hjit.export.targets import object_code, platform
 from hjit.options import Options
-from hjit.trace.capture.trace import PyTree, flatten
+from hjit.process.files import replacing
+from hjit.trace.capture.trace import taken_apart
 from hjit.tuning.choice import Scheduler
 
 SUFFIXES = (".o", ".so")
@@ -75,8 +76,7 @@ def export(
         if not for_what.is_here():
             raise OptionError(f"a shared library for {for_what.name} is linked there: export an object file, NAME.o")
         compiler = c_compiler()
-    leaves: list[Any] = []
-    structure = PyTree(tuple, (flatten(args, leaves), flatten(kwargs, leaves)))
+    structure, leaves = taken_apart(args, kwargs)
     found = compiled(
         function, check_name(name), f"hjit_{name}", structure, leaves, options, scheduler, for_what, copies=True
     )
@@ -150,9 +150,7 @@ def linked(compiler: str, name: str, source: Source, code: bytes) -> bytes:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """A file as a whole: a process that has loaded the old one keeps it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
-        file.write(data)
-    os.chmod(file.name, 0o755 if path.suffix == ".so" else 0o644)
-    os.replace(file.name, path)
+    with replacing(path) as new:
+        new.write_bytes(data)
+        new.chmod(0o755 if path.suffix == ".so" else 0o644)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from hjit.call.arguments import CallKey, key_of
+from hjit.call.entry import MAX_KEYS, limit
 from hjit.call.guards import overlap
 from hjit.errors import HjitError
 from hjit.export.description import Description, View
@@ -25,9 +26,8 @@ from hjit.kernels.runtime.scratch import offsets, staggered
 from hjit.kernels.runtime.sizes import evaluate
 from hjit.options import resolve
 from hjit.process.signals import signal_safe
-from hjit.trace.capture.trace import PyTree, flatten
+from hjit.trace.capture.trace import PyTree, taken_apart
 
-MAX_KEYS = 512  # keys of arguments that a function remembers; the oldest is forgotten
 Array = np.ndarray[Any, Any]
 
 
@@ -177,10 +177,9 @@ class Loaded:
         key = key_of(args, kwargs)
         known = self._entries.get(key)
         if known is None:
-            known = self._entries[key] = self._bindings(*_taken_apart(args, kwargs))
-            while len(self._entries) > MAX_KEYS:
-                self._entries.pop(next(iter(self._entries)), None)
-        leaves = (*args, *kwargs.values()) if known and known[0].is_flat else _taken_apart(args, kwargs)[1]
+            known = self._entries[key] = self._bindings(*taken_apart(args, kwargs))
+            limit(self._entries, MAX_KEYS)
+        leaves = (*args, *kwargs.values()) if known and known[0].is_flat else taken_apart(args, kwargs)[1]
         for binding in known:
             values = binding.values(leaves)
             if values is None or not binding.may_write(leaves):
@@ -195,7 +194,7 @@ class Loaded:
                 )
             break
         if self.function is None:
-            raise HjitError(self._no_kernel(*_taken_apart(args, kwargs)))
+            raise HjitError(self._no_kernel(*taken_apart(args, kwargs)))
         return self.function(*args, **kwargs)
 
     def _bindings(self, structure: PyTree, leaves: Sequence[Any]) -> tuple[Binding, ...]:
@@ -212,12 +211,6 @@ class Loaded:
 
     def __repr__(self) -> str:
         return f"<{self.__name__} of {self._where}, {len(self.kernels)} kernels>"
-
-
-def _taken_apart(args: Any, kwargs: Any) -> tuple[PyTree, list[Any]]:
-    """The structure of arguments, and these with containers opened."""
-    leaves: list[Any] = []
-    return PyTree(tuple, (flatten(args, leaves), flatten(kwargs, leaves))), leaves
 
 
 class Bundle:

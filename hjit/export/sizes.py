@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hjit.call.build import TracingFailed, traced_call
-from hjit.call.segments import graphs_of
+from hjit.call.segments import graphs_of, recorded
 from hjit.export.numbers import FUNCTIONS
 from hjit.options import Options
 from hjit.trace.capture.trace import PyTree, Trace
@@ -211,7 +211,7 @@ def _computed(trace: Trace, facts: Iterable[Fact], names: tuple[str, ...]) -> _C
     arrays = {
         n: (s.where[1], tuple(str(p) for p in s.input.shape)) for n, s in rec.inputs.items() if s.where[0] == "arg"
     }
-    graphs = graphs_of(rec, trace.goals, NO_REWRITES, by_chance=False)
+    graphs = graphs_of(recorded(rec, by_chance=False), trace.goals, NO_REWRITES)
     keys = [graph_key(g) for g in graphs]
     place = {n: (k, j) for k, g in enumerate(graphs) for j, n in enumerate(g.outputs)}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from hjit.report.performance.facts import BreakFacts, Facts, KernelFacts
 from hjit.report.performance.kernels import Reading
 from hjit.report.performance.source import source_of
 from hjit.report.performance.timing import Times, timed
-from hjit.trace.capture.trace import PyTree, flatten
+from hjit.trace.capture.trace import PyTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,14 @@ class Call:
     entry: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    leaves: list[Any] = field(default_factory=list)
+    structure: PyTree
+    leaves: list[Any]
 
 
 def facts_of(call: Call) -> Facts:
     """Gather what there is to say of a call."""
     p, leaves = call.pipeline, call.leaves
-    structure = PyTree(tuple, (flatten(call.args, leaves), flatten(call.kwargs, leaves)))
-    names = leaf_names(p.py_func, structure, len(leaves))
+    names = leaf_names(p.py_func, call.structure, len(leaves))
     kernels, breaks, why = _kernels(call)
     lines: dict[Origin, float] = {}
     for k in kernels:

@@ -136,6 +136,12 @@ def flatten(x: Any, leaves: list[Any]) -> Any:
     return len(leaves) - 1
 
 
+def taken_apart(args: Any, kwargs: Any) -> tuple[PyTree, list[Any]]:
+    """The structure of a call's arguments, and their leaves."""
+    leaves: list[Any] = []
+    return PyTree(tuple, (flatten(args, leaves), flatten(kwargs, leaves))), leaves
+
+
 def python_function(function: Any) -> types.FunctionType:
     """The function written in Python that a function, or a partial of one, calls.
 
