@@ -13,7 +13,7 @@ import pytest
 
 import hjit
 from hjit.call import against_numpy
-from hjit.call.against_numpy import LEAST, PAIRS, InterleavedCalls, Medians
+from hjit.call.against_numpy import LEAST, PAIRS, SHORT_PAIRS, InterleavedCalls, Medians
 
 CALLS = 2 * PAIRS + 2  # that are timed
 
@@ -235,7 +235,16 @@ def test_calls_beside_which_others_run_do_not_count() -> None:
 
 
 def test_verdicts() -> None:
-    assert Medians(3e-3, 2e-3, 1.5, 1.2).is_slower
-    assert not Medians(3e-3, 2e-3, 1.5, 0.9).is_slower
-    assert not Medians(3e-3, 2e-3, 1.05, 1.04).is_slower
-    assert not Medians(3e-6, 2e-6, 1.5, 1.2).is_slower
+    assert Medians(3e-3, 2e-3, 1.5, 1.2, PAIRS).is_slower
+    assert not Medians(3e-3, 2e-3, 1.5, 0.9, PAIRS).is_slower
+    assert not Medians(3e-3, 2e-3, 1.05, 1.04, PAIRS).is_slower
+    assert not Medians(3 * LEAST, LEAST / 2, 1.5, 1.2, PAIRS).is_slower
+
+
+def test_of_short_calls_more_pairs_decide(times: Any) -> None:
+    times(18e-6, 9e-6)
+    f = hjit.pipeline(half)
+    called(f, A, CALLS + 1)
+    assert f.stats.slower == 0 and "timed beside NumPy" in f.explain(A)
+    called(f, A, 2 * (SHORT_PAIRS - PAIRS))
+    assert f.stats.slower == 1 and f"medians of {SHORT_PAIRS} pairs" in f.explain(A)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.call.against_numpy import PAIRS, InterleavedCalls, Medians
+from hjit.call.against_numpy import PAIRS, SHORT_PAIRS, InterleavedCalls, Medians
 from hjit.call.entry import UNTIMED
 
 RNG = np.random.default_rng(8)
@@ -388,10 +388,10 @@ def test_parts_are_timed_beside_numpy_and_given_up_where_they_are_slower(
     is_slower: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HJIT_NUMPY_IF_FASTER", "1")
-    found = Medians(1.0, 0.5, 2.0, 2.0) if is_slower else Medians(1.0, 2.0, 0.5, 0.5)
+    found = Medians(1.0, 0.5, 2.0, 2.0, PAIRS) if is_slower else Medians(1.0, 2.0, 0.5, 0.5, PAIRS)
     monkeypatch.setattr(InterleavedCalls, "medians", lambda self: found)
     compiled = hjit.pipeline(masked)
-    for _ in range(UNTIMED + 2 * PAIRS + 4):
+    for _ in range(UNTIMED + 2 * SHORT_PAIRS + 4):
         same(compiled(IMAGE, OTHER), masked(IMAGE, OTHER))
     assert ("runs as plain NumPy" in compiled.explain(IMAGE, OTHER)) == is_slower
     assert compiled.stats.slower == is_slower

@@ -92,6 +92,28 @@ def gemm(a: Array, b: Array) -> Array:
     return 1.5 * a @ b + 0.5 * a
 
 
+def mvt(x1: Array, x2: Array, y1: Array, y2: Array, a: Array) -> tuple[Array, Array]:
+    return x1 + a @ y1, x2 + a.T @ y2
+
+
+def adi(u: Array, steps: int) -> Array:
+    """Heat by alternating directions: each half step solves tridiagonal systems, along columns and then along rows."""
+    u, n = u.copy(), u.shape[0]
+    r = 0.5 * n / steps
+    for _ in range(steps):
+        for _ in range(2):
+            p, q, v = np.zeros((n, n)), np.zeros((n, n)), np.ones((n, n))
+            q[:, 0] = 1.0
+            for j in range(1, n - 1):
+                p[:, j] = r / (1 + 2 * r - r * p[:, j - 1])
+                q[1:-1, j] = r * u[:-2, j] + (1 - 2 * r) * u[1:-1, j] + r * u[2:, j] + r * q[1:-1, j - 1]
+                q[1:-1, j] /= 1 + 2 * r - r * p[1:-1, j - 1]
+            for j in range(n - 2, 0, -1):
+                v[1:-1, j] = p[1:-1, j] * v[1:-1, j + 1] + q[1:-1, j]
+            u = v.T.copy()
+    return u
+
+
 def covariance(a: Array) -> Array:
     centered = a - a.mean(axis=0)
     return centered.T @ centered / (a.shape[0] - 1)

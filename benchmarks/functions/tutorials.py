@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from skimage import transform
 
 Array = np.ndarray[Any, Any]
 
@@ -113,6 +114,10 @@ def bilinear_resize(img: Array, h: int, w: int) -> Array:
     top = img[y0][:, x0] * (1 - fx) + img[y0][:, x1] * fx
     bottom = img[y1][:, x0] * (1 - fx) + img[y1][:, x1] * fx
     return top * (1 - fy) + bottom * fy
+
+
+def enlarged(img: Array, factor: int) -> Array:
+    return np.asarray(transform.resize(img, (img.shape[0] * factor, img.shape[1] * factor)))
 
 
 def affine_warp(img: Array, angle: float = 0.3) -> Array:

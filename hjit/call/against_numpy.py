@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from hjit.call.variant import Variant
 
 PAIRS = 5  # that decide, after one that does not count: memory and threads are new to it
+SHORT, SHORT_PAIRS = 50e-6, 25  # of calls that take less by NumPy, in seconds, so many decide: they scatter more
 SLOWER = 1.1  # times as long as NumPy: then NumPy runs
 SUSPECT = 0.5  # of NumPy's time in the first comparison, below which a kernel is taken for the faster one
-LEAST = 50e-6  # seconds: of shorter calls the noise is too large, and the time too small
+LEAST = 1e-6  # seconds by NumPy: what the clock and the call itself take is no longer small beside less
 MAX_DISTURBED = 30  # calls beside which another one ran, after which the kernel is kept
 MAX_TIMED = 64  # keys of a pipeline whose calls are timed at the same time; the oldest ends without a verdict
 
@@ -44,6 +45,7 @@ class Medians:
     plain: float
     ratio: float
     low: float
+    pairs: int
 
     @property
     def is_slower(self) -> bool:
@@ -53,7 +55,7 @@ class Medians:
     def __str__(self) -> str:
         what = "the kernel is slower" if self.is_slower else "the kernel is not clearly slower"
         compiled, plain = f"{1e3 * self.compiled:.3g} ms", f"{1e3 * self.plain:.3g} ms"
-        return f"{what}: compiled it takes {compiled}, by NumPy {plain} (medians of {PAIRS} pairs of calls)"
+        return f"{what}: compiled it takes {compiled}, by NumPy {plain} (medians of {self.pairs} pairs of calls)"
 
 
 def is_suspect(seconds: tuple[float, float] | None) -> bool:
@@ -111,14 +113,21 @@ class InterleavedCalls:
     @property
     def is_over(self) -> bool:
         """Is there nothing more to time?"""
-        pairs = min(map(len, self._times))
-        ahead = pairs > 0 and all(c < SUSPECT * p for c, p in zip(*self._times, strict=False))
-        return pairs > PAIRS or ahead or self._lost > MAX_DISTURBED
+        done = min(map(len, self._times))
+        ahead = done > 0 and all(c < SUSPECT * p for c, p in zip(*self._times, strict=False))
+        return ahead or done > self._pairs or self._lost > MAX_DISTURBED
+
+    @property
+    def _pairs(self) -> int:
+        """How many decide."""
+        plain = self._times[1][1:]
+        return SHORT_PAIRS if plain and statistics.median(plain) < SHORT else PAIRS
 
     def medians(self) -> Medians | None:
         """What was found; None where too few calls could be timed."""
-        compiled, plain = (times[1 : PAIRS + 1] for times in self._times)
-        if min(len(compiled), len(plain)) < PAIRS:
+        count = self._pairs
+        compiled, plain = (times[1 : count + 1] for times in self._times)
+        if min(len(compiled), len(plain)) < count:
             return None
         ratios = [c / p if p else 1.0 for c, p in zip(compiled, plain, strict=True)]
         return Medians(
@@ -126,4 +135,5 @@ class InterleavedCalls:
             statistics.median(plain),
             statistics.median(ratios),
             statistics.quantiles(ratios, n=4)[0],
+            count,
         )
