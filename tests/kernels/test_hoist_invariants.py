@@ -7,6 +7,11 @@ from typing import Any
 import numpy as np
 
 import hjit
+from hjit.kernels.lower.loopir import Choose, For, Let, Nest
+from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.passes.hoist_invariants import hoist_invariants
+from hjit.trace.ir.graph import Graph
+from hjit.trace.ir.poly import FloorDiv, Var, extremum, poly
 from tests.numpy_check import check
 
 RNG = np.random.default_rng(3)
@@ -56,3 +61,24 @@ def test_two_loops_with_one_invariant_have_it_both() -> None:
     named = {line.split(" = ")[0].strip() for line in text if line.lstrip().startswith("%invariant")}
     used = {word.strip("(),") for line in text for word in line.split() if word.startswith("%invariant")}
     assert used <= named
+
+
+def test_names_of_indices_go_out_of_loops_that_they_do_not_depend_on() -> None:
+    y, x, n, low, high, at, share = map(poly, map(Var, ("y", "x", "n", "low", "high", "at", "share")))
+
+    def var(p: Any) -> Var:
+        return next(a for a in p.atoms() if isinstance(a, Var))
+
+    of_all = Let(var(low), extremum("max", n - 4, poly(0)))
+    of_all_too = Choose(var(high), n - 9, low + 2, low)
+    of_row = Let(var(at), low + y)
+    may_fail = Let(var(share), poly(FloorDiv(poly(7), n)))
+    columns = For(var(x), low, high, 1, (of_all_too, of_row, may_fail))
+    rows = For(var(y), poly(0), n, 1, (of_all, columns))
+    nest = Nest("stage", (rows,), None, poly(1))
+    first, second, loop = hoist_invariants(nest, Graph((), (), (), ()), Machine()).body
+    assert (first, second) == (of_all, of_all_too)
+    assert isinstance(loop, For) and loop.var == var(y)
+    assert loop.body[0] == of_row
+    (inner,) = loop.body[1:]
+    assert isinstance(inner, For) and inner.body == (may_fail,)

@@ -2,19 +2,21 @@
 
 An expression goes out of every loop that none of its indices depends on, where memory that it reads is not written by
 the nest. It stays inside conditions, functions and windows that slide: what they read may not be there otherwise.
+Names of indices go out, too, where nothing that they compute can fail: a loop that has no iterations computes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from hjit.kernels.lower.loopir import Block, For, Name, Nest, Register, Stmt, Vectors
+from hjit.kernels.lower.loopir import Block, Choose, For, Let, Name, Nest, Register, Stmt, Vectors
 from hjit.kernels.lower.machine import Machine
-from hjit.kernels.lower.traverse import Body, bound_vars, every, sources, with_bodies
+from hjit.kernels.lower.traverse import Body, bound_vars, every, named_polys, sources, with_bodies
 from hjit.trace.ir.borders import fold_select
 from hjit.trace.ir.graph import Cast, Expr, Graph, Load, Op
-from hjit.trace.ir.poly import Var, deep_atoms
+from hjit.trace.ir.poly import Dim, Extremum, FloorDiv, Mod, Poly, Sym, Var, deep_atoms
 
 
 def hoist_invariants(nest: Nest, graph: Graph, machine: Machine) -> Nest:
@@ -42,8 +44,10 @@ class _Hoisting:
         if not isinstance(s, For):
             yield s
             return
-        loop = _Loop(frozenset({s.var, *(v for t in every(s.body) for v in bound_vars(t))}), self.changing)
-        body = tuple(t for x in s.body for t in self.without(x, loop))
+        indices, body = _without_indices(s)
+        loop = _Loop(frozenset({s.var, *(v for t in every(body) for v in bound_vars(t))}), self.changing)
+        body = tuple(t for x in body for t in self.without(x, loop))
+        yield from indices
         yield from loop.hoisted
         yield replace(s, body=body)
 
@@ -80,6 +84,31 @@ class _Hoisting:
             return loop.names[e]
         args = tuple(self.outside(a, loop) for a in e.args)
         return e if all(a is b for a, b in zip(args, e.args, strict=True)) else e.with_args(args)
+
+
+def _without_indices(loop: For) -> tuple[list[Let | Choose], Body]:
+    """The names of indices that do not depend on a loop, and its body without them."""
+    bound = Counter(v for t in every(loop.body) for v in bound_vars(t))
+    inside = {loop.var, *bound}
+    hoisted: list[Let | Choose] = []
+    kept: list[Stmt] = []
+    for s in loop.body:
+        if isinstance(s, Let | Choose) and bound[s.var] == 1 and all(_goes_out(p, inside) for p in named_polys(s)):
+            hoisted.append(s)
+            inside.discard(s.var)
+        else:
+            kept.append(s)
+    return hoisted, tuple(kept)
+
+
+def _goes_out(p: Poly, inside: Collection[Var]) -> bool:
+    """Does an index depend on nothing `inside`, and can computing it not fail, by loading or by dividing by zero?"""
+    return all(
+        isinstance(a, Dim | Sym | Extremum)
+        or (isinstance(a, Var) and a not in inside)
+        or (isinstance(a, FloorDiv | Mod) and a.by.is_const)
+        for a in deep_atoms(p)
+    )
 
 
 class _Loop:
