@@ -40,11 +40,12 @@ def parser() -> argparse.ArgumentParser:
         "apps (the default): applications compared with their peers; gpu: the same on a GPU; "
         "coverage: functions of many packages; "
         "idioms: short image code compared with NumPy; "
+        "model: what the cost model alone chooses for the applications; "
         "overhead: what a call costs; products: matrix products; "
         "search: what searching the applications' schedules costs, and the same as apps; "
         "skimage: scikit-image's own tests, plain and compiled"
     )
-    kinds = ("apps", "coverage", "gpu", "idioms", "overhead", "products", "search", "skimage")
+    kinds = ("apps", "coverage", "gpu", "idioms", "model", "overhead", "products", "search", "skimage")
     p.add_argument("name", nargs="?", default="apps", choices=kinds, help=what)
     p.add_argument("--json", metavar="FILE", type=Path, help="write the numbers here, too")
     p.add_argument("--apps", metavar="A,B", type=names, default=list(NAMES), help=f"of {', '.join(NAMES)}")
@@ -74,6 +75,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--source", metavar="PATH", type=Path, help="with skimage: its sources; pip downloads them if needed"
     )
+    p.add_argument("--weights", metavar="FILE", type=Path, help="with model: of `hjit train`; hjit's if not given")
     p.add_argument("--stand-in", action="store_true", help="with gpu: tries this command without one: no real times")
     return p
 
@@ -93,6 +95,8 @@ def measured(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) 
 
     if given.name == "gpu":
         return on_gpu(given, keep)
+    if given.name == "model":
+        return of_model(given, keep)
     if given.name in ("coverage", "skimage"):
         return (of_skimage if given.name == "skimage" else of_coverage)(given, keep)
     if given.name in ("idioms", "products"):
@@ -176,6 +180,18 @@ def of_coverage(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None
     table = given.table or coverage.TABLE
     table.parent.mkdir(parents=True, exist_ok=True)
     table.write_text(coverage.markdown(numbers), encoding="utf-8")
+    return numbers
+
+
+def of_model(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """How good the cost model's own choices are."""
+    from benchmarks import model, suite
+    from benchmarks.apps import NAMES
+
+    suite.check_names("application", given.apps, NAMES)
+    limit = given.limit or model.LIMIT
+    numbers = model.run(given.apps, given.weights, small=given.small, limit=limit, keep=keep)
+    model.show(numbers)
     return numbers
 
 

@@ -12,7 +12,7 @@ import fcntl
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,9 @@ Arrays = Sequence[np.ndarray[Any, Any]]
 ROUNDS = 3  # in which all schedules are timed
 RUNS, LEAST_RUNS = 14, 1  # of one schedule in a round
 RUN_SECONDS = 0.02  # for them all
-LONG_SECONDS = 1.0  # of a slow one: it runs no more
+LONG_SECONDS = 0.3  # of a slow one: it runs no more
+MEASURED_SECONDS = 8.0  # of a program, after which no larger images of it are begun
+MUCH_SLOWER = 8.0  # times as long as the best on smaller images: nothing is learnt from it on larger ones
 PROGRAM_SECONDS = 25.0  # for the kernels of one program
 MAX_STAGES = 150  # of a program that is measured
 RTOL = 1e-3  # of results: sums of floats have no order
@@ -128,6 +130,7 @@ class Case:
         self.given = (
             {n: arrays[k] for n, k in self.variant.guards.arguments.items()} | guarded[1] | dict(self.variant.constants)
         )
+        self.elements = sum(map(np.size, arrays))
         self.made: dict[Schedule, tuple[str, Bound]] = {}
         self.lost: Counter[str] = Counter()
 
@@ -144,16 +147,17 @@ class Case:
             self.lost[f"{origin}: {type(error).__name__}: {reason}"] += 1
             log.debug("not lowered: %s", error)
 
-    def samples(self) -> list[Sample]:
-        """All schedules timed, in rounds.
+    def samples(self, without: Collection[Schedule] = ()) -> list[Sample]:
+        """The schedules timed, in rounds, but for some.
 
         Raises:
             Mismatch: the results of two are not the same.
         """
-        times: dict[Schedule, list[float]] = {x: [] for x in self.made}
+        made = {x: found for x, found in self.made.items() if x not in without}
+        times: dict[Schedule, list[float]] = {x: [] for x in made}
         reference: list[Any] | None = None
         for _ in range(ROUNDS):
-            for schedule, (_, bound) in self.made.items():
+            for schedule, (_, bound) in made.items():
                 if sum(times[schedule]) > LONG_SECONDS:
                     continue
                 outputs = bound.new_outputs()
@@ -163,7 +167,7 @@ class Case:
                     raise Mismatch(f"{schedule.tree}\ninlined: {sorted(schedule.inlined)}")
         return [
             Sample(tuple(times[x]), self.space.features(x.tree, x.inlined), origin, x)
-            for x, (origin, _) in self.made.items()
+            for x, (origin, _) in made.items()
         ]
 
 
@@ -190,7 +194,9 @@ def measured(
     quiet: MeasurementLock,
     cost: Cost | None = None,
 ) -> list[Measured]:
-    """The same schedules of a program on images of several sizes; they are chosen for the first ones.
+    """The same schedules of a program on images of several sizes, the smallest first; they are chosen for the first.
+
+    Larger images may be left out, and on them slow schedules, where all takes long.
 
     Args:
         sizes: what to call it with.
@@ -221,8 +227,17 @@ def measured(
                 break
             for case in cases:
                 case.make(*candidate)
+    samples: dict[Case, list[Sample]] = {}
+    slow: set[Schedule] = set()
     with quiet.measuring():
-        return [Measured(c.space.nests.pipeline, c.samples(), c.space.nests.machine, c.lost) for c in cases]
+        end = time.perf_counter() + MEASURED_SECONDS
+        for c in sorted(cases, key=lambda c: c.elements):
+            if samples and time.perf_counter() > end:
+                break
+            samples[c] = c.samples(slow)
+            most = MUCH_SLOWER * min((s.seconds for s in samples[c]), default=0.0)
+            slow.update(s.schedule for s in samples[c] if s.seconds > most)
+    return [Measured(c.space.nests.pipeline, found, c.space.nests.machine, c.lost) for c, found in samples.items()]
 
 
 def segment_of(graph: Graph, options: Options) -> Segment:

@@ -15,7 +15,7 @@ import math
 import random
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from hjit.options import Options
 from hjit.process.files import replacing
 from hjit.training.cases import ROUNDS, Measured, MeasurementLock, Mismatch, measured
 
-PIXELS = (256**2, 3072**2)  # of the images of a program
+PIXELS = (256**2, 2048**2)  # of the images of a program
 IMAGES = 3  # sizes of them, for one program
 ONE_THREAD = 4  # of so many programs one runs on one thread, so that the model sees both
 
@@ -73,14 +73,7 @@ def _measured(seed: int, folder: Path, count: int, weights: Path | None, target:
         "images": len(kept),
         "samples": sum(len(x.samples) for x in kept),
         "lost": dict(sum((x.lost for x in found), Counter())),
-        "default": [_default_over_best(x) for x in kept],
     }
-
-
-def _default_over_best(x: Measured) -> float | None:
-    """The time of the default schedule over the least of all; None where it is no sample."""
-    default = [s.seconds for s in x.samples if s.origin == "default"]
-    return round(default[0] / min(s.seconds for s in x.samples), 4) if default else None
 
 
 def _save(file: Path, x: Measured) -> None:
@@ -103,12 +96,24 @@ def _save(file: Path, x: Measured) -> None:
 def load(folders: Sequence[Path]) -> list[Program]:
     """The samples of some folders, in the order of their names; of programs that are done only."""
     found = []
-    for folder in folders:
-        for file in sorted(folder.glob("*-*.npz"), key=lambda x: tuple(map(int, x.stem.split("-")))):
-            if (folder / f"{file.stem.split('-')[0]}.json").exists():
-                with np.load(file) as x:
-                    found.append(Program(x["pipeline"], x["schedule"], x["runtimes"], x["machine"]))
+    for file in (file for folder in folders for file in _done(folder)):
+        with np.load(file) as x:
+            found.append(Program(x["pipeline"], x["schedule"], x["runtimes"], x["machine"]))
     return found
+
+
+def best_by_origin(folder: Path) -> Iterator[dict[str, float]]:
+    """Of each program and image the least seconds of the schedules of each origin."""
+    for file in _done(folder):
+        with np.load(file) as x:
+            origins, seconds = x["origins"], x["runtimes"]
+        yield {str(name): float(seconds[origins == name].min()) for name in np.unique(origins)}
+
+
+def _done(folder: Path) -> list[Path]:
+    """The files of programs that are done, in the order of their names."""
+    files = sorted(folder.glob("*-*.npz"), key=lambda x: tuple(map(int, x.stem.split("-"))))
+    return [file for file in files if (folder / f"{file.stem.split('-')[0]}.json").exists()]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -10,12 +10,13 @@ random ones pick; each later one has those of the round before. Weights are fitt
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -32,6 +33,7 @@ PASSES = 60  # over the samples
 DECAY, RATE = 0.1, 6e-3  # of weights, and of learning; programs held out are predicted best with them
 HELD_OUT = 0.2  # of the programs
 LONGEST = 180.0  # seconds of one program
+SHOWN = ("default", "greedy", "beam")  # of the choices
 
 Show = Callable[[str], None]
 
@@ -65,7 +67,9 @@ class Round:
         refused, wrong: programs without samples: that are not one kernel, or whose results are not NumPy's.
         ended: those whose process died or took too long, by how.
         lost: schedules that are no samples, by why.
-        default: mean over programs and images of the default schedule's time over the best.
+        choices: the time of the best schedule of an origin, of the default one or of what a search picked, over the
+            best of all; geometric mean over programs and images. The picks of a round are those of weights that were
+            not fitted to its programs.
         trained, held_out: how well the weights do, see `hjit.model.fit.Accuracy`.
     """
 
@@ -76,7 +80,7 @@ class Round:
     wrong: tuple[int, ...]
     ended: dict[str, int]
     lost: dict[str, int]
-    default: float | None
+    choices: dict[str, float]
     seconds: float
     trained: dict[str, Any] = field(default_factory=dict)
     held_out: dict[str, Any] = field(default_factory=dict)
@@ -100,14 +104,18 @@ class Training:
         self._keep()
 
     def __str__(self) -> str:
-        """A line for each finished round: what was measured, and how well its weights do on programs held out."""
-        lines = [f"{'round':>5} {'programs':>8} {'samples':>8} {'lost':>6} {'rank':>6} {'log R2':>6} {'chosen':>6}"]
+        """A line for each finished round: what was measured, and how well its weights do on programs held out.
+
+        Last the choices of the weights before it, see `Round.choices`.
+        """
+        head = ("round", "programs", "samples", "lost", "rank", "log R2", "chosen", *SHOWN)
+        lines = [" ".join(f"{x:>8}" for x in head)]
         for r in self.rounds:
             held = r["held_out"] or r["trained"]
-            lines.append(
-                f"{r['number']:>5} {r['programs']:>8} {r['samples']:>8} {sum(r['lost'].values()):>6} "
-                f"{held['rank']:>6.3f} {held['log_runtime_r2']:>6.3f} {held['choice']:>6.3f}"
-            )
+            known = (r["number"], r["programs"], r["samples"], sum(r["lost"].values()))
+            means = (held["rank"], held["log_runtime_r2"], held["choice"], *map(r["choices"].get, SHOWN))
+            cells = (*map(str, known), *("-" if x is None else f"{x:.3f}" for x in means))
+            lines.append(" ".join(f"{x:>8}" for x in cells))
         return "\n".join(lines)
 
     @property
@@ -234,7 +242,6 @@ def process(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
 def summed_up(number: int, place: Path, seeds: Iterable[int], seconds: float) -> Round:
     """What the summaries of a round's programs say together."""
     found = {s: json.loads((place / f"{s}.json").read_text()) for s in seeds if (place / f"{s}.json").exists()}
-    defaults = [x for f in found.values() for x in f.get("default", ()) if x is not None]
     return Round(
         number,
         sum("samples" in f for f in found.values()),
@@ -243,9 +250,18 @@ def summed_up(number: int, place: Path, seeds: Iterable[int], seconds: float) ->
         tuple(s for s, f in found.items() if "wrong" in f),
         dict(Counter(f["ended"] for f in found.values() if "ended" in f)),
         dict(sum((Counter(f.get("lost", {})) for f in found.values()), Counter())),
-        round(sum(defaults) / len(defaults), 4) if defaults else None,
+        choices(programs.best_by_origin(place)),
         round(seconds, 1),
     )
+
+
+def choices(best: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """The times of some origins' best schedules over the best of all: geometric means over programs that have them."""
+    logs: dict[str, list[float]] = {}
+    for times in best:
+        for origin, seconds in times.items():
+            logs.setdefault(origin, []).append(math.log(seconds / min(times.values())))
+    return {origin: round(math.exp(sum(x) / len(x)), 4) for origin, x in sorted(logs.items())}
 
 
 def _write(file: Path, data: Any) -> None:

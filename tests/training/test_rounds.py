@@ -151,3 +151,30 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFi
         cli.main(["train", str(tmp_path), "--programs", "2", "--schedules", "3", "--seed", "4", "--minutes", "0"]) == 0
     )
     assert "log R2" in capsys.readouterr().out
+
+
+def test_choices_are_compared_with_the_best_of_all() -> None:
+    found = rounds.choices([{"default": 2.0, "greedy": 1.0}, {"default": 2.0, "beam": 4.0, "random": 9.0}])
+    assert found == {"beam": 2.0, "default": 1.4142, "greedy": 1.0, "random": 4.5}
+
+
+def test_what_is_slow_on_small_images_is_not_timed_on_larger_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: list[int] = []
+    slow: list[Any] = []
+
+    def timed(bound: Any, inputs: Any, outputs: Any) -> float:
+        bound.run(inputs, outputs, ())
+        counts.append(inputs[0].size)
+        if inputs[0].size == IMAGE.size and not slow:
+            slow.append(bound)
+        return 1.0 if bound in slow else 1e-3
+
+    monkeypatch.setattr(cases, "timed", timed)
+    larger = np.tile(IMAGE, (2, 3))
+    first, second = measured(blurred, [[larger], [IMAGE]], OPTIONS, 5, 0, MeasurementLock(tmp_path))
+    assert len(second.samples) == len(first.samples) - 1
+    assert counts == sorted(counts), "the smaller image comes first"
+    monkeypatch.setattr(cases, "MEASURED_SECONDS", 0.0)
+    assert len(measured(blurred, [[larger], [IMAGE]], OPTIONS, 3, 0, MeasurementLock(tmp_path))) == 1

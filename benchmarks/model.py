@@ -1,0 +1,174 @@
+"""``python -m benchmarks model``: how good the cost model's own choices are, for the applications.
+
+No application is among the programs that the model is fitted to. For each, searches choose schedules by the model
+alone, as do random dropout and walks from the default schedule; all are compiled, checked against NumPy, and timed in
+interleaved rounds. A row has, for each kind of choice, its time over that of the best schedule of all (geometric means
+in the last line), and its time over the predicted one. The searches never see the default schedule; `refined pick`
+starts from what they found. Each application has a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import apps
+from benchmarks.suite import ROOT, about, environment
+from benchmarks.table import geomean
+
+KINDS = ("default", "greedy", "beam", "refined pick")  # choices; "beam" is its best finalist
+SCHEDULES = 16  # of an application
+LIMIT = 600.0  # seconds of an application's process
+
+Row = dict[str, Any]
+
+
+def measure(name: str, weights: str, small: bool) -> Row:
+    """The row of an application, measured in this process.
+
+    Args:
+        weights: a file of the cost model; empty: the one that comes with hjit.
+    """
+    from hjit.errors import HjitError
+    from hjit.model import network
+    from hjit.options import Options
+    from hjit.training.cases import MeasurementLock, Mismatch, measured
+    from hjit.tuning.plans import WEIGHTS
+
+    module = apps.load(name)
+    arguments = module.inputs(np.random.default_rng(0), module.SMALL if small else module.SHAPE)
+    cost = network.load(weights or WEIGHTS)
+    options = Options(cache="off", verify="off", tune=False)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            (found,) = measured(
+                getattr(module, name), [arguments], options, SCHEDULES, 0, MeasurementLock(Path(folder)), cost
+            )
+        except (HjitError, Mismatch) as error:
+            return {"app": name, "error": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
+    predicted = cost.stages(found.pipeline, np.stack([s.features for s in found.samples]), found.machine).sum(-1)
+    samples = [
+        {"origin": s.origin, "ms": 1e3 * s.seconds, "predicted_ms": 1e3 * float(p)}
+        for s, p in zip(found.samples, predicted, strict=True)
+    ]
+    return {"app": name, "stages": len(found.pipeline), "samples": samples, "lost": dict(found.lost)}
+
+
+def over_best(row: Row, kind: str) -> float | None:
+    """The time of a choice over that of the best schedule; None where there is no such choice."""
+    found = next((s for s in row.get("samples", ()) if s["origin"] == kind), None)
+    return None if found is None else found["ms"] / min(s["ms"] for s in row["samples"])
+
+
+def over_predicted(row: Row, kind: str) -> float | None:
+    """The time of a choice over the predicted one."""
+    found = next((s for s in row.get("samples", ()) if s["origin"] == kind), None)
+    return None if found is None else found["ms"] / found["predicted_ms"]
+
+
+def rank(row: Row) -> float | None:
+    """Spearman's rank correlation between predicted and measured times."""
+    from scipy.stats import spearmanr
+
+    samples = row.get("samples", ())
+    if len(samples) < 3:
+        return None
+    return float(spearmanr([s["ms"] for s in samples], [s["predicted_ms"] for s in samples]).statistic)
+
+
+def run(
+    names: Sequence[str] = apps.NAMES,
+    weights: Path | None = None,
+    *,
+    small: bool = False,
+    limit: float = LIMIT,
+    keep: Callable[[dict[str, Any]], None] = lambda numbers: None,
+) -> dict[str, Any]:
+    """All numbers, under the names of the JSON file.
+
+    Args:
+        keep: called with what there is after each application.
+    """
+    head = {**about(), "weights": "those of hjit" if weights is None else weights.name}
+    rows: list[Row] = []
+    for name in names:
+        rows.append(_process(name, "" if weights is None else str(weights.resolve()), small, limit))
+        keep({**head, "rows": rows})
+    return {**head, "rows": rows, "summary": summary(rows)}
+
+
+def _process(name: str, weights: str, small: bool, limit: float) -> Row:
+    command = [sys.executable, "-m", "benchmarks.model", json.dumps([name, weights, small])]
+    from hjit.kernels.runtime.launch import cores
+
+    try:
+        done = subprocess.run(
+            command,
+            env=environment(cores()),
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=limit,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return {"app": name, "error": f"more than {limit:.0f} s"}
+    if done.returncode:
+        return {"app": name, "error": done.stderr.strip()[-300:]}
+    found: Row = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def summary(rows: Sequence[Row]) -> dict[str, Any]:
+    """Geometric means over the applications, the mean rank, and which are predicted within two times."""
+    ranks = [x for x in map(rank, rows) if x is not None]
+    off = [abs(math.log2(x)) for r in rows if (x := over_predicted(r, "default")) is not None]
+    return {
+        "over_best": {k: geomean(over_best(r, k) for r in rows) for k in KINDS},
+        "over_predicted": {k: geomean(over_predicted(r, k) for r in rows) for k in KINDS},
+        "rank": sum(ranks) / len(ranks) if ranks else None,
+        "default_within_2": sum(x <= 1 for x in off),
+        "compared": len(off),
+    }
+
+
+def show(numbers: dict[str, Any]) -> None:
+    """Print the table."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    t = Table(box=box.SIMPLE_HEAD, title="time / best (time / predicted)", title_justify="left", padding=(0, 1, 0, 0))
+    for column in ("", "stages", "schedules", "rank", *KINDS, ""):
+        t.add_column(column, justify="right" if column else "left")
+    for r in numbers["rows"]:
+        if "error" in r:
+            t.add_row(r["app"], *[""] * (3 + len(KINDS)), r["error"][:60])
+            continue
+        cells = [_cell(over_best(r, k), over_predicted(r, k)) for k in KINDS]
+        t.add_row(r["app"], str(r["stages"]), str(len(r["samples"])), _number(rank(r)), *cells, "")
+    s = numbers["summary"]
+    means = [_cell(s["over_best"][k], s["over_predicted"][k]) for k in KINDS]
+    t.add_row("mean", "", "", _number(s["rank"]), *means, f"{s['default_within_2']} of {s['compared']} within 2 times")
+    console = Console()
+    (console if console.is_terminal else Console(width=130)).print(t)
+
+
+def _number(x: float | None) -> str:
+    return "-" if x is None else f"{x:.2f}"
+
+
+def _cell(best: float | None, predicted: float | None) -> str:
+    return "-" if best is None or predicted is None else f"{best:.2f} ({predicted:.2f})"
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(*json.loads(sys.argv[1]))))
