@@ -414,3 +414,22 @@ def test_scans_have_numpys_bits(dtype: str) -> None:
     a = (rng.random((150, 701)) - 0.3).astype(dtype)
     check(lambda x: (np.cumsum(x, axis=0), np.cumsum(x, axis=1), np.cumprod(x + 1, axis=1)), a)
     check(lambda x: np.cumsum(x), a)
+
+
+@pytest.mark.parametrize("shape", [(40, 67), (3, 9, 31), (2, 3, 4, 5)])
+def test_the_place_of_an_extreme_of_all_axes_is_found_row_by_row(shape: tuple[int, ...]) -> None:
+    def places(a: Any) -> Any:
+        twice = a * 2
+        return twice.argmax(), np.argmin(a), np.argmax(a, keepdims=True), np.unravel_index(np.argmax(twice), a.shape)
+
+    for dtype in ("float32", "uint8", "int64"):
+        a = image(shape, dtype)
+        check(places, a)
+        check(places, a[..., ::-1])
+        check(places, np.asfortranarray(a))
+        check(places, np.zeros_like(a))
+    holes = image(shape, "float32")
+    holes.flat[[7, 20]] = np.nan
+    check(places, holes)
+    graph = hjit.pipeline(lambda a: a.argmax(), cache="off").graph(image(shape, "uint8"))
+    assert "//" not in str(graph) and ("minimum_rows" in str(graph)) == (shape[0] > 4)

@@ -6,6 +6,7 @@ are two reductions: the extreme value, then the first index that has it. A scan 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -296,23 +297,24 @@ implements(np.std)(root_of(var))
 def _arg(a: Any, axis: Any, out: Any, keepdims: Any, extreme: str) -> Any:
     a = as_tracer(a)
     whole = axis is None
-    flat = a.reshape(-1) if whole else a
-    k = 0 if whole else axes_of(axis, a.ndim)[0]
-    if flat.shape[k] == 0:
+    axes = tuple(range(a.ndim)) if whole else (axes_of(axis, a.ndim)[0],)
+    count = math.prod((a.shape[k] for k in axes), start=1)
+    if count == 0:
         raise ValueError(f"attempt to get {'argmax' if extreme == 'maximum' else 'argmin'} of an empty sequence")
-    best = reduce_(extreme, flat, (k,), keepdims=True)
-    hit = np.equal(flat, best)
+    best = reduce_(extreme, a, axes, keepdims=True)
+    hit = np.equal(a, best)
     if a.dtype.kind == "f":
-        hit = np.logical_or(hit, np.logical_and(np.isnan(flat), np.isnan(best)))
-    never = flat.shape[k]
-    position = Index(poly(Dim(k)))
-    candidate = from_stage(select(hit.load(), position, Index(current().poly(never))), flat.shape, np.int64)
-    result = reduce_("minimum", candidate, (k,), keepdims=False, dtype=np.int64, initial=np.iinfo(np.int64).max)
+        hit = np.logical_or(hit, np.logical_and(np.isnan(a), np.isnan(best)))
+    position, never = poly(0), current().poly(count)
+    for k in axes:
+        position = position * current().poly(a.shape[k]) + Dim(k)
+    candidate = from_stage(select(hit.load(), Index(position), Index(never)), a.shape, np.int64)
+    result = reduce_("minimum", candidate, axes, keepdims=False, dtype=np.int64, initial=np.iinfo(np.int64).max)
     if keepdims is not _MISSING and keepdims:
         result = (
             result.reshape((1,) * a.ndim)
             if whole
-            else result[tuple(None if j == k else slice(None) for j in range(a.ndim))]
+            else result[tuple(None if j in axes else slice(None) for j in range(a.ndim))]
         )
     return finish(result, out)
 
