@@ -27,6 +27,7 @@ GOLDEN = Path(__file__).with_name("golden")
 RNG = np.random.default_rng(0)
 IMAGE = RNG.random((41, 50), np.float32)
 BYTES = RNG.integers(0, 256, (41, 50), np.uint8)
+PLANES = np.stack([IMAGE, IMAGE * 2, IMAGE[::-1]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,11 @@ def flattened(a: Any) -> Any:
     return np.dot(a.ravel(), a.ravel())
 
 
+def mixed_colours(a: Any) -> Any:
+    mixed = (np.eye(3, dtype=np.float32)[::-1] @ a.reshape(3, -1)).reshape(a.shape)
+    return mixed[:, 1:] - mixed[:, :-1]
+
+
 def histogram(a: Any) -> Any:
     return np.bincount((a >> 4).ravel(), minlength=16)
 
@@ -153,6 +159,7 @@ EXAMPLES = {
     "drop_dead_initial_values": Example(recurrence),
     "tabulate": Example(gamma, (BYTES,)),
     "delinearise": Example(flattened),
+    "delinearise_stages": Example(mixed_colours, (PLANES,)),
     "privatise_histograms": Example(histogram, (BYTES,)),
     "equalise_interleaved": Example(rows_in_turn),
     "separate_boundary_terms": Example(largest_step),

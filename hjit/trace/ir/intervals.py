@@ -229,11 +229,11 @@ class Interval:
         if self.partial:
             return replace(self, low=extremum("max", self.low, ZERO), high=extremum("min", self.high, extent - 1))
         low = ZERO if self.low == ZERO else extremum("min", extremum("max", self.low, ZERO), extent - 1)
-        last = self.last if _is_never_negative(self.last - self.first) else extremum("max", self.last, self.first)
+        last = self.last if is_never_negative(self.last - self.first) else extremum("max", self.last, self.first)
         return Interval(low, extremum("max", low, extremum("min", self.high, extent - 1)), self.base, self.first, last)
 
 
-def _is_never_negative(n: Poly) -> bool:
+def is_never_negative(n: Poly) -> bool:
     """Whatever the sizes are, which are above `SMALL`? No where that cannot be told."""
     return all(c > 0 and all(isinstance(a, Sym) for a in m) for m, c in n.terms.items()) and least(n) >= 0
 

@@ -12,7 +12,7 @@ from hjit.process import deadline, debug
 from hjit.trace.ir.check import check_graph
 from hjit.trace.ir.graph import Graph
 from hjit.trace.passes.dead_stores import drop_dead_initial_values
-from hjit.trace.passes.delinearisation import delinearise
+from hjit.trace.passes.delinearisation import delinearise, delinearise_stages
 from hjit.trace.passes.demanded_regions import crop_to_demanded
 from hjit.trace.passes.demotion import demote_integers
 from hjit.trace.passes.fission import separate_boundary_terms, split_reductions
@@ -44,6 +44,7 @@ PASSES: tuple[Callable[..., Graph], ...] = (
     drop_dead_initial_values,  # what a scan overwrites before it is read
     tabulate,  # expensive functions of one byte as look-up tables
     delinearise,  # rows and columns instead of flat indices
+    delinearise_stages,  # and instead of flat axes
     privatise_histograms,  # partial histograms in parallel, then their sum
     equalise_interleaved,  # interleaved updates of equal length
     separate_boundary_terms,  # what a reduction reads across boundaries, before it

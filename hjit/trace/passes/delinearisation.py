@@ -1,16 +1,21 @@
-"""Delinearisation: flat indices that are only ever taken apart again become rows and columns."""
+"""Delinearisation: flat indices that are only ever taken apart again become rows and columns.
+
+``(matrix @ image.reshape(3, -1)).reshape(3, height, width)`` is the case of stages: its product has one axis for rows
+and columns, with divisions inside, and what reads it could not tell which rows it needs.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import combinations
 
-from hjit.trace.ir.graph import (
-    Definition,
-    Graph,
-    substitute,
-    walk,
-)
-from hjit.trace.ir.poly import Atom, Dim, FloorDiv, IntLike, Mod, Poly, deep_atoms, poly
+from hjit.trace.ir.graph import Change, Definition, Expr, Graph, Load, Stage, rewrite, substitute, walk
+from hjit.trace.ir.intervals import interval, is_never_negative, most, whole
+from hjit.trace.ir.poly import ONE, ZERO, Atom, Boundary, Dim, FloorDiv, IntLike, Mod, Poly, deep_atoms, poly
+from hjit.trace.ir.rewriting import map_definitions
+
+MAX_FACTORS = 4  # of a length that an axis is split by
 
 
 def delinearise(graph: Graph) -> Graph:
@@ -56,3 +61,141 @@ def _split(d: Definition, k: int, by: Poly, rows: Poly) -> Definition | None:
     j = k - len(d.dims)
     rdims = (*d.rdims[:j], rows, by, *d.rdims[j + 1 :])
     return None if bare else replace(d, rdims=rdims, target=target, value=value)
+
+
+# -- stages
+
+
+def delinearise_stages(graph: Graph) -> Graph:
+    """A stage whose axis is a flat index of rows and columns to all that read it has an axis for each."""
+    for name in [s.name for s in graph.stages if s.name not in graph.outputs]:
+        new: Graph | None = graph
+        while new is not None:
+            graph, new = new, _with_rows(new, new.stage(name))
+    return graph
+
+
+def _with_rows(graph: Graph, s: Stage) -> Graph | None:
+    """The Graph with one axis of a stage as two; None where no axis can be."""
+    for axis, n in enumerate(s.shape):
+        for by in _row_lengths(n):
+            rows, rest = n.divide(by)
+            if rest == ZERO and _is_of_rows(graph, s, axis, by):
+                return _rewritten(graph, s, axis, rows, by)
+    return None
+
+
+def _row_lengths(n: Poly) -> Iterator[Poly]:
+    """The products of some symbolic factors of a length, but not all of it; the longest first."""
+    if len(n.terms) != 1 or n.const:
+        return
+    ((factors, number),) = n.terms.items()
+    if len(factors) <= MAX_FACTORS:
+        for count in range(len(factors) - (number == 1), 0, -1):
+            for some in dict.fromkeys(combinations(factors, count)):
+                length = ONE
+                for a in some:
+                    length = length * a
+                yield length
+
+
+def _is_of_rows(graph: Graph, s: Stage, axis: int, by: Poly) -> bool:
+    """Is the axis written all along, and read at a row and a column of it wherever it is read?"""
+    if any(_dim(d, axis) is None for d in s.definitions):
+        return False
+    return all(
+        _parts(x.index[axis], by, d.extents) is not None
+        for t in graph.stages
+        if s.name in t.sources
+        for d in t.definitions
+        for x in d.loads
+        if x.source == s.name and not (t is s and x.index[axis] == d.target[axis])
+    )
+
+
+def _dim(d: Definition, axis: int) -> int | None:
+    """The dimension that runs along an axis of the target, and along no other; None where there is none."""
+    k = next((k for k in range(len(d.dims)) if d.target[axis] == poly(Dim(k))), None)
+    others = (p for j, p in enumerate(d.target) if j != axis)
+    return None if k is None or any(p.mentions(Dim(k)) for p in others) else k
+
+
+def _parts(index: Poly, by: Poly, extents: Sequence[Poly]) -> tuple[Poly, Poly] | None:
+    """The row and the column of a flat index; None where they cannot be told."""
+    row, column = index.divide(by)
+    return (row, column) if _is_below(column, by, extents) else None
+
+
+def _is_below(p: Poly, n: Poly, extents: Sequence[Poly]) -> bool:
+    """Is an index in ``[0, n)`` for all iterations over these extents?"""
+    if any(isinstance(a, Boundary | Mod) and p == poly(a) and _modulus(a) == n for a in p.atoms()):
+        return True
+    full = {k: whole(x) for k, x in enumerate(extents)}
+    found = interval(p, full, full)
+    if found is not None and is_never_negative(found.low) and _is_never_positive(found.high + 1 - n):
+        return True
+    parts = ((by, n.divide(by)[0], *p.divide(by)) for by in _row_lengths(n))  # a row and a column, again
+    return any(_is_below(row, rows, extents) and _is_below(column, by, extents) for by, rows, row, column in parts)
+
+
+def _is_never_positive(p: Poly) -> bool:
+    at_most = most(p)
+    return is_never_negative(-p) or (at_most is not None and at_most <= 0)
+
+
+def _modulus(a: Boundary | Mod) -> Poly:
+    """What the value of an atom is always below."""
+    return a.extent if isinstance(a, Boundary) else a.by
+
+
+def _rewritten(graph: Graph, s: Stage, axis: int, rows: Poly, by: Poly) -> Graph:
+    """The Graph in which the stage has rows and columns."""
+    shape = (*s.shape[:axis], rows, by, *s.shape[axis + 1 :])
+    initial = None if s.initial is None else _simplified(substitute(s.initial, _split_dim(axis, by)), shape)
+    split = replace(s, shape=shape, initial=initial, updates=tuple(_of_rows(d, axis, rows, by) for d in s.updates))
+
+    def read(e: Expr, extents: tuple[Poly, ...]) -> Expr:
+        def change(e: Expr) -> Expr | None:
+            if not isinstance(e, Load) or e.source != s.name:
+                return None
+            parts = e.index[axis].divide(by)
+            return Load(e.source, (*e.index[:axis], *parts, *e.index[axis + 1 :]), e.dtype)
+
+        return rewrite(e, change)
+
+    stages = (split if t is s else t for t in graph.stages)
+    return replace(graph, stages=tuple(map_definitions(t, read) if s.name in t.sources else t for t in stages))
+
+
+def _of_rows(d: Definition, axis: int, rows: Poly, by: Poly) -> Definition:
+    """An update of the stage over rows and columns."""
+    k = _dim(d, axis)
+    assert k is not None
+    dims, change = (*d.dims[:k], rows, by, *d.dims[k + 1 :]), _split_dim(k, by)
+    target = tuple(p.substitute(change) for p in d.target)
+    target = (*target[:axis], poly(Dim(k)), poly(Dim(k + 1)), *target[axis + 1 :])
+    return replace(d, dims=dims, target=target, value=_simplified(substitute(d.value, change), (*dims, *d.rdims)))
+
+
+def _split_dim(k: int, by: Poly) -> Change:
+    """A change of atoms that makes dimension k two."""
+
+    def change(a: Atom) -> IntLike | None:
+        if isinstance(a, FloorDiv | Mod) and a.arg == poly(Dim(k)) and a.by == by:
+            return poly(Dim(k if isinstance(a, FloorDiv) else k + 1))
+        if isinstance(a, Dim) and a.k >= k:
+            return poly(Dim(k)) * by + Dim(k + 1) if a.k == k else poly(Dim(a.k + 1))
+        return None
+
+    return change
+
+
+def _simplified(e: Expr, extents: tuple[Poly, ...]) -> Expr:
+    """The expression without remainders of what is never as large as the divisor, and without such quotients."""
+
+    def change(a: Atom) -> IntLike | None:
+        if isinstance(a, FloorDiv | Mod) and _is_below(a.arg, a.by, extents):
+            return ZERO if isinstance(a, FloorDiv) else a.arg.substitute(change)
+        return None
+
+    return substitute(e, change)
