@@ -98,3 +98,15 @@ def test_an_iteration_adds_the_last_elements_of_a_window() -> None:
     window = Interval(v, v + 4, v, poly(0), poly(4))
     assert window.newest(1) == Interval(v + 4, v + 4, v, poly(4), poly(4))
     assert NUMERIC.newest((3.0, 7.0), 2.0) == (6.0, 7.0)
+
+
+def test_the_hull_of_an_index_and_its_rounding_moves_with_it() -> None:
+    x = poly(Var("x"))
+    for other in (x // 2 * 2, (x + 3) // 4 * 8 - x - 1, 1 - x // 3 * 3 + x * 2):
+        hull = Interval.point(x + 1).hull(Interval.point(other))
+        assert hull is not None and hull.length.is_const and hull.base == x
+        for at in range(-20, 20):
+            value = {a: at for a in hull.base.atoms()}
+            first, last = (p.evaluate(value.__getitem__) for p in (hull.base + hull.first, hull.base + hull.last))
+            assert all(first <= p.evaluate(value.__getitem__) <= last for p in (x + 1, other))
+    assert Interval.point(x).hull(Interval.point(x // 2)) is None

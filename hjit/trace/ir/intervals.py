@@ -160,7 +160,7 @@ class Interval:
     @staticmethod
     def point(p: Poly) -> Interval:
         """One index."""
-        moving = Poly({m: c for m, c in p.terms.items() if any(_moves(a) for a in m)}, 0)
+        moving = _moving(p)
         rest = p - moving
         return Interval(p, p, moving, rest, rest)
 
@@ -188,10 +188,23 @@ class Interval:
         """The smallest interval around both; None where they move apart."""
         shift = other.base - self.base
         if any(_moves(a) for a in shift.atoms()):
-            return None
+            steady = self._steady(), other._steady()
+            return None if steady == (self, other) else steady[0].hull(steady[1])
         low, high = POLYS.hull(self.exact, other.exact)
         first, last = POLYS.hull(self.loose, (other.first + shift, other.last + shift))
         return Interval(low, high, self.base, first, last, self.partial and other.partial)
+
+    def _steady(self) -> Interval:
+        """With a base that does not move in steps: ``k * (x // k)`` is at most `k` - 1 less than ``x``."""
+        base, first, last = self.base, self.first, self.last
+        for m, c in self.base.terms.items():
+            if len(m) != 1 or not isinstance(m[0], FloorDiv) or not m[0].by.is_const or c % m[0].by.const:
+                continue
+            times, moving = c // m[0].by.const, _moving(m[0].arg)
+            rest, rounding = (m[0].arg - moving) * times, times * (m[0].by.const - 1)
+            base = base - Poly({m: c}, 0) + moving * times
+            first, last = first + rest - max(rounding, 0), last + rest - min(rounding, 0)
+        return replace(self, base=base, first=first, last=last)
 
     def plus(self, other: Interval) -> Interval:
         exact, loose = POLYS.plus(self.exact, other.exact), POLYS.plus(self.loose, other.loose)
@@ -241,6 +254,11 @@ def is_never_negative(n: Poly) -> bool:
 def whole(extent: Poly) -> Interval:
     """A whole axis."""
     return Interval.of(ZERO, extent - 1)
+
+
+def _moving(p: Poly) -> Poly:
+    """The terms that depend on loop variables."""
+    return Poly({m: c for m, c in p.terms.items() if any(_moves(a) for a in m)}, 0)
 
 
 def _moves(a: Atom) -> bool:
