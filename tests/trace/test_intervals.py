@@ -106,7 +106,7 @@ def test_the_hull_of_an_index_and_its_rounding_moves_with_it() -> None:
         hull = Interval.point(x + 1).hull(Interval.point(other))
         assert hull is not None and hull.length.is_const and hull.base == x
         for at in range(-20, 20):
-            value = {a: at for a in hull.base.atoms()}
+            value = dict.fromkeys(hull.base.atoms(), at)
             first, last = (p.evaluate(value.__getitem__) for p in (hull.base + hull.first, hull.base + hull.last))
             assert all(first <= p.evaluate(value.__getitem__) <= last for p in (x + 1, other))
     assert Interval.point(x).hull(Interval.point(x // 2)) is None
