@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.capture import effects
-from hjit.trace.capture.environment import VARIABLES, traced_path
-from hjit.trace.capture.impure import GENERATORS, STREAMS, Drawn, Stream
+from hjit.trace.capture.side_effects import effects
+from hjit.trace.capture.side_effects.environment import VARIABLES, traced_path
+from hjit.trace.capture.side_effects.impure import GENERATORS, STREAMS, Drawn, Stream
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_source
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.tracer import Tracer

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.capture import builtin_calls, effects, environment
+from hjit.trace.capture import builtin_calls
 from hjit.trace.capture.captured import (
     LIBRARY,
     NUMERIC,
@@ -32,7 +32,8 @@ from hjit.trace.capture.captured import (
 )
 from hjit.trace.capture.constructors import called
 from hjit.trace.capture.cupy_names import numpy_of
-from hjit.trace.capture.impure import Drawn, draw, is_stream_method, of_loaded_modules, replaced
+from hjit.trace.capture.side_effects import effects, environment
+from hjit.trace.capture.side_effects.impure import Drawn, draw, is_stream_method, of_loaded_modules, replaced
 from hjit.trace.tracing.arrays.masked import has_masked_read
 from hjit.trace.tracing.arrays.tracer import has_tracer
 from hjit.trace.tracing.dispatch import functions, hook, provides

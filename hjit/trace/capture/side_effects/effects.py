@@ -22,14 +22,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hjit.trace.capture.environment import QUESTIONS, VARIABLES, answer, asked_again
-from hjit.trace.capture.impure import READS_OR_WRITES, refused
+from hjit.trace.capture.side_effects.environment import QUESTIONS, VARIABLES, answer, asked_again
+from hjit.trace.capture.side_effects.impure import READS_OR_WRITES, refused
 from hjit.trace.tracing.externs.calls import Arguments, within
 from hjit.trace.tracing.frames import is_counted, is_own
 from hjit.trace.tracing.recording.recorder import Effect, current
 from hjit.trace.tracing.scalars.host import static_value
 
-_TRACE = os.path.join(os.path.dirname(__file__), "trace.py")  # its function is the outermost frame of a trace
+# the function of this file is the outermost frame of a trace
+_TRACE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "trace.py")
 _PLAIN = (bool, int, float, str, type(None))
 
 
