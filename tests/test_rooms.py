@@ -214,7 +214,7 @@ def test_folders_are_small() -> None:
     folders: dict[Path, int] = {}
     for path in modules().values():
         folders[path.parent] = folders.get(path.parent, 0) + 1
-    assert {str(f.relative_to(ROOT)): n for f, n in folders.items() if n > 20} == {}
+    assert {str(f.relative_to(ROOT)): n for f, n in folders.items() if n > 15} == {}
 
 
 def circles(arrows: dict[str, set[str]]) -> set[tuple[str, ...]]:

@@ -22,7 +22,7 @@ from hjit.kernels.cuda.ctext import Operand, c_type, constant, storage_type, suf
 from hjit.kernels.cuda.indices import IndexPrinter, Signs
 from hjit.kernels.cuda.intrinsics import atomic, lanes_type
 from hjit.kernels.cuda.launches import Launch, Module, Parameter
-from hjit.kernels.cuda.operations import apply, convert_operand
+from hjit.kernels.cuda.operations.ufuncs import apply, convert_operand
 from hjit.kernels.lower.alike import Like
 from hjit.kernels.lower.loopir import (
     BEGIN,

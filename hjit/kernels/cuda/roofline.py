@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hjit.kernels.cuda.machine_code import Resources
+from hjit.kernels.cuda.compilers.machine_code import Resources
 from hjit.kernels.lower.loopir import Nest, Program
 from hjit.kernels.lower.passes.distribute_threads import WARP
 from hjit.kernels.lower.traverse import sources
