@@ -213,7 +213,7 @@ def _base(p: Poly) -> Poly | None:
 # -- memory
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Memory:
     """An array as it lies in memory.
 

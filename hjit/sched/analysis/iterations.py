@@ -6,6 +6,7 @@ Of each loop the middle iteration stands for all (Adams 2019, section 7).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from hjit.sched.analysis.footprint import Interval
@@ -46,7 +47,8 @@ class Own(NamedTuple):
     step: Num
 
 
-class Env(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Env:
     """What is known at a place of the tree, at its middle iteration.
 
     Attributes:

@@ -5,16 +5,17 @@ numbers: at each place it knows what is left of every dimension and how often th
 bounds inference says how much of them is needed. Of each loop the middle iteration stands for all
 (`hjit.sched.analysis.iterations`).
 
-Nests that a search looks at differ in one stage: what is known at a place is kept under what it was worked out from
+Nests that a search looks at differ in one stage: what is known at a place is memoised by what it was worked out from
 (`SizedGraph.walked`), and found again in the next nest. So nothing of it may depend on what else is in a nest; places,
-which do, are kept beside it.
+which do, are kept beside it. `Env`, `Task`, `Need`, `Held` and `Site` are made once for equal inputs, so that each is a
+key by its identity (``eq=False``).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, TypeVar
@@ -25,7 +26,7 @@ from hjit.sched.analysis.iterations import Env, Own, left_of, narrowed
 from hjit.sched.analysis.propagation import Use, Uses, hulls, propagate
 from hjit.sched.analysis.sized import Part, SizedGraph
 from hjit.sched.analysis.sliding import STILL, Speeds
-from hjit.sched.analysis.tape import Num, Truth, Var, ceil_div, choose, least, most, power_of_two, product, total
+from hjit.sched.analysis.tape import Num, Truth, ceil_div, choose, least, most, power_of_two, product, total
 from hjit.sched.language.build import flattened, parallel_loops
 from hjit.sched.language.kinds import LoopKind
 from hjit.sched.language.memory import Layout
@@ -34,7 +35,7 @@ from hjit.sched.language.tree import Compute, DimKey, Loop, Node, Store, Tail, d
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Task:
     """What the middle task of a nest has: some iterations of the parallel loops, or all of the nest.
 
@@ -51,7 +52,7 @@ class Task:
     regions: dict[str, Region]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Need:
     """What is needed of a stage at a place.
 
@@ -66,7 +67,7 @@ class Need:
     windows: dict[int, Num]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Held:
     """The storage of a stage.
 
@@ -80,7 +81,7 @@ class Held:
     layout: Layout
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Site:
     """Where a stage is computed, and how much of it there.
 
@@ -169,11 +170,12 @@ def sites_of(graph: SizedGraph, nest: Node, sizes: Sequence[Num]) -> Sites:
 class _Walk:
     def __init__(self, graph: SizedGraph, nest: Node, sizes: Sequence[Num]) -> None:
         self.graph, self.nest = graph, nest
-        self.under: dict[int, tuple[Compute, ...]] = {}  # node -> what is computed under it
-        self.inner: dict[int, Loop] = {}  # loop -> the next one over its dimension
+        # By node: as each definition is computed once, no two nodes of a nest are equal.
+        self.under: dict[Node, tuple[Compute, ...]] = {}  # what is computed under a node
+        self.inner: dict[Loop, Loop] = {}  # the next loop over the dimension of a loop
         self.sized: list[Loop] = []
         self._look(nest, {})
-        self.size = {id(x): n for x, n in zip(self.sized, sizes, strict=True)}
+        self.size = dict(zip(self.sized, sizes, strict=True))
         self.round_up = self._rounding()
         self.walked: dict[Any, Any] = {} if self.round_up else graph.walked
         self.found = Sites(walked=self.walked)
@@ -203,14 +205,14 @@ class _Walk:
             if isinstance(node, Loop):
                 outer = around.get((node.stage, node.dim))
                 if outer is not None:
-                    self.inner[id(outer)] = node
+                    self.inner[outer] = node
                 around[node.stage, node.dim] = node
                 if node.size is not None:
                     self.sized.append(node)
             found = ()
             for x in node.children:
                 found += self._look(x, around)
-        self.under[id(node)] = found
+        self.under[node] = found
         return found
 
     def _rounding(self) -> dict[str, dict[int, Num]]:
@@ -221,20 +223,20 @@ class _Walk:
                 for k, axis, c, _ in self._part_of(x).inverse:
                     if k == x.dim:
                         sizes = found.setdefault(x.stage, {})
-                        sizes[axis] = most(sizes.get(axis, 1.0), self.size[id(x)] * float(c))
+                        sizes[axis] = most(sizes.get(axis, 1.0), self.size[x] * float(c))
         return found
 
     def _part_of(self, node: Loop | Compute) -> Part:
         """The first computation of a node's stage under it."""
-        for c in self.under[id(node)]:
+        for c in self.under[node]:
             if c.stage == node.stage:
                 return self.graph.part(c.stage, c.definitions)
         raise AssertionError(node)
 
     def _step(self, loop: Loop) -> Num:
         """How far one iteration of a loop goes."""
-        inner = self.inner.get(id(loop))
-        return 1.0 if inner is None else self.size[id(inner)]
+        inner = self.inner.get(loop)
+        return 1.0 if inner is None else self.size[inner]
 
     # -- all of it
     def sites(self) -> Sites:
@@ -264,10 +266,10 @@ class _Walk:
 
     def _nest(self, item: Loop | Compute, stores: Sequence[Store]) -> None:
         """One loop nest. What is stored around it and not computed at the root, each task has for itself."""
-        part, place, under = self._part_of(item), self._new_place(), self.under[id(item)]
-        opened = self._once(lambda: _opened(part, part.whole, 1.0, TOP), "top", id(part))
+        part, place, under = self._part_of(item), self._new_place(), self.under[item]
+        opened = self._once(lambda: _opened(part, part.whole, 1.0, TOP), "top", part)
         env = self._middle_task(item, opened)
-        task = self._once(lambda: self._task(part, env, under), "task", id(env), under)
+        task = self._once(lambda: self._task(part, env, under), "task", env, under)
         self.task = task, place
         for x in stores:
             if x.stage in task.regions:
@@ -301,10 +303,10 @@ class _Walk:
                 some = most(least(each, n), 1.0)
                 each = ceil_div(each, some)
                 dims, left = narrowed(inside, loop, some * step)
-                inside = inside._replace(dims=dims, left=left)
+                inside = replace(inside, dims=dims, left=left)
             return inside
 
-        return self._once(make, "middle", id(env), *((id(x), _mark(step)) for x, step in loops))
+        return self._once(make, "middle", env, *loops)
 
     # -- places
     def _new_place(self) -> int:
@@ -319,7 +321,7 @@ class _Walk:
             part = self.graph.part(node.stage, node.definitions)
             self.found.leaves.append(Leaf(part, self.found.sites[node.stage], self.task[0], env, alone, self.task[1]))
             return
-        inside, under = self._new_place(), self.under[id(node)]
+        inside, under = self._new_place(), self.under[node]
         is_alone = len(under) == 1 or all(c.stage == node.stage for c in under)
         self._inside(node.children, self._entered(env, node), inside, (*alone, is_alone))
         self._close(inside)
@@ -327,12 +329,12 @@ class _Walk:
     def _entered(self, env: Env, loop: Loop) -> Env:
         """Inside a loop, at its middle iteration; inside a vector loop, at all lanes."""
         head, part = _head(loop), self._part_of(loop)
-        size, step = self.size.get(id(loop)), self._step(loop)
+        size, step = self.size.get(loop), self._step(loop)
 
         def make() -> Env:
             own = Own(head, size, left_of(env, head).length, step)
             if head.kind == "vector":
-                return env._replace(loops=(*env.loops, own))
+                return replace(env, loops=(*env.loops, own))
             dims, left = narrowed(env, head, step)
             runs_turns = head.kind != "unroll" and dims_of(head.dim)[0] < part.pure
             return Env(
@@ -347,7 +349,7 @@ class _Walk:
                 own,
             )
 
-        return self._once(make, "in", id(env), id(head), id(part), _mark(size), _mark(step))
+        return self._once(make, "in", env, head, part, size, step)
 
     def _inside(self, children: tuple[Node, ...], env: Env, place: int, alone: tuple[bool, ...]) -> None:
         """What runs at a place."""
@@ -365,27 +367,25 @@ class _Walk:
 
     def _begun(self, site: Site, part: Part, env: Env) -> Env:
         """Where the loops of a stage begin inside others."""
-        return self._once(
-            lambda: _opened(part, part.dims(site.region), site.count, env), "open", id(env), id(site), id(part)
-        )
+        return self._once(lambda: _opened(part, part.dims(site.region), site.count, env), "open", env, site, part)
 
     def _held(self, store: Store, region: Region, env: Env, of: Task | Need) -> Held:
         """The storage of a part of a stage, which is that `of` something."""
         layout = layout_of(store)
-        return self._once(lambda: Held(region, env.times, layout), "held", id(env), id(of), store.stage, layout)
+        return self._once(lambda: Held(region, env.times, layout), "held", env, of, store.stage, layout)
 
     def _begin(
         self, new: Iterable[str], items: Sequence[Loop | Compute], stores: Sequence[Store], env: Env, place: int
     ) -> None:
         """How much of the stages that begin at a place is computed there, and of those that are stored there, kept."""
-        computed = tuple(c for x in items for c in self.under[id(x)])
+        computed = tuple(c for x in items for c in self.under[x])
         sliding = frozenset(new) - {x.stage for x in stores}
-        found = self._once(lambda: self._regions(env, computed, sliding), "regions", id(env), computed, sliding)
+        found = self._once(lambda: self._regions(env, computed, sliding), "regions", env, computed, sliding)
         for x in stores:
             self.held[x.stage] = self._held(x, found[x.stage].region, env, found[x.stage]), place
         around = env.run
         run = (
-            self._once(lambda: self._regions(around, computed), "regions", id(around), computed, None)
+            self._once(lambda: self._regions(around, computed), "regions", around, computed, None)
             if sliding and around is not None
             else {}
         )
@@ -403,7 +403,7 @@ class _Walk:
             ) -> Site:
                 return self._site(name, need, env.times, whole, 1.0 if around is None else around.times, held, axes)
 
-            site = self._once(make, "site", name, id(env), id(need), id(whole), id(held), axes)
+            site = self._once(make, "site", name, env, need, whole, held, axes)
             self._note(name, site, at, place)
 
     def _note(self, name: str, site: Site, held: int, place: int) -> None:
@@ -482,11 +482,6 @@ def _head(loop: Loop) -> Loop:
 @lru_cache(maxsize=1 << 16)
 def _plain_loop(stage: str, dim: DimKey, kind: LoopKind, size: int | None, tail: Tail) -> Loop:
     return Loop(stage, dim, kind, size, (), tail)
-
-
-def _mark(x: Num | None) -> float | int | None:
-    """What tells a number from others: of those that are recorded, which object it is."""
-    return id(x) if isinstance(x, Var) else x
 
 
 def layout_of(store: Store) -> Layout:

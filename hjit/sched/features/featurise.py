@@ -209,7 +209,7 @@ class Rows:
         return Rows(tuple(name for name, _, _ in rows), known, [*open_], [*open_.values()], blocks, needed)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
     """The features of a nest, as operations on the sizes of its loops.
 

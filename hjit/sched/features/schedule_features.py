@@ -59,14 +59,13 @@ class Measures:
     def here(self) -> tuple[Hashable, ...]:
         """What all but `reads` and `block` depends on."""
         leaf = self.leaf
-        return id(leaf.part), id(leaf.env), id(leaf.site), id(leaf.task), tuple(alone for _, alone in self.chain())
+        return leaf.part, leaf.env, leaf.site, leaf.task, tuple(alone for _, alone in self.chain())
 
     def key(self) -> tuple[Hashable, ...]:
         """What `row` and `block` depend on."""
         sites = self.sites.sites
         sources = tuple(
-            (id(sites.get(name)), name in self.sites.heads, self.layouts.get(name))
-            for name in self.leaf.part.footprints
+            (sites.get(name), name in self.sites.heads, self.layouts.get(name)) for name in self.leaf.part.footprints
         )
         return "row", *self.here(), sources
 
@@ -133,10 +132,10 @@ class Measures:
         part, task = self.leaf.part, self.leaf.task
         during = task.dims if part.stage == task.head else part.dims(task.regions[part.stage])
         held, vector = self.leaf.site.held, self.leaf.env.dims[part.stage]
-        places: dict[str, tuple[object, Dims]] = {
+        places: dict[str, tuple[Hashable, Dims]] = {  # what the ranges of the dimensions follow from, and those
             "realization": (held, part.dims(held.region)),
             "task": (task, during),
-            "vector": (vector, vector),
+            "vector": (tuple(vector), vector),
         }
         found: Row = {f"unique_{what}_read_per_{word}": 0.0 for word in places for what in ("bytes", "lines")}
         allocated: Num = 0.0
@@ -149,7 +148,7 @@ class Measures:
                     continue
                 if word == "realization" and not memory.settled:
                     place, dims = places["vector"]  # what is not placed yet is computed as far inwards as may be
-                key = "touched", id(part), w, id(memory), id(place)
+                key = "touched", part, w, memory, place
                 if key not in walked:
                     walked[key] = self._touched(w, memory, dims)
                 size, lines = walked[key]

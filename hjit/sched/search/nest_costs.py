@@ -57,10 +57,17 @@ class _Rest:
 
 @dataclass(slots=True)
 class _Memory:
-    """What is kept of costs: by all that they depend on, and by identity, as the states after one share its nests."""
+    """What is kept of costs.
+
+    Attributes:
+        known: of nests whose sizes are chosen or open, by all that their costs depend on.
+        unchanged: of nests whose sizes are chosen, by what is at hand without looking at what they read.
+        rests: of nests together.
+        prepared: the cost model for the stages of a nest.
+    """
 
     known: dict[Hashable, NestCost] = field(default_factory=dict)
-    unchanged: dict[Hashable, tuple[Node, NestCost]] = field(default_factory=dict)
+    unchanged: dict[Hashable, NestCost] = field(default_factory=dict)
     rests: dict[Hashable, _Rest] = field(default_factory=dict)
     prepared: dict[tuple[str, ...], PreparedCost] = field(default_factory=dict)
 
@@ -109,7 +116,7 @@ class NestCosts:
         self._sized: dict[frozenset[str], SizedGraph] = {frozenset(): sized}
         self._most: dict[str, float] = {}
         self._memory = _Memory()
-        self._read: dict[tuple[int, frozenset[str]], tuple[Node, frozenset[str]]] = {}
+        self._read: dict[tuple[Node, frozenset[str]], frozenset[str]] = {}
 
     @staticmethod
     def like(nests: NestCosts, cost: Cost) -> NestCosts:
@@ -160,7 +167,7 @@ class NestCosts:
             for k, nest in enumerate(b.nests):
                 is_new = k == b.changed
                 if not is_new and (
-                    is_known or self._identity(nest, b.inlined, b.layouts, b.undecided) in memory.unchanged
+                    is_known or self._chosen_key(nest, b.inlined, b.layouts, b.undecided) in memory.unchanged
                 ):
                     continue
                 through, sizes = self.through(nest, b.inlined), b.sizes if is_new else NONE
@@ -176,7 +183,7 @@ class NestCosts:
             if is_new:
                 b.own = memory.known[key]
             else:
-                memory.unchanged[self._identity(nest, b.inlined, b.layouts, b.undecided)] = nest, memory.known[key]
+                memory.unchanged[self._chosen_key(nest, b.inlined, b.layouts, b.undecided)] = memory.known[key]
 
     def costs(self, batch: Batch, rows: Rows) -> Floats:
         """The costs of states: those of their nests together."""
@@ -210,7 +217,7 @@ class NestCosts:
 
     @staticmethod
     def _rest_key(batch: Batch) -> Hashable:
-        return tuple(map(id, batch.rest)), batch.inlined, frozenset(batch.layouts.items()), batch.undecided
+        return tuple(batch.rest), batch.inlined, frozenset(batch.layouts.items()), batch.undecided
 
     def _together(self, batch: Batch) -> _Rest:
         cost, calls, times = 0.0, np.zeros(len(self.graph.stages)), np.zeros(len(self.graph.stages))
@@ -242,11 +249,11 @@ class NestCosts:
         """What is known of a nest whose sizes are chosen."""
         if not self.memoise:
             return self.known(nest, NONE, inlined, layouts, undecided)
-        key = self._identity(nest, inlined, layouts, undecided)
+        key = self._chosen_key(nest, inlined, layouts, undecided)
         found = self._memory.unchanged.get(key)
         if found is None:
-            found = self._memory.unchanged[key] = nest, self.known(nest, NONE, inlined, layouts, undecided)
-        return found[1]
+            found = self._memory.unchanged[key] = self.known(nest, NONE, inlined, layouts, undecided)
+        return found
 
     def known(
         self,
@@ -286,16 +293,16 @@ class NestCosts:
     # -- what costs depend on
     def _read_by(self, nest: Node, inlined: frozenset[str]) -> frozenset[str]:
         """What a nest reads, looked through what is inlined."""
-        key = id(nest), inlined
-        found = self._read.get(key)
+        found = self._read.get((nest, inlined))
         if found is None:
             names = {c.stage for c in computes(nest)} | self.through(nest, inlined)
-            found = self._read[key] = nest, frozenset().union(*(self._sources[name] for name in names)) - names
-        return found[1]
+            found = frozenset().union(*(self._sources[name] for name in names)) - names
+            self._read[nest, inlined] = found
+        return found
 
-    def _identity(self, nest: Node, inlined: frozenset[str], layouts: Layouts, undecided: frozenset[str]) -> Hashable:
+    def _chosen_key(self, nest: Node, inlined: frozenset[str], layouts: Layouts, undecided: frozenset[str]) -> Hashable:
         return (
-            id(nest),
+            nest,
             inlined,
             frozenset(layouts.items()),
             undecided & self._read_by(nest, inlined) if undecided else undecided,
@@ -363,12 +370,12 @@ def _rounded(costs: Floats) -> Floats:
 def _by_plan(wanted: Mapping[Hashable, tuple[Plan, Sizes]]) -> list[list[Hashable]]:
     """What has one plan, in parts of not too many choices: arrays that fit in caches."""
     parts: list[list[Hashable]] = []
-    parts_of: dict[int, tuple[list[Hashable], int]] = {}
+    parts_of: dict[Plan, tuple[list[Hashable], int]] = {}
     for key, (plan, sizes) in wanted.items():
-        part, count = parts_of.get(id(plan), ([], 0))
+        part, count = parts_of.get(plan, ([], 0))
         if not part or count + len(sizes) > MAX_BATCH:
             part, count = [], 0
             parts.append(part)
         part.append(key)
-        parts_of[id(plan)] = part, count + len(sizes)
+        parts_of[plan] = part, count + len(sizes)
     return parts

@@ -57,6 +57,7 @@ class AccessPath:
         return base.cell_contents if self.kind == "cell" else getattr(base, self.name)
 
     def key(self) -> tuple[Any, ...]:
+        """What tells it from other paths; the object at its start is the one itself, whatever it equals."""
         return (self.base.key() if type(self.base) is AccessPath else id(self.base), self.kind, self.name)
 
     def __str__(self) -> str:

@@ -147,7 +147,7 @@ def overlay(under: dict[str, Any]) -> Overlay:
     """The overlay of a module's globals; one per module and trace."""
     if type(under) is Overlay:
         return under
-    overlays = current().overlays
+    overlays = current().overlays  # by identity: the globals of a module are one dict, which does not hash
     if id(under) not in overlays:
         overlays[id(under)] = Overlay(under)
     found: Overlay = overlays[id(under)]
