@@ -105,7 +105,7 @@ class _Kernel:
         combining: shared memory in which registers of threads are combined, by number and dtype.
         combined: the part of it that the text has used so far.
         signs: of indices.
-        loops: around what is written, in which all threads of a block take the same turns.
+        loops: around what is written, in which all threads of a block run the same iterations.
         known: values of the block of statements that is written.
     """
 

@@ -3,7 +3,7 @@
     Program = nest*                                   one for each root of the schedule tree, run in order
     Stmt = Let(var, value) | Choose(var, test, yes, no)                       indices by name
          | For(var, begin, end, step, body) | If(value, body, otherwise) | Outlined(body)
-         | VectorLoop(var, begin, end, body, rest)    made by place_loops, removed by vectorize
+         | VectorLoop(var, begin, end, body, remainder) made by place_loops, removed by vectorize
          | Vectors(var, lanes, body) | LineStart(...) made by vectorize
          | Block(store*, set*)                        values, and where they go: arrays and registers
          | Reduce(buffer, items, loops)               made by place_loops, removed by block_reductions
@@ -157,7 +157,7 @@ class LineAlignment:
 
 @dataclass(frozen=True, slots=True)
 class VectorLoop:
-    """A loop whose iterations are to be lanes of vectors: the interior ``low .. high`` in vectors, the rest one by one.
+    """A loop whose iterations are to be lanes of vectors: ``low .. high`` in vectors, the remainder one by one.
 
     Attributes:
         begin, end: the whole range.
@@ -167,7 +167,8 @@ class VectorLoop:
         align: `var` is a multiple of this at each iteration.
         tail: "shift_inwards": the last vector starts earlier, see `For`. "predicate": of the last vector some lanes do
             nothing, or what the last one does. "guard_with_if": single elements.
-        body: of one vector at `var`. rest: of one element; none where there are always vectors enough for all of them.
+        body: of one vector at `var`.
+        remainder: of one element; none where there are always vectors enough for all of them.
         line: what is aligned where results are streamed.
     """
 
@@ -181,7 +182,7 @@ class VectorLoop:
     align: int
     tail: str
     body: tuple[Stmt, ...]
-    rest: tuple[Stmt, ...]
+    remainder: tuple[Stmt, ...]
     line: LineAlignment | None = None
 
 
@@ -209,13 +210,14 @@ class LineStart:
 
     Attributes:
         streams: is made 0 where results are streamed and the loop has at least `fewest` iterations, else -1.
-        around: the last index not behind `low` at which a vector is aligned. inner: the first one not before it.
+        aligned_down: the last index not after `low` at which a vector is aligned.
+        aligned_up: the first one not before `low`.
         line: the store; its index has `var`.
     """
 
     streams: Var
-    around: Var
-    inner: Var
+    aligned_down: Var
+    aligned_up: Var
     line: LineAlignment
     var: Var
     low: Poly
@@ -541,8 +543,8 @@ def lines(s: Stmt, depth: int) -> Iterator[str]:
             how = f"{s.lanes} lanes" + (f" x {s.copies}" if s.copies > 1 else "")
             how += f", multiples of {s.align}" if s.align > 1 else ""
             yield from block(f"vector {s.var} in [{s.low}, {s.high}), {how}{TAIL_TEXT.get(s.tail, s.tail)}:", s.body)
-            if s.rest:
-                yield from block(f"rest {s.var} of [{s.begin}, {s.end}):", s.rest)
+            if s.remainder:
+                yield from block(f"remainder {s.var} of [{s.begin}, {s.end}):", s.remainder)
         case Vectors():
             how = f", {s.count} of them" if s.count > 1 else ""
             how += f" at multiples of {s.align}" if s.align > 1 else ""
@@ -551,8 +553,8 @@ def lines(s: Stmt, depth: int) -> Iterator[str]:
         case LineStart():
             at = _access(s.line.buffer, s.line.index)
             yield (
-                f"{pad}{s.streams}, {s.around}, {s.inner} = whole lines of {at} for {s.var} in [{s.low}, {s.high}), "
-                f"{s.lanes} lanes, at least {s.fewest}"
+                f"{pad}{s.streams}, {s.aligned_down}, {s.aligned_up} = cache lines of {at} "
+                f"for {s.var} in [{s.low}, {s.high}), {s.lanes} lanes, at least {s.fewest}"
             )
         case If():
             yield from block(f"if {s.value} >= 0:", s.body)
@@ -599,7 +601,7 @@ def _for_text(s: For) -> str:
     step = f" step {s.step}" if s.step != 1 else ""
     inwards = [f"{word} {p}" for word, p in (("from", s.first), ("before", s.limit)) if p is not None]
     shifted = f" shift_inwards {' '.join(inwards)}" if inwards else ""
-    return f"{'rest' if s.rare else KIND_TEXT[s.kind]} {s.var} in [{s.begin}, {s.end}){step}{shifted}"
+    return f"{'remainder' if s.rare else KIND_TEXT[s.kind]} {s.var} in [{s.begin}, {s.end}){step}{shifted}"
 
 
 def _block_lines(s: Block) -> Iterator[str]:

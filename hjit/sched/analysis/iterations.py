@@ -58,8 +58,8 @@ class Env:
         tile: what is left inside the innermost of its loops that runs iterations over a pure dimension.
         loops: its loops.
         productions: how many productions of it there are.
-        run: what is known around the innermost loop, as far as one task runs it; None: there is no loop.
-        around: that loop.
+        outside: what is known around the innermost loop, as far as one task runs it; None: there is no loop.
+        innermost: that loop.
     """
 
     dims: dict[str, list[Interval]]
@@ -69,8 +69,8 @@ class Env:
     tile: dict[DimKey, Left]
     loops: tuple[Own, ...]
     productions: Num
-    run: Env | None
-    around: Own | None
+    outside: Env | None
+    innermost: Own | None
 
     @property
     def times(self) -> Num:

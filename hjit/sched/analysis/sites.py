@@ -336,13 +336,13 @@ class _Walk:
             if head.kind == "vector":
                 return replace(env, loops=(*env.loops, own))
             dims, left = narrowed(env, head, step)
-            runs_turns = head.kind != "unroll" and dims_of(head.dim)[0] < part.pure
+            runs_iterations = head.kind != "unroll" and dims_of(head.dim)[0] < part.pure
             return Env(
                 dims,
                 left,
                 env.base,
                 env.lengths,
-                left if runs_turns else env.tile,
+                left if runs_iterations else env.tile,
                 (*env.loops, own),
                 env.productions,
                 env,
@@ -383,10 +383,10 @@ class _Walk:
         found = self._once(lambda: self._regions(env, computed, sliding), "regions", env, computed, sliding)
         for x in stores:
             self.held[x.stage] = self._held(x, found[x.stage].region, env, found[x.stage]), place
-        around = env.run
+        outside = env.outside
         run = (
-            self._once(lambda: self._regions(around, computed), "regions", around, computed, None)
-            if sliding and around is not None
+            self._once(lambda: self._regions(outside, computed), "regions", outside, computed, None)
+            if sliding and outside is not None
             else {}
         )
         for name in new:
@@ -401,7 +401,7 @@ class _Walk:
                 held: Held = held,
                 axes: frozenset[int] = axes,
             ) -> Site:
-                return self._site(name, need, env.times, whole, 1.0 if around is None else around.times, held, axes)
+                return self._site(name, need, env.times, whole, 1.0 if outside is None else outside.times, held, axes)
 
             site = self._once(make, "site", name, env, need, whole, held, axes)
             self._note(name, site, at, place)
@@ -451,9 +451,9 @@ class _Walk:
             needs = hulls(consumers, NUMERIC)
             wanted, region = self.graph.completed(name, needs, self.round_up.get(name, {}))
             slack = _slack(consumers, len(region), slacks) if sliding else ()  # windows alone have it
-            if name in sliding and env.around is not None and consumers:
+            if name in sliding and env.innermost is not None and consumers:
                 moving = _speeds(name, uses, env, speeds)
-                found[name] = steady(region, wanted, moving, self.graph.reads.steps(name), slack, env.around)
+                found[name] = steady(region, wanted, moving, self.graph.reads.steps(name), slack, env.innermost)
                 slack = tuple(STILL if v > 0 else x for v, x in zip(moving, slack, strict=True))
             else:
                 found[name] = Need(region, region, {})
@@ -470,7 +470,9 @@ TOP = Env({}, {}, [], [], {}, (), 1.0, None, None)
 
 def _opened(part: Part, dims: list[Interval], productions: Num, env: Env) -> Env:
     """Where the loops of a stage begin that computes these dimensions."""
-    return Env({**env.dims, part.stage: dims}, {}, dims, part.lengths(dims), {}, (), productions, env.run, env.around)
+    return Env(
+        {**env.dims, part.stage: dims}, {}, dims, part.lengths(dims), {}, (), productions, env.outside, env.innermost
+    )
 
 
 def _head(loop: Loop) -> Loop:
@@ -537,8 +539,8 @@ def _speeds(stage: str, uses: Uses[Part], env: Env, known: dict[str, Speeds]) ->
 def _speeds_of_dims(part: Part, uses: Uses[Part], env: Env, known: dict[str, Speeds]) -> list[Fraction]:
     """How fast the dimensions of a stage do: with its own loop, or as its region moves with that of another stage."""
     found = [STILL] * len(part.extents)
-    if env.around is not None and env.around.loop.stage == part.stage:
-        first, *rest = dims_of(env.around.loop.dim)
+    if env.innermost is not None and env.innermost.loop.stage == part.stage:
+        first, *rest = dims_of(env.innermost.loop.dim)
         found[first] = Fraction(1, max(int(math.prod(part.extents[k] for k in rest)), 1))
     elif part.stage not in env.dims and uses.of(part.stage):
         region = _speeds(part.stage, uses, env, known)

@@ -1,21 +1,23 @@
 """What appendix A of Adams 2019 names, of one computation of a schedule tree.
 
-Where the paper leaves it open, or this tree is another, its words are read so:
+Where the paper leaves it open, or this tree differs from the paper's, its terms are read as follows:
 
-- A parallel task is a block of iterations of the parallel loops (`SizedGraph.tasks`). What is stored around those loops
-and
-  computed inside them, each task has for itself; of that, the part counts that it uses.
-- The storage of a window that slides is its circular buffer. A realization computes what all its iterations need, anew
-for
+- A parallel task is a block of iterations of the parallel loops (`SizedGraph.tasks`). Each task has its own copy of
+  what is stored around those loops and computed inside them; the part of it that the task uses counts.
+- The storage of a sliding window is its circular buffer. A realization computes what all its iterations need, anew
   each time that the loop around the stage starts. A production computes what the iterations before have not.
-- Points are evaluations of definitions, those of all points of a reduction too; repeats in tails are not counted. - A
-tile is one iteration of the innermost loop over a pure dimension that is neither unrolled nor a vector. - The innermost
-dimension is a row: the fastest axis in memory, and with it small constant axes inside it (channels). - Lines are
-contiguous pieces of memory: rows that are read whole join. Of a buffer no more counts than it has. - A task reads what
-lies outside of it. A realization and a vector read from buffers, too, but not from registers, where the accumulators of
-sums are. - A load of a vector is that of an inner vector, in the middle of the image, where it lies in a whole array.
-Its lanes' addresses count: one, up to four vectors long, or further apart. Channels of a pixel are loaded together. - A
-working set is all that is stored at a site and further in; of a stage at the root, in the root's child that it is in.
+- Points are evaluations of definitions, those of all points of a reduction included; repeats in tails are not
+  counted.
+- A tile is one iteration of the innermost loop over a pure dimension that is neither unrolled nor vectorised.
+- The innermost dimension is a row: the fastest axis in memory, and with it small constant axes inside it (channels).
+- Lines are contiguous pieces of memory: rows that are read whole join. Of a buffer no more counts than it has.
+- A task reads what lies outside of it. A realization and a vector read from buffers, too, but not from registers,
+  where the accumulators of sums are.
+- A load of a vector is that of an inner vector, in the middle of the image, where it lies in a whole array. What
+  counts is the addresses of its lanes: one, up to four vectors long, or further apart. Channels of a pixel are loaded
+  together.
+- A working set is all that is stored at a site and further in; for a stage at the root, in the child of the root that
+  it is in.
 """
 
 from __future__ import annotations
@@ -94,7 +96,8 @@ class Measures:
         ]
         pure, every = product(n for k, n in parts if k < part.pure), product(n for _, n in parts)
         last = max(
-            (k for k, o in enumerate(env.loops) if _has_turns(o) and dims_of(o.loop.dim)[0] < part.pure), default=-1
+            (k for k, o in enumerate(env.loops) if _runs_iterations(o) and dims_of(o.loop.dim)[0] < part.pure),
+            default=-1,
         )
         blocks = [o for o in env.loops[last + 1 :] if o.loop.kind == "unroll"]
         copies = product(ratio(o.size or 1.0, o.step) for o in blocks if is_optional(o.loop))
@@ -125,7 +128,7 @@ class Measures:
             return site.memory
         if name in self.layouts or name not in self.graph.stages:
             return self.graph.memory(name, self.layouts.get(name, C_ORDER))
-        return self.graph.memory(name, settled=False)
+        return self.graph.memory(name, is_order_fixed=False)
 
     def reads(self) -> Row:
         """Bytes and contiguous pieces of memory read by a realization, by a task and by a vector."""
@@ -144,9 +147,9 @@ class Measures:
             memory = self.source(name)
             is_outside = name != part.stage and (name not in self.sites.sites or name in self.sites.heads)
             for word, (place, dims) in places.items():
-                if word == "task" and not (is_outside and memory.settled):
+                if word == "task" and not (is_outside and memory.is_order_fixed):
                     continue
-                if word == "realization" and not memory.settled:
+                if word == "realization" and not memory.is_order_fixed:
                     place, dims = places["vector"]  # what is not placed yet is computed as far inwards as may be
                 key = "touched", part, w, memory, place
                 if key not in walked:
@@ -155,7 +158,9 @@ class Measures:
                 found[f"unique_bytes_read_per_{word}"] += size
                 found[f"unique_lines_read_per_{word}"] += lines
                 if word == "realization":
-                    allocated = allocated + (memory.bytes * choose(size > 0.0, 1.0, 0.0) if memory.settled else size)
+                    allocated = allocated + (
+                        memory.bytes * choose(size > 0.0, 1.0, 0.0) if memory.is_order_fixed else size
+                    )
         return {**found, "allocation_bytes_read_per_realization": allocated}
 
     def _touched(self, w: Footprint, memory: Memory, dims: Dims) -> tuple[Num, Num]:
@@ -225,7 +230,7 @@ class Measures:
         }
 
 
-def _has_turns(o: Own) -> bool:
+def _runs_iterations(o: Own) -> bool:
     return o.loop.kind in ("serial", "parallel")
 
 

@@ -109,13 +109,13 @@ def clone(function: types.FunctionType) -> Callable[..., Any]:
             except ValueError:  # an empty cell: a name not yet bound
                 cells.append(cell)
         closure = tuple(cells)
-    twin = types.FunctionType(function.__code__, overlay(function.__globals__), function.__name__, None, closure)
-    twin.__defaults__ = _defaults(function, "__defaults__")
-    twin.__kwdefaults__ = _defaults(function, "__kwdefaults__")
-    twin.__dict__.update(function.__dict__)
-    current().watched.add(twin.__dict__, f"attributes of {function.__name__}")
-    twin.__qualname__ = function.__qualname__
-    return twin
+    cloned = types.FunctionType(function.__code__, overlay(function.__globals__), function.__name__, None, closure)
+    cloned.__defaults__ = _defaults(function, "__defaults__")
+    cloned.__kwdefaults__ = _defaults(function, "__kwdefaults__")
+    cloned.__dict__.update(function.__dict__)
+    current().watched.add(cloned.__dict__, f"attributes of {function.__name__}")
+    cloned.__qualname__ = function.__qualname__
+    return cloned
 
 
 def _seen(function: Any, value: Any, path: AccessPath) -> Any:

@@ -165,29 +165,29 @@ class CatchWarnings:
         filters = [*self.filters]
 
         @contextlib.contextmanager
-        def quiet() -> Iterator[None]:
+        def filtered() -> Iterator[None]:
             with warnings.catch_warnings():
                 for function, args, kwargs in filters:
                     function(*args, **kwargs)
                 yield
 
-        return quiet
+        return filtered
 
     def __enter__(self) -> None:
         current().settings.append(self.again)
-        current().quiet.append(self)
+        current().warning_filters.append(self)
 
     def __exit__(self, *exc: object) -> None:
         current().settings.remove(self.again)
-        current().quiet.remove(self)
+        current().warning_filters.remove(self)
 
 
 def _filter(function: Callable[..., None]) -> Callable[..., None]:
     def method(action: str, *args: Any, **kwargs: Any) -> None:
         rec = current()
-        if not rec.quiet:
+        if not rec.warning_filters:
             raise _refusal(f"warnings.{function.__name__}", "it changes settings that outlive the function")
-        rec.quiet[-1].add(function, action, args, kwargs)
+        rec.warning_filters[-1].add(function, action, args, kwargs)
 
     return method
 
