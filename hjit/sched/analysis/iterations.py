@@ -31,7 +31,7 @@ class Left(NamedTuple):
     range: Range
 
 
-class Own(NamedTuple):
+class StageLoop(NamedTuple):
     """A loop around a computation, of the same stage.
 
     Attributes:
@@ -67,10 +67,10 @@ class Env:
     base: list[Interval]
     lengths: list[Num]
     tile: dict[DimKey, Left]
-    loops: tuple[Own, ...]
+    loops: tuple[StageLoop, ...]
     productions: Num
     outside: Env | None
-    innermost: Own | None
+    innermost: StageLoop | None
 
     @property
     def times(self) -> Num:

@@ -7,8 +7,8 @@ bounds inference says how much of them is needed. Of each loop the middle iterat
 
 Nests that a search looks at differ in one stage: what is known at a place is memoised by what it was worked out from
 (`SizedGraph.walked`), and found again in the next nest. So nothing of it may depend on what else is in a nest; places,
-which do, are kept beside it. `Env`, `Task`, `Need`, `Held` and `Site` are made once for equal inputs, so that each is a
-key by its identity (``eq=False``).
+which do, are kept beside it. `Env`, `Task`, `RequiredRegion`, `Allocation` and `Site` are made once for equal inputs:
+each is a key by its identity (``eq=False``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from hjit.sched.analysis.bounds import vector_axes
 from hjit.sched.analysis.footprint import ANYWHERE, NUMERIC, Interval, Memory, Region, extent, joined
-from hjit.sched.analysis.iterations import Env, Own, left_of, narrowed
+from hjit.sched.analysis.iterations import Env, StageLoop, left_of, narrowed
 from hjit.sched.analysis.propagation import Use, Uses, hulls, propagate
 from hjit.sched.analysis.sized import Part, SizedGraph
 from hjit.sched.analysis.sliding import STILL, Speeds
@@ -53,8 +53,8 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Need:
-    """What is needed of a stage at a place.
+class RequiredRegion:
+    """What is required of a stage at a place.
 
     Attributes:
         region: all that is read there.
@@ -68,7 +68,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Held:
+class Allocation:
     """The storage of a stage.
 
     Attributes:
@@ -90,7 +90,7 @@ class Site:
             not.
         count: how many productions there are.
         run, runs: the part that is computed from one time that the stage has nothing to the next, and how often.
-        held: its storage.
+        allocation: its storage.
         memory: that storage; of a circular buffer, its length.
     """
 
@@ -98,7 +98,7 @@ class Site:
     count: Num
     run: Region
     runs: Num
-    held: Held
+    allocation: Allocation
     memory: Memory
 
 
@@ -179,7 +179,7 @@ class _Walk:
         self.round_up = self._rounding()
         self.walked: dict[Any, Any] = {} if self.round_up else graph.walked
         self.found = Sites(walked=self.walked)
-        self.held: dict[str, tuple[Held, int]] = {}
+        self.allocations: dict[str, tuple[Allocation, int]] = {}
         self.task: tuple[Task, int]
 
     @cached_property
@@ -255,13 +255,15 @@ class _Walk:
     def _whole(self, name: str, layout: Layout, top: int) -> None:
         """A stage that is computed at the root."""
 
-        def make() -> tuple[Held, Site]:
+        def make() -> tuple[Allocation, Site]:
             region = tuple((0.0, n - 1.0) for n in self.graph.shape(name))
-            held = Held(region, 1.0, layout)
-            return held, self._site(name, Need(region, region, {}), 1.0, None, 1.0, held, frozenset())
+            allocation = Allocation(region, 1.0, layout)
+            return allocation, self._site(
+                name, RequiredRegion(region, region, {}), 1.0, None, 1.0, allocation, frozenset()
+            )
 
-        held, site = self._once(make, "whole", name, layout)
-        self.held[name] = held, top
+        allocation, site = self._once(make, "whole", name, layout)
+        self.allocations[name] = allocation, top
         self._note(name, site, top, top)
 
     def _nest(self, item: Loop | Compute, stores: Sequence[Store]) -> None:
@@ -273,7 +275,7 @@ class _Walk:
         self.task = task, place
         for x in stores:
             if x.stage in task.regions:
-                self.held[x.stage] = self._held(x, task.regions[x.stage], env, task), place
+                self.allocations[x.stage] = self._allocation(x, task.regions[x.stage], env, task), place
         self._visit(item, env, place, ())
         self._close(place)
         self.found.inside.setdefault(part.stage, []).append((place, self.found.ends[place]))
@@ -332,7 +334,7 @@ class _Walk:
         size, step = self.size.get(loop), self._step(loop)
 
         def make() -> Env:
-            own = Own(head, size, left_of(env, head).length, step)
+            own = StageLoop(head, size, left_of(env, head).length, step)
             if head.kind == "vector":
                 return replace(env, loops=(*env.loops, own))
             dims, left = narrowed(env, head, step)
@@ -369,10 +371,10 @@ class _Walk:
         """Where the loops of a stage begin inside others."""
         return self._once(lambda: _opened(part, part.dims(site.region), site.count, env), "open", env, site, part)
 
-    def _held(self, store: Store, region: Region, env: Env, of: Task | Need) -> Held:
+    def _allocation(self, store: Store, region: Region, env: Env, of: Task | RequiredRegion) -> Allocation:
         """The storage of a part of a stage, which is that `of` something."""
         layout = layout_of(store)
-        return self._once(lambda: Held(region, env.times, layout), "held", env, of, store.stage, layout)
+        return self._once(lambda: Allocation(region, env.times, layout), "allocation", env, of, store.stage, layout)
 
     def _begin(
         self, new: Iterable[str], items: Sequence[Loop | Compute], stores: Sequence[Store], env: Env, place: int
@@ -382,7 +384,7 @@ class _Walk:
         sliding = frozenset(new) - {x.stage for x in stores}
         found = self._once(lambda: self._regions(env, computed, sliding), "regions", env, computed, sliding)
         for x in stores:
-            self.held[x.stage] = self._held(x, found[x.stage].region, env, found[x.stage]), place
+            self.allocations[x.stage] = self._allocation(x, found[x.stage].region, env, found[x.stage]), place
         outside = env.outside
         run = (
             self._once(lambda: self._regions(outside, computed), "regions", outside, computed, None)
@@ -390,30 +392,39 @@ class _Walk:
             else {}
         )
         for name in new:
-            held, at = self.held[name]
+            allocation, at = self.allocations[name]
             need, whole = found[name], run.get(name) if name in sliding else None
             axes = self.vectors.get(name, frozenset()) if whole is not None else frozenset()
 
             def make(
                 name: str = name,
-                need: Need = need,
-                whole: Need | None = whole,
-                held: Held = held,
+                need: RequiredRegion = need,
+                whole: RequiredRegion | None = whole,
+                allocation: Allocation = allocation,
                 axes: frozenset[int] = axes,
             ) -> Site:
-                return self._site(name, need, env.times, whole, 1.0 if outside is None else outside.times, held, axes)
+                return self._site(
+                    name, need, env.times, whole, 1.0 if outside is None else outside.times, allocation, axes
+                )
 
-            site = self._once(make, "site", name, env, need, whole, held, axes)
+            site = self._once(make, "site", name, env, need, whole, allocation, axes)
             self._note(name, site, at, place)
 
-    def _note(self, name: str, site: Site, held: int, place: int) -> None:
+    def _note(self, name: str, site: Site, stored: int, place: int) -> None:
         """Where a stage is computed, and where it is stored."""
         self.found.sites[name] = site
-        self.found.places[name] = held, place
-        self.found.stored.append((held, site.memory.bytes))
+        self.found.places[name] = stored, place
+        self.found.stored.append((stored, site.memory.bytes))
 
     def _site(
-        self, name: str, need: Need, count: Num, run: Need | None, runs: Num, held: Held, axes: Collection[int]
+        self,
+        name: str,
+        need: RequiredRegion,
+        count: Num,
+        run: RequiredRegion | None,
+        runs: Num,
+        allocation: Allocation,
+        axes: Collection[int],
     ) -> Site:
         """What is computed of a stage at a place.
 
@@ -428,21 +439,23 @@ class _Walk:
                 count,
                 need.part,
                 count,
-                held,
-                self.graph.buffer(name, [extent(x) for x in held.region], held.layout),
+                allocation,
+                self.graph.buffer(name, [extent(x) for x in allocation.region], allocation.layout),
             )
-        lengths = [extent(x) for x in held.region]
+        lengths = [extent(x) for x in allocation.region]
         slides: Truth = False
         for axis, n in need.windows.items():  # zero for tilings where they do not slide
             slides = slides | (n > 0.0)
             if axis not in axes:
                 lengths[axis] = choose(n > 0.0, power_of_two(most(n, 1.0)), lengths[axis])
         count = choose(slides, count, runs)  # the first iteration computes all of what does not slide
-        return Site(need.part, count, run.region, runs, held, self.graph.buffer(name, lengths, held.layout))
+        return Site(need.part, count, run.region, runs, allocation, self.graph.buffer(name, lengths, allocation.layout))
 
-    def _regions(self, env: Env, computed: Iterable[Compute], sliding: Collection[str] = ()) -> dict[str, Need]:
+    def _regions(
+        self, env: Env, computed: Iterable[Compute], sliding: Collection[str] = ()
+    ) -> dict[str, RequiredRegion]:
         """What is needed of the stages that begin under a place; see `hjit.sched.analysis.bounds.infer_bounds`."""
-        found: dict[str, Need] = {}
+        found: dict[str, RequiredRegion] = {}
         speeds: dict[str, Speeds] = {}
         slacks: dict[str, Speeds] = {}
 
@@ -456,7 +469,7 @@ class _Walk:
                 found[name] = steady(region, wanted, moving, self.graph.reads.steps(name), slack, env.innermost)
                 slack = tuple(STILL if v > 0 else x for v, x in zip(moving, slack, strict=True))
             else:
-                found[name] = Need(region, region, {})
+                found[name] = RequiredRegion(region, region, {})
             slacks[name] = slack
             return found[name].part
 
@@ -491,7 +504,9 @@ def layout_of(store: Store) -> Layout:
     return Layout(store.order, store.align)
 
 
-def steady(region: Region, wanted: Region, speeds: Speeds, steps: Sequence[int], slack: Speeds, loop: Own) -> Need:
+def steady(
+    region: Region, wanted: Region, speeds: Speeds, steps: Sequence[int], slack: Speeds, loop: StageLoop
+) -> RequiredRegion:
     """What one iteration of a loop computes of a region when all before have been.
 
     Args:
@@ -509,7 +524,7 @@ def steady(region: Region, wanted: Region, speeds: Speeds, steps: Sequence[int],
             low, high = NUMERIC.newest(x, new)
             found[axis] = choose(several, low, x[0]), high
             windows[axis] = choose(several, extent(wanted[axis]) + float(more), 0.0)
-    return Need(region, tuple(found), windows)
+    return RequiredRegion(region, tuple(found), windows)
 
 
 def _slack(consumers: Sequence[Use[Part]], axes: int, known: Mapping[str, Speeds]) -> Speeds:

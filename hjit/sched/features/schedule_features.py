@@ -26,7 +26,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hjit.sched.analysis.footprint import Dims, Footprint, Memory, extent
-from hjit.sched.analysis.iterations import Own
+from hjit.sched.analysis.iterations import StageLoop
 from hjit.sched.analysis.sites import Leaf, Sites
 from hjit.sched.analysis.sized import SizedGraph
 from hjit.sched.analysis.tape import Num, ceil_div, choose, floor_div, least, most, product, ratio
@@ -74,14 +74,14 @@ class Measures:
     def counts(self) -> Row:
         """How often, how much, and how much at once."""
         part, site, task = self.leaf.part, self.leaf.site, self.leaf.task
-        each = part.points(part.lengths(part.dims(site.run))) * ratio(site.runs, site.held.count)
+        each = part.points(part.lengths(part.dims(site.run))) * ratio(site.runs, site.allocation.count)
         is_head = part.stage == task.head
         return {
-            "num_realizations": site.held.count,
+            "num_realizations": site.allocation.count,
             "num_productions": site.count,
             "points_computed_per_realization": each,
             "points_computed_per_production": part.points(self.leaf.env.lengths),
-            "points_computed_total": each * site.held.count,
+            "points_computed_total": each * site.allocation.count,
             "points_computed_minimum": self.graph.minimum(part),
             "inner_parallelism": task.count if is_head else 1.0,
             "outer_parallelism": 1.0 if is_head else task.count,
@@ -107,7 +107,7 @@ class Measures:
     def sizes(self) -> Row:
         """Bytes of the stage itself at the sites."""
         name, site = self.leaf.part.stage, self.leaf.site
-        root, stored = self.graph.memory(name, Layout(site.held.layout.order)), site.memory
+        root, stored = self.graph.memory(name, Layout(site.allocation.layout.order)), site.memory
         found: Row = {
             "bytes_at_realization": stored.bytes,
             "innermost_bytes_at_realization": stored.row_bytes(stored.lengths),
@@ -134,9 +134,9 @@ class Measures:
         """Bytes and contiguous pieces of memory read by a realization, by a task and by a vector."""
         part, task = self.leaf.part, self.leaf.task
         during = task.dims if part.stage == task.head else part.dims(task.regions[part.stage])
-        held, vector = self.leaf.site.held, self.leaf.env.dims[part.stage]
+        allocation, vector = self.leaf.site.allocation, self.leaf.env.dims[part.stage]
         places: dict[str, tuple[Hashable, Dims]] = {  # what the ranges of the dimensions follow from, and those
-            "realization": (held, part.dims(held.region)),
+            "realization": (allocation, part.dims(allocation.region)),
             "task": (task, during),
             "vector": (tuple(vector), vector),
         }
@@ -173,7 +173,7 @@ class Measures:
         return size * some, lines * some
 
     # -- vectors
-    def chain(self) -> list[tuple[Own, bool]]:
+    def chain(self) -> list[tuple[StageLoop, bool]]:
         """The loops over the dimension of the vectors, and whether nothing of other stages is computed inside."""
         loops = self.leaf.env.loops
         dims = [o.loop.dim for o in loops if o.loop.kind == "vector"]
@@ -230,7 +230,7 @@ class Measures:
         }
 
 
-def _runs_iterations(o: Own) -> bool:
+def _runs_iterations(o: StageLoop) -> bool:
     return o.loop.kind in ("serial", "parallel")
 
 
@@ -239,7 +239,7 @@ def is_optional(loop: Loop) -> bool:
     return loop.size is not None and loop.size < 0
 
 
-def whole_vectors(chain: Sequence[tuple[Own, bool]], n: Num, shifts: bool) -> tuple[Num, Num]:
+def whole_vectors(chain: Sequence[tuple[StageLoop, bool]], n: Num, shifts: bool) -> tuple[Num, Num]:
     """Whole vectors and single elements in which `n` elements are computed, as lowering has it (`Lanes` of the loop
     IR).
 

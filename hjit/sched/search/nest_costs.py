@@ -27,7 +27,7 @@ from hjit.sched.search.batches import IN_C_ORDER, NONE, Batch, Layouts, NestCost
 from hjit.sched.search.pruning import Rules
 from hjit.sched.search.successors import Floats
 from hjit.sched.search.templates import Sizes, Templates, chosen, columns, parallel_iterations
-from hjit.sched.search.thresholds import COST_BITS, MAX_BATCH, MAX_RECORDED, MAX_RESTS
+from hjit.sched.search.thresholds import COST_BITS, MAX_BATCH, MAX_OTHERS, MAX_RECORDED
 from hjit.trace.ir.graph import Graph
 
 NOTHING: frozenset[str] = frozenset()
@@ -48,7 +48,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Rest:
+class _OtherNests:
     """Some nests together: what they cost, and how often they evaluate each inlined stage, [stages]."""
 
     cost: float
@@ -62,13 +62,13 @@ class _Memory:
     Attributes:
         known: of nests whose sizes are chosen or open, by all that their costs depend on.
         unchanged: of nests whose sizes are chosen, by what is at hand without looking at what they read.
-        rests: of nests together.
+        others: of the nests that a decision does not change, together.
         prepared: the cost model for the stages of a nest.
     """
 
     known: dict[Hashable, NestCost] = field(default_factory=dict)
     unchanged: dict[Hashable, NestCost] = field(default_factory=dict)
-    rests: dict[Hashable, _Rest] = field(default_factory=dict)
+    others: dict[Hashable, _OtherNests] = field(default_factory=dict)
     prepared: dict[tuple[str, ...], PreparedCost] = field(default_factory=dict)
 
 
@@ -163,7 +163,7 @@ class NestCosts:
         found: list[tuple[Hashable, Batch, Node, bool]] = []
         wanted: dict[Hashable, tuple[Plan, Sizes]] = {}
         for b in batches:
-            is_known = self._rest_key(b) in memory.rests
+            is_known = self._others_key(b) in memory.others
             for k, nest in enumerate(b.nests):
                 is_new = k == b.changed
                 if not is_new and (
@@ -187,48 +187,48 @@ class NestCosts:
 
     def costs(self, batch: Batch, rows: Rows) -> Floats:
         """The costs of states: those of their nests together."""
-        rest = self._rest(batch)
+        others = self._others(batch)
         if batch.changed is None:
-            return np.full(len(batch.sizes[rows]), rest.cost)
+            return np.full(len(batch.sizes[rows]), others.cost)
         if batch.own is not None:
             own = batch.own.some(rows)
         else:
             own = self.known(
                 batch.nests[batch.changed], batch.sizes[rows], batch.inlined, batch.layouts, batch.undecided
             )
-        total = own.costs + rest.cost
-        others = rest.calls[own.called]
-        if others.any():  # of what one nest alone computes it is known
-            every = np.where(others > 0.0, others, -inf)[:, None] + own.calls
+        total = own.costs + others.cost
+        elsewhere = others.calls[own.called]
+        if elsewhere.any():  # of what one nest alone computes it is known
+            every = np.where(elsewhere > 0.0, elsewhere, -inf)[:, None] + own.calls
             total = np.where(self.rules.is_too_often(every, self._least[own.called][:, None]).any(0), inf, total)
         return total
 
-    def _rest(self, batch: Batch) -> _Rest:
+    def _others(self, batch: Batch) -> _OtherNests:
         """The nests of a batch that do not change; many batches have the same."""
         if not self.memoise:
             return self._together(batch)
-        key = self._rest_key(batch)
-        found = self._memory.rests.get(key)
+        key = self._others_key(batch)
+        found = self._memory.others.get(key)
         if found is None:
-            if len(self._memory.rests) >= MAX_RESTS:
-                self._memory.rests.clear()
-            found = self._memory.rests[key] = self._together(batch)
+            if len(self._memory.others) >= MAX_OTHERS:
+                self._memory.others.clear()
+            found = self._memory.others[key] = self._together(batch)
         return found
 
     @staticmethod
-    def _rest_key(batch: Batch) -> Hashable:
-        return tuple(batch.rest), batch.inlined, frozenset(batch.layouts.items()), batch.undecided
+    def _others_key(batch: Batch) -> Hashable:
+        return tuple(batch.others), batch.inlined, frozenset(batch.layouts.items()), batch.undecided
 
-    def _together(self, batch: Batch) -> _Rest:
+    def _together(self, batch: Batch) -> _OtherNests:
         cost, calls, times = 0.0, np.zeros(len(self.graph.stages)), np.zeros(len(self.graph.stages))
-        for nest in batch.rest:
+        for nest in batch.others:
             own = self.unchanged(nest, batch.inlined, batch.layouts, batch.undecided)
             cost += float(own.costs[0])
             if len(own.called):
                 calls[own.called] += own.calls[:, 0]
                 times[own.called] += 1.0
         is_forbidden = times.any() and (self.rules.is_too_often(calls, self._least) & (times > 1.0)).any()
-        return _Rest(inf if is_forbidden else cost, calls)
+        return _OtherNests(inf if is_forbidden else cost, calls)
 
     @functools.cached_property
     def _least(self) -> Floats:
