@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.kernels.lower.alike import Like
+from hjit.kernels.lower.nest_merging import Renaming
 from hjit.sched.language.memory import Layout
 from hjit.trace.ir.graph import Expr, Load, describe
 from hjit.trace.ir.poly import ONE, Poly, Var
@@ -454,7 +454,8 @@ class Nest:
         buffers: of the stages computed inside.
         warm: iterations that a task runs before its first one to fill circular buffers.
         points: elements that it computes, over all its stages; where there are none, it is not entered.
-        like: of which nest the body is, where it has none itself; see `hjit.kernels.lower.alike`.
+        renaming: the earlier nest whose body it shares, where it has none itself; see
+            `hjit.kernels.lower.nest_merging`.
         blocks: does a block of threads run each iteration, `BEGIN`, of which there are `count`?
         threads: of a block; known when they have their work, else 0.
     """
@@ -467,7 +468,7 @@ class Nest:
     buffers: dict[str, Buffer] = field(default_factory=dict)
     warm: int = 0
     points: Poly = ONE
-    like: Like | None = None
+    renaming: Renaming | None = None
     blocks: bool = False
     threads: int = 0
 
@@ -492,12 +493,14 @@ class Program:
         return "\n".join(line for nest in self.nests for line in self._nest_lines(nest))
 
     def _nest_lines(self, nest: Nest) -> Iterator[str]:
-        if nest.like is None:
+        if nest.renaming is None:
             yield from _nest_lines(nest)
             return
-        changes = {**nest.like.arrays, **nest.like.sizes}
+        changes = {**nest.renaming.arrays, **nest.renaming.sizes}
         named = ", ".join(f"{new} for {old}" for old, new in changes.items() if old != new)
-        yield f"nest {nest.stage}: as nest {self.nests[nest.like.nest].stage}" + (f", with {named}" if named else "")
+        yield f"nest {nest.stage}: as nest {self.nests[nest.renaming.nest].stage}" + (
+            f", with {named}" if named else ""
+        )
 
 
 # -- as text
