@@ -150,7 +150,7 @@ class Sites:
         return total(n for at, n in self.stored if any(a <= at <= b for a, b in intervals))
 
     def allocated_at(self, place: int) -> Num:
-        """Bytes of all that is stored at a place and further in; asked when the walk is over."""
+        """Bytes of all that is stored at a place and further in, once the walk is over."""
         found = self._allocated.get(place)  # many ask for the same few
         if found is None:
             found = self._allocated[place] = self.allocated((place, self.ends[place]))
@@ -184,7 +184,7 @@ class _Walk:
 
     @cached_property
     def vectors(self) -> dict[str, frozenset[int]]:
-        """The axes of each stage that vectors run along; asked only where a window slides."""
+        """The axes of each stage that vectors run along; needed only where a window slides."""
         return vector_axes(self.graph.reads, self.nest)
 
     def _once(self, make: Callable[[], T], *key: Any) -> T:

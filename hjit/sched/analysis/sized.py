@@ -188,7 +188,7 @@ class SizedGraph:
         )
 
     def buffer(self, name: str, lengths: Sequence[Num], layout: Layout) -> Memory:
-        """How a part of a stage lies in memory that is kept by itself."""
+        """How a part of a stage that has a buffer of its own lies in memory."""
         whole = self.memory(name, layout)
         return Memory(whole.itemsize, aligned(lengths, layout), whole.order, whole.row, is_buffer=True)
 
@@ -325,8 +325,7 @@ class SizedGraph:
     def completed(
         self, stage: str, needs: Hulls[Interval] | None, round_up: Mapping[int, Num] = NOTHING
     ) -> tuple[Region, Region]:
-        """What is computed where some of a stage is needed (None: nobody says what): as it is asked for, and within the
-        stage.
+        """What is computed where some of a stage is needed (None: which is unknown): unclipped, and within the stage.
 
         See `hjit.sched.analysis.bounds`: whole axes, multiples of the pieces that are written side by side, and of
         `round_up`.
