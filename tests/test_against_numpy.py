@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.call import against_numpy
-from hjit.call.against_numpy import LEAST, PAIRS, SHORT_PAIRS, InterleavedCalls, Medians
+from hjit.call.checks import against_numpy
+from hjit.call.checks.against_numpy import LEAST, PAIRS, SHORT_PAIRS, InterleavedCalls, Medians
 
 CALLS = 2 * PAIRS + 2  # that are timed
 
 
 class Clock:
-    """A clock that moves on while something runs: by `compiled` or `plain` seconds, as `hjit.call.against_numpy.InterleavedCalls` has calls run."""
+    """A clock that moves on while something runs: by `compiled` or `plain` seconds, as `hjit.call.checks.against_numpy.InterleavedCalls` has calls run."""
 
     def __init__(self, compiled: Callable[[int], float], plain: Callable[[int], float]) -> None:
         self.now, self._steps = 0.0, self._next(compiled, plain)

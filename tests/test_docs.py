@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.cuda import opencl
+from hjit.kernels.cuda.compilers import opencl
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

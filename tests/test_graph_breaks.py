@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.call.against_numpy import PAIRS, SHORT_PAIRS, InterleavedCalls, Medians
+from hjit.call.checks.against_numpy import PAIRS, SHORT_PAIRS, InterleavedCalls, Medians
 from hjit.call.entry import UNTIMED
 
 RNG = np.random.default_rng(8)

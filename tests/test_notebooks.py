@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import matplotlib.figure
 import pytest
 
-from hjit.kernels.cuda import opencl
+from hjit.kernels.cuda.compilers import opencl
 
 NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
 PICTURES = {

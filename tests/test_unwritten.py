@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.call import unwritten
+from hjit.call.checks import unwritten
 from hjit.kernels.runtime.kernel import Bound
 from hjit.trace.ir import interpret
 from hjit.trace.ir.graph import Graph

@@ -11,7 +11,7 @@ import pytest
 
 import hjit
 from hjit import HjitWarning
-from hjit.call.first_calls import DOUBTS, PATHS
+from hjit.call.checks.first_calls import DOUBTS, PATHS
 from hjit.call.variant import OneKernel, Variant
 from hjit.kernels.lower.params import STREAMED
 from hjit.kernels.runtime.kernel import Bound

@@ -19,9 +19,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
-from hjit.call import against_numpy
-from hjit.call.against_numpy import InterleavedCalls
 from hjit.call.arguments import CallKey, copied, each_once, is_dask_array, is_device_array, key_of
+from hjit.call.checks import against_numpy
+from hjit.call.checks.against_numpy import InterleavedCalls
 from hjit.call.entry import MAX_CONTEXTS, MAX_DEPTH, UNTIMED, Call, Entries, Entry, Stats, limit
 from hjit.call.outcome import MISS, PARTS, PLAIN, Outcome
 from hjit.errors import BudgetError, CompileError, DeviceError, HjitWarning, LongLoop, TraceError
@@ -34,11 +34,11 @@ from hjit.trace.tracing.frames import stack_level, uncounted
 
 if TYPE_CHECKING:
     from hjit.call.build import Built
-    from hjit.call.first_calls import FirstCalls
+    from hjit.call.checks.first_calls import FirstCalls
+    from hjit.call.checks.unwritten import Unwritten
     from hjit.call.guards import GuardValues
     from hjit.call.on_dask import CallSettings
     from hjit.call.parts import Parts
-    from hjit.call.unwritten import Unwritten
     from hjit.call.variant import Variant
     from hjit.tuning.choice import Scheduler
 
@@ -483,7 +483,7 @@ class CompiledFunction(Generic[P, R]):
         if variant.on_device and any(map(is_device_array, (*call.leaves, *guarded[1].values()))):
             return self._verify_copies(call, variant, guarded, stores)
         from hjit.call.build import with_room
-        from hjit.call.first_calls import run_of
+        from hjit.call.checks.first_calls import run_of
 
         if self._first_calls.is_wrong(variant, stores):
             self._give_up(call.key, "")
@@ -533,7 +533,7 @@ class CompiledFunction(Generic[P, R]):
 
     def _unwritten(self, call: Call, variant: Variant, before: dict[str, Any], draws: Mapping[str, Any]) -> Unwritten:
         """What finds elements that nothing has written."""
-        from hjit.call.unwritten import Unwritten
+        from hjit.call.checks.unwritten import Unwritten
 
         function = self._by_numpy() if variant.on_device else self.py_func
         options = replace(self._resolved(call.key[0]), target="cpu")
@@ -569,7 +569,7 @@ class CompiledFunction(Generic[P, R]):
 
     @functools.cached_property
     def _first_calls(self) -> FirstCalls:
-        from hjit.call.first_calls import FirstCalls
+        from hjit.call.checks.first_calls import FirstCalls
 
         return FirstCalls(self.__name__)
 

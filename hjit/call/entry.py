@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hjit.call import against_numpy
-from hjit.call.against_numpy import InterleavedCalls
 from hjit.call.arguments import CallKey
+from hjit.call.checks import against_numpy
+from hjit.call.checks.against_numpy import InterleavedCalls
 from hjit.trace.capture.trace import PyTree
 
 if TYPE_CHECKING:

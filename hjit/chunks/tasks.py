@@ -23,8 +23,8 @@ from hjit.options import Options
 from hjit.process.garbage_collection import few_collections
 from hjit.trace.ir.graph import Graph
 from hjit.trace.passes.delinearisation import delinearise
+from hjit.trace.passes.elimination.stage_elimination import drop_dead_stages, merge_equal_stages
 from hjit.trace.passes.fusion import fuse
-from hjit.trace.passes.stage_elimination import drop_dead_stages, merge_equal_stages
 from hjit.tuning.choice import Scheduler
 
 Array = np.ndarray[Any, Any]

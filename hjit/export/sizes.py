@@ -9,7 +9,7 @@ after another: a size for which something else would be computed is fixed.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,9 +137,9 @@ def _about_arguments(facts: Iterable[Fact], sizes: Sized) -> Iterator[Fact]:
             yield Fact(op if f.holds else _OPPOSITE[op], a, b, True)
 
 
-def _equal(names: Sequence[str], facts: Iterable[Fact]) -> list[set[str]]:
+def _equal(names: Sequence[str], facts: Iterable[Fact]) -> list[frozenset[str]]:
     """Sizes that must be equal to each other."""
-    group = {n: {n} for n in names}
+    group = {n: frozenset({n}) for n in names}
     for f in facts:
         d = f.a - f.b
         if f.op == "eq" and not d.const and sorted(d.terms.values()) == [-1, 1]:
@@ -147,11 +147,11 @@ def _equal(names: Sequence[str], facts: Iterable[Fact]) -> list[set[str]]:
             if len(atoms) == len(d.terms):
                 joined = group[atoms[0].name] | group[atoms[1].name]
                 group |= dict.fromkeys(joined, joined)
-    return [*{id(g): g for g in group.values()}.values()]
+    return [*dict.fromkeys(group.values())]
 
 
 def _may_differ(
-    group: set[str],
+    group: Set[str],
     sizes: Mapping[str, int],
     facts: Sequence[Fact],
     expected: Any,
@@ -255,7 +255,7 @@ def _tape_argument(x: Any) -> Any:
 
 
 def _resized(
-    leaves: Sequence[Any], group: set[str], n: int, arrays: Mapping[str, tuple[int, tuple[str, ...]]]
+    leaves: Sequence[Any], group: Set[str], n: int, arrays: Mapping[str, tuple[int, tuple[str, ...]]]
 ) -> list[Any]:
     """The arguments, arrays with other lengths along the axes of these sizes."""
     found = list(leaves)

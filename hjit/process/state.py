@@ -51,7 +51,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_held", "numba's lock during a fork", "one", GATES),
         State("unfinished", "what says whether a compilation that nobody waits for holds that lock", "one"),
     ),
-    "kernels.cuda.opencl": (State("_building", "one thread builds a program", "a lock", RESET),),
+    "kernels.cuda.compilers.opencl": (State("_building", "one thread builds a program", "a lock", RESET),),
     "kernels.cuda.runtime.kernels": (
         State("_kernels", "kernels by name and device, the latest used at the end", "KEPT kernels", RESET),
         State("_lock", "one thread makes kernels", "a lock", RESET),
@@ -87,7 +87,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
     "process.deep_stack": (State("_deep", "threads with deep stacks", "as many as are used at once", RESET),),
     "options": (State("_in_context", "options of ``with hjit.options(...)``", "one a context"),),
     "report.performance.style": (State("_numbers", "numbers reports", "a number"),),
-    "trace.capture.audit_hook": (State("_listening", "is the audit hook installed?", "a bool"),),
+    "trace.capture.side_effects.audit_hook": (State("_listening", "is the audit hook installed?", "a bool"),),
     "trace.capture.overlay": (
         State("_REPLACED", "what traced code calls in place of functions", "filled when it is first asked for"),
         State("_modules", "stand-ins for modules, by the module's name", "the libraries that are taken over"),

@@ -49,7 +49,7 @@ class Effort:
         by_depth: are states ordered by `hjit.sched.search.search.DepthPriority`?
         seconds: after which a search ends with what it has.
         refine: further seconds, of local search from there, see `hjit.sched.search.refine`.
-        timed: how many of the schedules that it found are timed beside the default one.
+        timed: how many of the schedules that it found are timed together with the default one.
         flips: for how many of the most expensive stages it is tried, too, to inline them, or not to; see `flipped`.
         flip_threshold: predicted seconds of a run, below which this is not tried.
         batch: cost evaluations at once; between them a search looks at the time.

@@ -33,7 +33,7 @@ class Decision:
         best: the schedule; `DEFAULT` where a search believes that one to be the best.
         others: further schedules that are worth measuring.
         new: names and Graphs of plans that no process has measured yet.
-        is_final: it runs as it is: the user's, or the default one with nothing beside it.
+        is_final: it runs as it is: the user's, or the default one without alternatives.
     """
 
     best: Choice
@@ -64,7 +64,7 @@ def decided(
 
 
 def is_little(segments_of: SegmentsOf, sizes: Mapping[str, int]) -> bool:
-    """Would no schedule save what it takes to search for it, and to compile it beside the default one?"""
+    """Would no schedule save what it takes to search for it, and to compile it in addition to the default one?"""
     work = 0.0
     for x in segments_of(NO_REWRITES):
         for s in x.graph.stages:

@@ -18,7 +18,7 @@ LONG_REDUCTION = 1 << 18  # evaluations from which parts are worth their joining
 # -- candidates
 LONGEST_BLOCK = 5000  # instructions without a branch in a searched schedule: LLVM's time grows faster than they do
 COMPILING_SECONDS = {"greedy": 0.5, "refined": 10.0, "beam": 10.0}  # then what else was found is not compiled
-MEASURED_SECONDS = 0.1  # of measuring, for each schedule beside the default one
+MEASURED_SECONDS = 0.1  # of measuring, for each schedule in addition to the default one
 ROUNDS = (3, 40)  # runs of each candidate, interleaved: the least, and the most
 LONG = 1.0  # seconds of measuring after which two rounds are enough, and the winner need not win again
 VERY_LONG = 10.0  # seconds of measuring after which one round is enough

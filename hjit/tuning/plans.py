@@ -44,8 +44,8 @@ class Timed:
 
     Attributes:
         tree: None: the default schedule.
-        cost: as the cost model has it, in seconds; None: it was not asked.
-        seconds: the least of its runs, beside those of the other candidates.
+        cost: as the cost model has it, in seconds; None: it was not evaluated.
+        seconds: the least of its runs, interleaved with those of the other candidates.
     """
 
     tree: Root | None

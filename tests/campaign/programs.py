@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import hjit
-from hjit.call.first_calls import DOUBTS, PATHS
+from hjit.call.checks.first_calls import DOUBTS, PATHS
 from tests.campaign import arguments, source
 from tests.campaign.kinds import OK, Case, Result
 from tests.numpy_check import assert_same, place, watched_scratch

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.cuda import opencl
+from hjit.kernels.cuda.compilers import opencl
 from hjit.report.performance.nests import nests_of
 from hjit.report.performance.report import SECTIONS
 

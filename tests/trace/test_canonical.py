@@ -10,8 +10,8 @@ from hjit.trace.ir.graph import Expr, Graph, rewrite
 from hjit.trace.ir.interpret import interpret
 from hjit.trace.ir.key import graph_key
 from hjit.trace.passes.canonical import PASSES, canonicalise
+from hjit.trace.passes.elimination.stage_elimination import merge_versions
 from hjit.trace.passes.fusion import fuse
-from hjit.trace.passes.stage_elimination import merge_versions
 from tests.trace.helpers import scalars_of, trace_of
 
 
@@ -202,7 +202,7 @@ def test_each_update_of_a_chain_of_versions_is_renamed_once(links: int, monkeypa
         return rewrite(e, *rest)
 
     graph = fuse(graph)
-    monkeypatch.setattr("hjit.trace.passes.stage_elimination.rewrite", counting)
+    monkeypatch.setattr("hjit.trace.passes.elimination.stage_elimination.rewrite", counting)
     merged = merge_versions(graph)
     assert max(len(s.updates) for s in merged.stages) == links
     assert len(rewritten) == links

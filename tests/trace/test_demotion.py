@@ -10,7 +10,7 @@ import pytest
 import hjit
 from hjit.kernels.runtime import features
 from hjit.trace.ir.graph import Op, walk
-from hjit.trace.passes.demotion import narrowest
+from hjit.trace.passes.dtypes.demotion import narrowest
 from tests.numpy_check import check
 from tests.trace.test_canonical import canonical
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.trace.passes.forwarding import select_planes, slabs
+from hjit.trace.passes.elimination.forwarding import select_planes, slabs
 from tests.numpy_check import check
 from tests.trace.test_canonical import canonical
 

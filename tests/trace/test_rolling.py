@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.trace.capture.bytecode import loops
+from hjit.trace.capture.loops.bytecode import loops
 from hjit.trace.ir.poly import Var, poly
 from hjit.trace.passes.canonical import canonicalise
 from hjit.trace.tracing.scalars.induction import CannotReroll, InductionVariable

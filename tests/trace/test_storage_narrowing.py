@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit.trace.passes.storage_narrowing import narrow_storage
+from hjit.trace.passes.dtypes.storage_narrowing import narrow_storage
 from tests.numpy_check import check
 from tests.trace.test_canonical import canonical
 

@@ -9,7 +9,7 @@ import pytest
 
 import hjit
 from hjit import HjitWarning
-from hjit.call.first_calls import DOUBTS
+from hjit.call.checks.first_calls import DOUBTS
 from hjit.trace.tracing.recording.recorder import GraphBreak
 from hjit.trace.tracing.recording.results import Called
 from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx

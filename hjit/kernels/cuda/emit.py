@@ -22,8 +22,7 @@ from hjit.kernels.cuda.ctext import Operand, c_type, constant, storage_type, suf
 from hjit.kernels.cuda.indices import IndexPrinter, Signs
 from hjit.kernels.cuda.intrinsics import atomic, lanes_type
 from hjit.kernels.cuda.launches import Launch, Module, Parameter
-from hjit.kernels.cuda.operations import apply, convert_operand
-from hjit.kernels.lower.alike import Like
+from hjit.kernels.cuda.operations.ufuncs import apply, convert_operand
 from hjit.kernels.lower.loopir import (
     BEGIN,
     END,
@@ -49,6 +48,7 @@ from hjit.kernels.lower.loopir import (
     ThreadLoop,
     Threads,
 )
+from hjit.kernels.lower.nest_merging import Renaming
 from hjit.kernels.lower.passes.distribute_threads import THREADS, WARP
 from hjit.kernels.lower.traverse import every
 from hjit.sched.language.memory import C_ORDER, Layout, rejoined
@@ -75,9 +75,9 @@ def emit_module(graph: Graph, program: Program, name: str, bits: int = 32) -> Mo
     texts: dict[str, str] = {}  # a kernel without its name -> its name
     launches: list[Launch] = []
     for nest in program.nests:
-        if nest.like is not None:
-            like, first = nest.like, launches[nest.like.nest]
-            parameters = tuple(_renamed(p, like) for p in first.parameters)
+        if nest.renaming is not None:
+            renaming, first = nest.renaming, launches[nest.renaming.nest]
+            parameters = tuple(_renamed(p, renaming) for p in first.parameters)
             launches.append(replace(first, parameters=parameters, count=nest.count, points=nest.points))
             continue
         made = _Kernel(graph, nest, program.layouts, bits)
@@ -87,9 +87,9 @@ def emit_module(graph: Graph, program: Program, name: str, bits: int = 32) -> Mo
     return Module("\n\n".join(t.replace("@", n, 1) for t, n in texts.items()) + "\n", tuple(launches))
 
 
-def _renamed(p: Parameter, like: Like) -> Parameter:
-    """The parameter of a nest that is like another one."""
-    by_kind = {"size": like.sizes, "array": like.arrays, "offset": like.arrays, "stride": like.arrays}
+def _renamed(p: Parameter, renaming: Renaming) -> Parameter:
+    """The parameter of a nest that shares the kernel of another one."""
+    by_kind = {"size": renaming.sizes, "array": renaming.arrays, "offset": renaming.arrays, "stride": renaming.arrays}
     names = by_kind.get(p.kind, {})
     return Parameter(p.kind, names.get(p.name, p.name), p.axis, p.dtype)
 
@@ -105,7 +105,7 @@ class _Kernel:
         combining: shared memory in which registers of threads are combined, by number and dtype.
         combined: the part of it that the text has used so far.
         signs: of indices.
-        loops: around what is written, in which all threads of a block take the same turns.
+        loops: around what is written, in which all threads of a block run the same iterations.
         known: values of the block of statements that is written.
     """
 

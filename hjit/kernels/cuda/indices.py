@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hjit.errors import CompileError
 from hjit.kernels.cuda.ctext import SIGNED, Operand, instances, literal
-from hjit.kernels.cuda.operations_casts import convert
+from hjit.kernels.cuda.operations.casts import convert
 from hjit.trace.ir.graph import Expr
 from hjit.trace.ir.poly import Atom, Boundary, Extremum, FloorDiv, Indirect, Mod, Poly, Var
 

@@ -32,7 +32,8 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
-from hjit.kernels.cuda import indices, intrinsics, operations
+from hjit.kernels.cuda import indices, intrinsics
+from hjit.kernels.cuda.operations import ufuncs
 
 Language = Literal["cuda", "opencl"]
 
@@ -132,7 +133,7 @@ _COMMON = """
 """
 HEADERS: Mapping[Language, str] = {"cuda": (_CUDA + _COMMON).strip(), "opencl": (_OPENCL + _COMMON).strip()}
 
-_SHARED = {**operations.FUNCTIONS, **indices.FUNCTIONS}
+_SHARED = {**ufuncs.FUNCTIONS, **indices.FUNCTIONS}
 DEFINITIONS: Mapping[Language, Mapping[str, str]] = {
     "cuda": {**intrinsics.CUDA, **_SHARED},
     "opencl": {**intrinsics.OPENCL, **_SHARED},

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from hjit.kernels.cuda.machine_code import Resources
+from hjit.kernels.cuda.compilers.machine_code import Resources
 from hjit.kernels.lower.loopir import Nest, Program
 from hjit.kernels.lower.passes.distribute_threads import WARP
 from hjit.kernels.lower.traverse import sources
@@ -125,7 +125,7 @@ def estimate(
         needs: of its kernel; None: it has not been compiled.
     """
     nest = program.nests[number]
-    body = nest if nest.like is None else program.nests[nest.like.nest]
+    body = nest if nest.renaming is None else program.nests[nest.renaming.nest]
     size, work = must_move(graph, body, program.layouts, sizes), max(sizes_value(nest.work, sizes), 0)
     parts = {"launch": LAUNCH_SECONDS, "memory": size / on.bandwidth, "arithmetic": work / on.operations}
     seconds = LAUNCH_SECONDS + max(parts["memory"], parts["arithmetic"])

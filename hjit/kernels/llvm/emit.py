@@ -28,9 +28,9 @@ from hjit.kernels.llvm.driver.entry import driver_text
 from hjit.kernels.llvm.driver.launching import Call
 from hjit.kernels.llvm.nest import outline
 from hjit.kernels.llvm.nest.emitter import NAME, NestEmitter, global_name
-from hjit.kernels.lower.alike import Like
 from hjit.kernels.lower.loopir import Program
 from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.nest_merging import Renaming
 from hjit.kernels.lower.params import Params
 from hjit.process import deadline
 from hjit.trace.ir.graph import Graph, Input
@@ -49,9 +49,9 @@ def emit_module(
     constants = [constant_text(i) for i in graph.inputs if i.data is not None]
     made: list[tuple[Function, list[Inner]]] = []
     for nest in deadline.within("writing code", program.nests):
-        if nest.like is not None:
-            function, inner = made[nest.like.nest]
-            here = _Renumbered(params, nest.like)
+        if nest.renaming is not None:
+            function, inner = made[nest.renaming.nest]
+            here = _Renumbered(params, nest.renaming)
             made.append((here.function(function), [replace(x, of=here.function(x.of)) for x in inner]))
             continue
         emitter = NestEmitter(graph, params, machine, program.layouts)
@@ -80,13 +80,13 @@ def emit_module(
 class _Renumbered:
     """The numbers that a nest is given which has the code of another one."""
 
-    def __init__(self, params: Params, like: Like) -> None:
-        self.like = like
+    def __init__(self, params: Params, renaming: Renaming) -> None:
+        self.renaming = renaming
         self.slots: dict[int, int] = {}
         for names in (params.arrays, params.scratch):
-            self.slots |= {names[old]: params.slot(new) for old, new in like.arrays.items() if old in names}
+            self.slots |= {names[old]: params.slot(new) for old, new in renaming.arrays.items() if old in names}
         self.slots |= {
-            params.symbols[old]: params.symbols[new] for old, new in like.sizes.items() if old in params.symbols
+            params.symbols[old]: params.symbols[new] for old, new in renaming.sizes.items() if old in params.symbols
         }
 
     def function(self, f: Function) -> Function:
@@ -94,7 +94,7 @@ class _Renumbered:
 
     def uniform(self, what: Uniform) -> Uniform:
         if isinstance(what, Poly):
-            return self.like.poly(what)
+            return self.renaming.poly(what)
         return None if what is None else (self.slots.get(what[0], what[0]), what[1])
 
 

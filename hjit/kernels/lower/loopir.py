@@ -3,7 +3,7 @@
     Program = nest*                                   one for each root of the schedule tree, run in order
     Stmt = Let(var, value) | Choose(var, test, yes, no)                       indices by name
          | For(var, begin, end, step, body) | If(value, body, otherwise) | Outlined(body)
-         | VectorLoop(var, begin, end, body, rest)    made by place_loops, removed by vectorize
+         | VectorLoop(var, begin, end, body, remainder) made by place_loops, removed by vectorize
          | Vectors(var, lanes, body) | LineStart(...) made by vectorize
          | Block(store*, set*)                        values, and where they go: arrays and registers
          | Reduce(buffer, items, loops)               made by place_loops, removed by block_reductions
@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.kernels.lower.alike import Like
+from hjit.kernels.lower.nest_merging import Renaming
 from hjit.sched.language.memory import Layout
 from hjit.trace.ir.graph import Expr, Load, describe
 from hjit.trace.ir.poly import ONE, Poly, Var
@@ -157,7 +157,7 @@ class LineAlignment:
 
 @dataclass(frozen=True, slots=True)
 class VectorLoop:
-    """A loop whose iterations are to be lanes of vectors: the interior ``low .. high`` in vectors, the rest one by one.
+    """A loop whose iterations are to be lanes of vectors: ``low .. high`` in vectors, the remainder one by one.
 
     Attributes:
         begin, end: the whole range.
@@ -167,7 +167,8 @@ class VectorLoop:
         align: `var` is a multiple of this at each iteration.
         tail: "shift_inwards": the last vector starts earlier, see `For`. "predicate": of the last vector some lanes do
             nothing, or what the last one does. "guard_with_if": single elements.
-        body: of one vector at `var`. rest: of one element; none where there are always vectors enough for all of them.
+        body: of one vector at `var`.
+        remainder: of one element; none where there are always vectors enough for all of them.
         line: what is aligned where results are streamed.
     """
 
@@ -181,7 +182,7 @@ class VectorLoop:
     align: int
     tail: str
     body: tuple[Stmt, ...]
-    rest: tuple[Stmt, ...]
+    remainder: tuple[Stmt, ...]
     line: LineAlignment | None = None
 
 
@@ -209,13 +210,14 @@ class LineStart:
 
     Attributes:
         streams: is made 0 where results are streamed and the loop has at least `fewest` iterations, else -1.
-        around: the last index not behind `low` at which a vector is aligned. inner: the first one not before it.
+        aligned_down: the last index not after `low` at which a vector is aligned.
+        aligned_up: the first one not before `low`.
         line: the store; its index has `var`.
     """
 
     streams: Var
-    around: Var
-    inner: Var
+    aligned_down: Var
+    aligned_up: Var
     line: LineAlignment
     var: Var
     low: Poly
@@ -452,7 +454,8 @@ class Nest:
         buffers: of the stages computed inside.
         warm: iterations that a task runs before its first one to fill circular buffers.
         points: elements that it computes, over all its stages; where there are none, it is not entered.
-        like: of which nest the body is, where it has none itself; see `hjit.kernels.lower.alike`.
+        renaming: the earlier nest whose body it shares, where it has none itself; see
+            `hjit.kernels.lower.nest_merging`.
         blocks: does a block of threads run each iteration, `BEGIN`, of which there are `count`?
         threads: of a block; known when they have their work, else 0.
     """
@@ -465,7 +468,7 @@ class Nest:
     buffers: dict[str, Buffer] = field(default_factory=dict)
     warm: int = 0
     points: Poly = ONE
-    like: Like | None = None
+    renaming: Renaming | None = None
     blocks: bool = False
     threads: int = 0
 
@@ -490,12 +493,14 @@ class Program:
         return "\n".join(line for nest in self.nests for line in self._nest_lines(nest))
 
     def _nest_lines(self, nest: Nest) -> Iterator[str]:
-        if nest.like is None:
+        if nest.renaming is None:
             yield from _nest_lines(nest)
             return
-        changes = {**nest.like.arrays, **nest.like.sizes}
+        changes = {**nest.renaming.arrays, **nest.renaming.sizes}
         named = ", ".join(f"{new} for {old}" for old, new in changes.items() if old != new)
-        yield f"nest {nest.stage}: as nest {self.nests[nest.like.nest].stage}" + (f", with {named}" if named else "")
+        yield f"nest {nest.stage}: as nest {self.nests[nest.renaming.nest].stage}" + (
+            f", with {named}" if named else ""
+        )
 
 
 # -- as text
@@ -541,8 +546,8 @@ def lines(s: Stmt, depth: int) -> Iterator[str]:
             how = f"{s.lanes} lanes" + (f" x {s.copies}" if s.copies > 1 else "")
             how += f", multiples of {s.align}" if s.align > 1 else ""
             yield from block(f"vector {s.var} in [{s.low}, {s.high}), {how}{TAIL_TEXT.get(s.tail, s.tail)}:", s.body)
-            if s.rest:
-                yield from block(f"rest {s.var} of [{s.begin}, {s.end}):", s.rest)
+            if s.remainder:
+                yield from block(f"remainder {s.var} of [{s.begin}, {s.end}):", s.remainder)
         case Vectors():
             how = f", {s.count} of them" if s.count > 1 else ""
             how += f" at multiples of {s.align}" if s.align > 1 else ""
@@ -551,8 +556,8 @@ def lines(s: Stmt, depth: int) -> Iterator[str]:
         case LineStart():
             at = _access(s.line.buffer, s.line.index)
             yield (
-                f"{pad}{s.streams}, {s.around}, {s.inner} = whole lines of {at} for {s.var} in [{s.low}, {s.high}), "
-                f"{s.lanes} lanes, at least {s.fewest}"
+                f"{pad}{s.streams}, {s.aligned_down}, {s.aligned_up} = cache lines of {at} "
+                f"for {s.var} in [{s.low}, {s.high}), {s.lanes} lanes, at least {s.fewest}"
             )
         case If():
             yield from block(f"if {s.value} >= 0:", s.body)
@@ -599,7 +604,7 @@ def _for_text(s: For) -> str:
     step = f" step {s.step}" if s.step != 1 else ""
     inwards = [f"{word} {p}" for word, p in (("from", s.first), ("before", s.limit)) if p is not None]
     shifted = f" shift_inwards {' '.join(inwards)}" if inwards else ""
-    return f"{'rest' if s.rare else KIND_TEXT[s.kind]} {s.var} in [{s.begin}, {s.end}){step}{shifted}"
+    return f"{'remainder' if s.rare else KIND_TEXT[s.kind]} {s.var} in [{s.begin}, {s.end}){step}{shifted}"
 
 
 def _block_lines(s: Block) -> Iterator[str]:

@@ -102,7 +102,7 @@ def lower(
     finished()
     for run in passes:
         nests = deadline.within("lowering", program.nests)
-        program = replace(program, nests=tuple(n if n.like is not None else run(n, graph, machine) for n in nests))
+        program = replace(program, nests=tuple(n if n.renaming is not None else run(n, graph, machine) for n in nests))
         done.append(run.__name__)
         finished()
     return program

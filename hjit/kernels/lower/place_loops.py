@@ -11,9 +11,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from hjit.kernels.lower import alike
-from hjit.kernels.lower.alike import Like
+from hjit.kernels.lower import nest_merging
 from hjit.kernels.lower.loopir import BEGIN, END, For, Let, Nest, Program, Stmt
+from hjit.kernels.lower.nest_merging import Renaming
 from hjit.kernels.lower.placing import walk
 from hjit.kernels.lower.placing.context import NestContext, Stmts, definition_of
 from hjit.kernels.lower.placing.environment import Env, Remaining
@@ -47,27 +47,28 @@ def place_loops(graph: Graph, schedule: Root, fast: bool = False) -> Program:
 
 
 def _nests(graph: Graph, tops: list[Node], layouts: dict[str, Layout], fast: bool) -> list[Nest]:
-    """The nests at the root; of many that are alike, all but the first are `Like` that one."""
+    """The nests at the root; of many that differ in names only, all but the first are a `Renaming` of that one."""
     reads = Reads(graph)
-    shapes = [alike.shape_of(graph, layouts, top) for top in tops] if len(tops) >= alike.MANY else [None] * len(tops)
-    first: dict[str, tuple[int, alike.Shape]] = {}
+    is_many = len(tops) >= nest_merging.MANY
+    signatures = [nest_merging.signature_of(graph, layouts, top) if is_many else None for top in tops]
+    first: dict[str, tuple[int, nest_merging.Signature]] = {}
     found: list[Nest] = []
-    for number, (top, shape) in enumerate(zip(deadline.within("lowering", tops), shapes, strict=True)):
-        before = None if shape is None else first.setdefault(shape.text, (number, shape))
-        if shape is None or before is None or before[0] == number:
+    for number, (top, this) in enumerate(zip(deadline.within("lowering", tops), signatures, strict=True)):
+        before = None if this is None else first.setdefault(this.text, (number, this))
+        if this is None or before is None or before[0] == number:
             found.append(build_nest(reads, layouts, top, fast))
         else:
-            found.append(_like(found[before[0]], top, alike.like(shape, *before)))
+            found.append(_renamed(found[before[0]], top, nest_merging.renaming(this, *before)))
     return found
 
 
-def _like(nest: Nest, top: Node, like: Like) -> Nest:
+def _renamed(nest: Nest, top: Node, renaming: Renaming) -> Nest:
     """The nest that differs from another one in arrays and sizes alone."""
     assert isinstance(top, (Loop, Compute))
-    count = None if nest.count is None else like.poly(nest.count)
-    work, points = like.poly(nest.work), like.poly(nest.points)
+    count = None if nest.count is None else renaming.poly(nest.count)
+    work, points = renaming.poly(nest.work), renaming.poly(nest.points)
     return replace(
-        nest, stage=top.stage, body=(), count=count, work=work, writes=(top.stage,), points=points, like=like
+        nest, stage=top.stage, body=(), count=count, work=work, writes=(top.stage,), points=points, renaming=renaming
     )
 
 

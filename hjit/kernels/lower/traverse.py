@@ -37,7 +37,7 @@ def inner(s: Stmt) -> tuple[Body, ...]:
         case For() | Vectors() | SlidingProduce() | Outlined() | Threads():
             return (s.body,)
         case VectorLoop():
-            return (s.body, s.rest)
+            return (s.body, s.remainder)
         case If():
             return (s.body, s.otherwise)
     return ()
@@ -49,7 +49,7 @@ def with_bodies(s: Stmt, change: Callable[[Body], Body]) -> Stmt:
         case For() | Vectors() | SlidingProduce() | Outlined() | Threads():
             return replace(s, body=change(s.body))
         case VectorLoop():
-            return replace(s, body=change(s.body), rest=change(s.rest))
+            return replace(s, body=change(s.body), remainder=change(s.remainder))
         case If():
             return replace(s, body=change(s.body), otherwise=change(s.otherwise))
     return s
@@ -78,7 +78,7 @@ def bound_vars(s: Stmt) -> tuple[Var, ...]:
         case Let() | Choose() | For() | VectorLoop() | SlidingProduce():
             return (s.var,)
         case LineStart():
-            return s.streams, s.around, s.inner
+            return s.streams, s.aligned_down, s.aligned_up
         case Threads():
             return tuple(t.var for t in s.loops)
     return ()

@@ -231,7 +231,7 @@ def tbb_parallel_for() -> int:
 
 
 def _extension(name: str) -> Any:
-    """An extension module of numba, by itself: numba takes longer to import than kernels to load.
+    """An extension module of numba, loaded alone: numba takes longer to import than kernels to load.
 
     Raises:
         ImportError: there is none.

@@ -323,7 +323,7 @@ def slot_format(dtype: np.dtype[Any]) -> str:
 
 
 def slot_bits(value: Any, dtype: np.dtype[Any]) -> bytes:
-    """A number as the 8 bytes of its slot, converted as NumPy converts the numbers that it is given beside arrays.
+    """A number as the 8 bytes of its slot, converted as NumPy converts numbers that it is given together with arrays.
 
     Raises:
         OverflowError: a Python int that the dtype cannot hold, as NumPy has it.

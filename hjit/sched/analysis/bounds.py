@@ -96,7 +96,7 @@ class Reads:
         return found
 
     def whole_axes(self, stage: str) -> frozenset[int]:
-        """Axes along which no part of a stage can be computed by itself."""
+        """Axes along which no part of a stage can be computed alone."""
         found = self._whole.get(stage)
         if found is None:
             found = self._whole[stage] = frozenset(_whole_axes(self.stages[stage]))

@@ -213,7 +213,7 @@ def _base(p: Poly) -> Poly | None:
 # -- memory
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Memory:
     """An array as it lies in memory.
 
@@ -222,7 +222,7 @@ class Memory:
         order: the axes from the slowest to the fastest.
         row: how many of the fastest axes make a row: the innermost one, and with it small constant ones inside it.
         is_buffer: is it shorter than the array, so that some of its elements hold one after the other?
-        settled: False: the order is still open, and may become what suits best (Adams 2019, section 3.2).
+        is_order_fixed: if not, the order is still open, and may become what suits best (Adams 2019, section 3.2).
     """
 
     itemsize: float
@@ -230,7 +230,7 @@ class Memory:
     order: tuple[int, ...]
     row: int
     is_buffer: bool = False
-    settled: bool = True
+    is_order_fixed: bool = True
 
     @property
     def bytes(self) -> Num:
@@ -246,7 +246,7 @@ class Memory:
         if self.is_buffer:
             lengths = list(map(least, lengths, self.lengths))
         elements = product(lengths)
-        if not self.settled:
+        if not self.is_order_fixed:
             longest: Num = 1.0
             for n in lengths:
                 longest = most(longest, n)

@@ -6,6 +6,7 @@ Of each loop the middle iteration stands for all (Adams 2019, section 7).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from hjit.sched.analysis.footprint import Interval
@@ -30,7 +31,7 @@ class Left(NamedTuple):
     range: Range
 
 
-class Own(NamedTuple):
+class StageLoop(NamedTuple):
     """A loop around a computation, of the same stage.
 
     Attributes:
@@ -46,7 +47,8 @@ class Own(NamedTuple):
     step: Num
 
 
-class Env(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Env:
     """What is known at a place of the tree, at its middle iteration.
 
     Attributes:
@@ -56,8 +58,8 @@ class Env(NamedTuple):
         tile: what is left inside the innermost of its loops that runs iterations over a pure dimension.
         loops: its loops.
         productions: how many productions of it there are.
-        run: what is known around the innermost loop, as far as one task runs it; None: there is no loop.
-        around: that loop.
+        outside: what is known around the innermost loop, as far as one task runs it; None: there is no loop.
+        innermost: that loop.
     """
 
     dims: dict[str, list[Interval]]
@@ -65,10 +67,10 @@ class Env(NamedTuple):
     base: list[Interval]
     lengths: list[Num]
     tile: dict[DimKey, Left]
-    loops: tuple[Own, ...]
+    loops: tuple[StageLoop, ...]
     productions: Num
-    run: Env | None
-    around: Own | None
+    outside: Env | None
+    innermost: StageLoop | None
 
     @property
     def times(self) -> Num:

@@ -51,7 +51,7 @@ class Part(Generic[X]):
         return found
 
     def reading(self, dims: Any) -> Any:
-        """What stands for these iterations where it is asked what they read."""
+        """What stands for these iterations when what they read is worked out."""
         return dims
 
 
@@ -97,7 +97,7 @@ def hulls(uses: Sequence[Use[Any]], domain: Domain[X]) -> Hulls[X] | None:
 
 
 def _hull(parts: Sequence[Over[X]], dims: Any, domain: Domain[X], total: X | None = None) -> X | None:
-    """The smallest interval around `total` and the others; None where it cannot be told."""
+    """The smallest interval around `total` and the others; None where it is unknown."""
     for part in parts:
         x = part(dims)
         total = x if total is None else domain.hull(total, x)

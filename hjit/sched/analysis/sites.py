@@ -5,27 +5,28 @@ numbers: at each place it knows what is left of every dimension and how often th
 bounds inference says how much of them is needed. Of each loop the middle iteration stands for all
 (`hjit.sched.analysis.iterations`).
 
-Nests that a search looks at differ in one stage: what is known at a place is kept under what it was worked out from
+Nests that a search looks at differ in one stage: what is known at a place is memoised by what it was worked out from
 (`SizedGraph.walked`), and found again in the next nest. So nothing of it may depend on what else is in a nest; places,
-which do, are kept beside it.
+which do, are kept beside it. `Env`, `Task`, `RequiredRegion`, `Allocation` and `Site` are made once for equal inputs:
+each is a key by its identity (``eq=False``).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
 from hjit.sched.analysis.bounds import vector_axes
 from hjit.sched.analysis.footprint import ANYWHERE, NUMERIC, Interval, Memory, Region, extent, joined
-from hjit.sched.analysis.iterations import Env, Own, left_of, narrowed
+from hjit.sched.analysis.iterations import Env, StageLoop, left_of, narrowed
 from hjit.sched.analysis.propagation import Use, Uses, hulls, propagate
 from hjit.sched.analysis.sized import Part, SizedGraph
 from hjit.sched.analysis.sliding import STILL, Speeds
-from hjit.sched.analysis.tape import Num, Truth, Var, ceil_div, choose, least, most, power_of_two, product, total
+from hjit.sched.analysis.tape import Num, Truth, ceil_div, choose, least, most, power_of_two, product, total
 from hjit.sched.language.build import flattened, parallel_loops
 from hjit.sched.language.kinds import LoopKind
 from hjit.sched.language.memory import Layout
@@ -34,7 +35,7 @@ from hjit.sched.language.tree import Compute, DimKey, Loop, Node, Store, Tail, d
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Task:
     """What the middle task of a nest has: some iterations of the parallel loops, or all of the nest.
 
@@ -51,9 +52,9 @@ class Task:
     regions: dict[str, Region]
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
-    """What is needed of a stage at a place.
+@dataclass(frozen=True, slots=True, eq=False)
+class RequiredRegion:
+    """What is required of a stage at a place.
 
     Attributes:
         region: all that is read there.
@@ -66,8 +67,8 @@ class Need:
     windows: dict[int, Num]
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+@dataclass(frozen=True, slots=True, eq=False)
+class Allocation:
     """The storage of a stage.
 
     Attributes:
@@ -80,7 +81,7 @@ class Held:
     layout: Layout
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Site:
     """Where a stage is computed, and how much of it there.
 
@@ -89,7 +90,7 @@ class Site:
             not.
         count: how many productions there are.
         run, runs: the part that is computed from one time that the stage has nothing to the next, and how often.
-        held: its storage.
+        allocation: its storage.
         memory: that storage; of a circular buffer, its length.
     """
 
@@ -97,7 +98,7 @@ class Site:
     count: Num
     run: Region
     runs: Num
-    held: Held
+    allocation: Allocation
     memory: Memory
 
 
@@ -149,7 +150,7 @@ class Sites:
         return total(n for at, n in self.stored if any(a <= at <= b for a, b in intervals))
 
     def allocated_at(self, place: int) -> Num:
-        """Bytes of all that is stored at a place and further in; asked when the walk is over."""
+        """Bytes of all that is stored at a place and further in, once the walk is over."""
         found = self._allocated.get(place)  # many ask for the same few
         if found is None:
             found = self._allocated[place] = self.allocated((place, self.ends[place]))
@@ -169,20 +170,21 @@ def sites_of(graph: SizedGraph, nest: Node, sizes: Sequence[Num]) -> Sites:
 class _Walk:
     def __init__(self, graph: SizedGraph, nest: Node, sizes: Sequence[Num]) -> None:
         self.graph, self.nest = graph, nest
-        self.under: dict[int, tuple[Compute, ...]] = {}  # node -> what is computed under it
-        self.inner: dict[int, Loop] = {}  # loop -> the next one over its dimension
+        # By node: as each definition is computed once, no two nodes of a nest are equal.
+        self.under: dict[Node, tuple[Compute, ...]] = {}  # what is computed under a node
+        self.inner: dict[Loop, Loop] = {}  # the next loop over the dimension of a loop
         self.sized: list[Loop] = []
         self._look(nest, {})
-        self.size = {id(x): n for x, n in zip(self.sized, sizes, strict=True)}
+        self.size = dict(zip(self.sized, sizes, strict=True))
         self.round_up = self._rounding()
         self.walked: dict[Any, Any] = {} if self.round_up else graph.walked
         self.found = Sites(walked=self.walked)
-        self.held: dict[str, tuple[Held, int]] = {}
+        self.allocations: dict[str, tuple[Allocation, int]] = {}
         self.task: tuple[Task, int]
 
     @cached_property
     def vectors(self) -> dict[str, frozenset[int]]:
-        """The axes of each stage that vectors run along; asked only where a window slides."""
+        """The axes of each stage that vectors run along; needed only where a window slides."""
         return vector_axes(self.graph.reads, self.nest)
 
     def _once(self, make: Callable[[], T], *key: Any) -> T:
@@ -203,14 +205,14 @@ class _Walk:
             if isinstance(node, Loop):
                 outer = around.get((node.stage, node.dim))
                 if outer is not None:
-                    self.inner[id(outer)] = node
+                    self.inner[outer] = node
                 around[node.stage, node.dim] = node
                 if node.size is not None:
                     self.sized.append(node)
             found = ()
             for x in node.children:
                 found += self._look(x, around)
-        self.under[id(node)] = found
+        self.under[node] = found
         return found
 
     def _rounding(self) -> dict[str, dict[int, Num]]:
@@ -221,20 +223,20 @@ class _Walk:
                 for k, axis, c, _ in self._part_of(x).inverse:
                     if k == x.dim:
                         sizes = found.setdefault(x.stage, {})
-                        sizes[axis] = most(sizes.get(axis, 1.0), self.size[id(x)] * float(c))
+                        sizes[axis] = most(sizes.get(axis, 1.0), self.size[x] * float(c))
         return found
 
     def _part_of(self, node: Loop | Compute) -> Part:
         """The first computation of a node's stage under it."""
-        for c in self.under[id(node)]:
+        for c in self.under[node]:
             if c.stage == node.stage:
                 return self.graph.part(c.stage, c.definitions)
         raise AssertionError(node)
 
     def _step(self, loop: Loop) -> Num:
         """How far one iteration of a loop goes."""
-        inner = self.inner.get(id(loop))
-        return 1.0 if inner is None else self.size[id(inner)]
+        inner = self.inner.get(loop)
+        return 1.0 if inner is None else self.size[inner]
 
     # -- all of it
     def sites(self) -> Sites:
@@ -253,25 +255,27 @@ class _Walk:
     def _whole(self, name: str, layout: Layout, top: int) -> None:
         """A stage that is computed at the root."""
 
-        def make() -> tuple[Held, Site]:
+        def make() -> tuple[Allocation, Site]:
             region = tuple((0.0, n - 1.0) for n in self.graph.shape(name))
-            held = Held(region, 1.0, layout)
-            return held, self._site(name, Need(region, region, {}), 1.0, None, 1.0, held, frozenset())
+            allocation = Allocation(region, 1.0, layout)
+            return allocation, self._site(
+                name, RequiredRegion(region, region, {}), 1.0, None, 1.0, allocation, frozenset()
+            )
 
-        held, site = self._once(make, "whole", name, layout)
-        self.held[name] = held, top
+        allocation, site = self._once(make, "whole", name, layout)
+        self.allocations[name] = allocation, top
         self._note(name, site, top, top)
 
     def _nest(self, item: Loop | Compute, stores: Sequence[Store]) -> None:
         """One loop nest. What is stored around it and not computed at the root, each task has for itself."""
-        part, place, under = self._part_of(item), self._new_place(), self.under[id(item)]
-        opened = self._once(lambda: _opened(part, part.whole, 1.0, TOP), "top", id(part))
+        part, place, under = self._part_of(item), self._new_place(), self.under[item]
+        opened = self._once(lambda: _opened(part, part.whole, 1.0, TOP), "top", part)
         env = self._middle_task(item, opened)
-        task = self._once(lambda: self._task(part, env, under), "task", id(env), under)
+        task = self._once(lambda: self._task(part, env, under), "task", env, under)
         self.task = task, place
         for x in stores:
             if x.stage in task.regions:
-                self.held[x.stage] = self._held(x, task.regions[x.stage], env, task), place
+                self.allocations[x.stage] = self._allocation(x, task.regions[x.stage], env, task), place
         self._visit(item, env, place, ())
         self._close(place)
         self.found.inside.setdefault(part.stage, []).append((place, self.found.ends[place]))
@@ -301,10 +305,10 @@ class _Walk:
                 some = most(least(each, n), 1.0)
                 each = ceil_div(each, some)
                 dims, left = narrowed(inside, loop, some * step)
-                inside = inside._replace(dims=dims, left=left)
+                inside = replace(inside, dims=dims, left=left)
             return inside
 
-        return self._once(make, "middle", id(env), *((id(x), _mark(step)) for x, step in loops))
+        return self._once(make, "middle", env, *loops)
 
     # -- places
     def _new_place(self) -> int:
@@ -319,7 +323,7 @@ class _Walk:
             part = self.graph.part(node.stage, node.definitions)
             self.found.leaves.append(Leaf(part, self.found.sites[node.stage], self.task[0], env, alone, self.task[1]))
             return
-        inside, under = self._new_place(), self.under[id(node)]
+        inside, under = self._new_place(), self.under[node]
         is_alone = len(under) == 1 or all(c.stage == node.stage for c in under)
         self._inside(node.children, self._entered(env, node), inside, (*alone, is_alone))
         self._close(inside)
@@ -327,27 +331,27 @@ class _Walk:
     def _entered(self, env: Env, loop: Loop) -> Env:
         """Inside a loop, at its middle iteration; inside a vector loop, at all lanes."""
         head, part = _head(loop), self._part_of(loop)
-        size, step = self.size.get(id(loop)), self._step(loop)
+        size, step = self.size.get(loop), self._step(loop)
 
         def make() -> Env:
-            own = Own(head, size, left_of(env, head).length, step)
+            own = StageLoop(head, size, left_of(env, head).length, step)
             if head.kind == "vector":
-                return env._replace(loops=(*env.loops, own))
+                return replace(env, loops=(*env.loops, own))
             dims, left = narrowed(env, head, step)
-            runs_turns = head.kind != "unroll" and dims_of(head.dim)[0] < part.pure
+            runs_iterations = head.kind != "unroll" and dims_of(head.dim)[0] < part.pure
             return Env(
                 dims,
                 left,
                 env.base,
                 env.lengths,
-                left if runs_turns else env.tile,
+                left if runs_iterations else env.tile,
                 (*env.loops, own),
                 env.productions,
                 env,
                 own,
             )
 
-        return self._once(make, "in", id(env), id(head), id(part), _mark(size), _mark(step))
+        return self._once(make, "in", env, head, part, size, step)
 
     def _inside(self, children: tuple[Node, ...], env: Env, place: int, alone: tuple[bool, ...]) -> None:
         """What runs at a place."""
@@ -365,55 +369,62 @@ class _Walk:
 
     def _begun(self, site: Site, part: Part, env: Env) -> Env:
         """Where the loops of a stage begin inside others."""
-        return self._once(
-            lambda: _opened(part, part.dims(site.region), site.count, env), "open", id(env), id(site), id(part)
-        )
+        return self._once(lambda: _opened(part, part.dims(site.region), site.count, env), "open", env, site, part)
 
-    def _held(self, store: Store, region: Region, env: Env, of: Task | Need) -> Held:
+    def _allocation(self, store: Store, region: Region, env: Env, of: Task | RequiredRegion) -> Allocation:
         """The storage of a part of a stage, which is that `of` something."""
         layout = layout_of(store)
-        return self._once(lambda: Held(region, env.times, layout), "held", id(env), id(of), store.stage, layout)
+        return self._once(lambda: Allocation(region, env.times, layout), "allocation", env, of, store.stage, layout)
 
     def _begin(
         self, new: Iterable[str], items: Sequence[Loop | Compute], stores: Sequence[Store], env: Env, place: int
     ) -> None:
         """How much of the stages that begin at a place is computed there, and of those that are stored there, kept."""
-        computed = tuple(c for x in items for c in self.under[id(x)])
+        computed = tuple(c for x in items for c in self.under[x])
         sliding = frozenset(new) - {x.stage for x in stores}
-        found = self._once(lambda: self._regions(env, computed, sliding), "regions", id(env), computed, sliding)
+        found = self._once(lambda: self._regions(env, computed, sliding), "regions", env, computed, sliding)
         for x in stores:
-            self.held[x.stage] = self._held(x, found[x.stage].region, env, found[x.stage]), place
-        around = env.run
+            self.allocations[x.stage] = self._allocation(x, found[x.stage].region, env, found[x.stage]), place
+        outside = env.outside
         run = (
-            self._once(lambda: self._regions(around, computed), "regions", id(around), computed, None)
-            if sliding and around is not None
+            self._once(lambda: self._regions(outside, computed), "regions", outside, computed, None)
+            if sliding and outside is not None
             else {}
         )
         for name in new:
-            held, at = self.held[name]
+            allocation, at = self.allocations[name]
             need, whole = found[name], run.get(name) if name in sliding else None
             axes = self.vectors.get(name, frozenset()) if whole is not None else frozenset()
 
             def make(
                 name: str = name,
-                need: Need = need,
-                whole: Need | None = whole,
-                held: Held = held,
+                need: RequiredRegion = need,
+                whole: RequiredRegion | None = whole,
+                allocation: Allocation = allocation,
                 axes: frozenset[int] = axes,
             ) -> Site:
-                return self._site(name, need, env.times, whole, 1.0 if around is None else around.times, held, axes)
+                return self._site(
+                    name, need, env.times, whole, 1.0 if outside is None else outside.times, allocation, axes
+                )
 
-            site = self._once(make, "site", name, id(env), id(need), id(whole), id(held), axes)
+            site = self._once(make, "site", name, env, need, whole, allocation, axes)
             self._note(name, site, at, place)
 
-    def _note(self, name: str, site: Site, held: int, place: int) -> None:
+    def _note(self, name: str, site: Site, stored: int, place: int) -> None:
         """Where a stage is computed, and where it is stored."""
         self.found.sites[name] = site
-        self.found.places[name] = held, place
-        self.found.stored.append((held, site.memory.bytes))
+        self.found.places[name] = stored, place
+        self.found.stored.append((stored, site.memory.bytes))
 
     def _site(
-        self, name: str, need: Need, count: Num, run: Need | None, runs: Num, held: Held, axes: Collection[int]
+        self,
+        name: str,
+        need: RequiredRegion,
+        count: Num,
+        run: RequiredRegion | None,
+        runs: Num,
+        allocation: Allocation,
+        axes: Collection[int],
     ) -> Site:
         """What is computed of a stage at a place.
 
@@ -428,21 +439,23 @@ class _Walk:
                 count,
                 need.part,
                 count,
-                held,
-                self.graph.buffer(name, [extent(x) for x in held.region], held.layout),
+                allocation,
+                self.graph.buffer(name, [extent(x) for x in allocation.region], allocation.layout),
             )
-        lengths = [extent(x) for x in held.region]
+        lengths = [extent(x) for x in allocation.region]
         slides: Truth = False
         for axis, n in need.windows.items():  # zero for tilings where they do not slide
             slides = slides | (n > 0.0)
             if axis not in axes:
                 lengths[axis] = choose(n > 0.0, power_of_two(most(n, 1.0)), lengths[axis])
         count = choose(slides, count, runs)  # the first iteration computes all of what does not slide
-        return Site(need.part, count, run.region, runs, held, self.graph.buffer(name, lengths, held.layout))
+        return Site(need.part, count, run.region, runs, allocation, self.graph.buffer(name, lengths, allocation.layout))
 
-    def _regions(self, env: Env, computed: Iterable[Compute], sliding: Collection[str] = ()) -> dict[str, Need]:
+    def _regions(
+        self, env: Env, computed: Iterable[Compute], sliding: Collection[str] = ()
+    ) -> dict[str, RequiredRegion]:
         """What is needed of the stages that begin under a place; see `hjit.sched.analysis.bounds.infer_bounds`."""
-        found: dict[str, Need] = {}
+        found: dict[str, RequiredRegion] = {}
         speeds: dict[str, Speeds] = {}
         slacks: dict[str, Speeds] = {}
 
@@ -451,12 +464,12 @@ class _Walk:
             needs = hulls(consumers, NUMERIC)
             wanted, region = self.graph.completed(name, needs, self.round_up.get(name, {}))
             slack = _slack(consumers, len(region), slacks) if sliding else ()  # windows alone have it
-            if name in sliding and env.around is not None and consumers:
+            if name in sliding and env.innermost is not None and consumers:
                 moving = _speeds(name, uses, env, speeds)
-                found[name] = steady(region, wanted, moving, self.graph.reads.steps(name), slack, env.around)
+                found[name] = steady(region, wanted, moving, self.graph.reads.steps(name), slack, env.innermost)
                 slack = tuple(STILL if v > 0 else x for v, x in zip(moving, slack, strict=True))
             else:
-                found[name] = Need(region, region, {})
+                found[name] = RequiredRegion(region, region, {})
             slacks[name] = slack
             return found[name].part
 
@@ -470,7 +483,9 @@ TOP = Env({}, {}, [], [], {}, (), 1.0, None, None)
 
 def _opened(part: Part, dims: list[Interval], productions: Num, env: Env) -> Env:
     """Where the loops of a stage begin that computes these dimensions."""
-    return Env({**env.dims, part.stage: dims}, {}, dims, part.lengths(dims), {}, (), productions, env.run, env.around)
+    return Env(
+        {**env.dims, part.stage: dims}, {}, dims, part.lengths(dims), {}, (), productions, env.outside, env.innermost
+    )
 
 
 def _head(loop: Loop) -> Loop:
@@ -484,17 +499,14 @@ def _plain_loop(stage: str, dim: DimKey, kind: LoopKind, size: int | None, tail:
     return Loop(stage, dim, kind, size, (), tail)
 
 
-def _mark(x: Num | None) -> float | int | None:
-    """What tells a number from others: of those that are recorded, which object it is."""
-    return id(x) if isinstance(x, Var) else x
-
-
 def layout_of(store: Store) -> Layout:
     """How a stage that is stored lies in memory."""
     return Layout(store.order, store.align)
 
 
-def steady(region: Region, wanted: Region, speeds: Speeds, steps: Sequence[int], slack: Speeds, loop: Own) -> Need:
+def steady(
+    region: Region, wanted: Region, speeds: Speeds, steps: Sequence[int], slack: Speeds, loop: StageLoop
+) -> RequiredRegion:
     """What one iteration of a loop computes of a region when all before have been.
 
     Args:
@@ -512,7 +524,7 @@ def steady(region: Region, wanted: Region, speeds: Speeds, steps: Sequence[int],
             low, high = NUMERIC.newest(x, new)
             found[axis] = choose(several, low, x[0]), high
             windows[axis] = choose(several, extent(wanted[axis]) + float(more), 0.0)
-    return Need(region, tuple(found), windows)
+    return RequiredRegion(region, tuple(found), windows)
 
 
 def _slack(consumers: Sequence[Use[Part]], axes: int, known: Mapping[str, Speeds]) -> Speeds:
@@ -542,8 +554,8 @@ def _speeds(stage: str, uses: Uses[Part], env: Env, known: dict[str, Speeds]) ->
 def _speeds_of_dims(part: Part, uses: Uses[Part], env: Env, known: dict[str, Speeds]) -> list[Fraction]:
     """How fast the dimensions of a stage do: with its own loop, or as its region moves with that of another stage."""
     found = [STILL] * len(part.extents)
-    if env.around is not None and env.around.loop.stage == part.stage:
-        first, *rest = dims_of(env.around.loop.dim)
+    if env.innermost is not None and env.innermost.loop.stage == part.stage:
+        first, *rest = dims_of(env.innermost.loop.dim)
         found[first] = Fraction(1, max(int(math.prod(part.extents[k] for k in rest)), 1))
     elif part.stage not in env.dims and uses.of(part.stage):
         region = _speeds(part.stage, uses, env, known)

@@ -175,18 +175,20 @@ class SizedGraph:
         return self._inputs[name] if name in self._inputs else self.stages[name]
 
     # -- memory
-    def memory(self, name: str, layout: Layout = C_ORDER, settled: bool = True) -> Memory:
+    def memory(self, name: str, layout: Layout = C_ORDER, is_order_fixed: bool = True) -> Memory:
         """How an input or a whole stage lies in memory."""
-        return self.once(("memory", name, layout, settled), lambda: self._memory(name, layout, settled))
+        return self.once(("memory", name, layout, is_order_fixed), lambda: self._memory(name, layout, is_order_fixed))
 
-    def _memory(self, name: str, layout: Layout, settled: bool) -> Memory:
+    def _memory(self, name: str, layout: Layout, is_order_fixed: bool) -> Memory:
         x = self._array(name)
         order = layout.order or (_order(x.layout) if isinstance(x, Input) else tuple(range(len(x.shape))))
         row = row_axes([n.is_const and n.const <= SMALL for n in x.shape], order)
-        return Memory(float(x.dtype.itemsize), aligned(self.shape(name), layout), order, row, settled=settled)
+        return Memory(
+            float(x.dtype.itemsize), aligned(self.shape(name), layout), order, row, is_order_fixed=is_order_fixed
+        )
 
     def buffer(self, name: str, lengths: Sequence[Num], layout: Layout) -> Memory:
-        """How a part of a stage lies in memory that is kept by itself."""
+        """How a part of a stage that has a buffer of its own lies in memory."""
         whole = self.memory(name, layout)
         return Memory(whole.itemsize, aligned(lengths, layout), whole.order, whole.row, is_buffer=True)
 
@@ -323,8 +325,7 @@ class SizedGraph:
     def completed(
         self, stage: str, needs: Hulls[Interval] | None, round_up: Mapping[int, Num] = NOTHING
     ) -> tuple[Region, Region]:
-        """What is computed where some of a stage is needed (None: nobody says what): as it is asked for, and within the
-        stage.
+        """What is computed where some of a stage is needed (None: which is unknown): unclipped, and within the stage.
 
         See `hjit.sched.analysis.bounds`: whole axes, multiples of the pieces that are written side by side, and of
         `round_up`.

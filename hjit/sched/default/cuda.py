@@ -167,8 +167,8 @@ def _scattered(d: Definition, group: tuple[int, ...]) -> _Tiled:
     x = _over(d, group, list(range(len(d.dims), len(d.extents))), [], BLOCK)
     last = x.blocks[-1:]
     sizes = {k: n for k, kind, n, *_ in x.inner if kind == "gpu_thread"}
-    turns: list[Step] = [(k, "serial", (sizes.get(k) or 1) * UPDATES) for k in last]
-    return _Tiled(group, (*range(len(d.dims)), *x.blocks), (*turns, *x.inner))
+    outer: list[Step] = [(k, "serial", (sizes.get(k) or 1) * UPDATES) for k in last]
+    return _Tiled(group, (*range(len(d.dims)), *x.blocks), (*outer, *x.inner))
 
 
 def _rows(d: Definition) -> int:

@@ -34,8 +34,8 @@ def _moving(region: Region) -> tuple[int, int] | None:
     rows, new = s.length.const, advance(s.base, ROW, 1)
     if new is None or rows > MAX_ROWS:
         return None
-    turns = warm_up_iterations(s.base, ROW, 1, rows - 1, max(new, 1), MAX_WARM_UP)
-    return None if turns is None else (moving[0], rows)
+    iterations = warm_up_iterations(s.base, ROW, 1, rows - 1, max(new, 1), MAX_WARM_UP)
+    return None if iterations is None else (moving[0], rows)
 
 
 def named(stage: str, region: Region) -> Region:

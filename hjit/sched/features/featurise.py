@@ -209,7 +209,7 @@ class Rows:
         return Rows(tuple(name for name, _, _ in rows), known, [*open_], [*open_.values()], blocks, needed)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Plan:
     """The features of a nest, as operations on the sizes of its loops.
 
@@ -329,7 +329,7 @@ def _structure(node: Node, sizes: list[int]) -> tuple[Any, ...]:
 def _recorded(graph: SizedGraph, nest: Node, placed: Placed) -> Plan:
     inputs = graph.sizes_of([(x.stage, x.dim) for x in walk(nest) if isinstance(x, Loop) and x.size is not None])
     sites = sites_of(graph, nest, inputs)
-    layouts = {**placed, **{name: x.held.layout for name, x in sites.sites.items()}}
+    layouts = {**placed, **{name: x.allocation.layout for name, x in sites.sites.items()}}
     parts: list[tuple[Rows, Row]] = []
     for leaf in sites.leaves:
         measures = Measures(graph, sites, layouts, leaf)

@@ -260,7 +260,7 @@ class Read:
 
 
 def reads_of(graph: SizedGraph, part: Part, layouts: Layouts) -> list[Read]:
-    """The loads of a part by array; every gather is one by itself."""
+    """The loads of a part by array; every gather is one of its own."""
     key = part, tuple(layouts[source] for source in part.footprints)
     found: list[Read] | None = graph.reads_of.get(key)
     if found is None:
@@ -269,7 +269,7 @@ def reads_of(graph: SizedGraph, part: Part, layouts: Layouts) -> list[Read]:
 
 
 def _groups_of(graph: SizedGraph, loads: Iterable[tuple[str, At]], layouts: Layouts) -> list[Read]:
-    """Loads by array; every gather is one by itself."""
+    """Loads by array; every gather is one of its own."""
     groups: dict[tuple[str, int], dict[At, list[tuple[int, ...]]]] = {}
     for number, (source, index) in enumerate(loads):
         is_gather = any(isinstance(a, Indirect) for p in index for a in deep_atoms(p))

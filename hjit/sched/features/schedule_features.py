@@ -1,21 +1,23 @@
 """What appendix A of Adams 2019 names, of one computation of a schedule tree.
 
-Where the paper leaves it open, or this tree is another, its words are read so:
+Where the paper leaves it open, or this tree differs from the paper's, its terms are read as follows:
 
-- A parallel task is a block of iterations of the parallel loops (`SizedGraph.tasks`). What is stored around those loops
-and
-  computed inside them, each task has for itself; of that, the part counts that it uses.
-- The storage of a window that slides is its circular buffer. A realization computes what all its iterations need, anew
-for
+- A parallel task is a block of iterations of the parallel loops (`SizedGraph.tasks`). Each task has its own copy of
+  what is stored around those loops and computed inside them; the part of it that the task uses counts.
+- The storage of a sliding window is its circular buffer. A realization computes what all its iterations need, anew
   each time that the loop around the stage starts. A production computes what the iterations before have not.
-- Points are evaluations of definitions, those of all points of a reduction too; repeats in tails are not counted. - A
-tile is one iteration of the innermost loop over a pure dimension that is neither unrolled nor a vector. - The innermost
-dimension is a row: the fastest axis in memory, and with it small constant axes inside it (channels). - Lines are
-contiguous pieces of memory: rows that are read whole join. Of a buffer no more counts than it has. - A task reads what
-lies outside of it. A realization and a vector read from buffers, too, but not from registers, where the accumulators of
-sums are. - A load of a vector is that of an inner vector, in the middle of the image, where it lies in a whole array.
-Its lanes' addresses count: one, up to four vectors long, or further apart. Channels of a pixel are loaded together. - A
-working set is all that is stored at a site and further in; of a stage at the root, in the root's child that it is in.
+- Points are evaluations of definitions, those of all points of a reduction included; repeats in tails are not
+  counted.
+- A tile is one iteration of the innermost loop over a pure dimension that is neither unrolled nor vectorised.
+- The innermost dimension is a row: the fastest axis in memory, and with it small constant axes inside it (channels).
+- Lines are contiguous pieces of memory: rows that are read whole join. Of a buffer no more counts than it has.
+- A task reads what lies outside of it. A realization and a vector read from buffers, too, but not from registers,
+  where the accumulators of sums are.
+- A load of a vector is that of an inner vector, in the middle of the image, where it lies in a whole array. What
+  counts is the addresses of its lanes: one, up to four vectors long, or further apart. Channels of a pixel are loaded
+  together.
+- A working set is all that is stored at a site and further in; for a stage at the root, in the child of the root that
+  it is in.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from hjit.sched.analysis.footprint import Dims, Footprint, Memory, extent
-from hjit.sched.analysis.iterations import Own
+from hjit.sched.analysis.iterations import StageLoop
 from hjit.sched.analysis.sites import Leaf, Sites
 from hjit.sched.analysis.sized import SizedGraph
 from hjit.sched.analysis.tape import Num, ceil_div, choose, floor_div, least, most, product, ratio
@@ -59,28 +61,27 @@ class Measures:
     def here(self) -> tuple[Hashable, ...]:
         """What all but `reads` and `block` depends on."""
         leaf = self.leaf
-        return id(leaf.part), id(leaf.env), id(leaf.site), id(leaf.task), tuple(alone for _, alone in self.chain())
+        return leaf.part, leaf.env, leaf.site, leaf.task, tuple(alone for _, alone in self.chain())
 
     def key(self) -> tuple[Hashable, ...]:
         """What `row` and `block` depend on."""
         sites = self.sites.sites
         sources = tuple(
-            (id(sites.get(name)), name in self.sites.heads, self.layouts.get(name))
-            for name in self.leaf.part.footprints
+            (sites.get(name), name in self.sites.heads, self.layouts.get(name)) for name in self.leaf.part.footprints
         )
         return "row", *self.here(), sources
 
     def counts(self) -> Row:
         """How often, how much, and how much at once."""
         part, site, task = self.leaf.part, self.leaf.site, self.leaf.task
-        each = part.points(part.lengths(part.dims(site.run))) * ratio(site.runs, site.held.count)
+        each = part.points(part.lengths(part.dims(site.run))) * ratio(site.runs, site.allocation.count)
         is_head = part.stage == task.head
         return {
-            "num_realizations": site.held.count,
+            "num_realizations": site.allocation.count,
             "num_productions": site.count,
             "points_computed_per_realization": each,
             "points_computed_per_production": part.points(self.leaf.env.lengths),
-            "points_computed_total": each * site.held.count,
+            "points_computed_total": each * site.allocation.count,
             "points_computed_minimum": self.graph.minimum(part),
             "inner_parallelism": task.count if is_head else 1.0,
             "outer_parallelism": 1.0 if is_head else task.count,
@@ -95,7 +96,8 @@ class Measures:
         ]
         pure, every = product(n for k, n in parts if k < part.pure), product(n for _, n in parts)
         last = max(
-            (k for k, o in enumerate(env.loops) if _has_turns(o) and dims_of(o.loop.dim)[0] < part.pure), default=-1
+            (k for k, o in enumerate(env.loops) if _runs_iterations(o) and dims_of(o.loop.dim)[0] < part.pure),
+            default=-1,
         )
         blocks = [o for o in env.loops[last + 1 :] if o.loop.kind == "unroll"]
         copies = product(ratio(o.size or 1.0, o.step) for o in blocks if is_optional(o.loop))
@@ -105,7 +107,7 @@ class Measures:
     def sizes(self) -> Row:
         """Bytes of the stage itself at the sites."""
         name, site = self.leaf.part.stage, self.leaf.site
-        root, stored = self.graph.memory(name, Layout(site.held.layout.order)), site.memory
+        root, stored = self.graph.memory(name, Layout(site.allocation.layout.order)), site.memory
         found: Row = {
             "bytes_at_realization": stored.bytes,
             "innermost_bytes_at_realization": stored.row_bytes(stored.lengths),
@@ -126,17 +128,17 @@ class Measures:
             return site.memory
         if name in self.layouts or name not in self.graph.stages:
             return self.graph.memory(name, self.layouts.get(name, C_ORDER))
-        return self.graph.memory(name, settled=False)
+        return self.graph.memory(name, is_order_fixed=False)
 
     def reads(self) -> Row:
         """Bytes and contiguous pieces of memory read by a realization, by a task and by a vector."""
         part, task = self.leaf.part, self.leaf.task
         during = task.dims if part.stage == task.head else part.dims(task.regions[part.stage])
-        held, vector = self.leaf.site.held, self.leaf.env.dims[part.stage]
-        places: dict[str, tuple[object, Dims]] = {
-            "realization": (held, part.dims(held.region)),
+        allocation, vector = self.leaf.site.allocation, self.leaf.env.dims[part.stage]
+        places: dict[str, tuple[Hashable, Dims]] = {  # what the ranges of the dimensions follow from, and those
+            "realization": (allocation, part.dims(allocation.region)),
             "task": (task, during),
-            "vector": (vector, vector),
+            "vector": (tuple(vector), vector),
         }
         found: Row = {f"unique_{what}_read_per_{word}": 0.0 for word in places for what in ("bytes", "lines")}
         allocated: Num = 0.0
@@ -145,18 +147,20 @@ class Measures:
             memory = self.source(name)
             is_outside = name != part.stage and (name not in self.sites.sites or name in self.sites.heads)
             for word, (place, dims) in places.items():
-                if word == "task" and not (is_outside and memory.settled):
+                if word == "task" and not (is_outside and memory.is_order_fixed):
                     continue
-                if word == "realization" and not memory.settled:
+                if word == "realization" and not memory.is_order_fixed:
                     place, dims = places["vector"]  # what is not placed yet is computed as far inwards as may be
-                key = "touched", id(part), w, id(memory), id(place)
+                key = "touched", part, w, memory, place
                 if key not in walked:
                     walked[key] = self._touched(w, memory, dims)
                 size, lines = walked[key]
                 found[f"unique_bytes_read_per_{word}"] += size
                 found[f"unique_lines_read_per_{word}"] += lines
                 if word == "realization":
-                    allocated = allocated + (memory.bytes * choose(size > 0.0, 1.0, 0.0) if memory.settled else size)
+                    allocated = allocated + (
+                        memory.bytes * choose(size > 0.0, 1.0, 0.0) if memory.is_order_fixed else size
+                    )
         return {**found, "allocation_bytes_read_per_realization": allocated}
 
     def _touched(self, w: Footprint, memory: Memory, dims: Dims) -> tuple[Num, Num]:
@@ -169,7 +173,7 @@ class Measures:
         return size * some, lines * some
 
     # -- vectors
-    def chain(self) -> list[tuple[Own, bool]]:
+    def chain(self) -> list[tuple[StageLoop, bool]]:
         """The loops over the dimension of the vectors, and whether nothing of other stages is computed inside."""
         loops = self.leaf.env.loops
         dims = [o.loop.dim for o in loops if o.loop.kind == "vector"]
@@ -226,7 +230,7 @@ class Measures:
         }
 
 
-def _has_turns(o: Own) -> bool:
+def _runs_iterations(o: StageLoop) -> bool:
     return o.loop.kind in ("serial", "parallel")
 
 
@@ -235,7 +239,7 @@ def is_optional(loop: Loop) -> bool:
     return loop.size is not None and loop.size < 0
 
 
-def whole_vectors(chain: Sequence[tuple[Own, bool]], n: Num, shifts: bool) -> tuple[Num, Num]:
+def whole_vectors(chain: Sequence[tuple[StageLoop, bool]], n: Num, shifts: bool) -> tuple[Num, Num]:
     """Whole vectors and single elements in which `n` elements are computed, as lowering has it (`Lanes` of the loop
     IR).
 

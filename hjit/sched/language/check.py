@@ -156,7 +156,7 @@ def _own_loops(found: list[Leaf], graph: Graph) -> Iterator[str]:
 
     Another one may run over other parts of its dimensions.
     """
-    inside: dict[int, tuple[Node, list[str]]] = {}
+    inside: dict[int, tuple[Node, list[str]]] = {}  # by identity: a tree that breaks rules may hold equal nodes
     for leaf in found:
         for x in leaf.path:
             if isinstance(x, (Loop, Store)):

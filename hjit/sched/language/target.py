@@ -52,7 +52,7 @@ class Target:
 
     @property
     def near_bytes(self) -> int:
-        """What a task may keep in the second cache and find there again, beside what it reads and writes.
+        """What a task may keep in the second cache and find there again, in addition to what it reads and writes.
 
         Half of the cache, up to 512 KiB: with more, strips are no faster. nl_means gained 1.4 times by 512 KiB of 2
         MiB, and takes 1.08 times as long with 256 KiB of 1 MiB as with 512 KiB.

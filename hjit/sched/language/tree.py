@@ -43,7 +43,7 @@ KINDS: tuple[LoopKind, ...] = tuple(LOOP_KINDS)
 TAILS = ("auto", "guard_with_if", "shift_inwards", "predicate", "round_up")
 
 
-class _Remembers:
+class _Memoised:
     """What is often needed of a node, computed once: its hash, and what is computed under it."""
 
     __slots__ = ("_computes", "_hash")
@@ -60,7 +60,7 @@ class _Remembers:
 
 
 @dataclass(frozen=True, slots=True)
-class Compute(_Remembers):
+class Compute(_Memoised):
     """Evaluate definitions of a stage at one point; several share their loads.
 
     Attributes:
@@ -71,11 +71,11 @@ class Compute(_Remembers):
     definitions: tuple[int, ...]
     ahead: tuple[Ahead, ...] = ()
 
-    __hash__ = _Remembers.__hash__
+    __hash__ = _Memoised.__hash__
 
 
 @dataclass(frozen=True, slots=True)
-class Loop(_Remembers):
+class Loop(_Memoised):
     """A loop over dimension `dim` of definitions of a stage.
 
     Attributes:
@@ -95,11 +95,11 @@ class Loop(_Remembers):
     children: tuple[Node, ...]
     tail: Tail = "auto"
 
-    __hash__ = _Remembers.__hash__
+    __hash__ = _Memoised.__hash__
 
 
 @dataclass(frozen=True, slots=True)
-class Store(_Remembers):
+class Store(_Memoised):
     """The memory of a stage, alive for the children; around a parallel loop that computes it inside, one for each task.
 
     Attributes:
@@ -114,16 +114,16 @@ class Store(_Remembers):
     align: tuple[int, ...] = ()
     memory: Memory = "heap"
 
-    __hash__ = _Remembers.__hash__
+    __hash__ = _Memoised.__hash__
 
 
 @dataclass(frozen=True, slots=True)
-class Root(_Remembers):
+class Root(_Memoised):
     """The whole schedule."""
 
     children: tuple[Node, ...]
 
-    __hash__ = _Remembers.__hash__
+    __hash__ = _Memoised.__hash__
 
     def __str__(self) -> str:
         return "\n".join(_lines(self, 0))

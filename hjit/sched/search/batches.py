@@ -71,7 +71,7 @@ class Batch:
         self.costs = np.full(len(self.sizes), np.nan)
 
     @property
-    def rest(self) -> list[Node]:
+    def others(self) -> list[Node]:
         """The children of the root that the decision does not change."""
         return [nest for k, nest in enumerate(self.nests) if k != self.changed]
 

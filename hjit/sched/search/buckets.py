@@ -18,7 +18,7 @@ class Buckets:
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
         self._outlines: dict[tuple[Node, int], int] = {}
-        self._seen: dict[tuple[int, tuple[int, ...]], tuple[Sizes, list[bytes], Ints]] = {}
+        self._seen: dict[Hashable, tuple[list[bytes], Ints]] = {}
 
     def __call__(self, family: Family[State], fineness: int) -> Ints:
         """The number of the bucket of each state.
@@ -42,15 +42,16 @@ class Buckets:
 
     def _alike(self, sizes: Sizes, seen: tuple[int, ...]) -> tuple[list[bytes], Ints]:
         """What there is in some columns of choices, and which of that each choice has."""
-        found = self._seen.get((id(sizes), seen))
+        key = len(sizes), sizes.tobytes(), seen  # batches of many states have the same choices
+        found = self._seen.get(key)
         if found is None:
             rows, which = (
                 np.unique(sizes[:, seen], axis=0, return_inverse=True)
                 if seen
                 else (NONE, np.zeros(len(sizes), np.int64))
             )
-            found = self._seen[id(sizes), seen] = sizes, [row.tobytes() for row in rows], which.reshape(-1)
-        return found[1:]
+            found = self._seen[key] = [row.tobytes() for row in rows], which.reshape(-1)
+        return found
 
     def _outlined(self, nest: Node, fineness: int) -> int:
         """A number for the outline of a nest."""

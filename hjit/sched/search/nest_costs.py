@@ -27,7 +27,7 @@ from hjit.sched.search.batches import IN_C_ORDER, NONE, Batch, Layouts, NestCost
 from hjit.sched.search.pruning import Rules
 from hjit.sched.search.successors import Floats
 from hjit.sched.search.templates import Sizes, Templates, chosen, columns, parallel_iterations
-from hjit.sched.search.thresholds import COST_BITS, MAX_BATCH, MAX_RECORDED, MAX_RESTS
+from hjit.sched.search.thresholds import COST_BITS, MAX_BATCH, MAX_OTHERS, MAX_RECORDED
 from hjit.trace.ir.graph import Graph
 
 NOTHING: frozenset[str] = frozenset()
@@ -48,7 +48,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Rest:
+class _OtherNests:
     """Some nests together: what they cost, and how often they evaluate each inlined stage, [stages]."""
 
     cost: float
@@ -57,11 +57,18 @@ class _Rest:
 
 @dataclass(slots=True)
 class _Memory:
-    """What is kept of costs: by all that they depend on, and by identity, as the states after one share its nests."""
+    """What is kept of costs.
+
+    Attributes:
+        known: of nests whose sizes are chosen or open, by all that their costs depend on.
+        unchanged: of nests whose sizes are chosen, by what is at hand without looking at what they read.
+        others: of the nests that a decision does not change, together.
+        prepared: the cost model for the stages of a nest.
+    """
 
     known: dict[Hashable, NestCost] = field(default_factory=dict)
-    unchanged: dict[Hashable, tuple[Node, NestCost]] = field(default_factory=dict)
-    rests: dict[Hashable, _Rest] = field(default_factory=dict)
+    unchanged: dict[Hashable, NestCost] = field(default_factory=dict)
+    others: dict[Hashable, _OtherNests] = field(default_factory=dict)
     prepared: dict[tuple[str, ...], PreparedCost] = field(default_factory=dict)
 
 
@@ -109,7 +116,7 @@ class NestCosts:
         self._sized: dict[frozenset[str], SizedGraph] = {frozenset(): sized}
         self._most: dict[str, float] = {}
         self._memory = _Memory()
-        self._read: dict[tuple[int, frozenset[str]], tuple[Node, frozenset[str]]] = {}
+        self._read: dict[tuple[Node, frozenset[str]], frozenset[str]] = {}
 
     @staticmethod
     def like(nests: NestCosts, cost: Cost) -> NestCosts:
@@ -156,11 +163,11 @@ class NestCosts:
         found: list[tuple[Hashable, Batch, Node, bool]] = []
         wanted: dict[Hashable, tuple[Plan, Sizes]] = {}
         for b in batches:
-            is_known = self._rest_key(b) in memory.rests
+            is_known = self._others_key(b) in memory.others
             for k, nest in enumerate(b.nests):
                 is_new = k == b.changed
                 if not is_new and (
-                    is_known or self._identity(nest, b.inlined, b.layouts, b.undecided) in memory.unchanged
+                    is_known or self._chosen_key(nest, b.inlined, b.layouts, b.undecided) in memory.unchanged
                 ):
                     continue
                 through, sizes = self.through(nest, b.inlined), b.sizes if is_new else NONE
@@ -176,52 +183,52 @@ class NestCosts:
             if is_new:
                 b.own = memory.known[key]
             else:
-                memory.unchanged[self._identity(nest, b.inlined, b.layouts, b.undecided)] = nest, memory.known[key]
+                memory.unchanged[self._chosen_key(nest, b.inlined, b.layouts, b.undecided)] = memory.known[key]
 
     def costs(self, batch: Batch, rows: Rows) -> Floats:
         """The costs of states: those of their nests together."""
-        rest = self._rest(batch)
+        others = self._others(batch)
         if batch.changed is None:
-            return np.full(len(batch.sizes[rows]), rest.cost)
+            return np.full(len(batch.sizes[rows]), others.cost)
         if batch.own is not None:
             own = batch.own.some(rows)
         else:
             own = self.known(
                 batch.nests[batch.changed], batch.sizes[rows], batch.inlined, batch.layouts, batch.undecided
             )
-        total = own.costs + rest.cost
-        others = rest.calls[own.called]
-        if others.any():  # of what one nest alone computes it is known
-            every = np.where(others > 0.0, others, -inf)[:, None] + own.calls
+        total = own.costs + others.cost
+        elsewhere = others.calls[own.called]
+        if elsewhere.any():  # of what one nest alone computes it is known
+            every = np.where(elsewhere > 0.0, elsewhere, -inf)[:, None] + own.calls
             total = np.where(self.rules.is_too_often(every, self._least[own.called][:, None]).any(0), inf, total)
         return total
 
-    def _rest(self, batch: Batch) -> _Rest:
+    def _others(self, batch: Batch) -> _OtherNests:
         """The nests of a batch that do not change; many batches have the same."""
         if not self.memoise:
             return self._together(batch)
-        key = self._rest_key(batch)
-        found = self._memory.rests.get(key)
+        key = self._others_key(batch)
+        found = self._memory.others.get(key)
         if found is None:
-            if len(self._memory.rests) >= MAX_RESTS:
-                self._memory.rests.clear()
-            found = self._memory.rests[key] = self._together(batch)
+            if len(self._memory.others) >= MAX_OTHERS:
+                self._memory.others.clear()
+            found = self._memory.others[key] = self._together(batch)
         return found
 
     @staticmethod
-    def _rest_key(batch: Batch) -> Hashable:
-        return tuple(map(id, batch.rest)), batch.inlined, frozenset(batch.layouts.items()), batch.undecided
+    def _others_key(batch: Batch) -> Hashable:
+        return tuple(batch.others), batch.inlined, frozenset(batch.layouts.items()), batch.undecided
 
-    def _together(self, batch: Batch) -> _Rest:
+    def _together(self, batch: Batch) -> _OtherNests:
         cost, calls, times = 0.0, np.zeros(len(self.graph.stages)), np.zeros(len(self.graph.stages))
-        for nest in batch.rest:
+        for nest in batch.others:
             own = self.unchanged(nest, batch.inlined, batch.layouts, batch.undecided)
             cost += float(own.costs[0])
             if len(own.called):
                 calls[own.called] += own.calls[:, 0]
                 times[own.called] += 1.0
         is_forbidden = times.any() and (self.rules.is_too_often(calls, self._least) & (times > 1.0)).any()
-        return _Rest(inf if is_forbidden else cost, calls)
+        return _OtherNests(inf if is_forbidden else cost, calls)
 
     @functools.cached_property
     def _least(self) -> Floats:
@@ -242,11 +249,11 @@ class NestCosts:
         """What is known of a nest whose sizes are chosen."""
         if not self.memoise:
             return self.known(nest, NONE, inlined, layouts, undecided)
-        key = self._identity(nest, inlined, layouts, undecided)
+        key = self._chosen_key(nest, inlined, layouts, undecided)
         found = self._memory.unchanged.get(key)
         if found is None:
-            found = self._memory.unchanged[key] = nest, self.known(nest, NONE, inlined, layouts, undecided)
-        return found[1]
+            found = self._memory.unchanged[key] = self.known(nest, NONE, inlined, layouts, undecided)
+        return found
 
     def known(
         self,
@@ -286,16 +293,16 @@ class NestCosts:
     # -- what costs depend on
     def _read_by(self, nest: Node, inlined: frozenset[str]) -> frozenset[str]:
         """What a nest reads, looked through what is inlined."""
-        key = id(nest), inlined
-        found = self._read.get(key)
+        found = self._read.get((nest, inlined))
         if found is None:
             names = {c.stage for c in computes(nest)} | self.through(nest, inlined)
-            found = self._read[key] = nest, frozenset().union(*(self._sources[name] for name in names)) - names
-        return found[1]
+            found = frozenset().union(*(self._sources[name] for name in names)) - names
+            self._read[nest, inlined] = found
+        return found
 
-    def _identity(self, nest: Node, inlined: frozenset[str], layouts: Layouts, undecided: frozenset[str]) -> Hashable:
+    def _chosen_key(self, nest: Node, inlined: frozenset[str], layouts: Layouts, undecided: frozenset[str]) -> Hashable:
         return (
-            id(nest),
+            nest,
             inlined,
             frozenset(layouts.items()),
             undecided & self._read_by(nest, inlined) if undecided else undecided,
@@ -363,12 +370,12 @@ def _rounded(costs: Floats) -> Floats:
 def _by_plan(wanted: Mapping[Hashable, tuple[Plan, Sizes]]) -> list[list[Hashable]]:
     """What has one plan, in parts of not too many choices: arrays that fit in caches."""
     parts: list[list[Hashable]] = []
-    parts_of: dict[int, tuple[list[Hashable], int]] = {}
+    parts_of: dict[Plan, tuple[list[Hashable], int]] = {}
     for key, (plan, sizes) in wanted.items():
-        part, count = parts_of.get(id(plan), ([], 0))
+        part, count = parts_of.get(plan, ([], 0))
         if not part or count + len(sizes) > MAX_BATCH:
             part, count = [], 0
             parts.append(part)
         part.append(key)
-        parts_of[id(plan)] = part, count + len(sizes)
+        parts_of[plan] = part, count + len(sizes)
     return parts

@@ -51,4 +51,4 @@ MIN_GAIN = 0.999  # cost of a schedule, relative to the one before it, that coun
 COST_BITS = 18
 MAX_BATCH = 2048  # choices whose features are computed together, where they are not of one batch: fits the caches
 MAX_RECORDED = 1 << 20  # operations of all plans of features that are kept: half a gigabyte
-MAX_RESTS = 1 << 14  # sets of nests of which it is kept what they cost together
+MAX_OTHERS = 1 << 14  # sets of nests of which it is kept what they cost together

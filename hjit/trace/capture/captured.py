@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.capture import effects
-from hjit.trace.capture.environment import VARIABLES, traced_path
-from hjit.trace.capture.impure import GENERATORS, STREAMS, Drawn, Stream
+from hjit.trace.capture.side_effects import effects
+from hjit.trace.capture.side_effects.environment import VARIABLES, traced_path
+from hjit.trace.capture.side_effects.impure import GENERATORS, STREAMS, Drawn, Stream
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_source
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.tracer import Tracer
@@ -57,6 +57,7 @@ class AccessPath:
         return base.cell_contents if self.kind == "cell" else getattr(base, self.name)
 
     def key(self) -> tuple[Any, ...]:
+        """What tells it from other paths; the object at its start is the one itself, whatever it equals."""
         return (self.base.key() if type(self.base) is AccessPath else id(self.base), self.kind, self.name)
 
     def __str__(self) -> str:

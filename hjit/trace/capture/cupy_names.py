@@ -122,6 +122,7 @@ class _CuPy(types.ModuleType):
 
 
 def _clone(function: types.FunctionType, overlays: dict[int, _Globals]) -> Callable[..., Any]:
+    # overlays by the identity of globals: those of a module are one dict, which does not hash
     under = function.__globals__
     if id(under) not in overlays:
         overlays[id(under)] = _Globals(under, overlays)

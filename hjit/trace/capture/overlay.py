@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.capture import builtin_calls, effects, environment
+from hjit.trace.capture import builtin_calls
 from hjit.trace.capture.captured import (
     LIBRARY,
     NUMERIC,
@@ -32,7 +32,8 @@ from hjit.trace.capture.captured import (
 )
 from hjit.trace.capture.constructors import called
 from hjit.trace.capture.cupy_names import numpy_of
-from hjit.trace.capture.impure import Drawn, draw, is_stream_method, of_loaded_modules, replaced
+from hjit.trace.capture.side_effects import effects, environment
+from hjit.trace.capture.side_effects.impure import Drawn, draw, is_stream_method, of_loaded_modules, replaced
 from hjit.trace.tracing.arrays.masked import has_masked_read
 from hjit.trace.tracing.arrays.tracer import has_tracer
 from hjit.trace.tracing.dispatch import functions, hook, provides
@@ -108,13 +109,13 @@ def clone(function: types.FunctionType) -> Callable[..., Any]:
             except ValueError:  # an empty cell: a name not yet bound
                 cells.append(cell)
         closure = tuple(cells)
-    twin = types.FunctionType(function.__code__, overlay(function.__globals__), function.__name__, None, closure)
-    twin.__defaults__ = _defaults(function, "__defaults__")
-    twin.__kwdefaults__ = _defaults(function, "__kwdefaults__")
-    twin.__dict__.update(function.__dict__)
-    current().watched.add(twin.__dict__, f"attributes of {function.__name__}")
-    twin.__qualname__ = function.__qualname__
-    return twin
+    cloned = types.FunctionType(function.__code__, overlay(function.__globals__), function.__name__, None, closure)
+    cloned.__defaults__ = _defaults(function, "__defaults__")
+    cloned.__kwdefaults__ = _defaults(function, "__kwdefaults__")
+    cloned.__dict__.update(function.__dict__)
+    current().watched.add(cloned.__dict__, f"attributes of {function.__name__}")
+    cloned.__qualname__ = function.__qualname__
+    return cloned
 
 
 def _seen(function: Any, value: Any, path: AccessPath) -> Any:
@@ -146,7 +147,7 @@ def overlay(under: dict[str, Any]) -> Overlay:
     """The overlay of a module's globals; one per module and trace."""
     if type(under) is Overlay:
         return under
-    overlays = current().overlays
+    overlays = current().overlays  # by identity: the globals of a module are one dict, which does not hash
     if id(under) not in overlays:
         overlays[id(under)] = Overlay(under)
     found: Overlay = overlays[id(under)]

@@ -13,10 +13,10 @@ import numpy as np
 
 from hjit.errors import LongLoop, Origin, TraceError
 from hjit.process import deadline
-from hjit.trace.capture.audit_hook import listen
 from hjit.trace.capture.captured import AccessPath, captured_object, whole_array
 from hjit.trace.capture.overlay import clone, load_table, wrap_callable
-from hjit.trace.capture.settings import settings_kept
+from hjit.trace.capture.side_effects.audit_hook import listen
+from hjit.trace.capture.side_effects.settings import settings_kept
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, FloorDiv, Mod, Poly, Sym, deep_atoms, poly
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_source

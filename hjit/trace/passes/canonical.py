@@ -11,20 +11,25 @@ from collections.abc import Callable
 from hjit.process import deadline, debug
 from hjit.trace.ir.check import check_graph
 from hjit.trace.ir.graph import Graph
-from hjit.trace.passes.dead_stores import drop_dead_initial_values
 from hjit.trace.passes.delinearisation import delinearise, delinearise_stages
-from hjit.trace.passes.demanded_regions import crop_to_demanded
-from hjit.trace.passes.demotion import demote_integers
+from hjit.trace.passes.dtypes.demotion import demote_integers
+from hjit.trace.passes.dtypes.storage_narrowing import narrow_storage
+from hjit.trace.passes.dtypes.tabulate import tabulate
+from hjit.trace.passes.elimination.dead_stores import drop_dead_initial_values
+from hjit.trace.passes.elimination.demanded_regions import crop_to_demanded
+from hjit.trace.passes.elimination.forwarding import forward_stores, select_planes
+from hjit.trace.passes.elimination.stage_elimination import (
+    drop_dead_stages,
+    drop_overwritten,
+    merge_equal_stages,
+    merge_versions,
+)
 from hjit.trace.passes.fission import separate_boundary_terms, split_reductions
-from hjit.trace.passes.forwarding import forward_stores, select_planes
 from hjit.trace.passes.fusion import fuse, inline_after
 from hjit.trace.passes.interleaved_updates import equalise_interleaved
 from hjit.trace.passes.padding import select_padding
 from hjit.trace.passes.privatisation import privatise_histograms
 from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites, cache_reads, pack, rfactor
-from hjit.trace.passes.stage_elimination import drop_dead_stages, drop_overwritten, merge_equal_stages, merge_versions
-from hjit.trace.passes.storage_narrowing import narrow_storage
-from hjit.trace.passes.tabulate import tabulate
 
 PASSES: tuple[Callable[..., Graph], ...] = (
     drop_dead_stages,  # nothing that no output needs

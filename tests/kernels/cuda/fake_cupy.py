@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import scipy.ndimage
 
-from hjit.kernels.cuda import nvrtc, opencl
+from hjit.kernels.cuda.compilers import nvrtc, opencl
 from hjit.kernels.cuda.runtime import device, on_cupy
 
 GARBAGE = 0xA5  # in memory that nothing was written to

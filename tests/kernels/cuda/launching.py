@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.kernels.cuda import opencl
+from hjit.kernels.cuda.compilers import opencl
 from hjit.kernels.cuda.runtime import on_cupy
 
 _gpu = False

@@ -37,7 +37,7 @@ FAR = -(1 << 30)
 def races(program: Program, sizes: Mapping[str, int], blocks: int = 3) -> Iterator[str]:
     """Of the first and the last blocks of each nest."""
     for nest in program.nests:
-        if nest.blocks and nest.count is not None and nest.like is None:
+        if nest.blocks and nest.count is not None and nest.renaming is None:
             count = sizes_value(nest.count, sizes)
             for block in sorted({*range(min(blocks, count)), *range(max(count - blocks, 0), count)}):
                 yield from _Run(nest, sizes, block).found()

@@ -11,7 +11,8 @@ import pytest
 
 from benchmarks import apps
 from hjit.errors import ScheduleError
-from hjit.kernels.cuda import emit, nvrtc, opencl
+from hjit.kernels.cuda import emit
+from hjit.kernels.cuda.compilers import nvrtc, opencl
 from hjit.kernels.cuda.emit import MAX_SHARED_BYTES, emit_module
 from hjit.kernels.lower.loopir import Barrier, CombineThreads, Program, Stmt, Threads
 from hjit.kernels.lower.lower import CUDA, lower

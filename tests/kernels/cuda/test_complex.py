@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.cuda import opencl
+from hjit.kernels.cuda.compilers import opencl
 from hjit.kernels.cuda.runtime import device
 from tests.kernels.cuda import fake_cupy
 

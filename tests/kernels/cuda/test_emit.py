@@ -9,7 +9,7 @@ import pytest
 from scipy import ndimage
 
 from benchmarks import apps
-from hjit.kernels.cuda import nvrtc, opencl
+from hjit.kernels.cuda.compilers import nvrtc, opencl
 from tests.kernels.cuda.on_opencl import module, on_opencl
 from tests.numpy_check import check
 from tests.trace.test_canonical import canonical

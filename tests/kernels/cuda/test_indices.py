@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hjit.errors import CompileError
-from hjit.kernels.cuda import nvrtc
+from hjit.kernels.cuda.compilers import nvrtc
 from hjit.kernels.cuda.ctext import Operand, c_type, storage_type
 from hjit.kernels.cuda.indices import IndexPrinter, Signs
 from hjit.trace.ir.graph import Load

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.cuda import nvrtc
+from hjit.kernels.cuda.compilers import nvrtc
 from hjit.kernels.cuda.runtime import inspection
 from hjit.kernels.cuda.runtime.device import VARIABLE
 

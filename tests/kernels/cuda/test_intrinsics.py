@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from hjit.errors import CompileError, DeviceError
-from hjit.kernels.cuda import intrinsics, opencl, prelude
+from hjit.kernels.cuda import intrinsics, prelude
+from hjit.kernels.cuda.compilers import opencl
 from hjit.kernels.cuda.ctext import F16, F32, F64, SIGNED, UNSIGNED, suffix
 from tests.kernels.cuda import launching
 

@@ -12,7 +12,7 @@ import pytest
 
 import hjit
 from hjit import cache
-from hjit.kernels.cuda import opencl
+from hjit.kernels.cuda.compilers import opencl
 from hjit.kernels.cuda.runtime import bound, device, kernels, lowered
 from hjit.kernels.cuda.runtime.device import OpenCL
 

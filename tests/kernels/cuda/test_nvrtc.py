@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from hjit.errors import CompileError, DeviceError
-from hjit.kernels.cuda import intrinsics, nvrtc, operations, prelude
+from hjit.kernels.cuda import intrinsics, prelude
+from hjit.kernels.cuda.compilers import nvrtc
+from hjit.kernels.cuda.compilers.machine_code import Compiled, with_blocks, without_spills
 from hjit.kernels.cuda.ctext import Operand, constant
-from hjit.kernels.cuda.machine_code import Compiled, with_blocks, without_spills
+from hjit.kernels.cuda.operations import ufuncs
 from hjit.trace.ops.elementwise.ufuncs import UFUNCS
 from tests.kernels import test_vecmath as vectors
 from tests.kernels.cuda.cases import Case, kernel_text
@@ -27,15 +29,15 @@ def kernels() -> str:
     texts = []
     for name in sorted(UFUNCS):
         mine = [
-            Case(ins, out, lambda args, out=out, name=name: operations.apply(name, args, out))  # type: ignore[misc]
+            Case(ins, out, lambda args, out=out, name=name: ufuncs.apply(name, args, out))  # type: ignore[misc]
             for ins, out in vectors._loops(name)
         ]
         texts.append(kernel_text(mine).replace("(run,", f"(op_{name},"))
     for a in vectors.ALL:
-        casts = [Case((a,), b, lambda args, b=b: operations.convert(args[0], b)) for b in vectors.ALL]  # type: ignore[misc]
+        casts = [Case((a,), b, lambda args, b=b: ufuncs.convert(args[0], b)) for b in vectors.ALL]  # type: ignore[misc]
         texts.append(kernel_text(casts).replace("(run,", f"(cast_{a.char if a.kind != 'b' else 'b_'},"))
     powers = [
-        Case((t,), t, lambda args, t=t, e=e: operations.apply("power", (args[0], constant(e, t)), t))  # type: ignore[misc]
+        Case((t,), t, lambda args, t=t, e=e: ufuncs.apply("power", (args[0], constant(e, t)), t))  # type: ignore[misc]
         for t in (F4, F8)
         for e in (0.0, 1.0, -1.0, 2.0, 3.0, 4.0, 0.5, -0.5)
     ]
@@ -63,7 +65,7 @@ def test_all_definitions_compile(capability: int) -> None:
 
 def ptx(name: str, dtype: np.dtype) -> str:
     ufunc = getattr(np, name)
-    case = Case((dtype,) * ufunc.nin, dtype, lambda args: operations.apply(name, args, dtype))
+    case = Case((dtype,) * ufunc.nin, dtype, lambda args: ufuncs.apply(name, args, dtype))
     return nvrtc.compiled(kernel_text([case]), 90).ptx
 
 
@@ -101,7 +103,7 @@ def test_exact_instructions() -> None:
 def test_casts_compare_with_both_ends(source: np.dtype, target: str) -> None:
     """What is out of range is found by comparing: CUDA's instruction saturates, where x86's gives what NumPy has."""
     t = np.dtype(target)
-    text = nvrtc.compiled(kernel_text([Case((source,), t, lambda args: operations.convert(args[0], t))]), 90).ptx
+    text = nvrtc.compiled(kernel_text([Case((source,), t, lambda args: ufuncs.convert(args[0], t))]), 90).ptx
     top = 2.0 ** (8 * t.itemsize - 1)
     below = -top - 1 if (source, target) == (F8, "i4") else -top
     for end in (top, below):
@@ -115,8 +117,8 @@ def test_no_contraction() -> None:
     for dtype in (F4, F8):
 
         def text(args: object, t: np.dtype = dtype) -> str:
-            product = Operand(operations.apply("multiply", args[:2], t), t)  # type: ignore[index]
-            return operations.apply("add", (product, args[2]), t)  # type: ignore[index]
+            product = Operand(ufuncs.apply("multiply", args[:2], t), t)  # type: ignore[index]
+            return ufuncs.apply("add", (product, args[2]), t)  # type: ignore[index]
 
         assert "fma" not in nvrtc.compiled(kernel_text([Case((dtype,) * 3, dtype, text)]), 90).ptx
 

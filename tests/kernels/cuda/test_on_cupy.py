@@ -15,7 +15,7 @@ import pytest
 
 import hjit
 from hjit.errors import DeviceError
-from hjit.kernels.cuda import nvrtc
+from hjit.kernels.cuda.compilers import nvrtc
 from hjit.kernels.cuda.runtime import device, inventory, on_cupy, transfers
 from tests.kernels.cuda import fake_cupy
 

@@ -1,4 +1,4 @@
-"""Every ufunc and cast of `hjit.kernels.cuda.operations` against NumPy, compiled and run as `launching` says."""
+"""Every ufunc and cast of `hjit.kernels.cuda.operations.ufuncs` against NumPy, compiled and run as `launching` says."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from hjit.errors import CompileError
-from hjit.kernels.cuda import intrinsics, operations, operations_libm, prelude
+from hjit.kernels.cuda import intrinsics, prelude
 from hjit.kernels.cuda.ctext import Operand, constant, literal
+from hjit.kernels.cuda.operations import libm, ufuncs
 from hjit.kernels.llvm.vecmath import floats as llvm_floats
 from hjit.kernels.llvm.vecmath import integers as llvm_integers
 from hjit.kernels.llvm.vecmath.apply import ALIASES as LLVMALIASES
@@ -27,7 +28,7 @@ BOOL = vectors.BOOL
 def cases(name: str) -> list[Case]:
     """One for each of NumPy's loops."""
     return [
-        Case(ins, out, lambda args, out=out: operations.apply(name, args, out))  # type: ignore[misc]
+        Case(ins, out, lambda args, out=out: ufuncs.apply(name, args, out))  # type: ignore[misc]
         for ins, out in vectors._loops(name)
     ]
 
@@ -44,7 +45,7 @@ def test_ufunc(name: str) -> None:
 def test_accuracy(name: str) -> None:
     ufunc = getattr(np, name)
     mine = [
-        Case((t,) * ufunc.nin, t, lambda args, t=t: operations.apply(name, args, t))  # type: ignore[misc]
+        Case((t,) * ufunc.nin, t, lambda args, t=t: ufuncs.apply(name, args, t))  # type: ignore[misc]
         for t in map(np.dtype, "fd")
     ]
     arguments = [vectors._wide_arguments(c.inputs) for c in mine]
@@ -56,18 +57,18 @@ def test_accuracy(name: str) -> None:
 
 
 def test_bounds_of_cuda_are_within_the_promise() -> None:
-    assert all(bound <= 4 for f in operations_libm.LIBM.values() for bound in (f.single, f.double))
+    assert all(bound <= 4 for f in libm.LIBM.values() for bound in (f.single, f.double))
 
 
 def test_same_operations_as_for_the_cpu() -> None:
     """The tables name what the LLVM emitters name, for each kind of dtype that NumPy has a loop of."""
-    integers = operations.TABLES["i"].keys() | operations.TABLES["u"].keys() | operations.TABLES["b"].keys()
+    integers = ufuncs.TABLES["i"].keys() | ufuncs.TABLES["u"].keys() | ufuncs.TABLES["b"].keys()
     assert integers == llvm_integers.EMITTERS.keys()
-    assert operations.FLOATS.keys() == llvm_floats.EMITTERS.keys()
-    assert operations.ALIASES == LLVMALIASES
+    assert ufuncs.FLOATS.keys() == llvm_floats.EMITTERS.keys()
+    assert ufuncs.ALIASES == LLVMALIASES
     for name in sorted(UFUNCS):
         for ins, _ in vectors._loops(name):
-            assert operations.ALIASES.get(name, name) in operations.TABLES[ins[0].kind], (name, ins)
+            assert ufuncs.ALIASES.get(name, name) in ufuncs.TABLES[ins[0].kind], (name, ins)
 
 
 def test_operands_are_written_once() -> None:
@@ -75,7 +76,7 @@ def test_operands_are_written_once() -> None:
     for name in sorted(UFUNCS):
         for ins, out in vectors._loops(name):
             args = [Operand(f"operand{k}", t) for k, t in enumerate(ins)]
-            text = operations.apply(name, args, out)
+            text = ufuncs.apply(name, args, out)
             assert all(text.count(a.text) <= 1 for a in args), text
 
 
@@ -99,7 +100,7 @@ def test_constant_second_argument(name: str) -> None:
                 Case(
                     ins[:1],
                     out,
-                    lambda args, v=value, t=t, out=out: operations.apply(name, (args[0], constant(v, t)), out),  # type: ignore[misc]
+                    lambda args, v=value, t=t, out=out: ufuncs.apply(name, (args[0], constant(v, t)), out),  # type: ignore[misc]
                 )
             )
             (x,) = vectors.arguments(ins[:1])
@@ -114,7 +115,7 @@ def test_constant_second_argument(name: str) -> None:
 
 
 def test_select() -> None:
-    mine = [Case((BOOL, t, t), t, lambda args, t=t: operations.apply("select", args, t)) for t in ALL]  # type: ignore[misc]
+    mine = [Case((BOOL, t, t), t, lambda args, t=t: ufuncs.apply("select", args, t)) for t in ALL]  # type: ignore[misc]
     arguments = [vectors.arguments(c.inputs) for c in mine]
     for case, args, got in zip(mine, arguments, run(mine, arguments), strict=True):
         vectors.assert_same(got, np.where(*args), args, f"select {case.output}")
@@ -124,14 +125,14 @@ def test_inside() -> None:
     i8 = np.dtype("i8")
     args = vectors.arguments((i8, i8))
     args = (args[0], abs(args[1] >> 1))
-    (got,) = run([Case((i8, i8), BOOL, lambda a: operations.apply("inside", a, BOOL))], [args])
+    (got,) = run([Case((i8, i8), BOOL, lambda a: ufuncs.apply("inside", a, BOOL))], [args])
     assert (got == ((args[0] >= 0) & (args[0] < args[1]))).all()
 
 
 def test_bitcast_both_ways() -> None:
     pairs = [(np.dtype(f"f{n}"), np.dtype(f"{kind}{n}")) for n in (2, 4, 8) for kind in "iu"]
     pairs += [(b, a) for a, b in pairs]
-    mine = [Case((a,), b, lambda args, b=b: operations.apply("bitcast", args, b)) for a, b in pairs]  # type: ignore[misc]
+    mine = [Case((a,), b, lambda args, b=b: ufuncs.apply("bitcast", args, b)) for a, b in pairs]  # type: ignore[misc]
     arguments = [vectors.arguments((a,)) for a, _ in pairs]
     for (a, b), (x,), got in zip(pairs, arguments, run(mine, arguments), strict=True):
         assert got.tobytes() == x.view(b).tobytes(), (a, b)
@@ -142,14 +143,14 @@ def test_half_keeps_its_not_a_numbers() -> None:
     half = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
     single = np.array([0x7FC01234, 0xFFC02000, 0x7F802000, 0x7F800001, 0xFFFFFFFF], np.uint32).view(np.float32)
     f2, f4 = np.dtype("f2"), np.dtype("f4")
-    mine = [Case((a,), b, lambda args, b=b: operations.convert(args[0], b)) for a, b in ((f2, f4), (f4, f2))]  # type: ignore[misc]
+    mine = [Case((a,), b, lambda args, b=b: ufuncs.convert(args[0], b)) for a, b in ((f2, f4), (f4, f2))]  # type: ignore[misc]
     wide, narrow = run(mine, [(half,), (single,)])
     assert wide.tobytes() == half.astype(np.float32).tobytes()
     assert narrow.tobytes() == single.astype(np.float16).tobytes()
 
 
 def test_reordered_is_what_it_was() -> None:
-    assert operations.apply("reordered", [Operand("x", np.dtype("f8"))], np.dtype("f8")) == "x"
+    assert ufuncs.apply("reordered", [Operand("x", np.dtype("f8"))], np.dtype("f8")) == "x"
 
 
 def test_no_contraction() -> None:
@@ -158,8 +159,8 @@ def test_no_contraction() -> None:
     for t in map(np.dtype, "fd"):
 
         def text(args: Any, t: Any = t) -> str:
-            product = Operand(operations.apply("multiply", args[:2], t), t)
-            return operations.apply("add", (product, args[2]), t)
+            product = Operand(ufuncs.apply("multiply", args[:2], t), t)
+            return ufuncs.apply("add", (product, args[2]), t)
 
         rng = np.random.default_rng(0)
         a, b = (rng.normal(size=4096).astype(t) for _ in range(2))
@@ -174,9 +175,9 @@ def test_no_contraction() -> None:
 def test_unknown_operations() -> None:
     f4 = np.dtype("f4")
     with pytest.raises(CompileError, match="frexp"):
-        operations.apply("frexp", (Operand("x", f4),), f4)
+        ufuncs.apply("frexp", (Operand("x", f4),), f4)
     with pytest.raises(CompileError, match="bitcast"):
-        operations.apply("bitcast", (Operand("x", f4),), np.dtype("i8"))
+        ufuncs.apply("bitcast", (Operand("x", f4),), np.dtype("i8"))
 
 
 # -- casts and constants
@@ -184,7 +185,7 @@ def test_unknown_operations() -> None:
 
 @pytest.mark.parametrize("source", ALL, ids=str)
 def test_convert(source: Any) -> None:
-    mine = [Case((source,), t, lambda args, t=t: operations.convert(args[0], t)) for t in ALL]  # type: ignore[misc]
+    mine = [Case((source,), t, lambda args, t=t: ufuncs.convert(args[0], t)) for t in ALL]  # type: ignore[misc]
     x = vectors._cast_arguments(source)
     for case, got in zip(mine, run(mine, [(x,)] * len(mine)), strict=True):
         with np.errstate(all="ignore"):
@@ -204,7 +205,7 @@ def test_literals() -> None:
 
 
 def test_constants_are_converted_now() -> None:
-    half = operations.convert_operand(constant(300, np.dtype("i4")), np.dtype("u1"))
+    half = ufuncs.convert_operand(constant(300, np.dtype("i4")), np.dtype("u1"))
     assert (half.text, half.value) == ("((u8)(44u))", 44)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hjit.kernels.cuda.machine_code import Resources
+from hjit.kernels.cuda.compilers.machine_code import Resources
 from hjit.kernels.cuda.roofline import GPUS, LAUNCH_SECONDS, estimate, gpu, occupancy
 from hjit.kernels.lower.lower import CUDA, lower
 from hjit.sched.default.cuda import cuda_schedule

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit.kernels.cuda import nvrtc, opencl
+from hjit.kernels.cuda.compilers import nvrtc, opencl
 from hjit.kernels.cuda.emit import emit_module
 from hjit.kernels.lower.loopir import Barrier, For, Program
 from hjit.kernels.lower.lower import CUDA, lower

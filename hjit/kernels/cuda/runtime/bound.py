@@ -132,7 +132,7 @@ class Bound:
         return status is None or not int(device.host(status)[0])
 
     def _numbers(self, scalars: Sequence[Any]) -> list[Any]:
-        """The scalars, converted as NumPy converts the numbers that it is given beside arrays.
+        """The scalars, converted as NumPy converts numbers that it is given together with arrays.
 
         Raises:
             OverflowError: a Python int that the dtype cannot hold, as NumPy has it.

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hjit.errors import DeviceError, OptionError
-from hjit.kernels.cuda import opencl
+from hjit.kernels.cuda.compilers import opencl
 
 VARIABLE = "HJIT_CUDA_DEVICE"
 NOTHING = nullcontext()  # has no state

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hjit.errors import CompileError, DeviceError
-from hjit.kernels.cuda import nvrtc
+from hjit.kernels.cuda.compilers import nvrtc
+from hjit.kernels.cuda.compilers.machine_code import Compiled, Resources
 from hjit.kernels.cuda.launches import Launch
-from hjit.kernels.cuda.machine_code import Compiled, Resources
 from hjit.kernels.cuda.prelude import program
 from hjit.kernels.cuda.roofline import Estimate, estimate, gpu
 from hjit.kernels.cuda.runtime.bound import Bound

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import HjitError
-from hjit.kernels.cuda import nvrtc, opencl
+from hjit.kernels.cuda.compilers import nvrtc, opencl
 from hjit.kernels.cuda.runtime import on_cupy
 from hjit.kernels.cuda.runtime.on_cupy import CuPy, cuda_version
 

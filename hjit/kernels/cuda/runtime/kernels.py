@@ -16,9 +16,9 @@ import numpy as np
 
 from hjit import cache
 from hjit.errors import CompileError
+from hjit.kernels.cuda.compilers.machine_code import Resources
+from hjit.kernels.cuda.compilers.nvrtc import resources
 from hjit.kernels.cuda.launches import Launch, Parameter
-from hjit.kernels.cuda.machine_code import Resources
-from hjit.kernels.cuda.nvrtc import resources
 from hjit.kernels.cuda.runtime.device import Device
 from hjit.kernels.runtime.kernel import count
 from hjit.kernels.runtime.naming import schedule_text

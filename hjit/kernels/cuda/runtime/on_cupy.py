@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import CompileError, DeviceError
-from hjit.kernels.cuda import nvrtc
-from hjit.kernels.cuda.machine_code import Compiled, without_spills
-from hjit.kernels.cuda.opencl import numbered
+from hjit.kernels.cuda.compilers import nvrtc
+from hjit.kernels.cuda.compilers.machine_code import Compiled, without_spills
+from hjit.kernels.cuda.compilers.opencl import numbered
 from hjit.kernels.cuda.prelude import program
 from hjit.kernels.cuda.runtime.transfers import Transfers
 
@@ -106,7 +106,7 @@ def compiled(text: str, capability: int, options: Sequence[str] = ()) -> Compile
 
 
 def _is_ours() -> bool:
-    """Is the NVRTC that `hjit.kernels.cuda.nvrtc` finds the one to take?
+    """Is the NVRTC that `hjit.kernels.cuda.compilers.nvrtc` finds the one to take?
 
     A driver may refuse what the NVRTC of a later CUDA makes: then CuPy's own, which is as old as CuPy's CUDA, is.
     """

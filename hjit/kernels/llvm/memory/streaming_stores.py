@@ -136,8 +136,8 @@ def line_start(e: NestEmitter, s: LineStart) -> None:
     streamed = code.emit(f"icmp eq i64 {keep.text}, 0", BOOL, 1, keep)
     both = code.emit(f"and i1 {enough.text}, {streamed.text}", BOOL, 1, enough, streamed)
     e.define(s.streams, e.choose(both, const(0, I64), const(-1, I64)))
-    e.define(s.around, e.arith("sub", low, e.arith("and", iterations, within)))
-    e.define(s.inner, e.arith("add", low, e.arith("and", e.arith("sub", const(0, I64), iterations), within)))
+    e.define(s.aligned_down, e.arith("sub", low, e.arith("and", iterations, within)))
+    e.define(s.aligned_up, e.arith("add", low, e.arith("and", e.arith("sub", const(0, I64), iterations), within)))
 
 
 def finish(e: NestEmitter) -> None:

@@ -126,7 +126,7 @@ def _partitioned(s: Stmt) -> Stmt:
         high = extremum("max", low, high // align * align)
     fewest = s.lanes * min(vectors_at_once(s.lanes, s.copies, align))
     filled = s.tail == "shift_inwards" and (low, high) == (s.begin, s.end) and least(high - low) >= fewest
-    return replace(s, low=low, high=high, align=align, body=body, rest=() if filled else s.rest)
+    return replace(s, low=low, high=high, align=align, body=body, remainder=() if filled else s.remainder)
 
 
 def interior(var: Var, body: tuple[Stmt, ...], begin: Poly, end: Poly) -> tuple[Poly, Poly, tuple[Stmt, ...]]:

@@ -43,14 +43,14 @@ def _outlined(body: Body) -> Body:
     parts = [part for s in body for part in _parts(s)]
     if len(parts) < MANY:
         return tuple(with_bodies(s, _outlined) if isinstance(s, (For, If)) else s for s in body)
-    shapes = {id(part): _shape(part) for part in parts}
-    count = Counter(shapes.values())
-    often = {part for part, shape in shapes.items() if count[shape] >= ALIKE}
+    shapes = [_shape(part) for part in parts]
+    count = Counter(shapes)
+    often = {part for part, shape in zip(parts, shapes, strict=True) if count[shape] >= ALIKE}
 
     def visit(s: Stmt) -> Stmt:
         if isinstance(s, (For, VectorLoop)):
-            return Outlined((s,)) if id(s) in often else s
-        return with_bodies(s, lambda part: (Outlined(part),) if id(part) in often else part)
+            return Outlined((s,)) if s in often else s
+        return with_bodies(s, lambda part: (Outlined(part),) if part in often else part)
 
     return tuple(map(visit, body))
 

@@ -31,7 +31,7 @@ class _Streaming:
     def visit(self, s: Stmt) -> Stmt:
         if not isinstance(s, VectorLoop):
             return with_bodies(s, self.body)
-        s = replace(s, body=tuple(map(self.marked, s.body)), rest=tuple(map(self.marked, s.rest)))
+        s = replace(s, body=tuple(map(self.marked, s.body)), remainder=tuple(map(self.marked, s.remainder)))
         return replace(s, line=self.line(s))
 
     def marked(self, s: Stmt) -> Stmt:
@@ -43,7 +43,7 @@ class _Streaming:
 
     def line(self, s: VectorLoop) -> LineAlignment | None:
         """The first streamed store of a loop over nothing but stores, and how far that moves with the loop."""
-        if s.align > 1 or not _are_stores(s.rest) or not all(isinstance(x, Let | Block) for x in s.body):
+        if s.align > 1 or not _are_stores(s.remainder) or not all(isinstance(x, Let | Block) for x in s.body):
             return None
         inside = {x.var for x in s.body if isinstance(x, Let)}
         for store in (x for b in s.body if isinstance(b, Block) for x in b.stores if x.stream):

@@ -59,7 +59,7 @@ def _merge(group: tuple[Stmt, ...]) -> Stmt | None:
                 return None
             return If(first.value, jam([s.body for s in group]), jam([s.otherwise for s in group]))  # type: ignore[union-attr]
         case VectorLoop():
-            if any(replace(s, body=(), rest=()) != replace(first, body=(), rest=()) for s in group):  # type: ignore[type-var]
+            if any(replace(s, body=(), remainder=()) != replace(first, body=(), remainder=()) for s in group):  # type: ignore[type-var]
                 return None
-            return replace(first, body=jam([s.body for s in group]), rest=jam([s.rest for s in group]))  # type: ignore[union-attr]
+            return replace(first, body=jam([s.body for s in group]), remainder=jam([s.remainder for s in group]))  # type: ignore[union-attr]
     return None

@@ -88,9 +88,9 @@ def _shifted(s: VectorLoop) -> Iterator[Stmt]:
     n = s.high - s.low
     line = None
     if s.line is not None:
-        streams, around, inner = (_name(s, word) for word in ("streams", "around", "inner"))
+        streams, down, up = (_name(s, word) for word in ("streams", "aligned_down", "aligned_up"))
         fewest = FEWEST_ITERATIONS * s.copies * s.lanes
-        line = LineStart(streams, around, inner, s.line, s.var, s.low, s.high, s.lanes, fewest)
+        line = LineStart(streams, down, up, s.line, s.var, s.low, s.high, s.lanes, fewest)
         yield line
     done = s.low
     after = s.low
@@ -104,23 +104,23 @@ def _shifted(s: VectorLoop) -> Iterator[Stmt]:
             if stop != s.low:
                 yield _vectors(s, s.low, stop, count, s.high)
         else:
-            if s.rest:
+            if s.remainder:
                 after = poly(_name(s, "after"))
-                yield Let(_name(s, "after"), _whole(poly(line.inner), s.high, count * s.lanes))
-                begin, end = (poly(line.inner), s.low), (after, stop)
+                yield Let(_name(s, "after"), _whole(poly(line.aligned_up), s.high, count * s.lanes))
+                begin, end = (poly(line.aligned_up), s.low), (after, stop)
             else:
-                begin, end = (poly(line.around), s.low), (stop, stop)
+                begin, end = (poly(line.aligned_down), s.low), (stop, stop)
             first, choice = _either(_name(s, "from"), poly(line.streams), *begin)
             last, other = _either(_name(s, "until"), poly(line.streams), *end)
             yield from (*choice, *other)
-            yield _vectors(s, first, last, count, s.high, None if s.rest else s.low)
+            yield _vectors(s, first, last, count, s.high, None if s.remainder else s.low)
         done = extremum("max", done, stop)
-    if not s.rest:
+    if not s.remainder:
         return
     if line is None:
         yield from _single(s, s.low, done)
     else:
-        yield If(poly(line.streams), tuple(_edges(s, poly(line.inner), after)), tuple(_single(s, s.low, done)))
+        yield If(poly(line.streams), tuple(_edges(s, poly(line.aligned_up), after)), tuple(_single(s, s.low, done)))
 
 
 def _stepped(s: VectorLoop) -> Iterator[Stmt]:
@@ -135,7 +135,7 @@ def _stepped(s: VectorLoop) -> Iterator[Stmt]:
         active = Vectors(s.var, s.lanes, s.body, 1, s.align, active=s.high)
         yield For(s.var, done, s.high, s.lanes, (active,))
         done = extremum("max", done, s.high)
-    if s.rest:
+    if s.remainder:
         yield from _single(s, s.low, done)
 
 
@@ -151,16 +151,16 @@ def _sides(s: VectorLoop, before: tuple[Poly, Poly], behind: tuple[Poly, Poly], 
 def _single(s: VectorLoop, low: Poly, high: Poly) -> Iterator[Stmt]:
     """Single elements before `low` and from `high` on."""
     if s.low == s.begin:
-        yield For(s.var, high, s.end, 1, s.rest, rare=True)
+        yield For(s.var, high, s.end, 1, s.remainder, rare=True)
     else:
-        yield _sides(s, (s.begin, low), (high, s.end), s.rest)
+        yield _sides(s, (s.begin, low), (high, s.end), s.remainder)
 
 
 def _edges(s: VectorLoop, first: Poly, after: Poly) -> Iterator[Stmt]:
     """What is before `first` and from `after` on, in vectors with boundary handling: streamed lines are stored
     whole."""
     start = first - (first - s.begin + (s.lanes - 1)) // s.lanes * s.lanes
-    body = (Vectors(s.var, s.lanes, s.rest),)
+    body = (Vectors(s.var, s.lanes, s.remainder),)
     yield _sides(s, (start, first), (after, s.end), body, limit=s.end, first=s.begin)
 
 

@@ -1,4 +1,4 @@
-"""The lowering environment: what is left of every dimension at a place in the tree, as the walk comes to it."""
+"""The lowering environment: what is left of every dimension at a place in the tree that the walk has reached."""
 
 from __future__ import annotations
 

@@ -298,12 +298,12 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Tracer:
     first, second = axes_of(axes[0], m.ndim)[0], axes_of(axes[1], m.ndim)[0]
     if first == second:
         raise ValueError("Axes must be different.")
-    turns = k % 4
-    if turns == 0:
+    quarters = k % 4
+    if quarters == 0:
         return view(m, m.shape, identity(m.ndim), m._known)
-    if turns == 2:
+    if quarters == 2:
         return flip(m, (first, second))
-    if turns == 1:
+    if quarters == 1:
         return swapaxes(flip(m, second), first, second)
     return flip(swapaxes(m, first, second), second)
 

@@ -199,7 +199,7 @@ class Recorder:
         changes: for each write a buffer, the version before, and whether its contents were known.
         refusals: what could not be traced.
         settings: contexts such as `numpy.errstate` that the function is inside of, to be made again for extern calls.
-        quiet: those of them that filter warnings.
+        warning_filters: those of them that filter warnings.
         watched: what outlives the call, and may not be changed by it.
         checks: stages that say whether NumPy refuses something.
         indices: what integer arrays hold that are indices, and may be out of bounds.
@@ -241,7 +241,7 @@ class Recorder:
     refusals: list[TraceError] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     settings: list[Callable[[], Callable[[], Any]]] = field(default_factory=list)
-    quiet: list[Any] = field(default_factory=list)
+    warning_filters: list[Any] = field(default_factory=list)
     watched: Watched = field(default_factory=Watched)
     checks: list[str] = field(default_factory=list)
     indices: dict[Any, CheckedIndices] = field(default_factory=dict)

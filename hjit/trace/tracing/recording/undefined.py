@@ -17,7 +17,7 @@ def undefined(shape: tuple[int, ...], dtype: np.dtype[Any], fill: int) -> np.nda
     """Numbers of a dtype, for an array, or one for all of it (`shape` is ``()``).
 
     The first that are not zero are NaN, or have all bits set. Others differ from each other, as an argmax or a
-    difference depends on that, and are positive and negative by turns, as a threshold depends on that.
+    difference depends on that, and alternate between positive and negative, as a threshold depends on that.
     """
     if fill == 0:
         return np.zeros(shape, dtype)

@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.capture.bytecode import Loop, leaves_no_trace, loops
 from hjit.trace.capture.captured import ObjectProxy
-from hjit.trace.capture.recurrences import NotOneUpdate, ReadsWhatItWrites, merged
+from hjit.trace.capture.loops.bytecode import Loop, leaves_no_trace, loops
+from hjit.trace.capture.loops.recurrences import NotOneUpdate, ReadsWhatItWrites, merged
 from hjit.trace.ir.poly import SMALL, Var, poly
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.tracer import is_tracer, serials

@@ -10,7 +10,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-from hjit.trace.capture.impure import READS_OR_WRITES
+from hjit.trace.capture.side_effects.impure import READS_OR_WRITES
 from hjit.trace.tracing.frames import is_own
 from hjit.trace.tracing.recording.recorder import current, tracing
 

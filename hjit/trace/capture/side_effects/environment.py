@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
-from hjit.trace.capture.impure import READS_OR_WRITES, refused
+from hjit.trace.capture.side_effects.impure import READS_OR_WRITES, refused
 from hjit.trace.tracing.recording.recorder import current, tracing
 from hjit.trace.tracing.scalars.host import HostScalar, static_value
 

@@ -19,8 +19,8 @@ MANY = 64  # nests, fewer are lowered one by one
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What a nest has in common with others, and what is its own: the arrays and the sizes that it is about."""
+class Signature:
+    """What nests that are merged have in common (`text`), and what is a nest's own: its arrays and sizes."""
 
     text: str
     arrays: tuple[str, ...]
@@ -28,12 +28,12 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Like:
-    """How a nest differs from an earlier one.
+class Renaming:
+    """A nest as an earlier one, with other arrays and sizes.
 
     Attributes:
-        nest: the number of that one.
-        arrays, sizes: what is in place of what.
+        nest: the number of the earlier one.
+        arrays, sizes: for each of its names the name in this nest.
     """
 
     nest: int
@@ -49,10 +49,10 @@ class Like:
         return p.substitute(change)  # type: ignore[arg-type]
 
 
-def like(shape: Shape, nest: int, other: Shape) -> Like:
-    """How a nest differs from number `nest`, which has the same text."""
-    return Like(
-        nest, dict(zip(other.arrays, shape.arrays, strict=True)), dict(zip(other.sizes, shape.sizes, strict=True))
+def renaming(own: Signature, nest: int, other: Signature) -> Renaming:
+    """A nest as number `nest`, whose signature `other` has the same text."""
+    return Renaming(
+        nest, dict(zip(other.arrays, own.arrays, strict=True)), dict(zip(other.sizes, own.sizes, strict=True))
     )
 
 
@@ -78,8 +78,8 @@ class _Arrays(dict[str, str]):
         return found
 
 
-def shape_of(graph: Graph, layouts: dict[str, Layout], top: Node) -> Shape | None:
-    """What a nest has in common with others; None where more matters than what is looked at here."""
+def signature_of(graph: Graph, layouts: dict[str, Layout], top: Node) -> Signature | None:
+    """The signature of a nest; None where its code depends on more than that says."""
     arrays = _Arrays(graph, layouts)
     w = arrays.writer
     w.names = arrays
@@ -111,4 +111,4 @@ def shape_of(graph: Graph, layouts: dict[str, Layout], top: Node) -> Shape | Non
         dims, rdims, target = (",".join(map(w.poly, ps)) for ps in (d.dims, d.rdims, d.target))
         value = w.expr(d.value)
         w.lines.append(f"{d.order} [{dims}|{rdims}] [{target}] = {value}")
-    return Shape("\n".join(w.lines), tuple(arrays.numbered), tuple(w.symbols))
+    return Signature("\n".join(w.lines), tuple(arrays.numbered), tuple(w.symbols))

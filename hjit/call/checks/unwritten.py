@@ -28,8 +28,8 @@ from hjit.trace.capture.trace import PyTree, Trace, flatten, python_function
 from hjit.trace.ir.graph import Cast, Graph, Op, walk
 from hjit.trace.ir.interpret import interpret, points_at_once
 from hjit.trace.ir.poly import sizes_value
+from hjit.trace.passes.elimination.stage_elimination import drop_dead_stages
 from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites
-from hjit.trace.passes.stage_elimination import drop_dead_stages
 from hjit.trace.tracing.recording.undefined import FILLS
 from hjit.tuning.choice import Scheduler
 

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from hjit.errors import CompileError, DeviceError
-from hjit.kernels.cuda.machine_code import Compiled, Resources, without_spills
-from hjit.kernels.cuda.opencl import numbered
+from hjit.kernels.cuda.compilers.machine_code import Compiled, Resources, without_spills
+from hjit.kernels.cuda.compilers.opencl import numbered
 from hjit.kernels.cuda.prelude import program
 
 EXACT = ("--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true")

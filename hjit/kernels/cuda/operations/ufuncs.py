@@ -9,24 +9,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hjit.errors import CompileError
-from hjit.kernels.cuda import operations_casts, operations_floats, operations_integers, operations_libm
 from hjit.kernels.cuda.ctext import F16, F32, DType, Operand, Row, filled, form
-from hjit.kernels.cuda.operations_casts import convert
+from hjit.kernels.cuda.operations import casts, floats, integers, libm
+from hjit.kernels.cuda.operations.casts import convert
 from hjit.kernels.lower.ufunc_names import ALIASES
 
-FLOATS: Mapping[str, Row] = {**operations_floats.ROWS, **operations_libm.ROWS}
+FLOATS: Mapping[str, Row] = {**floats.ROWS, **libm.ROWS}
 TABLES: Mapping[str, Mapping[str, Row]] = {
-    "b": operations_integers.BOOLS,
-    "i": operations_integers.SIGNED_ROWS,
-    "u": operations_integers.UNSIGNED_ROWS,
+    "b": integers.BOOLS,
+    "i": integers.SIGNED_ROWS,
+    "u": integers.UNSIGNED_ROWS,
     "f": FLOATS,
 }
 """By the kind of the first argument's dtype, and the name of the ufunc."""
 FUNCTIONS: Mapping[str, str] = {
-    **operations_casts.FUNCTIONS,
-    **operations_integers.FUNCTIONS,
-    **operations_floats.FUNCTIONS,
-    **operations_libm.FUNCTIONS,
+    **casts.FUNCTIONS,
+    **integers.FUNCTIONS,
+    **floats.FUNCTIONS,
+    **libm.FUNCTIONS,
 }
 """The device functions that the rows call, by name."""
 
@@ -44,7 +44,7 @@ def apply(name: str, args: Sequence[Operand], dtype: DType) -> str:
     name = ALIASES.get(name, name)
     first = args[0].dtype
     if first == F16:
-        half = operations_floats.HALF_ROWS.get(name)
+        half = floats.HALF_ROWS.get(name)
         if half is not None:
             return form(half, args, dtype)
         wide = [convert_operand(a, F32) if a.dtype == F16 else a for a in args]
@@ -58,7 +58,7 @@ def apply(name: str, args: Sequence[Operand], dtype: DType) -> str:
 
 def convert_operand(x: Operand, dtype: DType) -> Operand:
     """`convert`, keeping what is known of a constant."""
-    value = None if x.value is None else operations_casts.converted(x.value, dtype)
+    value = None if x.value is None else casts.converted(x.value, dtype)
     return Operand(convert(x, dtype), dtype, value)
 
 

@@ -22,14 +22,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hjit.trace.capture.environment import QUESTIONS, VARIABLES, answer, asked_again
-from hjit.trace.capture.impure import READS_OR_WRITES, refused
+from hjit.trace.capture.side_effects.environment import QUESTIONS, VARIABLES, answer, asked_again
+from hjit.trace.capture.side_effects.impure import READS_OR_WRITES, refused
 from hjit.trace.tracing.externs.calls import Arguments, within
 from hjit.trace.tracing.frames import is_counted, is_own
 from hjit.trace.tracing.recording.recorder import Effect, current
 from hjit.trace.tracing.scalars.host import static_value
 
-_TRACE = os.path.join(os.path.dirname(__file__), "trace.py")  # its function is the outermost frame of a trace
+# the function of this file is the outermost frame of a trace
+_TRACE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "trace.py")
 _PLAIN = (bool, int, float, str, type(None))
 
 
@@ -164,29 +165,29 @@ class CatchWarnings:
         filters = [*self.filters]
 
         @contextlib.contextmanager
-        def quiet() -> Iterator[None]:
+        def filtered() -> Iterator[None]:
             with warnings.catch_warnings():
                 for function, args, kwargs in filters:
                     function(*args, **kwargs)
                 yield
 
-        return quiet
+        return filtered
 
     def __enter__(self) -> None:
         current().settings.append(self.again)
-        current().quiet.append(self)
+        current().warning_filters.append(self)
 
     def __exit__(self, *exc: object) -> None:
         current().settings.remove(self.again)
-        current().quiet.remove(self)
+        current().warning_filters.remove(self)
 
 
 def _filter(function: Callable[..., None]) -> Callable[..., None]:
     def method(action: str, *args: Any, **kwargs: Any) -> None:
         rec = current()
-        if not rec.quiet:
+        if not rec.warning_filters:
             raise _refusal(f"warnings.{function.__name__}", "it changes settings that outlive the function")
-        rec.quiet[-1].add(function, action, args, kwargs)
+        rec.warning_filters[-1].add(function, action, args, kwargs)
 
     return method
 

@@ -9,7 +9,7 @@ import pytest
 
 import hjit
 from hjit.kernels.llvm import statements
-from hjit.kernels.lower import alike, place_loops
+from hjit.kernels.lower import nest_merging, place_loops
 from tests.numpy_check import check, image
 
 pytestmark = pytest.mark.usefixtures("no_kernels")  # what is changed here is not part of a kernel's key
@@ -62,12 +62,12 @@ FUNCTIONS = [twelve, triangle, kinds]
 @pytest.mark.parametrize("least", [0, 10**9])
 @pytest.mark.parametrize("f", FUNCTIONS)
 def test_same_results(f: Any, least: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alike, "MANY", least)
+    monkeypatch.setattr(nest_merging, "MANY", least)
     check(f, image((40, 40), "float64"), exact=False, num_threads=threads, cache="off")
 
 
 def test_each_kind_is_lowered_and_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alike, "MANY", 0)
+    monkeypatch.setattr(nest_merging, "MANY", 0)
     counts = {"lowered": 0, "written": 0}
     build, function = place_loops.build_nest, statements.nest_function
 
@@ -92,23 +92,23 @@ def test_each_kind_is_lowered_and_written_once(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alike, "MANY", 0)
+    monkeypatch.setattr(nest_merging, "MANY", 0)
     text = str(hjit.pipeline(twelve, tune=False).loops(image((40, 41), "float64")))
     assert ": as nest " in text
     assert " for " in text
-    monkeypatch.setattr(alike, "MANY", 10**9)
+    monkeypatch.setattr(nest_merging, "MANY", 10**9)
     assert ": as nest " not in str(hjit.pipeline(twelve, tune=False).loops(image((40, 41), "float64")))
 
 
 def test_shapes() -> None:
     """The text has what the code depends on; arrays and sizes are told apart by where they occur."""
 
-    def shapes(f: Any, *arrays: Any) -> list[alike.Shape | None]:
+    def shapes(f: Any, *arrays: Any) -> list[nest_merging.Signature | None]:
         from hjit.sched.language.build import nests
 
         p = hjit.pipeline(f, tune=False)
         (graph,), (tree,) = p.graph(*arrays), p.tree(*arrays)
-        return [alike.shape_of(graph, {}, top) for top in nests(tree)]
+        return [nest_merging.signature_of(graph, {}, top) for top in nests(tree)]
 
     a = np.arange(40.0 * 41).reshape(40, 41)
     first, second, *_ = shapes(

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from hjit.call.arguments import copied
+from hjit.call.checks.unwritten import TooMuchToInterpret, Unwritten, taken
 from hjit.call.guards import GuardValues
-from hjit.call.unwritten import TooMuchToInterpret, Unwritten, taken
 from hjit.call.variant import Mispredict, OutOfBounds, Variant
 from hjit.trace.tracing.complex_memory import parts_of
 from hjit.verify.comparison import Allowed, Comparison, allowed_of, is_exact

@@ -15,7 +15,7 @@ from hjit.trace.ir.graph import (
     rewrite,
 )
 from hjit.trace.ir.rewriting import map_exprs
-from hjit.trace.passes.forwarding import slabs
+from hjit.trace.passes.elimination.forwarding import slabs
 from hjit.trace.passes.interleaved_updates import covers_stage, write_disjoint
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from hjit.errors import CompileError
 from hjit.kernels.cuda.ctext import F16, F32, F64, DType, Operand, Row, c_type, call, instances, literal, unsigned
-from hjit.kernels.cuda.operations_integers import LOGICAL
+from hjit.kernels.cuda.operations.integers import LOGICAL
 
 
 def _scaled(numerator: float, denominator: float) -> Row:
