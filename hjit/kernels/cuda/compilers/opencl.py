@@ -44,7 +44,7 @@ def device() -> Device:
     """PoCL's device, or the first one that has doubles and 64-bit atomics.
 
     Raises:
-        DeviceError: there is no OpenCL, or no such device.
+        DeviceError: there is no OpenCL, no such device, or none that compiles kernels.
     """
     try:
         import pyopencl as cl
@@ -60,7 +60,16 @@ def device() -> Device:
             "no OpenCL device has doubles and 64-bit atomics; the package pocl-binary-distribution has one"
         )
     context = cl.Context([min(able, key=lambda d: "portable" not in d.platform.name.lower())])
+    try:  # PoCL compiles nothing on a processor that is newer than its LLVM
+        cl.Program(context, _TRIAL).build(list(OPTIONS), cache_dir=_NO_FILES)
+    except cl.Error as e:
+        reason = next((line for line in str(e).splitlines() if "error:" in line), str(e)).strip()
+        raise DeviceError(f"{context.devices[0].name} compiles no kernels: {reason}") from e
     return Device(context, cl.CommandQueue(context))
+
+
+_TRIAL = "__kernel void trial(__global int *a) { a[0] = 1; }"
+_NO_FILES: Any = False
 
 
 def is_available() -> bool:
@@ -79,10 +88,9 @@ class Program:
         import pyopencl as cl
 
         self.source = source
-        no_files: Any = False
         try:
             with _building:
-                self._program = cl.Program(device().context, source).build(list(OPTIONS), cache_dir=no_files)
+                self._program = cl.Program(device().context, source).build(list(OPTIONS), cache_dir=_NO_FILES)
         except cl.Error as e:
             raise CompileError(f"OpenCL refused a kernel: {e}\n{numbered(source)}") from e
 
