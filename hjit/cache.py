@@ -67,12 +67,19 @@ def _of_numba() -> str:
 
 def _source_hash() -> str:
     """A hash of hjit's own files by size and time: a changed checkout never loads code that it made before."""
-    h = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        with contextlib.suppress(OSError):
-            s = path.stat()
-            h.update(f"{path.name} {s.st_size} {s.st_mtime_ns}".encode())
-    return h.hexdigest()[:16]
+    found: list[str] = []
+    root = os.path.dirname(__file__)
+    folders = [root]
+    while folders:
+        where = folders.pop()
+        with contextlib.suppress(OSError), os.scandir(where) as entries:
+            for e in entries:
+                if e.name.endswith(".py"):
+                    s = e.stat()
+                    found.append(f"{where[len(root) :]}/{e.name} {s.st_size} {s.st_mtime_ns}")
+                elif e.is_dir(follow_symlinks=False) and e.name != "__pycache__":
+                    folders.append(e.path)
+    return hashlib.sha256("\n".join(sorted(found)).encode()).hexdigest()[:16]
 
 
 def _own(info: os.stat_result) -> bool:
