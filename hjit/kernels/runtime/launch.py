@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from hjit.errors import OptionError
-from hjit.kernels.runtime import backend
+from hjit.kernels.runtime.tbb import tbb_parallel_for
 from hjit.process import forks
 from hjit.process.signals import signal_safe, submit
 
@@ -90,7 +90,7 @@ def _tbb() -> int:
             continue
     else:
         return 0
-    address = backend.tbb_parallel_for()
+    address = tbb_parallel_for()
     if address:
         _finalize = functools.partial(_ended, library)
     return address

@@ -1,0 +1,43 @@
+"""Compiled kernels, and a compilation that does not end: what there is to know of them without LLVM."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+# -- a compilation with LLVM that nobody waits for any more
+
+_given_up: Future[bytes] | None = None
+
+
+def give_up(call: Future[bytes]) -> None:
+    """LLVM goes on compiling, and nobody waits for it."""
+    global _given_up
+    _given_up = call
+
+
+def is_busy() -> bool:
+    """Does LLVM still compile what it was given too much time for? It holds its lock: nothing can be compiled."""
+    return _given_up is not None and not _given_up.done()
+
+
+# -- kernels
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """Machine code of a kernel.
+
+    Attributes:
+        entry: ``i32 entry(ptr params)`` as a ctypes function that releases the GIL; the code lives as long as it.
+        library: what owns the code; None: the entry.
+    """
+
+    entry: Callable[[Any], int]
+    library: Any
+
+
+PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p)
