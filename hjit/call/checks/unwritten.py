@@ -98,12 +98,11 @@ class Unwritten:
         try:
             other = self._traced(1, given)
             target = features.schedule_target(self.options.target)
-            graphs = [with_room(TraceSegments(t, target), NO_REWRITES) for t in (self.variant.trace, other)]
+            found = [with_room(_computed, trace, target) for trace in (self.variant.trace, other)]
         except Exception as error:
             log.debug("what nothing has written may be in the results: %s: %s", type(error).__name__, error)
             return True
-        mine, others = ([x.key.text for x in segments] for segments in graphs)
-        return mine != others
+        return found[0] is None or found[0] != found[1]
 
     def _results(self, fill: int, names: Sequence[str]) -> list[Any]:
         """The leaves of the results, and the changed arrays, with some numbers for what is not written."""
@@ -182,6 +181,18 @@ def _differing(x: Any, y: Any) -> Any:
     if a.dtype != b.dtype or a.shape != b.shape:
         return None
     return np.asarray(~((a == b) | ((a != a) & (b != b))))
+
+
+def _computed(traced: Trace, target: Any) -> list[Any] | None:
+    """All that results are made of but the call's arrays; None where a function that is called may be given more."""
+    rec = traced.recorder
+    if any(e.call is not None for e in rec.breaks):
+        return None
+    segments = TraceSegments(traced, target)(NO_REWRITES)
+    constants = [rec.inputs[i.name] for x in segments for i in x.graph.inputs if i.name in rec.inputs]
+    arrays = [s.array for s in constants if s.where == ("constant",)]
+    arrays += [r.value for r in traced.results if r.kind == "constant"]
+    return [[x.key.text for x in segments], [(a.dtype.str, a.shape, a.tobytes()) for a in map(np.asarray, arrays)]]
 
 
 # -- interpreting
