@@ -1,7 +1,7 @@
 """The way of a new key of arguments. `build` reads as the list of what happens:
 
 trace         run the Python function on tracers            `hjit.trace.capture`
-look up       what the same trace came to before            `hjit.call.stored_kernels`
+look up       what the same trace came to before            `hjit.call.stored`
 canonicalise  named rewrites of the Graph of each segment   `hjit.call.segments`, `hjit.trace.passes`
 look up       the schedule on disk                          `hjit.tuning.decide`, `hjit.tuning.plans`
 search        where there is none                           `hjit.tuning.autoschedule`
@@ -23,15 +23,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from hjit.call import stored_kernels, verdicts
 from hjit.call.arguments import is_device_array, leaf_names
 from hjit.call.guards import Guards, guards_of, look_up
 from hjit.call.interpreted import interpreted
 from hjit.call.results import Results
+from hjit.call.stored import verdicts
+from hjit.call.stored.kernels import entry_of
 from hjit.call.variant import GONE, OneKernel, OutOfBounds, Step, Steps, Variant, WithProducts
 from hjit.errors import BudgetError, CompileError, HjitError, Origin, TraceError
 from hjit.kernels.runtime import kernel
-from hjit.kernels.runtime.compiled import is_busy
+from hjit.kernels.runtime.machine_code import is_busy
 from hjit.options import Options
 from hjit.process import deadline
 from hjit.process.deep_stack import with_deep_stack
@@ -277,7 +278,7 @@ def compiled(
     traced: Trace, structure: PyTree, leaves: Sequence[Any], options: Options, scheduler: Scheduler | None
 ) -> Variant:
     """A trace, compiled by the schedule that is decided on for it."""
-    stored = stored_kernels.entry_of(traced, options) if scheduler is None else None
+    stored = entry_of(traced, options) if scheduler is None else None
     kernels = None if stored is None else stored.load()
     if kernels is None:
         from hjit.call.compiling import candidate_of  # a process that finds its kernels loads no compiler

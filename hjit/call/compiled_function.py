@@ -485,9 +485,9 @@ class CompiledFunction(Generic[P, R]):
         """NumPy's own result; the kernels are installed only if they compute the same."""
         if variant.on_device and any(map(is_device_array, (*call.leaves, *guarded[1].values()))):
             return self._verify_copies(call, variant, guarded, stores)
-        from hjit.call import verdicts
         from hjit.call.build import with_room
         from hjit.call.checks.first_calls import run_of
+        from hjit.call.stored import verdicts
 
         if self._first_calls.is_wrong(variant, stores):
             self._give_up(call.key, "")

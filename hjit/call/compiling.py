@@ -1,6 +1,6 @@
 """The kernels of a trace where no earlier process has left what it came to: see `hjit.call.build`.
 
-A process that finds its kernels by what was traced (`hjit.call.stored_kernels`) does not load this module.
+A process that finds its kernels by what was traced (`hjit.call.stored.kernels`) does not load this module.
 """
 
 from __future__ import annotations

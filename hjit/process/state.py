@@ -66,7 +66,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_lock", "LLVM by one thread at a time", "a lock", RESET),
         State("_retired", "engines whose kernels are gone, for the next compilation to free", "those since then"),
     ),
-    "kernels.runtime.compiled": (
+    "kernels.runtime.machine_code": (
         State("_given_up", "a compilation that nobody waits for any more; in a child it never ends", "one"),
     ),
     "kernels.runtime.kernel": (

@@ -24,7 +24,7 @@ import llvmlite.binding as llvm
 
 from hjit.errors import CompileError
 from hjit.kernels.runtime import features
-from hjit.kernels.runtime.compiled import PROTOTYPE, Compiled, give_up, is_busy
+from hjit.kernels.runtime.machine_code import PROTOTYPE, Compiled, give_up, is_busy
 from hjit.process import deadline, forks
 from hjit.process.deadline import OverBudget
 from hjit.process.signals import Unfinished, bounded

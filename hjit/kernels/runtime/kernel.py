@@ -20,8 +20,8 @@ import numpy as np
 
 from hjit import cache
 from hjit.errors import CompileError
-from hjit.kernels.runtime import arena, elf, launch
-from hjit.kernels.runtime.compiled import Compiled, is_busy
+from hjit.kernels.runtime import arena, launch, machine_code
+from hjit.kernels.runtime.machine_code import Compiled, is_busy
 from hjit.kernels.runtime.trial import Trial
 from hjit.options import Options
 from hjit.process import deadline
@@ -129,8 +129,8 @@ def _linked(object_code: bytes, name: str, target: str) -> Compiled:
         CompileError: the bytes hold no such kernel.
     """
     try:
-        return elf.linked(object_code, name)
-    except elf.NotLinked as why:
+        return machine_code.linked(object_code, name)
+    except machine_code.NotLinked as why:
         log.debug("LLVM loads %s: %s", name, why)
     from hjit.kernels.runtime import backend  # LLVM takes longer to import than all kernels of a warm start to load
 

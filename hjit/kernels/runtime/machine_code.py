@@ -1,5 +1,5 @@
-"""Object code of earlier processes to machine code in memory, without LLVM: to import that takes longer than to load
-kernels.
+"""Compiled kernels: object code of earlier processes to machine code in memory, without LLVM, which takes longer to
+import than kernels to load.
 
 What hjit's kernels are compiled to for x86-64 is simple: code and constants, all of which name each other and functions
 of the C library by absolute addresses (LLVM's large code model). Anything else is left to LLVM, as are other systems.
@@ -13,11 +13,44 @@ import mmap
 import struct
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from hjit.kernels.runtime.compiled import PROTOTYPE, Compiled
+# -- a compilation with LLVM that nobody waits for any more
+
+_given_up: Future[bytes] | None = None
+
+
+def give_up(call: Future[bytes]) -> None:
+    """LLVM goes on compiling, and nobody waits for it."""
+    global _given_up
+    _given_up = call
+
+
+def is_busy() -> bool:
+    """Does LLVM still compile what it was given too much time for? It holds its lock: nothing can be compiled."""
+    return _given_up is not None and not _given_up.done()
+
+
+# -- kernels
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """Machine code of a kernel.
+
+    Attributes:
+        entry: ``i32 entry(ptr params)`` as a ctypes function that releases the GIL; the code lives as long as it.
+        library: what owns the code; None: the entry.
+    """
+
+    entry: Callable[[Any], int]
+    library: Any
+
+
+PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p)
 
 
 class NotLinked(Exception):
