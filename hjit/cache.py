@@ -1,4 +1,6 @@
-"""The disk cache: object code, plans and facts of the machine, each under a key of everything that it depends on.
+"""The disk cache: object code, plans, what traces and comparisons came to, facts of the machine.
+
+Each is an entry under a key of everything that it depends on.
 
 An entry is one immutable file: a line of JSON (the header), then the payload. It is written under a temporary name and
 renamed. Whatever is wrong with a file, a folder or a disk, reading gives None and writing does nothing: a bad cache
@@ -28,7 +30,7 @@ log = logging.getLogger("hjit")
 
 FORMAT = "hjit-1"
 MAX_BYTES = 512 << 20  # of the folder, and so of an entry
-SUFFIXES = (".code", ".plan", ".facts")
+SUFFIXES = (".code", ".plan", ".facts", ".bound", ".verdict")
 TRIM_EVERY = 64  # stores between two trims of the folder: listing it takes as long as some stores
 ABANDONED_SECONDS = 3600.0  # age of a temporary file whose writer must have died
 OTHERS_WRITE = 0o022  # permissions of a folder that is not private
@@ -67,12 +69,19 @@ def _of_numba() -> str:
 
 def _source_hash() -> str:
     """A hash of hjit's own files by size and time: a changed checkout never loads code that it made before."""
-    h = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        with contextlib.suppress(OSError):
-            s = path.stat()
-            h.update(f"{path.name} {s.st_size} {s.st_mtime_ns}".encode())
-    return h.hexdigest()[:16]
+    found: list[str] = []
+    root = os.path.dirname(__file__)
+    folders = [root]
+    while folders:
+        where = folders.pop()
+        with contextlib.suppress(OSError), os.scandir(where) as entries:
+            for e in entries:
+                if e.name.endswith(".py"):
+                    s = e.stat()
+                    found.append(f"{where[len(root) :]}/{e.name} {s.st_size} {s.st_mtime_ns}")
+                elif e.is_dir(follow_symlinks=False) and e.name != "__pycache__":
+                    folders.append(e.path)
+    return hashlib.sha256("\n".join(sorted(found)).encode()).hexdigest()[:16]
 
 
 def _own(info: os.stat_result) -> bool:
@@ -157,7 +166,7 @@ def _read(path: Path, touch: bool) -> bytes:
 
 
 def load(name: str, cache_dir: str | os.PathLike[str], mode: str, kind: str = "code") -> bytes | None:
-    """The payload of an entry, or None; `kind`: "code", "plan" or "facts"."""
+    """The payload of an entry, or None; `kind`: one of `SUFFIXES`, without its dot."""
     if mode == "off":
         return None
     where = folder(cache_dir, make=False)

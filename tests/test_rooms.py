@@ -279,7 +279,10 @@ LATE = {
         "training.rounds": TRAINING,
     },
     "call.build": {
+        "call.compiling": COMPILER,
         "call.on_device": GPU,
+    },
+    "call.compiling": {
         "kernels.cuda.runtime.bound": GPU,
         "tuning.candidates": SEARCH,
     },
@@ -288,13 +291,15 @@ LATE = {
     "kernels.cuda.runtime.kernels": {"kernels.cuda.runtime.lowered": COMPILER},
     "export.compiling": {"tuning.candidates": SEARCH},
     "kernels.runtime.backend": {"kernels.runtime.codegen": COMPILER},
-    "kernels.runtime.kernel": {"kernels.runtime.lowered": COMPILER},
+    "kernels.runtime.bind": {"kernels.runtime.lowered": COMPILER},
+    "kernels.runtime.kernel": {"kernels.runtime.backend": COMPILER},
     "call.compiled_function": {
         "call.build": FIRST_CALL,
         "call.checks.first_calls": FIRST_CALL,
         "call.on_dask": DASK,
         "call.on_device": GPU,
         "call.parts": FIRST_CALL,
+        "call.stored.verdicts": FIRST_CALL,
         "call.checks.unwritten": FIRST_CALL,
         "call.variant": FIRST_CALL,
         "trace.capture.cupy_names": GPU,

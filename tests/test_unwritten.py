@@ -170,6 +170,26 @@ def test_a_wrong_kernel_is_found_beside_them(f: Callable[..., Any], row: int, mo
     assert g.stats.verified is False
 
 
+def test_nothing_is_interpreted_where_all_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decisions on rounded values make results differ, as those do that nothing has written; here all is."""
+    interpreted = []
+    monkeypatch.setattr(unwritten, "_interpreting", lambda *args: interpreted.append(args))
+    found = []
+    may_depend = unwritten.Unwritten._may_depend
+    monkeypatch.setattr(unwritten.Unwritten, "_may_depend", lambda self: found.append(may_depend(self)) or found[-1])
+    run = Bound.run
+
+    def without_a_row(self: Bound, arrays: Any, outputs: Any, *more: Any) -> bool:
+        done = run(self, arrays, outputs, *more)
+        outputs[0][2] = 7
+        return done
+
+    monkeypatch.setattr(Bound, "run", without_a_row)
+    with pytest.warns(hjit.HjitWarning, match="of 108 elements, the first at"):
+        hjit.pipeline(wholly_written)(IMAGE)
+    assert found == [False] and not interpreted
+
+
 def test_what_takes_too_long_to_find_is_compared_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unwritten, "MOST_WORK", 10)
     g = hjit.pipeline(inner_rows)

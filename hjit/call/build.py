@@ -1,10 +1,11 @@
 """The way of a new key of arguments. `build` reads as the list of what happens:
 
 trace         run the Python function on tracers            `hjit.trace.capture`
+look up       what the same trace came to before            `hjit.call.stored`
 canonicalise  named rewrites of the Graph of each segment   `hjit.call.segments`, `hjit.trace.passes`
 look up       the schedule on disk                          `hjit.tuning.decide`, `hjit.tuning.plans`
 search        where there is none                           `hjit.tuning.autoschedule`
-lower, emit   or load, from the disk or this process        `hjit.kernels.runtime.kernel`
+lower, emit   or load, from the disk or this process        `hjit.kernels.runtime.bind`
 tune          measure candidates, keep the best             `hjit.tuning.candidates`
 bind          kernels, graph breaks and results as a `Variant`    here
 """
@@ -16,9 +17,9 @@ import functools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -26,22 +27,22 @@ from hjit.call.arguments import is_device_array, leaf_names
 from hjit.call.guards import Guards, guards_of, look_up
 from hjit.call.interpreted import interpreted
 from hjit.call.results import Results
-from hjit.call.segments import TraceSegments, element_strides, recorded, strides_of
+from hjit.call.stored import verdicts
+from hjit.call.stored.kernels import entry_of
 from hjit.call.variant import GONE, OneKernel, OutOfBounds, Step, Steps, Variant, WithProducts
 from hjit.errors import BudgetError, CompileError, HjitError, Origin, TraceError
-from hjit.kernels.runtime import backend, features, kernel
-from hjit.kernels.runtime.kernel import Bound
+from hjit.kernels.runtime import kernel
+from hjit.kernels.runtime.machine_code import is_busy
 from hjit.options import Options
 from hjit.process import deadline
 from hjit.process.deep_stack import with_deep_stack
 from hjit.process.garbage_collection import few_collections
 from hjit.trace.capture.trace import PyTree, Trace, python_function, trace
-from hjit.trace.ir.graph import Graph
-from hjit.trace.passes.canonical import canonicalise
 from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.trace.tracing.scalars.host import is_run_time
-from hjit.tuning.choice import Arguments, Candidate, Choice, Scheduler, Segment
-from hjit.tuning.decide import decided
+
+if TYPE_CHECKING:
+    from hjit.tuning.choice import Choice, Scheduler, Segments
 
 log = logging.getLogger("hjit")
 T = TypeVar("T")
@@ -63,12 +64,15 @@ class Built:
         results: of the extern calls that the trace made, which the first run need not make again, by the number of
             the graph break.
         compiled, loaded: kernels, new and from the disk cache.
+        verified: the seconds that kernels and NumPy took in an earlier process, which has compared their results; None:
+            none has.
     """
 
     variant: Variant
     results: dict[int, tuple[Any, ...]]
     compiled: int
     loaded: int
+    verified: verdicts.Seconds | None = None
 
 
 def build(
@@ -107,9 +111,10 @@ def build(
         results = _results_of_externs(traced)  # a variant keeps no array of the call
         deadline.blame(traced.recorder.busiest())
         variant = _reported(name, compiled, traced, structure, leaves, options, scheduler)
+    verified = verdicts.load(variant, options) if options.verify == "first" else None
     made, loaded = (now - then for now, then in zip(kernel.made(), before, strict=True))
     log.debug("%s: built in %.4f s, %d kernels compiled", name, time.perf_counter() - start, made)
-    return Built(variant, results, made, loaded)
+    return Built(variant, results, made, loaded, verified)
 
 
 @contextlib.contextmanager
@@ -119,11 +124,11 @@ def _llvm_that_ends(name: str) -> Iterator[None]:
     Raises:
         BudgetError: as the block does.
     """
-    was_busy = backend.is_busy()
+    was_busy = is_busy()
     try:
         yield
     except BudgetError as error:
-        if not backend.is_busy():
+        if not is_busy():
             raise
         reason, advice = _NEVER_BEGUN if was_busy else _GIVEN_UP
         raise BudgetError(name, reason, advice, error.origin) from None
@@ -224,80 +229,6 @@ def _results_of_externs(traced: Trace) -> dict[int, tuple[Any, ...]]:
     return {k: tuple(rec.inputs[n].array for n in e.gives) for k, e in calls}
 
 
-def bound_class(options: Options) -> Any:
-    """What binds kernels to sizes for a target."""
-    if options.target != "cuda":
-        return Bound
-    from hjit.kernels.cuda.runtime import bound
-
-    return bound.Bound
-
-
-def evaluate(rec: Recorder, names: tuple[str, ...], leaves: list[Any], options: Options, interprets: bool) -> list[Any]:
-    """Stages of an unfinished trace, computed on the arrays at hand."""
-    arrays = {n: s.array for n, s in rec.inputs.items()}
-    host: Callable[[Any], Array] = np.asarray
-    if options.target == "cuda":
-        from hjit.call.on_device import arrays_of, on_host
-
-        arrays, host = arrays_of(rec, leaves), on_host
-    found = {n: host(arrays[n]) for n in names if n in rec.inputs}
-    wanted = tuple(dict.fromkeys(n for n in names if n not in found))
-    if wanted:
-        graph = canonicalise(replace(recorded(rec), outputs=wanted))
-        values, slots = rec.tape.replay(leaves), rec.scalar_slots()
-        assert values is not None, "they are those that are traced"
-        scalars = {s.name: values[slots[s.name][0].k] for s in graph.scalars}
-        outputs: list[Any] | None = None
-        try:
-            if interprets and host is np.asarray:
-                outputs = interpreted(graph, arrays, rec.sizes, scalars, options.fast_math)
-            if outputs is None:
-                outputs = _by_kernel(rec, graph, arrays, scalars, options)
-        except IndexError:
-            rec.beyond = True
-            raise
-        found.update(zip(wanted, map(host, outputs), strict=True))
-    return [found[n] for n in names]
-
-
-def _by_kernel(
-    rec: Recorder, graph: Graph, arrays: Mapping[str, Any], scalars: Mapping[str, Any], options: Options
-) -> list[Any]:
-    """The outputs of a Graph, computed by a kernel of its own."""
-    segment = Segment(graph, features.schedule_target(options.target))
-    strides = {n: element_strides(s.array) for n, s in rec.inputs.items()}
-    bound = bound_class(options)(segment.scheduled_by(None), options, rec.sizes, strides)
-    outputs: list[Any] = bound.new_outputs()
-    with deadline.paused():
-        is_inside = bound.run([arrays[n] for n in bound.inputs], outputs, [scalars[n] for n, _ in bound.scalars])
-    if not is_inside:
-        raise IndexError("index out of bounds")
-    return outputs
-
-
-# -- canonicalise, look up, search, lower, emit, tune, bind
-
-
-def compiled(
-    traced: Trace, structure: PyTree, leaves: Sequence[Any], options: Options, scheduler: Scheduler | None
-) -> Variant:
-    """A trace, compiled by the schedule that is decided on for it."""
-    rec = traced.recorder
-    segments_of = TraceSegments(traced, features.schedule_target(options.target))  # canonicalises
-    decision = decided(segments_of, scheduler, not rec.breaks, rec.sizes, options)  # looks up, or searches
-    make = functools.partial(kernels_of, traced, segments_of, options)  # loads, or lowers and emits
-    if decision.is_final:
-        candidate = make(decision.best)
-    else:
-        from hjit.tuning.candidates import chosen  # not loaded where nothing is compared
-
-        candidate = chosen(
-            decision, make, segments_of, functools.partial(arguments_of, traced, leaves), options
-        )  # tunes
-    return _bind(traced, structure, leaves, candidate, options)
-
-
 def _reported(name: str, f: Callable[..., T], *args: Any) -> T:
     """``f(*args)``, with what goes wrong as errors of hjit."""
     try:
@@ -311,33 +242,77 @@ def _reported(name: str, f: Callable[..., T], *args: Any) -> T:
         raise CompileError(f"{name}: {type(error).__name__} while compiling: {error}. Please report this.") from error
 
 
-def kernels_of(traced: Trace, segments_of: TraceSegments, options: Options, choice: Choice) -> Candidate:
-    """The kernels of all segments by a schedule."""
-    rec, segments = traced.recorder, segments_of(choice.rewrites)
-    strides = strides_of(rec, [x.graph for x in segments])
-    bound = bound_class(options)
-    kernels = (bound(choice.of(x), options, rec.sizes, strides) if x.graph.outputs else None for x in segments)
-    return Candidate(choice, segments, tuple(kernels))
+def evaluate(rec: Recorder, names: tuple[str, ...], leaves: list[Any], options: Options, interprets: bool) -> list[Any]:
+    """Stages of an unfinished trace, computed on the arrays at hand."""
+    arrays = {n: s.array for n, s in rec.inputs.items()}
+    host: Callable[[Any], Array] = np.asarray
+    if options.target == "cuda":
+        from hjit.call.on_device import arrays_of, on_host
+
+        arrays, host = arrays_of(rec, leaves), on_host
+    found = {n: host(arrays[n]) for n in names if n in rec.inputs}
+    wanted = tuple(dict.fromkeys(n for n in names if n not in found))
+    if wanted:
+        values, slots = rec.tape.replay(leaves), rec.scalar_slots()
+        assert values is not None, "they are those that are traced"
+        scalars = {name: values[slot.k] for name, (slot, _) in slots.items()}
+        outputs: list[Any] | None = None
+        try:
+            if interprets and host is np.asarray:
+                outputs = interpreted(rec.graph(wanted), arrays, rec.sizes, scalars, options.fast_math)
+            if outputs is None:
+                from hjit.call.compiling import evaluated
+
+                outputs = evaluated(rec, wanted, arrays, scalars, options)
+        except IndexError:
+            rec.beyond = True
+            raise
+        found.update(zip(wanted, map(host, outputs), strict=True))
+    return [found[n] for n in names]
 
 
-def arguments_of(traced: Trace, leaves: Sequence[Any]) -> Arguments | None:
-    """What candidates are measured on."""
-    rec = traced.recorder
-    values = rec.tape.replay(leaves) if rec.tape.ops else []
-    if values is None:
-        return None
-    scalars = {name: values[slot.k] for name, (slot, _) in rec.scalar_slots().items()}
-    return Arguments({n: s.array for n, s in rec.inputs.items()}, scalars)
+# -- look up what the trace came to before; else canonicalise, look up, search, lower, emit, tune; bind
 
 
-def _bind(traced: Trace, structure: PyTree, leaves: Sequence[Any], candidate: Candidate, options: Options) -> Variant:
+def compiled(
+    traced: Trace, structure: PyTree, leaves: Sequence[Any], options: Options, scheduler: Scheduler | None
+) -> Variant:
+    """A trace, compiled by the schedule that is decided on for it."""
+    stored = entry_of(traced, options) if scheduler is None else None
+    kernels = None if stored is None else stored.load()
+    if kernels is None:
+        from hjit.call.compiling import candidate_of  # a process that finds its kernels loads no compiler
+
+        candidate, decision = candidate_of(traced, leaves, options, scheduler)
+        if stored is not None:
+            stored.store(candidate.kernels, decision.plans)
+        kernels, origins = candidate.kernels, _origins(candidate.segments, candidate.choice)
+    else:
+        origins = _origins_on_demand(traced, options, len(kernels))
+    steps = [Step(o, b, e) for o, b, e in zip(origins, kernels, [*traced.recorder.breaks, None], strict=True)]
+    return _bind(traced, structure, leaves, steps, options)
+
+
+def _origins(segments: Segments, choice: Choice) -> list[Callable[[], Any]]:
+    """See `Step`."""
+    return [functools.partial(tuple, (x.graph, choice.of(x) if x.graph.outputs else None)) for x in segments]
+
+
+def _origins_on_demand(traced: Trace, options: Options, count: int) -> list[Callable[[], Any]]:
+    """See `Step`."""
+
+    @functools.cache
+    def made() -> list[Any]:
+        from hjit.call.compiling import decided_for
+
+        segments_of, decision = with_room(decided_for, traced, options, None)
+        return [f() for f in _origins(segments_of(decision.best.rewrites), decision.best)]
+
+    return [lambda number=k: made()[number] for k in range(count)]  # type: ignore[misc]
+
+
+def _bind(traced: Trace, structure: PyTree, leaves: Sequence[Any], steps: list[Step], options: Options) -> Variant:
     """What runs: it keeps no array of the call at hand."""
-    rec, choice = traced.recorder, candidate.choice
-    breaks = [*rec.breaks, None]
-    steps = [
-        Step(x.graph, None if b is None else choice.of(x), b, e)
-        for x, b, e in zip(candidate.segments, candidate.kernels, breaks, strict=True)
-    ]
     on_device = options.target == "cuda"
     if on_device:
         from hjit.call.on_device import DeviceSteps, OnDevice, hot_path
@@ -397,11 +372,11 @@ def _one_kernel(variant: Variant) -> OneKernel | None:
     """The hot path of a variant without graph breaks; None where its results are not just what the kernel computes."""
     rec, results = variant.rec, variant.results
     (step,) = variant.steps
-    names = (*(r.name for r in results.leaves), *rec.checks)
-    if not results.leaves or any(r.kind != "array" for r in results.leaves) or names != step.graph.outputs:
+    names, bound = (*(r.name for r in results.leaves), *rec.checks), step.bound
+    if bound is None or not results.leaves or any(r.kind != "array" for r in results.leaves):
         return None
-    bound = step.bound
-    assert bound is not None
+    if names != tuple(n for n, _, _ in bound.outputs):
+        return None
     return OneKernel(
         bound,
         rec.tape if rec.tape.ops else None,

@@ -27,6 +27,7 @@ from hjit.call.outcome import MISS, PARTS, PLAIN, Outcome
 from hjit.errors import BudgetError, CompileError, DeviceError, HjitWarning, LongLoop, TraceError
 from hjit.options import Options, checked, context_state, resolve
 from hjit.process import forks
+from hjit.process.garbage_collection import few_collections
 from hjit.process.progress import progress
 from hjit.trace.capture.trace import PyTree, python_function, taken_apart
 from hjit.trace.capture.tracing_errors import as_trace_error
@@ -401,7 +402,7 @@ class CompiledFunction(Generic[P, R]):
             if stores:
                 return self._verify(call, variant, guarded, stores)
             self._entries.install(call.key, variant)
-            self._time(call.key, variant, options)
+            self._time(call.key, variant, options, built.verified)
         try:
             return variant.run(call.leaves, guarded, call.targets, built.results)
         except OutOfBounds:
@@ -449,6 +450,8 @@ class CompiledFunction(Generic[P, R]):
         self.stats.traces += 1
         self.stats.compilations += made.compiled
         self.stats.cache_hits += made.loaded
+        if made.verified is not None:
+            self.stats.verified = self.stats.verified is not False
         self.stats.scratch_bytes = max((b.scratch_bytes for b in made.variant.bounds), default=0)
         return made
 
@@ -484,6 +487,7 @@ class CompiledFunction(Generic[P, R]):
             return self._verify_copies(call, variant, guarded, stores)
         from hjit.call.build import with_room
         from hjit.call.checks.first_calls import run_of
+        from hjit.call.stored import verdicts
 
         if self._first_calls.is_wrong(variant, stores):
             self._give_up(call.key, "")
@@ -520,6 +524,8 @@ class CompiledFunction(Generic[P, R]):
             warnings.warn(report.what_has_flipped(self.__name__), HjitWarning, stacklevel=stack_level())
         if report.verified:
             self.stats.verified = self.stats.verified is not False
+            if not report.flipped:
+                verdicts.store(variant, stores, self._resolved(call.key[0]), seconds)
             known = self._entries.get(call.key)
             if known is None or variant not in known.variants:
                 self._entries.install(call.key, variant)
@@ -588,7 +594,7 @@ def _parts_at(v: Variant, miss: Any, missed: Variant) -> bool:
 @functools.lru_cache(maxsize=1)
 def _load_compiler() -> None:
     """Import what `import hjit` does not; a fork waits for that."""
-    with forks.builds:
+    with forks.builds, few_collections():
         importlib.import_module("hjit.call.build")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,11 +26,12 @@ MOST_ITERATIONS = 256  # of reductions whose order matters: each is a pass over 
 def interpreted(
     graph: Graph, arrays: Mapping[str, Any], sizes: Mapping[str, int], scalars: Mapping[str, Any], fast_math: bool
 ) -> list[np.ndarray[Any, Any]] | None:
-    """The outputs; None where they are to be computed by a kernel.
+    """The outputs, of a Graph as it was recorded; None where they are to be computed by a kernel.
 
     Raises:
         IndexError: an index is out of bounds.
     """
+    graph = _needed(graph)
     if not _is_little(graph, sizes):
         return None
     found = tolerances([graph], [None], fast_math)
@@ -40,6 +42,17 @@ def interpreted(
         return interpret(graph, arrays, sizes, scalars)
     except OverflowError:  # of a Python int in the dtype of an array: a comparison with it is no error
         return None
+
+
+def _needed(graph: Graph) -> Graph:
+    """Without the stages that no output is computed from."""
+    stages, names, kept = graph.by_name, list(graph.outputs), set[str]()
+    while names:
+        n = names.pop()
+        if n in stages and n not in kept:
+            kept.add(n)
+            names += stages[n].sources
+    return replace(graph, stages=tuple(s for s in graph.stages if s.name in kept))
 
 
 def _is_condition(s: Stage) -> bool:

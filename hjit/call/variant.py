@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from hjit.call.guards import Guards, GuardValues
 from hjit.call.outcome import MISS, PLAIN
 from hjit.call.results import Results, given_name
 from hjit.kernels.runtime.kernel import Bound
-from hjit.kernels.runtime.scheduled import Scheduled
 from hjit.trace.capture.trace import PyTree, Result, Trace
 from hjit.trace.ir.graph import Graph
 from hjit.trace.tracing.complex_memory import parts_of
@@ -24,6 +23,9 @@ from hjit.trace.tracing.recording.products import Product
 from hjit.trace.tracing.recording.recorder import GraphBreak, OutOfBounds, Recorder, packed
 from hjit.trace.tracing.scalars.host import same
 from hjit.verify.tolerances import Tolerance, tolerances
+
+if TYPE_CHECKING:
+    from hjit.kernels.runtime.scheduled import Scheduled
 
 Array = np.ndarray[Any, Any]
 GONE = object()  # an argument that a variant must not keep alive
@@ -41,13 +43,23 @@ class Step:
     """One segment: a kernel, and the graph break that ends it (None at the end of the function).
 
     Attributes:
-        scheduled: what the kernel was made of.
+        origin: gives the canonical Graph, and what the kernel was made of; where that was found on disk, only what asks
+            for the Graph makes it.
     """
 
-    graph: Graph
-    scheduled: Scheduled | None
+    origin: Callable[[], tuple[Graph, Scheduled | None]]
     bound: Bound | None
     graph_break: GraphBreak | None
+
+    @property
+    def graph(self) -> Graph:
+        """The canonical Graph."""
+        return self.origin()[0]
+
+    @property
+    def scheduled(self) -> Scheduled | None:
+        """What the kernel was made of."""
+        return self.origin()[1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from hjit.chunks.transport import from_rows, to_rows
 from hjit.chunks.windows import Windows, with_constants
 from hjit.kernels.lower.params import SMALL_ARRAY
 from hjit.kernels.runtime import features
-from hjit.kernels.runtime.kernel import Bound
+from hjit.kernels.runtime.bind import bind
 from hjit.kernels.runtime.scheduled import Scheduled
 from hjit.options import Options
 from hjit.process import forks
@@ -89,7 +89,7 @@ class PartKernel:
         if scheduled is None:
             scheduled = self._make(constants, sizes, arrays)
         strides = {i.name: _strides(arrays[i.name]) for i in scheduled.graph.inputs if i.data is None}
-        bound = Bound(scheduled, self.options, sizes, strides, self.is_small)
+        bound = bind(scheduled, self.options, sizes, strides, self.is_small)
         outputs = bound.new_outputs()
         scalars = [self.scalars[name] for name, _ in bound.scalars]
         if not bound.run([arrays[n] for n in bound.inputs], outputs, scalars):
@@ -117,7 +117,7 @@ class PartKernel:
 
         def make(choice: Choice) -> Candidate:
             (segment,) = segments = segments_of(choice.rewrites)
-            bound = Bound(choice.of(segment), self.options, sizes, strides, self.is_small)
+            bound = bind(choice.of(segment), self.options, sizes, strides, self.is_small)
             return Candidate(choice, segments, (bound,))
 
         decision = decided(segments_of, self.scheduler, False, sizes, self.options)
@@ -127,9 +127,8 @@ class PartKernel:
             from hjit.tuning.candidates import chosen  # not loaded where nothing is compared
 
             candidate = chosen(decision, make, segments_of, lambda: Arguments(arrays, self.scalars), self.options)
-        (bound,) = candidate.kernels
-        assert bound is not None
-        return bound.scheduled
+        (segment,) = candidate.segments
+        return candidate.choice.of(segment)
 
 
 def _strides(a: Array) -> tuple[int, ...]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hjit.call.arguments import leaf_names
-from hjit.call.build import arguments_of, kernels_of, with_room
+from hjit.call.build import with_room
+from hjit.call.compiling import arguments_of, kernels_of
 from hjit.call.segments import TraceSegments
 from hjit.export.describing import check, described, with_copies
 from hjit.export.description import CannotExport, Description

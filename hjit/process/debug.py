@@ -41,6 +41,11 @@ def checks() -> bool:
     return os.environ.get("HJIT_CHECK", "0") not in ("", "0")
 
 
+def is_on() -> bool:
+    """Is anything to be printed or validated on the way of a first call?"""
+    return bool(_names("HJIT_DEBUG") or _names("HJIT_PRINT_AFTER") or checks())
+
+
 def say(topic: str, title: str, text: Callable[[], object]) -> None:
     """Print `text()` under a title if the topic is wanted."""
     if wants(topic):

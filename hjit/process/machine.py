@@ -10,7 +10,9 @@ import functools
 import math
 import os
 import platform
+import sys
 import time
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +80,23 @@ def cpu() -> str:
     return next(
         (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor()
     )
+
+
+@functools.lru_cache(maxsize=1)
+def processor() -> str:
+    """All that the system says of the first processor, but for what changes while it runs; "" where it says nothing.
+
+    Which instructions LLVM may use follows from it, and from the system and Python, which are part of the text.
+    """
+    try:
+        lines = CPU.read_text().partition("\n\n")[0].splitlines()
+    except OSError:
+        return ""
+    kept = [line for line in lines if not line.startswith(_CHANGING)]
+    return "\n".join([*kept, os.uname().sysname, sys.implementation.cache_tag or "", *EXTENSION_SUFFIXES])
+
+
+_CHANGING = ("cpu MHz", "bogomips")
 
 
 @functools.lru_cache(maxsize=1)

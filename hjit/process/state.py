@@ -64,8 +64,10 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
     ),
     "kernels.runtime.backend": (
         State("_lock", "LLVM by one thread at a time", "a lock", RESET),
-        State("_given_up", "a compilation that nobody waits for any more; in a child it never ends", "one"),
         State("_retired", "engines whose kernels are gone, for the next compilation to free", "those since then"),
+    ),
+    "kernels.runtime.machine_code": (
+        State("_given_up", "a compilation that nobody waits for any more; in a child it never ends", "one"),
     ),
     "kernels.runtime.kernel": (
         State("_kernels", "kernels by name, the latest used at the end", "KEPT kernels"),

@@ -23,6 +23,7 @@ from hjit.call.segments import TraceSegments, strides_of
 from hjit.call.variant import Variant
 from hjit.errors import HjitError
 from hjit.kernels.runtime import features
+from hjit.kernels.runtime.bind import bind
 from hjit.kernels.runtime.kernel import Bound
 from hjit.model import network
 from hjit.model.costs import Cost
@@ -256,7 +257,7 @@ def compiled(variant: Variant, choice: Choice, options: Options) -> tuple[Bound,
 
     def make(choice: Choice) -> Bound:
         (segment,) = segments_of(choice.rewrites)
-        return Bound(choice.of(segment), options, rec.sizes, strides_of(rec, [segment.graph]))
+        return bind(choice.of(segment), options, rec.sizes, strides_of(rec, [segment.graph]))
 
     return with_fixes(make, choice, segments_of)
 

@@ -31,8 +31,8 @@ from hjit.sched.search.space import Space
 from hjit.trace.ir.costs import cost as cost_of
 from hjit.trace.ir.graph import Graph
 from hjit.tuning.choice import Segment
-from hjit.tuning.limits import COMPLETED, DEFINITIONS_A_SECOND, FEW_STAGES, NOT_MUCH_COSTLIER
-from hjit.tuning.plans import WEIGHTS, Plan
+from hjit.tuning.limits import COMPLETED, DEFINITIONS_A_SECOND, FEW_STAGES, NOT_MUCH_COSTLIER, WEIGHTS
+from hjit.tuning.plans import Plan
 
 log = logging.getLogger("hjit")
 

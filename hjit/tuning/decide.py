@@ -34,12 +34,14 @@ class Decision:
         others: further schedules that are worth measuring.
         new: names and Graphs of plans that no process has measured yet.
         is_final: it runs as it is: the user's, or the default one without alternatives.
+        plans: the names of the plans that it was made of.
     """
 
     best: Choice
     others: tuple[Choice, ...] = ()
     new: tuple[tuple[str, Graph], ...] = ()
     is_final: bool = True
+    plans: tuple[str, ...] = ()
 
 
 def decided(
@@ -98,8 +100,8 @@ def found_or_searched(segments_of: SegmentsOf, sizes: Mapping[str, int], options
     others = [x for x in others if _is_legal(x, segments_of)]
     if not best.trees and not others:
         store_plans(best, new, options)
-        return Decision(DEFAULT)
-    return Decision(best, tuple(others), new, is_final=False)
+        return Decision(DEFAULT, plans=tuple(names))
+    return Decision(best, tuple(others), new, is_final=False, plans=tuple(names))
 
 
 def by_search(

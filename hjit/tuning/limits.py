@@ -6,6 +6,10 @@ without a source was chosen by hand.
 
 from __future__ import annotations
 
+from pathlib import Path
+
+WEIGHTS = Path(__file__).parents[1] / "model" / "weights.npz"
+
 # -- plans
 SIZE_RATIO = 4  # points computed that differ by less than about this factor share a plan
 MOST_PLANS = 500  # plans that a process holds, some kilobytes each

@@ -13,7 +13,6 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hjit import cache
@@ -27,14 +26,13 @@ from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import sizes_value
 from hjit.trace.passes.rewrites import parts_name
 from hjit.tuning.choice import Choice, Segment
-from hjit.tuning.limits import MOST_PLANS, SIZE_RATIO
+from hjit.tuning.limits import MOST_PLANS, SIZE_RATIO, WEIGHTS
 
 if TYPE_CHECKING:
     from hjit.sched.search.search import Record
 
 log = logging.getLogger("hjit")
 
-WEIGHTS = Path(__file__).parents[1] / "model" / "weights.npz"
 _plans: dict[str, bytes] = {}  # of this process by name, for where there is no disk to keep them
 
 

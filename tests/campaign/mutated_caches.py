@@ -93,7 +93,7 @@ def exchanged(file: Path, files: list[Path], r: random.Random) -> None:
 
 
 def renamed(file: Path, files: list[Path], r: random.Random) -> None:
-    file.replace(file.with_suffix(r.choice((".code", ".plan", ".facts", ".new"))))
+    file.replace(file.with_suffix(r.choice((".code", ".plan", ".bound", ".verdict", ".facts", ".new"))))
 
 
 def header(file: Path, files: list[Path], r: random.Random) -> None:
@@ -104,8 +104,8 @@ def header(file: Path, files: list[Path], r: random.Random) -> None:
 
 
 def signed(file: Path, files: list[Path], r: random.Random) -> None:
-    """A plan or facts with a valid hash, from somebody who knows the format. (Such code would run: it is the user's.)"""
-    if file.suffix == ".code":
+    """A plan, say, with a valid hash, from somebody who knows the format. (Code and parameters would run: the user's.)"""
+    if file.suffix in (".code", ".bound"):
         return bits(file, files, r)
     head, _, payload = file.read_bytes().partition(b"\n")
     data = json.loads(payload)

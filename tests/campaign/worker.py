@@ -18,7 +18,7 @@ import traceback
 from dataclasses import asdict
 from typing import Any
 
-from hjit.kernels.runtime import backend
+from hjit.kernels.runtime import machine_code
 from tests.campaign import plants
 from tests.campaign.kinds import Result, kind
 
@@ -39,7 +39,7 @@ def answer(request: dict[str, Any], say: Any) -> None:
             f"raises {type(error).__name__}",
             f"{traceback.format_exception_only(error)[-1]}{traceback.format_exc(limit=-4)}",
         )
-    say({"result": asdict(result), "is last": backend.is_busy()})
+    say({"result": asdict(result), "is last": machine_code.is_busy()})
 
 
 def main() -> None:

@@ -127,7 +127,7 @@ def test_what_llvm_refuses() -> None:
 def test_tbb_s_parallel_for_is_an_address() -> None:
     address, layer = launch.parallel_for()  # loads the library
     if layer == "tbb":
-        assert isinstance(address, int) and address == backend.tbb_parallel_for() != 0
+        assert isinstance(address, int) and address == launch.tbb_parallel_for() != 0
 
 
 def test_a_fork_knows_the_lock() -> None:
@@ -158,7 +158,7 @@ def test_few_modules_use_numba() -> None:
     }
     assert found == {
         "kernels/runtime/codegen.py": {"numba.core", "numba.core.compiler_lock"},
-        "kernels/runtime/backend.py": {"numba.np.ufunc.tbbpool"},  # this extension alone
+        "kernels/runtime/launch.py": {"numba.np.ufunc.tbbpool"},  # this extension alone
         "process/forks.py": {"numba.core.compiler_lock"},  # where numba is loaded already, by whomever
     }
     assert all(import_module(name) for names in found.values() for name in names if not name.endswith("tbbpool"))

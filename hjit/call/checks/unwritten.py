@@ -19,9 +19,10 @@ import numpy as np
 
 from hjit.call.arguments import copied
 from hjit.call.build import traced_call, variant_of, with_room
-from hjit.call.segments import graphs_of
+from hjit.call.segments import TraceSegments, graphs_of
 from hjit.call.variant import Step, Variant
 from hjit.errors import Origin
+from hjit.kernels.runtime import features
 from hjit.options import Options
 from hjit.process import deadline
 from hjit.trace.capture.trace import PyTree, Trace, flatten, python_function
@@ -74,6 +75,8 @@ class Unwritten:
         Raises:
             TooMuchToInterpret: it would take too long, or what is computed is another thing with these numbers.
         """
+        if not self._may_depend():
+            return
         plain = self._results(0, names)
         found: list[Any] = [False] * len(plain)
         for fill in range(1, FILLS):
@@ -84,6 +87,22 @@ class Unwritten:
                 a if (d := _differing(p, o)) is None else a | d for a, p, o in zip(found, plain, other, strict=True)
             ]
             yield found
+
+    def _may_depend(self) -> bool:
+        """Does another number for what is not written make another function?
+
+        Most functions write all of what they make: then it is in no canonical Graph. This takes a trace, where to
+        interpret Graphs takes as long as NumPy takes some ten times.
+        """
+        given, _ = self._copies()
+        try:
+            other = self._traced(1, given)
+            target = features.schedule_target(self.options.target)
+            found = [with_room(_computed, trace, target) for trace in (self.variant.trace, other)]
+        except Exception as error:
+            log.debug("what nothing has written may be in the results: %s: %s", type(error).__name__, error)
+            return True
+        return found[0] is None or found[0] != found[1]
 
     def _results(self, fill: int, names: Sequence[str]) -> list[Any]:
         """The leaves of the results, and the changed arrays, with some numbers for what is not written."""
@@ -96,16 +115,9 @@ class Unwritten:
             raise TooMuchToInterpret(f"{type(error).__name__}: {error}") from error
 
     def _interpreted(self, fill: int, names: Sequence[str]) -> list[Any]:
-        given = list(self.leaves)
-        copies = {n: copied(a) for n, a in self.before.items()}
-        arguments = self.variant.guards.arguments
-        for n in copies.keys() & arguments.keys():
-            given[arguments[n]] = copies[n]
-        code = python_function(self.function).__code__
-        origin = Origin(code.co_filename, code.co_firstlineno, code.co_name)
-        with deadline.budget(self.options.budget, code.co_name, origin):
-            traced = traced_call(self.function, self.structure, given, self.options, self.scheduler, fill)
-            variant = with_room(functools.partial(_interpreting, traced, self.options))
+        given, copies = self._copies()
+        traced = self._traced(fill, given)
+        variant = with_room(functools.partial(_interpreting, traced, self.options))
         guarded = variant.guards.values(given)
         if guarded is None:
             raise TooMuchToInterpret("what the function reads besides its arguments has changed")
@@ -120,6 +132,22 @@ class Unwritten:
         leaves: list[Any] = []
         flatten((result, [copies[n] for n in names]), leaves)
         return leaves
+
+    def _copies(self) -> tuple[list[Any], dict[str, Array]]:
+        """The arguments of the call, with copies of those that the function changes; and all such copies by input."""
+        given = list(self.leaves)
+        copies = {n: copied(a) for n, a in self.before.items()}
+        arguments = self.variant.guards.arguments
+        for n in copies.keys() & arguments.keys():
+            given[arguments[n]] = copies[n]
+        return given, copies
+
+    def _traced(self, fill: int, given: list[Any]) -> Trace:
+        """The trace with some numbers for what is not written."""
+        code = python_function(self.function).__code__
+        origin = Origin(code.co_filename, code.co_firstlineno, code.co_name)
+        with deadline.budget(self.options.budget, code.co_name, origin):
+            return traced_call(self.function, self.structure, given, self.options, self.scheduler, fill)
 
 
 def taken(ours: Any, numpys: Any, dependent: Sequence[Any]) -> Any:
@@ -155,6 +183,18 @@ def _differing(x: Any, y: Any) -> Any:
     return np.asarray(~((a == b) | ((a != a) & (b != b))))
 
 
+def _computed(traced: Trace, target: Any) -> list[Any] | None:
+    """All that results are made of but the call's arrays; None where a function that is called may be given more."""
+    rec = traced.recorder
+    if any(e.call is not None for e in rec.breaks):
+        return None
+    segments = TraceSegments(traced, target)(NO_REWRITES)
+    constants = [rec.inputs[i.name] for x in segments for i in x.graph.inputs if i.name in rec.inputs]
+    arrays = [s.array for s in constants if s.where == ("constant",)]
+    arrays += [r.value for r in traced.results if r.kind == "constant"]
+    return [[x.key.text for x in segments], [(a.dtype.str, a.shape, a.tobytes()) for a in map(np.asarray, arrays)]]
+
+
 # -- interpreting
 
 
@@ -170,10 +210,14 @@ def _interpreting(traced: Trace, options: Options) -> Variant:
     if work > MOST_WORK:
         raise TooMuchToInterpret(f"{work} operations")
     steps = [
-        Step(g, None, _Interpreted(g, rec.sizes) if g.outputs else None, e)  # type: ignore[arg-type]
+        Step(functools.partial(_recorded, g), _Interpreted(g, rec.sizes) if g.outputs else None, e)  # type: ignore[arg-type]
         for g, e in zip(graphs, [*rec.breaks, None], strict=True)
     ]
     return variant_of(traced, steps, options)
+
+
+def _recorded(graph: Graph) -> tuple[Graph, None]:
+    return graph, None
 
 
 def _as_recorded(graph: Graph, _: Rewrites) -> Graph:

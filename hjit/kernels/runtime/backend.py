@@ -11,25 +11,20 @@ frees none of it before it is closed, however many of its modules are removed.
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import importlib.util
-import os
 import sys
 import sysconfig
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import lru_cache
-from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder
 from typing import Any
 
 import llvmlite.binding as llvm
 
 from hjit.errors import CompileError
 from hjit.kernels.runtime import features
+from hjit.kernels.runtime.machine_code import PROTOTYPE, Compiled, give_up, is_busy
 from hjit.process import deadline, forks
 from hjit.process.deadline import OverBudget
 from hjit.process.signals import Unfinished, bounded
@@ -39,7 +34,6 @@ from hjit.process.signals import Unfinished, bounded
 SECONDS_A_LINE = 6e-5
 
 _lock = threading.Lock()
-_given_up: Future[bytes] | None = None  # a compilation that nobody waits for any more
 _retired: deque[Any] = deque()  # engines whose code nobody can call any more
 
 
@@ -61,25 +55,9 @@ def _machine_texts() -> tuple[str, str, str]:
     return f"{build}|{llvm.get_process_triple()}", llvm.get_host_cpu_name(), "|".join(about)
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """Machine code of a kernel.
-
-    Attributes:
-        entry: ``i32 entry(ptr params)`` as a ctypes function that releases the GIL; the code lives as long as it.
-        library: the engine that owns the code.
-    """
-
-    entry: Callable[[Any], int]
-    library: Any
-
-
 def expected_seconds(text: str) -> float:
     """How long LLVM will take for a module at most."""
     return text.count("\n") * SECONDS_A_LINE
-
-
-_PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p)
 
 
 @contextlib.contextmanager
@@ -121,12 +99,6 @@ def compile_module(text: str, name: str, target: str) -> bytes:
         return bytes(generator._tm.emit_object(library._final_module))
 
 
-def is_busy() -> bool:
-    """Does LLVM still compile what it was given too much time for? It holds its lock: nothing can be compiled or
-    loaded."""
-    return _given_up is not None and not _given_up.done()
-
-
 def compile_within(seconds: float | None, text: str, name: str, target: str) -> bytes:
     """`compile_module`, given up where it takes more of the processor's time.
 
@@ -137,11 +109,10 @@ def compile_within(seconds: float | None, text: str, name: str, target: str) -> 
         CompileError: LLVM refuses the module.
         OverBudget: it takes longer.
     """
-    global _given_up
     try:
         return bounded(seconds, deadline.counted(compile_module), text, name, target)
     except Unfinished as unfinished:
-        _given_up = unfinished.call
+        give_up(unfinished.call)
         forks.unfinished = is_busy
         raise OverBudget("compiling with LLVM") from None
 
@@ -173,7 +144,7 @@ def load_object(object_code: bytes, name: str, target: str) -> Compiled:
         address = engine.get_function_address(name)
         if not address:
             raise CompileError(f"no entry {name} in the compiled code")
-        entry = _PROTOTYPE(address)
+        entry = PROTOTYPE(address)
         weakref.finalize(entry, _retire, engine).atexit = False  # a daemon thread may run it to the very end
         return Compiled(entry, engine)
 
@@ -214,38 +185,6 @@ def assembly(text: str, name: str, target: str) -> str:
         library.add_llvm_module(llvm.parse_assembly(text))
         library._optimize_final_module()
         return str(generator._tm.emit_assembly(library._final_module))
-
-
-def tbb_parallel_for() -> int:
-    """The address of numba's ``parallel_for`` of TBB, whose library must be loaded; 0 if numba was built without it.
-
-    `launch_threads` of that module is for numba's own use: its fork handler prints to stdout wherever another thread
-    has used TBB.
-    """
-    name = "numba.np.ufunc.tbbpool"
-    module = sys.modules.get(name)
-    try:
-        return int((module or _extension(name)).parallel_for)
-    except (ImportError, AttributeError):
-        return 0
-
-
-def _extension(name: str) -> Any:
-    """An extension module of numba, loaded alone: numba takes longer to import than kernels to load.
-
-    Raises:
-        ImportError: there is none.
-    """
-    package, *folders, _ = name.split(".")
-    found = importlib.util.find_spec(package)
-    root = found.submodule_search_locations[0] if found is not None and found.submodule_search_locations else ""
-    loaders = (ExtensionFileLoader, EXTENSION_SUFFIXES)
-    spec = FileFinder(os.path.join(root, *folders), loaders).find_spec(name) if root else None
-    if spec is None or spec.loader is None:
-        raise ImportError(name)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def after_fork() -> None:

@@ -1,37 +1,33 @@
 """Kernels: a canonical Graph under its schedule, compiled; and the same bound to the sizes of one call.
 
 A `Kernel` serves every Graph with its key. A `Bound` has the constant part of the parameter block for one set of
-sizes and strides; running it packs addresses and scalars, and enters the compiled code without the GIL.
+sizes and strides; running it packs addresses and scalars, and enters the compiled code without the GIL. What makes
+them is `hjit.kernels.runtime.bind`: a process that finds all on disk does not load that.
 """
 
 from __future__ import annotations
 
 import json
-import math
+import logging
 import struct
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hjit import cache
-from hjit.errors import CompileError, ScheduleError
-from hjit.kernels.lower.params import FIRST, KEEP, SMALL_ARRAY, STREAM, STREAMED, TASKS_PER_THREAD, params_of
-from hjit.kernels.runtime import arena, backend, launch
-from hjit.kernels.runtime.scheduled import Scheduled
-from hjit.kernels.runtime.scratch import lifetimes, offsets, staggered
-from hjit.kernels.runtime.sizes import encode, evaluate
+from hjit.errors import CompileError
+from hjit.kernels.runtime import arena, launch, machine_code
+from hjit.kernels.runtime.machine_code import Compiled, is_busy
 from hjit.kernels.runtime.trial import Trial
 from hjit.options import Options
-from hjit.process import deadline, debug
-from hjit.process.machine import memory
+from hjit.process import deadline
 from hjit.process.signals import signal_safe
-from hjit.sched.language.memory import LINE
-from hjit.trace.ir.graph import Graph
-from hjit.trace.ir.poly import sizes_value
+
+log = logging.getLogger("hjit")
 
 KEPT = 64  # kernels that stay although nobody holds them: the same function is often decorated anew
 
@@ -67,27 +63,31 @@ class Kernel:
     """
 
     name: str
-    compiled: backend.Compiled
+    compiled: Compiled
     buffers: tuple[tuple[int, Any], ...]
     align: tuple[tuple[int, Any], ...]
     lives: tuple[tuple[int, Any], ...]
     from_cache: bool
 
 
-def kernel_for(scheduled: Scheduled, options: Options, small: bool = True) -> Kernel:
-    """The compiled kernel: of this process, from the disk cache, or new. `small`: are all arrays?"""
-    name = scheduled.name(options, small)
+def kernel_named(name: str, options: Options, make: Callable[[], Kernel] | None = None) -> Kernel | None:
+    """The kernel of a name: of this process, or from the disk cache; else the one that `make` compiles.
+
+    Raises:
+        OverBudget: LLVM is busy with another one for ever.
+    """
     found = _known(name)
     if found is not None:
         return found
     with _lock:
         found = _known(name)
         if found is None:
-            if backend.is_busy():
+            if is_busy():
                 raise deadline.OverBudget("another compilation with LLVM")
-            found = _load(name, options) or _compile(scheduled, name, options, small)
-            with _order:
-                _keep(found)
+            found = _load(name, options) or (None if make is None else make())
+            if found is not None:
+                with _order:
+                    _keep(found)
         return found
 
 
@@ -115,39 +115,26 @@ def _load(name: str, options: Options) -> Kernel | None:
     try:
         head, _, code = code.partition(b"\n")
         buffers, align, lives = (tuple((int(k), numbers) for k, numbers in part) for part in json.loads(head))
-        found = Kernel(name, signal_safe(backend.load_object, code, name, options.target), buffers, align, lives, True)
+        found = Kernel(name, signal_safe(_linked, code, name, options.target), buffers, align, lives, True)
     except (CompileError, RuntimeError, ValueError, TypeError):
         return None
     count(loaded=1)
     return found
 
 
-def _compile(scheduled: Scheduled, name: str, options: Options, small: bool) -> Kernel:
-    from hjit.kernels.runtime.lowered import lowered  # a process that only looks kernels up never loads the compiler
+def _linked(object_code: bytes, name: str, target: str) -> Compiled:
+    """The kernel of some object code.
 
-    graph, symbols = scheduled.graph, scheduled.key.symbols
-    found = lowered(scheduled, options, name, small)
-    debug.say("asm", name, lambda: backend.assembly(found.llvm, name, options.target))
-    expected = backend.expected_seconds(found.llvm)
-    deadline.require("compiling with LLVM", expected)
-    seconds = deadline.allowance(expected)
-    code = backend.compile_within(seconds, found.llvm, name, options.target)
-    compiled = signal_safe(backend.load_object, code, name, options.target)
-    count(compiled=1)
-    position = {s.name: k for k, s in enumerate(graph.stages)}
-    program = found.program
-    buffers = tuple(
-        (position[n], [encode(p, symbols) for p in b.layout.lengths(b.lengths)]) for n, b in program.buffers.items()
-    )
-    align = tuple(
-        (position[n], layout.align)
-        for n, layout in program.layouts.items()
-        if layout.align and n not in program.buffers
-    )
-    lives = tuple((position[n], life) for n, life in lifetimes(graph, program).items())
-    head = json.dumps([buffers, align, lives]).encode() + b"\n"
-    cache.store(name, head + code, {"versions": cache.versions()}, options.cache_dir, options.cache)
-    return Kernel(name, compiled, buffers, align, lives, False)
+    Raises:
+        CompileError: the bytes hold no such kernel.
+    """
+    try:
+        return machine_code.linked(object_code, name)
+    except machine_code.NotLinked as why:
+        log.debug("LLVM loads %s: %s", name, why)
+    from hjit.kernels.runtime import backend  # LLVM takes longer to import than all kernels of a warm start to load
+
+    return backend.load_object(object_code, name, target)
 
 
 def after_fork() -> None:
@@ -156,78 +143,44 @@ def after_fork() -> None:
     _lock, _order = threading.RLock(), threading.RLock()
 
 
-class Bound:
-    """A kernel with the sizes, strides and scratch layout of one call's arrays.
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """What a kernel takes for one set of sizes and strides.
 
     Attributes:
         inputs: names of the arrays to pass, in order.
         outputs: (name, shape, dtype) of the results, in order.
+        scalars: (name, dtype) of the numbers, in order.
+        head: slots of the parameter block that are new at every run: the first ones, and the arrays.
         scratch_bytes: what a run borrows.
+        blocks: the slots behind these, for results that are new arrays, and for arrays of the caller.
     """
 
-    def __init__(
-        self,
-        scheduled: Scheduled,
-        options: Options,
-        sizes: Mapping[str, int],
-        strides: Mapping[str, Sequence[int]],
-        may_be_small: bool = True,
-    ) -> None:
-        """`may_be_small`: False: indices need 64 bits although no array of the Graph does: they are of larger ones."""
-        graph, key = scheduled.graph, scheduled.key
-        self.scheduled = scheduled
-        self.kernel = kernel_for(scheduled, options, may_be_small and _are_small(graph, sizes, strides))
-        numbers = [sizes[name] for name in key.symbols]
-        buffers = {
-            graph.stages[k].name: [max(evaluate(n, numbers), 1) for n in lengths] for k, lengths in self.kernel.buffers
-        }
-        align = {graph.stages[k].name: numbers for k, numbers in self.kernel.align}
-        params = params_of(graph, key.symbols, buffers)
-        stages = graph.by_name
-        self.inputs = tuple(i.name for i in graph.inputs if i.data is None)
-        self.outputs = tuple(
-            (n, tuple(sizes_value(p, sizes) for p in stages[n].shape), stages[n].dtype) for n in graph.outputs
-        )
+    inputs: tuple[str, ...]
+    outputs: tuple[tuple[str, tuple[int, ...], np.dtype[Any]], ...]
+    scalars: tuple[tuple[str, np.dtype[Any]], ...]
+    head: int
+    scratch_bytes: int
+    blocks: tuple[bytes, bytes]
+
+
+class Bound:
+    """A kernel with the sizes, strides and scratch layout of one call's arrays.
+
+    Attributes:
+        parameters: what it takes; these are also attributes of the `Bound`.
+    """
+
+    def __init__(self, kernel: Kernel, parameters: Parameters, options: Options) -> None:
+        self.kernel, self.parameters = kernel, parameters
+        self.inputs, self.outputs, self.scalars = parameters.inputs, parameters.outputs, parameters.scalars
+        self.scratch_bytes = parameters.scratch_bytes
         self._threads = launch.threads(options.num_threads)
-        tasks = 1 if self._threads == 1 else self._threads * TASKS_PER_THREAD
-        lives = {graph.stages[k].name: tuple(life) for k, life in self.kernel.lives}
-        taken: dict[str, int] = {}  # bytes
-        steps: dict[str, int] = {}
-        for name in params.scratch:
-            if name not in lives:
-                continue
-            s = stages[name]
-            multiples = align.get(name) or [1] * len(s.shape)
-            shape = buffers.get(name) or [
-                -(-sizes_value(p, sizes) // a) * a for p, a in zip(s.shape, multiples, strict=True)
-            ]
-            size = -(-math.prod(shape) * s.dtype.itemsize // arena.ALIGN) * arena.ALIGN
-            if name in buffers:
-                steps[name] = size
-                size *= tasks
-            taken[name] = staggered(size)
-        places, self.scratch_bytes = offsets(taken, lives)
-        if scheduled.tree is not None:
-            _check_scratch(self.scratch_bytes, taken)
-        constants = [places.get(name, 0) for name in params.scratch]
-        constants += [steps[name] for name in params.tasks]
-        constants += [strides[name][axis] for name, axis in params.strides]
-        constants += [sizes[name] for name in params.symbols]
-        large = [
-            math.prod(shape) * dtype.itemsize >= STREAMED for name, shape, dtype in self.outputs if name in params.keep
-        ]
-        blocks = (
-            struct.pack(
-                f"={len(constants) + len(large)}q", *constants, *(STREAM if given and x else KEEP for x in large)
-            )
-            for given in (False, True)
-        )
-        self._given = Trial(*blocks)
+        self._given = Trial(*parameters.blocks)
         self._constants = self._given.blocks[0]
-        self._head = struct.Struct(f"={FIRST + len(params.arrays)}q")
-        self.scalars = tuple((s.name, s.dtype) for s in graph.scalars)
+        self._head = struct.Struct(f"={parameters.head}q")
         self._numbers = struct.Struct("=" + "".join(slot_format(dtype) for _, dtype in self.scalars))
-        self._entry = launch.entered(self.kernel.compiled.entry, self._threads)
+        self._entry = launch.entered(kernel.compiled.entry, self._threads)
 
     def new_outputs(self) -> list[np.ndarray[Any, Any]]:
         """Arrays for the results."""
@@ -282,34 +235,6 @@ class Bound:
             return self._numbers.pack(*scalars)
         except (struct.error, OverflowError, TypeError):  # a number that `struct` does not convert as NumPy does
             return b"".join(map(slot_bits, scalars, (dtype for _, dtype in self.scalars)))
-
-
-def _check_scratch(total: int, taken: Mapping[str, int]) -> None:
-    """Has the machine the memory that a schedule keeps stages in?
-
-    Raises:
-        ScheduleError: it has not.
-    """
-    if total > memory():
-        most = max(taken, key=taken.__getitem__)
-        why = f"{total} bytes of scratch memory in all, more than this machine's {memory()}"
-        raise ScheduleError(
-            f"store {most}: the schedule keeps {taken[most]} bytes of it, {why}; "
-            "make tiles, alignments or parts smaller"
-        )
-
-
-def _are_small(graph: Graph, sizes: Mapping[str, int], strides: Mapping[str, Sequence[int]]) -> bool:
-    """Are all arrays short enough for 32-bit indices, from the first element in memory to the last?"""
-    stages = (
-        math.prod(sizes_value(p, sizes) + LINE * (k == len(s.shape) - 1) for k, p in enumerate(s.shape))
-        for s in graph.stages
-    )  # with gaps
-    given = [i for i in graph.inputs if i.data is None]
-    inputs = (
-        sum(abs(step) * sizes_value(n, sizes) for n, step in zip(i.shape, strides[i.name], strict=True)) for i in given
-    )
-    return all(n <= SMALL_ARRAY for n in (*stages, *inputs))
 
 
 def slot_format(dtype: np.dtype[Any]) -> str:

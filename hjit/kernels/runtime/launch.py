@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib.util
 import itertools
 import logging
 import os
@@ -17,11 +18,11 @@ import sysconfig
 import threading
 import time
 from collections.abc import Callable, Iterator
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder
 from pathlib import Path
 from typing import Any
 
 from hjit.errors import OptionError
-from hjit.kernels.runtime import backend
 from hjit.process import forks
 from hjit.process.signals import signal_safe, submit
 
@@ -90,10 +91,42 @@ def _tbb() -> int:
             continue
     else:
         return 0
-    address = backend.tbb_parallel_for()
+    address = tbb_parallel_for()
     if address:
         _finalize = functools.partial(_ended, library)
     return address
+
+
+def tbb_parallel_for() -> int:
+    """The address of numba's ``parallel_for`` of TBB, whose library must be loaded; 0 if numba was built without it.
+
+    `launch_threads` of that module is for numba's own use: its fork handler prints to stdout wherever another thread
+    has used TBB.
+    """
+    name = "numba.np.ufunc.tbbpool"
+    module = sys.modules.get(name)
+    try:
+        return int((module or _extension(name)).parallel_for)
+    except (ImportError, AttributeError):
+        return 0
+
+
+def _extension(name: str) -> Any:
+    """An extension module of numba, by itself: numba takes longer to import than kernels to load.
+
+    Raises:
+        ImportError: there is none.
+    """
+    package, *folders, _ = name.split(".")
+    found = importlib.util.find_spec(package)
+    root = found.submodule_search_locations[0] if found is not None and found.submodule_search_locations else ""
+    loaders = (ExtensionFileLoader, EXTENSION_SUFFIXES)
+    spec = FileFinder(os.path.join(root, *folders), loaders).find_spec(name) if root else None
+    if spec is None or spec.loader is None:
+        raise ImportError(name)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _ended(library: Any) -> bool:

@@ -99,6 +99,7 @@ def _called_or_class(name: str) -> Any:
 @provides
 def clone(function: types.FunctionType) -> Callable[..., Any]:
     """`function` over an overlay of its globals and of its closure."""
+    current().codes[function.__code__] = None
     closure = function.__closure__
     if closure:
         cells = []

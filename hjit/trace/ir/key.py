@@ -88,6 +88,12 @@ class Writer:
 
 def graph_key(graph: Graph) -> Key:
     """The key of a Graph."""
+    w = written(graph)
+    return Key("\n".join(w.lines), tuple(w.symbols))
+
+
+def written(graph: Graph) -> Writer:
+    """A Graph, written."""
     w = Writer()
     for k, i in enumerate(graph.inputs):
         w.names[i.name] = f"i{k}"
@@ -107,4 +113,4 @@ def graph_key(graph: Graph) -> Key:
             dims, rdims = ",".join(map(w.poly, d.dims)), ",".join(map(w.poly, d.rdims))
             w.lines.append(f"update {d.order} [{dims}|{rdims}] [{target}]={w.expr(d.value)}")
     w.lines.append(f"return {','.join(w.names[name] for name in graph.outputs)}")
-    return Key("\n".join(w.lines), tuple(w.symbols))
+    return w

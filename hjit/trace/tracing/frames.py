@@ -9,7 +9,7 @@ import sys
 import tokenize
 from functools import lru_cache, partial
 from types import CodeType, FrameType, FunctionType
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from hjit.errors import Origin
 
@@ -74,28 +74,70 @@ def is_counted(code: CodeType) -> bool:
 @lru_cache(maxsize=4096)
 def callees(code: CodeType) -> frozenset[int]:
     """The offsets at which a frame of `code` may stand while it loads a global or an attribute that it then calls."""
-    steps = _steps(code)
+    steps = instructions(code)
     return _standing(steps, [k for k in range(len(steps)) if _loads_callee(steps, k)])
 
 
 @lru_cache(maxsize=4096)
 def reads(code: CodeType, name: str, then: str = "", called: bool = False) -> frozenset[int]:
     """Those at which it reads the attribute `name`; only where it reads the attribute `then` of that, and calls it."""
-    steps = _steps(code)
-    found = [k for k, s in enumerate(steps) if s.opname in _ATTRIBUTE and s.argval == name]
+    steps = instructions(code)
+    found = [k for k, s in enumerate(steps) if s.opname in _ATTRIBUTE and s.name == name]
     if then:
-        found = [k for k in found if steps[k + 1].opname in _ATTRIBUTE and steps[k + 1].argval == then]
+        found = [k for k in found if steps[k + 1].opname in _ATTRIBUTE and steps[k + 1].name == then]
     return _standing(steps, [k for k in found if not called or _loads_callee(steps, k + 1)])
 
 
 _ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
 
 
-def _steps(code: CodeType) -> list[dis.Instruction]:
-    return [s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "EXTENDED_ARG")]
+_STORES = ("STORE_FAST", "STORE_NAME", "STORE_DEREF", "STORE_GLOBAL")
 
 
-def _loads_callee(steps: list[dis.Instruction], k: int) -> bool:
+class Instruction(NamedTuple):
+    """One of a code object.
+
+    Attributes:
+        name: of the attribute that it reads, or of the variable that it sets; of any other instruction "".
+    """
+
+    offset: int
+    opname: str
+    arg: int
+    name: str
+
+
+@lru_cache(maxsize=1024)
+def instructions(code: CodeType) -> list[Instruction]:
+    """Those of a code object, without prefixes and inline caches.
+
+    A first call reads some dozens of functions. `dis` takes ten times longer, as it says more of each instruction.
+    """
+    found = []
+    data, extended = code.co_code, 0
+    for offset in range(0, len(data), 2):
+        opname, arg = dis.opname[data[offset]], data[offset + 1] | extended
+        if opname == "EXTENDED_ARG":
+            extended = arg << 8
+            continue
+        extended = 0
+        if opname != "CACHE":
+            found.append(Instruction(offset, opname, arg, _name(code, opname, arg)))
+    return found
+
+
+def _name(code: CodeType, opname: str, arg: int) -> str:
+    """See `Instruction`. From 3.12 on a bit of LOAD_ATTR says whether it is a method's."""
+    if opname == "LOAD_ATTR":
+        return code.co_names[arg >> 1 if sys.version_info >= (3, 12) else arg]
+    if opname in ("LOAD_METHOD", "STORE_NAME", "STORE_GLOBAL"):
+        return code.co_names[arg]
+    if opname in ("STORE_FAST", "STORE_DEREF"):
+        return str(code._varname_from_oparg(arg))  # type: ignore[attr-defined]  # as `dis` does
+    return ""
+
+
+def _loads_callee(steps: list[Instruction], k: int) -> bool:
     """Is what an instruction loads called?
 
     A method is: CPython 3.11 has an instruction for it, 3.12 a bit. So is what a NULL marks, before it or, from 3.13
@@ -110,18 +152,18 @@ def _loads_callee(steps: list[dis.Instruction], k: int) -> bool:
     return step.opname == "LOAD_GLOBAL" and _is_marked(step) and after.opname != "LOAD_ATTR"
 
 
-def _is_marked(step: dis.Instruction) -> bool:
-    return bool((step.arg or 0) & 1)
+def _is_marked(step: Instruction) -> bool:
+    return bool(step.arg & 1)
 
 
-def _is_chain_marked(steps: list[dis.Instruction], k: int) -> bool:
+def _is_chain_marked(steps: list[Instruction], k: int) -> bool:
     """Does ``a.b.c`` begin with a NULL?"""
     while steps[k].opname == "LOAD_ATTR":
         k -= 1
     return (steps[k].opname == "LOAD_GLOBAL" and _is_marked(steps[k])) or (k > 0 and steps[k - 1].opname == "PUSH_NULL")
 
 
-def _standing(steps: list[dis.Instruction], places: list[int]) -> frozenset[int]:
+def _standing(steps: list[Instruction], places: list[int]) -> frozenset[int]:
     return frozenset(
         offset for k in places if k + 1 < len(steps) for offset in range(steps[k].offset, steps[k + 1].offset, 2)
     )
@@ -130,7 +172,7 @@ def _standing(steps: list[dis.Instruction], places: list[int]) -> frozenset[int]
 @lru_cache(maxsize=4096)
 def identities(code: CodeType) -> frozenset[int]:
     """Those at which it loads what ``is`` then compares."""
-    steps = _steps(code)
+    steps = instructions(code)
     return _standing(steps, [k for k in range(len(steps) - 1) if steps[k + 1].opname == "IS_OP"])
 
 
@@ -173,11 +215,10 @@ def _assigned(code: CodeType) -> dict[int, str]:
     cache where it runs a Python function in the same interpreter loop.
     """
     found: dict[int, str] = {}
-    before: list[dis.Instruction] = []
-    for step in dis.get_instructions(code):
-        if step.opname in ("STORE_FAST", "STORE_NAME", "STORE_DEREF", "STORE_GLOBAL"):
-            name = str(step.argval)
+    before: list[Instruction] = []
+    for step in instructions(code):
+        if step.opname in _STORES:
             for offset in range(before[0].offset, step.offset, 2) if before else ():
-                found[offset] = name if name.isidentifier() else "t"
+                found[offset] = step.name if step.name.isidentifier() else "t"
         before = [*before, step] if before and before[-1].opname == "PRECALL" else [step]
     return found

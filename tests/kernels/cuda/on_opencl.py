@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hjit.call import build
+from hjit.call import compiling
 from hjit.kernels.cuda.emit import emit_module
 from hjit.kernels.cuda.runtime import bound
 from hjit.kernels.cuda.runtime.device import VARIABLE
@@ -54,7 +54,7 @@ def on_opencl(schedule: Callable[[Graph], Root] = cuda_schedule, must_run: bool 
     """
     before = Bound.runs
     with pytest.MonkeyPatch.context() as m:
-        m.setattr(build, "Bound", Bound)
+        m.setattr(compiling, "bind", Bound)
         m.setattr(Bound, "schedule", staticmethod(schedule))
         m.setenv(VARIABLE, "opencl")
         yield

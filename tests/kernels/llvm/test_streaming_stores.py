@@ -8,7 +8,7 @@ import pytest
 
 import hjit
 from hjit.kernels.lower import params
-from hjit.kernels.runtime import features, kernel, trial
+from hjit.kernels.runtime import bind, features, kernel, trial
 from hjit.kernels.runtime.trial import Trial
 from hjit.options import resolve
 from hjit.sched.language.target import native_width
@@ -74,7 +74,7 @@ def at(offset: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """However small a result is, and whatever is faster."""
-    monkeypatch.setattr(kernel, "STREAMED", 0)
+    monkeypatch.setattr(bind, "STREAMED", 0)
     monkeypatch.setattr(kernel, "Trial", lambda kept, streamed: Trial(streamed, streamed))
 
 

@@ -69,15 +69,19 @@ def _pattern(e: NestEmitter, flat: Poly) -> list[int] | None:
     moving = Poly({m: c for m, c in flat.terms.items() if any(e.varies(poly(a)) for a in m)}, 0)
     key = moving, e.vector, e.within.align, e.lanes
     if key not in e.patterns:
-        first = _at_lane(e, moving, 0)
-        lanes = [_at_lane(e, moving, k) - first for k in range(e.lanes)]
-        offsets = [p.const for p in lanes if p.is_const]
-        e.patterns[key] = (
-            offsets
-            if len(offsets) == e.lanes and max(offsets) - min(offsets) < most_shuffled(e.lanes) * e.lanes
-            else None
-        )
+        e.patterns[key] = _offsets(e, moving)
     return e.patterns[key]
+
+
+def _offsets(e: NestEmitter, moving: Poly) -> list[int] | None:
+    """See `_pattern`. What is gathered has none, which the first two lanes show: its index is a whole expression."""
+    first, found = _at_lane(e, moving, 0), []
+    for k in range(e.lanes):
+        apart = _at_lane(e, moving, k) - first
+        if not apart.is_const:
+            return None
+        found.append(apart.const)
+    return found if max(found) - min(found) < most_shuffled(e.lanes) * e.lanes else None
 
 
 def _at_lane(e: NestEmitter, flat: Poly, lane: int) -> Poly:

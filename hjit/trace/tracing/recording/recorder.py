@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -210,6 +211,7 @@ class Recorder:
         equations: sizes that the function takes for equal.
         fill: which numbers stand for elements that nothing has written.
         has_undefined: may there be such elements?
+        codes: of the functions that were traced.
     """
 
     evaluate: Callable[[Recorder, tuple[str, ...]], list[np.ndarray[Any, Any]]]
@@ -251,6 +253,7 @@ class Recorder:
     taps: int = 0
     fill: int = 0
     has_undefined: bool = False
+    codes: dict[CodeType, None] = field(default_factory=dict)
     _names: dict[str, int] = field(default_factory=dict)
 
     def __enter__(self) -> Recorder:

@@ -1,0 +1,101 @@
+"""The kernels of a trace where no earlier process has left what it came to: see `hjit.call.build`.
+
+A process that finds its kernels by what was traced (`hjit.call.stored.kernels`) does not load this module.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hjit.call.segments import TraceSegments, element_strides, recorded, strides_of
+from hjit.kernels.runtime import features
+from hjit.kernels.runtime.bind import bind
+from hjit.options import Options
+from hjit.process import deadline
+from hjit.trace.capture.trace import Trace
+from hjit.trace.ir.graph import Graph
+from hjit.trace.passes.canonical import canonicalise
+from hjit.trace.tracing.recording.recorder import Recorder
+from hjit.tuning.choice import Arguments, Candidate, Choice, Scheduler, Segment
+from hjit.tuning.decide import Decision, decided
+
+Array = np.ndarray[Any, Any]
+
+
+def binding(options: Options) -> Any:
+    """What binds kernels to sizes for a target."""
+    if options.target != "cuda":
+        return bind
+    from hjit.kernels.cuda.runtime import bound
+
+    return bound.Bound
+
+
+def evaluated(
+    rec: Recorder, names: tuple[str, ...], arrays: Mapping[str, Any], scalars: Mapping[str, Any], options: Options
+) -> list[Any]:
+    """Stages of an unfinished trace, computed by a kernel of their own."""
+    return _by_kernel(rec, canonicalise(replace(recorded(rec), outputs=names)), arrays, scalars, options)
+
+
+def _by_kernel(
+    rec: Recorder, graph: Graph, arrays: Mapping[str, Any], scalars: Mapping[str, Any], options: Options
+) -> list[Any]:
+    """The outputs of a Graph, computed by a kernel of its own."""
+    segment = Segment(graph, features.schedule_target(options.target))
+    strides = {n: element_strides(s.array) for n, s in rec.inputs.items()}
+    bound = binding(options)(segment.scheduled_by(None), options, rec.sizes, strides)
+    outputs: list[Any] = bound.new_outputs()
+    with deadline.paused():
+        is_inside = bound.run([arrays[n] for n in bound.inputs], outputs, [scalars[n] for n, _ in bound.scalars])
+    if not is_inside:
+        raise IndexError("index out of bounds")
+    return outputs
+
+
+# -- canonicalise, look up, search, lower, emit, tune
+
+
+def candidate_of(
+    traced: Trace, leaves: Sequence[Any], options: Options, scheduler: Scheduler | None
+) -> tuple[Candidate, Decision]:
+    """The kernels of a trace by the schedule that is decided on for it."""
+    segments_of, decision = decided_for(traced, options, scheduler)
+    make = functools.partial(kernels_of, traced, segments_of, options)  # loads, or lowers and emits
+    if decision.is_final:
+        return make(decision.best), decision
+    from hjit.tuning.candidates import chosen  # not loaded where nothing is compared
+
+    arguments = functools.partial(arguments_of, traced, leaves)
+    return chosen(decision, make, segments_of, arguments, options), decision  # tunes
+
+
+def decided_for(traced: Trace, options: Options, scheduler: Scheduler | None) -> tuple[TraceSegments, Decision]:
+    """The segments of a trace, and the schedule that is decided on for them."""
+    rec = traced.recorder
+    segments_of = TraceSegments(traced, features.schedule_target(options.target))  # canonicalises
+    return segments_of, decided(segments_of, scheduler, not rec.breaks, rec.sizes, options)  # looks up, or searches
+
+
+def kernels_of(traced: Trace, segments_of: TraceSegments, options: Options, choice: Choice) -> Candidate:
+    """The kernels of all segments by a schedule."""
+    rec, segments = traced.recorder, segments_of(choice.rewrites)
+    strides = strides_of(rec, [x.graph for x in segments])
+    bound = binding(options)
+    kernels = (bound(choice.of(x), options, rec.sizes, strides) if x.graph.outputs else None for x in segments)
+    return Candidate(choice, segments, tuple(kernels))
+
+
+def arguments_of(traced: Trace, leaves: Sequence[Any]) -> Arguments | None:
+    """What candidates are measured on."""
+    rec = traced.recorder
+    values = rec.tape.replay(leaves) if rec.tape.ops else []
+    if values is None:
+        return None
+    scalars = {name: values[slot.k] for name, (slot, _) in rec.scalar_slots().items()}
+    return Arguments({n: s.array for n, s in rec.inputs.items()}, scalars)

@@ -1,0 +1,163 @@
+"""What a trace came to, by what it recorded: its kernels, bound, as an entry of the disk cache.
+
+A later process that records the same, at the same sizes, loads the kernels: it canonicalises nothing, looks no schedule
+up, and loads no module that does. An entry holds the names of the kernels and their parameter blocks, with inputs and
+stages by position, and what the plans were that it follows from. Where one of those or of the kernels is gone or
+another one, the entry is not used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hjit import cache
+from hjit.kernels.runtime import kernel, launch
+from hjit.kernels.runtime.kernel import Bound, Parameters
+from hjit.options import Options
+from hjit.process import debug, machine
+from hjit.trace.capture.trace import Trace
+from hjit.trace.ir.key import written
+from hjit.trace.tracing.recording.recorder import Recorder
+from hjit.tuning.limits import WEIGHTS
+
+log = logging.getLogger("hjit")
+
+KIND = "bound"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredKernels:
+    """The entry of a trace; there need be none on disk.
+
+    Attributes:
+        positions: of what was recorded, by name: i0, i1 are inputs, s0 a stage, c0 a number.
+    """
+
+    name: str
+    positions: Mapping[str, str]
+    options: Options
+
+    def load(self) -> tuple[Bound | None, ...] | None:
+        """The kernels of the segments, bound to the sizes; None where the entry does not hold, or there is none.
+
+        Raises:
+            OverBudget: LLVM is busy with another function for ever.
+        """
+        text = cache.load(self.name, self.options.cache_dir, self.options.cache, KIND)
+        if text is None:
+            return None
+        names = {position: name for name, position in self.positions.items()}
+        try:
+            data = json.loads(text)
+            if any(self._plan_digest(plan) != digest for plan, digest in data["plans"]):
+                return None
+            segments = [None if x is None else (str(x["kernel"]), _parameters(x, names)) for x in data["segments"]]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            log.debug("stored kernels are not usable: %s", error)
+            return None
+        found: list[Bound | None] = []
+        for segment in segments:
+            loaded = None if segment is None else kernel.kernel_named(segment[0], self.options)
+            if segment is not None and loaded is None:
+                return None
+            found.append(None if segment is None or loaded is None else Bound(loaded, segment[1], self.options))
+        return tuple(found)
+
+    def store(self, kernels: Sequence[Bound | None], plans: Sequence[str]) -> None:
+        """Keep kernels for a later process.
+
+        Args:
+            plans: the names of those that they follow from. Where one was not kept, as not all could be compared in
+                time, nothing is stored.
+        """
+        digests = [(plan, self._plan_digest(plan)) for plan in plans]
+        used = {n for b in kernels if b is not None for n in (*b.inputs, *(x for x, *_ in (*b.outputs, *b.scalars)))}
+        if self.options.cache != "rw" or any(d is None for _, d in digests) or not used <= self.positions.keys():
+            return
+        segments = [None if b is None else self._description(b) for b in kernels]
+        text = json.dumps({"plans": digests, "segments": segments}).encode()
+        about = {"versions": cache.versions()}
+        cache.store(self.name, text, about, self.options.cache_dir, self.options.cache, KIND)
+
+    def _description(self, bound: Bound) -> dict[str, Any]:
+        """See `_parameters`."""
+        at, p = self.positions, bound.parameters
+        return {
+            "kernel": bound.kernel.name,
+            "inputs": [at[n] for n in p.inputs],
+            "outputs": [(at[n], shape, dtype.str) for n, shape, dtype in p.outputs],
+            "scalars": [(at[n], dtype.str) for n, dtype in p.scalars],
+            "head": p.head,
+            "scratch": p.scratch_bytes,
+            "blocks": [block.hex() for block in p.blocks],
+        }
+
+    def _plan_digest(self, plan: str) -> str | None:
+        """Of a plan as it is on disk now."""
+        found = cache.load(plan, self.options.cache_dir, self.options.cache, "plan")
+        return None if found is None else hashlib.sha256(found).hexdigest()
+
+
+def _parameters(data: Mapping[str, Any], names: Mapping[str, str]) -> Parameters:
+    """The parameters that `StoredKernels.store` has written.
+
+    Raises:
+        ValueError, KeyError, TypeError: it has not.
+    """
+    kept, streamed = (bytes.fromhex(block) for block in data["blocks"])
+    return Parameters(
+        tuple(names[at] for at in data["inputs"]),
+        tuple((names[at], tuple(map(int, shape)), np.dtype(dtype)) for at, shape, dtype in data["outputs"]),
+        tuple((names[at], np.dtype(dtype)) for at, dtype in data["scalars"]),
+        int(data["head"]),
+        int(data["scratch"]),
+        (kept, streamed),
+    )
+
+
+def entry_of(traced: Trace, options: Options) -> StoredKernels | None:
+    """The entry of a trace; None where there is to be none: without a cache, on a GPU, where passes are
+    printed, or the system does not say what the processor is."""
+    if options.cache == "off" or options.target == "cuda" or debug.is_on() or not machine.processor():
+        return None
+    text, positions = _recorded(traced.recorder, traced.goals)
+    parts = (
+        text,
+        machine.processor(),
+        options.target,
+        cache.versions(),
+        str(launch.threads(options.num_threads)),
+        str(options.tune),
+        str(options.fast_math),
+        _weights(),
+    )
+    return StoredKernels("bound_" + cache.digest(*parts)[:40], positions, options)
+
+
+@functools.lru_cache(maxsize=1)
+def _weights() -> str:
+    """What searches: the names of plans follow from its contents, which take longer to read."""
+    with contextlib.suppress(OSError):
+        s = WEIGHTS.stat()
+        return f"{s.st_size} {s.st_mtime_ns}"
+    return ""
+
+
+def _recorded(rec: Recorder, goals: Sequence[Sequence[str]]) -> tuple[str, dict[str, str]]:
+    """All that kernels follow from: what was recorded, the stages that are wanted, sizes and strides; and where each
+    name is in that text."""
+    w = written(rec.graph(()))
+    lines = ["goal " + ",".join(w.names[n] for n in goal) for goal in goals]
+    lines += [f"equal {w.poly(a)} {w.poly(b)}" for a, b in rec.equations]
+    lines += [f"strides {s.array.strides}" for s in rec.inputs.values()]
+    lines.append(f"sizes {[rec.sizes[name] for name in w.symbols]}")
+    return "\n".join([*w.lines, *lines]), w.names

@@ -1,0 +1,163 @@
+"""Kernels of scheduled Graphs, found or compiled, and bound to the sizes of one call: the constant part of their
+parameter blocks, and their scratch memory."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Mapping, Sequence
+
+from hjit import cache
+from hjit.errors import ScheduleError
+from hjit.kernels.lower.params import FIRST, KEEP, SMALL_ARRAY, STREAM, STREAMED, TASKS_PER_THREAD, params_of
+from hjit.kernels.runtime import arena, backend, launch
+from hjit.kernels.runtime.kernel import Bound, Kernel, Parameters, count, kernel_named
+from hjit.kernels.runtime.scheduled import Scheduled
+from hjit.kernels.runtime.scratch import lifetimes, offsets, staggered
+from hjit.kernels.runtime.sizes import encode, evaluate
+from hjit.options import Options
+from hjit.process import deadline, debug
+from hjit.process.machine import memory
+from hjit.process.signals import signal_safe
+from hjit.sched.language.memory import LINE
+from hjit.trace.ir.graph import Graph
+from hjit.trace.ir.poly import sizes_value
+
+
+def bind(
+    scheduled: Scheduled,
+    options: Options,
+    sizes: Mapping[str, int],
+    strides: Mapping[str, Sequence[int]],
+    may_be_small: bool = True,
+) -> Bound:
+    """The kernel of a scheduled Graph, found or compiled, for some sizes.
+
+    Args:
+        may_be_small: False: indices need 64 bits although no array of the Graph does: they are of larger ones.
+
+    Raises:
+        ScheduleError: the schedule cannot be lowered, or needs more scratch memory than there is.
+        OverBudget: there is no time to compile it.
+    """
+    kernel = kernel_for(scheduled, options, may_be_small and _are_small(scheduled.graph, sizes, strides))
+    return Bound(kernel, _parameters(scheduled, kernel, options, sizes, strides), options)
+
+
+def kernel_for(scheduled: Scheduled, options: Options, small: bool = True) -> Kernel:
+    """The compiled kernel: of this process, from the disk cache, or new. `small`: are all arrays?"""
+    name = scheduled.name(options, small)
+    found = kernel_named(name, options, lambda: _compile(scheduled, name, options, small))
+    assert found is not None
+    return found
+
+
+def _compile(scheduled: Scheduled, name: str, options: Options, small: bool) -> Kernel:
+    from hjit.kernels.runtime.lowered import lowered  # a process that only looks kernels up never loads the compiler
+
+    graph, symbols = scheduled.graph, scheduled.key.symbols
+    found = lowered(scheduled, options, name, small)
+    debug.say("asm", name, lambda: backend.assembly(found.llvm, name, options.target))
+    expected = backend.expected_seconds(found.llvm)
+    deadline.require("compiling with LLVM", expected)
+    seconds = deadline.allowance(expected)
+    code = backend.compile_within(seconds, found.llvm, name, options.target)
+    compiled = signal_safe(backend.load_object, code, name, options.target)
+    count(compiled=1)
+    position = {s.name: k for k, s in enumerate(graph.stages)}
+    program = found.program
+    buffers = tuple(
+        (position[n], [encode(p, symbols) for p in b.layout.lengths(b.lengths)]) for n, b in program.buffers.items()
+    )
+    align = tuple(
+        (position[n], layout.align)
+        for n, layout in program.layouts.items()
+        if layout.align and n not in program.buffers
+    )
+    lives = tuple((position[n], life) for n, life in lifetimes(graph, program).items())
+    head = json.dumps([buffers, align, lives]).encode() + b"\n"
+    cache.store(name, head + code, {"versions": cache.versions()}, options.cache_dir, options.cache)
+    return Kernel(name, compiled, buffers, align, lives, False)
+
+
+def _parameters(
+    scheduled: Scheduled,
+    kernel: Kernel,
+    options: Options,
+    sizes: Mapping[str, int],
+    strides: Mapping[str, Sequence[int]],
+) -> Parameters:
+    graph, key = scheduled.graph, scheduled.key
+    numbers = [sizes[name] for name in key.symbols]
+    buffers = {graph.stages[k].name: [max(evaluate(n, numbers), 1) for n in lengths] for k, lengths in kernel.buffers}
+    align = {graph.stages[k].name: numbers for k, numbers in kernel.align}
+    params = params_of(graph, key.symbols, buffers)
+    stages = graph.by_name
+    outputs = tuple((n, tuple(sizes_value(p, sizes) for p in stages[n].shape), stages[n].dtype) for n in graph.outputs)
+    threads = launch.threads(options.num_threads)
+    tasks = 1 if threads == 1 else threads * TASKS_PER_THREAD
+    lives = {graph.stages[k].name: tuple(life) for k, life in kernel.lives}
+    taken: dict[str, int] = {}  # bytes
+    steps: dict[str, int] = {}
+    for name in params.scratch:
+        if name not in lives:
+            continue
+        s = stages[name]
+        multiples = align.get(name) or [1] * len(s.shape)
+        shape = buffers.get(name) or [
+            -(-sizes_value(p, sizes) // a) * a for p, a in zip(s.shape, multiples, strict=True)
+        ]
+        size = -(-math.prod(shape) * s.dtype.itemsize // arena.ALIGN) * arena.ALIGN
+        if name in buffers:
+            steps[name] = size
+            size *= tasks
+        taken[name] = staggered(size)
+    places, scratch_bytes = offsets(taken, lives)
+    if scheduled.tree is not None:
+        _check_scratch(scratch_bytes, taken)
+    constants = [places.get(name, 0) for name in params.scratch]
+    constants += [steps[name] for name in params.tasks]
+    constants += [strides[name][axis] for name, axis in params.strides]
+    constants += [sizes[name] for name in params.symbols]
+    large = [math.prod(shape) * dtype.itemsize >= STREAMED for name, shape, dtype in outputs if name in params.keep]
+    kept, streamed = (
+        struct.pack(f"={len(constants) + len(large)}q", *constants, *(STREAM if given and x else KEEP for x in large))
+        for given in (False, True)
+    )
+    return Parameters(
+        tuple(i.name for i in graph.inputs if i.data is None),
+        outputs,
+        tuple((s.name, s.dtype) for s in graph.scalars),
+        FIRST + len(params.arrays),
+        scratch_bytes,
+        (kept, streamed),
+    )
+
+
+def _check_scratch(total: int, taken: Mapping[str, int]) -> None:
+    """Has the machine the memory that a schedule keeps stages in?
+
+    Raises:
+        ScheduleError: it has not.
+    """
+    if total > memory():
+        most = max(taken, key=taken.__getitem__)
+        why = f"{total} bytes of scratch memory in all, more than this machine's {memory()}"
+        raise ScheduleError(
+            f"store {most}: the schedule keeps {taken[most]} bytes of it, {why}; "
+            "make tiles, alignments or parts smaller"
+        )
+
+
+def _are_small(graph: Graph, sizes: Mapping[str, int], strides: Mapping[str, Sequence[int]]) -> bool:
+    """Are all arrays short enough for 32-bit indices, from the first element in memory to the last?"""
+    stages = (
+        math.prod(sizes_value(p, sizes) + LINE * (k == len(s.shape) - 1) for k, p in enumerate(s.shape))
+        for s in graph.stages
+    )  # with gaps
+    given = [i for i in graph.inputs if i.data is None]
+    inputs = (
+        sum(abs(step) * sizes_value(n, sizes) for n, step in zip(i.shape, strides[i.name], strict=True)) for i in given
+    )
+    return all(n <= SMALL_ARRAY for n in (*stages, *inputs))

@@ -1,0 +1,196 @@
+"""What a process does that finds on disk what an earlier one has made: it traces, loads kernels, and runs them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.scripts import run_script
+
+HEAD = """
+    import json, sys
+    import numpy as np
+    import hjit
+
+    calls = []
+    GAIN = 3.0
+
+    def counted(f):
+        def call(*args):
+            calls.append(f.__name__)
+            return f(*args)
+        return call
+"""
+TAIL = """
+    plain = f.py_func
+    result = f(*args)
+    from hjit.call import build
+    heavy = [m for m in ("numba", "llvmlite.binding", "hjit.trace.passes.canonical",
+                         "hjit.tuning.decide", "hjit.verify.comparison") if m in sys.modules]
+    s = f.stats
+    expected = plain(*args)
+    for x, y in zip(result if isinstance(result, tuple) else (result,),
+                    expected if isinstance(expected, tuple) else (expected,)):
+        assert np.allclose(x, y, rtol=1e-6, equal_nan=True), (x, y)
+    print(json.dumps({"heavy": heavy, "compiled": s.compilations, "loaded": s.cache_hits, "traces": s.traces,
+                      "verified": s.verified, "fallbacks": s.fallbacks}))
+"""
+STENCIL = """
+    @hjit.pipeline
+    def f(img, weight):
+        blurred = (img[:-2] + img[1:-1] + img[2:]) / 3
+        return img[1:-1] + weight * (blurred - img[1:-1]) * GAIN, np.sin(blurred) ** 0.3
+
+    args = np.linspace(0, 1, 60 * 70).reshape(60, 70), 0.5
+"""
+DECISION = """
+    @hjit.pipeline
+    def f(img):
+        if img.max() > 0.5:
+            return np.exp(img) - img.mean()
+        return np.log(img + 1)
+
+    args = (np.linspace(0, 1, 60 * 70).reshape(60, 70),)
+"""
+HELPED = """
+    def helper(img):
+        return np.hypot(img, 2)
+
+    @hjit.pipeline
+    def f(img):
+        out = np.zeros_like(img)
+        out[1:-1] = helper(img)[1:-1]
+        return out, out.argmax()
+
+    args = (np.linspace(0, 1, 60 * 70, dtype=np.float32).reshape(60, 70),)
+"""
+PRODUCT = """
+    @hjit.pipeline
+    def f(a, b):
+        return np.maximum(a @ b, 0) + 1
+
+    args = np.linspace(0, 1, 300 * 200).reshape(300, 200), np.linspace(-1, 1, 200 * 300).reshape(200, 300)
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs a script in a process of its own, all with one cache; what it prints."""
+    for name in ("HJIT_CHECK", "HJIT_TUNE"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HJIT_CACHE_DIR", str(tmp_path / "cache"))
+
+    def run(text: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(run_script(tmp_path, HEAD + text + TAIL).splitlines()[-1])
+        return found
+
+    return run
+
+
+def entries(folder: Path, kind: str) -> list[Path]:
+    return sorted((folder / "cache").glob(f"*.{kind}"))
+
+
+@pytest.mark.parametrize("text", [STENCIL, DECISION, HELPED, PRODUCT])
+def test_it_loads_no_compiler_and_compares_nothing(text: str, run: Any) -> None:
+    first, second = run(text), run(text)
+    assert first["compiled"] > 0 and first["verified"] is True and "llvmlite.binding" in first["heavy"]
+    assert second == {**second, "compiled": 0, "loaded": first["compiled"], "traces": 1, "verified": True}
+    assert second["heavy"] == [] and second["fallbacks"] == 0
+
+
+def test_numpy_does_not_run(run: Any) -> None:
+    """The plain function runs in the first process, to be compared with; in the second it is only traced."""
+    text = STENCIL.replace("blurred = ", "np.testing.assert_equal(0, 0); blurred = ") + "\n    f(*args)\n"
+    counting = """
+    original = hjit.call.compiled_function.CompiledFunction._verify
+    def verify(self, *args):
+        calls.append("compared")
+        return original(self, *args)
+    hjit.call.compiled_function.CompiledFunction._verify = verify
+"""
+    show = "\n    print(len(calls))\n    sys.exit(0)\n"
+    assert run_lines(run, counting + text + show) == 1
+    assert run_lines(run, counting + text + show) == 0
+
+
+def run_lines(run: Any, text: str) -> int:
+    found: int = run(text)  # the script ends before the tail: it prints a number
+    return found
+
+
+def test_a_changed_function_helper_or_global_is_noticed(run: Any) -> None:
+    run(STENCIL)
+    assert run(STENCIL)["compiled"] == 0
+    assert run(STENCIL.replace("/ 3", "/ 4"))["compiled"] == 1
+    assert run(STENCIL.replace("args =", "GAIN = 5.0\n    args ="))["compiled"] == 1
+    assert run(STENCIL.replace("70), 0.5", "70), 0.7"))["compiled"] == 0  # a number that kernels take
+    run(HELPED)
+    assert run(HELPED.replace("np.hypot(img, 2)", "np.hypot(img, 3)"))["compiled"] > 0
+    assert run(HELPED)["compiled"] == 0
+
+
+def test_other_code_with_the_same_kernels_is_compared(run: Any) -> None:
+    """A verdict is of the code that was traced, not of kernels alone."""
+    run(STENCIL)
+    same = run(STENCIL.replace("blurred = (", "unused = 1\n        blurred = ("))
+    assert same["compiled"] == 0 and "hjit.verify.comparison" in same["heavy"] and same["verified"] is True
+
+
+def test_another_size_is_canonicalised_and_then_stored(run: Any, tmp_path: Path) -> None:
+    run(STENCIL)
+    assert len(entries(tmp_path, "bound")) == 1
+    smaller = STENCIL.replace("60 * 70).reshape(60, 70)", "50 * 70).reshape(50, 70)")
+    assert run(smaller)["compiled"] == 0
+    assert len(entries(tmp_path, "bound")) == 2
+    assert run(smaller)["heavy"] == []
+
+
+@pytest.mark.parametrize("kind", ["code", "plan", "bound", "verdict"])
+@pytest.mark.parametrize("damage", [b"", b"{}", None])
+def test_what_is_gone_or_damaged_costs_time_only(kind: str, damage: bytes | None, run: Any, tmp_path: Path) -> None:
+    run(STENCIL.replace("@hjit.pipeline", "@hjit.pipeline(tune='greedy')"))
+    for path in entries(tmp_path, kind):
+        if damage is None:
+            path.unlink()
+        else:
+            path.write_bytes(path.read_bytes()[:-3] + damage)
+    found = run(STENCIL.replace("@hjit.pipeline", "@hjit.pipeline(tune='greedy')"))
+    assert found["verified"] is True and found["compiled"] == (kind == "code")
+
+
+def test_a_changed_plan_is_noticed(run: Any, tmp_path: Path) -> None:
+    """What traces came to follows from plans, which a longer search may replace."""
+    large = STENCIL.replace("60 * 70).reshape(60, 70)", "600 * 700).reshape(600, 700)")
+    run(large)
+    (plan,) = entries(tmp_path, "plan")
+    assert run(large)["heavy"] == []
+    plan.unlink()
+    assert "hjit.tuning.decide" in run(large)["heavy"]
+
+
+def test_the_graph_and_the_schedule_can_be_asked_for(run: Any) -> None:
+    show = "\n    f(*args)\n    g, t = str(f.graph(*args)), str(f.tree(*args))\n    assert 'sin' in g and 'root' in t\n"
+    run(STENCIL)
+    assert run(STENCIL + show)["compiled"] == 0
+
+
+def test_a_verdict_is_kept_of_what_was_right_only(run: Any, tmp_path: Path) -> None:
+    wrong = """
+    from hjit.kernels.runtime.kernel import Bound
+    run = Bound.run
+    def wrong(self, arrays, outputs, *more):
+        done = run(self, arrays, outputs, *more)
+        outputs[0][...] = 7
+        return done
+    Bound.run = wrong
+    import warnings
+    warnings.simplefilter("ignore")
+"""
+    assert run(wrong + STENCIL)["verified"] is False
+    assert entries(tmp_path, "verdict") == []
+    assert run(STENCIL)["verified"] is True
+    assert len(entries(tmp_path, "verdict")) == 1
