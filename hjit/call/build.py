@@ -2,6 +2,7 @@
 
 trace         run the Python function on tracers            `hjit.trace.capture`
 canonicalise  named rewrites of the Graph of each segment   `hjit.call.segments`, `hjit.trace.passes`
+autotune      where that is wanted, and was not done yet    `hjit.tuning.autotune`
 look up       the schedule on disk                          `hjit.tuning.decide`, `hjit.tuning.plans`
 search        where there is none                           `hjit.tuning.autoschedule`
 lower, emit   or load, from the disk or this process        `hjit.kernels.runtime.kernel`
@@ -18,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -27,21 +28,24 @@ from hjit.call.guards import Guards, guards_of, look_up
 from hjit.call.interpreted import interpreted
 from hjit.call.results import Results
 from hjit.call.segments import TraceSegments, element_strides, recorded, strides_of
-from hjit.call.variant import GONE, OneKernel, OutOfBounds, Step, Steps, Variant, WithProducts
+from hjit.call.variant import GONE, Mispredict, OneKernel, OutOfBounds, Step, Steps, Variant, WithProducts
 from hjit.errors import BudgetError, CompileError, HjitError, Origin, TraceError
 from hjit.kernels.runtime import backend, features, kernel
 from hjit.kernels.runtime.kernel import Bound
 from hjit.options import Options
-from hjit.process import deadline
+from hjit.process import deadline, forks
 from hjit.process.deep_stack import with_deep_stack
 from hjit.process.garbage_collection import few_collections
 from hjit.trace.capture.trace import PyTree, Trace, python_function, trace
 from hjit.trace.ir.graph import Graph
 from hjit.trace.passes.canonical import canonicalise
-from hjit.trace.tracing.recording.recorder import Recorder
+from hjit.trace.tracing.recording.recorder import Recorder, packed
 from hjit.trace.tracing.scalars.host import is_run_time
 from hjit.tuning.choice import Arguments, Candidate, Choice, Scheduler, Segment
-from hjit.tuning.decide import decided
+from hjit.tuning.decide import decided, is_little, is_tuned
+
+if TYPE_CHECKING:
+    from hjit.tuning.autotune import Tuned
 
 log = logging.getLogger("hjit")
 T = TypeVar("T")
@@ -63,12 +67,14 @@ class Built:
         results: of the extern calls that the trace made, which the first run need not make again, by the number of
             the graph break.
         compiled, loaded: kernels, new and from the disk cache.
+        tuned: what tuning came to; None: there was none.
     """
 
     variant: Variant
     results: dict[int, tuple[Any, ...]]
     compiled: int
     loaded: int
+    tuned: Tuned | None = None
 
 
 def build(
@@ -106,10 +112,13 @@ def build(
             _no_device_arrays(traced, leaves)
         results = _results_of_externs(traced)  # a variant keeps no array of the call
         deadline.blame(traced.recorder.busiest())
+        done = None
+        if options.tune == "autotune" and not options.tune_in_background and scheduler is None:
+            done = _tuned_once(traced, leaves, options)
         variant = _reported(name, compiled, traced, structure, leaves, options, scheduler)
     made, loaded = (now - then for now, then in zip(kernel.made(), before, strict=True))
     log.debug("%s: built in %.4f s, %d kernels compiled", name, time.perf_counter() - start, made)
-    return Built(variant, results, made, loaded)
+    return Built(variant, results, made, loaded, done)
 
 
 @contextlib.contextmanager
@@ -274,6 +283,76 @@ def _by_kernel(
     if not is_inside:
         raise IndexError("index out of bounds")
     return outputs
+
+
+# -- autotune
+
+
+def _tuned_once(traced: Trace, leaves: Sequence[Any], options: Options) -> Tuned | None:
+    """Tune the kernels of a trace, if none of its plans is there; `compiled` finds what comes of it."""
+    segments_of = TraceSegments(traced, features.schedule_target(options.target))
+    if with_room(is_tuned, segments_of, traced.recorder.sizes, options):
+        return None
+    return tuned(traced, leaves, options, options.tune_budget)
+
+
+def is_worth_tuning(traced: Trace, options: Options) -> bool:
+    """Is there more than a little work in a trace whose kernels were not tuned yet?"""
+    segments_of = TraceSegments(traced, features.schedule_target(options.target))
+    sizes = traced.recorder.sizes
+    return not with_room(is_little, segments_of, sizes) and not with_room(is_tuned, segments_of, sizes, options)
+
+
+def tuned(
+    traced: Trace,
+    leaves: Sequence[Any],
+    options: Options,
+    seconds: float,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> Tuned:
+    """Tune the kernels of a trace; plans that later calls find are kept of it.
+
+    Other threads may fork meanwhile, but for when kernels are compiled.
+
+    Args:
+        seconds: see `hjit.tuning.autotune.autotune`; `is_stopped`, too.
+    """
+    from hjit.tuning.autotune import autotune  # loads what searches
+
+    segments_of = TraceSegments(traced, features.schedule_target(options.target))
+
+    def make(choice: Choice) -> Candidate:
+        with forks.builds:
+            return with_room(kernels_of, traced, segments_of, options, choice)
+
+    arguments = functools.partial(all_arrays, traced, leaves, options)
+    with forks.builds.outside():
+        return autotune(segments_of, traced.recorder.sizes, make, arguments, options, seconds, is_stopped)
+
+
+def all_arrays(traced: Trace, leaves: Sequence[Any], options: Options, candidate: Candidate) -> Arguments | None:
+    """What candidates are timed on: the arrays of the call, and those that earlier kernels compute for later ones.
+
+    None where a guard does not hold, or calls between kernels have effects: they are made once more for this.
+    """
+    if len(candidate.kernels) == 1:
+        return arguments_of(traced, leaves)
+    steps = [
+        Step(x.graph, None, b, e)
+        for x, b, e in zip(candidate.segments, candidate.kernels, [*traced.recorder.breaks, None], strict=True)
+    ]
+    variant = variant_of(traced, steps, options)
+    guarded = variant.guards.values(leaves)
+    if guarded is None or variant.impure:
+        return None
+    values, captured = guarded
+    state = variant.arrays(leaves, captured)
+    try:
+        variant.body.run(state, values, {}, _results_of_externs(traced), [], False)
+    except (Mispredict, OutOfBounds):
+        return None
+    state |= {n: packed(state[n]) for n in variant.body.packed if n in state}
+    return Arguments(state, {name: values[slot] for name, slot in variant.body.slots.items()})
 
 
 # -- canonicalise, look up, search, lower, emit, tune, bind

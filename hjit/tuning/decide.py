@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hjit.errors import ScheduleError
@@ -18,10 +18,11 @@ from hjit.trace.ir.poly import sizes_value
 from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites, factors, parts_name
 from hjit.tuning.choice import DEFAULT, Choice, Scheduler, Segment, SegmentsOf, given_by
 from hjit.tuning.limits import FEW_TASKS, LITTLE_WORK, LONG_REDUCTION, LONGEST_BLOCK, PARTS
-from hjit.tuning.plans import Plan, load_plan, plan_name, store_plans
+from hjit.tuning.plans import Plan, PlanName, load_plan, plan_name, store_plans
 
 log = logging.getLogger("hjit")
 
+KEPT_BY = ("autotune", "beam", "refined", "top_five", "greedy")  # the modes whose plans are looked for, the best first
 Search = Callable[[Segment, Mapping[str, int], Options], Plan]  # the plan of a Graph at some sizes
 
 
@@ -38,7 +39,7 @@ class Decision:
 
     best: Choice
     others: tuple[Choice, ...] = ()
-    new: tuple[tuple[str, Graph], ...] = ()
+    new: tuple[tuple[PlanName, Graph], ...] = ()
     is_final: bool = True
 
 
@@ -58,9 +59,37 @@ def decided(
     """
     if scheduler is not None:
         return Decision(given_by(scheduler, segments_of, is_whole))
-    if not options.tune or (options.tune == "greedy" and is_little(segments_of, sizes)):
+    if not options.tune:
         return Decision(DEFAULT)
-    return found_or_searched(segments_of, sizes, options, _search)
+    names = [plan_name(x, sizes, options) for x in segments_of(NO_REWRITES) if x.graph.outputs]
+    found = _kept(segments_of, names, options)
+    if found is not None:
+        return found
+    if options.tune == "autotune":  # of what cannot be tuned, or is tuned in the background
+        names, options = [x.by("greedy") for x in names], replace(options, tune="greedy")
+    if options.tune == "stored" or (options.tune == "greedy" and is_little(segments_of, sizes)):
+        return Decision(DEFAULT)
+    return found_or_searched(segments_of, sizes, options, search, names)
+
+
+def is_tuned(segments_of: SegmentsOf, sizes: Mapping[str, int], options: Options) -> bool:
+    """Is there what `hjit.tuning.autotune` found for a function?"""
+    segments = [x for x in segments_of(NO_REWRITES) if x.graph.outputs]
+    names = [plan_name(x, sizes, options).by("autotune") for x in segments]
+    return all(load_plan(name, x.graph, options) is not None for name, x in zip(names, segments, strict=True))
+
+
+def _kept(segments_of: SegmentsOf, names: Sequence[PlanName], options: Options) -> Decision | None:
+    """The schedules that tuning has found; where nothing is searched also those of searches."""
+    segments = [x for x in segments_of(NO_REWRITES) if x.graph.outputs]
+    for tune in KEPT_BY if options.tune == "stored" else KEPT_BY[:1]:
+        known = [load_plan(name.by(tune), x.graph, options) for name, x in zip(names, segments, strict=True)]
+        if segments and all(p is not None for p in known):
+            found = _joined({x.graph.outputs: p for x, p in zip(segments, known, strict=True) if p is not None})
+            if not found.trees or not _is_legal(found, segments_of):
+                return Decision(DEFAULT)
+            return Decision(found, is_final=False)
+    return None
 
 
 def is_little(segments_of: SegmentsOf, sizes: Mapping[str, int]) -> bool:
@@ -75,7 +104,7 @@ def is_little(segments_of: SegmentsOf, sizes: Mapping[str, int]) -> bool:
     return True
 
 
-def _search(segment: Segment, sizes: Mapping[str, int], options: Options) -> Plan:
+def search(segment: Segment, sizes: Mapping[str, int], options: Options) -> Plan:
     """The plan that a search makes; only then is loaded what searches."""
     from hjit.tuning import autoschedule
 
@@ -83,10 +112,16 @@ def _search(segment: Segment, sizes: Mapping[str, int], options: Options) -> Pla
         return autoschedule.searched(segment, sizes, options)
 
 
-def found_or_searched(segments_of: SegmentsOf, sizes: Mapping[str, int], options: Options, search: Search) -> Decision:
-    """The schedules that are on disk, or that `search` finds."""
+def found_or_searched(
+    segments_of: SegmentsOf,
+    sizes: Mapping[str, int],
+    options: Options,
+    search: Search,
+    names: Sequence[PlanName] | None = None,
+) -> Decision:
+    """The schedules that are on disk, or that `search` finds; `names`: of the plans, where they are known."""
     segments = [x for x in segments_of(NO_REWRITES) if x.graph.outputs]
-    names = [plan_name(x, sizes, options) for x in segments]
+    names = [plan_name(x, sizes, options) for x in segments] if names is None else names
     known = [load_plan(name, x.graph, options) for name, x in zip(names, segments, strict=True)]
     plans = [search(x, sizes, options) if p is None else p for p, x in zip(known, segments, strict=True)]
     if known == [None]:
