@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -94,7 +95,6 @@ class Tunable(CompiledFunction[P, R]):
         leaves: list[Any],
         options: Options,
         seconds: float,
-        is_stopped: Callable[[], bool] = lambda: False,
     ) -> Tuned:
         """Trace a call, and tune its kernels.
 
@@ -102,7 +102,7 @@ class Tunable(CompiledFunction[P, R]):
             TraceError, OutOfBounds, TracingFailed: as `hjit.call.build.build` does.
         """
         traced = self._traced(structure, leaves, options)
-        return _tuned(self.py_func, self.__name__, traced, leaves, options, seconds, is_stopped)
+        return _tuned(self.py_func, self.__name__, traced, leaves, options, seconds)
 
     def _traced(self, structure: PyTree, leaves: list[Any], options: Options) -> Trace:
         from hjit.call.build import traced_call
@@ -167,7 +167,8 @@ def _tune_behind(
     del f
     if not is_worth_tuning(traced, options):
         return
-    found = _tuned(function, name, traced, leaves, options, options.tune_budget, is_over)
+    fits = "jax" in sys.modules  # it warns of each fork of a process that has loaded it
+    found = _tuned(function, name, traced, leaves, options, options.tune_budget, is_over, fits)
     f = owner()
     if f is not None and found.default:
         f._take_up(key, found)
@@ -180,12 +181,13 @@ def _tuned(
     leaves: list[Any],
     options: Options,
     seconds: float,
-    is_stopped: Callable[[], bool],
+    is_stopped: Callable[[], bool] = lambda: False,
+    fits: bool = True,
 ) -> Tuned:
     from hjit.call.build import tuned
 
     with _budget(function, name, options):
-        return tuned(traced, leaves, options, seconds, is_stopped)
+        return tuned(traced, leaves, options, seconds, is_stopped, fits)
 
 
 def _budget(function: Any, name: str, options: Options) -> Any:

@@ -309,13 +309,14 @@ def tuned(
     options: Options,
     seconds: float,
     is_stopped: Callable[[], bool] = lambda: False,
+    fits: bool = True,
 ) -> Tuned:
     """Tune the kernels of a trace; plans that later calls find are kept of it.
 
     Other threads may fork meanwhile, but for when kernels are compiled.
 
     Args:
-        seconds: see `hjit.tuning.autotune.autotune`; `is_stopped`, too.
+        seconds: see `hjit.tuning.autotune.autotune`; `is_stopped` and `fits`, too.
     """
     from hjit.tuning.autotune import autotune  # loads what searches
 
@@ -327,7 +328,7 @@ def tuned(
 
     arguments = functools.partial(all_arrays, traced, leaves, options)
     with forks.builds.outside():
-        return autotune(segments_of, traced.recorder.sizes, make, arguments, options, seconds, is_stopped)
+        return autotune(segments_of, traced.recorder.sizes, make, arguments, options, seconds, is_stopped, fits)
 
 
 def all_arrays(traced: Trace, leaves: Sequence[Any], options: Options, candidate: Candidate) -> Arguments | None:

@@ -80,6 +80,11 @@ def cpu() -> str:
     )
 
 
+def kind() -> str:
+    """What machines have in common on which the same schedules are fast: the processor and its caches."""
+    return f"{cpu()}, caches {', '.join(f'{n >> 10} KiB' for n in caches().values())}"
+
+
 @functools.lru_cache(maxsize=1)
 def caches() -> dict[str, int]:
     """Bytes of the first core's data caches by level."""

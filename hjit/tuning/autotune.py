@@ -23,7 +23,7 @@ from hjit.errors import HjitError
 from hjit.kernels.runtime import backend
 from hjit.kernels.runtime.kernel import Bound
 from hjit.options import Options
-from hjit.process import deadline
+from hjit.process import deadline, debug
 from hjit.process.progress import milliseconds, note
 from hjit.sched.language.tree import Root
 from hjit.sched.search.refine import Schedule
@@ -144,6 +144,7 @@ def autotune(
     options: Options,
     seconds: float,
     is_stopped: Callable[[], bool] = lambda: False,
+    fits: bool = True,
 ) -> Tuned:
     """Tune the kernels of a function, and keep their plans.
 
@@ -156,9 +157,10 @@ def autotune(
         options: those of the calls that are to find the plans.
         seconds: to end after; one more compilation may follow.
         is_stopped: is it to end at once?
+        fits: may the cost model be fitted, where there is JAX?
     """
     with deadline.paused():
-        run = _Tuning(segments_of, sizes, make, replace(options, tune="autotune"), seconds, is_stopped)
+        run = _Tuning(segments_of, sizes, make, replace(options, tune="autotune"), seconds, is_stopped, fits)
         default = make(DEFAULT)
         if not any(default.kernels):
             return not_tuned("it has no kernels")
@@ -179,11 +181,12 @@ class _Tuning:
         options: Options,
         seconds: float,
         is_stopped: Callable[[], bool],
+        fits: bool,
     ) -> None:
         self.segments_of, self.sizes, self.make, self.options = segments_of, sizes, make, options
         self.begin = time.perf_counter()
         self.end = self.begin + seconds
-        self.is_stopped = is_stopped
+        self.is_stopped, self.fits_model = is_stopped, fits and can_fit()
         self.segments = segments_of(NO_REWRITES)
         self.chosen: dict[int, Found] = {}  # by the number of the kernel
         self.all_timed: dict[int, list[_Timed]] = {}
@@ -232,7 +235,7 @@ class _Tuning:
         cost_space = autoschedule.space_of(segment, self.sizes, self.options)
         left = max(end - time.perf_counter(), 0.0)
         sampler = Sampler(cost_space, 0, left, stop)
-        learner = Learner(cost_space, can_fit() and left >= FIT_SECONDS)
+        learner = Learner(cost_space, self.fits_model and left >= FIT_SECONDS)
         self._learn(segment, learner, self.all_timed[k], stop)
         without = 0
         while without < PLATEAU:
@@ -301,6 +304,11 @@ class _Tuning:
         best = best if best.seconds < SURELY * base.seconds else base
         self.chosen[k] = best.found
         note(candidates=self.candidates, best=best.seconds, default=base.seconds)
+        debug.say(
+            "search",
+            f"batch {self.batches} of {', '.join(self.segments[k].graph.outputs)}, the default schedule first",
+            lambda: " ".join(f"{1e3 * t:.3f} ms" for t in times),
+        )
         if interrupted:
             raise KeyboardInterrupt
         return best
@@ -452,4 +460,5 @@ def _part_of(choice: Choice, segment: Segment) -> Found:
 
 
 def _in_order(runs: list[Callable[[], bool]]) -> Callable[[], bool]:
+    """All of them as one."""
     return lambda: all(run() for run in runs)

@@ -112,7 +112,7 @@ class PlanName:
 
     def about(self) -> dict[str, Any]:
         """What the header of the entry says."""
-        return {"key": asdict(self), "cpu": machine.cpu(), "tune": self.tune}
+        return {"key": asdict(self), "machine": machine.kind(), "tune": self.tune}
 
     @staticmethod
     def from_about(about: Any) -> PlanName:
