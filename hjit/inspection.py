@@ -13,9 +13,9 @@ from hjit.call.entry import Entry
 from hjit.errors import ScheduleError
 from hjit.options import Options, context_state
 from hjit.process import forks
-from hjit.tunable import Tunable
 from hjit.trace.capture.trace import taken_apart
 from hjit.trace.tracing.frames import uncounted
+from hjit.tunable import Tunable
 
 if TYPE_CHECKING:
     from hjit.call.variant import Variant

@@ -500,7 +500,11 @@ def test_nothing_is_kept_where_the_cache_is_off(folder: Path) -> None:
     hjit.pipeline(blurred, tune="greedy", cache="off")(IMAGE)
     assert list(folder.glob("*.plan")) == []
     p = Program(blurred)
-    store_plans(DEFAULT, [(plan_name(p.segment, p.variant.rec.sizes, Options()), p.graph)], Options(cache="ro", cache_dir=folder))
+    store_plans(
+        DEFAULT,
+        [(plan_name(p.segment, p.variant.rec.sizes, Options()), p.graph)],
+        Options(cache="ro", cache_dir=folder),
+    )
     assert list(folder.glob("*.plan")) == []
 
 

@@ -17,8 +17,8 @@ import hjit
 from hjit.process import background
 from hjit.tuning import autotune, plans
 from hjit.tuning.autotune import Tuned
-from tests.scripts import run_script
 from tests.sched.test_space import blurred, pyramid
+from tests.scripts import run_script
 
 Array = np.ndarray[Any, Any]
 IMAGE = np.random.default_rng(3).standard_normal((70, 96)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Work that takes long is shown on a terminal: what is done, how far it is, the best so far, and the time that is left."""
+"""Work that takes long is shown on a terminal: what is done, how far it is, the best so far, and the time left."""
 
 from __future__ import annotations
 
@@ -125,9 +125,7 @@ def _display(status: Status) -> Any:
     from rich.console import Console
     from rich.live import Live
 
-    return Live(
-        get_renderable=_Line(status).render, console=Console(stderr=True), transient=True, refresh_per_second=8
-    )
+    return Live(get_renderable=_Line(status).render, console=Console(stderr=True), transient=True, refresh_per_second=8)
 
 
 class _Line:

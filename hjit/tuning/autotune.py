@@ -100,8 +100,10 @@ def together(some: Sequence[Tuned], took: float) -> Tuned:
         return not_tuned("no part of it has kernels that take long enough, and were not tuned before")
     why = ", ".join(dict.fromkeys(x.why for x in some))
     seconds, default = sum(x.seconds for x in some), sum(x.default for x in some)
-    counts = (sum(getattr(x, n) for x in some) for n in ("candidates", "lost", "batches", "fits"))
-    return Tuned(seconds, default, *counts, took, why)
+    candidates, lost, batches, fits = (
+        sum(getattr(x, n) for x in some) for n in ("candidates", "lost", "batches", "fits")
+    )
+    return Tuned(seconds, default, candidates, lost, batches, fits, took, why)
 
 
 Outputs = dict[Any, list[np.ndarray[Any, Any]]]
@@ -194,13 +196,11 @@ class _Tuning:
         self.candidates = self.lost = self.batches = self.fits = 0
         self.why = ""
         self.given = Arguments({}, {})
-        self.others: tuple[str, ...] = ()
         note(begin=self.begin, end=self.end)
 
     def run(self, default: Candidate, given: Arguments) -> Tuned:
         """Tune all kernels; keep what was found."""
         self.given = given
-        self.others = tuple("" if b is None else b.kernel.name for b in default.kernels)
         try:
             first = self._first_times(default)
             total = sum(first.values())
@@ -339,9 +339,9 @@ class _Tuning:
 
     def _is_alone(self, k: int, names: list[str]) -> bool:
         """Are all other kernels as they are without it? Inlining may change what is carried over between kernels."""
-        rest = {j: x for j, x in self.chosen.items() if j != k}
-        expected = self.make(self._choice(rest)).kernels
-        return all(j == k or n == ("" if b is None else b.kernel.name) for j, (n, b) in enumerate(zip(names, expected, strict=True)))
+        rest = self.make(self._choice({j: x for j, x in self.chosen.items() if j != k})).kernels
+        expected = ["" if b is None else b.kernel.name for b in rest]
+        return [*names[:k], *names[k + 1 :]] == [*expected[:k], *expected[k + 1 :]]
 
     def _learn(self, segment: Segment, learner: Learner, new: list[_Timed], stop: Callable[[], bool]) -> bool:
         for x in new:
@@ -389,7 +389,8 @@ class _Tuning:
 
     def _finished(self, default: Candidate) -> Tuned:
         """Time the fastest beside the default schedule, once more, and keep the plans."""
-        choice, seconds = DEFAULT, {}
+        choice = DEFAULT
+        seconds: dict[str, float] = {}
         if any(x.tree is not None for x in self.chosen.values()):
             try:
                 choice, seconds = self._confirmed(default)
@@ -454,7 +455,7 @@ def _part_of(choice: Choice, segment: Segment) -> Found:
     graph = segment.graph
     return Found(
         choice.trees.get(graph.outputs),
-        frozenset(n for n in choice.rewrites.inlined_after if n in graph.by_name),
+        frozenset(n for n in graph.by_name if n in choice.rewrites.inlined_after),
         {n: x for n, x in choice.rewrites.factored.items() if n in graph.by_name},
     )
 

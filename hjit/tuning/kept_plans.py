@@ -23,6 +23,7 @@ from hjit.sched.language.tree import Root, from_json, renamed
 from hjit.trace.passes.rewrites import parts_name
 from hjit.tuning.limits import SIZE_RATIO
 from hjit.tuning.plans import PlanName
+from hjit.version import __version__
 
 FORMAT = "hjit-plans-1"
 MAX_BYTES = 64 << 20  # of a bundle
@@ -123,9 +124,7 @@ def _about(points: float) -> str:
     return f"{points:.3g}"
 
 
-HEAD = (
-    f"{'plan':<{SHORT}}  {'function':<24}  {'found by':<9}  {'stages':>6}  {'points':>7}  {'threads':>7}  {'measured':<24}"
-).rstrip()
+HEAD = f"{'plan':<{SHORT}}  {'function':<24}  {'found by':<9}  {'stages':>6}  {'points':>7}  {'threads':>7}  measured"
 
 
 def kept_plans(cache_dir: str | os.PathLike[str] = "") -> Iterator[KeptPlan]:
@@ -151,7 +150,8 @@ def some_plans(names: Sequence[str], cache_dir: str | os.PathLike[str] = "") -> 
     for name in names:
         same = [x for x in every if x.entry.removeprefix(PREFIX).startswith(name.removeprefix(PREFIX))]
         if len(same) != 1:
-            raise CacheError(f"{name}: {'several plans begin so' if same else 'there is no such plan'}; see: cache list")
+            why = "several plans begin so" if same else "there is no such plan"
+            raise CacheError(f"{name}: {why}; hjit cache list names them")
         found += same
     return found
 
@@ -209,7 +209,7 @@ def export_plans(path: Path, names: Sequence[str] = (), cache_dir: str | os.Path
     plans = [{**x.name.about(), "stages": x.stages, "plan": json.dumps(x.data)} for x in found]
     for x in plans:
         x["sha256"] = _hash(x)
-    text = json.dumps({"format": FORMAT, "hjit": cache.hjit, "machine": machine.kind(), "plans": plans}, indent=1)
+    text = json.dumps({"format": FORMAT, "hjit": __version__, "machine": machine.kind(), "plans": plans}, indent=1)
     with replacing(path) as new:
         new.write_text(text + "\n", encoding="utf-8")
     return len(plans)
@@ -238,8 +238,8 @@ def import_plans(path: Path, cache_dir: str | os.PathLike[str] = "") -> tuple[in
         is_bundle = False
     if not is_bundle:
         raise CacheError(f"{path} is no bundle of plans, or of another format than {FORMAT}")
-    if version != cache.hjit:
-        raise CacheError(f"{path} is of hjit {version}, this is hjit {cache.hjit}: tune again, and export that")
+    if version != __version__:
+        raise CacheError(f"{path} is of hjit {version}, this is hjit {__version__}: tune again, and export that")
     if kind != machine.kind():
         raise CacheError(f"{path} was measured on {kind!r}, this is {machine.kind()!r}: other schedules are fast here")
     found = [_checked(path, x) for x in plans]

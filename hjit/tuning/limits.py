@@ -45,6 +45,7 @@ COMPLETED = 2.5  # times the seconds that costing a tree takes: to put all stage
 
 # -- autotuning
 BATCH = 16  # schedules that are compiled and timed between two fits of the cost model; the paper has 32
+UNTOUCHED = 1 / 20  # how probable it is that a sample drops nothing
 BEAM_WIDTH, BEAM_PICKS = 8, 2  # of the plain beam in each batch: its width, and how many of its schedules are timed
 NEIGHBOURS, MAX_MOVES = 2, 3  # schedules near to the fastest in each batch, and how many moves away at most
 SAMPLE_SECONDS, SEARCH_SHARE = 5.0, 0.1  # of one search, at most: seconds, and the part of all the time
@@ -57,4 +58,3 @@ KEPT_TIMED = 20  # schedules that a plan says the times of
 FIT_PASSES, FIT_RATE = 60, 1e-3  # of the cost model over what was timed: some 0.2 s
 LEAST_SAMPLES = 8  # below which it is not fitted
 FIT_SECONDS = 20.0  # of the budget, below which it is not fitted either: to load and compile what fits takes some 5 s
-TUNE_SECONDS = 60.0  # where none are given

@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable, Iterator
 
 from hjit.model.costs import Cost
+from hjit.sched.search.batches import State
 from hjit.sched.search.refine import Schedule, refined, walked
 from hjit.sched.search.search import Options as SearchOptions
-from hjit.sched.search.search import Parameters, keep_probability, presets, search
+from hjit.sched.search.search import Parameters, presets, search
 from hjit.sched.search.space import Space
 from hjit.tuning.autoschedule import completed, frozen
 from hjit.tuning.limits import (
@@ -26,6 +27,7 @@ from hjit.tuning.limits import (
     NEIGHBOURS,
     SAMPLE_SECONDS,
     SEARCH_SHARE,
+    UNTOUCHED,
 )
 
 STOCHASTIC_GREEDY = Parameters(1, 0)  # of each queue one state is expanded: the best that dropout leaves
@@ -50,7 +52,7 @@ class Sampler:
         self.space = frozen(space, self._for_a_while()) if len(space.graph.stages) > FEW_STAGES else space
         self._random = random.Random(seed)
         decisions = max(self.space.undecided_steps, 1)
-        self.keep = keep_probability(decisions / 2)  # two for each stage, as it counts
+        self.keep: float = UNTOUCHED ** (1 / decisions)
 
     def learn(self, cost: Cost) -> None:
         """Sample by this cost model from now on."""
@@ -75,13 +77,15 @@ class Sampler:
 
     def _beam(self) -> Iterator[Schedule]:
         """What a beam without dropout finds."""
-        around = SearchOptions(batch_size=500, stop=self._for_a_while())
+        around: SearchOptions[State] = SearchOptions(batch_size=500, stop=self._for_a_while())
         found = completed(self.space, search(self.space, self.space.start, presets(BEAM_WIDTH)["beam"], around))
         yield from (Schedule(x.tree, x.inlined) for _, x in found.finalists[:BEAM_PICKS])
 
     def _sample(self) -> Iterator[Schedule]:
         """One schedule by dropout; none where that comes to an end without one."""
-        around = SearchOptions(keep=self.keep, seed=self._seed(), batch_size=500, stop=self._for_a_while())
+        around: SearchOptions[State] = SearchOptions(
+            keep=self.keep, seed=self._seed(), batch_size=500, stop=self._for_a_while()
+        )
         found = completed(self.space, search(self.space, self.space.start, STOCHASTIC_GREEDY, around))
         yield from (Schedule(x.tree, x.inlined) for _, x in found.finalists[:1])
 
