@@ -37,6 +37,7 @@ def parser() -> argparse.ArgumentParser:
 
     p = argparse.ArgumentParser(prog="python -m benchmarks", description="hjit's benchmarks.")
     what = (
+        "ablate: rules of schedules off, one at a time; "
         "apps (the default): applications compared with their peers; gpu: the same on a GPU; "
         "coverage: functions of many packages; "
         "idioms: short image code compared with NumPy; "
@@ -45,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
         "search: what searching the applications' schedules costs, and the same as apps; "
         "skimage: scikit-image's own tests, plain and compiled"
     )
-    kinds = ("apps", "coverage", "gpu", "idioms", "model", "overhead", "products", "search", "skimage")
+    kinds = ("ablate", "apps", "coverage", "gpu", "idioms", "model", "overhead", "products", "search", "skimage")
     p.add_argument("name", nargs="?", default="apps", choices=kinds, help=what)
     p.add_argument("--json", metavar="FILE", type=Path, help="write the numbers here, too")
     p.add_argument("--apps", metavar="A,B", type=names, default=list(NAMES), help=f"of {', '.join(NAMES)}")
@@ -67,8 +68,10 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--minutes", type=float, default=9.0, help="with gpu: stop then; a run with the same FILE goes on")
     p.add_argument("--halide-cuda", metavar="FOLDER", type=Path, help="with gpu: of benchmarks.peers.halide_cuda")
     p.add_argument("--size", metavar="A,B", type=sizes, help="with coverage: megapixels, 0.1,1,6 if not given")
+    p.add_argument("--sets", metavar="A,B", type=names, help="with ablate: of apps, idioms, third")
+    p.add_argument("--rules", metavar="A,B", type=names, default=[], help="with ablate: words of their names")
     p.add_argument("--kinds", action="store_true", help="with coverage: time nothing")
-    p.add_argument("--functions", metavar="A,B", type=names, default=[], help="with coverage: words of their names")
+    p.add_argument("--functions", metavar="A,B", type=names, default=[], help="with coverage, ablate: words of names")
     p.add_argument("--table", metavar="FILE", type=Path, help="with coverage, skimage: for docs/")
     p.add_argument("--modules", metavar="A,B", type=names, help="with skimage: filters,exposure; all if not given")
     p.add_argument("--files", metavar="A,B", type=names, default=[], help="with skimage: words of names of test files")
@@ -97,6 +100,8 @@ def measured(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) 
         return on_gpu(given, keep)
     if given.name == "model":
         return of_model(given, keep)
+    if given.name == "ablate":
+        return of_rules(given, keep)
     if given.name in ("coverage", "skimage"):
         return (of_skimage if given.name == "skimage" else of_coverage)(given, keep)
     if given.name in ("idioms", "products"):
@@ -193,6 +198,29 @@ def of_model(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) 
     numbers = model.run(given.apps, given.weights, small=given.small, limit=limit, keep=keep)
     model.show(numbers)
     return numbers
+
+
+def of_rules(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """The rows of programs under rules, beside those of programs that the JSON file has."""
+    from benchmarks import ablate, suite
+    from hjit.kernels.runtime.launch import cores
+
+    def numbers(rows: list[dict[str, Any]]) -> dict[str, Any]:
+        return {**suite.about(), "summary": ablate.summary(rows), "rows": rows}
+
+    rows = ablate.run(
+        given.sets or ablate.SETS,
+        given.functions,
+        given.rules,
+        threads=(given.threads or [cores()])[0],
+        small=given.small,
+        budget=min(given.budget, 0.5),
+        limit=given.limit or ablate.LIMIT,
+        earlier=earlier(given).get("rows", ()),
+        keep=lambda rows: keep(numbers(rows)),
+    )
+    ablate.show(rows)
+    return numbers(rows)
 
 
 def on_gpu(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:

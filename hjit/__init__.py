@@ -12,6 +12,7 @@ The decorated function gives NumPy's own results, compiled, vectorised and in pa
 from typing import TYPE_CHECKING, Any
 
 from hjit.errors import (
+    CacheError,
     CompileError,
     DeviceError,
     HjitError,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Accelerated",
     "Bundle",
+    "CacheError",
     "CompileError",
     "DeviceError",
     "HjitError",

@@ -19,6 +19,7 @@ import os
 import stat
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -170,10 +171,30 @@ def load(name: str, cache_dir: str | os.PathLike[str], mode: str, kind: str = "c
     if mode == "off":
         return None
     where = folder(cache_dir, make=False)
+    found = None if where is None else _entry(where / f"{name}.{kind}", mode == "rw")
+    return None if found is None else found[1]
+
+
+def entries(kind: str, cache_dir: str | os.PathLike[str] = "") -> Iterator[tuple[str, dict[str, Any], bytes]]:
+    """All entries of a kind that are whole: name, header and payload, the latest written first."""
+    where = folder(cache_dir, make=False)
     if where is None:
-        return None
+        return
+    found: list[tuple[int, Path]] = []
+    for path in where.glob(f"*.{kind}"):
+        with contextlib.suppress(OSError):
+            found.append((path.lstat().st_mtime_ns, path))
+    for _, path in sorted(found, reverse=True):
+        entry = _entry(path, False)
+        if entry is not None:
+            yield path.stem, *entry
+
+
+def _entry(path: Path, touch: bool) -> tuple[dict[str, Any], bytes] | None:
+    """The header and the payload of an entry; None where it is not whole."""
+    name = path.stem
     try:
-        line, _, payload = _read(where / f"{name}.{kind}", mode == "rw").partition(b"\n")
+        line, _, payload = _read(path, touch).partition(b"\n")
         header: Any = json.loads(line)
         if (
             header["format"] != FORMAT
@@ -186,7 +207,7 @@ def load(name: str, cache_dir: str | os.PathLike[str], mode: str, kind: str = "c
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         log.debug("cache entry %s is not usable: %s", name, error)
         return None
-    return payload
+    return header, payload
 
 
 def store(

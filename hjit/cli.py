@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from hjit import cache, demo
-from hjit.errors import ModelError, OptionError
+from hjit.errors import CacheError, ModelError, OptionError
 from hjit.options import from_environment, resolve
 from hjit.version import __version__
 
@@ -93,11 +93,22 @@ def parser() -> argparse.ArgumentParser:
     )
     train.set_defaults(run=_train)
 
-    cache = commands.add_parser("cache", help="look at the disk cache, or empty it")
-    cache.add_argument(
-        "action", nargs="?", choices=("info", "clear", "path"), default="info", help="(default: %(default)s)"
+    cache = commands.add_parser(
+        "cache", help="look at the disk cache, empty it, or carry its plans (schedules that were found) elsewhere"
     )
-    cache.set_defaults(run=_cache)
+    cache.set_defaults(run=_cache, action="info")
+    actions = cache.add_subparsers(dest="action", metavar="action")
+    actions.add_parser("info", help="folder, entries and size (the default)")
+    actions.add_parser("path", help="the folder")
+    actions.add_parser("clear", help="remove all entries")
+    actions.add_parser("list", help="a line for each plan")
+    show = actions.add_parser("show", help="plans as text: stages, tree, and what was compared")
+    show.add_argument("names", nargs="+", metavar="PLAN", help="the first characters of its name, see list")
+    export = actions.add_parser("export", help="write a bundle of plans, for machines with the same processor")
+    export.add_argument("file", type=Path)
+    export.add_argument("names", nargs="*", metavar="PLAN", help="(default: all of this processor)")
+    bundle = actions.add_parser("import", help="take the plans of a bundle; it is refused on another processor")
+    bundle.add_argument("file", type=Path)
 
     info = commands.add_parser("info", help="versions, machine, threads and the options in force")
     info.set_defaults(run=_info)
@@ -196,6 +207,11 @@ def _cache(given: argparse.Namespace) -> int:
     where = cache.folder(cache_dir)
     if where is None:
         return _failed("there is no usable cache folder; set HJIT_CACHE_DIR")
+    if given.action in ("list", "show", "export", "import"):
+        try:
+            return _plans(given, cache_dir)
+        except (CacheError, OSError) as error:
+            return _failed(error)
     if given.action == "path":
         print(where)
     elif given.action == "clear":
@@ -204,6 +220,27 @@ def _cache(given: argparse.Namespace) -> int:
         sizes = [path.lstat().st_size for path in where.iterdir() if path.suffix in cache.SUFFIXES]
         print(f"folder   {where}\nentries  {len(sizes)}")
         print(f"size     {sum(sizes) / 2**20:.2f} MiB of {cache.MAX_BYTES >> 20} MiB")
+    return 0
+
+
+def _plans(given: argparse.Namespace, cache_dir: str | os.PathLike[str]) -> int:
+    """What there is to do with plans.
+
+    Raises:
+        CacheError, OSError: it cannot be done.
+    """
+    from hjit.tuning import kept_plans
+
+    if given.action == "list":
+        lines = [x.line() for x in kept_plans.kept_plans(cache_dir)]
+        print("\n".join([kept_plans.HEAD, *lines] if lines else ["no plans"]))
+    elif given.action == "show":
+        print("\n\n".join(map(str, kept_plans.some_plans(given.names, cache_dir))))
+    elif given.action == "export":
+        print(f"{kept_plans.export_plans(given.file, given.names, cache_dir)} plans written to {given.file}")
+    else:
+        new, known = kept_plans.import_plans(given.file, cache_dir)
+        print(f"{new} plans taken from {given.file}" + (f"; {known} were here, and as good" if known else ""))
     return 0
 
 

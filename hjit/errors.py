@@ -92,6 +92,10 @@ class ModelError(HjitError):
     """A file of weights is damaged, or made for other features."""
 
 
+class CacheError(HjitError):
+    """A bundle of plans is damaged, or of another machine; or there is no such plan."""
+
+
 class OptionError(HjitError, ValueError):
     """An option has a name or a value that hjit does not know."""
 

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from hjit.call.arguments import is_dask_array, is_device_array, key_of
-from hjit.call.compiled_function import CompiledFunction, P, R
+from hjit.call.compiled_function import P, R
 from hjit.call.entry import Entry
 from hjit.errors import ScheduleError
 from hjit.options import Options, context_state
 from hjit.process import forks
 from hjit.trace.capture.trace import taken_apart
 from hjit.trace.tracing.frames import uncounted
+from hjit.tunable import Tunable
 
 if TYPE_CHECKING:
     from hjit.call.variant import Variant
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @uncounted
-class Inspectable(CompiledFunction[P, R]):
+class Inspectable(Tunable[P, R]):
     """A compiled function with methods that show what calls with some arguments run."""
 
     def variant_of(

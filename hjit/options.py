@@ -1,19 +1,34 @@
 """Options: decorator argument, then ``with hjit.options(...)``, then environment, then default.
 
-| option            | values                              | meaning                                             |
-|-------------------|-------------------------------------|-----------------------------------------------------|
-| `verify`          | "first", "off"                      | compare first calls with NumPy's                    |
-| `on_unsupported`  | "break", "raise", "numpy"           | if a function cannot be traced                      |
-| `budget`          | 10.0, 2.5, ..., None                | seconds for tracing and compiling                   |
-| `fast_math`       | False, True                         | floats may use FMA and reciprocals                  |
-| `target`          | "cpu", "x86-64-v2" to "-v4", "cuda" | this CPU, or a level of x86-64; a GPU               |
-| `num_threads`     | 0 (all cores), 1, 2, ...            | threads of one call                                 |
-| `cache`           | "rw", "ro", "off"                   | use of the disk cache                               |
-| `cache_dir`       | a folder, "" for the user's own     | where the disk cache is                             |
-| `tune`            | "greedy", "refined", "beam", False  | how to search for a schedule                        |
-| `blas`            | "auto", True, False                 | matrix products by NumPy's BLAS, where it is faster |
-| `numpy_if_faster` | True, False                         | run NumPy where the first calls find it faster      |
-| `disable`         | False, True                         | run the plain function                              |
+| option               | values                              | meaning                                             |
+|----------------------|-------------------------------------|-----------------------------------------------------|
+| `verify`             | "first", "off"                      | compare first calls with NumPy's                    |
+| `on_unsupported`     | "break", "raise", "numpy"           | if a function cannot be traced                      |
+| `budget`             | 10.0, 2.5, ..., None                | seconds for tracing and compiling                   |
+| `fast_math`          | False, True                         | floats may use FMA and reciprocals                  |
+| `target`             | "cpu", "x86-64-v2" to "-v4", "cuda" | this CPU, or a level of x86-64; a GPU               |
+| `num_threads`        | 0 (all cores), 1, 2, ...            | threads of one call                                 |
+| `cache`              | "rw", "ro", "off"                   | use of the disk cache                               |
+| `cache_dir`          | a folder, "" for the user's own     | where the disk cache is                             |
+| `tune`               | see below                           | how to search for a schedule                        |
+| `tune_budget`        | 60.0, 600, ...                      | seconds that `tune="autotune"` takes                |
+| `tune_in_background` | False, True                         | tune in a thread, while calls run                   |
+| `blas`               | "auto", True, False                 | matrix products by NumPy's BLAS, where it is faster |
+| `numpy_if_faster`    | True, False                         | run NumPy where the first calls find it faster      |
+| `disable`            | False, True                         | run the plain function                              |
+
+What `tune` means; all but the first look first for what tuning has found, on disk, too:
+
+| `tune`         | schedule                                                                                    |
+|----------------|---------------------------------------------------------------------------------------------|
+| False          | the default one                                                                             |
+| "stored"       | what any earlier search or tuning has found, else the default one: nothing is searched      |
+| "greedy"       | a greedy search of a second; the best few are timed beside the default one                  |
+| "refined"      | then three seconds of local search                                                          |
+| "beam"         | a beam search of half a minute, local search, and six schedules timed                       |
+| "one_shot"     | a beam search: the cost model's choice as it is, nothing is timed                           |
+| "top_five"     | the five best of that search, and the default one, timed                                    |
+| "autotune"     | batches of samples for `tune_budget` seconds, timed; the cost model learns between them     |
 
 In the environment an option is `HJIT_` and its name in capitals, such as `HJIT_FAST_MATH`; it is read at the first call
 of a pipeline. Two more variables apply to the whole process: `HJIT_THREADING_LAYER` is "tbb", or "python" for threads
@@ -47,6 +62,8 @@ class Options:
     cache: str = "rw"
     cache_dir: str | os.PathLike[str] = ""
     tune: bool | str = "greedy"
+    tune_budget: float = 60.0
+    tune_in_background: bool = False
     blas: bool | str = "auto"
     numpy_if_faster: bool = True
     disable: bool = False
@@ -61,17 +78,22 @@ class Options:
             type(self.budget) not in (int, float) or math.isnan(self.budget) or self.budget < 0
         ):
             raise OptionError(f"budget={self.budget!r}: seconds, or None for any time")
+        seconds = self.tune_budget
+        if type(seconds) not in (int, float) or not 0 < seconds < math.inf:
+            raise OptionError(f"tune_budget={seconds!r}: seconds, more than 0")
         if not isinstance(self.cache_dir, (str, os.PathLike)):
             raise OptionError(f"cache_dir={self.cache_dir!r}: a folder")
 
 
+TUNE_MODES = ("stored", "greedy", "refined", "beam", "one_shot", "top_five", "autotune")
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "verify": ("first", "off"),
     "on_unsupported": ("break", "raise", "numpy"),
     "cache": ("rw", "ro", "off"),
     "fast_math": (False, True),
     "disable": (False, True),
-    "tune": (False, "greedy", "refined", "beam"),
+    "tune": (False, *TUNE_MODES),
+    "tune_in_background": (False, True),
     "blas": ("auto", True, False),
     "numpy_if_faster": (True, False),
     "target": ("cpu", "x86-64-v2", "x86-64-v3", "x86-64-v4", "cuda"),
@@ -89,7 +111,7 @@ def _flag(text: str) -> bool:
 
 
 def _tune(text: str) -> bool | str:
-    return text if text in ("greedy", "refined", "beam") else _flag(text)
+    return text if text in TUNE_MODES else _flag(text)
 
 
 def _blas(text: str) -> bool | str:
@@ -101,7 +123,8 @@ def _seconds(text: str) -> float | None:
 
 
 _FROM_TEXT: dict[str, Callable[[str], Any]] = {"budget": _seconds, "tune": _tune, "blas": _blas, "num_threads": int}
-_FROM_TEXT |= dict.fromkeys(("fast_math", "numpy_if_faster", "disable"), _flag)
+_FROM_TEXT |= {"tune_budget": float}
+_FROM_TEXT |= dict.fromkeys(("fast_math", "numpy_if_faster", "tune_in_background", "disable"), _flag)
 
 
 def from_environment() -> dict[str, Any]:

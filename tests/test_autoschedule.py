@@ -151,17 +151,21 @@ def test_plans_survive_being_written_whatever_stages_are_called() -> None:
 def test_names_of_plans_tell_machines_graphs_and_magnitudes_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     p, q = Program(blurred), Program(pyramid)
     one = Options(tune="greedy", num_threads=1)
-    name = plan_name(p.segment, p.variant.rec.sizes, one)
-    assert name == plan_name(p.segment, p.variant.rec.sizes, one)
+
+    def name(x: Program, options: Options, times: int = 1) -> str:
+        return plan_name(x.segment, {k: n * times for k, n in x.variant.rec.sizes.items()}, options).entry
+
+    first = name(p, one)
+    assert first == name(p, one)
     others = [
-        plan_name(q.segment, q.variant.rec.sizes, one),
-        plan_name(p.segment, p.variant.rec.sizes, Options(tune="beam", num_threads=1)),
-        plan_name(p.segment, p.variant.rec.sizes, Options(tune="greedy", num_threads=1, fast_math=True)),
-        plan_name(p.segment, {k: n * 20 for k, n in p.variant.rec.sizes.items()}, one),
+        name(q, one),
+        name(p, Options(tune="beam", num_threads=1)),
+        name(p, Options(tune="greedy", num_threads=1, fast_math=True)),
+        name(p, one, 20),
     ]
     monkeypatch.setattr(machine, "cpu", lambda: "another processor")
-    others.append(plan_name(p.segment, p.variant.rec.sizes, one))
-    assert len({name, *others}) == 6
+    others.append(name(p, one))
+    assert len({first, *others}) == 6
 
 
 def test_a_search_that_has_no_time_leaves_the_default_schedule_or_all_at_the_root(
@@ -500,7 +504,11 @@ def test_nothing_is_kept_where_the_cache_is_off(folder: Path) -> None:
     hjit.pipeline(blurred, tune="greedy", cache="off")(IMAGE)
     assert list(folder.glob("*.plan")) == []
     p = Program(blurred)
-    store_plans(DEFAULT, [("plan_x", p.graph)], Options(cache="ro", cache_dir=folder))
+    store_plans(
+        DEFAULT,
+        [(plan_name(p.segment, p.variant.rec.sizes, Options()), p.graph)],
+        Options(cache="ro", cache_dir=folder),
+    )
     assert list(folder.glob("*.plan")) == []
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import hjit
-from hjit import cli
+from hjit import cache, cli
+from hjit.process import machine
+from hjit.tuning import candidates, kept_plans, plans
+from tests.sched.test_space import pyramid
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +65,110 @@ def test_cache(capsys: pytest.CaptureFixture[str], own_cache: Path) -> None:
     assert cli.main(["cache", "clear"]) == 0
     assert capsys.readouterr().out.startswith("1 entries removed")
     assert list(own_cache.glob("*.code")) == []
+
+
+@pytest.fixture
+def plan(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A plan on disk."""
+    monkeypatch.setattr(plans, "_plans", {})
+    monkeypatch.setattr(candidates, "measured", lambda kernels, *_: (0, [1e-3 * (k + 1) for k in range(len(kernels))]))
+    hjit.pipeline(pyramid, tune="top_five", verify="off")(np.ones((70, 96), np.float32))
+    (found,) = own_cache.glob("*.plan")
+    return found
+
+
+def test_plans_are_listed_and_shown(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["cache", "list"]) == 0
+    head, line = capsys.readouterr().out.splitlines()
+    short = plan.stem.removeprefix("plan_")[:12]
+    assert head.startswith("plan ") and line.startswith(short) and " pyramid " in line and " top_five " in line
+    assert "1 ms, default" in line
+    for name in (short, short[:5], plan.stem):
+        assert cli.main(["cache", "show", name]) == 0
+        out = capsys.readouterr().out
+        assert out.startswith(f"plan      {plan.stem}\n") and "found by  top_five" in out
+        assert "test_space.py:" in out and "in pyramid" in out and "  root" in out and "the default schedule" in out
+        assert str(Path(__file__).parent) not in out, "no folder of whoever made it"
+    assert cli.main(["cache", "show", "nothing"]) == 1
+    assert "no such plan" in capsys.readouterr().err
+
+
+def test_no_plans(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert cli.main(["cache", "list"]) == 0
+    assert capsys.readouterr().out == "no plans\n"
+    assert cli.main(["cache", "export", str(tmp_path / "bundle.json")]) == 1
+    assert "there is no plan" in capsys.readouterr().err
+
+
+def test_a_bundle_is_taken_by_a_machine_of_the_kind(
+    plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle, other = tmp_path / "bundle.json", tmp_path / "other"
+    assert cli.main(["cache", "export", str(bundle)]) == 0
+    assert capsys.readouterr().out == f"1 plans written to {bundle}\n"
+    image = np.ones((70, 96), np.float32)
+    here = str(hjit.pipeline(pyramid, tune="stored").tree(image))
+    monkeypatch.setattr(plans, "_plans", {})  # as in a new process, there
+    monkeypatch.setenv("HJIT_CACHE_DIR", str(other))
+    monkeypatch.setattr(cache, "versions", lambda: "the same, installed at another time")
+    assert str(hjit.pipeline(pyramid, tune="stored").tree(image)) != here
+    assert cli.main(["cache", "import", str(bundle)]) == 0
+    assert capsys.readouterr().out == f"1 plans taken from {bundle}\n"
+    assert str(hjit.pipeline(pyramid, tune="stored").tree(image)) == here
+    assert cli.main(["cache", "import", str(bundle)]) == 0
+    assert "0 plans taken" in (out := capsys.readouterr().out) and "1 were here" in out
+
+
+def test_a_bundle_of_another_machine_is_refused(
+    plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = tmp_path / "bundle.json"
+    assert cli.main(["cache", "export", str(bundle)]) == 0
+    for patch, words in (
+        ((machine, "kind", lambda: "another processor"), "this is 'another processor'"),
+        ((kept_plans, "__version__", "9.9"), "this is hjit 9.9"),
+    ):
+        with monkeypatch.context() as m:
+            m.setattr(*patch)
+            assert cli.main(["cache", "import", str(bundle)]) == 1
+        assert words in capsys.readouterr().err
+    assert len(list(plan.parent.glob("*.plan"))) == 1
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: None,
+        lambda data: [],
+        lambda data: {**data, "format": "zip"},
+        lambda data: {**data, "plans": 3},
+        lambda data: {**data, "plans": [3]},
+        lambda data: {**data, "plans": [{**data["plans"][0], "plan": "{}"}]},
+        lambda data: {**data, "plans": [{**data["plans"][0], "stages": [1]}]},
+        lambda data: {**data, "plans": [{**data["plans"][0], "key": {"graph": "x"}}]},
+    ],
+)
+def test_a_damaged_bundle_is_refused(
+    damage: Any, plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle = tmp_path / "bundle.json"
+    assert cli.main(["cache", "export", str(bundle)]) == 0
+    bundle.write_text(json.dumps(damage(json.loads(bundle.read_text()))))
+    capsys.readouterr()
+    plan.unlink()
+    assert cli.main(["cache", "import", str(bundle)]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+    assert list(plan.parent.glob("*.plan")) == []
+    bundle.write_bytes(b"\xff\x00")
+    assert cli.main(["cache", "import", str(bundle)]) == 1
+    assert cli.main(["cache", "import", str(tmp_path / "none.json")]) == 1
+
+
+def test_a_damaged_plan_is_not_listed(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cache.store("plan_x", b'{"tree": 3}', {"tune": "greedy"}, plan.parent, "rw", "plan")
+    plan.write_bytes(plan.read_bytes()[:-5])
+    assert cli.main(["cache", "list"]) == 0
+    assert capsys.readouterr().out == "no plans\n"
 
 
 def test_no_cache_folder(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -121,7 +121,18 @@ MAY = {
 }
 MAY["call"] = {*MAY} - {"report", "export"}
 MAY["report.performance"] = {*MAY} - {"export"}
-for name in ("inspection", "graph_breaks", "pipeline", "training", "profiler", "modules", "demo", "cli", "__main__"):
+for name in (
+    "tunable",
+    "inspection",
+    "graph_breaks",
+    "pipeline",
+    "training",
+    "profiler",
+    "modules",
+    "demo",
+    "cli",
+    "__main__",
+):
     MAY[name] = {*MAY}  # all before it
 MAY["pytest_plugin"] = {"errors", "modules", "report"}
 MAY["hjit"] = {"errors", "export", "modules", "options", "pipeline", "sched.hand", "version"}
@@ -250,7 +261,17 @@ def test_the_table_allows_no_circle() -> None:
 
 # Packages that few processes need, or that take long to load: `import hjit` takes less than 150 ms
 HEAVY = {"PIL", "jax", "jax.numpy", "llvmlite", "matplotlib", "matplotlib.figure", "numba", "optax", "platformdirs"}
-HEAVY |= {"cupy", "pyopencl", "rich", "rich.console", "rich.table"}
+HEAVY |= {
+    "cupy",
+    "pyopencl",
+    "rich",
+    "rich.console",
+    "rich.live",
+    "rich.progress_bar",
+    "rich.spinner",
+    "rich.table",
+    "rich.text",
+}
 # Imports of hjit's own modules inside functions, with why they are late; no others
 FIRST_CALL = "loaded by the first call of a pipeline, or by a command: `import hjit` is light"
 COMPILER = "loaded where something is compiled or shown: a process that finds its kernels on disk needs none of it"
@@ -277,6 +298,7 @@ LATE = {
         "report.patch": SELDOM,
         "sched.language.target": FIRST_CALL,
         "training.rounds": TRAINING,
+        "tuning.kept_plans": SELDOM,
     },
     "call.build": {
         "call.compiling": COMPILER,
@@ -284,6 +306,7 @@ LATE = {
     },
     "call.compiling": {
         "kernels.cuda.runtime.bound": GPU,
+        "tuning.autotune": SEARCH,
         "tuning.candidates": SEARCH,
     },
     "kernels.cuda.runtime.device": {"kernels.cuda.runtime.on_cupy": GPU},
@@ -337,7 +360,9 @@ LATE = {
         "sched.language.check": SEARCH,
         "sched.nests.root_nests": COMPILER,
     },
+    "tunable": {"call.build": FIRST_CALL, "call.variant": FIRST_CALL, "tuning.autotune": SEARCH},
     "tuning.decide": {"tuning.autoschedule": SEARCH},
+    "tuning.learning": {"model.fit": TRAINING},
 }
 
 

@@ -3,6 +3,7 @@
 trace         run the Python function on tracers            `hjit.trace.capture`
 look up       what the same trace came to before            `hjit.call.stored`
 canonicalise  named rewrites of the Graph of each segment   `hjit.call.segments`, `hjit.trace.passes`
+autotune      where that is wanted, and was not done yet    `hjit.call.tuned`, `hjit.tuning.autotune`
 look up       the schedule on disk                          `hjit.tuning.decide`, `hjit.tuning.plans`
 search        where there is none                           `hjit.tuning.autoschedule`
 lower, emit   or load, from the disk or this process        `hjit.kernels.runtime.bind`
@@ -42,6 +43,7 @@ from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.trace.tracing.scalars.host import is_run_time
 
 if TYPE_CHECKING:
+    from hjit.tuning.autotune import Tuned
     from hjit.tuning.choice import Choice, Scheduler, Segments
 
 log = logging.getLogger("hjit")
@@ -66,6 +68,7 @@ class Built:
         compiled, loaded: kernels, new and from the disk cache.
         verified: the seconds that kernels and NumPy took in an earlier process, which has compared their results; None:
             none has.
+        tuned: what tuning came to; None: there was none.
     """
 
     variant: Variant
@@ -73,6 +76,7 @@ class Built:
     compiled: int
     loaded: int
     verified: verdicts.Seconds | None = None
+    tuned: Tuned | None = None
 
 
 def build(
@@ -108,13 +112,18 @@ def build(
         traced = traced_call(function, structure, leaves, options, scheduler, interprets=interprets)
         if options.target != "cuda":
             _no_device_arrays(traced, leaves)
-        results = _results_of_externs(traced)  # a variant keeps no array of the call
+        results = results_of_externs(traced)  # a variant keeps no array of the call
         deadline.blame(traced.recorder.busiest())
+        done = None
+        if options.tune == "autotune" and not options.tune_in_background and scheduler is None:
+            from hjit.call.tuned import tuned_once  # loads what searches
+
+            done = tuned_once(traced, leaves, options)
         variant = _reported(name, compiled, traced, structure, leaves, options, scheduler)
     verified = verdicts.load(variant, options) if options.verify == "first" else None
     made, loaded = (now - then for now, then in zip(kernel.made(), before, strict=True))
     log.debug("%s: built in %.4f s, %d kernels compiled", name, time.perf_counter() - start, made)
-    return Built(variant, results, made, loaded, verified)
+    return Built(variant, results, made, loaded, verified, done)
 
 
 @contextlib.contextmanager
@@ -223,7 +232,7 @@ def _product_by_blas(options: Options, scheduler: Scheduler | None, stage: str) 
     return has is not None and not has(stage)
 
 
-def _results_of_externs(traced: Trace) -> dict[int, tuple[Any, ...]]:
+def results_of_externs(traced: Trace) -> dict[int, tuple[Any, ...]]:
     rec = traced.recorder
     calls = ((k, e) for k, e in enumerate(rec.breaks) if e.call is not None and not e.impure)
     return {k: tuple(rec.inputs[n].array for n in e.gives) for k, e in calls}
@@ -285,7 +294,7 @@ def compiled(
 
         candidate, decision = candidate_of(traced, leaves, options, scheduler)
         if stored is not None:
-            stored.store(candidate.kernels, decision.plans)
+            stored.store(candidate.kernels, decision)
         kernels, origins = candidate.kernels, _origins(candidate.segments, candidate.choice)
     else:
         origins = _origins_on_demand(traced, options, len(kernels))

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from hjit.call.on_dask import CallSettings
     from hjit.call.parts import Parts
     from hjit.call.variant import Variant
+    from hjit.tuning.autotune import Tuned
     from hjit.tuning.choice import Scheduler
 
 log = logging.getLogger("hjit")
@@ -57,6 +58,7 @@ class CompiledFunction(Generic[P, R]):
         py_func: the undecorated function.
         stats: counters, for people and tests.
         parts: the function with compiled parts, where it was called with what cannot be traced as a whole.
+        tuned: what the latest tuning came to; None: there was none.
     """
 
     __name__: str
@@ -76,6 +78,8 @@ class CompiledFunction(Generic[P, R]):
         self._schedule: Scheduler | None = None
         self._on: dict[str, Self] = {}
         self.parts: Parts | None = None
+        self.tuned: Tuned | None = None
+        self._uses_plans = False  # although nothing is searched
         self._spent = [0.0]  # seconds of the latest budget, for building it and its parts
         self._depth = 0  # of functions in parts that call each other
         self._warned = False
@@ -130,6 +134,10 @@ class CompiledFunction(Generic[P, R]):
     def _by(self, given: dict[str, Any]) -> Self:
         """The same function by other options."""
         ...
+
+    @abstractmethod
+    def _tune_later(self, call: Call, options: Options) -> None:
+        """Look for a better schedule of such calls in the background, if that is wanted."""
 
     @abstractmethod
     def _part(self, function: Any, deeper: int = 0) -> CompiledFunction[..., Any]:
@@ -337,6 +345,8 @@ class CompiledFunction(Generic[P, R]):
             found = resolve(self._given)
             if found.target == "cuda":  # which has one schedule, and no NumPy beside it to be faster
                 found = replace(found, tune=False, numpy_if_faster=False)
+            elif self._uses_plans and found.tune is False:
+                found = replace(found, tune="stored")
             self._options[context] = found
             limit(self._options, MAX_CONTEXTS)
         return found
@@ -390,6 +400,7 @@ class CompiledFunction(Generic[P, R]):
                 return result
             self._entries.refusals = 0
             variant = built.variant
+            self._tune_later(call, options)
             if self._is_part and not variant.bounds:  # Python does the same, and sees what guards do not
                 self._give_up(call.key, "it computes nothing of arrays")
                 return PLAIN
@@ -447,6 +458,7 @@ class CompiledFunction(Generic[P, R]):
             made = build(self.py_func, self.__name__, structure, leaves, options, schedule, self._interprets)
         finally:
             self._spent[0] += time.process_time() - start
+        self.tuned = made.tuned or self.tuned
         self.stats.traces += 1
         self.stats.compilations += made.compiled
         self.stats.cache_hits += made.loaded

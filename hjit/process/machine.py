@@ -82,6 +82,11 @@ def cpu() -> str:
     )
 
 
+def kind() -> str:
+    """What machines have in common on which the same schedules are fast: the processor and its caches."""
+    return f"{cpu()}, caches {', '.join(f'{n >> 10} KiB' for n in caches().values())}"
+
+
 @functools.lru_cache(maxsize=1)
 def processor() -> str:
     """All that the system says of the first processor, but for what changes while it runs; "" where it says nothing.

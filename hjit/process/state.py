@@ -44,6 +44,10 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_usual", "the threshold outside these", "a number", RESET),
     ),
     "process.deadline": (State("_current", "the budget of the first call that this thread makes", "one a context"),),
+    "process.background": (
+        State("_worker", "the thread for what nobody waits for, and its work", "MAX_WAITING pieces of work", RESET),
+    ),
+    "process.progress": (State("_current", "what is shown of the work that this thread does", "one a context"),),
     "process.forks": (
         State("builds", "threads that build kernels", "one number a thread that is inside", GATES),
         State("kernels", "threads that run kernels", "one number a thread that is inside", GATES),

@@ -22,6 +22,7 @@ from hjit.model.network import load
 from hjit.options import Options
 from hjit.process import debug, machine
 from hjit.process.garbage_collection import few_collections
+from hjit.process.progress import ends_in, note, watched
 from hjit.sched.language.tree import Compute, Loop, Node
 from hjit.sched.search.batches import State
 from hjit.sched.search.refine import Schedule, refined
@@ -31,7 +32,15 @@ from hjit.sched.search.space import Space
 from hjit.trace.ir.costs import cost as cost_of
 from hjit.trace.ir.graph import Graph
 from hjit.tuning.choice import Segment
-from hjit.tuning.limits import COMPLETED, DEFINITIONS_A_SECOND, FEW_STAGES, NOT_MUCH_COSTLIER, WEIGHTS
+from hjit.tuning.limits import (
+    COMPILING_SECONDS,
+    COMPLETED,
+    DEFINITIONS_A_SECOND,
+    FEW_STAGES,
+    MEASURED_SECONDS,
+    NOT_MUCH_COSTLIER,
+    WEIGHTS,
+)
 from hjit.tuning.plans import Plan
 
 log = logging.getLogger("hjit")
@@ -77,7 +86,11 @@ EFFORTS = {
     "beam": Effort(
         presets(32)["beam"], passes=5, freeze=True, seconds=25.0, refine=3.0, timed=6, flips=4, batch=100_000
     ),
+    # Anderson 2021, section 6: the cost model's choice as it is, and the best five of it, timed
+    "one_shot": Effort(presets(32)["beam"], passes=5, freeze=True, seconds=25.0, batch=100_000),
+    "top_five": Effort(presets(32)["beam"], passes=5, freeze=True, seconds=25.0, timed=5, batch=100_000),
 }
+EFFORTS["autotune"] = EFFORTS["greedy"]  # what tuning begins with, see `hjit.tuning.autotune`
 
 
 @functools.lru_cache(maxsize=1)
@@ -102,8 +115,12 @@ def searched(
     Args:
         effort: if not that of `options.tune`.
     """
+    effort = effort or EFFORTS[str(options.tune)]
+    note(doing="searching")
+    if (status := watched()) is not None and status.end is None:
+        ends_in(effort.seconds + effort.refine + COMPILING_SECONDS[str(options.tune)] + MEASURED_SECONDS * effort.timed)
     with few_collections():
-        return _searched(segment, sizes, options, effort or EFFORTS[str(options.tune)])
+        return _searched(segment, sizes, options, effort)
 
 
 def _searched(segment: Segment, sizes: Mapping[str, int], options: Options, effort: Effort) -> Plan:
@@ -134,7 +151,7 @@ def _searched(segment: Segment, sizes: Mapping[str, int], options: Options, effo
     if effort.parameters != GREEDY:  # a beam may end at a higher cost, or early; what this costs is known to it
         candidates += _best(greedily(space, around.stop), 1)
     found = search(space, space.start, effort.parameters, around)
-    candidates += _best(_completed(space, found), effort.timed)
+    candidates += _best(completed(space, found), effort.timed)
     if effort.refine:
         end = time.perf_counter() + effort.refine
         better = refined(whole, min(candidates, key=lambda x: x[0])[1], stop=lambda: time.perf_counter() > end)
@@ -167,10 +184,10 @@ def _searched(segment: Segment, sizes: Mapping[str, int], options: Options, effo
 
 def greedily(space: Space, stop: Callable[[], bool] = never) -> Found[State]:
     """A greedy search of a space."""
-    return _completed(space, search(space, space.start, GREEDY, SearchOptions(stop=stop)))
+    return completed(space, search(space, space.start, GREEDY, SearchOptions(stop=stop)))
 
 
-def _completed(space: Space, found: Found[State]) -> Found[State]:
+def completed(space: Space, found: Found[State]) -> Found[State]:
     """What a search found; where it was ended before that, how far it came, with all other stages at the root."""
     if found.finalists or found.halted is None:
         return found

@@ -16,6 +16,7 @@ from hjit.errors import BlockError, ScheduleError, SlidingError
 from hjit.kernels.runtime.kernel import Bound
 from hjit.options import Options
 from hjit.process import deadline, debug
+from hjit.process.progress import note
 from hjit.sched.language.transforms import rolled, storage_at_compute
 from hjit.sched.language.tree import Root, computes
 from hjit.tuning import decide, plans
@@ -65,9 +66,10 @@ class Candidates:
         """What was found, the best first; after so many seconds no other one is compiled."""
         end = time.perf_counter() + seconds
         made = [self.compiled(decision.best, True)]
-        for choice in decision.others:
+        for number, choice in enumerate(decision.others):
             if time.perf_counter() > end:
                 break
+            note(doing=f"compiling {number + 2} of {len(decision.others) + 1} schedules")
             made.append(self.compiled(choice, not any(made)))
         return [x for x in made if x is not None and x.choice.trees]
 
@@ -86,6 +88,10 @@ def chosen(
     """
     candidates = Candidates(make, segments_of)
     found = candidates.found(decision, COMPILING_SECONDS[str(options.tune)])
+    if options.tune == "one_shot" and decision.new:
+        best = found[0] if found else make(DEFAULT)
+        plans.store_plans(best.choice, decision.new, options)
+        return best
     best = fastest(candidates, found, decision, arguments) if decision.new or not found else found[0]
     if not candidates.has_left_out:  # else not all were compared: another process may
         plans.store_plans(best.choice, decision.new, options, best.measured, best.timed)
@@ -171,6 +177,7 @@ def measured(
     seconds_of = [math.inf] * len(kernels)
 
     def winner(some: Sequence[int], seconds: float) -> int:
+        note(doing="timing", candidates=len(kernels))
         times = least_times([functools.partial(kernels[k].run, *given[k]) for k in some], seconds)
         if times is None:
             seconds_of.clear()
@@ -181,6 +188,7 @@ def measured(
         log.debug("measured, the default schedule first: %s ms", ", ".join(f"{1e3 * x:.3f}" for x in times))
         for k, x in zip(some, times, strict=True):
             seconds_of[k] = min(seconds_of[k], x)
+        note(best=min(seconds_of), default=seconds_of[last])
         return min(zip(some, times, strict=True), key=lambda x: x[1] * (SURELY if x[0] == last else 1.0))[0]
 
     start = time.perf_counter()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hjit.errors import ScheduleError
@@ -18,10 +18,11 @@ from hjit.trace.ir.poly import sizes_value
 from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites, factors, parts_name
 from hjit.tuning.choice import DEFAULT, Choice, Scheduler, Segment, SegmentsOf, given_by
 from hjit.tuning.limits import FEW_TASKS, LITTLE_WORK, LONG_REDUCTION, LONGEST_BLOCK, PARTS
-from hjit.tuning.plans import Plan, load_plan, plan_name, store_plans
+from hjit.tuning.plans import Plan, PlanName, load_plan, plan_name, store_plans
 
 log = logging.getLogger("hjit")
 
+KEPT_BY = ("autotune", "beam", "refined", "top_five", "greedy")  # the modes whose plans are looked for, the best first
 Search = Callable[[Segment, Mapping[str, int], Options], Plan]  # the plan of a Graph at some sizes
 
 
@@ -34,14 +35,16 @@ class Decision:
         others: further schedules that are worth measuring.
         new: names and Graphs of plans that no process has measured yet.
         is_final: it runs as it is: the user's, or the default one without alternatives.
-        plans: the names of the plans that it was made of.
+        plans: the entries of the cache with the plans that it was made of.
+        absent: those that it would have been made of, had there been any.
     """
 
     best: Choice
     others: tuple[Choice, ...] = ()
-    new: tuple[tuple[str, Graph], ...] = ()
+    new: tuple[tuple[PlanName, Graph], ...] = ()
     is_final: bool = True
     plans: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
 
 
 def decided(
@@ -60,9 +63,44 @@ def decided(
     """
     if scheduler is not None:
         return Decision(given_by(scheduler, segments_of, is_whole))
-    if not options.tune or (options.tune == "greedy" and is_little(segments_of, sizes)):
+    if not options.tune:
         return Decision(DEFAULT)
-    return found_or_searched(segments_of, sizes, options, _search)
+    names = [plan_name(x, sizes, options) for x in segments_of(NO_REWRITES) if x.graph.outputs]
+    found = _kept(segments_of, names, options)
+    if found is not None:
+        return found
+    absent = tuple(x.by(tune).entry for tune in _kept_by(options) for x in names)
+    if options.tune == "autotune":  # of what cannot be tuned, or is tuned in the background
+        names, options = [x.by("greedy") for x in names], replace(options, tune="greedy")
+    if options.tune == "stored" or (options.tune == "greedy" and is_little(segments_of, sizes)):
+        return Decision(DEFAULT, absent=absent)
+    return replace(found_or_searched(segments_of, sizes, options, search, names), absent=absent)
+
+
+def is_tuned(segments_of: SegmentsOf, sizes: Mapping[str, int], options: Options) -> bool:
+    """Is there what `hjit.tuning.autotune` found for a function?"""
+    segments = [x for x in segments_of(NO_REWRITES) if x.graph.outputs]
+    names = [plan_name(x, sizes, options).by("autotune") for x in segments]
+    return all(load_plan(name, x.graph, options) is not None for name, x in zip(names, segments, strict=True))
+
+
+def _kept(segments_of: SegmentsOf, names: Sequence[PlanName], options: Options) -> Decision | None:
+    """The schedules that tuning has found; where nothing is searched also those of searches."""
+    segments = [x for x in segments_of(NO_REWRITES) if x.graph.outputs]
+    for tune in _kept_by(options):
+        known = [load_plan(name.by(tune), x.graph, options) for name, x in zip(names, segments, strict=True)]
+        if segments and all(p is not None for p in known):
+            found = _joined({x.graph.outputs: p for x, p in zip(segments, known, strict=True) if p is not None})
+            entries = tuple(name.by(tune).entry for name in names)
+            if not found.trees or not _is_legal(found, segments_of):
+                return Decision(DEFAULT, plans=entries)
+            return Decision(found, is_final=False, plans=entries)
+    return None
+
+
+def _kept_by(options: Options) -> tuple[str, ...]:
+    """The modes whose plans are looked for before anything is searched."""
+    return KEPT_BY if options.tune == "stored" else KEPT_BY[:1]
 
 
 def is_little(segments_of: SegmentsOf, sizes: Mapping[str, int]) -> bool:
@@ -77,7 +115,7 @@ def is_little(segments_of: SegmentsOf, sizes: Mapping[str, int]) -> bool:
     return True
 
 
-def _search(segment: Segment, sizes: Mapping[str, int], options: Options) -> Plan:
+def search(segment: Segment, sizes: Mapping[str, int], options: Options) -> Plan:
     """The plan that a search makes; only then is loaded what searches."""
     from hjit.tuning import autoschedule
 
@@ -85,10 +123,16 @@ def _search(segment: Segment, sizes: Mapping[str, int], options: Options) -> Pla
         return autoschedule.searched(segment, sizes, options)
 
 
-def found_or_searched(segments_of: SegmentsOf, sizes: Mapping[str, int], options: Options, search: Search) -> Decision:
-    """The schedules that are on disk, or that `search` finds."""
+def found_or_searched(
+    segments_of: SegmentsOf,
+    sizes: Mapping[str, int],
+    options: Options,
+    search: Search,
+    names: Sequence[PlanName] | None = None,
+) -> Decision:
+    """The schedules that are on disk, or that `search` finds; `names`: of the plans, where they are known."""
     segments = [x for x in segments_of(NO_REWRITES) if x.graph.outputs]
-    names = [plan_name(x, sizes, options) for x in segments]
+    names = [plan_name(x, sizes, options) for x in segments] if names is None else names
     known = [load_plan(name, x.graph, options) for name, x in zip(names, segments, strict=True)]
     plans = [search(x, sizes, options) if p is None else p for p, x in zip(known, segments, strict=True)]
     if known == [None]:
@@ -100,8 +144,8 @@ def found_or_searched(segments_of: SegmentsOf, sizes: Mapping[str, int], options
     others = [x for x in others if _is_legal(x, segments_of)]
     if not best.trees and not others:
         store_plans(best, new, options)
-        return Decision(DEFAULT, plans=tuple(names))
-    return Decision(best, tuple(others), new, is_final=False, plans=tuple(names))
+        return Decision(DEFAULT, plans=tuple(x.entry for x in names))
+    return Decision(best, tuple(others), new, is_final=False, plans=tuple(x.entry for x in names))
 
 
 def by_search(

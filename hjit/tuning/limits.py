@@ -21,7 +21,15 @@ LONG_REDUCTION = 1 << 18  # evaluations from which parts are worth their joining
 
 # -- candidates
 LONGEST_BLOCK = 5000  # instructions without a branch in a searched schedule: LLVM's time grows faster than they do
-COMPILING_SECONDS = {"greedy": 0.5, "refined": 10.0, "beam": 10.0}  # then what else was found is not compiled
+COMPILING_SECONDS = {  # then what else was found is not compiled
+    "greedy": 0.5,
+    "refined": 10.0,
+    "beam": 10.0,
+    "one_shot": 0.0,
+    "top_five": 10.0,
+    "autotune": 0.5,
+    "stored": 0.5,
+}
 MEASURED_SECONDS = 0.1  # of measuring, for each schedule in addition to the default one
 ROUNDS = (3, 40)  # runs of each candidate, interleaved: the least, and the most
 LONG = 1.0  # seconds of measuring after which two rounds are enough, and the winner need not win again
@@ -38,3 +46,19 @@ NOT_MUCH_COSTLIER = 3.0  # times the best predicted cost, up to which an alterna
 FEW_STAGES = 12  # stages up to which all are searched
 DEFINITIONS_A_SECOND = 800  # at most: of more not even the default schedule is costed in time
 COMPLETED = 2.5  # times the seconds that costing a tree takes: to put all stages at the root that a search left
+
+# -- autotuning
+BATCH = 16  # schedules that are compiled and timed between two fits of the cost model; the paper has 32
+UNTOUCHED = 1 / 20  # how probable it is that a sample drops nothing
+BEAM_WIDTH, BEAM_PICKS = 8, 2  # of the plain beam in each batch: its width, and how many of its schedules are timed
+NEIGHBOURS, MAX_MOVES = 2, 3  # schedules near to the fastest in each batch, and how many moves away at most
+SAMPLE_SECONDS, SEARCH_SHARE = 5.0, 0.1  # of one search, at most: seconds, and the part of all the time
+PLATEAU = 3  # batches without a gain, after which tuning ends
+GAIN = 0.01  # of the time, below which it is none
+BATCH_SECONDS = 0.05  # of measuring, for each schedule of a batch
+CONFIRMED_SECONDS = 0.5  # of measuring, in the end: the fastest beside the default schedule
+LITTLE_TIME = 0.02  # of all kernels' time, below which one of them is not tuned
+KEPT_TIMED = 20  # schedules that a plan says the times of
+FIT_PASSES, FIT_RATE = 60, 1e-3  # of the cost model over what was timed: some 0.2 s
+LEAST_SAMPLES = 8  # below which it is not fitted
+FIT_SECONDS = 20.0  # of the budget, below which it is not fitted either: to load and compile what fits takes some 5 s

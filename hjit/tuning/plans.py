@@ -12,7 +12,8 @@ import json
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, astuple, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hjit import cache
@@ -22,7 +23,7 @@ from hjit.options import Options
 from hjit.process import machine
 from hjit.sched.language.limits import MAX_PARTS, check_number
 from hjit.sched.language.tree import Root, from_json, renamed
-from hjit.trace.ir.graph import Graph
+from hjit.trace.ir.graph import Graph, Stage
 from hjit.trace.ir.poly import sizes_value
 from hjit.trace.passes.rewrites import parts_name
 from hjit.tuning.choice import Choice, Segment
@@ -80,15 +81,65 @@ class Plan:
     timed: tuple[Timed, ...] = ()
 
 
-def load_plan(name: str, graph: Graph, options: Options) -> Plan | None:
+@dataclass(frozen=True, slots=True)
+class PlanName:
+    """What a plan is found under, on processors of one kind: it holds what was measured there.
+
+    Attributes:
+        graph: a hash of the canonical Graph's key.
+        magnitude: of the points that are computed: the logarithm to the base `SIZE_RATIO`.
+        target: see `hjit.sched.language.target`, as text.
+        tune: what found it, see `hjit.options`.
+    """
+
+    graph: str
+    magnitude: int
+    target: str
+    threads: int
+    fast_math: bool
+    tune: str
+
+    def by(self, tune: str) -> PlanName:
+        """That of another search."""
+        return replace(self, tune=tune)
+
+    @property
+    def entry(self) -> str:
+        """The name of the entry of the cache. What tuning has measured does not depend on the cost model."""
+        model = "" if self.tune == "autotune" else _model_digest()
+        return "plan_" + cache.digest(*map(str, astuple(self)), model, machine.cpu(), cache.versions())[:40]
+
+    def about(self) -> dict[str, Any]:
+        """What the header of the entry says."""
+        return {"key": asdict(self), "machine": machine.kind(), "tune": self.tune}
+
+    @staticmethod
+    def from_about(about: Any) -> PlanName:
+        """What `about` was made of.
+
+        Raises:
+            ValueError: it is nothing of that kind.
+        """
+        try:
+            given = about["key"]
+            found = PlanName(**given)
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"no name of a plan: {error}") from None
+        if [type(x) for x in astuple(found)] != [str, int, str, int, bool, str]:
+            raise ValueError("no name of a plan")
+        return found
+
+
+def load_plan(name: PlanName, graph: Graph, options: Options) -> Plan | None:
     """The plan of a canonical Graph that this process or an earlier one made."""
-    text = cache.load(name, options.cache_dir, options.cache, "plan") or _plans.get(name)
+    entry = name.entry
+    text = cache.load(entry, options.cache_dir, options.cache, "plan") or _plans.get(entry)
     return None if text is None else from_text(text, graph)
 
 
 def store_plans(
     choice: Choice,
-    new: Sequence[tuple[str, Graph]],
+    new: Sequence[tuple[PlanName, Graph]],
     options: Options,
     measured: tuple[float, float] | None = None,
     timed: Sequence[tuple[Choice, float]] = (),
@@ -113,9 +164,16 @@ def store_plans(
         text = to_text(plan, graph)
         if len(_plans) >= MOST_PLANS:
             _plans.clear()
-        _plans[name] = text
-        about = {"tune": options.tune, "versions": cache.versions()}
-        cache.store(name, text, about, options.cache_dir, options.cache, "plan")
+        _plans[name.entry] = text
+        about = {**name.about(), "versions": cache.versions(), "stages": [_described(s) for s in graph.stages]}
+        cache.store(name.entry, text, about, options.cache_dir, options.cache, "plan")
+
+
+def _described(s: Stage) -> str:
+    """The variable, the line and the function that a stage comes from, for people; no folder."""
+    if s.origin is None:
+        return s.name
+    return f"{s.name}   # {Path(s.origin.filename).name}:{s.origin.line} in {s.origin.function}"
 
 
 def _timed(choice: Choice, seconds: float, graph: Graph) -> Timed:
@@ -123,21 +181,18 @@ def _timed(choice: Choice, seconds: float, graph: Graph) -> Timed:
     return Timed(choice.trees.get(graph.outputs), inlined, choice.costs.get(graph.outputs), seconds)
 
 
-def plan_name(segment: Segment, sizes: Mapping[str, int], options: Options) -> str:
-    """The name of a plan in the cache. It holds what was measured, so it is of this processor."""
+def plan_name(segment: Segment, sizes: Mapping[str, int], options: Options) -> PlanName:
+    """What the plan of a canonical Graph at some sizes is found under."""
     definitions = [d for s in segment.graph.stages for d in s.definitions]
     points = sum(math.prod(sizes_value(n, sizes) for n in d.extents) for d in definitions)
-    magnitude = round(math.log(max(points, 1), SIZE_RATIO))
-    parts = (
-        segment.key.text,
-        str(magnitude),
+    return PlanName(
+        cache.digest(segment.key.text),
+        round(math.log(max(points, 1), SIZE_RATIO)),
         str(segment.target),
-        str(launch.threads(options.num_threads)),
+        launch.threads(options.num_threads),
+        options.fast_math,
         str(options.tune),
-        str(options.fast_math),
-        _model_digest(),
     )
-    return "plan_" + cache.digest(*parts, machine.cpu(), cache.versions())[:40]
 
 
 @functools.lru_cache(maxsize=1)

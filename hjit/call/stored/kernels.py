@@ -15,7 +15,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from hjit.trace.capture.trace import Trace
 from hjit.trace.ir.key import written
 from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.tuning.limits import WEIGHTS
+
+if TYPE_CHECKING:
+    from hjit.tuning.decide import Decision
 
 log = logging.getLogger("hjit")
 
@@ -60,6 +63,8 @@ class StoredKernels:
             data = json.loads(text)
             if any(self._plan_digest(plan) != digest for plan, digest in data["plans"]):
                 return None
+            if any(self._plan_digest(plan) is not None for plan in data["absent"]):
+                return None
             segments = [None if x is None else (str(x["kernel"]), _parameters(x, names)) for x in data["segments"]]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             log.debug("stored kernels are not usable: %s", error)
@@ -72,19 +77,15 @@ class StoredKernels:
             found.append(None if segment is None or loaded is None else Bound(loaded, segment[1], self.options))
         return tuple(found)
 
-    def store(self, kernels: Sequence[Bound | None], plans: Sequence[str]) -> None:
-        """Keep kernels for a later process.
-
-        Args:
-            plans: the names of those that they follow from. Where one was not kept, as not all could be compared in
-                time, nothing is stored.
-        """
-        digests = [(plan, self._plan_digest(plan)) for plan in plans]
+    def store(self, kernels: Sequence[Bound | None], decision: Decision) -> None:
+        """Keep kernels for a later process. Where a plan that they follow from was not kept, as not all could be
+        compared in time, nothing is stored."""
+        digests = [(plan, self._plan_digest(plan)) for plan in decision.plans]
         used = {n for b in kernels if b is not None for n in (*b.inputs, *(x for x, *_ in (*b.outputs, *b.scalars)))}
         if self.options.cache != "rw" or any(d is None for _, d in digests) or not used <= self.positions.keys():
             return
         segments = [None if b is None else self._description(b) for b in kernels]
-        text = json.dumps({"plans": digests, "segments": segments}).encode()
+        text = json.dumps({"plans": digests, "absent": decision.absent, "segments": segments}).encode()
         about = {"versions": cache.versions()}
         cache.store(self.name, text, about, self.options.cache_dir, self.options.cache, KIND)
 

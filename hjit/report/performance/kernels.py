@@ -137,9 +137,11 @@ class Reading:
             return (), "the schedule is one that was given to f.use: nothing was searched"
         if not self.options.tune:
             return (), "tune=False: the default schedule runs, nothing was searched"
-        if self.options.tune == "greedy" and is_little(self.segments_of, self.sizes):
+        name = plan_name(segment, self.sizes, self.options)
+        plan = load_plan(name.by("autotune"), segment.graph, self.options)
+        if plan is None and self.options.tune == "greedy" and is_little(self.segments_of, self.sizes):
             return (), "there is so little work that no schedule would save what a search takes"
-        plan = load_plan(plan_name(segment, self.sizes, self.options), segment.graph, self.options)
+        plan = plan or load_plan(name, segment.graph, self.options)
         if plan is None:
             return (), "no search is kept: not all candidates could be compiled in time, or the cache has lost it"
         if plan.timed:

@@ -132,6 +132,11 @@ class Space:
         return self.nests.tally
 
     @property
+    def undecided_steps(self) -> int:
+        """How many decisions leave a choice."""
+        return len(self.decisions) - len(self._forced)
+
+    @property
     def start(self) -> State:
         """Nothing is decided but what is frozen: readers are costed with what will be inlined into them."""
         inlined = frozenset(

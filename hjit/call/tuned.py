@@ -1,0 +1,86 @@
+"""Tuning the kernels of a trace: what `hjit.tuning.autotune` is given of a call, and where its plans are found later."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hjit.call.build import results_of_externs, variant_of, with_room
+from hjit.call.compiling import arguments_of, kernels_of
+from hjit.call.segments import TraceSegments
+from hjit.call.variant import Mispredict, OutOfBounds, Step
+from hjit.kernels.runtime import features
+from hjit.options import Options
+from hjit.process import forks
+from hjit.trace.capture.trace import Trace
+from hjit.trace.tracing.recording.recorder import packed
+from hjit.tuning.autotune import Tuned, autotune
+from hjit.tuning.choice import Arguments, Candidate, Choice
+from hjit.tuning.decide import is_little, is_tuned
+
+
+def tuned_once(traced: Trace, leaves: Sequence[Any], options: Options) -> Tuned | None:
+    """Tune the kernels of a trace, if none of its plans is there; `hjit.call.compiling` finds what comes of it."""
+    segments_of = TraceSegments(traced, features.schedule_target(options.target))
+    if with_room(is_tuned, segments_of, traced.recorder.sizes, options):
+        return None
+    return tuned(traced, leaves, options, options.tune_budget)
+
+
+def is_worth_tuning(traced: Trace, options: Options) -> bool:
+    """Is there more than a little work in a trace whose kernels were not tuned yet?"""
+    segments_of = TraceSegments(traced, features.schedule_target(options.target))
+    sizes = traced.recorder.sizes
+    return not with_room(is_little, segments_of, sizes) and not with_room(is_tuned, segments_of, sizes, options)
+
+
+def tuned(
+    traced: Trace,
+    leaves: Sequence[Any],
+    options: Options,
+    seconds: float,
+    is_stopped: Callable[[], bool] = lambda: False,
+    fits: bool = True,
+) -> Tuned:
+    """Tune the kernels of a trace; plans that later calls find are kept of it.
+
+    Other threads may fork meanwhile, but for when kernels are compiled.
+
+    Args:
+        seconds: see `hjit.tuning.autotune.autotune`; `is_stopped` and `fits`, too.
+    """
+    segments_of = TraceSegments(traced, features.schedule_target(options.target))
+
+    def make(choice: Choice) -> Candidate:
+        with forks.builds:
+            return with_room(kernels_of, traced, segments_of, options, choice)
+
+    arguments = functools.partial(all_arrays, traced, leaves, options)
+    with forks.builds.outside():
+        return autotune(segments_of, traced.recorder.sizes, make, arguments, options, seconds, is_stopped, fits)
+
+
+def all_arrays(traced: Trace, leaves: Sequence[Any], options: Options, candidate: Candidate) -> Arguments | None:
+    """What candidates are timed on: the arrays of the call, and those that earlier kernels compute for later ones.
+
+    None where a guard does not hold, or calls between kernels have effects: they are made once more for this.
+    """
+    if len(candidate.kernels) == 1:
+        return arguments_of(traced, leaves)
+    steps = [
+        Step(x.graph, None, b, e)
+        for x, b, e in zip(candidate.segments, candidate.kernels, [*traced.recorder.breaks, None], strict=True)
+    ]
+    variant = variant_of(traced, steps, options)
+    guarded = variant.guards.values(leaves)
+    if guarded is None or variant.impure:
+        return None
+    values, captured = guarded
+    state = variant.arrays(leaves, captured)
+    try:
+        variant.body.run(state, values, {}, results_of_externs(traced), [], False)
+    except (Mispredict, OutOfBounds):
+        return None
+    state |= {n: packed(state[n]) for n in variant.body.packed if n in state}
+    return Arguments(state, {name: values[slot] for name, slot in variant.body.slots.items()})

@@ -1,0 +1,98 @@
+"""Schedules of one Graph that are worth timing, in batches (Adams 2019, section 4.3).
+
+Most are found by a greedy search with random dropout: the state that is predicted to be the best is expanded with a
+probability p, else the next one, and so on. p is such that one sample in twenty drops nothing: (1/20)^(1/d) for d
+decisions. What a plain beam finds, what local search makes of the fastest schedule so far, and some that are few moves
+from that one, are always among them.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+
+from hjit.model.costs import Cost
+from hjit.sched.search.batches import State
+from hjit.sched.search.refine import Schedule, refined, walked
+from hjit.sched.search.search import Options as SearchOptions
+from hjit.sched.search.search import Parameters, presets, search
+from hjit.sched.search.space import Space
+from hjit.tuning.autoschedule import completed, frozen
+from hjit.tuning.limits import (
+    BEAM_PICKS,
+    BEAM_WIDTH,
+    FEW_STAGES,
+    MAX_MOVES,
+    NEIGHBOURS,
+    SAMPLE_SECONDS,
+    SEARCH_SHARE,
+    UNTOUCHED,
+)
+
+STOCHASTIC_GREEDY = Parameters(1, 0)  # of each queue one state is expanded: the best that dropout leaves
+
+
+class Sampler:
+    """Schedules of a Graph, by the present cost model.
+
+    Args:
+        space: of all schedules; in that of a large Graph most stages are frozen, see `frozen`.
+        seconds: for all batches; one search has a share of it at the most.
+        stop: is it time to end?
+
+    Attributes:
+        space: under the present cost model.
+        keep: the probability p.
+    """
+
+    def __init__(self, space: Space, seed: int, seconds: float, stop: Callable[[], bool]) -> None:
+        self._seconds, self._stop = min(SEARCH_SHARE * seconds, SAMPLE_SECONDS), stop
+        self.whole = space  # local search changes any stage
+        self.space = frozen(space, self._for_a_while()) if len(space.graph.stages) > FEW_STAGES else space
+        self._random = random.Random(seed)
+        decisions = max(self.space.undecided_steps, 1)
+        self.keep: float = UNTOUCHED ** (1 / decisions)
+
+    def learn(self, cost: Cost) -> None:
+        """Sample by this cost model from now on."""
+        self.space, self.whole = Space.like(self.space, cost), Space.like(self.whole, cost)
+
+    def batch(self, count: int, best: Schedule) -> Iterator[Schedule]:
+        """About `count` schedules; some may be equal to each other, or to earlier ones.
+
+        Args:
+            best: the fastest so far.
+        """
+        yield from self._beam()
+        yield refined(self.whole, best, self._seed(), self._for_a_while()).schedule
+        for _ in range(NEIGHBOURS):
+            if self._stop():
+                return
+            yield walked(self.whole, best, self._random.randint(1, MAX_MOVES), self._random)
+        for _ in range(count - BEAM_PICKS - NEIGHBOURS - 1):
+            if self._stop():
+                return
+            yield from self._sample()
+
+    def _beam(self) -> Iterator[Schedule]:
+        """What a beam without dropout finds."""
+        around: SearchOptions[State] = SearchOptions(batch_size=500, stop=self._for_a_while())
+        found = completed(self.space, search(self.space, self.space.start, presets(BEAM_WIDTH)["beam"], around))
+        yield from (Schedule(x.tree, x.inlined) for _, x in found.finalists[:BEAM_PICKS])
+
+    def _sample(self) -> Iterator[Schedule]:
+        """One schedule by dropout; none where that comes to an end without one."""
+        around: SearchOptions[State] = SearchOptions(
+            keep=self.keep, seed=self._seed(), batch_size=500, stop=self._for_a_while()
+        )
+        found = completed(self.space, search(self.space, self.space.start, STOCHASTIC_GREEDY, around))
+        yield from (Schedule(x.tree, x.inlined) for _, x in found.finalists[:1])
+
+    def _seed(self) -> int:
+        return self._random.randrange(1 << 30)
+
+    def _for_a_while(self) -> Callable[[], bool]:
+        """Is it time to end, or has one search taken its share?"""
+        end = time.perf_counter() + self._seconds
+        return lambda: time.perf_counter() > end or self._stop()
