@@ -14,6 +14,7 @@ import numpy as np
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
+from hjit.chunks.boxes import Box
 from hjit.chunks.kernels import PartKernel, for_workers
 from hjit.chunks.parts import Cutter, Grid, Part
 from hjit.chunks.rows import rows_as_dims
@@ -179,15 +180,18 @@ class Tasks:
         single = len(part.outputs) == 1
         step = f"{key}-partial" if part.pieces else key if single else f"{key}-all"
         read = [n for n in part.reads if n in self.arrays]
-        places = [self._places(part, n, f"{key}-excerpt-{k}", layer) for k, n in enumerate(read)]
         positions = list(itertools.product(*map(range, part.numblocks)))
-        for group, made in enumerate(windows(self.graph, self.cutter.regions, part)):
+        chunks = [(self.arrays[n], part.boxes[n]) for n in read]
+        chunks += [(self._own(part, n, step, positions, layer), box) for n, box in part.before.items()]
+        places = [self._places(array, box, f"{key}-excerpt-{k}", layer) for k, (array, box) in enumerate(chunks)]
+        for group, made in enumerate(windows(self.graph, self.cutter.regions_of(part.carries), part)):
+            needed = places if made.before else places[: len(read)]
             kernel = f"{key}-kernel-{group}"
             layer[kernel] = PartKernel(
                 self.name, made, self.sizes, self.options, self.scheduler, self.scalars, self._elements
             )
             for number, row in zip(made.chunks.tolist(), made.rows, strict=True):
-                found = [p(number) for p in places]
+                found = [p(number) for p in needed]
                 placed = Placed(row.tobytes(), tuple(window for window, _ in found))
                 blocks = [b for _, some in found for b in some]
                 layer[(step, *positions[number])] = (run_chunk, kernel, placed, *blocks)
@@ -208,6 +212,15 @@ class Tasks:
     def _array(self, stage: str, key: str, graph: HighLevelGraph, grid: Grid) -> None:
         self.arrays[stage] = da.Array(graph, key, grid, dtype=self.graph.stage(stage).dtype)
 
+    def _own(self, part: Part, name: str, step: str, positions: Sequence[tuple[int, ...]], layer: Any) -> Any:
+        """The array of an output while its tasks are made, which go on from one another."""
+        key = step
+        if len(part.outputs) > 1:
+            number = part.outputs.index(name)
+            key = f"{step}-{number}"
+            layer.update({(key, *at): (item, (step, *at), number) for at in positions})
+        return da.Array({}, key, part.grid, dtype=self.graph.stage(name).dtype)
+
     def _combine(self, part: Part, step: str, key: str, layer: dict[Any, Any]) -> None:
         """A tree over the pieces of each chunk."""
         operations = " ".join(self.graph.stage(n).updates[0].order for n in part.outputs)
@@ -224,18 +237,19 @@ class Tasks:
                 if last:
                     break
 
-    def _places(self, part: Part, name: str, key: str, layer: dict[Any, Any]) -> Callable[[int], tuple[Any, list[Any]]]:
+    @staticmethod
+    def _places(array: Any, box: Box, key: str, layer: dict[Any, Any]) -> Callable[[int], tuple[Any, list[Any]]]:
         """The chunks of an array that the window of a task lies in; those of which it needs little are cut before."""
-        array, dtype = self.arrays[name].name, self.arrays[name].dtype
-        along = [spans(chunks) for chunks in self.arrays[name].chunks]
-        box = [(low.tolist(), high.tolist()) for low, high in part.boxes[name]]
+        name, dtype = array.name, array.dtype
+        along = [spans(chunks) for chunks in array.chunks]
+        intervals = [(low.tolist(), high.tolist()) for low, high in box]
 
         def of(number: int) -> tuple[Any, list[Any]]:
-            ends = [(low[number], high[number]) for low, high in box]
+            ends = [(low[number], high[number]) for low, high in intervals]
             places, blocks = [], []
             for found in itertools.product(*(f(*x) for f, x in zip(along, ends, strict=True))):
                 at, place, inside, shares = zip(*found, strict=True) if found else ((), (), (), ())
-                block, share = (array, *at), math.prod(shares)
+                block, share = (name, *at), math.prod(shares)
                 part_of: tuple[slice, ...] | None = inside if share < 1.0 else None
                 if share < EXCERPT:
                     cut = (key, *at, *(n for x in inside for n in (x.start, x.stop)))
@@ -251,17 +265,23 @@ class Tasks:
     # -- what a person reads
     def lines(self) -> Iterator[str]:
         """How each part is computed."""
+        read = {*self.arrays, *self.cutter.position}
         for part in self.parts:
             names = ", ".join(part.outputs)
             tasks = math.prod(part.numblocks)
-            reads = ", ".join(f"{self._largest(part, n)} of {n}" for n in part.reads if n in self.arrays)
+            reads = ", ".join(f"{self._largest(part, n)} of {n}" for n in part.reads if n in read)
             how = f"{tasks} tasks, each reads {reads or 'nothing'}"
             if part.pieces:
                 how = f"a reduction: partial results of {how}; they are combined in a tree"
             yield f"{names}: {how}"
             if part.is_whole and tasks == 1:
                 yield "    one task, as every element may need any element of what it reads"
-            for axis in sorted(a for n in part.outputs for a in self.cutter.regions.whole_axes(n)):
+            for name, carry in part.carries.items():
+                other, end = ("before", "last") if carry.step > 0 else ("after", "first")
+                some = end if carry.depth == 1 else f"{end} {carry.depth}"
+                yield f"    along axis {carry.axis} each chunk of {name} goes on from the {some} of the one {other} it"
+            whole = self.cutter.regions_of(part.carries).whole_axes
+            for axis in sorted({a for n in part.outputs for a in whole(n)}):
                 if not part.is_whole and not part.pieces and self.cutter.regions.shapes[part.outputs[0]][axis] > 1:
                     yield f"    one chunk along axis {axis}, as its elements follow from each other"
 
