@@ -164,3 +164,38 @@ def test_chunks_shorter_than_what_follows_from_them(chunks: Any) -> None:
     x = image((97, 97), "f4")
     for f in (down, second_order, backwards, there_and_back, inner_rows, moments):
         assert_as_numpy(f, (x,), [da.from_array(x, chunks=chunks)])
+
+
+def test_chunks_stay_as_they_are_and_rows_move() -> None:
+    x = da.zeros((4000, 5000), chunks=(500, 1000), dtype="f4")
+    for f in (down, right, first_order, second_order, backwards):
+        (part,) = tasks_of(f, x).parts
+        assert part.grid == x.chunks
+        (carry,) = part.carries.values()
+        found = hjit.pipeline(f)(x)
+        assert found.chunks == x.chunks
+        moved = [v for k, v in dict(found.__dask_graph__()).items() if "excerpts" in str(k)]
+        others = 35 if carry.axis == 0 else 32
+        assert len(moved) == others, "the last rows of each chunk but those that are last"
+    part, _ = tasks_of(moments, x).parts
+    assert len(part.outputs) == len(part.carries) == 2, "scans along the same axis are computed together"
+
+
+def test_what_follows_from_more_than_rows_before_it_is_one_chunk() -> None:
+    x = da.zeros((400, 500), chunks=(100, 100), dtype="f4")
+    text = hjit.pipeline(seam).explain(x)
+    assert "4 tasks, each reads 100 x 500 of x" in text
+    assert "along axis 0 each chunk of m_v_2 goes on from the last of the one before it" in text
+    assert "one chunk along axis 1, as its elements follow from each other" in text
+    text = hjit.pipeline(second_order).explain(x)
+    assert "along axis 1 each chunk of y_v_2 goes on from the last 2 of the one before it" in text
+    text = hjit.pipeline(backwards).explain(x)
+    assert "along axis 0 each chunk of y_v_2 goes on from the first of the one after it" in text
+
+
+@pytest.mark.parametrize("scheduler", ["threads", "processes"])
+def test_schedulers(scheduler: str) -> None:
+    x = image((300, 400), "f4")
+    for f in (integral, there_and_back):
+        found = hjit.pipeline(f)(da.from_array(x, chunks=(70, 90)))
+        np.testing.assert_array_equal(found.compute(scheduler=scheduler, num_workers=2), f(x))
