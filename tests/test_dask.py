@@ -516,3 +516,31 @@ def test_a_cluster() -> None:
         for f in (unsharp, equalised):
             found = hjit.pipeline(f)(da.from_array(x, chunks=(170, 190)))
             np.testing.assert_array_equal(found.compute(), f(x))
+
+
+class OnDisk:
+    """What Dask reads chunks of, which counts them."""
+
+    def __init__(self, array: Array) -> None:
+        self.array, self.shape, self.dtype, self.ndim = array, array.shape, array.dtype, array.ndim
+        self.count = 0
+
+    def __getitem__(self, index: Any) -> Array:
+        self.count += 1
+        return self.array[index]
+
+
+def test_chunks_are_loaded_again_after_a_reduction_not_kept_until_then() -> None:
+    x = image((300, 400), "u1")
+    for f, passes in ((equalised, 2), (unsharp, 1), (lambda x: x - x.sum(0), 2), (lambda x: (x.sum(0), x.sum(1)), 1)):
+        file = OnDisk(x)
+        lazy = da.from_array(file, chunks=100, asarray=False)
+        file.count = 0  # Dask looked at it
+        results = dask.compute(hjit.pipeline(f)(lazy))[0]
+        for found, expected in zip(leaves_of(results), leaves_of(f(x)), strict=True):
+            np.testing.assert_array_equal(found, expected)
+        assert file.count == 12 * passes
+        computed = lazy.map_blocks(lambda b: b)
+        before = file.count
+        np.testing.assert_array_equal(leaves_of(dask.compute(hjit.pipeline(f)(computed))[0])[0], leaves_of(f(x))[0])
+        assert file.count == before + 12, "what is computed is kept"

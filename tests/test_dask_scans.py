@@ -159,10 +159,10 @@ def test_numbers_are_numpy_s(f: Callable[..., Any], dtype: str) -> None:
         assert_as_numpy(f, (x,), [chunked(x, random.Random(f"{f.__name__} {seed}"))])
 
 
-@pytest.mark.parametrize("chunks", [((1, 1, 1, 2, 3, 40, 1, 48),) * 2, (1, 97), ((2,) * 48 + (1,), 30), (20, 1)])
+@pytest.mark.parametrize("chunks", [((1, 1, 1, 2, 3, 40, 1, 48), 97), (1, 97), (30, (2,) * 48 + (1,))])
 def test_chunks_shorter_than_what_follows_from_them(chunks: Any) -> None:
     x = image((97, 97), "f4")
-    for f in (down, second_order, backwards, there_and_back, inner_rows, moments):
+    for f in (right, second_order, there_and_back, inner_rows):
         assert_as_numpy(f, (x,), [da.from_array(x, chunks=chunks)])
 
 
@@ -193,9 +193,8 @@ def test_what_follows_from_more_than_rows_before_it_is_one_chunk() -> None:
     assert "along axis 0 each chunk of y_v_2 goes on from the first of the one after it" in text
 
 
-@pytest.mark.parametrize("scheduler", ["threads", "processes"])
-def test_schedulers(scheduler: str) -> None:
+def test_threads() -> None:
     x = image((300, 400), "f4")
     for f in (integral, there_and_back):
         found = hjit.pipeline(f)(da.from_array(x, chunks=(70, 90)))
-        np.testing.assert_array_equal(found.compute(scheduler=scheduler, num_workers=2), f(x))
+        np.testing.assert_array_equal(found.compute(scheduler="threads", num_workers=2), f(x))

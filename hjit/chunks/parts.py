@@ -262,7 +262,7 @@ class Cutter:
         """The iterations of a reduction's pieces, or of a scan's chunks."""
         if carry is not None:
             return {carry.update: {carry.dim: carry.iterations(own, self.sizes)}}
-        return {k: dims for k in range(len(self.graph.stage(name).updates))} if dims else {}
+        return dict.fromkeys(range(len(self.graph.stage(name).updates)), dims) if dims else {}
 
     def _is_too_much(self, name: str, box: Box, count: int) -> bool:
         """Is a stage rather computed once, than for each chunk as far as that needs it?"""

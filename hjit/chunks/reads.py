@@ -9,16 +9,21 @@ from __future__ import annotations
 import itertools
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import dask.array as da
 import numpy as np
+from dask.base import clone_key
+from dask.highlevelgraph import HighLevelGraph
 
 from hjit.chunks.boxes import Box
 
 Array = np.ndarray[Any, Any]
 Ends = tuple[int, int]
-Span = tuple[int, slice, Ends, float]  # a chunk along an axis; where in the window its part is; the part; how much of it
+Span = tuple[
+    int, slice, Ends, float
+]  # a chunk along an axis; where in the window its part is; the part; how much of it
 Slices = tuple[slice, ...]
 
 EXCERPT = 0.5  # a window that has less of a chunk than this is given that part only, not to move or keep all of it
@@ -174,3 +179,38 @@ class Reads:
 
 def _slices(part: tuple[Ends, ...]) -> Slices:
     return tuple(slice(*ends) for ends in part)
+
+
+class Loaded:
+    """The arrays that a Graph reads, in passes: one before and one after each reduction over all of an array.
+
+    What comes after would else keep the chunks in memory that were loaded before. Where they come from a file, or from
+    memory, they are rather loaded again, by tasks of their own.
+    """
+
+    def __init__(self, arrays: Mapping[str, Any], seed: str) -> None:
+        """`seed`: for the names of these tasks."""
+        self._arrays, self._seed = arrays, seed
+        self._passes: dict[str, dict[int, Any]] = {}
+
+    def of(self, name: str, number: int) -> Any:
+        """An array in a pass."""
+        passes = self._passes.setdefault(name, {})
+        if number not in passes:
+            array = self._arrays[name]
+            passes[number] = _again(array, f"{self._seed}-{number}") if passes else array
+        return passes[number]
+
+
+def _again(array: Any, seed: str) -> Any:
+    """The array with loading tasks of its own, if it is one that is loaded."""
+    graph = array.dask
+    layer, needs = graph.layers.get(array.name), graph.dependencies.get(array.name, ())
+    is_loaded = needs and all(len(graph.layers[n]) == 1 and not graph.dependencies[n] for n in needs)
+    if layer is None or not is_loaded or array.npartitions == 1:
+        return array
+    found, _ = layer.clone(set(layer.get_output_keys()), seed)
+    name = clone_key(array.name, seed)
+    layers = {**{n: graph.layers[n] for n in needs}, name: found}
+    dependencies = {**{n: graph.dependencies[n] for n in needs}, name: set(needs)}
+    return da.Array(HighLevelGraph(layers, dependencies), name, array.chunks, meta=array._meta)

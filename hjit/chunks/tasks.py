@@ -15,7 +15,7 @@ from dask.highlevelgraph import HighLevelGraph
 
 from hjit.chunks.kernels import PartKernel, for_workers
 from hjit.chunks.parts import Cutter, Grid, Part
-from hjit.chunks.reads import Placed, Reads
+from hjit.chunks.reads import Loaded, Placed, Reads
 from hjit.chunks.rows import rows_as_dims
 from hjit.chunks.transport import to_rows
 from hjit.chunks.windows import windows
@@ -96,23 +96,29 @@ class Tasks:
     def outputs(self) -> dict[str, Any]:
         """The arrays of the Graph's outputs."""
         with few_collections():
+            loaded = Loaded(dict(self.arrays), self.token)
+            passes: dict[str, int] = {}  # of each output: reductions that come before it
             for number, part in enumerate(self.parts):
-                self._add(part, f"{self.name}-{number}-{self.token}")
+                after = max((passes[n] for n in part.reads if n in passes), default=0)
+                passes.update(dict.fromkeys(part.outputs, after + bool(part.pieces)))
+                arrays = {
+                    n: self.arrays[n] if n in passes else loaded.of(n, after) for n in part.reads if n in self.arrays
+                }
+                self._add(part, f"{self.name}-{number}-{self.token}", arrays)
         return {n: self.arrays[n] for n in self.graph.outputs}
 
-    def _add(self, part: Part, key: str) -> None:
-        """The arrays of one part."""
+    def _add(self, part: Part, key: str, arrays: Mapping[str, Any]) -> None:
+        """The arrays of one part, which reads these."""
         layer: dict[Any, Any] = {}
         single = len(part.outputs) == 1
         step = f"{key}-partial" if part.pieces else key if single else f"{key}-all"
-        read = [n for n in part.reads if n in self.arrays]
         positions = list(itertools.product(*map(range, part.numblocks)))
-        chunks = [(self.arrays[n], part.boxes[n]) for n in read]
+        chunks = [(array, part.boxes[n]) for n, array in arrays.items()]
         chunks += [(self._own(part, n, step, positions, layer), box) for n, box in part.before.items()]
         reads = [Reads(array, box, f"{key}-excerpts-{k}") for k, (array, box) in enumerate(chunks)]
         layer.update(task for r in reads for task in r.tasks())
         for group, made in enumerate(windows(self.graph, self.cutter.regions_of(part.carries), part)):
-            needed = reads if made.before else reads[: len(read)]
+            needed = reads if made.before else reads[: len(arrays)]
             kernel = f"{key}-kernel-{group}"
             layer[kernel] = PartKernel(
                 self.name, made, self.sizes, self.options, self.scheduler, self.scalars, self._elements
@@ -124,7 +130,7 @@ class Tasks:
                 layer[(step, *positions[number])] = (run_chunk, kernel, placed, *blocks)
         if part.pieces:
             self._combine(part, step, key if single else f"{key}-all", layer)
-        depends = [self.arrays[n] for n in read]
+        depends = list(arrays.values())
         if single:
             self._array(part.outputs[0], key, HighLevelGraph.from_collections(key, layer, depends), part.grid)
             return
