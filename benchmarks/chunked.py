@@ -32,7 +32,7 @@ Function = Callable[..., Any]
 WORKERS, MEMORY = 2, "2GB"
 WINDOWS, SIDE = 1000, 64  # of the result that are compared, and how large they are
 CHUNK = 4096
-PEERS_SIZE = 0.1  # gigabytes of the mosaic that is developed in several ways
+PEERS_SIZE = 0.02 # gigabytes of the mosaic that is developed in several ways
 PLAIN_HISTOGRAM = 0.5  # gigabytes up to which the histogram of the comparison is the plain function's
 EMPTY_TASKS = 2000
 PACKAGES = ("dask", "distributed", "dask-image")
@@ -274,7 +274,8 @@ def scaled(graph: Sequence[dict[str, Any]], cluster: dict[str, Any]) -> dict[str
     tasks, chunks = cluster["tasks"], cluster["chunks"]
 
     def total(*kinds: str) -> float:
-        return sum(tasks.get(kind, {}).get("total_s", 0.0) for kind in kinds) / chunks
+        """Seconds a chunk; medians, as the first tasks of each worker compile."""
+        return sum(tasks[kind]["median_s"] * tasks[kind]["count"] for kind in kinds if kind in tasks) / chunks
 
     shared = total("load", "cut out for others", "other") / 2  # both passes load, and cut out
     cut = tasks.get("cut out for others", {}).get("median_bytes", 0.0)
