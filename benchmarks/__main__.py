@@ -80,6 +80,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--gigabytes", type=float, default=1.0, help="with dask: of the mosaic")
     p.add_argument("--folder", metavar="PATH", type=Path, help="with dask: for its files, twice as large at most")
     p.add_argument("--chunk", metavar="PIXELS", type=int, help="with dask: the side of its chunks")
+    p.add_argument("--parts", metavar="A,B", type=names, help="with dask: of graph, cluster, peers; all if not given")
     p.add_argument("--stand-in", action="store_true", help="with gpu: tries this command without one: no real times")
     return p
 
@@ -104,7 +105,15 @@ def measured(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) 
     if given.name == "dask":
         from benchmarks import chunked
 
-        numbers = chunked.run(given.gigabytes, given.folder, given.chunk, budget=given.budget, keep=keep)
+        numbers = chunked.run(
+            given.gigabytes,
+            given.folder,
+            given.chunk,
+            budget=given.budget,
+            parts=given.parts or chunked.PARTS,
+            earlier=earlier(given),
+            keep=keep,
+        )
         chunked.show(numbers)
         return numbers
     if given.name in ("coverage", "skimage"):

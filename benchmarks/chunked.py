@@ -24,7 +24,7 @@ import hjit
 from benchmarks import mosaic, scaling
 from benchmarks.mosaic import RawFile
 from benchmarks.pairs import interleaved, ratio
-from benchmarks.suite import about
+from benchmarks.suite import about, check_names
 
 Array = np.ndarray[Any, Any]
 Function = Callable[..., Any]
@@ -32,7 +32,8 @@ Function = Callable[..., Any]
 WORKERS, MEMORY = 2, "2GB"
 WINDOWS, SIDE = 1000, 64  # of the result that are compared, and how large they are
 CHUNK = 4096
-PEERS_SIZE = 0.02 # gigabytes of the mosaic that is developed in several ways
+PARTS = ("graph", "cluster", "peers")
+PEERS_SIZE = 0.02  # gigabytes of the mosaic that is developed in several ways
 PLAIN_HISTOGRAM = 0.5  # gigabytes up to which the histogram of the comparison is the plain function's
 EMPTY_TASKS = 2000
 PACKAGES = ("dask", "distributed", "dask-image")
@@ -51,9 +52,9 @@ def integral(x: Array) -> Any:
     return x.cumsum(0).cumsum(1)
 
 
-def of_graph(chunks: int = 40, calls: int = 3) -> list[dict[str, Any]]:
-    """Microseconds a chunk for making the graph of a call, and for what Dask does with it before tasks run."""
-    image = da.zeros((chunks * 256,) * 2, chunks=256, dtype=np.uint8)
+def of_graph(chunks: int = 40, calls: int = 3, side: int = 1024) -> list[dict[str, Any]]:
+    """Processor time, in microseconds a chunk: making the graph of a call; what Dask does with it before tasks run."""
+    image = da.zeros((chunks * side,) * 2, chunks=side, dtype=np.uint8)
     ways = {
         "development": hjit.pipeline(mosaic.developed),
         "contrast alone": hjit.pipeline(mosaic.contrast),
@@ -65,13 +66,13 @@ def of_graph(chunks: int = 40, calls: int = 3) -> list[dict[str, Any]]:
         f(image)
         made, prepared = [], []
         for _ in range(calls):
-            start = time.perf_counter()
+            start = time.process_time()
             found = f(image)
-            made.append(time.perf_counter() - start)
-            start = time.perf_counter()
+            made.append(time.process_time() - start)
+            start = time.process_time()
             graph = da.optimize(found.__dask_graph__(), found.__dask_keys__())
             tasks = len(dict(graph))
-            prepared.append(time.perf_counter() - start)
+            prepared.append(time.process_time() - start)
         each = 1e6 / chunks**2
         rows.append(
             {
@@ -299,6 +300,8 @@ def run(
     *,
     budget: float = 5.0,
     peers_size: float = PEERS_SIZE,
+    parts: Sequence[str] = PARTS,
+    earlier: dict[str, Any] | None = None,
     keep: Callable[[dict[str, Any]], None] = lambda numbers: None,
 ) -> dict[str, Any]:
     """All of it, under the names of the JSON file.
@@ -308,6 +311,7 @@ def run(
         folder: for the files, which are removed.
         chunk: the side of its chunks.
         budget: seconds for each way of the comparison.
+        parts: what to measure; the others are those of an earlier run.
         keep: called with what there is so far.
     """
     from importlib.metadata import PackageNotFoundError, version
@@ -318,13 +322,19 @@ def run(
             found["versions"][name] = version(name)
         except PackageNotFoundError:
             found["versions"][name] = "-"
-    found["graph"] = of_graph()
-    keep(found)
-    with tempfile.TemporaryDirectory(prefix="hjit-dask-", dir=folder) as inside:
-        found["cluster"] = on_cluster(gigabytes, Path(inside), chunk)
-    found["scaling"] = scaled(found["graph"], found["cluster"])
-    keep(found)
-    found["peers"] = of_peers(peers_size, budget)
+    check_names("part", parts, PARTS)
+    found |= {name: x for name, x in (earlier or {}).items() if name in PARTS}
+    if "graph" in parts:
+        found["graph"] = of_graph()
+        keep(found)
+    if "cluster" in parts:
+        with tempfile.TemporaryDirectory(prefix="hjit-dask-", dir=folder) as inside:
+            found["cluster"] = on_cluster(gigabytes, Path(inside), chunk)
+        keep(found)
+    if "peers" in parts:
+        found["peers"] = of_peers(peers_size, budget)
+    if "graph" in found and "cluster" in found:
+        found["scaling"] = scaled(found["graph"], found["cluster"])
     return found
 
 
@@ -344,30 +354,35 @@ def show(numbers: dict[str, Any]) -> None:
             t.add_row(*row)
         console.print(t)
 
-    table(
-        "the graph, microseconds a chunk",
-        ("", "call", "Dask's preparation", "tasks a chunk"),
-        ((g["graph"], f"{g['made_us']:.0f}", f"{g['prepared_us']:.0f}", f"{g['tasks']:.1f}") for g in numbers["graph"]),
-    )
-    c = numbers["cluster"]
-    peak = ", ".join(f"{x:.0f}" for x in c["peak_mb"])
-    print(
-        f"{c['shape'][0]} x {c['shape'][1]} pixels in {c['chunks']} chunks: {c['run_s']:.1f} s, "
-        f"{c['mb_a_second']:.0f} MB/s; at most {peak} MB in workers of {c['memory_limit']}, "
-        f"{c['spilled_bytes'] / 1e6:.0f} MB spilled, {c['moved_bytes'] / 1e6:.1f} MB moved"
-    )
-    print(
-        f"{c['windows']} windows of {c['window_side']} x {c['window_side']} beside the whole-array result: "
-        f"{c['windows_that_differ']} differ, in {c['pixels_that_differ']} pixels"
-    )
-    table(
-        "tasks",
-        ("", "tasks", "median ms", "all s"),
-        (
-            (kind, f"{x['count']:.0f}", f"{1e3 * x['median_s']:.2f}", f"{x['total_s']:.1f}")
-            for kind, x in c["tasks"].items()
-        ),
-    )
+    if "graph" in numbers:
+        table(
+            "the graph, microseconds a chunk",
+            ("", "call", "Dask's preparation", "tasks a chunk"),
+            (
+                (g["graph"], f"{g['made_us']:.0f}", f"{g['prepared_us']:.0f}", f"{g['tasks']:.1f}")
+                for g in numbers["graph"]
+            ),
+        )
+    if "cluster" in numbers:
+        c = numbers["cluster"]
+        peak = ", ".join(f"{x:.0f}" for x in c["peak_mb"])
+        print(
+            f"{c['shape'][0]} x {c['shape'][1]} pixels in {c['chunks']} chunks: {c['run_s']:.1f} s, "
+            f"{c['mb_a_second']:.0f} MB/s; at most {peak} MB in workers of {c['memory_limit']}, "
+            f"{c['spilled_bytes'] / 1e6:.0f} MB spilled, {c['moved_bytes'] / 1e6:.1f} MB moved"
+        )
+        print(
+            f"{c['windows']} windows of {c['window_side']} x {c['window_side']} beside the whole-array result: "
+            f"{c['windows_that_differ']} differ, in {c['pixels_that_differ']} pixels"
+        )
+        table(
+            "tasks",
+            ("", "tasks", "median ms", "all s"),
+            (
+                (kind, f"{x['count']:.0f}", f"{1e3 * x['median_s']:.2f}", f"{x['total_s']:.1f}")
+                for kind, x in c["tasks"].items()
+            ),
+        )
     if "peers" in numbers:
         p = numbers["peers"]
         table(
@@ -384,12 +399,13 @@ def show(numbers: dict[str, Any]) -> None:
                 for r in p["rows"]
             ),
         )
-    for name, title in (("same", "the same mosaic, modelled"), ("growing", "64 chunks a worker, modelled")):
-        table(
-            title,
-            ("workers", "chunks", "seconds", "efficiency", "bound by"),
-            (
-                (str(r["workers"]), str(r["chunks"]), f"{r['seconds']:.1f}", f"{r['efficiency']:.0%}", r["limit"])
-                for r in numbers["scaling"][name]
-            ),
-        )
+    if "scaling" in numbers:
+        for name, title in (("same", "the same mosaic, modelled"), ("growing", "64 chunks a worker, modelled")):
+            table(
+                title,
+                ("workers", "chunks", "seconds", "efficiency", "bound by"),
+                (
+                    (str(r["workers"]), str(r["chunks"]), f"{r['seconds']:.1f}", f"{r['efficiency']:.0%}", r["limit"])
+                    for r in numbers["scaling"][name]
+                ),
+            )

@@ -544,3 +544,31 @@ def test_chunks_are_loaded_again_after_a_reduction_not_kept_until_then() -> None
         before = file.count
         np.testing.assert_array_equal(leaves_of(dask.compute(hjit.pipeline(f)(computed))[0])[0], leaves_of(f(x))[0])
         assert file.count == before + 12, "what is computed is kept"
+
+
+def test_xarray_hands_a_pipeline_the_whole_image() -> None:
+    xr = pytest.importorskip("xarray")
+    x = image((210, 330), "u1")
+    data = xr.DataArray(da.from_array(x, chunks=100), dims=("y", "x"), coords={"y": np.arange(210)})
+    for f in (unsharp, equalised, integral):
+        found = xr.apply_ufunc(hjit.pipeline(f), data, dask="allowed")
+        assert isinstance(found.data, da.Array) and found.dims == ("y", "x")
+        np.testing.assert_array_equal(found, f(x))
+    blocks = xr.apply_ufunc(
+        hjit.pipeline(lambda x: np.sqrt(x / 255)), data, dask="parallelized", output_dtypes=[np.float64]
+    )
+    np.testing.assert_array_equal(blocks, np.sqrt(x / 255))
+
+
+def test_in_map_blocks_and_map_overlap_blocks_are_what_a_pipeline_sees() -> None:
+    x = image((120, 90), "f4")
+    lazy = da.from_array(x, chunks=(40, 30))
+
+    @hjit.pipeline
+    def summed(block: Array) -> Any:
+        return block.cumsum(0) + block.sum()
+
+    expected = np.block([[summed.py_func(x[i : i + 40, j : j + 30]) for j in (0, 30, 60)] for i in (0, 40, 80)])
+    np.testing.assert_allclose(lazy.map_blocks(summed, dtype="f4"), expected, rtol=1e-5)
+    found = da.map_overlap(hjit.pipeline(local_maximum), lazy, depth=2, boundary="reflect", dtype=bool)
+    np.testing.assert_array_equal(found, local_maximum(np.pad(x, 2, mode="symmetric"))[2:-2, 2:-2])
