@@ -40,13 +40,16 @@ def parser() -> argparse.ArgumentParser:
         "ablate: rules of schedules off, one at a time; "
         "apps (the default): applications compared with their peers; gpu: the same on a GPU; "
         "coverage: functions of many packages; "
+        "dask: arrays of Dask, larger than memory; "
         "idioms: short image code compared with NumPy; "
         "model: what the cost model alone chooses for the applications; "
         "overhead: what a call costs; products: matrix products; "
         "search: what searching the applications' schedules costs, and the same as apps; "
         "skimage: scikit-image's own tests, plain and compiled"
     )
-    kinds = ("ablate", "apps", "coverage", "gpu", "idioms", "model", "overhead", "products", "search", "skimage")
+    kinds = (
+        "ablate", "apps", "coverage", "dask", "gpu", "idioms", "model", "overhead", "products", "search", "skimage",
+    )  # fmt: skip
     p.add_argument("name", nargs="?", default="apps", choices=kinds, help=what)
     p.add_argument("--json", metavar="FILE", type=Path, help="write the numbers here, too")
     p.add_argument("--apps", metavar="A,B", type=names, default=list(NAMES), help=f"of {', '.join(NAMES)}")
@@ -79,6 +82,10 @@ def parser() -> argparse.ArgumentParser:
         "--source", metavar="PATH", type=Path, help="with skimage: its sources; pip downloads them if needed"
     )
     p.add_argument("--weights", metavar="FILE", type=Path, help="with model: of `hjit train`; hjit's if not given")
+    p.add_argument("--gigabytes", type=float, default=1.0, help="with dask: of the mosaic")
+    p.add_argument("--folder", metavar="PATH", type=Path, help="with dask: for its files, twice as large at most")
+    p.add_argument("--chunk", metavar="PIXELS", type=int, help="with dask: the side of its chunks")
+    p.add_argument("--parts", metavar="A,B", type=names, help="with dask: of graph, cluster, peers; all if not given")
     p.add_argument("--stand-in", action="store_true", help="with gpu: tries this command without one: no real times")
     return p
 
@@ -102,6 +109,20 @@ def measured(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) 
         return of_model(given, keep)
     if given.name == "ablate":
         return of_rules(given, keep)
+    if given.name == "dask":
+        from benchmarks import chunked
+
+        numbers = chunked.run(
+            given.gigabytes,
+            given.folder,
+            given.chunk,
+            budget=given.budget,
+            parts=given.parts or chunked.PARTS,
+            earlier=earlier(given),
+            keep=keep,
+        )
+        chunked.show(numbers)
+        return numbers
     if given.name in ("coverage", "skimage"):
         return (of_skimage if given.name == "skimage" else of_coverage)(given, keep)
     if given.name in ("idioms", "products"):

@@ -15,6 +15,7 @@ from hjit.kernels.cuda.compilers import opencl
 
 NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
 PICTURES = {
+    "dask_mosaic": 2,
     "first_steps": 3,
     "gpu": 3,
     "schedules_by_hand": 6,

@@ -1,4 +1,4 @@
-"""Tuning the kernels of a trace: what `hjit.tuning.autotune` is given of a call, and where its plans are found later."""
+"""Tuning the kernels of a trace: what `hjit.tuning.autotune` is given, and where its plans are found later."""
 
 from __future__ import annotations
 

@@ -118,8 +118,15 @@ class Loops:
 class Regions:
     """What of a Graph is asked again and again; and the regions that chunks of a stage need."""
 
-    def __init__(self, graph: Graph, sizes: Mapping[str, int], scalars: Mapping[str, Any] = {}) -> None:
-        self.graph, self.sizes = graph, sizes
+    def __init__(
+        self,
+        graph: Graph,
+        sizes: Mapping[str, int],
+        scalars: Mapping[str, Any] = {},
+        carried: Mapping[str, int] = {},
+    ) -> None:
+        """`carried`: stages and the axis along which their chunks go on from one another (`hjit.chunks.carries`)."""
+        self.graph, self.sizes, self.scalars, self.carried = graph, sizes, scalars, carried
         self._domain = _Chunks(Known(graph, sizes, scalars))
         self.shapes = {n: tuple(sizes_value(p, sizes) for p in x.shape) for n, x in graph.arrays.items()}
         self._loops: dict[str, tuple[Loops, ...]] = {}
@@ -179,7 +186,8 @@ class Regions:
         """The axes along which a stage cannot be computed in parts."""
         found = self._whole_axes.get(stage)
         if found is None:
-            found = self._whole_axes[stage] = frozenset(_whole_axes(self.graph.stage(stage)))
+            found = frozenset(whole_axes(self.graph.stage(stage))) - {self.carried.get(stage, -1)}
+            self._whole_axes[stage] = found
         return found
 
     def whole(self, name: str, count: int) -> Box:
@@ -187,7 +195,8 @@ class Regions:
         return tuple((np.zeros(count, np.int64), np.full(count, n - 1)) for n in self.shapes[name])
 
 
-def _whole_axes(s: Stage) -> Iterator[int]:
+def whole_axes(s: Stage) -> Iterator[int]:
+    """The axes along which a stage's elements follow from each other, or are not known before."""
     for d in s.definitions:
         used: set[int] = set()
         own = [load for load in d.loads if load.source == s.name]

@@ -4,6 +4,7 @@ A part computes stages of one shape, its outputs, from arrays that are there: in
 stages in between are computed for each chunk, as far as it needs them. A stage becomes an output of a part of its own
 where that would be too much (`RECOMPUTED`), where its chunks need more of an array than lies near them, or where it is
 a reduction over more than one chunk: partial results of the pieces that it is reduced over, which are then combined.
+Chunks of a scan follow from each other along its axis (`carries.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from hjit.chunks.boxes import Box, Interval, Regions, elements, filled, hull
+from hjit.chunks.carries import Carry, carry_of
 from hjit.trace.ir.graph import Const, Definition, Graph, Load, Op, Stage
 from hjit.trace.ir.poly import Poly, Sym, deep_atoms, sizes_value
 
@@ -26,7 +28,10 @@ LARGE = 1 << 22  # elements of a partial result
 IDENTITIES = {"add": 0, "multiply": 1, "bitwise_xor": 0}  # of operations that begin with it
 IDEMPOTENT = {"minimum", "maximum", "fmin", "fmax", "logical_or", "logical_and", "bitwise_or", "bitwise_and"}
 
+RECOMPUTED_SCAN = 1.5  # the same of a scan, which chunks can go on with
+
 Grid = tuple[tuple[int, ...], ...]  # for each axis the lengths of the chunks
+Given = Mapping[int, Mapping[int, Interval]]  # of updates of a stage: the iterations of dimensions
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +45,9 @@ class Part:
         boxes: of all stages and arrays the region that each task needs, in the order of the grid and the pieces.
         reads: the arrays that are there, from outside.
         is_whole: must a task see more than it should, as the stages cannot be cut?
-        given: the iterations of reduction dimensions that each task does.
+        given: of outputs the iterations that each task does, where they do not follow from its region.
+        carries: the outputs that are scans whose chunks go on from one another.
+        before: of those the rows before each chunk.
     """
 
     outputs: tuple[str, ...]
@@ -49,7 +56,9 @@ class Part:
     boxes: Mapping[str, Box]
     reads: tuple[str, ...]
     is_whole: bool = False
-    given: Mapping[int, Interval] = field(default_factory=dict)
+    given: Mapping[str, Given] = field(default_factory=dict)
+    carries: Mapping[str, Carry] = field(default_factory=dict)
+    before: Mapping[str, Box] = field(default_factory=dict)
 
     @property
     def numblocks(self) -> tuple[int, ...]:
@@ -67,10 +76,12 @@ class Cutter:
     def __init__(
         self, graph: Graph, sizes: Mapping[str, int], chunks: Mapping[str, Grid], scalars: Mapping[str, Any] = {}
     ) -> None:
-        self.graph, self.sizes, self.chunks = graph, sizes, chunks
+        self.graph, self.sizes, self.chunks, self.scalars = graph, sizes, chunks, scalars
         self.regions = Regions(graph, sizes, scalars)
+        self._carried: dict[tuple[str, ...], Regions] = {}
         self.position = {s.name: k for k, s in enumerate(graph.stages)}
         self._reduced: dict[str, Grid | None] = {}
+        self._carries = {s.name: carry_of(s) for s in graph.stages}
 
     def parts(self) -> list[Part]:
         """The parts, in an order in which they can be computed; those of one shape that do not need each other are
@@ -106,7 +117,8 @@ class Cutter:
         if len(names) == 1:
             return first
         reads = frozenset(n for name in names for n in found[name].reads if n in found)
-        part = self._walk(names, first.grid, first.pieces, reads, False)
+        carries = {n: c for name in names for n, c in found[name].carries.items()}
+        part = self._walk(names, first.grid, first.pieces, reads, False, carries)
         assert part is not None, "each of them alone saw no more"
         return part
 
@@ -115,13 +127,15 @@ class Cutter:
         if part.is_whole:
             return (name,)
         updates = self.graph.stage(name).updates if part.pieces else ()
-        return self.regions.shapes[name], part.grid, part.pieces, tuple(d.rdims for d in updates[:1])
+        carries = tuple((c.axis, c.step) for c in part.carries.values())
+        return self.regions.shapes[name], part.grid, part.pieces, tuple(d.rdims for d in updates[:1]), carries
 
     def _part(self, name: str) -> Part:
         """The part that computes a stage, by the first grid of chunks for which no task sees too much."""
-        pieces = self._pieces(name) or ()
+        pieces, carry = self._pieces(name) or (), self._carries[name]
         for grid in self._grids(name):
-            part = self._walk((name,), grid, pieces, frozenset(), False)
+            carries = {name: carry} if carry is not None and len(grid[carry.axis]) > 1 else {}
+            part = self._walk((name,), grid, pieces, frozenset(), False, carries)
             if part is not None:
                 return part
         part = self._walk((name,), tuple((n,) for n in self.regions.shapes[name]), (), frozenset(), True)
@@ -131,12 +145,15 @@ class Cutter:
     # -- chunks of stages
     def _grids(self, name: str) -> Iterator[Grid]:
         """Chunks of a stage: as its inputs are along all axes that allow it, then along one of them only."""
-        shape, fixed = self.regions.shapes[name], self.regions.whole_axes(name)
+        shape, fixed, carry = self.regions.shapes[name], self.regions.whole_axes(name), self._carries[name]
         polys = self.graph.stage(name).shape
-        full = tuple(
-            (n,) if k in fixed else self._chunks_of(p, (k, len(shape)))
-            for k, (n, p) in enumerate(zip(shape, polys, strict=True))
-        )
+
+        def chunks(k: int, n: int, p: Poly) -> tuple[int, ...]:
+            if carry is not None and k == carry.axis:
+                return carry.chunks(self._chunks_of(p, (k, len(shape))), self.sizes)
+            return (n,) if k in fixed else self._chunks_of(p, (k, len(shape)))
+
+        full = tuple(chunks(k, n, p) for k, (n, p) in enumerate(zip(shape, polys, strict=True)))
         yield full
         several = [k for k, x in enumerate(full) if len(x) > 1]
         if len(several) > 1:
@@ -186,11 +203,33 @@ class Cutter:
         return None if math.prod(shape[k] for k in fixed) > LARGE else grid
 
     # -- what chunks need
+    def regions_of(self, carries: Mapping[str, Carry]) -> Regions:
+        """The regions of a part with these scans."""
+        if not carries:
+            return self.regions
+        key = tuple(carries)
+        if key not in self._carried:
+            axes = {n: c.axis for n, c in carries.items()}
+            self._carried[key] = Regions(self.graph, self.sizes, self.scalars, axes)
+        return self._carried[key]
+
     def _walk(
-        self, names: tuple[str, ...], grid: Grid, pieces: Grid, given: frozenset[str], whole: bool
+        self,
+        names: tuple[str, ...],
+        grid: Grid,
+        pieces: Grid,
+        there: frozenset[str],
+        whole: bool,
+        carries: Mapping[str, Carry] = {},
     ) -> Part | None:
-        """The part with this grid; None where its own stages see too much of what they read."""
+        """The part with this grid; None where its own stages see too much of what they read.
+
+        Args:
+            there: stages that are outputs of other parts.
+        """
         count, own, dims = boxes_of(grid, pieces, len(self.graph.stage(names[0]).updates[0].dims) if pieces else 0)
+        regions = self.regions_of(carries)
+        given = {n: self._given(n, own, dims, carries.get(n)) for n in names}
         needed: dict[str, Box] = dict.fromkeys(names, own)
         reads: list[str] = []
         last = max(self.position[n] for n in names)
@@ -199,14 +238,14 @@ class Cutter:
                 continue
             box = needed[s.name] = filled(needed[s.name], self.regions.shapes[s.name])
             is_own = s.name in names
-            if not is_own and (s.name in given or self._is_too_much(s.name, box, count)):
+            if not is_own and (s.name in there or self._is_too_much(s.name, box, count)):
                 reads.append(s.name)
                 continue
-            fixed = self.regions.whole_axes(s.name)
-            every = self.regions.whole(s.name, count)
+            fixed = regions.whole_axes(s.name)
+            every = regions.whole(s.name, count)
             needed[s.name] = box = tuple(every[k] if k in fixed else x for k, x in enumerate(box))
-            for number, loops in enumerate(self.regions.loops(s.name)):
-                at = loops.dims(box, dims if is_own and number else {})  # only reductions have pieces
+            for update, loops in enumerate(regions.loops(s.name), 0 if s.initial is None else -1):
+                at = loops.dims(box, given.get(s.name, {}).get(update, {}))
                 for reading in loops.readings:
                     found = reading.box(at, count)
                     if is_own and not whole and self._sees_too_much(reading.source, found, count):
@@ -216,7 +255,14 @@ class Cutter:
             if n in needed:
                 needed[n] = filled(needed[n], self.regions.shapes[n])
                 reads.append(n)
-        return Part(names, grid, pieces, needed, tuple(dict.fromkeys(reads)), whole, dims)
+        before = {n: c.before(needed[n], self.regions.shapes[n][c.axis]) for n, c in carries.items()}
+        return Part(names, grid, pieces, needed, tuple(dict.fromkeys(reads)), whole, given, carries, before)
+
+    def _given(self, name: str, own: Box, dims: Mapping[int, Interval], carry: Carry | None) -> Given:
+        """The iterations of a reduction's pieces, or of a scan's chunks."""
+        if carry is not None:
+            return {carry.update: {carry.dim: carry.iterations(own, self.sizes)}}
+        return dict.fromkeys(range(len(self.graph.stage(name).updates)), dims) if dims else {}
 
     def _is_too_much(self, name: str, box: Box, count: int) -> bool:
         """Is a stage rather computed once, than for each chunk as far as that needs it?"""
@@ -224,6 +270,7 @@ class Cutter:
             return False
         if self._pieces(name) and self._is_long(name):
             return True
+        most = RECOMPUTED_SCAN if self._carries[name] else RECOMPUTED
         work = once = 0.0
         every = self.regions.whole(name, 1)
         for loops in self.regions.loops(name):
@@ -232,7 +279,7 @@ class Cutter:
             at = loops.dims(box)
             if any(self._sees_too_much(r.source, r.box(at, count), count) for r in loops.readings):
                 return True
-        return once > FEW and work > RECOMPUTED * once
+        return once > FEW and work > most * once
 
     def _is_long(self, name: str) -> bool:
         """Are there more iterations than each chunk may do?"""

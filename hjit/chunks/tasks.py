@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any
@@ -16,6 +15,7 @@ from dask.highlevelgraph import HighLevelGraph
 
 from hjit.chunks.kernels import PartKernel, for_workers
 from hjit.chunks.parts import Cutter, Grid, Part
+from hjit.chunks.reads import Loaded, Placed, Reads
 from hjit.chunks.rows import rows_as_dims
 from hjit.chunks.transport import to_rows
 from hjit.chunks.windows import windows
@@ -28,7 +28,6 @@ from hjit.trace.passes.fusion import fuse
 from hjit.tuning.choice import Scheduler
 
 Array = np.ndarray[Any, Any]
-Span = tuple[int, slice, slice, float]  # a chunk along an axis; the part of the window it has; where in it; how much
 Passes = tuple[Callable[[Graph], Graph], ...]
 PASSES: Passes = (  # before a Graph is cut
     drop_dead_stages,
@@ -39,39 +38,6 @@ PASSES: Passes = (  # before a Graph is cut
     rows_as_dims,
 )
 FAN_IN = 16  # partial results that are combined at once
-EXCERPT = 0.5  # a window that has less of a chunk than this is given that part only, not to move or keep all of it
-
-
-class Placed:
-    """What a task does with the chunks that it is given: plain numbers, which Dask does not look into.
-
-    Attributes:
-        row: the numbers of the kernel.
-        windows: for each array the shape of its window, and for each chunk where it is put, and what of it; None: all.
-    """
-
-    __slots__ = ("row", "windows")
-
-    def __init__(self, row: bytes, windows: tuple[Any, ...]) -> None:
-        self.row, self.windows = row, windows
-
-    def __reduce__(self) -> Any:
-        return Placed, (self.row, self.windows)
-
-    def arrays(self, blocks: Sequence[Array]) -> Iterator[Array]:
-        """The windows."""
-        given = iter(blocks)
-        for shape, dtype, places in self.windows:
-            if len(places) == 1:
-                (_, part) = places[0]
-                block = np.asarray(next(given))
-                yield block if part is None else block[part]
-                continue
-            window = np.empty(shape, dtype)
-            for place, part in places:
-                block = next(given)
-                window[place] = block if part is None else block[part]
-            yield window
 
 
 def run_chunk(kernel: PartKernel, placed: Placed, *blocks: Array) -> Any:
@@ -79,23 +45,6 @@ def run_chunk(kernel: PartKernel, placed: Placed, *blocks: Array) -> Any:
     arrays = dict(zip((i.name for i in kernel.graph.inputs if i.data is None), placed.arrays(blocks), strict=True))
     found = kernel.run(np.frombuffer(placed.row, np.int64).tolist(), arrays)
     return found[0] if len(found) == 1 else tuple(found)
-
-
-def excerpt(block: Array, part: Any) -> Array:
-    """A part of a chunk, without the rest of it."""
-    return np.ascontiguousarray(np.asarray(block)[part.part])
-
-
-class Excerpt:
-    """Slices, which Dask does not look into."""
-
-    __slots__ = ("part",)
-
-    def __init__(self, part: tuple[slice, ...]) -> None:
-        self.part = part
-
-    def __reduce__(self) -> Any:
-        return Excerpt, (self.part,)
 
 
 def combined(operations: str, results: Sequence[Any]) -> Any:
@@ -110,28 +59,6 @@ def combined(operations: str, results: Sequence[Any]) -> Any:
 def item(results: tuple[Array, ...], k: int) -> Array:
     """One of several results."""
     return results[k]
-
-
-def spans(chunks: Sequence[int]) -> Callable[[int, int], tuple[Span, ...]]:
-    """Which chunks of an axis an interval lies in: a function of its ends."""
-    edges = [0, *itertools.accumulate(chunks)]
-    known: dict[tuple[int, int], tuple[Span, ...]] = {}
-
-    def of(low: int, high: int) -> tuple[Span, ...]:
-        found = known.get((low, high))
-        if found is None:
-            first, last = bisect_right(edges, low) - 1, bisect_right(edges, high) - 1
-            found = known[low, high] = tuple(
-                _span(k, edges[k], edges[k + 1], low, high) for k in range(first, last + 1)
-            )
-        return found
-
-    return of
-
-
-def _span(k: int, start: int, stop: int, low: int, high: int) -> Span:
-    a, z = max(low, start), min(high + 1, stop)
-    return k, slice(a - low, z - low), slice(a - start, z - start), (z - a) / max(stop - start, 1)
 
 
 class Tasks:
@@ -169,31 +96,41 @@ class Tasks:
     def outputs(self) -> dict[str, Any]:
         """The arrays of the Graph's outputs."""
         with few_collections():
+            loaded = Loaded(dict(self.arrays), self.token)
+            passes: dict[str, int] = {}  # of each output: reductions that come before it
             for number, part in enumerate(self.parts):
-                self._add(part, f"{self.name}-{number}-{self.token}")
+                after = max((passes[n] for n in part.reads if n in passes), default=0)
+                passes.update(dict.fromkeys(part.outputs, after + bool(part.pieces)))
+                arrays = {
+                    n: self.arrays[n] if n in passes else loaded.of(n, after) for n in part.reads if n in self.arrays
+                }
+                self._add(part, f"{self.name}-{number}-{self.token}", arrays)
         return {n: self.arrays[n] for n in self.graph.outputs}
 
-    def _add(self, part: Part, key: str) -> None:
-        """The arrays of one part."""
+    def _add(self, part: Part, key: str, arrays: Mapping[str, Any]) -> None:
+        """The arrays of one part, which reads these."""
         layer: dict[Any, Any] = {}
         single = len(part.outputs) == 1
         step = f"{key}-partial" if part.pieces else key if single else f"{key}-all"
-        read = [n for n in part.reads if n in self.arrays]
-        places = [self._places(part, n, f"{key}-excerpt-{k}", layer) for k, n in enumerate(read)]
         positions = list(itertools.product(*map(range, part.numblocks)))
-        for group, made in enumerate(windows(self.graph, self.cutter.regions, part)):
+        chunks = [(array, part.boxes[n]) for n, array in arrays.items()]
+        chunks += [(self._own(part, n, step, positions, layer), box) for n, box in part.before.items()]
+        reads = [Reads(array, box, f"{key}-excerpts-{k}") for k, (array, box) in enumerate(chunks)]
+        layer.update(task for r in reads for task in r.tasks())
+        for group, made in enumerate(windows(self.graph, self.cutter.regions_of(part.carries), part)):
+            needed = reads if made.before else reads[: len(arrays)]
             kernel = f"{key}-kernel-{group}"
             layer[kernel] = PartKernel(
                 self.name, made, self.sizes, self.options, self.scheduler, self.scalars, self._elements
             )
             for number, row in zip(made.chunks.tolist(), made.rows, strict=True):
-                found = [p(number) for p in places]
+                found = [r.of(number) for r in needed]
                 placed = Placed(row.tobytes(), tuple(window for window, _ in found))
                 blocks = [b for _, some in found for b in some]
                 layer[(step, *positions[number])] = (run_chunk, kernel, placed, *blocks)
         if part.pieces:
             self._combine(part, step, key if single else f"{key}-all", layer)
-        depends = [self.arrays[n] for n in read]
+        depends = list(arrays.values())
         if single:
             self._array(part.outputs[0], key, HighLevelGraph.from_collections(key, layer, depends), part.grid)
             return
@@ -207,6 +144,15 @@ class Tasks:
 
     def _array(self, stage: str, key: str, graph: HighLevelGraph, grid: Grid) -> None:
         self.arrays[stage] = da.Array(graph, key, grid, dtype=self.graph.stage(stage).dtype)
+
+    def _own(self, part: Part, name: str, step: str, positions: Sequence[tuple[int, ...]], layer: Any) -> Any:
+        """The array of an output while its tasks are made, which go on from one another."""
+        key = step
+        if len(part.outputs) > 1:
+            number = part.outputs.index(name)
+            key = f"{step}-{number}"
+            layer.update({(key, *at): (item, (step, *at), number) for at in positions})
+        return da.Array({}, key, part.grid, dtype=self.graph.stage(name).dtype)
 
     def _combine(self, part: Part, step: str, key: str, layer: dict[Any, Any]) -> None:
         """A tree over the pieces of each chunk."""
@@ -224,44 +170,26 @@ class Tasks:
                 if last:
                     break
 
-    def _places(self, part: Part, name: str, key: str, layer: dict[Any, Any]) -> Callable[[int], tuple[Any, list[Any]]]:
-        """The chunks of an array that the window of a task lies in; those of which it needs little are cut before."""
-        array, dtype = self.arrays[name].name, self.arrays[name].dtype
-        along = [spans(chunks) for chunks in self.arrays[name].chunks]
-        box = [(low.tolist(), high.tolist()) for low, high in part.boxes[name]]
-
-        def of(number: int) -> tuple[Any, list[Any]]:
-            ends = [(low[number], high[number]) for low, high in box]
-            places, blocks = [], []
-            for found in itertools.product(*(f(*x) for f, x in zip(along, ends, strict=True))):
-                at, place, inside, shares = zip(*found, strict=True) if found else ((), (), (), ())
-                block, share = (array, *at), math.prod(shares)
-                part_of: tuple[slice, ...] | None = inside if share < 1.0 else None
-                if share < EXCERPT:
-                    cut = (key, *at, *(n for x in inside for n in (x.start, x.stop)))
-                    if cut not in layer:
-                        layer[cut] = (excerpt, block, Excerpt(inside))
-                    block, part_of = cut, None
-                places.append((place, part_of))
-                blocks.append(block)
-            return (tuple(high - low + 1 for low, high in ends), dtype, tuple(places)), blocks
-
-        return of
-
     # -- what a person reads
     def lines(self) -> Iterator[str]:
         """How each part is computed."""
+        read = {*self.arrays, *self.cutter.position}
         for part in self.parts:
             names = ", ".join(part.outputs)
             tasks = math.prod(part.numblocks)
-            reads = ", ".join(f"{self._largest(part, n)} of {n}" for n in part.reads if n in self.arrays)
+            reads = ", ".join(f"{self._largest(part, n)} of {n}" for n in part.reads if n in read)
             how = f"{tasks} tasks, each reads {reads or 'nothing'}"
             if part.pieces:
                 how = f"a reduction: partial results of {how}; they are combined in a tree"
             yield f"{names}: {how}"
             if part.is_whole and tasks == 1:
                 yield "    one task, as every element may need any element of what it reads"
-            for axis in sorted(a for n in part.outputs for a in self.cutter.regions.whole_axes(n)):
+            for name, carry in part.carries.items():
+                other, end = ("before", "last") if carry.step > 0 else ("after", "first")
+                some = end if carry.depth == 1 else f"{end} {carry.depth}"
+                yield f"    along axis {carry.axis} each chunk of {name} goes on from the {some} of the one {other} it"
+            whole = self.cutter.regions_of(part.carries).whole_axes
+            for axis in sorted({a for n in part.outputs for a in whole(n)}):
                 if not part.is_whole and not part.pieces and self.cutter.regions.shapes[part.outputs[0]][axis] > 1:
                     yield f"    one chunk along axis {axis}, as its elements follow from each other"
 

@@ -8,16 +8,20 @@ as itself plus `SHIFT`; a length that is not is a constant of a kernel of its ow
 
 Chunks at the image's border have one Graph, those inside of it another: without boundary modes, which have no effect
 there, and with origins that differ by constants, so that its loops are those of a whole image away from its border.
+Chunks that go on with a scan have theirs (`carries.py`).
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from hjit.chunks.boxes import Interval, Loops, Numbers, Regions
+from hjit.chunks.carries import given_iterations, going_on, name_of_rows
 from hjit.chunks.parts import Part
 from hjit.trace.ir.graph import (
     Change,
@@ -53,6 +57,7 @@ class Windows:
         is_length: is it a length? Else it is an origin.
         chunks: which ones, by their position in the grid.
         rows: their numbers, a row for each chunk.
+        before: the stage whose rows before a chunk an input is, by its name.
     """
 
     graph: Graph
@@ -60,6 +65,7 @@ class Windows:
     is_length: tuple[bool, ...]
     chunks: Numbers
     rows: Numbers
+    before: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Columns:
@@ -96,25 +102,57 @@ class _Columns:
 
 
 def windows(graph: Graph, regions: Regions, part: Part) -> list[Windows]:
-    """The Graphs of the chunks of a part: of those at the border, and of the others."""
+    """The Graphs of the chunks of a part: of those at the border, and of the others.
+
+    Args:
+        regions: those of the part (`Cutter.regions_of`).
+    """
     count = int(np.prod(part.numblocks, dtype=np.int64))
+    everything, first = np.arange(count), _is_first(part, regions, count)
     inside = np.ones(count, bool)
     has_borders = False
     for name, box in part.boxes.items():
         if name not in part.reads:
-            given = part.given if name in part.outputs else {}
-            for number, loops in enumerate(regions.loops(name)):
-                dims = loops.dims(box, given if number else {})
+            given = part.given.get(name, {})
+            for update, loops in enumerate(regions.loops(name), 0 if graph.stage(name).initial is None else -1):
+                dims = loops.dims(box, given.get(update, {}))
                 for reading in loops.readings:
                     inside &= reading.is_inside(dims, count)
                     has_borders = has_borders or bool(reading.borders)
-    if not has_borders:
-        return [_windows(graph, regions, part, np.arange(count), True)]
-    groups = [(np.flatnonzero(~inside), False), (np.flatnonzero(inside), True)]
-    return [_windows(graph, regions, part, chunks, is_inside) for chunks, is_inside in groups if len(chunks)]
+    groups = [(~inside, False), (inside, True)] if has_borders else [(np.ones(count, bool), True)]
+    found = []
+    for (chosen, is_inside), goes_on in itertools.product(groups, (False, True)):
+        chunks = everything[chosen & (~first if goes_on else first)]
+        if len(chunks):
+            make = _going_on if goes_on else _windows
+            found.append(make(graph, regions, part, chunks, is_inside))
+    return found
 
 
-def _windows(graph: Graph, regions: Regions, part: Part, chunks: Numbers, is_inside: bool) -> Windows:
+def _is_first(part: Part, regions: Regions, count: int) -> Any:
+    """Which chunks go on from no other?"""
+    found = np.ones(count, bool)
+    for name, carry in part.carries.items():
+        found = carry.is_first(part.boxes[name], regions.shapes[name][carry.axis])
+    return found
+
+
+def _going_on(graph: Graph, regions: Regions, part: Part, chunks: Numbers, is_inside: bool) -> Windows:
+    """The Graph of chunks that go on with scans."""
+    given, boxes, before = dict(part.given), dict(part.boxes), {}
+    for name, carry in part.carries.items():
+        given[name] = given_iterations(carry, part.boxes[name], regions.sizes)
+        rows = name_of_rows(graph, name)
+        boxes[rows], before[rows] = part.before[name], name
+    graph = going_on(graph, part.carries)
+    part = replace(part, given=given, boxes=boxes, reads=(*part.reads, *before))
+    regions = Regions(graph, regions.sizes, regions.scalars, regions.carried)
+    return _windows(graph, regions, part, chunks, is_inside, before)
+
+
+def _windows(
+    graph: Graph, regions: Regions, part: Part, chunks: Numbers, is_inside: bool, before: Mapping[str, str] = {}
+) -> Windows:
     columns = _Columns(chunks, is_inside)
     frames: dict[str, tuple[Axis, ...]] = {}
     order = [*part.outputs, *(n for n in part.boxes if n not in part.outputs)]
@@ -126,7 +164,7 @@ def _windows(graph: Graph, regions: Regions, part: Part, chunks: Numbers, is_ins
         axes = zip(part.boxes[name], regions.shapes[name], array.shape, strict=True)
         frames[name] = tuple(columns.axis(f"{name}.{k}", k, x, n, length) for k, (x, n, length) in enumerate(axes))
     stages = [
-        _Stage(s, part, regions, columns, frames).windowed()
+        _Stage(s, part, regions, columns, frames, before).windowed()
         for s in graph.stages
         if s.name in part.boxes and s.name not in part.reads
     ]
@@ -143,6 +181,7 @@ def _windows(graph: Graph, regions: Regions, part: Part, chunks: Numbers, is_ins
         tuple(is_length for is_length, _ in columns.names.values()),
         chunks,
         np.stack(numbers, axis=1) if numbers else np.zeros((len(chunks), 0), np.int64),
+        before,
     )
 
 
@@ -162,8 +201,15 @@ class _Stage:
     """One stage in its window."""
 
     def __init__(
-        self, s: Stage, part: Part, regions: Regions, columns: _Columns, frames: Mapping[str, tuple[Axis, ...]]
+        self,
+        s: Stage,
+        part: Part,
+        regions: Regions,
+        columns: _Columns,
+        frames: Mapping[str, tuple[Axis, ...]],
+        before: Mapping[str, str],
     ) -> None:
+        self.own = {s.name, *(rows for rows, stage in before.items() if stage == s.name)}
         self.s, self.part, self.regions, self.columns, self.frames = s, part, regions, columns, frames
         self.frame, self.shapes = frames[s.name], regions.graph.shapes
 
@@ -176,7 +222,7 @@ class _Stage:
         return replace(s, shape=tuple(length for _, length in self.frame), initial=initial, updates=updates)
 
     def _update(self, d: Definition, number: int, loops: Loops) -> Definition:
-        given = self.part.given if self.s.name in self.part.outputs else {}
+        given = self.part.given.get(self.s.name, {}).get(number, {})
         dims = loops.dims(self.part.boxes[self.s.name], given)
         shape = self.regions.shapes[self.s.name]
         frame = []
@@ -184,7 +230,7 @@ class _Stage:
         for k, (interval, extent) in enumerate(zip(dims, d.extents, strict=True)):
             n = loops.extents[k]
             axis = same.get(k)
-            if axis is not None and shape[axis] == n:
+            if k not in given and axis is not None and shape[axis] == n:
                 frame.append(self.frame[axis])
             else:
                 frame.append(self.columns.axis(f"{self.s.name}.{number}.{k}", -1, interval, n, extent))
@@ -213,7 +259,7 @@ class _Stage:
         if not isinstance(e, Load):
             return None
         frame = self.frames[e.source]
-        is_inside = self.columns.is_inside and e.source != self.s.name
+        is_inside = self.columns.is_inside and e.source not in self.own
         shape = self.shapes[e.source]
         index = tuple(_in_window(p, at, n, is_inside) for p, at, n in zip(e.index, frame, shape, strict=True))
         return Load(e.source, index, e.dtype)

@@ -162,3 +162,8 @@ def test_the_narrowest_dtype() -> None:
         "None",
     ]
     assert narrowest(0, 1, 2) == np.uint16
+
+
+def test_extremes_that_change_nothing() -> None:
+    check(lambda a: (np.zeros((a.shape[0], 5), np.uint64).max(1), a + 1), U1)
+    check(lambda a: np.minimum.reduce(np.full((5, a.shape[1]), 255, np.uint8)) + a, U1)

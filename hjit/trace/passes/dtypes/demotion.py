@@ -49,10 +49,16 @@ def demote_integers(graph: Graph) -> Graph:
     demotion = _Demotion()
     stages = []
     for s in graph.stages:
-        s = demotion.stage(map_exprs(s, demotion.expr), s.name in graph.outputs)
+        s = demotion.stage(_without_idle_updates(map_exprs(s, demotion.expr)), s.name in graph.outputs)
         demotion.stages[s.name] = s
         stages.append(s)
     return replace(graph, stages=tuple(stages))
+
+
+def _without_idle_updates(s: Stage) -> Stage:
+    """The stage without updates that leave every element as it is: ``maximum(own, 0)`` of unsigned numbers."""
+    updates = tuple(d for d in s.updates if d.value != Load(s.name, d.target, s.dtype))
+    return s if s.initial is None or len(updates) == len(s.updates) else replace(s, updates=updates)
 
 
 class _Demotion:
