@@ -43,6 +43,7 @@ from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.trace.tracing.scalars.host import is_run_time
 
 if TYPE_CHECKING:
+    from hjit.kernels.runtime.kernel import Bound
     from hjit.tuning.autotune import Tuned
     from hjit.tuning.choice import Choice, Scheduler, Segments
 
@@ -295,14 +296,18 @@ def compiled(
         candidate, decision = candidate_of(traced, leaves, options, scheduler)
         if stored is not None:
             stored.store(candidate.kernels, decision)
-        kernels, origins = candidate.kernels, _origins(candidate.segments, candidate.choice)
+        kernels, origins = candidate.kernels, origins_of(candidate.segments, candidate.choice)
     else:
         origins = _origins_on_demand(traced, options, len(kernels))
-    steps = [Step(o, b, e) for o, b, e in zip(origins, kernels, [*traced.recorder.breaks, None], strict=True)]
-    return _bind(traced, structure, leaves, steps, options)
+    return _bind(traced, structure, leaves, steps_of(traced, origins, kernels), options)
 
 
-def _origins(segments: Segments, choice: Choice) -> list[Callable[[], Any]]:
+def steps_of(traced: Trace, origins: Sequence[Callable[[], Any]], kernels: Sequence[Bound | None]) -> list[Step]:
+    """The kernels of a trace, with the graph breaks between them."""
+    return [Step(o, b, e) for o, b, e in zip(origins, kernels, [*traced.recorder.breaks, None], strict=True)]
+
+
+def origins_of(segments: Segments, choice: Choice) -> list[Callable[[], Any]]:
     """See `Step`."""
     return [functools.partial(tuple, (x.graph, choice.of(x) if x.graph.outputs else None)) for x in segments]
 
@@ -315,7 +320,7 @@ def _origins_on_demand(traced: Trace, options: Options, count: int) -> list[Call
         from hjit.call.compiling import decided_for
 
         segments_of, decision = with_room(decided_for, traced, options, None)
-        return [f() for f in _origins(segments_of(decision.best.rewrites), decision.best)]
+        return [f() for f in origins_of(segments_of(decision.best.rewrites), decision.best)]
 
     return [lambda number=k: made()[number] for k in range(count)]  # type: ignore[misc]
 

@@ -6,10 +6,10 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hjit.call.build import results_of_externs, variant_of, with_room
+from hjit.call.build import origins_of, results_of_externs, steps_of, variant_of, with_room
 from hjit.call.compiling import arguments_of, kernels_of
 from hjit.call.segments import TraceSegments
-from hjit.call.variant import Mispredict, OutOfBounds, Step
+from hjit.call.variant import Mispredict, OutOfBounds
 from hjit.kernels.runtime import features
 from hjit.options import Options
 from hjit.process import forks
@@ -68,11 +68,8 @@ def all_arrays(traced: Trace, leaves: Sequence[Any], options: Options, candidate
     """
     if len(candidate.kernels) == 1:
         return arguments_of(traced, leaves)
-    steps = [
-        Step(x.graph, None, b, e)
-        for x, b, e in zip(candidate.segments, candidate.kernels, [*traced.recorder.breaks, None], strict=True)
-    ]
-    variant = variant_of(traced, steps, options)
+    origins = origins_of(candidate.segments, candidate.choice)
+    variant = variant_of(traced, steps_of(traced, origins, candidate.kernels), options)
     guarded = variant.guards.values(leaves)
     if guarded is None or variant.impure:
         return None

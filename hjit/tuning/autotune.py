@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import HjitError
-from hjit.kernels.runtime import backend
+from hjit.kernels.runtime.machine_code import is_busy
 from hjit.kernels.runtime.kernel import Bound
 from hjit.options import Options
 from hjit.process import deadline, debug
@@ -323,7 +323,7 @@ class _Tuning:
             choice.check(self.segments_of(choice.rewrites))
             candidate, choice = with_fixes(self.make, choice, self.segments_of)
         except (HjitError, deadline.OverBudget) as error:
-            if backend.is_busy():  # LLVM does not end: nothing more can be compiled
+            if is_busy():  # LLVM does not end: nothing more can be compiled
                 self.is_stopped = lambda: True
             self.lost += 1
             log.debug("a schedule is lost: %s", error)
