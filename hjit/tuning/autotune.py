@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import HjitError
-from hjit.kernels.runtime.machine_code import is_busy
 from hjit.kernels.runtime.kernel import Bound
+from hjit.kernels.runtime.machine_code import is_busy
 from hjit.options import Options
 from hjit.process import deadline, debug
 from hjit.process.progress import milliseconds, note
