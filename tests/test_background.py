@@ -22,7 +22,7 @@ from tests.scripts import run_script
 
 Array = np.ndarray[Any, Any]
 IMAGE = np.random.default_rng(3).standard_normal((70, 96)).astype(np.float32)
-LONG = 300.0  # seconds: a test that waits for so long has failed
+LONG = 60.0  # seconds: a test that waits for so long has failed
 
 
 @pytest.fixture(autouse=True)

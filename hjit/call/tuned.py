@@ -15,7 +15,8 @@ from hjit.options import Options
 from hjit.process import forks
 from hjit.trace.capture.trace import Trace
 from hjit.trace.tracing.recording.recorder import packed
-from hjit.tuning.autotune import Tuned, autotune
+from hjit.tuning import autotune
+from hjit.tuning.autotune import Tuned
 from hjit.tuning.choice import Arguments, Candidate, Choice
 from hjit.tuning.decide import is_little, is_tuned
 
@@ -58,7 +59,9 @@ def tuned(
 
     arguments = functools.partial(all_arrays, traced, leaves, options)
     with forks.builds.outside():
-        return autotune(segments_of, traced.recorder.sizes, make, arguments, options, seconds, is_stopped, fits)
+        return autotune.autotune(
+            segments_of, traced.recorder.sizes, make, arguments, options, seconds, is_stopped, fits
+        )
 
 
 def all_arrays(traced: Trace, leaves: Sequence[Any], options: Options, candidate: Candidate) -> Arguments | None:
