@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hjit.call.compiled_function import CompiledFunction
 from hjit.call.entry import FEW_TRACES, MAX_ITEMS, MAX_TRACES, Call
-from hjit.call.outcome import PLAIN
+from hjit.call.results import PLAIN
 from hjit.errors import BudgetError
 from hjit.inspection import Inspectable
 from hjit.options import Options

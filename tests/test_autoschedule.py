@@ -36,6 +36,7 @@ from hjit.tuning.decide import by_search, found_or_searched
 from hjit.tuning.plans import Plan, from_text, plan_name, store_plans, to_text
 from tests.sched.test_space import Program, blurred, equalised, interleaved, product, pyramid
 from tests.scripts import run_script
+from tests.test_autotune import trees_of_kernels
 
 Array = np.ndarray[Any, Any]
 IMAGE = np.random.default_rng(3).standard_normal((70, 96)).astype(np.float32)
@@ -239,9 +240,10 @@ def test_of_several_schedules_that_were_found_the_fastest_is_kept(
 ) -> None:
     monkeypatch.setitem(autoschedule.EFFORTS, "beam", Effort(presets(8)["beam"], timed=3))
     timed: list[list[str]] = []
+    trees = trees_of_kernels(monkeypatch)
 
     def second(kernels: Any, *_: Any) -> tuple[int, list[float]]:
-        timed.append([str(k.scheduled.tree) for k in kernels])
+        timed.append([str(trees[k.kernel.name]) for k in kernels])
         return 1, []
 
     monkeypatch.setattr(candidates, "measured", second)

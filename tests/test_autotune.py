@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import hjit
+from hjit.call import compiling
 from hjit.errors import OptionError, ScheduleError, TraceError
-from hjit.kernels.runtime import backend
 from hjit.kernels.runtime.kernel import Bound
 from hjit.sched.search.refine import Schedule
 from hjit.sched.search.search import keep_probability
@@ -43,17 +43,31 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield tmp_path
 
 
+def trees_of_kernels(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The schedules of kernels that are bound from now on, by the kernels' names; None is the default one."""
+    trees: dict[str, Any] = {}
+    real = compiling.bind
+
+    def bind(scheduled: Any, *given: Any) -> Bound:
+        bound = real(scheduled, *given)
+        trees[bound.kernel.name] = scheduled.tree
+        return bound
+
+    monkeypatch.setattr(compiling, "bind", bind)
+    return trees
+
+
 @pytest.fixture
 def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[bool, int], float]], None]:
     """Kernels take what a function says, of whether it is by the default schedule, and how many were timed before."""
     clock, order = [0.0], dict[str, int]()
 
     def by(seconds: Callable[[bool, int], float]) -> None:
-        real = Bound.run
+        real, trees = Bound.run, trees_of_kernels(monkeypatch)
 
         def run(self: Bound, *given: Any) -> bool:
             number = order.setdefault(self.kernel.name, len(order))
-            clock[0] += seconds(self.scheduled.tree is None, number)
+            clock[0] += seconds(trees[self.kernel.name] is None, number)
             return real(self, *given)
 
         monkeypatch.setattr(Bound, "run", run)
@@ -292,7 +306,7 @@ def test_a_schedule_that_cannot_be_compiled_is_lost_and_no_more(monkeypatch: pyt
 
 def test_it_ends_where_llvm_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     def endless(make: Any, choice: Any, segments_of: Any) -> Any:
-        monkeypatch.setattr(backend, "is_busy", lambda: True)
+        monkeypatch.setattr(autotune, "is_busy", lambda: True)
         raise autotune.deadline.OverBudget("compiling")
 
     monkeypatch.setattr(autotune, "with_fixes", endless)

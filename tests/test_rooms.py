@@ -84,6 +84,7 @@ MAY = {
         *SERVICES,
         "options",
         "cache",
+        "version",
         "model",
         "trace.ir",
         "trace.passes",
@@ -306,7 +307,6 @@ LATE = {
     },
     "call.compiling": {
         "kernels.cuda.runtime.bound": GPU,
-        "tuning.autotune": SEARCH,
         "tuning.candidates": SEARCH,
     },
     "kernels.cuda.runtime.device": {"kernels.cuda.runtime.on_cupy": GPU},
@@ -323,6 +323,7 @@ LATE = {
         "call.on_device": GPU,
         "call.parts": FIRST_CALL,
         "call.stored.verdicts": FIRST_CALL,
+        "call.tuned": SEARCH,
         "call.checks.unwritten": FIRST_CALL,
         "call.variant": FIRST_CALL,
         "trace.capture.cupy_names": GPU,
@@ -360,7 +361,12 @@ LATE = {
         "sched.language.check": SEARCH,
         "sched.nests.root_nests": COMPILER,
     },
-    "tunable": {"call.build": FIRST_CALL, "call.variant": FIRST_CALL, "tuning.autotune": SEARCH},
+    "tunable": {
+        "call.build": FIRST_CALL,
+        "call.tuned": SEARCH,
+        "call.variant": FIRST_CALL,
+        "tuning.autotune": SEARCH,
+    },
     "tuning.decide": {"tuning.autoschedule": SEARCH},
     "tuning.learning": {"model.fit": TRAINING},
 }

@@ -39,7 +39,7 @@ def test_samples_have_the_features_of_their_schedules(tmp_path: Path) -> None:
 
 def test_the_same_schedules_are_measured_on_images_of_several_sizes(tmp_path: Path) -> None:
     before = made()[0]
-    large, small = measured(blurred, [[IMAGE], [IMAGE[:40, :50].copy()]], OPTIONS, 6, 0, MeasurementLock(tmp_path))
+    small, large = measured(blurred, [[IMAGE], [IMAGE[:40, :50].copy()]], OPTIONS, 6, 0, MeasurementLock(tmp_path))
     assert len(large.samples) == len(small.samples) > 1
     assert made()[0] - before <= 7  # kernels know no sizes, and one is the default schedule's
     for a, b in zip(large.samples, small.samples, strict=True):

@@ -88,6 +88,7 @@ def build(
     options: Options,
     scheduler: Scheduler | None,
     interprets: bool = True,
+    tune: Callable[[Trace, list[Any], Options], Tuned | None] | None = None,
 ) -> Built:
     """Everything that a first call does before it runs.
 
@@ -95,6 +96,7 @@ def build(
         structure: how `leaves`, the arguments with containers opened, are put together.
         scheduler: the schedule that the user has given.
         interprets: may NumPy compute what decisions are made on while the function is traced?
+        tune: tunes the kernels of the trace, if that is wanted, so that their plans are found.
 
     Raises:
         BudgetError: there is no time for that.
@@ -115,11 +117,7 @@ def build(
             _no_device_arrays(traced, leaves)
         results = results_of_externs(traced)  # a variant keeps no array of the call
         deadline.blame(traced.recorder.busiest())
-        done = None
-        if options.tune == "autotune" and not options.tune_in_background and scheduler is None:
-            from hjit.call.tuned import tuned_once  # loads what searches
-
-            done = tuned_once(traced, leaves, options)
+        done = None if tune is None else tune(traced, leaves, options)
         variant = _reported(name, compiled, traced, structure, leaves, options, scheduler)
     verified = verdicts.load(variant, options) if options.verify == "first" else None
     made, loaded = (now - then for now, then in zip(kernel.made(), before, strict=True))

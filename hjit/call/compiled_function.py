@@ -23,7 +23,7 @@ from hjit.call.arguments import CallKey, copied, each_once, is_dask_array, is_de
 from hjit.call.checks import against_numpy
 from hjit.call.checks.against_numpy import InterleavedCalls
 from hjit.call.entry import MAX_CONTEXTS, MAX_DEPTH, UNTIMED, Call, Entries, Entry, Stats, limit
-from hjit.call.outcome import MISS, PARTS, PLAIN, Outcome
+from hjit.call.results import MISS, PARTS, PLAIN, Outcome
 from hjit.errors import BudgetError, CompileError, DeviceError, HjitWarning, LongLoop, TraceError
 from hjit.options import Options, checked, context_state, resolve
 from hjit.process import forks
@@ -453,9 +453,12 @@ class CompiledFunction(Generic[P, R]):
         """
         from hjit.call.build import build
 
+        tune = None
+        if options.tune == "autotune" and not options.tune_in_background and schedule is None:
+            from hjit.call.tuned import tuned_once as tune
         start = time.process_time()
         try:
-            made = build(self.py_func, self.__name__, structure, leaves, options, schedule, self._interprets)
+            made = build(self.py_func, self.__name__, structure, leaves, options, schedule, self._interprets, tune)
         finally:
             self._spent[0] += time.process_time() - start
         self.tuned = made.tuned or self.tuned

@@ -18,8 +18,7 @@ import numpy as np
 from hjit.call.arguments import each_once, is_device_array
 from hjit.call.entry import Call
 from hjit.call.guards import GuardValues, look_up
-from hjit.call.outcome import MISS, Outcome
-from hjit.call.results import Results, given_name
+from hjit.call.results import MISS, Outcome, Results, given_name
 from hjit.call.variant import OneKernel, Steps, Variant
 from hjit.kernels.cuda.runtime.device import Device, current, found
 from hjit.trace.capture.captured import without_memory

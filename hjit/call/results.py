@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,6 +15,24 @@ from hjit.trace.ir.poly import Dim, sizes_value
 from hjit.trace.tracing.complex_memory import complex_of
 from hjit.verify.tolerances import EXACT, Tolerance
 
+# -- what a call may come to besides a result
+
+
+class Outcome(enum.Enum):
+    """MISS: no variant serves the values of this call. PLAIN: NumPy is to run it. PARTS: Python is, with compiled
+    parts."""
+
+    MISS = enum.auto()
+    PLAIN = enum.auto()
+    PARTS = enum.auto()
+
+
+MISS: Final = Outcome.MISS
+PLAIN: Final = Outcome.PLAIN
+PARTS: Final = Outcome.PARTS
+
+
+# -- results
 Array = np.ndarray[Any, Any]
 Shape = tuple[tuple[int, ...], np.dtype[Any]]  # with the dtype
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hjit.call.outcome import MISS, PLAIN
+from hjit.call.results import MISS, PLAIN
 from hjit.trace.tracing.frames import uncounted
 
 if TYPE_CHECKING:
