@@ -46,7 +46,7 @@ def measure(name: str, weights: str, small: bool) -> Row:
     module = apps.load(name)
     arguments = module.inputs(np.random.default_rng(0), module.SMALL if small else module.SHAPE)
     cost = network.load(weights or WEIGHTS)
-    options = Options(cache="off", verify="off", tune=False)
+    options = Options(cache="off", verify="off", tune=False, blas=False)
     with tempfile.TemporaryDirectory() as folder:
         try:
             (found,) = measured(

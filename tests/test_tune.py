@@ -54,7 +54,8 @@ def test_a_wrong_result_is_no_sample(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     class Wrong:
         def __init__(self, bound: Any) -> None:
-            self.inputs, self.new_outputs, self._bound = bound.inputs, bound.new_outputs, bound
+            self.inputs, self.scalars, self.new_outputs = bound.inputs, bound.scalars, bound.new_outputs
+            self._bound = bound
 
         def run(self, inputs: Any, outputs: Any, scalars: Any) -> bool:
             self._bound.run(inputs, outputs, scalars)

@@ -453,9 +453,11 @@ class CompiledFunction(Generic[P, R]):
         """
         from hjit.call.build import build
 
-        tune = None
+        tune: Callable[..., Tuned | None] | None = None
         if options.tune == "autotune" and not options.tune_in_background and schedule is None:
-            from hjit.call.tuned import tuned_once as tune
+            from hjit.call.tuned import tuned_once
+
+            tune = tuned_once
         start = time.process_time()
         try:
             made = build(self.py_func, self.__name__, structure, leaves, options, schedule, self._interprets, tune)

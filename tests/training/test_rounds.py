@@ -164,7 +164,7 @@ def test_what_is_slow_on_small_images_is_not_timed_on_larger_ones(
     counts: list[int] = []
     slow: list[Any] = []
 
-    def timed(bound: Any, inputs: Any, outputs: Any) -> float:
+    def timed(bound: Any, inputs: Any, outputs: Any, scalars: Any) -> float:
         bound.run(inputs, outputs, ())
         counts.append(inputs[0].size)
         if inputs[0].size == IMAGE.size and not slow:
@@ -178,3 +178,11 @@ def test_what_is_slow_on_small_images_is_not_timed_on_larger_ones(
     assert counts == sorted(counts), "the smaller image comes first"
     monkeypatch.setattr(cases, "MEASURED_SECONDS", 0.0)
     assert len(measured(blurred, [[larger], [IMAGE]], OPTIONS, 3, 0, MeasurementLock(tmp_path))) == 1
+
+
+def test_numbers_among_the_arguments_are_no_hindrance(tmp_path: Path) -> None:
+    def scaled(a: Any, k: float) -> Any:
+        return np.sqrt(a[1:] * k) + a[:-1]
+
+    (found,) = measured(scaled, [[np.abs(IMAGE), 1.5]], OPTIONS, 3, 0, MeasurementLock(tmp_path))
+    assert len(found.samples) > 1
