@@ -15,12 +15,13 @@ from hjit.training.cases import alike, leaves
 from tests.numpy_check import place, watched_scratch
 
 PIXELS = (1000, 5000, 40_000)  # of images
+LONG = 120.0  # seconds of the processor for a compilation: random schedules of long programs take more than ten
 
 
 def failure(seed: int, pixels: int, schedule: Any = None, **options: Any) -> str | None:
     """What is wrong with the program of a seed, whose floats need not have NumPy's last bits; None where nothing is."""
     program = generator.random_program(seed, pixels)
-    pipe = hjit.pipeline(program.function, **{"verify": "off", "cache": "off", **options}).use(schedule)
+    pipe = hjit.pipeline(program.function, **{"verify": "off", "cache": "off", "budget": LONG, **options}).use(schedule)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
