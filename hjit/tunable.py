@@ -24,6 +24,7 @@ from hjit.trace.tracing.frames import uncounted
 
 if TYPE_CHECKING:
     from hjit.call.parts import Parts
+    from hjit.call.segments import TraceSegments
     from hjit.tuning.autotune import Tuned
 
 log = logging.getLogger("hjit")
@@ -101,8 +102,10 @@ class Tunable(CompiledFunction[P, R]):
         Raises:
             TraceError, OutOfBounds, TracingFailed: as `hjit.call.build.build` does.
         """
+        from hjit.call.compiling import segments_for
+
         traced = self._traced(structure, leaves, options)
-        return _tuned(self.py_func, self.__name__, traced, leaves, options, seconds)
+        return _tuned(self.py_func, self.__name__, traced, segments_for(traced, options), leaves, options, seconds)
 
     def _traced(self, structure: PyTree, leaves: list[Any], options: Options) -> Trace:
         from hjit.call.build import traced_call
@@ -154,6 +157,7 @@ def _tune_behind(
 ) -> None:
     """What a thread does for a function, of which it holds only what it computes: it may end meanwhile."""
     from hjit.call.build import TracingFailed
+    from hjit.call.compiling import segments_for
     from hjit.call.tuned import is_worth_tuning
     from hjit.call.variant import OutOfBounds
 
@@ -166,10 +170,11 @@ def _tune_behind(
         return
     function, name = f.py_func, f.__name__
     del f
-    if not is_worth_tuning(traced, options):
+    segments_of = segments_for(traced, options)
+    if not is_worth_tuning(traced, segments_of, options):
         return
     fits = "jax" in sys.modules  # it warns of each fork of a process that has loaded it
-    found = _tuned(function, name, traced, leaves, options, options.tune_budget, is_over, fits)
+    found = _tuned(function, name, traced, segments_of, leaves, options, options.tune_budget, is_over, fits)
     f = owner()
     if f is not None and found.default:
         f._take_up(key, found)
@@ -179,6 +184,7 @@ def _tuned(
     function: Any,
     name: str,
     traced: Trace,
+    segments_of: TraceSegments,
     leaves: list[Any],
     options: Options,
     seconds: float,
@@ -188,7 +194,7 @@ def _tuned(
     from hjit.call.tuned import tuned
 
     with _budget(function, name, options):
-        return tuned(traced, leaves, options, seconds, is_stopped, fits)
+        return tuned(traced, segments_of, leaves, options, seconds, is_stopped, fits)
 
 
 def _budget(function: Any, name: str, options: Options) -> Any:

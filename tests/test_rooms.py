@@ -363,6 +363,7 @@ LATE = {
     },
     "tunable": {
         "call.build": FIRST_CALL,
+        "call.compiling": COMPILER,
         "call.tuned": SEARCH,
         "call.variant": FIRST_CALL,
         "tuning.autotune": SEARCH,

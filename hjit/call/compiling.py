@@ -75,10 +75,14 @@ def candidate_of(
     return chosen(decision, make, segments_of, arguments, options), decision  # tunes
 
 
+def segments_for(traced: Trace, options: Options) -> TraceSegments:
+    """The segments of a trace on its target."""
+    return TraceSegments(traced, features.schedule_target(options.target))
+
+
 def decided_for(traced: Trace, options: Options, scheduler: Scheduler | None) -> tuple[TraceSegments, Decision]:
     """The segments of a trace, and the schedule that is decided on for them."""
-    rec = traced.recorder
-    segments_of = TraceSegments(traced, features.schedule_target(options.target))  # canonicalises
+    rec, segments_of = traced.recorder, segments_for(traced, options)  # canonicalises
     return segments_of, decided(segments_of, scheduler, not rec.breaks, rec.sizes, options)  # looks up, or searches
 
 

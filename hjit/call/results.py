@@ -15,6 +15,10 @@ from hjit.trace.ir.poly import Dim, sizes_value
 from hjit.trace.tracing.complex_memory import complex_of
 from hjit.verify.tolerances import EXACT, Tolerance
 
+Array = np.ndarray[Any, Any]
+Shape = tuple[tuple[int, ...], np.dtype[Any]]  # with the dtype
+
+
 # -- what a call may come to besides a result
 
 
@@ -33,8 +37,6 @@ PARTS: Final = Outcome.PARTS
 
 
 # -- results
-Array = np.ndarray[Any, Any]
-Shape = tuple[tuple[int, ...], np.dtype[Any]]  # with the dtype
 
 
 def given_name(name: str) -> str:

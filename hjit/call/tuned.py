@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hjit.call.build import origins_of, results_of_externs, steps_of, variant_of, with_room
-from hjit.call.compiling import arguments_of, kernels_of
+from hjit.call.compiling import arguments_of, kernels_of, segments_for
 from hjit.call.segments import TraceSegments
 from hjit.call.variant import Mispredict, OutOfBounds
-from hjit.kernels.runtime import features
 from hjit.options import Options
 from hjit.process import forks
 from hjit.trace.capture.trace import Trace
@@ -23,21 +22,21 @@ from hjit.tuning.decide import is_little, is_tuned
 
 def tuned_once(traced: Trace, leaves: Sequence[Any], options: Options) -> Tuned | None:
     """Tune the kernels of a trace, if none of its plans is there; `hjit.call.compiling` finds what comes of it."""
-    segments_of = TraceSegments(traced, features.schedule_target(options.target))
+    segments_of = segments_for(traced, options)
     if with_room(is_tuned, segments_of, traced.recorder.sizes, options):
         return None
-    return tuned(traced, leaves, options, options.tune_budget)
+    return tuned(traced, segments_of, leaves, options, options.tune_budget)
 
 
-def is_worth_tuning(traced: Trace, options: Options) -> bool:
+def is_worth_tuning(traced: Trace, segments_of: TraceSegments, options: Options) -> bool:
     """Is there more than a little work in a trace whose kernels were not tuned yet?"""
-    segments_of = TraceSegments(traced, features.schedule_target(options.target))
     sizes = traced.recorder.sizes
     return not with_room(is_little, segments_of, sizes) and not with_room(is_tuned, segments_of, sizes, options)
 
 
 def tuned(
     traced: Trace,
+    segments_of: TraceSegments,
     leaves: Sequence[Any],
     options: Options,
     seconds: float,
@@ -49,9 +48,9 @@ def tuned(
     Other threads may fork meanwhile, but for when kernels are compiled.
 
     Args:
+        segments_of: see `hjit.call.compiling.segments_for`.
         seconds: see `hjit.tuning.autotune.autotune`; `is_stopped` and `fits`, too.
     """
-    segments_of = TraceSegments(traced, features.schedule_target(options.target))
 
     def make(choice: Choice) -> Candidate:
         with forks.builds:

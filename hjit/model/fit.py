@@ -178,13 +178,18 @@ class Report:
 # -- fitting
 
 
+def missing_packages() -> list[str]:
+    """JAX and Optax, which only fitting needs, where they are not installed."""
+    return [name for name in ("jax", "optax") if importlib.util.find_spec(name) is None]
+
+
 def check_packages() -> None:
     """Are JAX and Optax there, which only fitting needs?
 
     Raises:
         ModuleNotFoundError: one of them is not.
     """
-    missing = [name for name in ("jax", "optax") if importlib.util.find_spec(name) is None]
+    missing = missing_packages()
     if missing:
         raise ModuleNotFoundError(f'fitting the cost model needs {" and ".join(missing)}: pip install "hjit[train]"')
 

@@ -6,7 +6,6 @@ them schedules are ranked by these weights as they are, and only the mean error 
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import math
 from collections.abc import Callable
@@ -25,7 +24,9 @@ log = logging.getLogger("hjit")
 
 def can_fit() -> bool:
     """Is there what fits the network?"""
-    return all(importlib.util.find_spec(name) is not None for name in ("jax", "optax"))
+    from hjit.model.fit import missing_packages
+
+    return not missing_packages()
 
 
 class Learner:
