@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from hjit.model.generator_sketch import Sketch, Unsuitable, Value, bracketed, limits, nice, plus, span
 
 Expression = tuple[str, float, float, bool]  # text, low, high, is it exact
@@ -86,7 +88,7 @@ def int_step(s: Sketch, v: Value) -> Expression:
     x, low, high = v.name, v.low, v.high
     t = int(low + (high - low) * (0.2 + 0.6 * s.random()))
     k = s.integer(1, 3)
-    top = int(high)
+    top = min(int(high), np.iinfo(v.dtype).max)  # bounds are floats: int64's is rounded up
     choices: list[tuple[Expression, float]] = [
         ((f"{x} >> {k}", min(low, 0), max(high, 0), True), 1.5),
         ((f"{x} // {s.integer(2, 9)}", min(low, 0), max(high, 0), True), 1),
