@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -21,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import apps
-from benchmarks.suite import ROOT, about, environment
+from benchmarks.suite import about, reported
 from benchmarks.table import geomean
 
 KINDS = ("default", "greedy", "beam", "refined pick")  # choices; "beam" is its best finalist
@@ -64,14 +63,18 @@ def measure(name: str, weights: str, small: bool) -> Row:
 
 def over_best(row: Row, kind: str) -> float | None:
     """The time of a choice over that of the best schedule; None where there is no such choice."""
-    found = next((s for s in row.get("samples", ()) if s["origin"] == kind), None)
+    found = _choice(row, kind)
     return None if found is None else found["ms"] / min(s["ms"] for s in row["samples"])
 
 
 def over_predicted(row: Row, kind: str) -> float | None:
     """The time of a choice over the predicted one."""
-    found = next((s for s in row.get("samples", ()) if s["origin"] == kind), None)
+    found = _choice(row, kind)
     return None if found is None else found["ms"] / found["predicted_ms"]
+
+
+def _choice(row: Row, kind: str) -> Row | None:
+    return next((s for s in row.get("samples", ()) if s["origin"] == kind), None)
 
 
 def rank(row: Row) -> float | None:
@@ -97,34 +100,15 @@ def run(
     Args:
         keep: called with what there is after each application.
     """
+    from hjit.kernels.runtime.launch import cores
+
     head = {**about(), "weights": "those of hjit" if weights is None else weights.name}
     rows: list[Row] = []
     for name in names:
-        rows.append(_process(name, "" if weights is None else str(weights.resolve()), small, limit))
+        request = [name, "" if weights is None else str(weights.resolve()), small]
+        rows.append({"app": name, **reported("benchmarks.model", request, cores(), limit)})
         keep({**head, "rows": rows})
     return {**head, "rows": rows, "summary": summary(rows)}
-
-
-def _process(name: str, weights: str, small: bool, limit: float) -> Row:
-    command = [sys.executable, "-m", "benchmarks.model", json.dumps([name, weights, small])]
-    from hjit.kernels.runtime.launch import cores
-
-    try:
-        done = subprocess.run(
-            command,
-            env=environment(cores()),
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=limit,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return {"app": name, "error": f"more than {limit:.0f} s"}
-    if done.returncode:
-        return {"app": name, "error": done.stderr.strip()[-300:]}
-    found: Row = json.loads(done.stdout.splitlines()[-1])
-    return found
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:

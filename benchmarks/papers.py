@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import math
 import resource
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -100,25 +99,10 @@ def run(
 
 
 def _process(table: str, setting: str, name: str, threads: int, small: bool, limit: float, bandwidth: float) -> Row:
-    from benchmarks.suite import ROOT, environment
+    from benchmarks.suite import reported
 
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.papers",
-        json.dumps([table, setting, name, threads, small, limit, bandwidth]),
-    ]
     most = 2 * limit + GRACE  # a call may have several Graphs
-    try:
-        done = subprocess.run(
-            command, env=environment(threads), cwd=ROOT, capture_output=True, text=True, timeout=most, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return {"error": f"more than {most:.0f} s"}
-    found: Row = (
-        json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {"error": done.stderr.strip()[-500:]}
-    )
-    return found
+    return reported("benchmarks.papers", [table, setting, name, threads, small, limit, bandwidth], threads, most)
 
 
 def measure(table: str, setting: str, name: str, threads: int, small: bool, limit: float, bandwidth: float) -> Row:

@@ -13,10 +13,8 @@ import contextlib
 import json
 import math
 import resource
-import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import apps
@@ -34,15 +32,15 @@ Row = dict[str, Any]
 
 def run(names: Sequence[str], efforts: Sequence[str], threads: Sequence[int] = (), *, small: bool = False) -> list[Row]:
     """A row for each application, effort and number of threads."""
-    from benchmarks.suite import ROOT, environment
+    from benchmarks.suite import reported
     from hjit.kernels.runtime.launch import cores
 
     found = []
     for n in threads or (cores(),):
         for name in names:
             for effort in efforts:
-                command = [sys.executable, "-m", "benchmarks.search", json.dumps([name, effort, n, small])]
-                runs = [_reported(command, environment(n), ROOT) for _ in range(REPEATS)]
+                request = [name, effort, n, small]
+                runs = [reported("benchmarks.search", request, n, TIMEOUT) for _ in range(REPEATS)]
                 failed = next((x for x in runs if "error" in x), None)
                 found.append({"app": name, "tune": effort, "threads": n, **(failed or middle(runs))})
     return found
@@ -51,17 +49,6 @@ def run(names: Sequence[str], efforts: Sequence[str], threads: Sequence[int] = (
 def middle(runs: Sequence[Row]) -> Row:
     """The search with the median of the time for a schedule; on shared cores the fastest is luck."""
     return sorted(runs, key=lambda x: x["us_per_schedule"] or math.inf)[len(runs) // 2]
-
-
-def _reported(command: Sequence[str], environment: Mapping[str, str], root: Path) -> Row:
-    """What a process prints, or how it failed."""
-    try:
-        done = subprocess.run(
-            command, env=environment, cwd=root, capture_output=True, text=True, timeout=TIMEOUT, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return {"error": f"more than {TIMEOUT} s"}
-    return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {"error": done.stderr.strip()[-500:]}
 
 
 class _Searched(BaseException):

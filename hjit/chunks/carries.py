@@ -17,6 +17,7 @@ import numpy as np
 from hjit.chunks.boxes import Box, Interval, whole_axes
 from hjit.trace.ir.graph import Definition, Expr, Graph, Input, Load, Stage, contiguous_layout, rewrite
 from hjit.trace.ir.poly import Dim, Poly, deep_atoms, sizes_value
+from hjit.trace.ir.rewriting import fresh
 
 DEEPEST = 16  # rows before a chunk that it may need
 
@@ -125,10 +126,7 @@ def _depth(name: str, d: Definition, axis: int, step: int) -> int | None:
 
 def name_of_rows(graph: Graph, stage: str) -> str:
     """The name of the array that a chunk's rows before it are given as."""
-    name = f"{stage}_before"
-    while name in graph.arrays:
-        name += "_"
-    return name
+    return fresh(f"{stage}_before", graph.arrays)
 
 
 def going_on(graph: Graph, carries: Mapping[str, Carry]) -> Graph:

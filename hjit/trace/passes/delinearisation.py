@@ -45,16 +45,12 @@ def _divisors(d: Definition, k: int) -> list[Poly]:
 
 def _split(d: Definition, k: int, by: Poly, rows: Poly) -> Definition | None:
     """The definition with dimension k as two, or None where the flat index itself is used."""
-    bare = False
+    bare, split = False, _split_dim(k, by)
 
     def change(a: Atom) -> IntLike | None:
         nonlocal bare
-        if isinstance(a, (FloorDiv, Mod)) and a.arg == poly(Dim(k)) and a.by == by:
-            return poly(Dim(k if isinstance(a, FloorDiv) else k + 1))
-        if isinstance(a, Dim):
-            bare = bare or a.k == k
-            return poly(Dim(a.k + 1)) if a.k > k else None
-        return None
+        bare = bare or a == Dim(k)
+        return split(a)
 
     value = substitute(d.value, change)
     target = tuple(p.substitute(change) for p in d.target)
