@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import CompileError, DeviceError
+from hjit.kernels.cuda.compilers.pocl import name_processor
 from hjit.kernels.cuda.prelude import program
 
 OPTIONS = ("-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt")
@@ -59,8 +60,10 @@ def device() -> Device:
         raise DeviceError(
             "no OpenCL device has doubles and 64-bit atomics; the package pocl-binary-distribution has one"
         )
-    context = cl.Context([min(able, key=lambda d: "portable" not in d.platform.name.lower())])
-    try:  # PoCL compiles nothing on a processor that is newer than its LLVM
+    best = min(able, key=lambda d: "portable" not in d.platform.name.lower())
+    name_processor(best)
+    context = cl.Context([best])
+    try:
         cl.Program(context, _TRIAL).build(list(OPTIONS), cache_dir=_NO_FILES)
     except cl.Error as e:
         reason = next((line for line in str(e).splitlines() if "error:" in line), str(e)).strip()
