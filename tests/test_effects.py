@@ -21,6 +21,7 @@ import types
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,16 @@ def test_warnings_at_every_call(seen: Seen, verify: str) -> None:
         assert ours[1:] == expected[1:]
         np.testing.assert_array_equal(ours[0], expected[0])
     assert (p.stats.traces, p.stats.fallbacks) == (3, 0)
+
+
+def test_warnings_from_a_module_that_runs_as_main(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loader of `python -m package.module` knows it by that name, and refuses `__main__`."""
+    monkeypatch.setitem(warns.__globals__, "__loader__", SourceFileLoader("package.module", __file__))
+    monkeypatch.setitem(warns.__globals__, "__name__", "__main__")
+    p = hjit.pipeline(warns)
+    for _ in range(3):
+        assert effects(seen, p, IMAGE)[1:] == effects(seen, warns, IMAGE)[1:]
+    assert (p.stats.traces, p.stats.fallbacks) == (1, 0)
 
 
 @pytest.mark.parametrize("verify", ["first", "off"])

@@ -208,7 +208,7 @@ def _warn(message: Any, category: Any = None, stacklevel: int = 1, source: Any =
         at = where()
         registry = at.names.setdefault("__warningregistry__", {})
         module = at.names.get("__name__") or "<string>"
-        warnings.warn_explicit(message, category, at.filename, at.line, module, registry, at.names, source)
+        warnings.warn_explicit(message, category, at.filename, at.line, module, registry, None, source)
 
     record("a warning", give, (message,), lambda: _raised(category))
 
