@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import types
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from hjit.call.compiled_function import CompiledFunction
-from hjit.call.entry import FEW_TRACES, MAX_ITEMS, MAX_TRACES, Call
+from hjit.call.entry import FEW_TRACES, MAX_ITEMS, MAX_TRACES, PLAIN_CALLS, Call
 from hjit.call.results import PLAIN
 from hjit.errors import BudgetError
 from hjit.inspection import Inspectable
@@ -25,13 +26,20 @@ log = logging.getLogger("hjit")
 
 @uncounted
 class CompiledPart(Inspectable[..., Any]):
-    """Statements of a function that cannot be traced as a whole; what cannot be traced of them runs without a word."""
+    """Statements of a function that cannot be traced as a whole; what cannot be traced of them runs without a word.
+
+    Attributes:
+        plain: why NumPy runs all calls.
+        cell: where the function that it is a part of finds it; None: it finds the plain statements there.
+    """
 
     _is_part = True
 
     def __init__(self, given: dict[str, Any], spent: list[float], function: Callable[..., Any], depth: int) -> None:
         super().__init__(function, {**given, "on_unsupported": "break"})
-        self.plain = ""  # why NumPy runs all calls
+        self.plain = ""
+        self.cell: types.CellType | None = None
+        self._whole: CompiledFunction[..., Any] | None = None
         self._spent, self._depth = spent, depth
         self._numbers: set[tuple[int, ...]] = set()  # for which it was traced
 
@@ -40,6 +48,7 @@ class CompiledPart(Inspectable[..., Any]):
         """What runs a part of a function, or one that it calls (`deeper`)."""
         part = cls(whole._given, whole._spent, function, whole._depth + deeper)
         part._warned_of_flips = whole._warned_of_flips
+        part._whole = whole
         return part
 
     def _by(self, given: dict[str, Any]) -> Self:
@@ -58,9 +67,28 @@ class CompiledPart(Inspectable[..., Any]):
         tracing takes longer than NumPy."""
         self.plain = self._not_worth(call)
         if self.plain:
+            self.leave()
             return PLAIN
         self._numbers.add(tuple(x for x in call.leaves if type(x) is int))
         return super()._first(call)
+
+    def _numpy(self, args: Any, kwargs: Any) -> Any:
+        """As that of a pipeline; in a loop, what Python runs each time need not be looked up each time."""
+        calls = self.stats.fallbacks
+        if calls >= PLAIN_CALLS and calls & (calls - 1) == 0 and all(e.is_given_up for e in self.entries):
+            self.leave()
+        return super()._numpy(args, kwargs)
+
+    def leave(self) -> None:
+        """Be no part any more: the function runs the plain statements. So does what that one is a part of, where this
+        was the last of its parts."""
+        if self.cell is not None:
+            self.cell.cell_contents = self.py_func
+            self.cell = None
+        whole = self._whole
+        if isinstance(whole, CompiledPart) and whole.parts is not None and whole.parts.are_plain:
+            if all(e.is_given_up or e.parts is not None for e in whole.entries):
+                whole.leave()
 
     def _not_worth(self, call: Call) -> str:
         """Why nothing more is to be traced; empty where it may be."""

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from skimage.measure import find_contours
 
 import hjit
 from hjit.call.checks.against_numpy import PAIRS, SHORT_PAIRS, InterleavedCalls, Medians
-from hjit.call.entry import UNTIMED
+from hjit.call.entry import PLAIN_CALLS, UNTIMED
 
 RNG = np.random.default_rng(8)
 IMAGE = RNG.random((40, 50))
@@ -381,6 +382,46 @@ def test_a_part_that_is_traced_at_every_call_runs_plain() -> None:
     for n in range(100, 140):
         same(compiled(IMAGE, n), sized(IMAGE, n))
     assert sum(p.stats.traces for p, _, _ in compiled.parts.parts) < 20
+
+
+def appends_in_a_loop(a: Any, seen: Any) -> Any:
+    b = np.sqrt(a) * 2
+    for k in range(400):
+        row = [k % 7, k % 11]
+        seen.append(sum(row))
+        if len(row) > 1:
+            seen.append(max(row))
+    print(end="")
+    return np.exp(b), len(seen)
+
+
+def test_what_python_runs_in_a_loop_is_looked_up_a_few_times_only() -> None:
+    compiled = hjit.pipeline(appends_in_a_loop)
+    for _ in range(3):
+        same(compiled(IMAGE, []), appends_in_a_loop(IMAGE, []))
+
+    def parts_of(p: Any) -> Any:
+        for part, _, _ in [] if p.parts is None else p.parts.parts:
+            yield part
+            yield from parts_of(part)
+
+    parts = list(parts_of(compiled))
+    assert any(part.cell is None for part in parts)
+    assert all(part.stats.calls <= 2 * PLAIN_CALLS for part in parts)
+    assert any(part.cell is not None and part.stats.traces for part in parts)  # the square root
+    assert "the function changes a list" in compiled.explain(IMAGE, [])
+
+
+def longest_contour(a: Any) -> Any:
+    return np.sqrt(max(find_contours(a * 2, 1.0), key=len))
+
+
+def test_an_extern_function_that_returns_thousands_of_numbers_is_a_break() -> None:
+    """A trace of all of them takes a minute."""
+    compiled = hjit.pipeline(longest_contour)
+    for _ in range(2):
+        same(compiled(IMAGE), longest_contour(IMAGE))
+    assert "arrays and numbers" in compiled.explain(IMAGE)
 
 
 @pytest.mark.parametrize("is_slower", [False, True])

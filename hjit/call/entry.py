@@ -30,6 +30,7 @@ FEW_TRACES = (
     3  # of a part, each for other whole numbers, at all its calls: it is in a loop, and they are its iterations
 )
 FEW_REFUSALS = 4  # keys in a row that could not be traced, from which on not every further one is tried
+PLAIN_CALLS = 64  # of a part, all of which Python ran: from then on it is no part
 MAX_TRACES = 8  # of a part, from which on most of its calls must find what they run
 
 
@@ -71,7 +72,8 @@ class Entry:
     Attributes:
         variants: that one is tried first which came last.
         fast: the hot path of the first one; None: it has none, or calls are being timed.
-        plain: why NumPy runs instead; None: it does not.
+        plain: why NumPy runs instead; None: it does not. `is_given_up`: since nothing can be compiled, or is worth it,
+            and not as it is slower.
         timing: of calls beside NumPy; None: they are not timed.
         parts: the function with compiled parts, where it is not traced as a whole; `untimed`: calls of it before those
             that are timed.
@@ -80,6 +82,7 @@ class Entry:
     variants: tuple[Variant, ...] = ()
     fast: OneKernel | WithProducts | None = None
     plain: str | None = None
+    is_given_up: bool = False
     timing: InterleavedCalls | None = None
     parts: Callable[..., Any] | None = None
     untimed: int = 0
@@ -129,7 +132,8 @@ class Entries(dict[CallKey, Entry]):
 
     def give_up(self, key: CallKey, why: str, is_refused: bool) -> None:
         """NumPy runs all calls with this key; `is_refused`: as it cannot be traced, or takes too long to compile."""
-        self.at(key).plain = why
+        entry = self.at(key)
+        entry.plain, entry.is_given_up = why, True
         if is_refused:
             self.refusals += 1
             self.refusal = why

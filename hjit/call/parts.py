@@ -37,6 +37,11 @@ class Parts:
     why: str
     callees: Callees
 
+    @property
+    def are_plain(self) -> bool:
+        """Does Python run all of them, without asking what they know?"""
+        return all(part.cell is None for part, _, _ in self.parts) and not self.callees.are_compiled
+
 
 class Callees:
     """What runs functions that are called where the function which calls them cannot be traced.
@@ -59,6 +64,11 @@ class Callees:
             if len(self.made) < MAX_CALLEES:
                 self.made[function.__code__] = found
         return found[1] if found[0] is function else function
+
+    @property
+    def are_compiled(self) -> bool:
+        """Does anything but Python run one of them?"""
+        return any(pipeline is not function for function, pipeline in self.made.values())
 
     def _made(self, function: types.FunctionType) -> Any:
         is_foreign = (function.__module__ or "").partition(".")[0] in AS_THEY_ARE
@@ -99,6 +109,9 @@ def split(
     if found is None:
         return None
     run, kept = found
+    cells = dict(zip(run.__code__.co_freevars, run.__closure__ or (), strict=True))
+    for part, _, _ in parts:
+        part.cell = next((cell for cell in cells.values() if cell.cell_contents is part), None)
     why = f"{error.operation}: {error.reason}" if isinstance(error, TraceError) else f"{type(error).__name__}: {error}"
     return Parts(run, tuple(parts), None if kept is None else (_text(kept), kept.lineno), why, callees)
 

@@ -14,6 +14,8 @@ import numpy as np
 
 from hjit.trace.tracing.complex_memory import parts_of, supported_complex
 
+MAX_RESULTS = 256  # arrays and numbers that an extern call returns: a trace of thousands, of a list of contours, takes
+# a minute, and the next call returns another number of them
 _VALUES = (bool, int, str, bytes, complex, slice, range, np.generic, np.dtype, type(None), type(...))
 
 
@@ -42,7 +44,10 @@ def called(function: Callable[[], Any], given: Sequence[Any], impure: bool) -> C
     except Exception as error:
         return Called(("raised", type(error), error.args), (), error)
     arrays: list[np.ndarray[Any, Any]] = []
-    return Called(_outcome(result, given, arrays, impure), tuple(arrays))
+    outcome = _outcome(result, given, arrays, impure)
+    if len(arrays) > MAX_RESULTS:
+        return Called(("many", len(arrays)), ())
+    return Called(outcome, tuple(arrays))
 
 
 def _outcome(x: Any, given: Sequence[Any], arrays: list[np.ndarray[Any, Any]], impure: bool) -> tuple[Any, ...]:
@@ -118,7 +123,7 @@ def rebuilt(outcome: tuple[Any, ...], given: Sequence[Any], array: Callable[[str
             scalar") and number.
 
     Raises:
-        Unknown: an object of its type cannot be kept.
+        Unknown: an object of its type cannot be kept, or it is too many of them.
     """
     kind, what, *rest = outcome
     if kind == "given":
@@ -127,6 +132,8 @@ def rebuilt(outcome: tuple[Any, ...], given: Sequence[Any], array: Callable[[str
         return what
     if kind == "unknown":
         raise Unknown(f"it returns a {what.__name__}, not an array or a number")
+    if kind == "many":
+        raise Unknown(f"it returns {what} arrays and numbers")
     if kind == "part":
         return _part(given[what], *rest)
     if kind != "items":
