@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PAIRS = 5  # that decide, after one that does not count: memory and threads are new to it
 SHORT, SHORT_PAIRS = 50e-6, 25  # of calls that take less by NumPy, in seconds, so many decide: they scatter more
-SLOWER = 1.1  # times as long as NumPy: then NumPy runs
+SLOWER = 1.05  # times as long as NumPy: then NumPy runs
 SUSPECT = 0.5  # of NumPy's time in the first comparison, below which a kernel is taken for the faster one
 LEAST = 1e-6  # seconds by NumPy: what the clock and the call itself take is no longer small beside less
 MAX_DISTURBED = 30  # calls beside which another one ran, after which the kernel is kept
