@@ -52,11 +52,11 @@ def test_both_branches() -> None:
 def test_little_work_for_a_decision_needs_no_kernel(
     ask: Any, size: int, kernels: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hjit.call import compiling
+    from hjit.call import build
 
     made: list[Any] = []
-    real = compiling._by_kernel
-    monkeypatch.setattr(compiling, "_by_kernel", lambda *args: made.append(1) or real(*args))
+    real = build._by_kernel
+    monkeypatch.setattr(build, "_by_kernel", lambda *args: made.append(1) or real(*args))
 
     def f(a: Any) -> Any:
         return a * 3 if ask(a) else a + 1

@@ -55,6 +55,15 @@ DECISION = """
 
     args = (np.linspace(0, 1, 60 * 70).reshape(60, 70),)
 """
+LARGE_DECISION = """
+    @hjit.pipeline
+    def f(img):
+        if np.sqrt(img).mean() > 0.5:
+            return np.exp(img) - img.mean()
+        return np.log(img + 1)
+
+    args = (np.linspace(0, 1, 1100 * 1000).reshape(1100, 1000),)
+"""
 HELPED = """
     def helper(img):
         return np.hypot(img, 2)
@@ -94,7 +103,7 @@ def entries(folder: Path, kind: str) -> list[Path]:
     return sorted((folder / "cache").glob(f"*.{kind}"))
 
 
-@pytest.mark.parametrize("text", [STENCIL, DECISION, HELPED, PRODUCT])
+@pytest.mark.parametrize("text", [STENCIL, DECISION, LARGE_DECISION, HELPED, PRODUCT])
 def test_it_loads_no_compiler_and_compares_nothing(text: str, run: Any) -> None:
     first, second = run(text), run(text)
     assert first["compiled"] > 0 and first["verified"] is True and "llvmlite.binding" in first["heavy"]

@@ -18,7 +18,7 @@ import functools
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -269,14 +269,38 @@ def evaluate(rec: Recorder, names: tuple[str, ...], leaves: list[Any], options: 
             if interprets and host is np.asarray:
                 outputs = interpreted(rec.graph(wanted), arrays, rec.sizes, scalars, options.fast_math)
             if outputs is None:
-                from hjit.call.compiling import evaluated
-
-                outputs = evaluated(rec, wanted, arrays, scalars, options)
+                outputs = _by_kernel(rec, wanted, arrays, scalars, options)
         except IndexError:
             rec.beyond = True
             raise
         found.update(zip(wanted, map(host, outputs), strict=True))
     return [found[n] for n in names]
+
+
+def _by_kernel(
+    rec: Recorder, names: tuple[str, ...], arrays: Mapping[str, Any], scalars: Mapping[str, Any], options: Options
+) -> list[Any]:
+    """Stages of an unfinished trace, computed by a kernel of their own.
+
+    Raises:
+        IndexError: an index is out of bounds.
+    """
+    stored = entry_of(rec, (names,), options, "decision")
+    kernels = None if stored is None else stored.load()
+    if kernels is None:
+        from hjit.call.compiling import evaluating
+
+        kernels = (evaluating(rec, names, options),)
+        if stored is not None:
+            stored.store(kernels)
+    (bound,) = kernels
+    assert bound is not None
+    outputs: list[Any] = bound.new_outputs()
+    with deadline.paused():
+        is_inside = bound.run([arrays[n] for n in bound.inputs], outputs, [scalars[n] for n, _ in bound.scalars])
+    if not is_inside:
+        raise IndexError("index out of bounds")
+    return outputs
 
 
 # -- look up what the trace came to before; else canonicalise, look up, search, lower, emit, tune; bind
@@ -286,14 +310,14 @@ def compiled(
     traced: Trace, structure: PyTree, leaves: Sequence[Any], options: Options, scheduler: Scheduler | None
 ) -> Variant:
     """A trace, compiled by the schedule that is decided on for it."""
-    stored = entry_of(traced, options) if scheduler is None else None
+    stored = entry_of(traced.recorder, traced.goals, options) if scheduler is None else None
     kernels = None if stored is None else stored.load()
     if kernels is None:
         from hjit.call.compiling import candidate_of  # a process that finds its kernels loads no compiler
 
         candidate, decision = candidate_of(traced, leaves, options, scheduler)
         if stored is not None:
-            stored.store(candidate.kernels, decision)
+            stored.store(candidate.kernels, decision.plans, decision.absent)
         kernels, origins = candidate.kernels, origins_of(candidate.segments, candidate.choice)
     else:
         origins = _origins_on_demand(traced, options, len(kernels))

@@ -6,7 +6,7 @@ A process that finds its kernels by what was traced (`hjit.call.stored.kernels`)
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +16,7 @@ from hjit.call.segments import TraceSegments, element_strides, recorded, strides
 from hjit.kernels.runtime import features
 from hjit.kernels.runtime.bind import bind
 from hjit.options import Options
-from hjit.process import deadline
 from hjit.trace.capture.trace import Trace
-from hjit.trace.ir.graph import Graph
 from hjit.trace.passes.canonical import canonicalise
 from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.tuning.choice import Arguments, Candidate, Choice, Scheduler, Segment
@@ -36,26 +34,12 @@ def binding(options: Options) -> Any:
     return bound.Bound
 
 
-def evaluated(
-    rec: Recorder, names: tuple[str, ...], arrays: Mapping[str, Any], scalars: Mapping[str, Any], options: Options
-) -> list[Any]:
-    """Stages of an unfinished trace, computed by a kernel of their own."""
-    return _by_kernel(rec, canonicalise(replace(recorded(rec), outputs=names)), arrays, scalars, options)
-
-
-def _by_kernel(
-    rec: Recorder, graph: Graph, arrays: Mapping[str, Any], scalars: Mapping[str, Any], options: Options
-) -> list[Any]:
-    """The outputs of a Graph, computed by a kernel of its own."""
+def evaluating(rec: Recorder, names: tuple[str, ...], options: Options) -> Any:
+    """The kernel that computes stages of an unfinished trace."""
+    graph = canonicalise(replace(recorded(rec), outputs=names))
     segment = Segment(graph, features.schedule_target(options.target))
     strides = {n: element_strides(s.array) for n, s in rec.inputs.items()}
-    bound = binding(options)(segment.scheduled_by(None), options, rec.sizes, strides)
-    outputs: list[Any] = bound.new_outputs()
-    with deadline.paused():
-        is_inside = bound.run([arrays[n] for n in bound.inputs], outputs, [scalars[n] for n, _ in bound.scalars])
-    if not is_inside:
-        raise IndexError("index out of bounds")
-    return outputs
+    return binding(options)(segment.scheduled_by(None), options, rec.sizes, strides)
 
 
 # -- canonicalise, look up, search, lower, emit, tune

@@ -1,4 +1,5 @@
-"""What a trace came to, by what it recorded: its kernels, bound, as an entry of the disk cache.
+"""What a trace came to, by what it recorded: its kernels, bound, as an entry of the disk cache; and the kernels that
+computed what it made decisions on.
 
 A later process that records the same, at the same sizes, loads the kernels: it canonicalises nothing, looks no schedule
 up, and loads no module that does. An entry holds the names of the kernels and their parameter blocks, with inputs and
@@ -15,7 +16,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,13 +25,9 @@ from hjit.kernels.runtime import kernel, launch
 from hjit.kernels.runtime.kernel import Bound, Parameters
 from hjit.options import Options
 from hjit.process import debug, machine
-from hjit.trace.capture.trace import Trace
 from hjit.trace.ir.key import written
 from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.tuning.limits import WEIGHTS
-
-if TYPE_CHECKING:
-    from hjit.tuning.decide import Decision
 
 log = logging.getLogger("hjit")
 
@@ -77,15 +74,19 @@ class StoredKernels:
             found.append(None if segment is None or loaded is None else Bound(loaded, segment[1], self.options))
         return tuple(found)
 
-    def store(self, kernels: Sequence[Bound | None], decision: Decision) -> None:
+    def store(self, kernels: Sequence[Bound | None], plans: Sequence[str] = (), absent: Sequence[str] = ()) -> None:
         """Keep kernels for a later process. Where a plan that they follow from was not kept, as not all could be
-        compared in time, nothing is stored."""
-        digests = [(plan, self._plan_digest(plan)) for plan in decision.plans]
+        compared in time, nothing is stored.
+
+        Args:
+            plans, absent: those on disk that they follow from, and those that were not there.
+        """
+        digests = [(plan, self._plan_digest(plan)) for plan in plans]
         used = {n for b in kernels if b is not None for n in (*b.inputs, *(x for x, *_ in (*b.outputs, *b.scalars)))}
         if self.options.cache != "rw" or any(d is None for _, d in digests) or not used <= self.positions.keys():
             return
         segments = [None if b is None else self._description(b) for b in kernels]
-        text = json.dumps({"plans": digests, "absent": decision.absent, "segments": segments}).encode()
+        text = json.dumps({"plans": digests, "absent": [*absent], "segments": segments}).encode()
         about = {"versions": cache.versions()}
         cache.store(self.name, text, about, self.options.cache_dir, self.options.cache, KIND)
 
@@ -125,13 +126,21 @@ def _parameters(data: Mapping[str, Any], names: Mapping[str, str]) -> Parameters
     )
 
 
-def entry_of(traced: Trace, options: Options) -> StoredKernels | None:
+def entry_of(
+    rec: Recorder, goals: Sequence[Sequence[str]], options: Options, kind: str = "trace"
+) -> StoredKernels | None:
     """The entry of a trace; None where there is to be none: without a cache, on a GPU, where passes are
-    printed, or the system does not say what the processor is."""
+    printed, or the system does not say what the processor is.
+
+    Args:
+        goals: the stages that each of its kernels gives.
+        kind: "trace", or "decision" for what an unfinished one decides on.
+    """
     if options.cache == "off" or options.target == "cuda" or debug.is_on() or not machine.processor():
         return None
-    text, positions = _recorded(traced.recorder, traced.goals)
+    text, positions = _recorded(rec, goals)
     parts = (
+        kind,
         text,
         machine.processor(),
         options.target,

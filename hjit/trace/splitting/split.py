@@ -7,7 +7,6 @@ become functions of their own: what they read are their parameters, what is read
 from __future__ import annotations
 
 import ast
-import copy
 import traceback
 import types
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +16,7 @@ from typing import Any
 from hjit.trace.splitting.frames_above import points_above
 from hjit.trace.splitting.names import SCOPES, certain, declared, first_reads, live_before, loads, loop_live, stores
 from hjit.trace.splitting.normal_form import OPERATIONS, TEMPORARY, steps
-from hjit.trace.splitting.source import NoSource, arguments, function_def, made, tree_of
+from hjit.trace.splitting.source import NoSource, arguments, copied, function_def, made, tree_of
 
 PART = "__hjit_part"  # begins the names of parts
 CALLEES = "__hjit_callees"  # what gives, for a function, what runs it
@@ -341,7 +340,7 @@ class _Splitter:
         if not set(read) <= bound:
             return list(run)
         returns = isinstance(run[-1], ast.Return)
-        body = [copy.deepcopy(s) for s in run]
+        body = copied(run)
         if not returns and written:
             body.append(ast.copy_location(ast.Return(_tuple(written, ast.Load())), run[-1]))
         tree = ast.copy_location(function_def(self.tree.name, arguments(read), body), run[0])
