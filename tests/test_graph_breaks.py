@@ -573,6 +573,21 @@ def test_a_closure_that_calls_itself() -> None:
     same(hjit.pipeline(again)(IMAGE, 2), again(IMAGE, 2))
 
 
+def test_a_part_calls_an_inner_function_that_calls_itself() -> None:
+    def f(a: Any) -> Any:
+        values = np.unique(a)
+
+        def again(x: Any, n: int) -> Any:
+            return x if n == 0 else again(np.sqrt(x + n), n - 1)
+
+        b = again(a * 2, 3)
+        return b + values.size
+
+    compiled = hjit.pipeline(f)
+    same(compiled(IMAGE), f(IMAGE))
+    assert "ecursion" not in compiled.explain(IMAGE)  # the closure of `again` holds itself
+
+
 def test_what_numpy_refuses_in_a_part_without_results_is_refused_at_the_first_call() -> None:
     def f(a: Any, b: Any, n: Any) -> Any:
         unused = (b * n) ^ n  # noqa: F841 - NumPy computes it

@@ -99,24 +99,36 @@ def _called_or_class(name: str) -> Any:
 @provides
 def clone(function: types.FunctionType) -> Callable[..., Any]:
     """`function` over an overlay of its globals and of its closure."""
-    current().codes[function.__code__] = None
-    closure = function.__closure__
-    if closure:
-        cells = []
-        for name, cell in zip(function.__code__.co_freevars, closure, strict=True):
-            try:
-                cells.append(types.CellType(_seen(function, cell.cell_contents, AccessPath(cell, name, "cell"))))
-                current().watched.cells.append((cells[-1], cells[-1].cell_contents, name))
-            except ValueError:  # an empty cell: a name not yet bound
-                cells.append(cell)
-        closure = tuple(cells)
+    rec = current()
+    if function in rec.cloning:  # it refers to itself
+        return rec.cloning[function]
+    rec.codes[function.__code__] = None
+    cells = [_filled_later(cell) for cell in function.__closure__ or ()]
+    closure = tuple(cells) if function.__closure__ is not None else None
     cloned = types.FunctionType(function.__code__, overlay(function.__globals__), function.__name__, None, closure)
-    cloned.__defaults__ = _defaults(function, "__defaults__")
-    cloned.__kwdefaults__ = _defaults(function, "__kwdefaults__")
+    rec.cloning[function] = cloned
+    try:
+        for name, cell, own in zip(function.__code__.co_freevars, function.__closure__ or (), cells, strict=True):
+            if own is not cell:
+                own.cell_contents = _seen(function, cell.cell_contents, AccessPath(cell, name, "cell"))
+                rec.watched.cells.append((own, own.cell_contents, name))
+        cloned.__defaults__ = _defaults(function, "__defaults__")
+        cloned.__kwdefaults__ = _defaults(function, "__kwdefaults__")
+    finally:
+        del rec.cloning[function]
     cloned.__dict__.update(function.__dict__)
-    current().watched.add(cloned.__dict__, f"attributes of {function.__name__}")
+    rec.watched.add(cloned.__dict__, f"attributes of {function.__name__}")
     cloned.__qualname__ = function.__qualname__
     return cloned
+
+
+def _filled_later(cell: types.CellType) -> types.CellType:
+    """A cell for what the trace sees; the same one where it has nothing yet: a name that is not bound."""
+    try:
+        _ = cell.cell_contents
+    except ValueError:
+        return cell
+    return types.CellType()
 
 
 def _seen(function: Any, value: Any, path: AccessPath) -> Any:

@@ -186,6 +186,7 @@ class Recorder:
     Attributes:
         evaluate: computes a finished Graph on the arrays at hand, for decisions and extern calls.
         blas: may a product of a name be BLAS's (True), or is that to be decided by its sizes ("auto")? None: none may.
+        cloning: functions that are being made anew, and what they become: a closure may hold its own function.
         undo: what to do where the trace fails, so that it leaves nothing behind.
         unrolled: loops over ``range(...)`` that are to be traced iteration by iteration.
         freeze_captured: are captured numbers constants? Else they are read at every call, as arguments are.
@@ -230,6 +231,7 @@ class Recorder:
     captured: dict[Any, Any] = field(default_factory=dict)
     written: dict[str, str] = field(default_factory=dict)
     overlays: dict[int, Any] = field(default_factory=dict)
+    cloning: dict[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
     undo: list[Callable[[], None]] = field(default_factory=list)
     unrolled: frozenset[LoopSite] = frozenset()
     freeze_captured: bool = False
