@@ -462,7 +462,17 @@ def rows_reversed(img: Any) -> Any:
     return out
 
 
-@pytest.mark.parametrize("f", [rows, rows_in_place, columns_from_others, rows_reversed], ids=lambda f: f.__name__)
+def windows_of_rows(img: Any) -> Any:
+    out = np.zeros((img.shape[0] // 2, img.shape[1] - 2))
+    for y in range(img.shape[0] // 2):
+        out[y] = img[2 * y : 2 * y + 2].max(axis=0)[2:] - img[2 * y : 2 * y + 2, 1:-1].min(0)
+    return out
+
+
+INDEPENDENT = [rows, rows_in_place, columns_from_others, rows_reversed, windows_of_rows]
+
+
+@pytest.mark.parametrize("f", INDEPENDENT, ids=lambda f: f.__name__)
 def test_independent_turns_run_at_once(f: Callable[..., Any]) -> None:
     same(f, image())
     assert "sequential" not in orders(f, image())

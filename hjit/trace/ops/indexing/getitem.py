@@ -205,7 +205,7 @@ def _masked_key(a: Tracer, items: list[Any], masks: list[Tracer], advanced: list
     at = next(i for i, k in enumerate(items) if k is mask)
     before = sum(k is not None for k in items[:at])
     if any(k is not None and not _is_int(k) for k in items[:at]) and any(
-        k != slice(None) for k in items[:at] + items[at + 1 :]
+        not _is_full(k) for k in items[:at] + items[at + 1 :]
     ):
         raise current().error("index", "a boolean mask after a slice")
     if any(k is None for k in items[:at]) or any(not _is_int(k) for k in items[:at]):
@@ -229,9 +229,14 @@ def _in_range(k: int, n: int, axis: int) -> int:
 # -- basic indexing
 
 
+def _is_full(k: Any) -> bool:
+    """Is it ``:``? A loop variable in another slice is not to be compared."""
+    return type(k) is slice and k.start is None and k.stop is None and k.step is None
+
+
 def basic_view(a: Tracer, items: Sequence[Any]) -> Tracer:
     """The view by integers, slices and new axes, one of them per axis of `a` or new axis."""
-    if all(type(k) is slice and k == slice(None) for k in items):
+    if all(map(_is_full, items)):
         return Tracer(a.buffer, a.shape, a.index, a._known, read_only=a.read_only)
     rec = current()
     shape: list[int] = []
