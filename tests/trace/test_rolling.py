@@ -484,6 +484,171 @@ def test_every_row_makes_a_stage_of_its_own() -> None:
     assert all(not s.updates for s in traced.recorder.stages.values())
 
 
+# -- conditions on computed values
+
+
+def thresholded(img: Any) -> Any:
+    out = np.zeros_like(img)
+    for y in range(img.shape[0]):
+        for x in range(img.shape[1]):
+            if img[y, x] > 0.5:
+                out[y, x] = 1
+            else:
+                out[y, x] = img[y, x] / 2
+    return out
+
+
+def in_one_branch_only(img: Any) -> Any:
+    out = img * 2
+    for y in range(1, img.shape[0]):
+        for x in range(img.shape[1]):
+            if img[y, x] > img[y - 1, x]:
+                out[y, x] += 1
+    return out
+
+
+def chained(img: Any) -> Any:
+    out = np.full(img.shape, -1, np.int16)
+    for y in range(img.shape[0]):
+        for x in range(img.shape[1]):
+            v = img[y, x]
+            if v < 0.2:
+                out[y, x] = 1
+            elif v < 0.4 or v > 0.9:
+                out[y, x] = 100
+            elif not (v > 0.5 and img[y, 0] > 0.3):
+                continue
+            else:
+                out[y, x] = out[y, x] - 3 if v > 0.7 else 7
+    return out
+
+
+def sign(v: Any) -> Any:
+    if v > 0.5:
+        return 1.0
+    if v < 0.25:
+        return -1.0
+    return v
+
+
+def by_a_helper_that_returns_early(img: Any) -> Any:
+    out = np.empty_like(img)
+    for y in range(img.shape[0]):
+        for x in range(img.shape[1]):
+            out[y, x] = sign(img[y, x]) * 2
+    return out
+
+
+def of_rows(img: Any) -> Any:
+    out = np.zeros_like(img)
+    for y in range(img.shape[0]):
+        row = img[y] - img[y, 0] / 2
+        if row.max() > 0.45:
+            out[y] = row / row.max()
+        if row[0] > 0:
+            out[y] = out[y] + 1
+    return out
+
+
+def in_a_recurrence(img: Any) -> Any:
+    out = img.copy()
+    for y in range(1, img.shape[0]):
+        for x in range(img.shape[1]):
+            before = out[y - 1, x]
+            if before > 0.5:
+                out[y, x] = before * 0.5
+            else:
+                out[y, x] = before + img[y, x]
+    return out
+
+
+def hue(img: Any) -> Any:
+    out = np.zeros(img.shape)
+    for y in range(img.shape[0]):
+        for x in range(img.shape[1]):
+            r, g, b = img[y, x], 1 - img[y, x], 0.3 + 0.5 * img[y, 0]
+            most, least = max(r, g, b), min(r, g, b)
+            if most == least:
+                h = 0.0
+            elif most == r:
+                h = (g - b) / (most - least)
+            elif most == g:
+                h = 2 + (b - r) / (most - least)
+            else:
+                h = 4 + (r - g) / (most - least)
+            out[y, x] = h / 6 if h > 0 else h / 6 + 1
+    return out
+
+
+def at_both_levels(img: Any) -> Any:
+    out = np.zeros_like(img)
+    for y in range(img.shape[0]):
+        if img[y, 0] > 0.5:
+            for x in range(img.shape[1]):
+                out[y, x] = 1 if img[y, x] > 0.5 else 2
+        else:
+            out[y] = img[y]
+    return out
+
+
+BRANCHING = [
+    thresholded, in_one_branch_only, chained, by_a_helper_that_returns_early, of_rows, in_a_recurrence, hue,
+    at_both_levels,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("f", BRANCHING, ids=lambda f: f.__name__)
+def test_an_iteration_that_decides_on_values_selects_among_what_it_writes(f: Callable[..., Any]) -> None:
+    for size in ((43, 29), (100, 70)):
+        same(f, image(*size))
+    assert definitions(f, image(36, 28)) == definitions(f, image(72, 56))
+    traced, _ = trace_of(f, image(60, 50))
+    assert not traced.recorder.breaks
+
+
+def stops_early(img: Any) -> Any:
+    out = np.zeros_like(img)
+    for y in range(img.shape[0]):
+        if img[y, 0] > 0.9:
+            break
+        out[y] = img[y]
+    return out
+
+
+def counts(img: Any) -> Any:
+    n = 0
+    for y in range(img.shape[0]):
+        if img[y, 0] > 0.9:
+            n = n + 1
+    return img + n
+
+
+def writes_elsewhere(img: Any) -> Any:
+    out = np.zeros_like(img)
+    for y in range(1, img.shape[0]):
+        if img[y, 0] > 0.5:
+            out[y] = img[y]
+        else:
+            out[y - 1] = img[y]
+    return out
+
+
+def too_many_conditions(img: Any) -> Any:
+    out = np.zeros_like(img)
+    for y in range(img.shape[0]):
+        for k in range(12):
+            if img[y, k] > 0.5:
+                out[y] = out[y] + img[y] * k
+    return out
+
+
+@pytest.mark.parametrize("f", [stops_early, counts, writes_elsewhere, too_many_conditions], ids=lambda f: f.__name__)
+def test_other_iterations_that_decide_run_one_by_one(f: Callable[..., Any]) -> None:
+    for size in ((20, 29), (30, 17)):
+        given = image(*size)
+        np.testing.assert_array_equal(hjit.pipeline(f, on_unsupported="break").quiet()(given), f(given))
+
+
 # -- what is unrolled
 
 

@@ -1,4 +1,8 @@
-"""What one iteration of a loop recorded, as one update over all its iterations."""
+"""What one iteration of a loop recorded, as one update over all its iterations.
+
+Where an iteration decides on computed values, each way through it is recorded, and the value of the update selects
+among what they write (if-conversion).
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from hjit.trace.ir.borders import piecewise
-from hjit.trace.ir.graph import Definition, Expr, Load, ScalarRef, Stage, identity, rewrite, substitute, walk
+from hjit.trace.ir.graph import Definition, Expr, Load, ScalarRef, Stage, identity, rewrite, select, substitute, walk
 from hjit.trace.ir.poly import ONE, ZERO, Atom, Dim, Indirect, IntLike, Poly, Var, deep_atoms, poly
 from hjit.trace.ir.rewriting import map_exprs
 from hjit.trace.tracing.arrays.tracer import TracedBuffer
@@ -23,43 +29,80 @@ class ReadsWhatItWrites(NotOneUpdate):
     """An iteration has used what the array holds before the first one, which it does not hold before the others."""
 
 
-def merged(rec: Recorder, var: Var, count: Poly, at: tuple[int, int, int]) -> None:
-    """Replace what was recorded since `at` by one update over `count` iterations.
+@dataclass(frozen=True, slots=True)
+class Path:
+    """What one way through an iteration recorded.
+
+    Attributes:
+        body: its stages by name.
+        changes: of buffers, see `Recorder.changes`; `ends` are the versions that they had in the end.
+        decided: the stages of the conditions that it met, and the outcomes.
+    """
+
+    body: dict[str, Stage]
+    changes: tuple[Any, ...]
+    ends: tuple[str, ...]
+    decided: tuple[tuple[str, bool], ...] = ()
+
+    @classmethod
+    def taken_back(cls, rec: Recorder, at: tuple[int, int], decided: Sequence[tuple[str, bool]]) -> Path:
+        """What was recorded since `at`, so many stages and changes; the recorder and the buffers are as before."""
+        stages, changes = at
+        body = {name: rec.stages.pop(name) for name in list(rec.stages)[stages:]}
+        made = tuple(rec.changes[changes:])
+        del rec.changes[changes:]
+        path = cls(body, made, tuple(buffer.version for buffer, *_ in made), tuple(decided))
+        for buffer, version, contents in reversed(made):
+            buffer.version, buffer.contents = version, contents
+        return path
+
+    def is_checked(self, rec: Recorder) -> bool:
+        """May NumPy refuse something that it computes?"""
+        return not self.body.keys().isdisjoint((*rec.checks, *(noted.stage for noted in rec.indices.values())))
+
+    def lasting(self, serial: int) -> list[tuple[Any, str, Any, str]]:
+        """Changes of buffers that were there when the loop began, with the versions at the path's end."""
+        changes = zip(self.changes, self.ends, strict=True)
+        return [(*c, end) for c, end in changes if c[0].serial < serial or c[0].argument]
+
+
+def merged(rec: Recorder, var: Var, count: Poly, serial: int, paths: Sequence[Path]) -> None:
+    """Record one update over `count` iterations in place of what all ways through one of them have recorded.
 
     Args:
-        at: numbers of stages and of changes, and the serial number of buffers, when the loop began.
+        serial: the serial number of buffers when the loop began.
 
     Raises:
         NotOneUpdate: it is not one update.
     """
-    stages, changes, serial = at
-    body = {name: rec.stages.pop(name) for name in list(rec.stages)[stages:]}
-    made = rec.changes[changes:]
-    del rec.changes[changes:]
-    lasting = [c for c in made if c[0].serial < serial or c[0].argument]
-    if not lasting:
-        if body.keys() & {*rec.checks, *(noted.stage for noted in rec.indices.values())}:
-            _keep(rec, body, _Body(var, count, "", frozenset()))  # nothing depends on what is written
+    if len(paths) > 1 and any(p.is_checked(rec) for p in paths):
+        raise NotOneUpdate("NumPy refuses some values in a branch")
+    lasting = [p.lasting(serial) for p in paths]
+    first = next((c for changes in lasting for c in changes), None)
+    if first is None:
+        if paths[0].is_checked(rec):
+            _keep(rec, paths[0].body, _Body(var, count, "", frozenset()))  # nothing depends on what is written
         return
-    buffer, old, known = lasting[0]
-    if any(c[0] is not buffer for c in lasting):
+    buffer, old, contents, _ = first
+    if any(c[0] is not buffer for changes in lasting for c in changes):
         raise NotOneUpdate("it writes to several arrays")
-    if known and buffer.last_read > serial:
+    if contents is not None and buffer.last_read > serial:
         raise ReadsWhatItWrites("it reads what it writes")
-    versions = (*(c[1] for c in lasting[1:]), buffer.version)
-    if any(v not in body for v in versions):
-        raise NotOneUpdate("it writes known numbers")
-    iteration = _Body(var, count, old, frozenset(versions))
-    _keep(rec, body, iteration)
+    bodies = []
+    for path, changes in zip(paths, lasting, strict=True):
+        versions = (*(c[1] for c in changes[1:]), changes[0][3]) if changes else ()
+        if any(v not in path.body for v in versions):
+            raise NotOneUpdate("it writes known numbers")
+        bodies.append(_Body(var, count, old, frozenset(versions)))
+        _keep(rec, path.body, bodies[-1])
+    iteration = _one_of(paths, bodies, buffer.dtype)
     assert iteration.write is not None
-    if known and not _reads_arguments(rec, iteration):
+    if contents is not None and not _reads_arguments(rec, iteration):
         raise NotOneUpdate("its result is known while tracing")
-    buffer.version = old
     _install(rec, iteration, buffer, iteration.write)
-    rec.changes[-1] = (buffer, old, known)
     for name in rec.checks:
-        if name in body and name not in rec.stages:
-            rec.stages[name] = iteration.checked(body[name], buffer.version)
+        if name in paths[0].body and name not in rec.stages:
+            rec.stages[name] = iteration.checked(paths[0].body[name], buffer.version)
 
 
 def _keep(rec: Recorder, body: dict[str, Stage], iteration: _Body) -> None:
@@ -67,6 +110,27 @@ def _keep(rec: Recorder, body: dict[str, Stage], iteration: _Body) -> None:
     for s in body.values():
         iteration.add(s)
     rec.stages.update((s.name, s) for s in iteration.kept)
+
+
+def _one_of(paths: Sequence[Path], bodies: Sequence[_Body], dtype: np.dtype[Any]) -> _Body:
+    """An iteration that writes what the path that is taken writes."""
+    if len(bodies) == 1:
+        return bodies[0]
+    writes = [b.write for b in bodies if b.write is not None]
+    d = writes[0]
+    if any((w.target, w.extents, w.order) != (d.target, d.extents, d.order) or w.rdims for w in writes):
+        raise NotOneUpdate("it writes to several places of an array")
+
+    def value(ways: Sequence[tuple[Path, _Body]], met: int) -> Expr:
+        path, body = ways[0]
+        if len(path.decided) == met:
+            return Load(body.old, d.target, dtype) if body.write is None else body.write.value
+        yes, no = ([w for w in ways if w[0].decided[met][1] is way] for way in (True, False))
+        taken, other = value(yes, met + 1), value(no, met + 1)
+        return taken if taken == other else select(body.condition(path.decided[met][0]), taken, other)
+
+    kept = [s for b in bodies for s in b.kept]
+    return replace(bodies[0], write=replace(d, value=value(list(zip(paths, bodies, strict=True)), 0)), kept=kept)
 
 
 @dataclass
@@ -104,6 +168,10 @@ class _Body:
             self.kept.append(self._lift(map_exprs(s, self._rewritten)))
         else:
             self.kept.append(s)
+
+    def condition(self, stage: str) -> Expr:
+        """What a stage without axes decides, in each iteration."""
+        return self._rewritten(Load(stage, (), np.dtype(bool)))
 
     def checked(self, s: Stage, final: str) -> Stage:
         """A check for all iterations of what the loop writes: `final` holds what earlier iterations wrote."""

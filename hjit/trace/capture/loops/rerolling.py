@@ -25,15 +25,16 @@ import numpy as np
 
 from hjit.trace.capture.captured import ObjectProxy
 from hjit.trace.capture.loops.bytecode import Loop, leaves_no_trace, loops
-from hjit.trace.capture.loops.recurrences import NotOneUpdate, ReadsWhatItWrites, merged
+from hjit.trace.capture.loops.recurrences import NotOneUpdate, Path, ReadsWhatItWrites, merged
 from hjit.trace.ir.poly import SMALL, Var, poly
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
-from hjit.trace.tracing.arrays.tracer import is_tracer, serials
+from hjit.trace.tracing.arrays.tracer import is_tracer, serials, stage_of
 from hjit.trace.tracing.recording.recorder import Recorder, current, tracing
 from hjit.trace.tracing.scalars.host import is_host, static_value
 from hjit.trace.tracing.scalars.induction import CannotReroll, InductionVariable, LoopSite
 from hjit.trace.tracing.scalars.size import Size
 
+MAX_CONDITIONS, MAX_PATHS = 8, 16  # on one way through an iteration, and ways through it: each is traced (chosen)
 MAX_TAPS = 128  # iterations of a loop that has nothing to do with a size: they unroll into one expression
 
 
@@ -157,7 +158,10 @@ def _identical(a: list[Any], b: list[Any]) -> bool:
 
 
 class _Rolled:
-    """The iterator of a loop: it gives one `InductionVariable`, and then makes one update of what was recorded."""
+    """The iterator of a loop: it gives one `InductionVariable`, and then makes one update of what was recorded.
+
+    Where the iteration decides on a computed value, it gives the variable again, once for each way through the body.
+    """
 
     def __init__(
         self, rec: Recorder, frame: types.FrameType, loop: Loop, found: _Found, iterations: tuple[Any, Any, Any]
@@ -166,7 +170,10 @@ class _Rolled:
         self.site: LoopSite = (frame.f_code, loop.offset)
         self.is_overwriting = self.site in rec.overwriting
         self.start, self.step, self.count = iterations
-        self.at: tuple[int, int, int] | None = None
+        self.at: tuple[int, int] | None = None
+        self.paths: list[Path] = []
+        self.decided: list[tuple[str, bool]] = []  # on the present path
+        self.ahead: list[bool] = []  # its first outcomes, those after them are True
 
     def __iter__(self) -> _Rolled:
         return self
@@ -176,19 +183,32 @@ class _Rolled:
     def __next__(self) -> InductionVariable:
         if self.at is None:
             return self._begin()
+        self._end_of_path()
+        if self.ahead:
+            return self.variable
         self._end()
         raise StopIteration
 
     def _begin(self) -> InductionVariable:
         rec = self.rec
-        self.at = len(rec.stages), len(rec.changes), next(serials)
+        self.at, self.serial = (len(rec.stages), len(rec.changes)), next(serials)
         self.effects = len(rec.breaks), len(rec.undo)
         self.var = Var(f"iteration{len(rec.loops)}")
         rec.loops.append(self)
         last = self.start + self.step * (self.count - 1)
-        return InductionVariable(self, self.start, last, rec.poly(self.start) + self.step * poly(self.var))
+        self.variable = InductionVariable(self, self.start, last, rec.poly(self.start) + self.step * poly(self.var))
+        return self.variable
 
-    def _end(self) -> None:
+    def branch(self, condition: Any) -> bool:
+        """The outcome of a condition on the present path."""
+        if len(self.decided) >= MAX_CONDITIONS or len(self.paths) >= MAX_PATHS:
+            raise self.refusal("too many ways through an iteration")
+        outcome = self.ahead[len(self.decided)] if len(self.decided) < len(self.ahead) else True
+        self.decided.append((stage_of(condition), outcome))
+        return outcome
+
+    def _end_of_path(self) -> None:
+        """Take what the path has recorded, and find the next one: the last condition that held does not."""
         rec = self.rec
         if rec.refused:
             raise CannotReroll(rec.refused, "an exception that the code has handled")
@@ -197,8 +217,17 @@ class _Rolled:
         if not self.found.is_left(self.frame):
             raise self.refusal("a variable is carried from one iteration to the next")
         assert self.at is not None
+        self.paths.append(Path.taken_back(rec, self.at, self.decided))
+        outcomes = [held for _, held in self.decided]
+        while outcomes and not outcomes[-1]:
+            outcomes.pop()
+        self.ahead = [*outcomes[:-1], False] if outcomes else []
+        self.decided = []
+
+    def _end(self) -> None:
+        rec = self.rec
         try:
-            merged(rec, self.var, rec.poly(self.count), self.at)
+            merged(rec, self.var, rec.poly(self.count), self.serial, self.paths)
         except ReadsWhatItWrites as why:
             raise CannotReroll(self.site, str(why), overwriting=not self.is_overwriting) from None
         except NotOneUpdate as why:

@@ -47,7 +47,7 @@ def known_first(real: Any, traced: Callable[..., Any]) -> Callable[..., Any]:
         result = real(*(x.known if is_tracer(x) else int(x) if type(x) is Size else static_value(x) for x in args))
         for x in arrays:
             root = x.buffer.root
-            current().changes.append((root, root.version, True))
+            current().changes.append((root, root.version, root.contents))
             root.version = ""
         return from_known(result) if isinstance(result, np.ndarray) else result
 

@@ -88,7 +88,7 @@ class TracedBuffer:
 
     def set_version(self, stage: str) -> None:
         """All views of the buffer see `stage` from now on; an argument is written back when the function ends."""
-        current().changes.append((self, self.version, self.contents is not None))
+        current().changes.append((self, self.version, self.contents))
         self.version, self.contents = stage, None
         if self.argument:
             current().written[self.argument] = stage
@@ -166,7 +166,7 @@ class Tracer(TracedArray):
         if buffer.contents is None:
             return None
         loops = rerolled_loops()
-        if any(loop.is_overwriting and buffer.serial < loop.at[2] for loop in loops):
+        if any(loop.is_overwriting and buffer.serial < loop.serial for loop in loops):
             return None
         if loops:
             buffer.last_read = next(serials)
@@ -268,6 +268,8 @@ class Tracer(TracedArray):
                 "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()"
             )
         truth: Tracer = self if self.dtype == bool else call(np.not_equal, self, 0)
+        if truth.known is None and (loops := current().loops):
+            return bool(loops[-1].branch(truth))
         return bool(as_value(truth))  # not the number, which may be another one at every call
 
     def _scalar(self) -> Any:
@@ -517,9 +519,12 @@ def as_value(t: Tracer) -> Any:
     """The number of a one-element array: known, or decided now and guarded."""
     if t.known is not None:
         return t.known.reshape(())[()]
-    rec = current()
-    one = from_stage(t.at((poly(0),) * t.ndim), (), t.dtype, name="decision")
-    return rec.decide(one.buffer.version)
+    return current().decide(stage_of(t))
+
+
+def stage_of(t: Tracer) -> str:
+    """A stage without axes, for a one-element array."""
+    return from_stage(t.at((poly(0),) * t.ndim), (), t.dtype, name="decision").buffer.version
 
 
 def call(function: Any, *args: Any, **kwargs: Any) -> Any:

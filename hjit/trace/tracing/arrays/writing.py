@@ -41,7 +41,7 @@ def write(view: Tracer, value: Any, where: Expr | None = None, how: Conversion |
     if source.known is not None and view.known is not None and where is None:
         view.known[...] = source.known
         root = view.buffer.root
-        current().changes.append((root, root.version, True))
+        current().changes.append((root, root.version, root.contents))
         root.version = ""
         return
     update(view, cast(source.load(view.shape), view.dtype), where)

@@ -198,7 +198,7 @@ class Recorder:
         loops: those whose iterations are now traced as one, innermost last.
         refused: the last one that turned out to need that.
         hosts: the numbers that the scalars are.
-        changes: for each write a buffer, the version before, and whether its contents were known.
+        changes: for each write a buffer, the version before, and its contents where they were known.
         refusals: what could not be traced.
         settings: contexts such as `numpy.errstate` that the function is inside of, to be made again for extern calls.
         warning_filters: those of them that filter warnings.
@@ -241,7 +241,7 @@ class Recorder:
     class_called: bool = False
     loops: list[Any] = field(default_factory=list)
     refused: LoopSite | None = None
-    changes: list[tuple[Any, str, bool]] = field(default_factory=list)
+    changes: list[tuple[Any, str, np.ndarray[Any, Any] | None]] = field(default_factory=list)
     refusals: list[TraceError] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     settings: list[Callable[[], Callable[[], Any]]] = field(default_factory=list)

@@ -36,6 +36,9 @@ class RerolledLoop(Protocol):
     def refusal(self, why: str) -> CannotReroll:
         """The exception that ends that."""
 
+    def branch(self, condition: Any) -> bool:
+        """The outcome of a condition, an array of one element, on the way through the iteration that is traced."""
+
 
 class InductionVariable:
     """An integer that is affine in the iteration of a loop; deliberately not an int, so that nothing takes it for one.
