@@ -327,7 +327,6 @@ LATE = {
         "call.checks.unwritten": FIRST_CALL,
         "call.variant": FIRST_CALL,
         "trace.capture.cupy_names": GPU,
-        "trace.tracing.scalars.host": FIRST_CALL,
     },
     "pytest_plugin": {"modules": SELDOM, "report.kinds": SELDOM, "errors": SELDOM},
     "chunks.kernels": {"tuning.candidates": SEARCH},

@@ -159,65 +159,62 @@ class CompiledFunction(Generic[P, R]):
             return self._by_parts(key, entry, args, kwargs)
         _load_compiler()
         structure, leaves = taken_apart(args, kwargs)
+        call = Call(key, args, kwargs, leaves, structure, targets or [], ())
         if any(map(is_dask_array, leaves)):
-            return self._call_dask(key, args, kwargs, leaves, structure)
+            return self._call_dask(call)
         if self._resolved(key[0]).target == "cuda":
-            return self._call_device(key, args, kwargs, leaves, structure, targets)
+            return self._call_device(call, targets is not None)
         if any(map(is_device_array, leaves)):
             there = self.on("cuda")
             there.stats.calls += 1
             return there._call(key, args, kwargs, targets)
-        return self._run(key, args, kwargs, leaves, structure, targets)
+        return self._run(call, targets is not None)
 
-    def _call_device(
-        self, key: CallKey, args: Any, kwargs: Any, leaves: list[Any], structure: PyTree, targets: list[Any] | None
-    ) -> Any:
+    def _call_device(self, call: Call, is_into: bool) -> Any:
         """A call whose kernels run on a GPU: where its arrays are."""
 
         from hjit.call.on_device import adopt, device_of
 
         try:
-            if adopt(leaves):
-                args, kwargs = structure.build(leaves.__getitem__)
+            if adopt(call.leaves):
+                call.args, call.kwargs = call.structure.build(call.leaves.__getitem__)
         except DeviceError as error:
-            if self._resolved(key[0]).on_unsupported != "numpy":
+            if self._resolved(call.key[0]).on_unsupported != "numpy":
                 raise
-            self._give_up(key, f"{self.__name__} runs as plain NumPy: {error}")
-            return self._numpy(args, kwargs)
-        with device_of(leaves):
-            return self._run(key, args, kwargs, leaves, structure, targets)
+            self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {error}")
+            return self._numpy(call.args, call.kwargs)
+        with device_of(call.leaves):
+            return self._run(call, is_into)
 
-    def _call_dask(self, key: CallKey, args: Any, kwargs: Any, leaves: list[Any], structure: PyTree) -> Any:
-        """A call with arrays of Dask: lazy ones, or what the plain function makes of them."""
+    def _call_dask(self, call: Call) -> Any:
+        """A call with Dask arrays: lazy results, or what the plain function makes of them."""
         from hjit.call.on_dask import traced_call
 
         self.stats.traces += 1
         try:
-            return traced_call(self._dask_settings(), structure, leaves).results()
+            return traced_call(self._dask_settings(), call.structure, call.leaves).results()
         except (CompileError, TraceError) as error:
-            if self._resolved(key[0]).on_unsupported == "raise":
+            if self._resolved(call.key[0]).on_unsupported == "raise":
                 raise
             self._warn(f"{self.__name__} runs as the plain function does on arrays of Dask: {error}")
-        return self._numpy(args, kwargs)
+        return self._numpy(call.args, call.kwargs)
 
     def _dask_settings(self) -> CallSettings:
         from hjit.call.on_dask import CallSettings
 
         return CallSettings(self, self.__name__, self.py_func, self._resolved(context_state()), self._schedule)
 
-    def _run(
-        self, key: CallKey, args: Any, kwargs: Any, leaves: list[Any], structure: PyTree, targets: list[Any] | None
-    ) -> Any:
-        """By a variant that is known, by a new one, or by the plain function."""
-        entry = self._entries.get(key)
-        call = Call(key, args, kwargs, leaves, structure, targets or [], () if entry is None else entry.variants)
-        timing = None if entry is None or targets is not None else entry.timing
+    def _run(self, call: Call, is_into: bool) -> Any:
+        """Run a known variant, a new one, or the plain function; `is_into`: the caller gave arrays for the results."""
+        entry = self._entries.get(call.key)
+        call.known = () if entry is None else entry.variants
+        timing = None if entry is None or is_into else entry.timing
         result = self._try(call) if timing is None else self._timed(call, timing)
         if result is MISS:
             result = self._first(call)
         if result is PARTS:
-            return self._in_parts(key, args, kwargs)
-        return self._numpy(args, kwargs) if result is PLAIN else result
+            return self._in_parts(call.key, call.args, call.kwargs)
+        return self._numpy(call.args, call.kwargs) if result is PLAIN else result
 
     def _try(self, call: Call) -> Any:
         """Run the variant whose guards and decisions hold; MISS where there is none, PLAIN where NumPy is to run."""
@@ -226,7 +223,7 @@ class CompiledFunction(Generic[P, R]):
         miss: Mispredict | None = None
         missed: Variant | None = None
         for v in call.known:
-            if miss is not None and missed is not None and not _parts_at(v, miss, missed):
+            if miss is not None and missed is not None and not v.branches_from(missed, miss):
                 continue
             guarded = v.guards.values(call.leaves)
             if guarded is None:
@@ -503,38 +500,24 @@ class CompiledFunction(Generic[P, R]):
         if variant.on_device and any(map(is_device_array, (*call.leaves, *guarded[1].values()))):
             return self._verify_copies(call, variant, guarded, stores)
         from hjit.call.build import with_room
-        from hjit.call.checks.first_calls import run_of
+        from hjit.call.checks.first_calls import runs_of
         from hjit.call.stored import verdicts
 
         if self._first_calls.is_wrong(variant, stores):
             self._give_up(call.key, "")
             return PLAIN
-        arrays = guarded[1] | {n: call.leaves[k] for n, k in variant.guards.arguments.items()}
-        before = {n: copied(arrays[n]) for n in sorted(variant.guards.written)}
-        start = against_numpy.clock()
-        runs = {s: run_of(variant, guarded, call.leaves, call.targets, before, s) for s in stores}
-        done = {s: run for s, run in runs.items() if run is not None}
-        if len(done) < len(runs):
+        ran = runs_of(variant, guarded, call, stores)
+        if ran is None:
             return PLAIN
-        middle = against_numpy.clock()
-        has_missed = self._interprets and any(run.has_missed for run in done.values())
         with forks.builds.outside():
             expected = (self._by_numpy() if variant.on_device else self.py_func)(*call.args, **call.kwargs)
-        if has_missed:  # while the function was traced: the next call is traced with kernels
+        if self._interprets and ran.has_missed:  # while the function was traced: the next call is traced with kernels
             self._interprets = False
             self.stats.fallbacks += 1
             return expected
-        seconds = (middle - start) / len(stores), against_numpy.clock() - middle
-        report = with_room(
-            self._first_calls.compare,
-            variant,
-            guarded,
-            done,
-            arrays | before,
-            expected,
-            {n: arrays[n] for n in before},
-            functools.partial(self._unwritten, call, variant, before),
-        )
+        seconds = ran.seconds, against_numpy.clock() - ran.end
+        unwritten = functools.partial(self._unwritten, call, variant, ran.before)
+        report = with_room(self._first_calls.compare, variant, guarded, ran, expected, unwritten)
         self.stats.flipped += report.flipped
         if report.flipped and not self._warned_of_flips:
             self._warned_of_flips = True
@@ -595,17 +578,6 @@ class CompiledFunction(Generic[P, R]):
         from hjit.call.checks.first_calls import FirstCalls
 
         return FirstCalls(self.__name__)
-
-
-def _parts_at(v: Variant, miss: Any, missed: Variant) -> bool:
-    """Did this variant make the same decisions as the missed one, and then the one that was missed?"""
-    from hjit.trace.tracing.scalars.host import same
-
-    at = miss.number
-    breaks, others = v.rec.breaks, missed.rec.breaks
-    if len(breaks) <= at or not same(breaks[at].value, miss.value):
-        return False
-    return all(same(a.value, b.value) for a, b in zip(breaks[:at], others[:at], strict=True))
 
 
 @functools.lru_cache(maxsize=1)

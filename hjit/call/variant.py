@@ -281,6 +281,14 @@ class Variant:
         products = tuple(e.product.form for e in self.breaks if e is not None and e.product is not None)
         return tuple(b.kernel.name for b in self.bounds), products, *self.results.signature
 
+    def branches_from(self, missed: Variant, miss: Mispredict) -> bool:
+        """Did its trace make the decisions of another variant, up to the one that it missed, and that one as now?"""
+        at = miss.number
+        own, others = self.rec.breaks, missed.rec.breaks
+        if len(own) <= at or not same(own[at].value, miss.value):
+            return False
+        return all(same(a.value, b.value) for a, b in zip(own[:at], others[:at], strict=True))
+
     def tolerances(self) -> dict[str, Tolerance]:
         """How the stages may differ from NumPy's."""
         return tolerances(self.graphs, self.breaks, self.fast_math)

@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from hjit.call.arguments import copied
+from hjit.call.checks import against_numpy
 from hjit.call.checks.unwritten import TooMuchToInterpret, Unwritten, taken
+from hjit.call.entry import Call
 from hjit.call.guards import GuardValues
 from hjit.call.variant import Mispredict, OutOfBounds, Variant
 from hjit.trace.tracing.complex_memory import parts_of
@@ -107,24 +109,21 @@ class FirstCalls:
         self,
         variant: Variant,
         guarded: GuardValues,
-        runs: Mapping[bool, Run],
-        before: Mapping[str, Any],
+        ran: Runs,
         expected: Any,
-        after: Mapping[str, Array],
         unwritten: Callable[[Mapping[str, Array]], Unwritten],
     ) -> Report:
         """Compare runs with what the plain function has returned.
 
         Args:
-            runs: by whether they use streaming stores.
-            before: arguments and captured arrays, as they were.
-            after: those of them that the plain function has changed.
+            expected: what it has returned; the arguments that it changes are changed by now.
             unwritten: finds elements that nothing has written; takes the random numbers that were drawn.
         """
-        draws = next(iter(runs.values())).draws
-        allowed = _allowed(variant, guarded, {**before, **draws})
+        draws = next(iter(ran.by_store.values())).draws
+        allowed = _allowed(variant, guarded, {**ran.arrays, **ran.before, **draws})
+        after = {n: ran.arrays[n] for n in ran.before}
         flipped, why = 0, ""
-        for streamed, run in runs.items():
+        for streamed, run in ran.by_store.items():
             ours = (run.result, [run.written[n] for n in after])
             numpys = (expected, list(after.values()))
             found = Comparison()
@@ -134,11 +133,11 @@ class FirstCalls:
             verdict = self.verdicts.setdefault((variant.signature, streamed), Verdict())
             flipped += self._judge(verdict, found, allowed)
             why = why or verdict.why
-        verdicts = [self.verdicts[variant.signature, streamed].verified for streamed in runs]
+        verdicts = [self.verdicts[variant.signature, streamed].verified for streamed in ran.by_store]
         while len(self.verdicts) > MOST_VERDICTS:
             del self.verdicts[next(iter(self.verdicts))]
         if all(verdicts):
-            variant.verified_stores.update(runs)
+            variant.verified_stores.update(ran.by_store)
         return Report(False if False in verdicts else None if None in verdicts else True, flipped, why)
 
     def _without(
@@ -192,7 +191,44 @@ class Run:
     has_missed: bool = False
 
 
-def run_of(
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Runs of a variant on copies of what it changes, before NumPy runs.
+
+    Attributes:
+        by_store: by whether they use streaming stores.
+        arrays: arguments and captured arrays, by input.
+        before: copies of those that the variant changes, as they were.
+        seconds: of one run.
+        end: when the last one ended, by `against_numpy.clock`.
+    """
+
+    by_store: dict[bool, Run]
+    arrays: dict[str, Any]
+    before: dict[str, Array]
+    seconds: float
+    end: float
+
+    @property
+    def has_missed(self) -> bool:
+        """See `Run`."""
+        return any(run.has_missed for run in self.by_store.values())
+
+
+def runs_of(variant: Variant, guarded: GuardValues, call: Call, stores: Sequence[bool]) -> Runs | None:
+    """Run a variant once for each kind of stores; None where NumPy is to say why it cannot."""
+    arrays = guarded[1] | {n: call.leaves[k] for n, k in variant.guards.arguments.items()}
+    before = {n: copied(arrays[n]) for n in sorted(variant.guards.written)}
+    start = against_numpy.clock()
+    runs = {s: _run(variant, guarded, call.leaves, call.targets, before, s) for s in stores}
+    done = {s: run for s, run in runs.items() if run is not None}
+    if len(done) < len(runs):
+        return None
+    end = against_numpy.clock()
+    return Runs(done, arrays, before, (end - start) / len(stores), end)
+
+
+def _run(
     variant: Variant,
     guarded: GuardValues,
     leaves: Sequence[Any],
@@ -234,4 +270,4 @@ def _allowed(variant: Variant, guarded: GuardValues, arrays: Mapping[str, Any]) 
     return allowed_of(reference, [n for n in decisions if not is_exact(found.get(n, EXACT))], arranged)
 
 
-__all__ = ["DOUBTS", "PATHS", "FirstCalls", "Report", "Run", "run_of"]
+__all__ = ["DOUBTS", "PATHS", "FirstCalls", "Report", "Run", "Runs", "runs_of"]
