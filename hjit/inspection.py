@@ -13,7 +13,7 @@ from hjit.call.entry import Entry
 from hjit.errors import ScheduleError
 from hjit.options import Options, context_state
 from hjit.process import forks
-from hjit.trace.capture.trace import taken_apart
+from hjit.trace.capture.trace import flatten_arguments
 from hjit.trace.tracing.frames import uncounted
 from hjit.tunable import Tunable
 
@@ -36,7 +36,7 @@ class Inspectable(Tunable[P, R]):
         from hjit.call.build import TracingFailed
         from hjit.call.variant import OutOfBounds
 
-        structure, leaves = taken_apart(args, kwargs)
+        structure, leaves = flatten_arguments(args, kwargs)
         if any(map(is_device_array, leaves)):
             if options.target != "cuda":
                 return self.on("cuda").variant_of(args, kwargs, self.on("cuda")._resolved(context_state()), schedule)
@@ -59,7 +59,7 @@ class Inspectable(Tunable[P, R]):
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
         """How calls with such arguments run, and where NumPy runs them: why, and what to do."""
-        structure, leaves = taken_apart(args, kwargs)
+        structure, leaves = flatten_arguments(args, kwargs)
         if any(map(is_dask_array, leaves)):
             from hjit.call import on_dask
 
@@ -82,7 +82,7 @@ class Inspectable(Tunable[P, R]):
         from hjit.report.performance.gather import Call
         from hjit.report.performance.report import report_of
 
-        structure, leaves = taken_apart(args, kwargs)
+        structure, leaves = flatten_arguments(args, kwargs)
         if any(map(is_device_array, leaves)) and self._resolved(context_state()).target != "cuda":
             return self.on("cuda").report(*args, **kwargs)
         entry = self._entries.get(key_of(args, kwargs))
@@ -90,16 +90,16 @@ class Inspectable(Tunable[P, R]):
         return report_of(Call(self, options, self._schedule, entry, args, kwargs, structure, leaves))
 
     def _inspect(self, args: Any, kwargs: Any) -> list[Any]:
-        from hjit.call.build import with_room
+        from hjit.call.build import on_deep_stack
         from hjit.kernels.runtime.lowered import lowered
 
         options = self._resolved(context_state())
         if options.target == "cuda":
             from hjit.kernels.cuda.runtime import inspection
 
-            return [with_room(inspection.of, b) for b in self._device_kernels(args, kwargs)]
+            return [on_deep_stack(inspection.of, b) for b in self._device_kernels(args, kwargs)]
         variant = self.variant_of(args, kwargs, options, self._schedule)
-        return [with_room(lowered, s.scheduled, options) for s in variant.steps if s.scheduled is not None]
+        return [on_deep_stack(lowered, s.scheduled, options) for s in variant.steps if s.scheduled is not None]
 
     def graph(self, *args: Any, **kwargs: Any) -> Any:
         """The canonical Graph that these arguments lead to; printable, and a picture in a notebook."""

@@ -19,7 +19,7 @@ from hjit.options import Options, context_state
 from hjit.process import background, deadline, forks
 from hjit.process.garbage_collection import few_collections
 from hjit.process.progress import progress
-from hjit.trace.capture.trace import PyTree, Trace, python_function, taken_apart
+from hjit.trace.capture.trace import PyTree, Trace, flatten_arguments, python_function
 from hjit.trace.tracing.frames import uncounted
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Tunable(CompiledFunction[P, R]):
         from hjit.call.variant import OutOfBounds
         from hjit.tuning.autotune import not_tuned
 
-        key, (structure, leaves) = key_of(args, kwargs), taken_apart(args, kwargs)
+        key, (structure, leaves) = key_of(args, kwargs), flatten_arguments(args, kwargs)
         options = self._resolved(context_state())
         seconds = options.tune_budget if budget is None else budget
         if type(seconds) not in (int, float) or not 0 < seconds < math.inf:

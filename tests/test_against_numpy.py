@@ -13,7 +13,7 @@ import pytest
 
 import hjit
 from hjit.call.checks import against_numpy
-from hjit.call.checks.against_numpy import LEAST, PAIRS, SHORT_PAIRS, InterleavedCalls, Medians
+from hjit.call.checks.against_numpy import MIN_SECONDS, PAIRS, SHORT_PAIRS, InterleavedCalls, Medians
 
 CALLS = 2 * PAIRS + 2  # that are timed
 
@@ -80,7 +80,9 @@ def test_what_is_slower_runs_plain(times: Any, caplog: pytest.LogCaptureFixture)
     assert f.stats.fallbacks == before + 5
 
 
-@pytest.mark.parametrize(("compiled", "plain"), [(1e-3, 2e-3), (2.1e-3, 2e-3), (2e-3, 2e-3), (LEAST / 2, LEAST / 4)])
+@pytest.mark.parametrize(
+    ("compiled", "plain"), [(1e-3, 2e-3), (2.1e-3, 2e-3), (2e-3, 2e-3), (MIN_SECONDS / 2, MIN_SECONDS / 4)]
+)
 def test_what_is_not_clearly_slower_stays_compiled(times: Any, compiled: float, plain: float) -> None:
     times(compiled, plain)
     f = hjit.pipeline(half)
@@ -238,7 +240,7 @@ def test_verdicts() -> None:
     assert Medians(3e-3, 2e-3, 1.5, 1.2, PAIRS).is_slower
     assert not Medians(3e-3, 2e-3, 1.5, 0.9, PAIRS).is_slower
     assert not Medians(3e-3, 2e-3, 1.05, 1.04, PAIRS).is_slower
-    assert not Medians(3 * LEAST, LEAST / 2, 1.5, 1.2, PAIRS).is_slower
+    assert not Medians(3 * MIN_SECONDS, MIN_SECONDS / 2, 1.5, 1.2, PAIRS).is_slower
 
 
 def test_of_short_calls_more_pairs_decide(times: Any) -> None:

@@ -600,7 +600,7 @@ def test_where_there_is_no_disk_a_process_searches_once(folder: Path, monkeypatc
     for image in (IMAGE, IMAGE[:-2], IMAGE[:, 3:]):
         np.testing.assert_allclose(f(image), blurred(image), rtol=1e-5)
     assert len(found) == 1
-    monkeypatch.setattr(plans, "MOST_PLANS", 1)
+    monkeypatch.setattr(plans, "MAX_PLANS", 1)
     hjit.pipeline(pyramid, tune="greedy", cache="off")(IMAGE)
     assert len(found) == 2 and len(plans._plans) == 1
 

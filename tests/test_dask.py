@@ -259,12 +259,12 @@ def assert_as_numpy(f: Callable[..., Any], args: tuple[Any, ...], given: list[An
     return lazy
 
 
-@pytest.mark.parametrize("few", [1, parts.FEW])
+@pytest.mark.parametrize("few", [1, parts.SMALL_WORK])
 @pytest.mark.parametrize(("f", "args"), CASES, ids=[f.__name__ for f, _ in CASES])
 def test_numbers_are_numpy_s(
     f: Callable[..., Any], args: tuple[Any, ...], few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "FEW", few)  # 1: what is large here is what in larger images is
+    monkeypatch.setattr(parts, "SMALL_WORK", few)  # 1: what is large here is what in larger images is
     first, *others = args
     assert_as_numpy(f, args, [chunked(first, random.Random(f"{f.__name__} {few}")), *others])
 
@@ -273,7 +273,7 @@ def test_numbers_are_numpy_s(
 def test_random_programs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     r = random.Random(seed)
     program = random_program(seed)
-    monkeypatch.setattr(parts, "FEW", r.choice((1, 200, 1 << 16)))
+    monkeypatch.setattr(parts, "SMALL_WORK", r.choice((1, 200, 1 << 16)))
     args = tuple(program.args.values())
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -324,7 +324,7 @@ def tasks_of(f: Callable[..., Any], *args: Any) -> Any:
 
 def read_of(part: Any, name: str) -> list[int]:
     """The largest window of an array that a task reads."""
-    return [int((high - low).max()) + 1 for low, high in part.boxes[name]]
+    return [int((high - low).max()) + 1 for low, high in part.required[name]]
 
 
 def test_a_task_reads_what_it_needs_and_no_more() -> None:
@@ -492,11 +492,11 @@ def test_in_map_blocks_a_pipeline_is_a_function() -> None:
 
 
 def test_graphs_travel() -> None:
-    from hjit.chunks.transport import from_rows, to_rows
+    from hjit.chunks.serialisation import deserialise_graph, serialise_graph
 
     for f, args in CASES[:20]:
         graph = tasks_of(f, *(da.from_array(x) if isinstance(x, np.ndarray) else x for x in args)).graph
-        assert from_rows(pickle.loads(pickle.dumps(to_rows(graph)))) == graph
+        assert deserialise_graph(pickle.loads(pickle.dumps(serialise_graph(graph)))) == graph
 
     def deep(x: Array) -> Any:
         for k in range(700):
@@ -504,7 +504,7 @@ def test_graphs_travel() -> None:
         return x
 
     graph = tasks_of(deep, da.zeros((20, 20), chunks=20, dtype="u1")).graph
-    assert str(from_rows(pickle.loads(pickle.dumps(to_rows(graph))))) == str(graph)
+    assert str(deserialise_graph(pickle.loads(pickle.dumps(serialise_graph(graph))))) == str(graph)
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ CASES: list[Callable[..., Any]] = []
 
 @pytest.fixture(autouse=True)
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(parts, "FEW", 1)  # small images as large ones are
+    monkeypatch.setattr(parts, "SMALL_WORK", 1)  # small images as large ones are
     with dask.config.set(scheduler="sync"):
         yield
 

@@ -186,8 +186,8 @@ def warns_callers_and_is_not_traced(img: Any) -> Any:
 def test_warnings_name_the_same_caller_however_the_function_runs(
     seen: Seen, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hjit.call.checks.against_numpy, "LEAST", 0.0)  # calls are timed, too
-    monkeypatch.setattr(hjit.call.checks.against_numpy, "SUSPECT", 0.0)
+    monkeypatch.setattr(hjit.call.checks.against_numpy, "MIN_SECONDS", 0.0)  # calls are timed, too
+    monkeypatch.setattr(hjit.call.checks.against_numpy, "SUSPECT_RATIO", 0.0)
     f = warns_callers_and_is_not_traced if "on_unsupported" in options else warns_callers
     p = hjit.pipeline(f, **options)
 

@@ -22,7 +22,7 @@ IMAGE = np.random.default_rng(4).random((60, 70))
 @pytest.fixture(autouse=True)
 def breaks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HJIT_ON_UNSUPPORTED", "break")
-    monkeypatch.setattr(trace, "MOST_OPERATIONS", 300)  # in these tests traces are soon full
+    monkeypatch.setattr(trace, "MAX_OPERATIONS", 300)  # in these tests traces are soon full
 
 
 def diffused(a: Any) -> Any:
@@ -70,7 +70,7 @@ def window(a: Any, r: int = 3) -> Any:
 
 
 def test_a_loop_over_a_window_is_compiled_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace, "MOST_OPERATIONS", iterations.MOST_OPERATIONS)
+    monkeypatch.setattr(trace, "MAX_OPERATIONS", iterations.MAX_OPERATIONS)
     g = hjit.pipeline(window)
     np.testing.assert_allclose(g(IMAGE), window(IMAGE), rtol=1e-12)
     assert g.parts is None and g.stats.fallbacks == 0

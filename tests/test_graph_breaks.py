@@ -13,7 +13,7 @@ from skimage.measure import find_contours
 
 import hjit
 from hjit.call.checks.against_numpy import PAIRS, SHORT_PAIRS, InterleavedCalls, Medians
-from hjit.call.entry import PLAIN_CALLS, UNTIMED
+from hjit.call.entry import PLAIN_CALLS, WARMUP_CALLS
 
 RNG = np.random.default_rng(8)
 IMAGE = RNG.random((40, 50))
@@ -432,7 +432,7 @@ def test_parts_are_timed_beside_numpy_and_given_up_where_they_are_slower(
     found = Medians(1.0, 0.5, 2.0, 2.0, PAIRS) if is_slower else Medians(1.0, 2.0, 0.5, 0.5, PAIRS)
     monkeypatch.setattr(InterleavedCalls, "medians", lambda self: found)
     compiled = hjit.pipeline(masked)
-    for _ in range(UNTIMED + 2 * SHORT_PAIRS + 4):
+    for _ in range(WARMUP_CALLS + 2 * SHORT_PAIRS + 4):
         same(compiled(IMAGE, OTHER), masked(IMAGE, OTHER))
     assert ("runs as plain NumPy" in compiled.explain(IMAGE, OTHER)) == is_slower
     assert compiled.stats.slower == is_slower

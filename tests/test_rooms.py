@@ -324,7 +324,7 @@ LATE = {
         "call.parts": FIRST_CALL,
         "call.stored.verdicts": FIRST_CALL,
         "call.tuned": SEARCH,
-        "call.checks.unwritten": FIRST_CALL,
+        "call.checks.uninitialised": FIRST_CALL,
         "call.variant": FIRST_CALL,
         "trace.capture.cupy_names": GPU,
     },

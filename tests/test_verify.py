@@ -11,7 +11,7 @@ import pytest
 
 import hjit
 from hjit import HjitWarning
-from hjit.call.checks.first_calls import DOUBTS, PATHS
+from hjit.call.checks.first_calls import MAX_DOUBTS, MAX_PATHS
 from hjit.call.variant import OneKernel, Variant
 from hjit.kernels.lower.params import STREAMED
 from hjit.kernels.runtime.kernel import Bound
@@ -136,7 +136,7 @@ def test_elements_of_which_roundings_alone_are_left_are_told_in_the_end() -> Non
     blank = numpys_roundings()
     with warnings.catch_warnings(record=True) as seen, np.errstate(all="ignore"):
         warnings.simplefilter("always")
-        for _ in range(DOUBTS):
+        for _ in range(MAX_DOUBTS):
             p(blank)
             assert p.stats.flipped == 0 and not seen
         p(blank)
@@ -176,17 +176,17 @@ def test_a_kernel_that_is_wrong_by_more_than_roundings_is_given_up(monkeypatch: 
 
 def test_where_bounds_are_not_known_the_next_calls_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     spoil(monkeypatch)
-    monkeypatch.setattr(work, "MOST_WORK", 0)
+    monkeypatch.setattr(work, "MAX_WORK", 0)
     p = hjit.pipeline(lambda img: np.exp(img), cache="off")
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        for _ in range(DOUBTS):
+        for _ in range(MAX_DOUBTS):
             np.testing.assert_array_equal(p(SINGLE), np.exp(SINGLE))
             assert p.stats.verified is None and not seen
         for _ in range(2):
             np.testing.assert_array_equal(p(SINGLE), np.exp(SINGLE))
     assert len(seen) == 1 and p.stats.verified is False
-    assert p.stats.fallbacks == DOUBTS + 2
+    assert p.stats.fallbacks == MAX_DOUBTS + 2
 
 
 def test_a_kernel_whose_arguments_overlapped_at_first_is_verified_later(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,7 +357,7 @@ def test_a_small_number_beside_large_ones_is_held_to_its_own_roundings(monkeypat
     wrong_from_now_on(monkeypatch, change)
     p = hjit.pipeline(lambda img: np.exp(img), cache="off", tune=False)
     with pytest.warns(HjitWarning, match="1 of 60000"):
-        for _ in range(DOUBTS + 1):
+        for _ in range(MAX_DOUBTS + 1):
             p(steep)
     assert p.stats.verified is False
 
@@ -380,7 +380,7 @@ def test_no_element_may_be_arbitrary(f: Any, value: Any, monkeypatch: pytest.Mon
     wrong_from_now_on(monkeypatch, change)
     p = hjit.pipeline(f, cache="off", tune=False)
     with pytest.warns(HjitWarning, match=r"1 of 60000 elements, the first at \[9, 9\]"):
-        for _ in range(DOUBTS + 1):
+        for _ in range(MAX_DOUBTS + 1):
             p(image)
     assert p.stats.verified is False
 
@@ -407,7 +407,7 @@ def test_flipped_decisions_are_counted_and_told_once(monkeypatch: pytest.MonkeyP
     monkeypatch.undo()
     wrong_from_now_on(monkeypatch, lambda result: result.__setitem__((3, 4), True))
     with pytest.warns(HjitWarning, match="1 of 60000"):
-        for _ in range(DOUBTS + 1):
+        for _ in range(MAX_DOUBTS + 1):
             q(SINGLE, far)
     assert q.stats.verified is False and q.stats.flipped == 0
 
@@ -435,7 +435,7 @@ def test_an_argmax_is_a_place_of_the_largest_value(monkeypatch: pytest.MonkeyPat
     wrong_from_now_on(monkeypatch, shifted(21))
     q = hjit.pipeline(largest, cache="off", tune=False)
     with pytest.warns(HjitWarning, match="1 of 300"):
-        for _ in range(DOUBTS + 1):
+        for _ in range(MAX_DOUBTS + 1):
             q(twice)
     assert q.stats.verified is False
 
@@ -445,7 +445,7 @@ def test_another_path_by_a_rounding_is_no_fault_of_a_kernel(monkeypatch: pytest.
     monkeypatch.setattr(Variant, "run", lambda self, *args, **kwargs: run(self, *args, **kwargs) + 1)
     p = hjit.pipeline(lambda a: int(np.exp(a).sum() * 1e6), cache="off", tune=False)
     with pytest.warns(HjitWarning, match="1 elements of the result differ") as seen:
-        for _ in range(DOUBTS + 2):
+        for _ in range(MAX_DOUBTS + 2):
             assert p(SINGLE) == int(np.exp(SINGLE).sum() * 1e6)
     assert len(seen) == 1 and p.stats.verified is None
 
@@ -481,7 +481,7 @@ def test_sums_of_very_many_elements_have_bounds(f: Any, monkeypatch: pytest.Monk
     wrong_from_now_on(monkeypatch, lambda result: result.__setitem__((99, 9), result[99, 9] * np.float32(1.0005)))
     q = hjit.pipeline(f, cache="off")
     with pytest.warns(HjitWarning, match=r"the first at \[99, 9\]"):
-        for _ in range(DOUBTS + 1):
+        for _ in range(MAX_DOUBTS + 1):
             np.testing.assert_array_equal(q(LARGE), f(LARGE))
     assert q.stats.verified is False and not used
 
@@ -496,7 +496,7 @@ def test_a_function_that_always_takes_another_path_runs_plain(monkeypatch: pytes
     p = hjit.pipeline(lambda a: int(np.exp(a).sum() * 1e6), cache="off", tune=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for _ in range(PATHS + DOUBTS + 2):
+        for _ in range(MAX_PATHS + MAX_DOUBTS + 2):
             assert p(SINGLE) == int(np.exp(SINGLE).sum() * 1e6)
     assert p.stats.verified is False
     traces = p.stats.traces
@@ -526,7 +526,7 @@ def test_results_of_extern_functions_have_bounds(monkeypatch: pytest.MonkeyPatch
     wrong_from_now_on(monkeypatch, lambda result: result.__setitem__((3, 0), result[3, 0] + 1e-3))
     q = hjit.pipeline(f, cache="off")
     with pytest.warns(HjitWarning, match=r"the first at \[3, 0\]"):
-        for _ in range(DOUBTS + 1):
+        for _ in range(MAX_DOUBTS + 1):
             q(square)
 
 
@@ -701,6 +701,6 @@ def test_a_wrong_sum_in_parts_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     f = hjit.pipeline(lambda img: np.sum(img, axis=(0, 1)))
     img = np.random.default_rng(0).random((17, 40000, 2), np.float32)
     with pytest.warns(HjitWarning):
-        for _ in range(DOUBTS + 1):  # NumPy is far off itself, so the first differences may be its own
+        for _ in range(MAX_DOUBTS + 1):  # NumPy is far off itself, so the first differences may be its own
             assert np.array_equal(f(img), f.py_func(img))
     assert f.stats.verified is False

@@ -182,7 +182,7 @@ def traced_call(
     """
 
     def evaluated(rec: Recorder, wanted: tuple[str, ...]) -> list[Any]:
-        return list(with_room(evaluate, rec, wanted, leaves, options, interprets))
+        return list(on_deep_stack(evaluate, rec, wanted, leaves, options, interprets))
 
     seen = leaves
     if options.target == "cuda":
@@ -193,12 +193,12 @@ def traced_call(
     try:
         names = leaf_names(function, structure, len(leaves))
         is_bounded = options.on_unsupported == "break" and scheduler is None  # what is refused then runs in parts
-        traced: Trace = with_room(trace, function, structure, seen, names, evaluated, by_blas, is_bounded, fill)
+        traced: Trace = on_deep_stack(trace, function, structure, seen, names, evaluated, by_blas, is_bounded, fill)
     except (HjitError, MemoryError, OutOfBounds):
         raise
     except Exception as error:
         raise TracingFailed(error) from None
-    traced.recorder.take_back()  # random numbers are drawn when the variant runs
+    traced.recorder.roll_back()  # random numbers are drawn when the variant runs
     breaks = traced.recorder.breaks
     if any(e.impure for e in breaks) and any(e.call is None for e in breaks):
         raise TraceError(
@@ -240,7 +240,7 @@ def results_of_externs(traced: Trace) -> dict[int, tuple[Any, ...]]:
 def _reported(name: str, f: Callable[..., T], *args: Any) -> T:
     """``f(*args)``, with what goes wrong as errors of hjit."""
     try:
-        return with_room(f, *args)
+        return on_deep_stack(f, *args)
     except (HjitError, MemoryError):
         raise
     except RecursionError:
@@ -341,7 +341,7 @@ def _origins_on_demand(traced: Trace, options: Options, count: int) -> list[Call
     def made() -> list[Any]:
         from hjit.call.compiling import decided_for
 
-        segments_of, decision = with_room(decided_for, traced, options, None)
+        segments_of, decision = on_deep_stack(decided_for, traced, options, None)
         return [f() for f in origins_of(segments_of(decision.best.rewrites), decision.best)]
 
     return [lambda number=k: made()[number] for k in range(count)]  # type: ignore[misc]
@@ -452,7 +452,7 @@ def _without_contents(x: Any) -> Any:
 # -- room on the stack
 
 
-def with_room(f: Callable[..., T], *args: Any) -> T:
+def on_deep_stack(f: Callable[..., T], *args: Any) -> T:
     """``f(*args)``, however deep the stack of the caller is; kernels that another thread makes for it count here."""
 
     def counted() -> tuple[T, int, tuple[int, int]]:

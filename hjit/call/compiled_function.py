@@ -22,21 +22,21 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 from hjit.call.arguments import CallKey, copied, each_once, is_dask_array, is_device_array, key_of
 from hjit.call.checks import against_numpy
 from hjit.call.checks.against_numpy import InterleavedCalls
-from hjit.call.entry import MAX_CONTEXTS, MAX_DEPTH, UNTIMED, Call, Entries, Entry, Stats, limit
+from hjit.call.entry import MAX_CONTEXTS, MAX_DEPTH, WARMUP_CALLS, Call, Entries, Entry, Stats, limit
 from hjit.call.results import MISS, PARTS, PLAIN, Outcome
 from hjit.errors import BudgetError, CompileError, DeviceError, HjitWarning, LongLoop, TraceError
 from hjit.options import Options, checked, context_state, resolve
 from hjit.process import forks
 from hjit.process.garbage_collection import few_collections
 from hjit.process.progress import progress
-from hjit.trace.capture.trace import PyTree, python_function, taken_apart
+from hjit.trace.capture.trace import PyTree, flatten_arguments, python_function
 from hjit.trace.capture.tracing_errors import as_trace_error
 from hjit.trace.tracing.frames import stack_level, uncounted
 
 if TYPE_CHECKING:
     from hjit.call.build import Built
     from hjit.call.checks.first_calls import FirstCalls
-    from hjit.call.checks.unwritten import Unwritten
+    from hjit.call.checks.uninitialised import Uninitialised
     from hjit.call.guards import GuardValues
     from hjit.call.on_dask import CallSettings
     from hjit.call.parts import Parts
@@ -158,7 +158,7 @@ class CompiledFunction(Generic[P, R]):
         if entry is not None and entry.parts is not None:
             return self._by_parts(key, entry, args, kwargs)
         _load_compiler()
-        structure, leaves = taken_apart(args, kwargs)
+        structure, leaves = flatten_arguments(args, kwargs)
         call = Call(key, args, kwargs, leaves, structure, targets or [], ())
         if any(map(is_dask_array, leaves)):
             return self._call_dask(call)
@@ -252,9 +252,9 @@ class CompiledFunction(Generic[P, R]):
         assert parts is not None
         if timing is not None:
             return self._interleaved(key, timing, lambda: parts(*args, **kwargs), lambda: self._numpy(args, kwargs))
-        if entry.untimed < UNTIMED and self._resolved(key[0]).numpy_if_faster:
-            entry.untimed += 1
-            if entry.untimed == UNTIMED:
+        if entry.warmup_calls < WARMUP_CALLS and self._resolved(key[0]).numpy_if_faster:
+            entry.warmup_calls += 1
+            if entry.warmup_calls == WARMUP_CALLS:
                 entry.time(None)
         return parts(*args, **kwargs)
 
@@ -499,7 +499,7 @@ class CompiledFunction(Generic[P, R]):
         """NumPy's own result; the kernels are installed only if they compute the same."""
         if variant.on_device and any(map(is_device_array, (*call.leaves, *guarded[1].values()))):
             return self._verify_copies(call, variant, guarded, stores)
-        from hjit.call.build import with_room
+        from hjit.call.build import on_deep_stack
         from hjit.call.checks.first_calls import runs_of
         from hjit.call.stored import verdicts
 
@@ -516,8 +516,8 @@ class CompiledFunction(Generic[P, R]):
             self.stats.fallbacks += 1
             return expected
         seconds = ran.seconds, against_numpy.clock() - ran.end
-        unwritten = functools.partial(self._unwritten, call, variant, ran.before)
-        report = with_room(self._first_calls.compare, variant, guarded, ran, expected, unwritten)
+        uninitialised = functools.partial(self._uninitialised, call, variant, ran.before)
+        report = on_deep_stack(self._first_calls.compare, variant, guarded, ran, expected, uninitialised)
         self.stats.flipped += report.flipped
         if report.flipped and not self._warned_of_flips:
             self._warned_of_flips = True
@@ -537,13 +537,15 @@ class CompiledFunction(Generic[P, R]):
             self._give_up(call.key, report.what_is_wrong(self.__name__))
         return expected
 
-    def _unwritten(self, call: Call, variant: Variant, before: dict[str, Any], draws: Mapping[str, Any]) -> Unwritten:
-        """What finds elements that nothing has written."""
-        from hjit.call.checks.unwritten import Unwritten
+    def _uninitialised(
+        self, call: Call, variant: Variant, before: dict[str, Any], draws: Mapping[str, Any]
+    ) -> Uninitialised:
+        """What finds uninitialised elements."""
+        from hjit.call.checks.uninitialised import Uninitialised
 
         function = self._by_numpy() if variant.on_device else self.py_func
         options = replace(self._resolved(call.key[0]), target="cpu")
-        return Unwritten(function, call.structure, call.leaves, options, self._schedule, variant, before, draws)
+        return Uninitialised(function, call.structure, call.leaves, options, self._schedule, variant, before, draws)
 
     def _verify_copies(self, call: Call, variant: Variant, guarded: GuardValues, stores: list[bool]) -> Any:
         """As `_verify`, for arrays on a device: on copies of them."""

@@ -22,7 +22,7 @@ MAX_KEYS = 512  # keys that a pipeline remembers; the oldest is forgotten
 MAX_VARIANTS = 16  # outcomes of decisions and guards that one key remembers
 
 # of a function in parts
-UNTIMED = 6  # calls before those that are timed beside NumPy: they trace parts, and split them
+WARMUP_CALLS = 6  # calls before those that are timed beside NumPy: they trace parts, and split them
 MAX_ITEMS = 64  # of a list that a part is given: each is part of its key
 MAX_CALLEES = 8  # functions that one statement calls, and that run compiled; usually it is one
 MAX_DEPTH = 6  # of functions that call each other, and run in parts: a recursion ends as plain NumPy
@@ -75,8 +75,8 @@ class Entry:
         plain: why NumPy runs instead; None: it does not. `is_given_up`: since nothing can be compiled, or is worth it,
             and not as it is slower.
         timing: of calls beside NumPy; None: they are not timed.
-        parts: the function with compiled parts, where it is not traced as a whole; `untimed`: calls of it before those
-            that are timed.
+        parts: the function with compiled parts, where it is not traced as a whole; `warmup_calls`: its calls before the
+            timed ones.
     """
 
     variants: tuple[Variant, ...] = ()
@@ -85,7 +85,7 @@ class Entry:
     is_given_up: bool = False
     timing: InterleavedCalls | None = None
     parts: Callable[..., Any] | None = None
-    untimed: int = 0
+    warmup_calls: int = 0
 
     def put(self, variants: tuple[Variant, ...]) -> None:
         """Run these from now on, the first one by its hot path."""

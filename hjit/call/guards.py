@@ -18,7 +18,7 @@ from hjit.trace.tracing.complex_memory import complex_of, parts_of
 from hjit.trace.tracing.recording.recorder import Recorder, packed
 from hjit.trace.tracing.scalars.host import same
 
-MOST_WORK = 1000  # candidate solutions that NumPy tries to find a shared element, some microseconds
+MAX_WORK = 1000  # candidate solutions that NumPy tries to find a shared element, some microseconds
 Array = np.ndarray[Any, Any]
 GuardValues = tuple[list[Any], dict[str, Array]]  # values of the tape, captured arrays by input
 
@@ -139,7 +139,7 @@ def overlap(a: Array, b: Array) -> bool:
     if not np.may_share_memory(a, b):
         return False
     try:
-        return bool(np.shares_memory(a, b, max_work=MOST_WORK))  # type: ignore[arg-type]  # its stub is too narrow
+        return bool(np.shares_memory(a, b, max_work=MAX_WORK))  # type: ignore[arg-type]  # its stub is too narrow
     except np.exceptions.TooHardError:
         return True
 

@@ -19,8 +19,8 @@ from hjit.trace.ir.interpret import interpret
 from hjit.trace.ir.poly import sizes_value
 from hjit.verify.tolerances import tolerances
 
-MOST_WORK = 1 << 20  # operations on elements, some 20 ms of NumPy's time: a kernel that is on disk is loaded in 5 ms
-MOST_ITERATIONS = 256  # of reductions whose order matters: each is a pass over the other dimensions
+MAX_WORK = 1 << 20  # operations on elements, some 20 ms of NumPy's time: a kernel that is on disk is loaded in 5 ms
+MAX_ITERATIONS = 256  # of reductions whose order matters: each is a pass over the other dimensions
 
 
 def interpreted(
@@ -63,10 +63,10 @@ def _is_little(graph: Graph, sizes: Mapping[str, int]) -> bool:
     work = 0
     for s in graph.stages:
         for d in s.definitions:
-            if _iterations(d, sizes) > MOST_ITERATIONS:
+            if _iterations(d, sizes) > MAX_ITERATIONS:
                 return False
             work += math.prod(sizes_value(n, sizes) for n in (*d.dims, *d.rdims)) * max(instruction_count(d.value), 1)
-    return work <= MOST_WORK
+    return work <= MAX_WORK
 
 
 def _iterations(d: Definition, sizes: Mapping[str, int]) -> int:

@@ -32,7 +32,7 @@ from hjit.trace.ir.poly import sizes_value
 from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.tuning.choice import Scheduler
 
-FEW = 1 << 16  # elements that a function may decide on, or hand to an extern call
+MAX_EAGER_ELEMENTS = 1 << 16  # elements that a function may decide on, or hand to an extern call
 Array = np.ndarray[Any, Any]
 
 
@@ -167,7 +167,7 @@ def traced_call(settings: CallSettings, structure: PyTree, leaves: list[Any]) ->
     names = leaf_names(settings.function, structure, len(leaves))
     traced: Trace = with_deep_stack(lambda: trace(settings.function, structure, seen, names, evaluated, None))
     rec = traced.recorder
-    rec.take_back()
+    rec.roll_back()
     if any(e.impure for e in rec.breaks):
         raise TraceError("numpy.random", "random numbers would be the same for all chunks", "draw them with Dask")
     for name, _ in traced.writes:
@@ -247,7 +247,7 @@ def _computed(settings: CallSettings, rec: Recorder, wanted: tuple[str, ...], le
     missing = [n for n in wanted if n in rec.stages]
     for n in wanted:
         shape = rec.stages[n].shape if n in rec.stages else rec.inputs[n].input.shape
-        if math.prod(sizes_value(p, rec.sizes) for p in shape) > FEW:
+        if math.prod(sizes_value(p, rec.sizes) for p in shape) > MAX_EAGER_ELEMENTS:
             raise rec.error("Dask", "whole arrays are computed for a call of what hjit does not know")
     inputs = _arrays(rec, leaves)
     found = {n: inputs[n] for n in wanted if n not in rec.stages}

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hjit.call.build import origins_of, results_of_externs, steps_of, variant_of, with_room
+from hjit.call.build import on_deep_stack, origins_of, results_of_externs, steps_of, variant_of
 from hjit.call.compiling import arguments_of, kernels_of, segments_for
 from hjit.call.segments import TraceSegments
 from hjit.call.variant import Mispredict, OutOfBounds
@@ -23,7 +23,7 @@ from hjit.tuning.decide import is_little, is_tuned
 def tuned_once(traced: Trace, leaves: Sequence[Any], options: Options) -> Tuned | None:
     """Tune the kernels of a trace, if none of its plans is there; `hjit.call.compiling` finds what comes of it."""
     segments_of = segments_for(traced, options)
-    if with_room(is_tuned, segments_of, traced.recorder.sizes, options):
+    if on_deep_stack(is_tuned, segments_of, traced.recorder.sizes, options):
         return None
     return tuned(traced, segments_of, leaves, options, options.tune_budget)
 
@@ -31,7 +31,7 @@ def tuned_once(traced: Trace, leaves: Sequence[Any], options: Options) -> Tuned 
 def is_worth_tuning(traced: Trace, segments_of: TraceSegments, options: Options) -> bool:
     """Is there more than a little work in a trace whose kernels were not tuned yet?"""
     sizes = traced.recorder.sizes
-    return not with_room(is_little, segments_of, sizes) and not with_room(is_tuned, segments_of, sizes, options)
+    return not on_deep_stack(is_little, segments_of, sizes) and not on_deep_stack(is_tuned, segments_of, sizes, options)
 
 
 def tuned(
@@ -54,7 +54,7 @@ def tuned(
 
     def make(choice: Choice) -> Candidate:
         with forks.builds:
-            return with_room(kernels_of, traced, segments_of, options, choice)
+            return on_deep_stack(kernels_of, traced, segments_of, options, choice)
 
     arguments = functools.partial(all_arrays, traced, leaves, options)
     with forks.builds.outside():

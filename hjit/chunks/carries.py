@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.chunks.boxes import Box, Interval, whole_axes
+from hjit.chunks.bounds import Interval, Region, whole_axes
 from hjit.trace.ir.graph import Definition, Expr, Graph, Input, Load, Stage, contiguous_layout, rewrite
 from hjit.trace.ir.poly import Dim, Poly, deep_atoms, sizes_value
 from hjit.trace.ir.rewriting import fresh
@@ -44,23 +44,23 @@ class Carry:
     rest: Poly
     extent: Poly
 
-    def iterations(self, box: Box, sizes: Mapping[str, int]) -> Interval:
+    def iterations(self, region: Region, sizes: Mapping[str, int]) -> Interval:
         """Those that write the rows of a region."""
         rest, last = sizes_value(self.rest, sizes), sizes_value(self.extent, sizes) - 1
-        low, high = box[self.axis]
+        low, high = region[self.axis]
         first, final = (low - rest, high - rest) if self.step > 0 else (rest - high, rest - low)
         return np.maximum(first, 0), np.minimum(final, last)
 
-    def before(self, box: Box, n: int) -> Box:
+    def before(self, region: Region, n: int) -> Region:
         """The rows that a chunk needs of those before it, in an axis of `n`; for the first chunk some rows."""
-        low, high = box[self.axis]
+        low, high = region[self.axis]
         first = low - self.depth if self.step > 0 else high + 1
         rows = np.clip(first, 0, n - 1), np.clip(first + self.depth - 1, 0, n - 1)
-        return tuple(rows if k == self.axis else x for k, x in enumerate(box))
+        return tuple(rows if k == self.axis else x for k, x in enumerate(region))
 
-    def is_first(self, box: Box, n: int) -> Any:
+    def is_first(self, region: Region, n: int) -> Any:
         """Which chunks have none before them?"""
-        low, high = box[self.axis]
+        low, high = region[self.axis]
         return low == 0 if self.step > 0 else high == n - 1
 
     def chunks(self, chunks: Sequence[int], sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -129,7 +129,7 @@ def name_of_rows(graph: Graph, stage: str) -> str:
     return fresh(f"{stage}_before", graph.arrays)
 
 
-def going_on(graph: Graph, carries: Mapping[str, Carry]) -> Graph:
+def continuing(graph: Graph, carries: Mapping[str, Carry]) -> Graph:
     """The Graph for chunks that others come before: these stages load the rows before the chunk from inputs."""
     stages, inputs = [], []
     for s in graph.stages:
@@ -157,9 +157,9 @@ def _updates(s: Stage, carry: Carry, rows: str) -> Iterator[Definition]:
     yield d
 
 
-def given_iterations(carry: Carry, box: Box, sizes: Mapping[str, int]) -> dict[int, dict[int, Interval]]:
-    """What each update of a stage of `going_on` does of the scan's iterations, for each chunk."""
-    low, high = carry.iterations(box, sizes)
+def given_iterations(carry: Carry, region: Region, sizes: Mapping[str, int]) -> dict[int, dict[int, Interval]]:
+    """What each update of a stage of `continuing` does of the scan's iterations, for each chunk."""
+    low, high = carry.iterations(region, sizes)
     found = {carry.update + k: {carry.dim: (low + k, low + k)} for k in range(carry.depth)}
     found[carry.update + carry.depth] = {carry.dim: (low + carry.depth, high)}
     return found

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.chunks.transport import from_rows, to_rows
+from hjit.chunks.serialisation import deserialise_graph, serialise_graph
 from hjit.chunks.windows import Windows, with_constants
 from hjit.kernels.lower.params import SMALL_ARRAY
 from hjit.kernels.runtime import features
@@ -67,10 +67,10 @@ class PartKernel:
 
     def __getstate__(self) -> dict[str, Any]:
         state = {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
-        return {**state, "graph": to_rows(self.graph)}
+        return {**state, "graph": serialise_graph(self.graph)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, graph=from_rows(state["graph"]))
+        self.__dict__.update(state, graph=deserialise_graph(state["graph"]))
         self._forget()
 
     def run(self, numbers: Sequence[int], arrays: Mapping[str, Array]) -> list[Array]:

@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from hjit.chunks.boxes import Box, Interval, Regions, elements, filled, hull
+from hjit.chunks.bounds import BoundsInference, Interval, Region, elements, filled, hull
 from hjit.chunks.carries import Carry, carry_of
 from hjit.trace.ir.graph import Const, Definition, Graph, Load, Op, Stage
 from hjit.trace.ir.poly import Poly, Sym, deep_atoms, sizes_value
 
 RECOMPUTED = 3.0  # a stage is computed so often at most, all chunks together; and an array read
-FEW = 1 << 16  # iterations, and elements, that may be computed and read by every chunk
+SMALL_WORK = 1 << 16  # iterations, and elements, that may be computed and read by every chunk
 LARGE = 1 << 22  # elements of a partial result
 IDENTITIES = {"add": 0, "multiply": 1, "bitwise_xor": 0}  # of operations that begin with it
 IDEMPOTENT = {"minimum", "maximum", "fmin", "fmax", "logical_or", "logical_and", "bitwise_or", "bitwise_and"}
@@ -42,7 +42,7 @@ class Part:
         outputs: these stages.
         grid: their chunks.
         pieces: of a reduction the chunks of its reduction dimensions.
-        boxes: of all stages and arrays the region that each task needs, in the order of the grid and the pieces.
+        required: of all stages and arrays the region that each task needs, in the order of the grid and the pieces.
         reads: the arrays that are there, from outside.
         is_whole: must a task see more than it should, as the stages cannot be cut?
         given: of outputs the iterations that each task does, where they do not follow from its region.
@@ -53,12 +53,12 @@ class Part:
     outputs: tuple[str, ...]
     grid: Grid
     pieces: Grid
-    boxes: Mapping[str, Box]
+    required: Mapping[str, Region]
     reads: tuple[str, ...]
     is_whole: bool = False
     given: Mapping[str, Given] = field(default_factory=dict)
     carries: Mapping[str, Carry] = field(default_factory=dict)
-    before: Mapping[str, Box] = field(default_factory=dict)
+    before: Mapping[str, Region] = field(default_factory=dict)
 
     @property
     def numblocks(self) -> tuple[int, ...]:
@@ -77,8 +77,8 @@ class Cutter:
         self, graph: Graph, sizes: Mapping[str, int], chunks: Mapping[str, Grid], scalars: Mapping[str, Any] = {}
     ) -> None:
         self.graph, self.sizes, self.chunks, self.scalars = graph, sizes, chunks, scalars
-        self.regions = Regions(graph, sizes, scalars)
-        self._carried: dict[tuple[str, ...], Regions] = {}
+        self.bounds = BoundsInference(graph, sizes, scalars)
+        self._carried: dict[tuple[str, ...], BoundsInference] = {}
         self.position = {s.name: k for k, s in enumerate(graph.stages)}
         self._reduced: dict[str, Grid | None] = {}
         self._carries = {s.name: carry_of(s) for s in graph.stages}
@@ -103,7 +103,7 @@ class Cutter:
             part = found[name]
             levels[name] = 1 + max((levels[n] for n in part.reads if n in found), default=0)
             groups = alike.setdefault((levels[name], *self._signature(name, part)), [])
-            group = next((g for g in groups if not any(n in part.boxes for n in g)), None)
+            group = next((g for g in groups if not any(n in part.required for n in g)), None)
             if group is None:
                 groups.append([name])
             else:
@@ -128,7 +128,7 @@ class Cutter:
             return (name,)
         updates = self.graph.stage(name).updates if part.pieces else ()
         carries = tuple((c.axis, c.step) for c in part.carries.values())
-        return self.regions.shapes[name], part.grid, part.pieces, tuple(d.rdims for d in updates[:1]), carries
+        return self.bounds.shapes[name], part.grid, part.pieces, tuple(d.rdims for d in updates[:1]), carries
 
     def _part(self, name: str) -> Part:
         """The part that computes a stage, by the first grid of chunks for which no task sees too much."""
@@ -138,14 +138,14 @@ class Cutter:
             part = self._walk((name,), grid, pieces, frozenset(), False, carries)
             if part is not None:
                 return part
-        part = self._walk((name,), tuple((n,) for n in self.regions.shapes[name]), (), frozenset(), True)
+        part = self._walk((name,), tuple((n,) for n in self.bounds.shapes[name]), (), frozenset(), True)
         assert part is not None
         return part
 
     # -- chunks of stages
     def _grids(self, name: str) -> Iterator[Grid]:
         """Chunks of a stage: as its inputs are along all axes that allow it, then along one of them only."""
-        shape, fixed, carry = self.regions.shapes[name], self.regions.whole_axes(name), self._carries[name]
+        shape, fixed, carry = self.bounds.shapes[name], self.bounds.whole_axes(name), self._carries[name]
         polys = self.graph.stage(name).shape
 
         def chunks(k: int, n: int, p: Poly) -> tuple[int, ...]:
@@ -198,19 +198,19 @@ class Cutter:
         grid = tuple(self._chunks_of(n) for n in d.rdims)
         if all(len(x) == 1 for x in grid):
             return None
-        fixed = self.regions.whole_axes(s.name)
-        shape = self.regions.shapes[s.name]
+        fixed = self.bounds.whole_axes(s.name)
+        shape = self.bounds.shapes[s.name]
         return None if math.prod(shape[k] for k in fixed) > LARGE else grid
 
     # -- what chunks need
-    def regions_of(self, carries: Mapping[str, Carry]) -> Regions:
-        """The regions of a part with these scans."""
+    def bounds_with(self, carries: Mapping[str, Carry]) -> BoundsInference:
+        """Bounds inference for a part with these scans."""
         if not carries:
-            return self.regions
+            return self.bounds
         key = tuple(carries)
         if key not in self._carried:
             axes = {n: c.axis for n, c in carries.items()}
-            self._carried[key] = Regions(self.graph, self.sizes, self.scalars, axes)
+            self._carried[key] = BoundsInference(self.graph, self.sizes, self.scalars, axes)
         return self._carried[key]
 
     def _walk(
@@ -227,44 +227,44 @@ class Cutter:
         Args:
             there: stages that are outputs of other parts.
         """
-        count, own, dims = boxes_of(grid, pieces, len(self.graph.stage(names[0]).updates[0].dims) if pieces else 0)
-        regions = self.regions_of(carries)
+        count, own, dims = task_regions(grid, pieces, len(self.graph.stage(names[0]).updates[0].dims) if pieces else 0)
+        bounds = self.bounds_with(carries)
         given = {n: self._given(n, own, dims, carries.get(n)) for n in names}
-        needed: dict[str, Box] = dict.fromkeys(names, own)
+        needed: dict[str, Region] = dict.fromkeys(names, own)
         reads: list[str] = []
         last = max(self.position[n] for n in names)
         for s in reversed(self.graph.stages[: last + 1]):
             if s.name not in needed:
                 continue
-            box = needed[s.name] = filled(needed[s.name], self.regions.shapes[s.name])
+            region = needed[s.name] = filled(needed[s.name], self.bounds.shapes[s.name])
             is_own = s.name in names
-            if not is_own and (s.name in there or self._is_too_much(s.name, box, count)):
+            if not is_own and (s.name in there or self._is_too_much(s.name, region, count)):
                 reads.append(s.name)
                 continue
-            fixed = regions.whole_axes(s.name)
-            every = regions.whole(s.name, count)
-            needed[s.name] = box = tuple(every[k] if k in fixed else x for k, x in enumerate(box))
-            for update, loops in enumerate(regions.loops(s.name), 0 if s.initial is None else -1):
-                at = loops.dims(box, given.get(s.name, {}).get(update, {}))
-                for reading in loops.readings:
-                    found = reading.box(at, count)
-                    if is_own and not whole and self._sees_too_much(reading.source, found, count):
+            fixed = bounds.whole_axes(s.name)
+            every = bounds.whole(s.name, count)
+            needed[s.name] = region = tuple(every[k] if k in fixed else x for k, x in enumerate(region))
+            for update, loops in enumerate(bounds.loops(s.name), 0 if s.initial is None else -1):
+                at = loops.dims(region, given.get(s.name, {}).get(update, {}))
+                for access in loops.accesses:
+                    found = access.region(at, count)
+                    if is_own and not whole and self._sees_too_much(access.source, found, count):
                         return None
-                    needed[reading.source] = hull(needed.get(reading.source), found)
+                    needed[access.source] = hull(needed.get(access.source), found)
         for n in self.graph.input_by_name:
             if n in needed:
-                needed[n] = filled(needed[n], self.regions.shapes[n])
+                needed[n] = filled(needed[n], self.bounds.shapes[n])
                 reads.append(n)
-        before = {n: c.before(needed[n], self.regions.shapes[n][c.axis]) for n, c in carries.items()}
+        before = {n: c.before(needed[n], self.bounds.shapes[n][c.axis]) for n, c in carries.items()}
         return Part(names, grid, pieces, needed, tuple(dict.fromkeys(reads)), whole, given, carries, before)
 
-    def _given(self, name: str, own: Box, dims: Mapping[int, Interval], carry: Carry | None) -> Given:
+    def _given(self, name: str, own: Region, dims: Mapping[int, Interval], carry: Carry | None) -> Given:
         """The iterations of a reduction's pieces, or of a scan's chunks."""
         if carry is not None:
             return {carry.update: {carry.dim: carry.iterations(own, self.sizes)}}
         return dict.fromkeys(range(len(self.graph.stage(name).updates)), dims) if dims else {}
 
-    def _is_too_much(self, name: str, box: Box, count: int) -> bool:
+    def _is_too_much(self, name: str, region: Region, count: int) -> bool:
         """Is a stage rather computed once, than for each chunk as far as that needs it?"""
         if count == 1 and not self._pieces(name):
             return False
@@ -272,26 +272,26 @@ class Cutter:
             return True
         most = RECOMPUTED_SCAN if self._carries[name] else RECOMPUTED
         work = once = 0.0
-        every = self.regions.whole(name, 1)
-        for loops in self.regions.loops(name):
-            work += float(np.sum(elements(loops.dims(box)) * np.ones(count)))
+        every = self.bounds.whole(name, 1)
+        for loops in self.bounds.loops(name):
+            work += float(np.sum(elements(loops.dims(region)) * np.ones(count)))
             once += float(np.max(elements(loops.dims(every))))
-            at = loops.dims(box)
-            if any(self._sees_too_much(r.source, r.box(at, count), count) for r in loops.readings):
+            at = loops.dims(region)
+            if any(self._sees_too_much(r.source, r.region(at, count), count) for r in loops.accesses):
                 return True
-        return once > FEW and work > most * once
+        return once > SMALL_WORK and work > most * once
 
     def _is_long(self, name: str) -> bool:
         """Are there more iterations than each chunk may do?"""
-        return any(math.prod(loops.extents) > FEW for loops in self.regions.loops(name))
+        return any(math.prod(loops.extents) > SMALL_WORK for loops in self.bounds.loops(name))
 
-    def _sees_too_much(self, source: str, box: Box, count: int) -> bool:
+    def _sees_too_much(self, source: str, region: Region, count: int) -> bool:
         """Do chunks read all of a large array, rather than what lies near them?"""
-        shape = self.regions.shapes[source]
+        shape = self.bounds.shapes[source]
         size = float(math.prod(shape))
-        if count == 1 or size <= FEW or (source not in self.position and self._is_one(source)):
+        if count == 1 or size <= SMALL_WORK or (source not in self.position and self._is_one(source)):
             return False
-        return float(np.sum(elements(box) * np.ones(count))) > RECOMPUTED * size
+        return float(np.sum(elements(region) * np.ones(count))) > RECOMPUTED * size
 
     def _is_one(self, source: str) -> bool:
         """Is it an input in one chunk, which every task has anyway?"""
@@ -328,8 +328,8 @@ def scaled(chunks: Sequence[int], n: int) -> tuple[int, ...]:
     return tuple(b - a for a, b in pairwise(edges)) or (n,)
 
 
-def boxes_of(grid: Grid, pieces: Grid, first: int) -> tuple[int, Box, dict[int, Interval]]:
-    """How many tasks there are, the box of each, and the pieces of its reduction dimensions, which are numbered from
+def task_regions(grid: Grid, pieces: Grid, first: int) -> tuple[int, Region, dict[int, Interval]]:
+    """How many tasks there are, the region of each, and the pieces of its reduction dimensions, which are numbered from
     `first`."""
     axes = [(np.cumsum([0, *x[:-1]]), np.cumsum(x) - 1) for x in (*grid, *pieces)]
     shape = [len(x) for x in (*grid, *pieces)]

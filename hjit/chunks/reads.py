@@ -17,11 +17,11 @@ import numpy as np
 from dask.base import clone_key
 from dask.highlevelgraph import HighLevelGraph
 
-from hjit.chunks.boxes import Box
+from hjit.chunks.bounds import Region
 
 Array = np.ndarray[Any, Any]
 Ends = tuple[int, int]
-Span = tuple[
+ChunkSlice = tuple[
     int, slice, Ends, float
 ]  # a chunk along an axis; where in the window its part is; the part; how much of it
 Slices = tuple[slice, ...]
@@ -30,7 +30,7 @@ EXCERPT = 0.5  # a window that has less of a chunk than this is given that part 
 TOGETHER = 0.25  # of a chunk: what other tasks need of it is one task up to here, and moves as one
 
 
-class Placed:
+class WindowAssembly:
     """What a task does with the chunks that it is given: plain numbers, which Dask does not look into.
 
     Attributes:
@@ -45,7 +45,7 @@ class Placed:
         self.row, self.windows = row, windows
 
     def __reduce__(self) -> Any:
-        return Placed, (self.row, self.windows)
+        return WindowAssembly, (self.row, self.windows)
 
     def arrays(self, blocks: Sequence[Any]) -> Iterator[Array]:
         """The windows."""
@@ -81,12 +81,12 @@ def excerpts(block: Array, wanted: Excerpts) -> tuple[Array, ...]:
     return tuple(block[part].copy(order="C") for part in wanted.parts)
 
 
-def spans(chunks: Sequence[int]) -> Callable[[int, int], tuple[Span, ...]]:
+def spans(chunks: Sequence[int]) -> Callable[[int, int], tuple[ChunkSlice, ...]]:
     """Which chunks of an axis an interval lies in: a function of its ends."""
     edges = [0, *itertools.accumulate(chunks)]
-    known: dict[tuple[int, int], tuple[Span, ...]] = {}
+    known: dict[tuple[int, int], tuple[ChunkSlice, ...]] = {}
 
-    def of(low: int, high: int) -> tuple[Span, ...]:
+    def of(low: int, high: int) -> tuple[ChunkSlice, ...]:
         found = known.get((low, high))
         if found is None:
             first, last = bisect_right(edges, low) - 1, bisect_right(edges, high) - 1
@@ -98,7 +98,7 @@ def spans(chunks: Sequence[int]) -> Callable[[int, int], tuple[Span, ...]]:
     return of
 
 
-def _span(k: int, start: int, stop: int, low: int, high: int) -> Span:
+def _span(k: int, start: int, stop: int, low: int, high: int) -> ChunkSlice:
     a, z = max(low, start), min(high + 1, stop)
     return k, slice(a - low, z - low), (a - start, z - start), (z - a) / max(stop - start, 1)
 
@@ -121,16 +121,16 @@ class _Cuts:
 class Reads:
     """What the tasks of a part read of one array."""
 
-    def __init__(self, array: Any, box: Box, key: str) -> None:
+    def __init__(self, array: Any, region: Region, key: str) -> None:
         """
         Args:
             array: Dask's, of which its name, dtype and chunks are used.
-            box: the window of each task.
+            region: the window of each task.
             key: for the names of what is cut out of chunks.
         """
         self.name, self.dtype, self.key = array.name, array.dtype, key
         self._along = [spans(chunks) for chunks in array.chunks]
-        self._ends = list(zip(*(zip(low.tolist(), high.tolist(), strict=True) for low, high in box), strict=True))
+        self._ends = list(zip(*(zip(low.tolist(), high.tolist(), strict=True) for low, high in region), strict=True))
         self._cuts: dict[tuple[int, ...], _Cuts] = {}
         self._windows = {ends: list(self._chunks(ends)) for ends in self._ends or [()]}
         for found in self._windows.values():
@@ -148,7 +148,7 @@ class Reads:
             yield at, place, part, math.prod(shares)
 
     def of(self, number: int) -> tuple[Any, list[Any]]:
-        """The window of a task, for `Placed`, and the keys of what it is put together from."""
+        """The window of a task, for `WindowAssembly`, and the keys of what it is put together from."""
         ends = self._ends[number] if self._ends else ()
         places, blocks = [], []
         for at, place, part, share in self._windows[ends]:

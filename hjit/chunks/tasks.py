@@ -15,9 +15,9 @@ from dask.highlevelgraph import HighLevelGraph
 
 from hjit.chunks.kernels import PartKernel, for_workers
 from hjit.chunks.parts import Cutter, Grid, Part
-from hjit.chunks.reads import Loaded, Placed, Reads
+from hjit.chunks.reads import Loaded, Reads, WindowAssembly
 from hjit.chunks.rows import rows_as_dims
-from hjit.chunks.transport import to_rows
+from hjit.chunks.serialisation import serialise_graph
 from hjit.chunks.windows import windows
 from hjit.options import Options
 from hjit.process.garbage_collection import few_collections
@@ -40,7 +40,7 @@ PASSES: Passes = (  # before a Graph is cut
 FAN_IN = 16  # partial results that are combined at once
 
 
-def run_chunk(kernel: PartKernel, placed: Placed, *blocks: Array) -> Any:
+def run_chunk(kernel: PartKernel, placed: WindowAssembly, *blocks: Array) -> Any:
     """The chunk of one output, or a tuple of those of several."""
     arrays = dict(zip((i.name for i in kernel.graph.inputs if i.data is None), placed.arrays(blocks), strict=True))
     found = kernel.run(np.frombuffer(placed.row, np.int64).tolist(), arrays)
@@ -89,9 +89,11 @@ class Tasks:
         chunks = {i.name: arrays[i.name].chunks for i in graph.inputs if i.data is None}
         self.cutter = Cutter(graph, sizes, chunks, scalars)
         self.parts = self.cutter.parts()
-        self._elements = max((math.prod(map(float, x)) for x in self.cutter.regions.shapes.values()), default=0.0)
+        self._elements = max((math.prod(map(float, x)) for x in self.cutter.bounds.shapes.values()), default=0.0)
         inputs = [arrays[i.name].name for i in graph.inputs if i.data is None]
-        self.token = tokenize(to_rows(graph), dict(sizes), inputs, scalars, self.options, [p.grid for p in self.parts])
+        self.token = tokenize(
+            serialise_graph(graph), dict(sizes), inputs, scalars, self.options, [p.grid for p in self.parts]
+        )
 
     def outputs(self) -> dict[str, Any]:
         """The arrays of the Graph's outputs."""
@@ -113,11 +115,11 @@ class Tasks:
         single = len(part.outputs) == 1
         step = f"{key}-partial" if part.pieces else key if single else f"{key}-all"
         positions = list(itertools.product(*map(range, part.numblocks)))
-        chunks = [(array, part.boxes[n]) for n, array in arrays.items()]
-        chunks += [(self._own(part, n, step, positions, layer), box) for n, box in part.before.items()]
-        reads = [Reads(array, box, f"{key}-excerpts-{k}") for k, (array, box) in enumerate(chunks)]
+        chunks = [(array, part.required[n]) for n, array in arrays.items()]
+        chunks += [(self._own(part, n, step, positions, layer), region) for n, region in part.before.items()]
+        reads = [Reads(array, region, f"{key}-excerpts-{k}") for k, (array, region) in enumerate(chunks)]
         layer.update(task for r in reads for task in r.tasks())
-        for group, made in enumerate(windows(self.graph, self.cutter.regions_of(part.carries), part)):
+        for group, made in enumerate(windows(self.graph, self.cutter.bounds_with(part.carries), part)):
             needed = reads if made.before else reads[: len(arrays)]
             kernel = f"{key}-kernel-{group}"
             layer[kernel] = PartKernel(
@@ -125,7 +127,7 @@ class Tasks:
             )
             for number, row in zip(made.chunks.tolist(), made.rows, strict=True):
                 found = [r.of(number) for r in needed]
-                placed = Placed(row.tobytes(), tuple(window for window, _ in found))
+                placed = WindowAssembly(row.tobytes(), tuple(window for window, _ in found))
                 blocks = [b for _, some in found for b in some]
                 layer[(step, *positions[number])] = (run_chunk, kernel, placed, *blocks)
         if part.pieces:
@@ -188,12 +190,12 @@ class Tasks:
                 other, end = ("before", "last") if carry.step > 0 else ("after", "first")
                 some = end if carry.depth == 1 else f"{end} {carry.depth}"
                 yield f"    along axis {carry.axis} each chunk of {name} goes on from the {some} of the one {other} it"
-            whole = self.cutter.regions_of(part.carries).whole_axes
+            whole = self.cutter.bounds_with(part.carries).whole_axes
             for axis in sorted({a for n in part.outputs for a in whole(n)}):
-                if not part.is_whole and not part.pieces and self.cutter.regions.shapes[part.outputs[0]][axis] > 1:
+                if not part.is_whole and not part.pieces and self.cutter.bounds.shapes[part.outputs[0]][axis] > 1:
                     yield f"    one chunk along axis {axis}, as its elements follow from each other"
 
     @staticmethod
     def _largest(part: Part, name: str) -> str:
         """The largest window of an array."""
-        return " x ".join(str(int((high - low).max()) + 1) for low, high in part.boxes[name]) or "1"
+        return " x ".join(str(int((high - low).max()) + 1) for low, high in part.required[name]) or "1"

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.chunks.boxes import Interval, Loops, Numbers, Regions
-from hjit.chunks.carries import given_iterations, going_on, name_of_rows
+from hjit.chunks.bounds import BoundsInference, Interval, Loops, Numbers
+from hjit.chunks.carries import continuing, given_iterations, name_of_rows
 from hjit.chunks.parts import Part
 from hjit.trace.ir.graph import (
     Change,
@@ -45,7 +45,7 @@ SHIFT = SMALL + 1
 Axis = tuple[Poly, Poly]  # origin and length
 
 
-MOST = 256  # that origins, or lengths, may differ by to be one run-time size and a constant
+MAX_SHARED_DIFFERENCE = 256  # that origins, or lengths, may differ by to be one run-time size and a constant
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class _Columns:
         known = self._known.setdefault(key, [])
         for other in known:
             by = int(numbers[0] - self.names[other][1][0])
-            if by == 0 or (self.is_inside and abs(by) <= MOST):
+            if by == 0 or (self.is_inside and abs(by) <= MAX_SHARED_DIFFERENCE):
                 return poly(Sym(other)) + by - (0 if is_length else SHIFT)
         known.append(name)
         self.names[name] = is_length, numbers
@@ -101,72 +101,72 @@ class _Columns:
         )
 
 
-def windows(graph: Graph, regions: Regions, part: Part) -> list[Windows]:
+def windows(graph: Graph, bounds: BoundsInference, part: Part) -> list[Windows]:
     """The Graphs of the chunks of a part: of those at the border, and of the others.
 
     Args:
-        regions: those of the part (`Cutter.regions_of`).
+        bounds: of the part (`Cutter.bounds_with`).
     """
     count = int(np.prod(part.numblocks, dtype=np.int64))
-    everything, first = np.arange(count), _is_first(part, regions, count)
+    everything, first = np.arange(count), _is_first(part, bounds, count)
     inside = np.ones(count, bool)
     has_borders = False
-    for name, box in part.boxes.items():
+    for name, region in part.required.items():
         if name not in part.reads:
             given = part.given.get(name, {})
-            for update, loops in enumerate(regions.loops(name), 0 if graph.stage(name).initial is None else -1):
-                dims = loops.dims(box, given.get(update, {}))
-                for reading in loops.readings:
-                    inside &= reading.is_inside(dims, count)
-                    has_borders = has_borders or bool(reading.borders)
+            for update, loops in enumerate(bounds.loops(name), 0 if graph.stage(name).initial is None else -1):
+                dims = loops.dims(region, given.get(update, {}))
+                for access in loops.accesses:
+                    inside &= access.is_inside(dims, count)
+                    has_borders = has_borders or bool(access.borders)
     groups = [(~inside, False), (inside, True)] if has_borders else [(np.ones(count, bool), True)]
     found = []
     for (chosen, is_inside), goes_on in itertools.product(groups, (False, True)):
         chunks = everything[chosen & (~first if goes_on else first)]
         if len(chunks):
-            make = _going_on if goes_on else _windows
-            found.append(make(graph, regions, part, chunks, is_inside))
+            make = _continuing if goes_on else _windows
+            found.append(make(graph, bounds, part, chunks, is_inside))
     return found
 
 
-def _is_first(part: Part, regions: Regions, count: int) -> Any:
+def _is_first(part: Part, bounds: BoundsInference, count: int) -> Any:
     """Which chunks go on from no other?"""
     found = np.ones(count, bool)
     for name, carry in part.carries.items():
-        found = carry.is_first(part.boxes[name], regions.shapes[name][carry.axis])
+        found = carry.is_first(part.required[name], bounds.shapes[name][carry.axis])
     return found
 
 
-def _going_on(graph: Graph, regions: Regions, part: Part, chunks: Numbers, is_inside: bool) -> Windows:
+def _continuing(graph: Graph, bounds: BoundsInference, part: Part, chunks: Numbers, is_inside: bool) -> Windows:
     """The Graph of chunks that go on with scans."""
-    given, boxes, before = dict(part.given), dict(part.boxes), {}
+    given, required, before = dict(part.given), dict(part.required), {}
     for name, carry in part.carries.items():
-        given[name] = given_iterations(carry, part.boxes[name], regions.sizes)
+        given[name] = given_iterations(carry, part.required[name], bounds.sizes)
         rows = name_of_rows(graph, name)
-        boxes[rows], before[rows] = part.before[name], name
-    graph = going_on(graph, part.carries)
-    part = replace(part, given=given, boxes=boxes, reads=(*part.reads, *before))
-    regions = Regions(graph, regions.sizes, regions.scalars, regions.carried)
-    return _windows(graph, regions, part, chunks, is_inside, before)
+        required[rows], before[rows] = part.before[name], name
+    graph = continuing(graph, part.carries)
+    part = replace(part, given=given, required=required, reads=(*part.reads, *before))
+    bounds = BoundsInference(graph, bounds.sizes, bounds.scalars, bounds.carried)
+    return _windows(graph, bounds, part, chunks, is_inside, before)
 
 
 def _windows(
-    graph: Graph, regions: Regions, part: Part, chunks: Numbers, is_inside: bool, before: Mapping[str, str] = {}
+    graph: Graph, bounds: BoundsInference, part: Part, chunks: Numbers, is_inside: bool, before: Mapping[str, str] = {}
 ) -> Windows:
     columns = _Columns(chunks, is_inside)
     frames: dict[str, tuple[Axis, ...]] = {}
-    order = [*part.outputs, *(n for n in part.boxes if n not in part.outputs)]
+    order = [*part.outputs, *(n for n in part.required if n not in part.outputs)]
     for name in order:
         array = graph.arrays[name]
         if isinstance(array, Input) and array.data is not None:
             frames[name] = tuple((ZERO, n) for n in array.shape)
             continue
-        axes = zip(part.boxes[name], regions.shapes[name], array.shape, strict=True)
+        axes = zip(part.required[name], bounds.shapes[name], array.shape, strict=True)
         frames[name] = tuple(columns.axis(f"{name}.{k}", k, x, n, length) for k, (x, n, length) in enumerate(axes))
     stages = [
-        _Stage(s, part, regions, columns, frames, before).windowed()
+        _Stage(s, part, bounds, columns, frames, before).windowed()
         for s in graph.stages
-        if s.name in part.boxes and s.name not in part.reads
+        if s.name in part.required and s.name not in part.reads
     ]
     numbers = [x for _, x in columns.names.values()]
     used = _scalars(stages)
@@ -204,18 +204,18 @@ class _Stage:
         self,
         s: Stage,
         part: Part,
-        regions: Regions,
+        bounds: BoundsInference,
         columns: _Columns,
         frames: Mapping[str, tuple[Axis, ...]],
         before: Mapping[str, str],
     ) -> None:
         self.own = {s.name, *(rows for rows, stage in before.items() if stage == s.name)}
-        self.s, self.part, self.regions, self.columns, self.frames = s, part, regions, columns, frames
-        self.frame, self.shapes = frames[s.name], regions.graph.shapes
+        self.s, self.part, self.bounds, self.columns, self.frames = s, part, bounds, columns, frames
+        self.frame, self.shapes = frames[s.name], bounds.graph.shapes
 
     def windowed(self) -> Stage:
         s = self.s
-        loops = self.regions.loops(s.name)
+        loops = self.bounds.loops(s.name)
         initial = None if s.initial is None else self._moved(s.initial, [origin for origin, _ in self.frame])
         first = 0 if s.initial is None else 1
         updates = tuple(self._update(d, number, loops[first + number]) for number, d in enumerate(s.updates))
@@ -223,8 +223,8 @@ class _Stage:
 
     def _update(self, d: Definition, number: int, loops: Loops) -> Definition:
         given = self.part.given.get(self.s.name, {}).get(number, {})
-        dims = loops.dims(self.part.boxes[self.s.name], given)
-        shape = self.regions.shapes[self.s.name]
+        dims = loops.dims(self.part.required[self.s.name], given)
+        shape = self.bounds.shapes[self.s.name]
         frame = []
         same = {k: axis for k, axis, c, rest in loops.solved if (c, rest) == (1, 0)}
         for k, (interval, extent) in enumerate(zip(dims, d.extents, strict=True)):

@@ -19,7 +19,7 @@ from hjit.export.targets import Platform
 from hjit.export.this_machine import facts
 from hjit.kernels.runtime import backend, features
 from hjit.kernels.runtime.sizes import evaluate
-from hjit.trace.capture.trace import PyTree, taken_apart
+from hjit.trace.capture.trace import PyTree, flatten_arguments
 
 
 def bundle(path: str | os.PathLike[str], *items: Any) -> None:
@@ -61,7 +61,7 @@ def _pipeline(item: Any) -> Any:
 def _calls(item: Any) -> Iterator[tuple[PyTree, list[Any]]]:
     """The arguments that kernels are made for."""
     if isinstance(item, tuple):
-        yield taken_apart(item[1:], {})
+        yield flatten_arguments(item[1:], {})
         return
     is_called = False
     for entry in item.entries:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hjit.call.arguments import leaf_names
-from hjit.call.build import with_room
+from hjit.call.build import on_deep_stack
 from hjit.call.compiling import arguments_of, kernels_of
 from hjit.call.segments import TraceSegments
 from hjit.export.describing import check, described, with_copies
@@ -76,7 +76,7 @@ def compiled(
         )
 
     with forks.builds, few_collections():
-        return with_room(make)
+        return on_deep_stack(make)
 
 
 def _best(found: Sized, segments_of: TraceSegments, leaves: list[Any], options: Options) -> Choice:

@@ -21,7 +21,7 @@ from hjit.export.description import CannotExport, Description
 from hjit.export.targets import object_code, platform
 from hjit.options import Options
 from hjit.process.files import replacing
-from hjit.trace.capture.trace import taken_apart
+from hjit.trace.capture.trace import flatten_arguments
 from hjit.tuning.choice import Scheduler
 
 SUFFIXES = (".o", ".so")
@@ -76,7 +76,7 @@ def export(
         if not for_what.is_here():
             raise OptionError(f"a shared library for {for_what.name} is linked there: export an object file, NAME.o")
         compiler = c_compiler()
-    structure, leaves = taken_apart(args, kwargs)
+    structure, leaves = flatten_arguments(args, kwargs)
     found = compiled(
         function, check_name(name), f"hjit_{name}", structure, leaves, options, scheduler, for_what, copies=True
     )

@@ -26,7 +26,7 @@ from hjit.kernels.runtime.scratch import offsets, staggered
 from hjit.kernels.runtime.sizes import evaluate
 from hjit.options import resolve
 from hjit.process.signals import signal_safe
-from hjit.trace.capture.trace import PyTree, taken_apart
+from hjit.trace.capture.trace import PyTree, flatten_arguments
 
 Array = np.ndarray[Any, Any]
 
@@ -177,9 +177,9 @@ class Loaded:
         key = key_of(args, kwargs)
         known = self._entries.get(key)
         if known is None:
-            known = self._entries[key] = self._bindings(*taken_apart(args, kwargs))
+            known = self._entries[key] = self._bindings(*flatten_arguments(args, kwargs))
             limit(self._entries, MAX_KEYS)
-        leaves = (*args, *kwargs.values()) if known and known[0].is_flat else taken_apart(args, kwargs)[1]
+        leaves = (*args, *kwargs.values()) if known and known[0].is_flat else flatten_arguments(args, kwargs)[1]
         for binding in known:
             values = binding.values(leaves)
             if values is None or not binding.may_write(leaves):
@@ -194,7 +194,7 @@ class Loaded:
                 )
             break
         if self.function is None:
-            raise HjitError(self._no_kernel(*taken_apart(args, kwargs)))
+            raise HjitError(self._no_kernel(*flatten_arguments(args, kwargs)))
         return self.function(*args, **kwargs)
 
     def _bindings(self, structure: PyTree, leaves: Sequence[Any]) -> tuple[Binding, ...]:

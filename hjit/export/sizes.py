@@ -29,7 +29,7 @@ from hjit.trace.tracing.scalars.host import TapeEntry
 from hjit.trace.tracing.scalars.size import Fact, Size, facts_noted
 
 TRIALS = 5  # other values of a size that are traced
-FAR = 1 << 62  # more than sums of lengths, and products of two, ever are
+MAX_SIZE_SUM = 1 << 62  # more than sums of lengths, and products of two, ever are
 _OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
 
 
@@ -298,17 +298,17 @@ def _needed(facts: Iterable[Fact], fixed: set[str]) -> Iterator[Fact]:
 
 def _is_clear(f: Fact) -> bool:
     """Does a fact hold of all sizes above `SMALL`?"""
-    below, above = _least(f.b - f.a), _least(f.a - f.b)
+    below, above = _lower_bound(f.b - f.a), _lower_bound(f.a - f.b)
     less, more = (below is not None and below > 0), (above is not None and above > 0)
     return {"lt": less, "gt": more, "ne": less or more, "le": below is not None and below >= 0}.get(
         f.op, f.op == "ge" and above is not None and above >= 0
     )
 
 
-def _least(p: Poly) -> int | None:
-    """A number that a polynomial is never below; None where it is not clear."""
+def _lower_bound(p: Poly) -> int | None:
+    """A constant lower bound of a polynomial over sizes above `SMALL`; None where none is found."""
     total = p.const
-    if abs(total) >= FAR:
+    if abs(total) >= MAX_SIZE_SUM:
         return total if all(len(m) <= 1 for m in p.terms) else None
     for m, c in p.terms.items():
         if c < 0 or not all(isinstance(a, Sym) for a in m):

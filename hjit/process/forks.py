@@ -25,7 +25,7 @@ with contextlib.suppress(RuntimeError):  # where hjit itself is imported when th
 log = logging.getLogger("hjit")
 
 # How long a fork waits for other threads: those that build a kernel, which may themselves wait for the forking one, and
-# those that run a kernel (see `at_rest`). Both are far above what most of them take.
+# those that run a kernel (see `before_fork`). Both are far above what most of them take.
 BUILD_SECONDS = 10.0
 KERNEL_SECONDS = 1.0
 POLL_SECONDS = 1e-4  # between two looks at who is still inside
@@ -91,7 +91,7 @@ class Gate:
 
 builds = Gate()
 kernels = Gate()
-at_rest: list[Callable[[bool], None]] = []  # called before a fork, gates closed: is no other thread in `kernels`?
+before_fork: list[Callable[[bool], None]] = []  # called before a fork, gates closed: is no other thread in `kernels`?
 
 
 def compiler_lock() -> Any:
@@ -113,7 +113,7 @@ unfinished: Callable[[], bool] = _never  # does a compilation that nobody waits 
 def _before() -> None:
     builds.close(BUILD_SECONDS)
     rested = kernels.close(KERNEL_SECONDS)
-    for tell in at_rest:
+    for tell in before_fork:
         tell(rested)
     lock = compiler_lock()
     if lock is not None and not unfinished():

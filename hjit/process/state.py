@@ -51,7 +51,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
     "process.forks": (
         State("builds", "threads that build kernels", "one number a thread that is inside", GATES),
         State("kernels", "threads that run kernels", "one number a thread that is inside", GATES),
-        State("at_rest", "what is told before a fork whether kernels rest", "filled when modules are imported"),
+        State("before_fork", "what is told before a fork whether kernels rest", "filled when modules are imported"),
         State("_held", "numba's lock during a fork", "one", GATES),
         State("unfinished", "what says whether a compilation that nobody waits for holds that lock", "one"),
     ),
@@ -118,7 +118,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_watchers", "traces that note this", "a number"),
         State("_lock", "guards that number", "a lock", RESET),
     ),
-    "tuning.plans": (State("_plans", "plans by name, for where there is no disk", "MOST_PLANS plans"),),
+    "tuning.plans": (State("_plans", "plans by name, for where there is no disk", "MAX_PLANS plans"),),
 }
 
 

@@ -35,13 +35,13 @@ from hjit.tuning.learning import Learner, can_fit
 from hjit.tuning.limits import (
     BATCH,
     BATCH_SECONDS,
+    CLEARLY_FASTER,
     CONFIRMED_SECONDS,
     FIT_SECONDS,
     GAIN,
     KEPT_TIMED,
     LITTLE_TIME,
     PLATEAU,
-    SURELY,
 )
 from hjit.tuning.sampling import Sampler
 
@@ -301,7 +301,7 @@ class _Tuning:
         self.all_timed[k] += made
         self.candidates += len(made)
         best = min((x for x in every if x is not base), key=lambda x: x.seconds, default=base)
-        best = best if best.seconds < SURELY * base.seconds else base
+        best = best if best.seconds < CLEARLY_FASTER * base.seconds else base
         self.chosen[k] = best.found
         note(candidates=self.candidates, best=best.seconds, default=base.seconds)
         debug.say(
@@ -423,7 +423,7 @@ class _Tuning:
         times = least_times([default_run, best_run], CONFIRMED_SECONDS)
         if times is None:
             return DEFAULT, {}
-        if times[1] < SURELY * times[0]:
+        if times[1] < CLEARLY_FASTER * times[0]:
             return choice, {"default": times[0], "best": times[1]}
         return DEFAULT, {"default": times[0], "best": times[0]}
 

@@ -23,12 +23,12 @@ from hjit.tuning import decide, plans
 from hjit.tuning.choice import DEFAULT, Arguments, Candidate, Choice, SegmentsOf
 from hjit.tuning.decide import Decision
 from hjit.tuning.limits import (
+    CLEARLY_FASTER,
     COMPILING_SECONDS,
     LONG,
     MEASURED_SECONDS,
     MUCH_SLOWER,
     ROUNDS,
-    SURELY,
     VERY_LONG,
 )
 
@@ -189,7 +189,7 @@ def measured(
         for k, x in zip(some, times, strict=True):
             seconds_of[k] = min(seconds_of[k], x)
         note(best=min(seconds_of), default=seconds_of[last])
-        return min(zip(some, times, strict=True), key=lambda x: x[1] * (SURELY if x[0] == last else 1.0))[0]
+        return min(zip(some, times, strict=True), key=lambda x: x[1] * (CLEARLY_FASTER if x[0] == last else 1.0))[0]
 
     start = time.perf_counter()
     best = winner([*reversed(range(len(kernels)))], MEASURED_SECONDS * last)

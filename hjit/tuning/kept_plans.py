@@ -27,7 +27,7 @@ from hjit.version import __version__
 
 FORMAT = "hjit-plans-1"
 MAX_BYTES = 64 << 20  # of a bundle
-SHORT = 12  # characters of a name that are shown
+SHOWN_CHARACTERS = 12  # characters of a name that are shown
 PREFIX = "plan_"
 
 
@@ -50,7 +50,7 @@ class KeptPlan:
     @property
     def short(self) -> str:
         """What tells it from others, in few characters."""
-        return self.entry.removeprefix(PREFIX)[:SHORT]
+        return self.entry.removeprefix(PREFIX)[:SHOWN_CHARACTERS]
 
     @property
     def is_current(self) -> bool:
@@ -66,7 +66,7 @@ class KeptPlan:
         """A line of a table."""
         return "  ".join(
             (
-                f"{self.short:<{SHORT}}",
+                f"{self.short:<{SHOWN_CHARACTERS}}",
                 f"{self.function[:24]:<24}",
                 f"{self.name.tune:<9}",
                 f"{len(self.stages):>6}",
@@ -124,7 +124,10 @@ def _about(points: float) -> str:
     return f"{points:.3g}"
 
 
-HEAD = f"{'plan':<{SHORT}}  {'function':<24}  {'found by':<9}  {'stages':>6}  {'points':>7}  {'threads':>7}  measured"
+HEAD = (
+    f"{'plan':<{SHOWN_CHARACTERS}}  {'function':<24}  {'found by':<9}  {'stages':>6}  {'points':>7}  "
+    f"{'threads':>7}  measured"
+)
 
 
 def kept_plans(cache_dir: str | os.PathLike[str] = "") -> Iterator[KeptPlan]:

@@ -17,7 +17,7 @@ from hjit.model.network import Network
 from hjit.sched.search.refine import Schedule
 from hjit.sched.search.space import Space
 from hjit.tuning.autoschedule import weights
-from hjit.tuning.limits import FIT_PASSES, FIT_RATE, LEAST_SAMPLES
+from hjit.tuning.limits import FIT_PASSES, FIT_RATE, MIN_SAMPLES
 
 log = logging.getLogger("hjit")
 
@@ -59,7 +59,7 @@ class Learner:
         if not self._seconds:
             return False
         is_new = False
-        if self._fits and len(self._seconds) >= LEAST_SAMPLES and not stop():
+        if self._fits and len(self._seconds) >= MIN_SAMPLES and not stop():
             self.cost = self._fitted()
             self.fitted += 1
             is_new = True

@@ -12,7 +12,7 @@ WEIGHTS = Path(__file__).parents[1] / "model" / "weights.npz"
 
 # -- plans
 SIZE_RATIO = 4  # points computed that differ by less than about this factor share a plan
-MOST_PLANS = 500  # plans that a process holds, some kilobytes each
+MAX_PLANS = 500  # plans that a process holds, some kilobytes each
 
 # -- reductions in parts (Halide's `rfactor`)
 PARTS = 4  # parts for each core: what one takes longer than another is evened out
@@ -35,7 +35,7 @@ ROUNDS = (3, 40)  # runs of each candidate, interleaved: the least, and the most
 LONG = 1.0  # seconds of measuring after which two rounds are enough, and the winner need not win again
 VERY_LONG = 10.0  # seconds of measuring after which one round is enough
 MUCH_SLOWER = (4.0, 1.5)  # times the fastest: not run again after the first round, when all is cold, and after others
-SURELY = 0.97  # of the default schedule's time, which another one must stay below: less is noise
+CLEARLY_FASTER = 0.97  # of the default schedule's time, which another one must stay below: less is noise
 
 # -- the search
 LITTLE_WORK = (
@@ -60,5 +60,5 @@ CONFIRMED_SECONDS = 0.5  # of measuring, in the end: the fastest beside the defa
 LITTLE_TIME = 0.02  # of all kernels' time, below which one of them is not tuned
 KEPT_TIMED = 20  # schedules that a plan says the times of
 FIT_PASSES, FIT_RATE = 60, 1e-3  # of the cost model over what was timed: some 0.2 s
-LEAST_SAMPLES = 8  # below which it is not fitted
+MIN_SAMPLES = 8  # below which it is not fitted
 FIT_SECONDS = 20.0  # of the budget, below which it is not fitted either: to load and compile what fits takes some 5 s

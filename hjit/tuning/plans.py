@@ -27,7 +27,7 @@ from hjit.trace.ir.graph import Graph, Stage
 from hjit.trace.ir.poly import sizes_value
 from hjit.trace.passes.rewrites import parts_name
 from hjit.tuning.choice import Choice, Segment
-from hjit.tuning.limits import MOST_PLANS, SIZE_RATIO, WEIGHTS
+from hjit.tuning.limits import MAX_PLANS, SIZE_RATIO, WEIGHTS
 
 if TYPE_CHECKING:
     from hjit.sched.search.search import Record
@@ -162,7 +162,7 @@ def store_plans(
             timed=tuple(_timed(x, seconds, graph) for x, seconds in timed),
         )
         text = to_text(plan, graph)
-        if len(_plans) >= MOST_PLANS:
+        if len(_plans) >= MAX_PLANS:
             _plans.clear()
         _plans[name.entry] = text
         about = {**name.about(), "versions": cache.versions(), "stages": [_described(s) for s in graph.stages]}

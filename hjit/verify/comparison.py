@@ -29,7 +29,9 @@ from hjit.verify.work import TooMuch
 log = logging.getLogger("hjit")
 
 ROUNDINGS = 256  # roundings of the largest number that results may be apart where their errors are not known
-FEW = 1e-4  # of all elements: those for which a decision may fall the other way where it is not known for which
+FLIPPED_SHARE = (
+    1e-4  # of all elements: those for which a decision may fall the other way where it is not known for which
+)
 SAMPLES = (1 << 15, 2048, 128)  # elements that stand for all where more would take too long
 
 # Of a result's tolerance, its stage, and what makes the result of the stage
@@ -227,7 +229,7 @@ class Comparison:
         """Which elements are wrong where their errors are not known."""
         far = ~_near(x, y, b, allowed)
         count = int(np.count_nonzero(far))
-        if count > (FEW * b.size if b.dtype.kind != "f" or allowed.decided else 0):
+        if count > (FLIPPED_SHARE * b.size if b.dtype.kind != "f" or allowed.decided else 0):
             return far
         self.flipped += count + (0 if b.dtype.kind == "f" else int(np.count_nonzero(~far)))
         return np.zeros(x.shape, bool)
@@ -286,6 +288,6 @@ def _near(x: Any, y: Any, b: np.ndarray[Any, Any], allowed: Tolerance) -> Any:
             eps = max(allowed.eps, float(np.finfo(b.dtype).eps))
             return np.isfinite(x) & np.isfinite(y) & (np.abs(x - y) <= ROUNDINGS * eps * scale)
         if b.dtype.kind in "iu":  # a value between two whole numbers, or counts of such values
-            most = max(FEW * float(np.abs(b.astype(np.float64)).max(initial=0.0)), 1.0)
+            most = max(FLIPPED_SHARE * float(np.abs(b.astype(np.float64)).max(initial=0.0)), 1.0)
             return np.abs(x.astype(np.float64) - y.astype(np.float64)) <= most
         return np.zeros(x.shape, bool)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hjit.trace.ir.graph import Definition, Expr, Index, Load, Op, Stage, identity
 from hjit.trace.ir.poly import Dim, Indirect, Poly
 
-MANY = 1 << 17  # elements of long sums, which are summed as NumPy has them; the errors are those of a sample
+LONG_SUM = 1 << 17  # elements of long sums, which are summed as NumPy has them; the errors are those of a sample
 SAMPLE_EACH, SAMPLE_ALL = 64, 4096  # elements in the sample: of each sum at least, and of all sums together
 
 
@@ -60,7 +60,7 @@ def scanned(d: Definition, name: str) -> tuple[Load, Expr] | None:
 def is_long(d: Definition, count: int, size: int) -> bool:
     """Are these `count` sums or extremes of `size` elements each too many to analyse element by element?"""
     return (
-        count * size > MANY
+        count * size > LONG_SUM
         and size > 4 * SAMPLE_EACH
         and d.order in ("add", "maximum", "minimum")
         and d.value.dtype.kind == "f"

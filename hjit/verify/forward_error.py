@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.fused import fma
+from hjit.trace.ir.fma import fma
 from hjit.trace.ir.graph import Op
 from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx, Array, Columns, decided, ulp, wider
 

@@ -20,7 +20,7 @@ from hjit.trace.ir.interpret import evaluate, interpret
 from hjit.trace.ir.poly import sizes_value
 from hjit.trace.tracing.recording.recorder import GraphBreak
 from hjit.verify.approx import Approx, Array, Columns, full, joined, reshaped, rounded_again, taken
-from hjit.verify.definitions import MANY, SAMPLE_ALL, SAMPLE_EACH, is_direct, is_long, is_place, scanned, varies
+from hjit.verify.definitions import LONG_SUM, SAMPLE_ALL, SAMPLE_EACH, is_direct, is_long, is_place, scanned, varies
 from hjit.verify.externs import bounds, is_guess
 from hjit.verify.forward_error import cast, truth
 from hjit.verify.frame import Frame, Inputs
@@ -197,7 +197,7 @@ class Reference:
         parts = []
         reduced = max((math.prod(sizes_value(n, self.inputs.sizes) for n in d.rdims) for d in s.definitions), default=1)
         many = any(is_long(d, len(places), reduced) for d in s.definitions)
-        step = max((MANY if many else CHUNK) // max(reduced, 1), 1)
+        step = max((LONG_SUM if many else CHUNK) // max(reduced, 1), 1)
         for begin in range(0, len(places), step):
             index = (
                 tuple(i[:, None] for i in np.unravel_index(places[begin : begin + step], shape))
@@ -214,7 +214,7 @@ class Reference:
                 frame = Frame(self, k, index)
                 value = full(cast(frame.value(d.value), s.dtype), (count, 1))
             else:
-                value = self._reduce(k, d, index, value, count, s.dtype, many and is_long(d, MANY, MANY))
+                value = self._reduce(k, d, index, value, count, s.dtype, many and is_long(d, LONG_SUM, LONG_SUM))
         return reshaped(value, (count,))
 
     def _reduce(

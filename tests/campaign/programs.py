@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import hjit
-from hjit.call.checks.first_calls import DOUBTS, PATHS
+from hjit.call.checks.first_calls import MAX_DOUBTS, MAX_PATHS
 from tests.campaign import arguments, source
 from tests.campaign.kinds import OK, Case, Result
 from tests.numpy_check import assert_same, place, watched_scratch
@@ -76,7 +76,7 @@ def compared(made: Callable[..., Any], plain: Any, case: Case, watch: bool) -> R
 
 def verified(pipe: Any, given: Sequence[Any]) -> bool:
     """Does the comparison of first calls find that roundings explain how their result differs from NumPy's?"""
-    for _ in range(PATHS + DOUBTS + 1):  # until it is decided
+    for _ in range(MAX_PATHS + MAX_DOUBTS + 1):  # until it is decided
         pipe(*place(list(given), True))
         if pipe.stats.verified is not None:
             break

@@ -9,7 +9,7 @@ import pytest
 
 import hjit
 from hjit import HjitWarning
-from hjit.call.checks.first_calls import DOUBTS
+from hjit.call.checks.first_calls import MAX_DOUBTS
 from hjit.trace.tracing.recording.recorder import GraphBreak
 from hjit.trace.tracing.recording.results import Called
 from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx
@@ -116,7 +116,7 @@ def test_a_wrong_result_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong_from_now_on(monkeypatch, lambda result: result.__setitem__((3, 0), result[3, 0] + np.float32(1e-3)))
     q = hjit.pipeline(stretch, cache="off")
     with pytest.warns(HjitWarning, match=r"the first at \[3, 0\]"):
-        for _ in range(DOUBTS + 1):
+        for _ in range(MAX_DOUBTS + 1):
             np.testing.assert_array_equal(q(SINGLE), stretch(SINGLE))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.trace.ir.fused import fma
+from hjit.trace.ir.fma import fma
 from hjit.trace.ir.graph import Load, Op
 from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx
 from hjit.verify.forward_error import EXACT_AT, apply, cast

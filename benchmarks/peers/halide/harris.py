@@ -52,10 +52,10 @@ def define(arguments: tuple, manual: bool) -> Program:
             stage.store_at(output, y).compute_at(output, yi).vectorize(x, lanes, hl.TailStrategy.ShiftInwards)
         ix.compute_with(iy, x)
     _, h, w = rgb.shape
-    return Program(output, [source], [with_room(rgb)], (h - 6, w - 6), np.float32)
+    return Program(output, [source], [on_deep_stack(rgb)], (h - 6, w - 6), np.float32)
 
 
-def with_room(image: np.ndarray) -> np.ndarray:
+def on_deep_stack(image: np.ndarray) -> np.ndarray:
     """A copy with rows to spare around it: Adams2019's schedule reads three rows ahead of the image."""
     room = SPARE_ROWS * image.shape[-1]
     whole = _rooms.setdefault(image.shape, np.zeros(image.size + 2 * room, image.dtype))

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from hjit.call.variant import Variant
 
 PAIRS = 5  # that decide, after one that does not count: memory and threads are new to it
-SHORT, SHORT_PAIRS = 50e-6, 25  # of calls that take less by NumPy, in seconds, so many decide: they scatter more
-SLOWER = 1.05  # times as long as NumPy: then NumPy runs
-SUSPECT = 0.5  # of NumPy's time in the first comparison, below which a kernel is taken for the faster one
-LEAST = 1e-6  # seconds by NumPy: what the clock and the call itself take is no longer small beside less
+SHORT_SECONDS = 50e-6  # of calls that take less by NumPy
+SHORT_PAIRS = 25  # decide, as they scatter more
+SLOWER_RATIO = 1.05  # times as long as NumPy: then NumPy runs
+SUSPECT_RATIO = 0.5  # of NumPy's time in the first comparison, below which a kernel is taken for the faster one
+MIN_SECONDS = 1e-6  # seconds by NumPy: what the clock and the call itself take is no longer small beside less
 MAX_DISTURBED = 30  # calls beside which another one ran, after which the kernel is kept
 MAX_TIMED = 64  # keys of a pipeline whose calls are timed at the same time; the oldest ends without a verdict
 
@@ -50,7 +51,7 @@ class Medians:
     @property
     def is_slower(self) -> bool:
         """Is the kernel clearly slower?"""
-        return self.ratio > SLOWER and self.low > 1 and self.plain >= LEAST
+        return self.ratio > SLOWER_RATIO and self.low > 1 and self.plain >= MIN_SECONDS
 
     def __str__(self) -> str:
         what = "the kernel is slower" if self.is_slower else "the kernel is not clearly slower"
@@ -60,7 +61,7 @@ class Medians:
 
 def is_suspect(seconds: tuple[float, float] | None) -> bool:
     """Are further calls worth timing, by the seconds of the kernel and of NumPy in the first comparison?"""
-    return seconds is not None and seconds[0] > SUSPECT * seconds[1] and seconds[1] >= LEAST
+    return seconds is not None and seconds[0] > SUSPECT_RATIO * seconds[1] and seconds[1] >= MIN_SECONDS
 
 
 @uncounted
@@ -114,14 +115,14 @@ class InterleavedCalls:
     def is_over(self) -> bool:
         """Is there nothing more to time?"""
         done = min(map(len, self._times))
-        ahead = done > 0 and all(c < SUSPECT * p for c, p in zip(*self._times, strict=False))
+        ahead = done > 0 and all(c < SUSPECT_RATIO * p for c, p in zip(*self._times, strict=False))
         return ahead or done > self._pairs or self._lost > MAX_DISTURBED
 
     @property
     def _pairs(self) -> int:
         """How many decide."""
         plain = self._times[1][1:]
-        return SHORT_PAIRS if plain and statistics.median(plain) < SHORT else PAIRS
+        return SHORT_PAIRS if plain and statistics.median(plain) < SHORT_SECONDS else PAIRS
 
     def medians(self) -> Medians | None:
         """What was found; None where too few calls could be timed."""

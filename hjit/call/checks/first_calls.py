@@ -17,7 +17,7 @@ import numpy as np
 
 from hjit.call.arguments import copied
 from hjit.call.checks import against_numpy
-from hjit.call.checks.unwritten import TooMuchToInterpret, Unwritten, taken
+from hjit.call.checks.uninitialised import TooMuchToInterpret, Uninitialised, without_dependent
 from hjit.call.entry import Call
 from hjit.call.guards import GuardValues
 from hjit.call.variant import Mispredict, OutOfBounds, Variant
@@ -29,11 +29,11 @@ from hjit.verify.tolerances import EXACT, INEXACT
 
 log = logging.getLogger("hjit")
 
-MOST_VERDICTS = 512  # a pipeline remembers; the oldest is forgotten
-DOUBTS = (
+MAX_VERDICTS = 512  # a pipeline remembers; the oldest is forgotten
+MAX_DOUBTS = (
     2  # calls that decide nothing, as roundings could be all that is left of values: of a blank image less its mean
 )
-PATHS = 8  # calls that took another path through the function than NumPy's
+MAX_PATHS = 8  # calls that took another path through the function than NumPy's
 Array = np.ndarray[Any, Any]
 
 
@@ -111,13 +111,13 @@ class FirstCalls:
         guarded: GuardValues,
         ran: Runs,
         expected: Any,
-        unwritten: Callable[[Mapping[str, Array]], Unwritten],
+        uninitialised: Callable[[Mapping[str, Array]], Uninitialised],
     ) -> Report:
         """Compare runs with what the plain function has returned.
 
         Args:
             expected: what it has returned; the arguments that it changes are changed by now.
-            unwritten: finds elements that nothing has written; takes the random numbers that were drawn.
+            uninitialised: finds uninitialised elements; takes the random numbers that were drawn.
         """
         draws = next(iter(ran.by_store.values())).draws
         allowed = _allowed(variant, guarded, {**ran.arrays, **ran.before, **draws})
@@ -128,31 +128,37 @@ class FirstCalls:
             numpys = (expected, list(after.values()))
             found = Comparison()
             found.compare(ours, numpys, (allowed.results, [allowed.written[n] for n in after]))
-            if found.is_in_doubt and variant.rec.has_undefined:
-                found = self._without(unwritten(draws), found, ours, numpys, allowed, list(after))
+            if found.is_in_doubt and variant.rec.has_uninitialised:
+                found = self._without(uninitialised(draws), found, ours, numpys, allowed, list(after))
             verdict = self.verdicts.setdefault((variant.signature, streamed), Verdict())
             flipped += self._judge(verdict, found, allowed)
             why = why or verdict.why
         verdicts = [self.verdicts[variant.signature, streamed].verified for streamed in ran.by_store]
-        while len(self.verdicts) > MOST_VERDICTS:
+        while len(self.verdicts) > MAX_VERDICTS:
             del self.verdicts[next(iter(self.verdicts))]
         if all(verdicts):
             variant.verified_stores.update(ran.by_store)
         return Report(False if False in verdicts else None if None in verdicts else True, flipped, why)
 
     def _without(
-        self, unwritten: Unwritten, found: Comparison, ours: Any, numpys: Any, allowed: Allowed, names: list[str]
+        self,
+        uninitialised: Uninitialised,
+        found: Comparison,
+        ours: Any,
+        numpys: Any,
+        allowed: Allowed,
+        names: list[str],
     ) -> Comparison:
-        """The comparison without elements that nothing has written."""
+        """The comparison without uninitialised elements, and those that depend on them."""
         limits = allowed.results, [allowed.written[n] for n in names]
         try:
-            for dependent in unwritten.dependent(names):
+            for dependent in uninitialised.dependent(names):
                 found = Comparison()
-                found.compare(taken(ours, numpys, dependent), numpys, limits)
+                found.compare(without_dependent(ours, numpys, dependent), numpys, limits)
                 if not found.is_in_doubt:
                     break
         except TooMuchToInterpret as error:
-            log.debug("%s: elements that nothing has written are not found: %s", self.name, error)
+            log.debug("%s: uninitialised elements are not found: %s", self.name, error)
             found.is_proof = False
             if found.why is not None:
                 found.why += "; or elements that np.empty has left as they are, which are too many to be found"
@@ -160,13 +166,13 @@ class FirstCalls:
 
     def _judge(self, verdict: Verdict, found: Comparison, allowed: Allowed) -> int:
         """Take a comparison into account; how many elements decisions on rounded values have made other ones."""
-        if found.why is not None and verdict.paths < PATHS and not allowed.is_settled():
+        if found.why is not None and verdict.paths < MAX_PATHS and not allowed.is_settled():
             verdict.paths += 1  # the function took another path: no kernel is to blame
             return max(found.differing, 1)
-        if found.why is not None and (found.is_proof or verdict.doubts >= DOUBTS):
+        if found.why is not None and (found.is_proof or verdict.doubts >= MAX_DOUBTS):
             verdict.verified, verdict.why = False, found.why
             return 0
-        if (found.why is not None or found.unbounded) and verdict.doubts < DOUBTS:
+        if (found.why is not None or found.unbounded) and verdict.doubts < MAX_DOUBTS:
             verdict.doubts += 1
             text = "%s: the compiled result differs from NumPy's (%s), perhaps by roundings: the next call is compared"
             log.debug(text, self.name, found.why or f"{found.unbounded} elements where roundings are all that is left")
@@ -270,4 +276,4 @@ def _allowed(variant: Variant, guarded: GuardValues, arrays: Mapping[str, Any]) 
     return allowed_of(reference, [n for n in decisions if not is_exact(found.get(n, EXACT))], arranged)
 
 
-__all__ = ["DOUBTS", "PATHS", "FirstCalls", "Report", "Run", "Runs", "runs_of"]
+__all__ = ["MAX_DOUBTS", "MAX_PATHS", "FirstCalls", "Report", "Run", "Runs", "runs_of"]

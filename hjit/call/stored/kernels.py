@@ -25,7 +25,7 @@ from hjit.kernels.runtime import kernel, launch
 from hjit.kernels.runtime.kernel import Bound, Parameters
 from hjit.options import Options
 from hjit.process import debug, machine
-from hjit.trace.ir.key import written
+from hjit.trace.ir.key import write_graph
 from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.tuning.limits import WEIGHTS
 
@@ -165,7 +165,7 @@ def _weights() -> str:
 def _recorded(rec: Recorder, goals: Sequence[Sequence[str]]) -> tuple[str, dict[str, str]]:
     """All that kernels follow from: what was recorded, the stages that are wanted, sizes and strides; and where each
     name is in that text."""
-    w = written(rec.graph(()))
+    w = write_graph(rec.graph(()))
     lines = ["goal " + ",".join(w.names[n] for n in goal) for goal in goals]
     lines += [f"equal {w.poly(a)} {w.poly(b)}" for a, b in rec.equations]
     lines += [f"strides {s.array.strides}" for s in rec.inputs.values()]

@@ -64,14 +64,14 @@ def _name(variant: Variant, streamed: bool) -> str:
 @functools.lru_cache(maxsize=4096)
 def _code_digest(code: CodeType) -> str:
     """Of what a function does, wherever its source is."""
-    return cache.digest(*map(repr, _said(code)))
+    return cache.digest(*map(repr, _code_contents(code)))
 
 
-def _said(code: CodeType) -> Iterator[Any]:
+def _code_contents(code: CodeType) -> Iterator[Any]:
     yield from (code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, code.co_flags)
     yield from (code.co_argcount, code.co_kwonlyargcount, code.co_posonlyargcount, code.co_exceptiontable)
     for x in code.co_consts:
         if isinstance(x, CodeType):
-            yield from _said(x)
+            yield from _code_contents(x)
         else:
             yield sorted(map(repr, x)) if isinstance(x, frozenset) else x

@@ -168,7 +168,7 @@ def _finalized(finalize: Callable[[], bool]) -> bool:
     return True
 
 
-forks.at_rest.append(_before_fork)
+forks.before_fork.append(_before_fork)
 
 
 def _tbb_libraries() -> Iterator[str | Path]:

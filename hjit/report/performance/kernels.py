@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from hjit.call.build import with_room
+from hjit.call.build import on_deep_stack
 from hjit.call.segments import TraceSegments
 from hjit.call.variant import Step, Variant
 from hjit.errors import HjitError
@@ -70,7 +70,7 @@ class Reading:
         """Its kernels, in order."""
         for number, (step, segment) in enumerate(zip(self.variant.steps, self.segments_of(NO_REWRITES), strict=True)):
             if step.scheduled is not None:
-                yield with_room(self._kernel, number, step, segment)
+                yield on_deep_stack(self._kernel, number, step, segment)
 
     def _kernel(self, number: int, step: Step, segment: Segment) -> KernelFacts:
         assert step.scheduled is not None and step.bound is not None

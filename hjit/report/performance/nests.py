@@ -14,9 +14,9 @@ from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import sizes_value
 
 SIDE = 220  # of the drawn image's longer side
-LEAST = 3  # of what would be too thin to be seen
-MOST_LINES = 48  # of a grid: more are not drawn
-MOST_ROWS = 8  # of a buffer that are drawn one by one
+MIN_VISIBLE = 3  # of what would be too thin to be seen
+MAX_GRID_LINES = 48  # of a grid: more are not drawn
+MAX_DRAWN_ROWS = 8  # of a buffer that are drawn one by one
 ROW, GAP, MARGIN = 9, 10, 14
 INK, PAPER, BUFFER, NEW = "#0f172a", "#f8fafc", "#dbeafe", "#f97316"
 
@@ -159,7 +159,7 @@ def nest_svg(nest: Nest, buffers: Mapping[str, Any], tasks: int) -> str:
     one = Axis(1, (), 1)
     y, x = (one if d is None else _at_least_one(nest.axes[d]) for d in (down, across))
     scale = SIDE / max(y.extent, x.extent, 1)
-    width, height = max(x.extent * scale, LEAST * 4), max(y.extent * scale, LEAST * 4)
+    width, height = max(x.extent * scale, MIN_VISIBLE * 4), max(y.extent * scale, MIN_VISIBLE * 4)
     top, left = MARGIN + 16, MARGIN
     parts = [
         _text(
@@ -173,13 +173,13 @@ def nest_svg(nest: Nest, buffers: Mapping[str, Any], tasks: int) -> str:
     parts += _bands(x, left, top, width, height, tasks, is_down=False)
     parts += _grid(y, left, top, width, height, is_down=True)
     parts += _grid(x, left, top, width, height, is_down=False)
-    tile_h, tile_w = max(y.tile * height / y.extent, LEAST), max(x.tile * width / x.extent, LEAST)
+    tile_h, tile_w = max(y.tile * height / y.extent, MIN_VISIBLE), max(x.tile * width / x.extent, MIN_VISIBLE)
     at_y = top + min(height - tile_h, math.floor(y.extent / y.tile / 3) * y.tile * height / y.extent)
     parts.append(_box(left, at_y, tile_w, tile_h, LOOP_KINDS["parallel"].colour, NEW))
     lanes = max(x.vector, y.vector)
     if x.vector > 1:
-        one_vector = max(x.vector * width / x.extent, LEAST)
-        parts.append(_box(left, at_y, one_vector, min(tile_h, LEAST + 2), LOOP_KINDS["vector"].colour, INK))
+        one_vector = max(x.vector * width / x.extent, MIN_VISIBLE)
+        parts.append(_box(left, at_y, one_vector, min(tile_h, MIN_VISIBLE + 2), LOOP_KINDS["vector"].colour, INK))
     bottom = top + height
     notes = [f"one iteration of the outer loops{f', vectors of {lanes}' if lanes > 1 else ''}"]
     right = left + max(width, 150) + 34
@@ -216,7 +216,7 @@ def _bands(a: Axis, left: float, top: float, width: float, height: float, tasks:
 
 def _grid(a: Axis, left: float, top: float, width: float, height: float, is_down: bool) -> Iterator[str]:
     """The borders of tiles."""
-    if a.tile in (1, a.extent) or a.extent / a.tile > MOST_LINES:
+    if a.tile in (1, a.extent) or a.extent / a.tile > MAX_GRID_LINES:
         return
     for at in range(a.tile, a.extent, a.tile):
         if is_down:
@@ -236,7 +236,7 @@ def _buffer(name: str, b: Any, left: float, top: float, from_y: float) -> tuple[
     parts = [_text(left, top + 12, f"{name}: {what} {' x '.join(map(str, b.shape))}")]
     down = b.circular if b.circular is not None else 0
     count = b.shape[down] if len(b.shape) > 1 else 1
-    shown = min(count, MOST_ROWS)
+    shown = min(count, MAX_DRAWN_ROWS)
     y = top + 18
     for k in range(shown):
         is_new = b.circular is not None and k == shown - 1

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 LIGHT = "--hj-ink:#0f172a;--hj-paper:#ffffff;--hj-soft:#475569;--hj-line:#cbd5e1;--hj-lit:#1d4ed8;--hj-back:#f1f5f9"
 DARK = "--hj-ink:#e2e8f0;--hj-paper:#0f172a;--hj-soft:#a8b5c7;--hj-line:#475569;--hj-lit:#93c5fd;--hj-back:#1e293b"
-MOST_TABS = 10
+MAX_TABS = 10
 
 CSS = f"""
 .hjit-report{{{LIGHT};color:var(--hj-ink);background:var(--hj-paper);font:14px/1.45 system-ui,sans-serif;padding:12px}}
@@ -36,7 +36,7 @@ CSS = f"""
 .hjit-report .source td:nth-child(3){{text-align:left}}
 """ + "".join(
     f".hjit-report>input:nth-of-type({k}):checked~.panels>section:nth-of-type({k}){{display:block}}\n"
-    for k in range(1, MOST_TABS + 1)
+    for k in range(1, MAX_TABS + 1)
 )
 PRINTED = "@media print{.hjit-report>.panels>section{display:block!important}}\n"
 

@@ -33,7 +33,7 @@ from hjit.trace.capture.captured import (
 from hjit.trace.capture.constructors import called
 from hjit.trace.capture.cupy_names import numpy_of
 from hjit.trace.capture.side_effects import effects, environment
-from hjit.trace.capture.side_effects.impure import Drawn, draw, is_stream_method, of_loaded_modules, replaced
+from hjit.trace.capture.side_effects.impure import Drawn, draw, is_generator_method, of_loaded_modules, replaced
 from hjit.trace.tracing.arrays.masked import has_masked_read
 from hjit.trace.tracing.arrays.tracer import has_tracer
 from hjit.trace.tracing.dispatch import functions, hook, provides
@@ -186,7 +186,7 @@ def wrap_callable(value: Any) -> Any:
         return value
     if type(value).__name__ == "_ArrayFunctionDispatcher":
         return _numpy_function(value)
-    if is_stream_method(value):
+    if is_generator_method(value):
         return draw(value, value.__self__)
     if isinstance(getattr(value, "__self__", None), random.Random):
         return getattr(Drawn(value.__self__), value.__name__, None)
@@ -385,7 +385,7 @@ def module_proxy(module: types.ModuleType) -> Any:
     name = module.__name__
     if name in effects.MODULES:
         return effects.MODULES[name]
-    if type(module) in (ModuleProxy, effects.PartProxy) or name.partition(".")[0] in _SEEN_THROUGH | {"hjit"}:
+    if type(module) in (ModuleProxy, effects.PatchedModule) or name.partition(".")[0] in _SEEN_THROUGH | {"hjit"}:
         return module
     if name.startswith("scipy."):
         load_table()

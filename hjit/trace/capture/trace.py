@@ -24,7 +24,7 @@ from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.scalar_class import ClassCalled, plain_class
 from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer, is_tracer
 from hjit.trace.tracing.complex_memory import complex_of
-from hjit.trace.tracing.recording.iterations import MOST_OPERATIONS, MOST_UNROLLED, Iterations
+from hjit.trace.tracing.recording.iterations import MAX_OPERATIONS, MAX_UNROLLED, Iterations
 from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder
 from hjit.trace.tracing.scalars.host import HostScalar, captured_number, is_host, is_run_time, static_value
 from hjit.trace.tracing.scalars.induction import CannotReroll, LoopSite
@@ -136,7 +136,7 @@ def flatten(x: Any, leaves: list[Any]) -> Any:
     return len(leaves) - 1
 
 
-def taken_apart(args: Any, kwargs: Any) -> tuple[PyTree, list[Any]]:
+def flatten_arguments(args: Any, kwargs: Any) -> tuple[PyTree, list[Any]]:
     """The structure of a call's arguments, and their leaves."""
     leaves: list[Any] = []
     return PyTree(tuple, (flatten(args, leaves), flatten(kwargs, leaves))), leaves
@@ -201,7 +201,7 @@ def trace(
             freeze_captured=freeze_captured,
             classes=classes,
             fill=fill,
-            iterations=Iterations(code, MOST_UNROLLED if unrolled else MOST_OPERATIONS) if is_bounded else None,
+            iterations=Iterations(code, MAX_UNROLLED if unrolled else MAX_OPERATIONS) if is_bounded else None,
         )
         try:
             return _traced(rec, function, structure, leaves, names)

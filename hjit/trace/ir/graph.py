@@ -6,7 +6,7 @@
     Expr       = Const | ScalarRef | Index | Load(source, Poly*) | Op(name, args) | Cast
 
 Dimension k of a definition is ``Dim(k)``; reduction dimensions follow the pure ones. Sizes are polynomials over
-run-time parameters, so that one Graph serves many image sizes. Boundary handling is part of an index (`Bound`).
+run-time parameters, so that one Graph serves many image sizes. Boundary handling is part of an index (`Boundary`).
 All nodes are immutable, hashed once, and print.
 """
 

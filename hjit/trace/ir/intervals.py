@@ -27,7 +27,7 @@ from hjit.trace.ir.poly import (
     Var,
     deep_atoms,
     extremum,
-    least,
+    lower_bound,
     poly,
 )
 
@@ -248,7 +248,7 @@ class Interval:
 
 def is_never_negative(n: Poly) -> bool:
     """Whatever the sizes are, which are above `SMALL`? No where that cannot be told."""
-    return all(c > 0 and all(isinstance(a, Sym) for a in m) for m, c in n.terms.items()) and least(n) >= 0
+    return all(c > 0 and all(isinstance(a, Sym) for a in m) for m, c in n.terms.items()) and lower_bound(n) >= 0
 
 
 def whole(extent: Poly) -> Interval:
@@ -387,7 +387,7 @@ class _Symbolic:
         if x is None or reach is None:
             return None
         times = 1 if mode == "clamp" else 2
-        later, earlier = most(-reach.low * times), most((reach.high - (n - 1)) * times)
+        later, earlier = upper_bound(-reach.low * times), upper_bound((reach.high - (n - 1)) * times)
         if mode == "wrap" or later is None or earlier is None:
             return whole(n)
         low, high = POLYS.mirrored(mode, x.exact, n)
@@ -408,8 +408,8 @@ def interval(p: Poly, dims: Mapping[int, Interval], full: Mapping[int, Interval]
     return bounds_of(p, SYMBOLIC, full)(dims)
 
 
-def most(p: Poly) -> int | None:
-    """A number that a size is never above, or None where none is known."""
+def upper_bound(p: Poly) -> int | None:
+    """A constant upper bound of a size, or None where none is known."""
     total = p
     for m, c in p.terms.items():
         if len(m) == 1 and isinstance(m[0], FloorDiv) and m[0].by.is_const and c % m[0].by.const == 0:

@@ -88,12 +88,12 @@ class Writer:
 
 def graph_key(graph: Graph) -> Key:
     """The key of a Graph."""
-    w = written(graph)
+    w = write_graph(graph)
     return Key("\n".join(w.lines), tuple(w.symbols))
 
 
-def written(graph: Graph) -> Writer:
-    """A Graph, written."""
+def write_graph(graph: Graph) -> Writer:
+    """A Graph as text: a Writer that has written all of it."""
     w = Writer()
     for k, i in enumerate(graph.inputs):
         w.names[i.name] = f"i{k}"

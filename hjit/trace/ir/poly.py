@@ -484,8 +484,8 @@ def atom_value(a: Atom, values: Callable[[Atom], int]) -> int:
     return values(a)
 
 
-def least(n: Poly) -> int:
-    """A number that a length is never below; sizes that are not constants are above `SMALL`."""
+def lower_bound(n: Poly) -> int:
+    """A constant lower bound of a length; sizes that are not constants are above `SMALL`."""
     total = n.const
     for m, c in n.terms.items():
         if c < 0 or not all(isinstance(a, Sym) for a in m):

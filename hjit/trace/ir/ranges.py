@@ -13,7 +13,7 @@ from hjit.trace.ir.intervals import INTS
 
 Range = tuple[int, int]  # least, greatest
 NO_STAGES: Mapping[str, Stage] = {}
-DEEP = 24  # arrays that are looked through one behind the other
+MAX_DEPTH = 24  # arrays that are looked through one behind the other
 
 
 class Ranges:
@@ -67,7 +67,7 @@ class Ranges:
         """The elements of an array."""
         if name not in self._arrays:
             found = self._of_array(name)
-            if self._depth >= DEEP:
+            if self._depth >= MAX_DEPTH:
                 return found
             self._arrays[name] = found
         return self._arrays[name]
@@ -81,7 +81,7 @@ class Ranges:
                 if data is not None and data.size and data.dtype.kind in "iub"
                 else None
             )
-        if s.initial is None or s.updates or self._depth >= DEEP:
+        if s.initial is None or s.updates or self._depth >= MAX_DEPTH:
             return None
         self._depth += 1
         found = self.of(s.initial)

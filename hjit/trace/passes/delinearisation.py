@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import combinations
 
 from hjit.trace.ir.graph import Change, Definition, Expr, Graph, Load, Stage, rewrite, substitute, walk
-from hjit.trace.ir.intervals import interval, is_never_negative, most, whole
+from hjit.trace.ir.intervals import interval, is_never_negative, upper_bound, whole
 from hjit.trace.ir.poly import ONE, ZERO, Atom, Boundary, Dim, FloorDiv, IntLike, Mod, Poly, deep_atoms, poly
 from hjit.trace.ir.rewriting import map_definitions
 
@@ -135,7 +135,7 @@ def _is_below(p: Poly, n: Poly, extents: Sequence[Poly]) -> bool:
 
 
 def _is_never_positive(p: Poly) -> bool:
-    at_most = most(p)
+    at_most = upper_bound(p)
     return is_never_negative(-p) or (at_most is not None and at_most <= 0)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-MOST_CALLS = 5  # of functions by functions, that are looked through
+MAX_CALLS = 5  # of functions by functions, that are looked through
 ANY_LEVEL = sys.maxsize  # one that is computed
 NO_PACKAGES = {"numpy", "scipy", "hjit", *sys.stdlib_module_names}  # these are not looked through
 
@@ -26,7 +26,7 @@ def points_above(function: Any) -> bool:
 
 def _points_above(function: Any, depth: int, seen: set[tuple[types.CodeType, int]]) -> bool:
     function = getattr(function, "py_func", function)
-    if type(function) is not types.FunctionType or depth > MOST_CALLS:
+    if type(function) is not types.FunctionType or depth > MAX_CALLS:
         return False
     code = function.__code__
     if (code, depth) in seen or (function.__module__ or "").partition(".")[0] in NO_PACKAGES:

@@ -37,7 +37,7 @@ from hjit.trace.ir.poly import (
     Var,
     deep_atoms,
     extremum,
-    least,
+    lower_bound,
     poly,
 )
 
@@ -125,7 +125,7 @@ def _partitioned(s: Stmt) -> Stmt:
         low = low if first == low else extremum("min", first, s.end)
         high = extremum("max", low, high // align * align)
     fewest = s.lanes * min(vectors_at_once(s.lanes, s.copies, align))
-    filled = s.tail == "shift_inwards" and (low, high) == (s.begin, s.end) and least(high - low) >= fewest
+    filled = s.tail == "shift_inwards" and (low, high) == (s.begin, s.end) and lower_bound(high - low) >= fewest
     return replace(s, low=low, high=high, align=align, body=body, remainder=() if filled else s.remainder)
 
 

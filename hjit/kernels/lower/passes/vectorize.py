@@ -25,7 +25,7 @@ from hjit.kernels.lower.loopir import (
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.traverse import Body, at, with_bodies
 from hjit.trace.ir.graph import Graph
-from hjit.trace.ir.poly import ZERO, Poly, Var, extremum, least, poly
+from hjit.trace.ir.poly import ZERO, Poly, Var, extremum, lower_bound, poly
 
 FEWEST_ITERATIONS = 8  # of a loop that is aligned to the lines of the cache, so that one iteration more is little
 
@@ -60,7 +60,7 @@ def _name(s: VectorLoop, word: str) -> Var:
 
 def _chosen(var: Var, length: Poly, fewest: int, yes: Poly, no: Poly) -> tuple[Poly, Body]:
     """``yes if length >= fewest else no``, and the statement that names it where it is not known."""
-    if least(length) >= fewest:
+    if lower_bound(length) >= fewest:
         return yes, ()
     return (no, ()) if length.is_const else _either(var, length - fewest, yes, no)
 

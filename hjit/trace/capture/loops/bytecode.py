@@ -173,9 +173,9 @@ class _Flow:
 
 
 @lru_cache(maxsize=1024)
-def leaves_no_trace(code: CodeType) -> bool:
+def has_no_side_effects(code: CodeType) -> bool:
     """Does a call of this function change nothing but the arrays and containers that it is given?"""
     inner = [c for c in code.co_consts if isinstance(c, CodeType)]
     return not any(s.opname.startswith(_LASTING) for s in dis.get_instructions(code)) and all(
-        map(leaves_no_trace, inner)
+        map(has_no_side_effects, inner)
     )

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture.captured import ObjectProxy
-from hjit.trace.capture.loops.bytecode import Loop, leaves_no_trace, loops
+from hjit.trace.capture.loops.bytecode import Loop, has_no_side_effects, loops
 from hjit.trace.capture.loops.recurrences import NotOneUpdate, Path, ReadsWhatItWrites, merged
 from hjit.trace.ir.poly import SMALL, Var, poly
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
@@ -135,7 +135,7 @@ def _forgets(value: Any, containers: list[tuple[Any, list[Any]]]) -> bool:
     if not isinstance(value, types.FunctionType):
         return False
     held = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values(), *_cells(value))
-    return leaves_no_trace(value.__code__) and all(_forgets(v, containers) for v in held)
+    return has_no_side_effects(value.__code__) and all(_forgets(v, containers) for v in held)
 
 
 def _cells(function: types.FunctionType) -> Iterator[Any]:

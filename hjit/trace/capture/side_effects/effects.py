@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hjit.trace.capture.side_effects.environment import QUESTIONS, VARIABLES, answer, asked_again
+from hjit.trace.capture.side_effects.environment import QUERIES, VARIABLES, answer, guarded_query
 from hjit.trace.capture.side_effects.impure import READS_OR_WRITES, refused
 from hjit.trace.tracing.externs.calls import Arguments, within
 from hjit.trace.tracing.frames import is_counted, is_own
@@ -330,7 +330,7 @@ class Output:
         raise current().error(f"{file}.{name}", READS_OR_WRITES, "do it outside the function")
 
 
-class PartProxy(ModuleType):
+class PatchedModule(ModuleType):
     """A module of which some attributes are replaced, by name."""
 
     def __init__(self, module: ModuleType, changed: dict[str, Any]) -> None:
@@ -351,7 +351,7 @@ OF_SYS = ("setprofile", "setrecursionlimit", "setswitchinterval", "settrace")
 _FILES = """chdir chmod chown link lstat makedirs mkdir mkfifo open popen putenv remove removedirs rename
     renames replace rmdir startfile stat symlink system truncate umask unlink unsetenv utime write""".split()
 MODULES: dict[str, Any] = {
-    "sys": PartProxy(
+    "sys": PatchedModule(
         sys,
         {
             **{
@@ -361,7 +361,7 @@ MODULES: dict[str, Any] = {
             **{name: refused(f"sys.{name}", OUTLIVES, "do it outside the function") for name in OF_SYS},
         },
     ),
-    "os": PartProxy(
+    "os": PatchedModule(
         os,
         {
             **{
@@ -369,10 +369,12 @@ MODULES: dict[str, Any] = {
                 for name in _FILES
                 if hasattr(os, name)
             },
-            **{f.__name__: asked_again(f) for f in QUESTIONS if not hasattr(os.path, f.__name__)},
+            **{f.__name__: guarded_query(f) for f in QUERIES if not hasattr(os.path, f.__name__)},
             "environ": VARIABLES,
             "urandom": refused("os.urandom"),
-            "path": PartProxy(os.path, {f.__name__: asked_again(f) for f in QUESTIONS if hasattr(os.path, f.__name__)}),
+            "path": PatchedModule(
+                os.path, {f.__name__: guarded_query(f) for f in QUERIES if hasattr(os.path, f.__name__)}
+            ),
         },
     ),
 }

@@ -14,7 +14,7 @@ from hjit.trace.capture.side_effects.impure import READS_OR_WRITES, refused
 from hjit.trace.tracing.recording.recorder import current, tracing
 from hjit.trace.tracing.scalars.host import HostScalar, static_value
 
-QUESTIONS: tuple[Callable[..., Any], ...] = (
+QUERIES: tuple[Callable[..., Any], ...] = (
     *(
         getattr(os.path, name)
         for name in """exists lexists isfile isdir islink ismount samefile getsize getmtime getctime abspath realpath
@@ -52,7 +52,7 @@ def answer(ask: Callable[[], Any]) -> Any:
     return found
 
 
-def asked_again(function: Callable[..., Any]) -> Callable[..., Any]:
+def guarded_query(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function whose answer is a guard."""
 
     def method(*args: Any, **kwargs: Any) -> Any:
@@ -139,7 +139,7 @@ VARIABLES = _Variables()
 def replaced() -> dict[Any, Any]:
     """Functions and classes of the standard library that ask, and what stands for them."""
     return {
-        **{function: asked_again(function) for function in QUESTIONS},
+        **{function: guarded_query(function) for function in QUERIES},
         pathlib.Path: TracedPath,
         PATH_TYPE: TracedPath,
     }

@@ -125,7 +125,7 @@ def _rewind(stream: Any) -> Callable[[], None]:
     return functools.partial(setattr, stream.bit_generator, "state", stream.bit_generator.state)
 
 
-def is_stream_method(value: Any) -> bool:
+def is_generator_method(value: Any) -> bool:
     """Is this a method of a NumPy stream, such as `numpy.random.rand`?"""
     return isinstance(getattr(value, "__self__", None), STREAMS)
 

@@ -59,19 +59,19 @@ def ones(shape: Any, dtype: Any = None, order: str = "C", **kwargs: Any) -> Trac
     return _filled(shape, 1, dtype or float, order)
 
 
-def unwritten(shape: Any, dtype: Any, order: str | Order = "C") -> Tracer:
-    """A new array of elements that nothing has written: zeros, or numbers that stand for what NumPy may have there.
+def uninitialised(shape: Any, dtype: Any, order: str | Order = "C") -> Tracer:
+    """A new uninitialised array: zeros, or numbers that stand for what NumPy may have there.
 
-    They cost nothing where all is written.
+    They cost nothing where every element is written before it is read.
     """
     rec, dtype = current(), np.dtype(dtype)
-    rec.has_undefined = True
+    rec.has_uninitialised = True
     shape = shape_of(shape)
     if not rec.fill or not supported_dtype(dtype):
         return _filled(shape, 0, dtype, order)
     if order != "C":
-        return laid_out(lambda moved: unwritten(moved, dtype), shape, order_of(order, (), shape))
-    numbers = np.asarray(rec.undefined(dtype, concrete_shape(shape)))
+        return laid_out(lambda moved: uninitialised(moved, dtype), shape, order_of(order, (), shape))
+    numbers = np.asarray(rec.uninitialised(dtype, concrete_shape(shape)))
     if count(shape) <= MAX_KNOWN and not any(type(n) is Size for n in shape):
         return from_known(numbers)
     return from_stage(Load(rec.constant(numbers).input.name, identity(len(shape)), dtype), shape, dtype)
@@ -80,7 +80,7 @@ def unwritten(shape: Any, dtype: Any, order: str | Order = "C") -> Tracer:
 @implements(np.empty)
 @makes
 def empty(shape: Any, dtype: Any = float, order: str = "C", **kwargs: Any) -> Tracer:
-    return unwritten(shape, dtype or float, order)
+    return uninitialised(shape, dtype or float, order)
 
 
 @implements(np.full)
@@ -114,7 +114,7 @@ def _like(make: Callable[..., Tracer]) -> Callable[..., Tracer]:
 
 implements(np.zeros_like)(makes(_like(lambda shape, *more: _filled(shape, 0, *more))))
 implements(np.ones_like)(makes(_like(lambda shape, *more: _filled(shape, 1, *more))))
-implements(np.empty_like)(makes(_like(unwritten)))
+implements(np.empty_like)(makes(_like(uninitialised)))
 
 
 @implements(np.full_like)

@@ -228,8 +228,8 @@ def _expanded(z: ComplexTracer, shape: Shape, order: Order) -> ComplexTracer:
     return pair(Complex(z.real.load(shape), z.imag.load(shape)), shape, part, order)
 
 
-def _undefined(dtype: np.dtype[Any]) -> Any:
-    return current().undefined(dtype)
+def _uninitialised(dtype: np.dtype[Any]) -> Any:
+    return current().uninitialised(dtype)
 
 
 def _maker(value: Callable[[np.dtype[Any]], Any]) -> Callable[..., ComplexTracer]:
@@ -242,7 +242,7 @@ def _maker(value: Callable[[np.dtype[Any]], Any]) -> Callable[..., ComplexTracer
 
 for_complex(np.zeros)(_maker(lambda _: 0))
 for_complex(np.ones)(_maker(lambda _: 1))
-for_complex(np.empty)(_maker(_undefined))
+for_complex(np.empty)(_maker(_uninitialised))
 
 
 def _like(value: Callable[[np.dtype[Any]], Any]) -> Callable[..., Any]:
@@ -270,7 +270,7 @@ def _shaped_like(a: Any, value: Any, dtype: Any, order: str, shape: Any) -> Any:
 
 for_complex(np.zeros_like)(_like(lambda _: 0))
 for_complex(np.ones_like)(_like(lambda _: 1))
-for_complex(np.empty_like)(_like(_undefined))
+for_complex(np.empty_like)(_like(_uninitialised))
 
 
 @for_complex(np.full)

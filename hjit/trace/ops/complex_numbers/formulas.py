@@ -120,11 +120,11 @@ def _exp(a: Complex, is_plain: bool = False) -> Complex:
     return Complex(re, im)
 
 
-MOST_PRODUCTS = 99  # the largest exponent that NumPy multiplies out
+MAX_MULTIPLIED_POWER = 99  # the largest exponent that NumPy multiplies out
 
 
 def whole_power(a: Complex, n: int) -> Complex:
-    """``np.power(a, n)``, in the order of NumPy's products, for an exponent from 1 to `MOST_PRODUCTS`."""
+    """``np.power(a, n)``, in the order of NumPy's products, for an exponent from 1 to `MAX_MULTIPLIED_POWER`."""
     zero = _number(0, a.re)
     if n < 4:
         found = (a, a, _product(a, a, True), _product(a, _product(a, a, True), True))[n]

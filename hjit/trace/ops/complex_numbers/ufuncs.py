@@ -10,7 +10,7 @@ import numpy as np
 
 from hjit.trace.ir.graph import Expr, cast, select
 from hjit.trace.ops.arguments import Casting, broadcast, concrete_shape
-from hjit.trace.ops.complex_numbers.formulas import FORMULAS, MOST_PRODUCTS, computed, truth, whole_power
+from hjit.trace.ops.complex_numbers.formulas import FORMULAS, MAX_MULTIPLIED_POWER, computed, truth, whole_power
 from hjit.trace.ops.complex_numbers.operands import (
     Complex,
     arrays,
@@ -98,7 +98,7 @@ def _elementwise(
 
 def _is_whole_power(z: Any, n: Any) -> bool:
     """Is it a power that NumPy multiplies out?"""
-    return type(z) is ComplexTracer and z.known is None and type(n) is int and 0 < n <= MOST_PRODUCTS
+    return type(z) is ComplexTracer and z.known is None and type(n) is int and 0 < n <= MAX_MULTIPLIED_POWER
 
 
 def _whole_power(z: ComplexTracer, n: int) -> Any:

@@ -161,15 +161,15 @@ def _elementwise(
         write(out, result, None if mask is None else mask.load(out.shape))
         return out
     if mask is not None:
-        value = select(mask.load(shape), value, _unwritten(shape, loop[-1]))
+        value = select(mask.load(shape), value, _uninitialised(shape, loop[-1]))
     scalar = not shape and all(not is_tracer(x) or x.is_scalar or not x.shape for x in operands)
     return ordered_stage(value, shape, loop[-1], order_of(order, tracers(*operands, mask), shape), is_scalar=scalar)
 
 
-def _unwritten(shape: Shape, dtype: np.dtype[Any]) -> Expr:
+def _uninitialised(shape: Shape, dtype: np.dtype[Any]) -> Expr:
     """What is where nothing is written."""
     if not current().fill:
-        return Const(current().undefined(dtype), dtype)
+        return Const(current().uninitialised(dtype), dtype)
     array: Tracer = call(np.empty, shape, dtype)
     return array.load(shape)
 

@@ -100,7 +100,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
         return from_known(np.pad(a.known, [(int(b), int(c)) for b, c in widths], mode, **kwargs))
     shape = tuple(n + before + after for n, (before, after) in zip(a.shape, widths, strict=True))
     if mode in ("constant", "empty"):
-        border = current().undefined(a.dtype) if mode == "empty" else kwargs.get("constant_values", 0)
+        border = current().uninitialised(a.dtype) if mode == "empty" else kwargs.get("constant_values", 0)
         return _constant_pad(a, widths, shape, border)
     if mode not in _BOUNDS or kwargs.get("reflect_type", "even") != "even":
         what = f"mode '{mode}'" if mode not in _BOUNDS else f"reflect_type '{kwargs['reflect_type']}'"

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from hjit.trace.ir.costs import cost
 from hjit.trace.ir.graph import Definition, Expr, Graph, Load, Stage, identity, renumber, rewrite, substitute
-from hjit.trace.ir.poly import Dim, Poly, least, poly
+from hjit.trace.ir.poly import Dim, Poly, lower_bound, poly
 from hjit.trace.passes.limits import INITIAL_COST
 
 
@@ -67,7 +67,7 @@ def _start(s: Stage, d: Definition) -> tuple[int, int, Poly] | None:
         return None
     (axis,) = along
     left = s.shape[axis] - d.rdims[0]
-    if not left.is_const or left.const < 1 or least(s.shape[axis]) < left.const:
+    if not left.is_const or left.const < 1 or lower_bound(s.shape[axis]) < left.const:
         return None
     forth, back = poly(iteration) + left, s.shape[axis] - left - 1 - poly(iteration)
     if d.target[axis] not in (forth, back):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hjit.trace.ir.graph import Definition, Expr, Graph, Load, Stage, identity, rewrite, substitute
-from hjit.trace.ir.intervals import Interval, interval, most
+from hjit.trace.ir.intervals import Interval, interval, upper_bound
 from hjit.trace.ir.poly import ZERO, Atom, Dim, Extremum, IntLike, Poly, deep_atoms, poly
 from hjit.trace.ir.rewriting import map_exprs
 from hjit.trace.passes.limits import UNREAD_ELEMENTS
@@ -99,7 +99,7 @@ def _demand(n: Poly, low: Poly | None, high: Poly | None) -> Demand:
     length, after = high - low + 1, n - 1 - high
     if (low == ZERO and after == ZERO) or (length.is_const and length.const < 1):
         return Demand(ZERO, n)
-    before, behind = most(low), most(after)
+    before, behind = upper_bound(low), upper_bound(after)
     small = before is not None and behind is not None and before + behind < UNREAD_ELEMENTS
     return Demand(ZERO, n) if small else Demand(low, length)
 

@@ -13,10 +13,10 @@ from types import CodeType, FrameType
 # Operations in iterations after the first ones of loops. The applications of benchmarks/apps are to be compiled whole:
 # stencil_chain has 2,428 of them, nl_means 1,308. Loops over a `range` that could not be traced as one iteration are
 # long, mostly over rows; that limit, and those below, are chosen, not measured.
-MOST_OPERATIONS, MOST_UNROLLED = 3000, 300
+MAX_OPERATIONS, MAX_UNROLLED = 3000, 300
 MANY_ITERATIONS = 8  # from which on those are a loop, and not a list of what there is to do
-MOST_REPEATED = 2  # decisions, or calls as they are, of one instruction in iterations after the first one
-MOST_AGAIN = 300  # operations of all that is compiled for these: each compiles what is before it anew
+MAX_REPEATED = 2  # decisions, or calls as they are, of one instruction in iterations after the first one
+MAX_RECOMPILED = 300  # operations of all that is compiled for these: each compiles what is before it anew
 
 CallSites = tuple[tuple[CodeType, int], ...]
 
@@ -29,7 +29,7 @@ class Iterations:
         count: how often some frame went round.
     """
 
-    def __init__(self, code: CodeType, most: int = MOST_OPERATIONS) -> None:
+    def __init__(self, code: CodeType, most: int = MAX_OPERATIONS) -> None:
         """`most`: operations in iterations after the first one."""
         self._code, self._most = code, most  # of the function that is traced
         self._stack: list[tuple[FrameType, int]] = []  # at the latest operation, outermost first
@@ -51,7 +51,7 @@ class Iterations:
         place = tuple((frame.f_code, at) for frame, at in self._stack)
         self._breaks[place] += 1
         self._again += operations
-        return self._breaks[place] >= MOST_REPEATED or self._again > MOST_AGAIN
+        return self._breaks[place] >= MAX_REPEATED or self._again > MAX_RECOMPILED
 
     def _is_inside(self) -> bool:
         return any(f in self._loops and self._loops[f][0] <= at <= self._loops[f][1] for f, at in self._stack)

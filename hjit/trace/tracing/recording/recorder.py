@@ -40,7 +40,7 @@ from hjit.trace.tracing.frames import line_in, site
 from hjit.trace.tracing.recording.iterations import Iterations
 from hjit.trace.tracing.recording.products import Product
 from hjit.trace.tracing.recording.results import Called
-from hjit.trace.tracing.recording.undefined import undefined
+from hjit.trace.tracing.recording.uninitialised import fill_values
 from hjit.trace.tracing.recording.watched import Watched
 from hjit.trace.tracing.scalars.host import HostScalar, ScalarTape, TapeEntry
 from hjit.trace.tracing.scalars.induction import InductionVariable, LoopSite
@@ -210,8 +210,8 @@ class Recorder:
         iterations: of Python loops, where these are not to fill the trace.
         taps: of filters that became one expression.
         equations: sizes that the function takes for equal.
-        fill: which numbers stand for elements that nothing has written.
-        has_undefined: may there be such elements?
+        fill: which numbers uninitialised elements are traced with, see `fill_values`.
+        has_uninitialised: may there be such elements?
         codes: of the functions that were traced.
     """
 
@@ -254,7 +254,7 @@ class Recorder:
     iterations: Iterations | None = None
     taps: int = 0
     fill: int = 0
-    has_undefined: bool = False
+    has_uninitialised: bool = False
     codes: dict[CodeType, None] = field(default_factory=dict)
     _names: dict[str, int] = field(default_factory=dict)
 
@@ -268,9 +268,9 @@ class Recorder:
         _state.recorder = self._outer
         _running.discard(self)
         if kind is not None:
-            self.take_back()
+            self.roll_back()
 
-    def take_back(self) -> None:
+    def roll_back(self) -> None:
         """Put random-number streams and attributes of classes back to what they were before the trace."""
         while self.undo:
             self.undo.pop()()
@@ -295,10 +295,10 @@ class Recorder:
         for operation, reason in self.watched.changes():
             raise self.error(operation, reason, "return the value instead")
 
-    def undefined(self, dtype: np.dtype[Any], shape: tuple[int, ...] = ()) -> Any:
-        """The numbers that stand for elements that nothing has written: one for all of them, or an array."""
-        self.has_undefined = True
-        return undefined(shape, dtype, self.fill)[()]
+    def uninitialised(self, dtype: np.dtype[Any], shape: tuple[int, ...] = ()) -> Any:
+        """The numbers that stand for uninitialised elements: one for all of them, or an array."""
+        self.has_uninitialised = True
+        return fill_values(shape, dtype, self.fill)[()]
 
     # -- names
     def unique(self, name: str) -> str:

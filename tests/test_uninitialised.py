@@ -1,4 +1,4 @@
-"""Elements that nothing has written, as `np.empty` makes them: NumPy's are whatever was in memory, and not compared."""
+"""Uninitialised elements, as `np.empty` makes them: NumPy's are whatever was in memory, and not compared."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.call.checks import unwritten
+from hjit.call.checks import uninitialised
 from hjit.kernels.runtime.kernel import Bound
 from hjit.trace.ir import interpret
 from hjit.trace.ir.graph import Graph
@@ -104,7 +104,7 @@ def test_large_ones_are_found_block_by_block(monkeypatch: pytest.MonkeyPatch) ->
     g = hjit.pipeline(computed_from)
     g(IMAGE)
     assert g.stats.verified is True
-    monkeypatch.setattr(unwritten, "MOST_POINTS", 12)  # a block has two rows
+    monkeypatch.setattr(uninitialised, "MAX_POINTS", 12)  # a block has two rows
     h = hjit.pipeline(computed_from)
     h(IMAGE)
     assert h.stats.verified is None
@@ -171,12 +171,14 @@ def test_a_wrong_kernel_is_found_beside_them(f: Callable[..., Any], row: int, mo
 
 
 def test_nothing_is_interpreted_where_all_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Decisions on rounded values make results differ, as those do that nothing has written; here all is."""
+    """Decisions on rounded values make results differ, as uninitialised elements do; here there are none."""
     interpreted = []
-    monkeypatch.setattr(unwritten, "_interpreting", lambda *args: interpreted.append(args))
+    monkeypatch.setattr(uninitialised, "_interpreting", lambda *args: interpreted.append(args))
     found = []
-    may_depend = unwritten.Unwritten._may_depend
-    monkeypatch.setattr(unwritten.Unwritten, "_may_depend", lambda self: found.append(may_depend(self)) or found[-1])
+    may_depend = uninitialised.Uninitialised._may_depend
+    monkeypatch.setattr(
+        uninitialised.Uninitialised, "_may_depend", lambda self: found.append(may_depend(self)) or found[-1]
+    )
     run = Bound.run
 
     def without_a_row(self: Bound, arrays: Any, outputs: Any, *more: Any) -> bool:
@@ -191,7 +193,7 @@ def test_nothing_is_interpreted_where_all_is_written(monkeypatch: pytest.MonkeyP
 
 
 def test_what_takes_too_long_to_find_is_compared_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unwritten, "MOST_WORK", 10)
+    monkeypatch.setattr(uninitialised, "MAX_WORK", 10)
     g = hjit.pipeline(inner_rows)
     g(IMAGE)
     assert g.stats.verified is None  # another call may tell
@@ -201,13 +203,13 @@ def test_what_takes_too_long_to_find_is_compared_as_it_is(monkeypatch: pytest.Mo
 
 
 def test_it_is_no_other_trace_where_nothing_differs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unwritten.Unwritten, "dependent", lambda *_: pytest.fail("not needed"))
+    monkeypatch.setattr(uninitialised.Uninitialised, "dependent", lambda *_: pytest.fail("not needed"))
     g = hjit.pipeline(wholly_written)
     g(IMAGE)
     assert g.stats.verified is True
 
 
-def test_what_a_pass_has_lost_is_not_taken_for_unwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_pass_has_lost_is_not_taken_for_uninitialised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which elements those are is found on the Graph as it was recorded."""
 
     def last_rows_lost(graph: Graph) -> Graph:

@@ -1,6 +1,6 @@
-"""Indices that depend on values, but not on those of images: the rows and columns of a resized image, say.
+"""Indices read from arrays that depend on no input: the rows and columns of a resized image, say.
 
-What they are computed from, sizes and scalars, is known when tasks are made: so are they, for each position.
+Such arrays follow from sizes and scalars alone, so their elements are known when tasks are made.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from hjit.trace.ir.interpret import evaluate, interpret
 from hjit.trace.ir.intervals import Over
 from hjit.trace.ir.poly import Dim, Indirect, deep_atoms, sizes_value
 
-MOST = 1 << 20  # elements of what is computed for that
+MAX_ELEMENTS = 1 << 20  # elements of what is computed for that
 FAR = 1 << 40  # further than any array reaches
 
 Array = np.ndarray[Any, Any]
 
 
-class Known:
+class StaticIndices:
     """The arrays of a Graph that depend on no input, and the indices that depend on nothing else."""
 
     def __init__(self, graph: Graph, sizes: Mapping[str, int], scalars: Mapping[str, Any]) -> None:
@@ -47,8 +47,8 @@ class Known:
         stage = self.graph.stage(name)
         work = sum(math.prod(sizes_value(n, self.sizes) for n in d.extents) for d in stage.definitions)
         others = stage.sources - {name}
-        arrays = {n: a for n in others if work <= MOST and (a := self.array(n)) is not None}
-        if work > MOST or len(arrays) < len(others):
+        arrays = {n: a for n in others if work <= MAX_ELEMENTS and (a := self.array(n)) is not None}
+        if work > MAX_ELEMENTS or len(arrays) < len(others):
             return None
         inputs = tuple(self._as_input(n) for n in arrays)
         graph = replace(self.graph, inputs=inputs, stages=(stage,), outputs=(name,))
@@ -75,7 +75,7 @@ class Known:
         def bounds(intervals: Any) -> tuple[Any, Any]:
             low, high = np.broadcast_arrays(*map(np.atleast_1d, (0, 0) if k is None else intervals[k]))
             first, last = int(low.min()), int(high.max())
-            if not 0 <= last - first < MOST:
+            if not 0 <= last - first < MAX_ELEMENTS:
                 return -FAR, FAR
             values = self._values(a, k or 0, np.arange(first, last + 1))
             if values is None:

@@ -1,6 +1,6 @@
 """Required regions of all chunks at once: bounds inference over arrays of numbers, one for each chunk.
 
-A box has an interval for each axis, ``(low, high)``, both included, as in `hjit.sched.analysis.footprint`; here the
+A region has an interval for each axis, ``(low, high)``, both included, as in `hjit.sched.analysis.footprint`; here the
 bounds are arrays of integers. An interval with ``high < low`` is empty.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.chunks.known import FAR, Known
+from hjit.chunks.static_indices import FAR, StaticIndices
 from hjit.sched.analysis.footprint import concrete
 from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.intervals import Arithmetic, Over, bounds_of
@@ -20,7 +20,7 @@ from hjit.trace.ir.poly import Boundary, Dim, Indirect, Poly, deep_atoms, single
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Interval = tuple[Any, Any]
-Box = tuple[tuple[Numbers, Numbers], ...]
+Region = tuple[tuple[Numbers, Numbers], ...]
 
 
 class _Chunks(Arithmetic[Any]):
@@ -28,10 +28,10 @@ class _Chunks(Arithmetic[Any]):
 
     __slots__ = ("_known",)
     unknown: Interval = (-FAR, FAR)
-    _known: Known | None
+    _known: StaticIndices | None
 
-    def __init__(self, known: Known | None = None) -> None:
-        """`known`: indices that depend on values, but not on those of images."""
+    def __init__(self, known: StaticIndices | None = None) -> None:
+        """`known`: indices that depend on no input array."""
         super().__init__(int, np.minimum, np.maximum, lambda a, b: -(-a // b))
         object.__setattr__(self, "_known", known)
 
@@ -56,7 +56,7 @@ CHUNKS = _Chunks()
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Access:
     """What a definition loads of an array: for each axis the intervals whose hull it is.
 
     Attributes:
@@ -76,7 +76,7 @@ class Reading:
             found = found & (np.asarray(low) >= 0) & (np.asarray(high) < n)
         return found
 
-    def box(self, dims: Sequence[Interval], count: int) -> Box:
+    def region(self, dims: Sequence[Interval], count: int) -> Region:
         """The region that some iterations read, none of it where there are none."""
         empty = np.zeros(count, bool)
         for low, high in dims:
@@ -98,14 +98,14 @@ class Loops:
     Attributes:
         extents: of its dimensions.
         solved: of the dimensions that one axis of the target tells: dimension, axis, factor, offset.
-        readings: what it loads, the stage itself left out.
+        accesses: what it loads, the stage itself left out.
     """
 
     extents: tuple[int, ...]
     solved: tuple[tuple[int, int, int, int], ...]
-    readings: tuple[Reading, ...]
+    accesses: tuple[Access, ...]
 
-    def dims(self, region: Box, given: Mapping[int, Interval] = {}) -> list[Interval]:
+    def dims(self, region: Region, given: Mapping[int, Interval] = {}) -> list[Interval]:
         """The iterations that write a region, or those that are given."""
         found: list[Interval] = [(0, n - 1) for n in self.extents]
         for k, axis, c, rest in self.solved:
@@ -115,8 +115,8 @@ class Loops:
         return found
 
 
-class Regions:
-    """What of a Graph is asked again and again; and the regions that chunks of a stage need."""
+class BoundsInference:
+    """Bounds inference for the chunks of a Graph; the definitions and shapes that it needs are computed once."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Regions:
     ) -> None:
         """`carried`: stages and the axis along which their chunks go on from one another (`hjit.chunks.carries`)."""
         self.graph, self.sizes, self.scalars, self.carried = graph, sizes, scalars, carried
-        self._domain = _Chunks(Known(graph, sizes, scalars))
+        self._domain = _Chunks(StaticIndices(graph, sizes, scalars))
         self.shapes = {n: tuple(sizes_value(p, sizes) for p in x.shape) for n, x in graph.arrays.items()}
         self._loops: dict[str, tuple[Loops, ...]] = {}
         self._whole_axes: dict[str, frozenset[int]] = {}
@@ -152,16 +152,16 @@ class Regions:
             rest = sizes_value(p - Poly({(Dim(k),): factor.const}, 0), sizes)
             solved[k] = (k, axis, factor.const, rest)
         extents = tuple(sizes_value(n, sizes) for n in d.extents)
-        return Loops(extents, tuple(solved.values()), tuple(self._readings(s, d)))
+        return Loops(extents, tuple(solved.values()), tuple(self._accesses(s, d)))
 
-    def _readings(self, s: Stage, d: Definition) -> Iterator[Reading]:
+    def _accesses(self, s: Stage, d: Definition) -> Iterator[Access]:
         """Indices that differ by constants are taken together."""
         indices: dict[str, list[tuple[Poly, ...]]] = {}
         for load in d.loads:
             if load.source != s.name:
                 indices.setdefault(load.source, []).append(load.index)
         for source, found in indices.items():
-            yield Reading(
+            yield Access(
                 source,
                 tuple(tuple(self._overs(concrete(p, self.sizes) for p in ps)) for ps in zip(*found, strict=True)),
                 self.shapes[source],
@@ -190,13 +190,13 @@ class Regions:
             self._whole_axes[stage] = found
         return found
 
-    def whole(self, name: str, count: int) -> Box:
+    def whole(self, name: str, count: int) -> Region:
         """All of an array, for each chunk."""
         return tuple((np.zeros(count, np.int64), np.full(count, n - 1)) for n in self.shapes[name])
 
 
 def whole_axes(s: Stage) -> Iterator[int]:
-    """The axes along which a stage's elements follow from each other, or are not known before."""
+    """The axes along which a stage cannot be cut: its elements depend on each other, or targets are not dimensions."""
     for d in s.definitions:
         used: set[int] = set()
         own = [load for load in d.loads if load.source == s.name]
@@ -211,22 +211,22 @@ def whole_axes(s: Stage) -> Iterator[int]:
             yield from range(len(s.shape))
 
 
-def hull(a: Box | None, b: Box) -> Box:
-    """The smallest boxes around two."""
+def hull(a: Region | None, b: Region) -> Region:
+    """The smallest regions around two."""
     return b if a is None else tuple(CHUNKS.hull(x, y) for x, y in zip(a, b, strict=True))
 
 
-def filled(box: Box, shape: Sequence[int]) -> Box:
-    """Boxes of one element at least: kernels read no arrays that have none."""
+def filled(region: Region, shape: Sequence[int]) -> Region:
+    """Regions of one element at least: kernels read no arrays that have none."""
     found = []
-    for (low, high), n in zip(box, shape, strict=True):
+    for (low, high), n in zip(region, shape, strict=True):
         empty = high < low
         found.append((np.where(empty, 0, low), np.where(empty, min(0, n - 1), high)))
     return tuple(found)
 
 
 def elements(intervals: Iterable[Interval]) -> Any:
-    """How many points there are in boxes, as floats: there may be too many for integers."""
+    """How many points there are in regions, as floats: there may be too many for integers."""
     total: Any = 1.0
     for low, high in intervals:
         total = total * np.maximum(np.asarray(high) - np.asarray(low) + 1.0, 0.0)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit.trace.ir.fused import fma
+from hjit.trace.ir.fma import fma
 
 RANDOM = np.random.default_rng(5)
 

@@ -66,7 +66,7 @@ def _parts(x: Any) -> Iterator[Any]:
         yield x
 
 
-def to_rows(graph: Graph) -> tuple[Row, ...]:
+def serialise_graph(graph: Graph) -> tuple[Row, ...]:
     """The Graph as rows, itself the last."""
     numbers: dict[Any, int] = {}
     rows: list[Row] = []
@@ -91,7 +91,7 @@ def to_rows(graph: Graph) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def from_rows(rows: tuple[Row, ...]) -> Graph:
+def deserialise_graph(rows: tuple[Row, ...]) -> Graph:
     """The Graph that rows are of."""
     made: list[Any] = []
 

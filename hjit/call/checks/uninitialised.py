@@ -1,9 +1,9 @@
-"""Elements that nothing has written, as `np.empty` makes them, and those computed from them.
+"""Uninitialised elements, as `np.empty` makes them, and those computed from them.
 
-NumPy has there what was in memory, hjit zeros: they are not compared. Which they are is found out where a comparison
-finds differences: the function is traced again, with other numbers than zero in place of what is not written, and its
-Graphs are interpreted. Elements that then differ from those with zeros depend on what is not written. No kernel takes
-part in that, so that no fault of one is taken for an element that is not written.
+NumPy's are whatever was in memory, hjit's are zeros, so they are not compared. Which elements these are is worked out
+only where a comparison finds differences: the function is traced again with other numbers in place of the zeros, and
+its Graphs are interpreted. Elements that change depend on uninitialised ones. No kernel takes part in this, so that a
+wrong kernel is never mistaken for an uninitialised element.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from hjit.call.arguments import copied
-from hjit.call.build import traced_call, variant_of, with_room
+from hjit.call.build import on_deep_stack, traced_call, variant_of
 from hjit.call.segments import TraceSegments, graphs_of
 from hjit.call.variant import Step, Variant
 from hjit.errors import Origin
@@ -31,25 +31,25 @@ from hjit.trace.ir.interpret import interpret, points_at_once
 from hjit.trace.ir.poly import sizes_value
 from hjit.trace.passes.elimination.stage_elimination import drop_dead_stages
 from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites
-from hjit.trace.tracing.recording.undefined import FILLS
+from hjit.trace.tracing.recording.uninitialised import FILLS
 from hjit.tuning.choice import Scheduler
 
 log = logging.getLogger("hjit")
 
-MOST_POINTS = 1 << 23  # of a definition that are in memory at once, for each operation
-MOST_WORK = 1 << 29  # operations on elements in all, some seconds
+MAX_POINTS = 1 << 23  # of a definition that are in memory at once, for each operation
+MAX_WORK = 1 << 29  # operations on elements in all, some seconds
 STEP_WORK = 1000  # operations: the overhead of one on few elements
 
 Array = np.ndarray[Any, Any]
 
 
 class TooMuchToInterpret(Exception):
-    """It is not found out which elements nothing has written."""
+    """Finding the uninitialised elements would take too long, or is not possible."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unwritten:
-    """Finds the elements of a call's results that depend on what nothing has written.
+class Uninitialised:
+    """Finds the elements of a call's results that depend on uninitialised ones.
 
     Attributes:
         variant: the first trace, which has zeros there.
@@ -89,7 +89,7 @@ class Unwritten:
             yield found
 
     def _may_depend(self) -> bool:
-        """Does another number for what is not written make another function?
+        """Do other numbers for uninitialised elements make another function?
 
         Most functions write all of what they make: then it is in no canonical Graph. This takes a trace, where to
         interpret Graphs takes as long as NumPy takes some ten times.
@@ -98,14 +98,14 @@ class Unwritten:
         try:
             other = self._traced(1, given)
             target = features.schedule_target(self.options.target)
-            found = [with_room(_computed, trace, target) for trace in (self.variant.trace, other)]
+            found = [on_deep_stack(_computed, trace, target) for trace in (self.variant.trace, other)]
         except Exception as error:
-            log.debug("what nothing has written may be in the results: %s: %s", type(error).__name__, error)
+            log.debug("uninitialised elements may be in the results: %s: %s", type(error).__name__, error)
             return True
         return found[0] is None or found[0] != found[1]
 
     def _results(self, fill: int, names: Sequence[str]) -> list[Any]:
-        """The leaves of the results, and the changed arrays, with some numbers for what is not written."""
+        """The leaves of the results, and the changed arrays, with some numbers for uninitialised elements."""
         try:
             with np.errstate(all="ignore"):  # numbers that are not the user's may overflow
                 return self._interpreted(fill, names)
@@ -117,7 +117,7 @@ class Unwritten:
     def _interpreted(self, fill: int, names: Sequence[str]) -> list[Any]:
         given, copies = self._copies()
         traced = self._traced(fill, given)
-        variant = with_room(functools.partial(_interpreting, traced, self.options))
+        variant = on_deep_stack(functools.partial(_interpreting, traced, self.options))
         guarded = variant.guards.values(given)
         if guarded is None:
             raise TooMuchToInterpret("what the function reads besides its arguments has changed")
@@ -128,7 +128,7 @@ class Unwritten:
             for k, e in enumerate(variant.breaks)
             if e is not None and e.impure and all(n in self.draws for n in e.gives)
         }
-        result = with_room(functools.partial(variant.run, given, (values, captured), (), known, effects=False))
+        result = on_deep_stack(functools.partial(variant.run, given, (values, captured), (), known, effects=False))
         leaves: list[Any] = []
         flatten((result, [copies[n] for n in names]), leaves)
         return leaves
@@ -143,18 +143,18 @@ class Unwritten:
         return given, copies
 
     def _traced(self, fill: int, given: list[Any]) -> Trace:
-        """The trace with some numbers for what is not written."""
+        """The trace with some numbers for uninitialised elements."""
         code = python_function(self.function).__code__
         origin = Origin(code.co_filename, code.co_firstlineno, code.co_name)
         with deadline.budget(self.options.budget, code.co_name, origin):
             return traced_call(self.function, self.structure, given, self.options, self.scheduler, fill)
 
 
-def taken(ours: Any, numpys: Any, dependent: Sequence[Any]) -> Any:
-    """Results, with NumPy's elements where these depend on what nothing has written.
+def without_dependent(ours: Any, numpys: Any, dependent: Sequence[Any]) -> Any:
+    """Results, with NumPy's elements in place of those that depend on uninitialised ones.
 
     Args:
-        dependent: as `Unwritten.dependent` gives it.
+        dependent: as `Uninitialised.dependent` gives it.
     """
     mine: list[Any] = []
     others: list[Any] = []
@@ -207,7 +207,7 @@ def _interpreting(traced: Trace, options: Options) -> Variant:
     rec = traced.recorder
     graphs = graphs_of(rec.graph(()), traced.goals, NO_REWRITES, _as_recorded)  # a pass may have lost what is written
     work = sum(_work(g, rec.sizes) for g in graphs)
-    if work > MOST_WORK:
+    if work > MAX_WORK:
         raise TooMuchToInterpret(f"{work} operations")
     steps = [
         Step(functools.partial(_recorded, g), _Interpreted(g, rec.sizes) if g.outputs else None, e)  # type: ignore[arg-type]
@@ -231,7 +231,7 @@ def _work(graph: Graph, sizes: Mapping[str, int]) -> int:
     for stage, d in ((s, d) for s in graph.stages for d in s.definitions):
         pure, inner = ([sizes_value(n, sizes) for n in extents] for extents in (d.dims, d.rdims))
         at_once = points_at_once(stage, d, pure, inner)[0]
-        if at_once > MOST_POINTS:
+        if at_once > MAX_POINTS:
             raise TooMuchToInterpret(f"{at_once} points of a definition at once")
         points = math.prod(pure) * math.prod(inner)
         calls = points // max(at_once, 1)
@@ -268,4 +268,4 @@ class _Interpreted:
         return True
 
 
-__all__ = ["TooMuchToInterpret", "Unwritten", "taken"]
+__all__ = ["TooMuchToInterpret", "Uninitialised", "without_dependent"]

@@ -1,4 +1,4 @@
-"""A product and a sum, rounded once, in plain NumPy: what `fma` of a processor gives."""
+"""Fused multiply-add in plain NumPy: a product and a sum, rounded once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers for elements that nothing has written: NumPy's are whatever was in memory.
+"""Numbers for uninitialised elements: NumPy's are whatever was in memory.
 
 A function is traced with zeros there. Traced again with other numbers, its results show which elements depend on them.
 """
@@ -13,7 +13,7 @@ FILLS = 8  # ways to fill: the first is with zeros
 _SCALES = (1.0, 100.0)  # of the last ones; those before are about as large as the dtype allows
 
 
-def undefined(shape: tuple[int, ...], dtype: np.dtype[Any], fill: int) -> np.ndarray[Any, Any]:
+def fill_values(shape: tuple[int, ...], dtype: np.dtype[Any], fill: int) -> np.ndarray[Any, Any]:
     """Numbers of a dtype, for an array, or one for all of it (`shape` is ``()``).
 
     The first that are not zero are NaN, or have all bits set. Others differ from each other, as an argmax or a
@@ -23,7 +23,7 @@ def undefined(shape: tuple[int, ...], dtype: np.dtype[Any], fill: int) -> np.nda
         return np.zeros(shape, dtype)
     if dtype.kind == "c":
         both = np.empty(0, dtype).real.dtype
-        return np.asarray(undefined(shape, both, fill) + 1j * undefined(shape, both, fill)).astype(dtype)
+        return np.asarray(fill_values(shape, both, fill) + 1j * fill_values(shape, both, fill)).astype(dtype)
     if fill == 1:
         return np.full(shape, np.nan).astype(dtype) if dtype.kind == "f" else np.full(shape, -1).astype(dtype)
     random = np.random.default_rng(fill)
