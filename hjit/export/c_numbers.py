@@ -8,7 +8,7 @@ from typing import Any
 from hjit.export.description import CannotExport
 from hjit.export.numbers import CONVERSIONS, Argument, Entry, Numbers
 from hjit.trace.ir.poly import Atom, Extremum, FloorDiv, Mod, Poly, Sym
-from hjit.trace.tracing.scalars.size import Fact
+from hjit.trace.tracing.scalars.size import SizeGuard
 
 # C's types of dtypes; half-precision numbers are given as bits in arrays, and are no arguments
 C_TYPES: Mapping[str, str] = {
@@ -56,8 +56,8 @@ def _atom(a: Atom, names: Mapping[str, int]) -> str:
     raise AssertionError(a)
 
 
-def fact(f: Fact, names: Mapping[str, int]) -> str:
-    """The condition that a fact holds."""
+def size_guard(f: SizeGuard, names: Mapping[str, int]) -> str:
+    """The condition of a guard, in C."""
     return f"{size(f.a, names)} {COMPARISONS[f.op]} {size(f.b, names)}"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from hjit.errors import HjitError, OptionError
-from hjit.export.c_numbers import C_TYPES, COMPARISONS, converted, entries, fact, size
+from hjit.export.c_numbers import C_TYPES, COMPARISONS, converted, entries, size, size_guard
 from hjit.export.description import Description, Output, Parameter
 from hjit.export.targets import Platform
 from hjit.kernels.llvm.driver.arrays import data_offset
@@ -189,9 +189,9 @@ def _about(d: Description, names: _Names) -> Iterator[str]:
             if is_itself
             else (f"   compiled for the number {expected!r}, which is computed of {', '.join(of)}")
         )
-    if d.facts:
+    if d.size_guards:
         yield "   Sizes must be such that"
-    for f in d.facts:
+    for f in d.size_guards:
         yield f"     {text(f.a)} {COMPARISONS[f.op]} {text(f.b)}"
 
 
@@ -244,8 +244,8 @@ def _sizes(d: Description, names: _Names) -> Iterator[str]:
         yield f"  if ((status = hj_checked({name}, {len(p.shape)}, {shape}))) return status;"
     for name, (k, axis) in d.extents().items():
         yield f"  n[{where[name]}] = {names.parameters[k]}->shape[{axis}];"
-    for f in d.facts:
-        yield f"  if (!({fact(f, where)})) return HJIT_WRONG_SHAPE;"
+    for f in d.size_guards:
+        yield f"  if (!({size_guard(f, where)})) return HJIT_WRONG_SHAPE;"
     yield "  return HJIT_OK;\n}\n"
 
 

@@ -99,7 +99,7 @@ def described(
         None,
         result,
         sized.names,
-        sized.facts,
+        sized.size_guards,
         tuple(inputs),
         tuple(data),
         tuple(_outputs(sized, graph, leaf_of)),

@@ -15,7 +15,7 @@ import numpy as np
 from hjit.errors import HjitError, Origin
 from hjit.export.numbers import Numbers
 from hjit.trace.ir.poly import Sym
-from hjit.trace.tracing.scalars.size import Fact
+from hjit.trace.tracing.scalars.size import SizeGuard
 
 Size = Any  # a polynomial; of a bundle an encoded one, see `hjit.kernels.runtime.sizes`
 
@@ -104,7 +104,7 @@ class Description:
         result: the structure of what is returned: ("output", k), ("argument", k), ("view", k) or ("static",
             value) for each leaf.
         sizes: names of the run-time sizes, each an extent of an argument.
-        facts: what must hold of them.
+        size_guards: what must hold of them.
         inputs: of the kernel, in order: ("leaf", k) or ("data", k).
         data: arrays that are part of the code.
         strides: of inputs, in the order of the kernel's slots: (input, axis).
@@ -123,7 +123,7 @@ class Description:
     structure: Any
     result: Any
     sizes: tuple[str, ...]
-    facts: tuple[Fact, ...]
+    size_guards: tuple[SizeGuard, ...]
     inputs: tuple[tuple[str, int], ...]
     data: tuple[np.ndarray[Any, Any], ...]
     outputs: tuple[Output, ...]

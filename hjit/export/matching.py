@@ -31,7 +31,7 @@ def sizes_of(d: Description, structure: PyTree, leaves: Sequence[Any]) -> list[i
         if why:
             return f"{p.name}: {why}"
     n = [found[name] for name in d.sizes]
-    for f in d.facts:
+    for f in d.size_guards:
         if not FUNCTIONS[f.op](evaluate(f.a, n), evaluate(f.b, n)):
             return f"sizes {n} of {', '.join(d.sizes)}: it needs {_text(f.a, d)} {_SIGNS[f.op]} {_text(f.b, d)}"
     reach = [

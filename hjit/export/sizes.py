@@ -1,7 +1,7 @@
 """Which sizes of a function's arguments may differ from call to call, and what must hold of them.
 
 Tracing runs with real numbers, and a new size is traced anew; exported code cannot do that. So the trace notes what it
-compares of sizes (`facts_noted`), which the code checks at every call. Where Python code loses sight of a size, as in
+compares of sizes (`size_guards_noted`), which the code checks at every call. Where Python code loses a size, as in
 ``int(0.5 * h)``, the number is part of the code. To find that out the function is traced again with other sizes, one
 after another: a size for which something else would be computed is fixed.
 """
@@ -26,7 +26,7 @@ from hjit.trace.ir.poly import SMALL, Atom, IntLike, Poly, Sym, deep_atoms, poly
 from hjit.trace.passes.rewrites import NO_REWRITES
 from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder
 from hjit.trace.tracing.scalars.host import TapeEntry
-from hjit.trace.tracing.scalars.size import Fact, Size, facts_noted
+from hjit.trace.tracing.scalars.size import Size, SizeGuard, size_guards_noted
 
 TRIALS = 5  # other values of a size that are traced
 MAX_SIZE_SUM = 1 << 62  # more than sums of lengths, and products of two, ever are
@@ -40,14 +40,14 @@ class Sized:
     Attributes:
         names: run-time sizes of the arguments, as "img.0", in order.
         constants: numbers of all others.
-        facts: what must hold of them.
+        size_guards: what must hold of them.
         fixed: those of `names` for which only the number at hand will do.
     """
 
     trace: Trace
     names: tuple[str, ...]
     constants: Mapping[str, int]
-    facts: tuple[Fact, ...]
+    size_guards: tuple[SizeGuard, ...]
     fixed: frozenset[str]
 
     def of_arguments(self, p: Poly) -> Poly:
@@ -65,29 +65,29 @@ def sized(function: Any, structure: PyTree, leaves: list[Any], options: Options)
     Raises:
         HjitError: the function cannot be traced.
     """
-    trace, facts = _traced(function, structure, leaves, options)
+    trace, size_guards = _traced(function, structure, leaves, options)
     names = _argument_sizes(trace)
     sizes = dict(trace.recorder.sizes)
     found = Sized(trace, names, {n: v for n, v in sizes.items() if n not in names}, (), frozenset())
     if trace.recorder.breaks:  # it cannot be exported
         return found
-    about = [*_about_arguments(facts, found), *(Fact("gt", poly(Sym(n)), poly(SMALL), True) for n in names)]
+    about = [*_about_arguments(size_guards, found), *(SizeGuard("gt", poly(Sym(n)), poly(SMALL), True) for n in names)]
     fixed: set[str] = set()
-    expected = _computed(trace, facts, names)
+    expected = _computed(trace, size_guards, names)
     for group in _equal(names, about):
         if not _may_differ(group, sizes, about, expected, function, structure, leaves, options):
             fixed |= group
-    about += [Fact("eq", poly(Sym(n)), poly(sizes[n]), True) for n in names if n in fixed]
+    about += [SizeGuard("eq", poly(Sym(n)), poly(sizes[n]), True) for n in names if n in fixed]
     return Sized(trace, names, found.constants, tuple(_needed(about, fixed)), frozenset(fixed))
 
 
-def holds(fact: Fact, sizes: Mapping[str, int]) -> bool:
-    """Does a fact hold of these sizes?"""
-    return bool(FUNCTIONS[fact.op](sizes_value(fact.a, sizes), sizes_value(fact.b, sizes)))
+def holds(guard: SizeGuard, sizes: Mapping[str, int]) -> bool:
+    """Does a guard hold of these sizes?"""
+    return bool(FUNCTIONS[guard.op](sizes_value(guard.a, sizes), sizes_value(guard.b, sizes)))
 
 
-def _traced(function: Any, structure: PyTree, leaves: list[Any], options: Options) -> tuple[Trace, list[Fact]]:
-    with facts_noted() as facts:
+def _traced(function: Any, structure: PyTree, leaves: list[Any], options: Options) -> tuple[Trace, list[SizeGuard]]:
+    with size_guards_noted() as size_guards:
         try:
             trace = traced_call(function, structure, leaves, options, None)
         except OutOfBounds:
@@ -96,7 +96,7 @@ def _traced(function: Any, structure: PyTree, leaves: list[Any], options: Option
             raise unclear.error from None
     if all(e.call is None and is_constant(trace.recorder, e.needs) for e in trace.recorder.breaks):
         trace.recorder.breaks.clear()  # they fall the same way at every call
-    return trace, list(facts)
+    return trace, list(size_guards)
 
 
 def is_constant(rec: Recorder, names: Iterable[str]) -> bool:
@@ -128,19 +128,19 @@ def _argument_sizes(trace: Trace) -> tuple[str, ...]:
     return tuple(dict.fromkeys(a.name for i in inputs for p in i.shape for a in p.atoms() if isinstance(a, Sym)))
 
 
-def _about_arguments(facts: Iterable[Fact], sizes: Sized) -> Iterator[Fact]:
+def _about_arguments(size_guards: Iterable[SizeGuard], sizes: Sized) -> Iterator[SizeGuard]:
     """What is not always so, over the sizes of arguments."""
-    for f in facts:
+    for f in size_guards:
         a, b = sizes.of_arguments(f.a), sizes.of_arguments(f.b)
         if not (a - b).is_const:
             op = "eq" if f.op == "is" else f.op
-            yield Fact(op if f.holds else _OPPOSITE[op], a, b, True)
+            yield SizeGuard(op if f.holds else _OPPOSITE[op], a, b, True)
 
 
-def _equal(names: Sequence[str], facts: Iterable[Fact]) -> list[frozenset[str]]:
+def _equal(names: Sequence[str], size_guards: Iterable[SizeGuard]) -> list[frozenset[str]]:
     """Sizes that must be equal to each other."""
     group = {n: frozenset({n}) for n in names}
-    for f in facts:
+    for f in size_guards:
         d = f.a - f.b
         if f.op == "eq" and not d.const and sorted(d.terms.values()) == [-1, 1]:
             atoms = [m[0] for m in d.terms if len(m) == 1 and isinstance(m[0], Sym)]
@@ -153,7 +153,7 @@ def _equal(names: Sequence[str], facts: Iterable[Fact]) -> list[frozenset[str]]:
 def _may_differ(
     group: Set[str],
     sizes: Mapping[str, int],
-    facts: Sequence[Fact],
+    size_guards: Sequence[SizeGuard],
     expected: Any,
     function: Any,
     structure: PyTree,
@@ -164,7 +164,7 @@ def _may_differ(
     tried = 0
     for n in _others(sizes[next(iter(group))]):
         there = {**sizes, **dict.fromkeys(group, n)}
-        if tried == TRIALS or not all(holds(f, there) for f in facts):
+        if tried == TRIALS or not all(holds(f, there) for f in size_guards):
             continue
         try:
             trace, noted = _traced(function, structure, _resized(leaves, group, n, expected.arrays), options)
@@ -206,7 +206,7 @@ class _Computed:
         return isinstance(other, _Computed) and self.form == other.form and self.arrays == other.arrays
 
 
-def _computed(trace: Trace, facts: Iterable[Fact], names: tuple[str, ...]) -> _Computed:
+def _computed(trace: Trace, size_guards: Iterable[SizeGuard], names: tuple[str, ...]) -> _Computed:
     rec = trace.recorder
     arrays = {
         n: (s.where[1], tuple(str(p) for p in s.input.shape)) for n, s in rec.inputs.items() if s.where[0] == "arg"
@@ -240,7 +240,7 @@ def _computed(trace: Trace, facts: Iterable[Fact], names: tuple[str, ...]) -> _C
         [k for k, _ in rec.tape.guards],
         [(e.operation, e.needs) for e in rec.breaks],
     )
-    return _Computed(names, arrays, frozenset(f.a for f in facts if f.op == "is"), form)
+    return _Computed(names, arrays, frozenset(f.a for f in size_guards if f.op == "is"), form)
 
 
 def _contents(x: Any) -> Any:
@@ -285,10 +285,10 @@ def like(a: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any
     return found
 
 
-def _needed(facts: Iterable[Fact], fixed: set[str]) -> Iterator[Fact]:
-    """Each fact once, without those that are clear as some sizes are fixed, and all are above `SMALL`."""
-    seen: set[Fact] = set()
-    for f in facts:
+def _needed(size_guards: Iterable[SizeGuard], fixed: set[str]) -> Iterator[SizeGuard]:
+    """Each guard once, without those that are clear as some sizes are fixed, and all are above `SMALL`."""
+    seen: set[SizeGuard] = set()
+    for f in size_guards:
         is_base = (f.op == "eq" and f.b.is_const) or (f.op == "gt" and f.b == SMALL)
         is_free = not _symbols(f.a) | _symbols(f.b) <= fixed
         if f not in seen and (is_base or (is_free and not _is_clear(f))):
@@ -296,8 +296,8 @@ def _needed(facts: Iterable[Fact], fixed: set[str]) -> Iterator[Fact]:
             yield f
 
 
-def _is_clear(f: Fact) -> bool:
-    """Does a fact hold of all sizes above `SMALL`?"""
+def _is_clear(f: SizeGuard) -> bool:
+    """Does a guard hold of all sizes above `SMALL`?"""
     below, above = _lower_bound(f.b - f.a), _lower_bound(f.a - f.b)
     less, more = (below is not None and below > 0), (above is not None and above > 0)
     return {"lt": less, "gt": more, "ne": less or more, "le": below is not None and below >= 0}.get(

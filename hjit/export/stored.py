@@ -24,7 +24,7 @@ from hjit.kernels.runtime.sizes import encode
 from hjit.process.files import replacing
 from hjit.trace.capture.trace import PyTree
 from hjit.trace.ir.poly import Poly
-from hjit.trace.tracing.scalars.size import Fact
+from hjit.trace.tracing.scalars.size import SizeGuard
 
 MAGIC = b"hjit-bundle-1\n"
 _MAKERS = {"tuple": tuple, "list": list, "dict": dict}
@@ -102,7 +102,7 @@ def description_to_json(d: Description) -> dict[str, Any]:
         "structure": _tree_to_json(d.structure),
         "result": _tree_to_json(d.result),
         "sizes": list(d.sizes),
-        "facts": [[f.op, size(f.a), size(f.b)] for f in d.facts],
+        "facts": [[f.op, size(f.a), size(f.b)] for f in d.size_guards],
         "inputs": d.inputs,
         "outputs": [[o.type, [*map(size, o.shape)], o.order, o.role, o.leaf] for o in d.outputs],
         "scratch": [[s.itemsize, [*map(size, s.lengths)], s.life, s.is_of_task] for s in d.scratch],
@@ -136,7 +136,7 @@ def description_from_json(row: Mapping[str, Any], data: tuple[Any, ...]) -> Desc
         _tree_from_json(row["structure"]),
         _tree_from_json(row["result"]),
         tuple(row["sizes"]),
-        tuple(Fact(op, a, b, True) for op, a, b in row["facts"]),
+        tuple(SizeGuard(op, a, b, True) for op, a, b in row["facts"]),
         _pairs(row["inputs"]),
         data,
         tuple(Output(t, tuple(shape), tuple(order), role, leaf) for t, shape, order, role, leaf in row["outputs"]),

@@ -114,7 +114,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
     ),
     "trace.tracing.arrays.tracer": (State("serials", "numbers traced arrays", "a number"),),
     "trace.tracing.scalars.size": (
-        State("_watching", "what the trace that this thread runs takes for granted of sizes", "one a thread"),
+        State("_watching", "size guards of the trace that this thread runs", "one a thread"),
         State("_watchers", "traces that note this", "a number"),
         State("_lock", "guards that number", "a lock", RESET),
     ),

@@ -19,8 +19,8 @@ from hjit.trace.tracing.scalars.host import is_captured
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
-    """What a trace has taken for granted of sizes: the outcome of ``a op b``.
+class SizeGuard:
+    """What a trace assumes of sizes: the outcome of ``a op b``.
 
     Attributes:
         op: a comparison, as "lt"; "is" where a small number has taken the place of `a`.
@@ -32,13 +32,13 @@ class Fact:
     holds: bool
 
 
-_watching = threading.local()  # `facts` of the trace that this thread runs, where somebody wants them
+_watching = threading.local()  # `size_guards` of the trace that this thread runs, where somebody wants them
 
 
 def _note(op: str, a: Poly, b: Poly, holds: bool) -> None:
-    facts: dict[Fact, None] | None = getattr(_watching, "facts", None)
-    if facts is not None and not (a - b).is_const:
-        facts[Fact(op, a, b, holds)] = None
+    size_guards: dict[SizeGuard, None] | None = getattr(_watching, "size_guards", None)
+    if size_guards is not None and not (a - b).is_const:
+        size_guards[SizeGuard(op, a, b, holds)] = None
 
 
 class Size(int):
@@ -90,7 +90,7 @@ for _name in ("add", "sub", "mul", "floordiv", "mod"):
 
 # -- what a trace takes for granted of sizes
 
-_watchers = 0  # traces that note facts, in all threads
+_watchers = 0  # traces that note size_guards, in all threads
 _lock = threading.Lock()
 
 
@@ -121,7 +121,7 @@ _NOTED |= {"__bool__": _truth, "__hash__": _hash}
 
 
 @contextlib.contextmanager
-def facts_noted() -> Iterator[dict[Fact, None]]:
+def size_guards_noted() -> Iterator[dict[SizeGuard, None]]:
     """A block whose traces, of this thread, note what they take for granted of sizes.
 
     Only while there is such a block has `Size` comparisons written in Python, which take several times as long.
@@ -131,13 +131,13 @@ def facts_noted() -> Iterator[dict[Fact, None]]:
         _watchers += 1
         for name, method in _NOTED.items():
             setattr(Size, name, method)
-    outer = getattr(_watching, "facts", None)
-    facts: dict[Fact, None] = {}
-    _watching.facts = facts
+    outer = getattr(_watching, "size_guards", None)
+    size_guards: dict[SizeGuard, None] = {}
+    _watching.size_guards = size_guards
     try:
-        yield facts
+        yield size_guards
     finally:
-        _watching.facts = outer
+        _watching.size_guards = outer
         with _lock:
             _watchers -= 1
             if not _watchers:

@@ -10,21 +10,21 @@ from hjit.export.sizes import sized
 from hjit.options import Options
 from hjit.trace.capture.trace import PyTree, flatten
 from hjit.trace.ir.poly import Sym, poly
-from hjit.trace.tracing.scalars.size import Size, facts_noted
+from hjit.trace.tracing.scalars.size import Size, size_guards_noted
 
 N = poly(Sym("n"))
 
 
 def test_comparisons_are_noted() -> None:
     n: Any = Size(100, N)
-    with facts_noted() as facts:
+    with size_guards_noted() as size_guards:
         assert n > 3
         assert n > 7
         assert n != Size(90, poly(Sym("m")))
         assert (n,) == (Size(100, N + 0),)  # the same size
         assert bool(n)
         assert n // 10 == 10  # a small number, which takes the place of a size
-    noted = {(f.op, str(f.a), str(f.b), f.holds) for f in facts}
+    noted = {(f.op, str(f.a), str(f.b), f.holds) for f in size_guards}
     assert noted == {
         ("gt", "n", "3", True),
         ("gt", "n", "7", True),
@@ -36,8 +36,8 @@ def test_comparisons_are_noted() -> None:
 
 def test_outside_nothing_is_noted_and_comparisons_are_those_of_int() -> None:
     n: Any = Size(100, N)
-    with facts_noted() as outer:
-        with facts_noted() as inner:
+    with size_guards_noted() as outer:
+        with size_guards_noted() as inner:
             assert n > 3
         assert n > 4
     assert (len(inner), len(outer)) == (1, 1)
