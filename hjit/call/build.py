@@ -271,7 +271,7 @@ def evaluate(rec: Recorder, names: tuple[str, ...], leaves: list[Any], options: 
             if outputs is None:
                 outputs = _by_kernel(rec, wanted, arrays, scalars, options)
         except IndexError:
-            rec.beyond = True
+            rec.out_of_bounds = True
             raise
         found.update(zip(wanted, map(host, outputs), strict=True))
     return [found[n] for n in names]

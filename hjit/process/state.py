@@ -93,7 +93,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
     "process.deep_stack": (State("_deep", "threads with deep stacks", "as many as are used at once", RESET),),
     "options": (State("_in_context", "options of ``with hjit.options(...)``", "one a context"),),
     "report.performance.style": (State("_numbers", "numbers reports", "a number"),),
-    "trace.capture.side_effects.audit_hook": (State("_listening", "is the audit hook installed?", "a bool"),),
+    "trace.capture.side_effects.audit_hook": (State("_installed", "is the audit hook installed?", "a bool"),),
     "trace.capture.overlay": (
         State("_REPLACED", "what traced code calls in place of functions", "filled when it is first asked for"),
         State("_modules", "stand-ins for modules, by the module's name", "the libraries that are taken over"),

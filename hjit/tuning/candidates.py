@@ -17,7 +17,7 @@ from hjit.kernels.runtime.kernel import Bound
 from hjit.options import Options
 from hjit.process import deadline, debug
 from hjit.process.progress import note
-from hjit.sched.language.transforms import rolled, storage_at_compute
+from hjit.sched.language.transforms import storage_at_compute, unroll_less
 from hjit.sched.language.tree import Root, computes
 from hjit.tuning import decide, plans
 from hjit.tuning.choice import DEFAULT, Arguments, Candidate, Choice, SegmentsOf
@@ -137,7 +137,7 @@ def with_fixes(make: Callable[[Choice], T], choice: Choice, segments_of: Segment
         try:
             return make(choice), choice
         except (SlidingError, BlockError) as error:
-            fix = storage_at_compute if isinstance(error, SlidingError) else rolled
+            fix = storage_at_compute if isinstance(error, SlidingError) else unroll_less
             trees = {
                 outputs: fix(tree, error.stage) if _has(tree, error.stage) else tree
                 for outputs, tree in choice.trees.items()

@@ -25,23 +25,23 @@ class Approx:
 
     value: Array
     errors: Columns | None = None
-    breaks: Array | None = None
+    nonfinite: Array | None = None
 
     def __getitem__(self, key: Any) -> Approx:
-        """Some of the elements; errors and `breaks` must have the shape of the values."""
+        """Some of the elements; errors and `nonfinite` must have the shape of the values."""
         errors = None
         if self.errors is not None:
             ours, numpys, same_way = self.errors
             errors = ours[key], numpys[key], same_way[key]
-        return Approx(self.value[key], errors, None if self.breaks is None else self.breaks[key])
+        return Approx(self.value[key], errors, None if self.nonfinite is None else self.nonfinite[key])
 
     @property
     def doubtful(self) -> Array | None:
         """Where the value may be another one in hjit or in NumPy; None: nowhere."""
         if self.errors is None:
-            return self.breaks
+            return self.nonfinite
         found = (self.errors[OURS] > 0) | (self.errors[NUMPYS] > 0)
-        return found if self.breaks is None else found | self.breaks
+        return found if self.nonfinite is None else found | self.nonfinite
 
 
 def wider(dtype: np.dtype[Any]) -> Any:
@@ -65,16 +65,16 @@ def decided(value: Array, doubtful: Array, step: Any = 1.0) -> Approx:
     return Approx(np.broadcast_to(value, shape), (error, error, np.zeros(error.shape)))
 
 
-def three(errors: Sequence[Any]) -> Columns:
+def as_columns(errors: Sequence[Any]) -> Columns:
     """Three arrays as the columns of errors."""
     return errors[0], errors[1], errors[2]
 
 
-def full(x: Approx, shape: tuple[int, ...]) -> Approx:
+def broadcast_to(x: Approx, shape: tuple[int, ...]) -> Approx:
     """The same values, with all arrays broadcast to one shape."""
-    errors = None if x.errors is None else three([np.broadcast_to(e, shape) for e in x.errors])
+    errors = None if x.errors is None else as_columns([np.broadcast_to(e, shape) for e in x.errors])
     return Approx(
-        np.broadcast_to(x.value, shape), errors, None if x.breaks is None else np.broadcast_to(x.breaks, shape)
+        np.broadcast_to(x.value, shape), errors, None if x.nonfinite is None else np.broadcast_to(x.nonfinite, shape)
     )
 
 
@@ -82,22 +82,22 @@ def rounded_again(x: Approx, dtype: np.dtype[Any]) -> Approx:
     """A value that hjit and NumPy may have rounded differently once more."""
     old = x.errors or (np.float64(0),) * 3
     gap = ulp(x.value, old[NUMPYS], dtype)
-    return Approx(x.value, (old[OURS] + gap, old[NUMPYS] + gap, old[SAME_WAY] + 2 * gap), x.breaks)
+    return Approx(x.value, (old[OURS] + gap, old[NUMPYS] + gap, old[SAME_WAY] + 2 * gap), x.nonfinite)
 
 
 def reshaped(x: Approx, shape: tuple[int, ...]) -> Approx:
     """The same values in another shape."""
-    x = full(x, x.value.shape)
-    errors = None if x.errors is None else three([e.reshape(shape) for e in x.errors])
-    return Approx(x.value.reshape(shape), errors, None if x.breaks is None else x.breaks.reshape(shape))
+    x = broadcast_to(x, x.value.shape)
+    errors = None if x.errors is None else as_columns([e.reshape(shape) for e in x.errors])
+    return Approx(x.value.reshape(shape), errors, None if x.nonfinite is None else x.nonfinite.reshape(shape))
 
 
-def taken(x: Approx, index: tuple[Any, ...]) -> Approx:
+def take(x: Approx, index: tuple[Any, ...]) -> Approx:
     """Elements by indices, which are out of range only where nothing is read; all elements without indices."""
     if not index:
         return x
     at = tuple(np.clip(i, 0, max(n - 1, 0)) for i, n in zip(index, x.value.shape, strict=True))
-    return full(x, x.value.shape)[at]
+    return broadcast_to(x, x.value.shape)[at]
 
 
 def joined(parts: Sequence[Approx], dtype: np.dtype[Any]) -> Approx:
@@ -106,16 +106,18 @@ def joined(parts: Sequence[Approx], dtype: np.dtype[Any]) -> Approx:
         return parts[0]
     if not parts:
         return Approx(np.zeros(0, dtype))
-    parts = [full(p, p.value.shape) for p in parts]
+    parts = [broadcast_to(p, p.value.shape) for p in parts]
     value = np.concatenate([p.value for p in parts])
-    errors = breaks = None
+    errors = nonfinite = None
     if any(p.errors is not None for p in parts):
-        errors = three(
+        errors = as_columns(
             [
                 np.concatenate([np.zeros(p.value.shape) if p.errors is None else p.errors[k] for p in parts])
                 for k in range(3)
             ]
         )
-    if any(p.breaks is not None for p in parts):
-        breaks = np.concatenate([np.zeros(p.value.shape, bool) if p.breaks is None else p.breaks for p in parts])
-    return Approx(value, errors, breaks)
+    if any(p.nonfinite is not None for p in parts):
+        nonfinite = np.concatenate(
+            [np.zeros(p.value.shape, bool) if p.nonfinite is None else p.nonfinite for p in parts]
+        )
+    return Approx(value, errors, nonfinite)

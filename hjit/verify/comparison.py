@@ -259,8 +259,8 @@ def _within(x: Any, near: Approx, column: int) -> Any:
     found = (x == v) | ((x != x) & (v != v))
     if near.errors is not None:
         found |= _apart(x, v) <= near.errors[column]
-    if near.breaks is not None:
-        found |= near.breaks & ~(
+    if near.nonfinite is not None:
+        found |= near.nonfinite & ~(
             np.isfinite(x) & np.isfinite(v) & np.isfinite(near.errors[column] if near.errors is not None else 0.0)
         )
     return found
@@ -276,7 +276,7 @@ def _unbounded(x: Any, y: Any, near: Approx) -> Any:
     found = (
         np.zeros(x.shape, bool) if near.errors is None else ~(np.isfinite(near.errors[0]) & np.isfinite(near.errors[1]))
     )
-    return found if near.breaks is None else found | (near.breaks & (np.isfinite(x) != np.isfinite(y)))
+    return found if near.nonfinite is None else found | (near.nonfinite & (np.isfinite(x) != np.isfinite(y)))
 
 
 def _near(x: Any, y: Any, b: np.ndarray[Any, Any], allowed: Tolerance) -> Any:

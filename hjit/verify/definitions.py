@@ -28,7 +28,7 @@ def is_direct(s: Stage) -> bool:
     return all(x.source != s.name for x in s.initial.loads)
 
 
-def is_place(d: Definition) -> bool:
+def is_first_index(d: Definition) -> bool:
     """Is it the first index where a condition holds, as in `argmax`, or the number of elements if it holds nowhere?"""
     e = d.value.args[1]
     if d.order != "minimum" or not isinstance(e, Op) or e.name != "select":

@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from hjit.trace.tracing.recording.recorder import GraphBreak
-from hjit.trace.tracing.recording.results import Called
+from hjit.trace.tracing.recording.results import ExternResult
 from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx, Array, Columns, ulp, wider
+
+ExternCall = Callable[..., ExternResult]
 
 ROUNDINGS = 4  # of a result that is between two elements
 
@@ -17,21 +19,21 @@ PROBED = 8.0  # times as far as the results of the probes moved, results may be 
 PROBED_ROUNDINGS = 64  # and roundings of the largest result
 
 
-def bounds(event: GraphBreak, needs: Sequence[Approx], results: Sequence[Array]) -> list[Columns | None]:
+def bounds(graph_break: GraphBreak, needs: Sequence[Approx], results: Sequence[Array]) -> list[Columns | None]:
     """Error bounds of the results of an extern function whose arguments have errors."""
-    assert event.call is not None
-    rule: Callable[..., list[Columns | None]] = _RULES.get(event.rule, probed)
-    return rule(event.call, needs, results)
+    assert graph_break.call is not None
+    rule: Callable[..., list[Columns | None]] = _RULES.get(graph_break.rule, probed)
+    return rule(graph_break.call, needs, results)
 
 
-def is_guess(event: GraphBreak) -> bool:
+def is_guess(graph_break: GraphBreak) -> bool:
     """Are its error bounds tried out?"""
-    return event.rule not in _RULES
+    return graph_break.rule not in _RULES
 
 
-def _monotone(call: Callable[..., Called], needs: Sequence[Approx], results: Sequence[Array]) -> list[Columns | None]:
+def _monotone(call: ExternCall, needs: Sequence[Approx], results: Sequence[Array]) -> list[Columns | None]:
     """Of a function that grows with each argument: it lies between those of the least and the greatest arguments."""
-    if any(x.breaks is not None and x.breaks.any() for x in needs):
+    if any(x.nonfinite is not None and x.nonfinite.any() for x in needs):
         return _unbounded(results)
     found: list[Columns | None] = []
     ends = [call(*(_moved(x, sign) for x in needs)).arrays for sign in (-1.0, 1.0)]
@@ -67,7 +69,7 @@ def _unbounded(results: Sequence[Array]) -> list[Columns | None]:
     return [(e, e, e) for e in infinite]
 
 
-def _arranged(call: Callable[..., Called], needs: Sequence[Approx], results: Sequence[Array]) -> list[Columns | None]:
+def _arranged(call: ExternCall, needs: Sequence[Approx], results: Sequence[Array]) -> list[Columns | None]:
     """Of a function that orders elements: those that are close may be in either order, so any may be at a place."""
     found: list[Columns | None] = []
     for r in results:
@@ -78,7 +80,7 @@ def _arranged(call: Callable[..., Called], needs: Sequence[Approx], results: Seq
     return found
 
 
-def probed(call: Callable[..., Called], needs: Sequence[Approx], results: Sequence[Array]) -> list[Columns | None]:
+def probed(call: ExternCall, needs: Sequence[Approx], results: Sequence[Array]) -> list[Columns | None]:
     """Error bounds of an extern function's results, tried out: with its arguments moved by their errors at random."""
     random = np.random.default_rng(0)
     spreads = [np.zeros(r.shape) for r in results]

@@ -38,17 +38,17 @@ EXACT_AT: dict[str, float] = {
     **dict.fromkeys("exp exp2 expm1 sin cos tan arcsin arctan sinh cosh tanh arcsinh arctanh log1p cbrt".split(), 0.0),
     **dict.fromkeys("log log2 log10".split(), 1.0),
 }
-_JUMPING = frozenset("rint floor ceil trunc sign".split())
+_DISCONTINUOUS = frozenset("rint floor ceil trunc sign".split())
 _COMPARISONS = frozenset("greater greater_equal less less_equal equal not_equal".split())
 _PREDICATES = _COMPARISONS | frozenset(
     "logical_and logical_or logical_xor logical_not isnan isinf isfinite signbit inside".split()
 )
 # Operations whose error is at most the sum of their arguments' errors
-_SHIFTING = frozenset("add subtract maximum minimum fmax fmin hypot logaddexp logaddexp2".split())
+_NONEXPANSIVE = frozenset("add subtract maximum minimum fmax fmin hypot logaddexp logaddexp2".split())
 _ALIAS = {"radians": "deg2rad", "degrees": "rad2deg", "reordered": "positive"}
 
 
-def plain(e: Op, args: Sequence[Any]) -> Array:
+def evaluate_op(e: Op, args: Sequence[Any]) -> Array:
     """An operation in NumPy."""
     with np.errstate(all="ignore"):
         if e.name == "select":
@@ -70,14 +70,16 @@ def apply(e: Op, args: Sequence[Approx], inexact: bool, fast: bool) -> Approx:
     inexact = inexact and e.dtype.kind == "f"
     fast = fast and e.dtype.kind == "f"
     values = [a.value for a in args]
-    if not inexact and not fast and all(a.errors is None and a.breaks is None for a in args):
-        return Approx(plain(e, values))
+    if not inexact and not fast and all(a.errors is None and a.nonfinite is None for a in args):
+        return Approx(evaluate_op(e, values))
     with np.errstate(all="ignore"):
         if e.name == "select":
             return _select(args, e)
         wide = [np.asarray(v, wider(e.args[k].dtype)) for k, v in enumerate(values)]
         value = (
-            plain(Op(e.name, e.args, np.dtype(wider(e.dtype))), wide).astype(e.dtype) if inexact else plain(e, values)
+            evaluate_op(Op(e.name, e.args, np.dtype(wider(e.dtype))), wide).astype(e.dtype)
+            if inexact
+            else evaluate_op(e, values)
         )
         if e.name in _PREDICATES:
             return _predicate(e, args, value)
@@ -94,7 +96,9 @@ def apply(e: Op, args: Sequence[Approx], inexact: bool, fast: bool) -> Approx:
             if e.dtype.kind == "f":
                 error = error + (2.0 if k == SAME_WAY else 1.0) * _rounding(e, wide, value, error, inexact, fast)
             columns.append(error)
-        return _with_limits(e.dtype, value, (columns[0], columns[1], columns[2]), args, _may_leave(e, wide, args))
+        return _with_limits(
+            e.dtype, value, (columns[0], columns[1], columns[2]), args, _may_leave_domain(e, wide, args)
+        )
 
 
 def _rounding(e: Op, wide: Sequence[Array], value: Array, error: Array, inexact: bool, fast: bool) -> Any:
@@ -103,7 +107,7 @@ def _rounding(e: Op, wide: Sequence[Array], value: Array, error: Array, inexact:
     if inexact:
         if e.name in EXACT_AT:
             gap = np.where((wide[0] == EXACT_AT[e.name]) & (error == 0), 0.0, gap)
-        return ULPS * gap + _lost(e.name, wide, e.dtype)
+        return ULPS * gap + _cancellation(e.name, wide, e.dtype)
     if not fast:
         return np.where(error > 0, gap, 0.0)
     largest: Any = np.abs(value)
@@ -112,7 +116,7 @@ def _rounding(e: Op, wide: Sequence[Array], value: Array, error: Array, inexact:
     return FAST_ULPS * ulp(largest, error, e.dtype)
 
 
-def _lost(name: str, wide: Sequence[Array], dtype: np.dtype[Any]) -> Any:
+def _cancellation(name: str, wide: Sequence[Array], dtype: np.dtype[Any]) -> Any:
     """The error by cancellation in the sum at the end of a formula."""
     if name == "fma":  # a product that is rounded, too
         return np.finfo(dtype).eps * np.abs(np.asarray(wide[0] * wide[1], np.float64))
@@ -128,11 +132,11 @@ def _with_limits(
     """The result of an operation, with errors for values that are not finite, may become so, or may wrap around."""
     shape = np.broadcast_shapes(value.shape, *(e.shape for e in errors))
     value = np.broadcast_to(value, shape)
-    breaks = np.zeros(shape, bool)
-    for b in (*(a.breaks for a in args), leaves):
+    nonfinite = np.zeros(shape, bool)
+    for b in (*(a.nonfinite for a in args), leaves):
         if b is not None:
-            breaks = breaks | b
-    if _is_ordinary(dtype, value, errors) and not breaks.any():
+            nonfinite = nonfinite | b
+    if _is_ordinary(dtype, value, errors) and not nonfinite.any():
         return Approx(value, errors)
     if dtype.kind == "f":
         finite = np.isfinite(value)
@@ -140,9 +144,11 @@ def _with_limits(
         for a in args:
             given = given & np.isfinite(a.value)
         rounded = any(a.errors is not None for a in args)
-        breaks |= (finite & ~np.isfinite(np.abs(value).astype(np.float64) + errors[OURS])) | (~finite & given & rounded)
+        nonfinite |= (finite & ~np.isfinite(np.abs(value).astype(np.float64) + errors[OURS])) | (
+            ~finite & given & rounded
+        )
         if dtype.itemsize < 8 or rounded:
-            breaks |= finite & (
+            nonfinite |= finite & (
                 np.abs(value).astype(wider(dtype)) + np.maximum(errors[OURS], errors[NUMPYS]) > np.finfo(dtype).max
             )
     found: list[Array] = []
@@ -152,12 +158,12 @@ def _with_limits(
             continue
         e = np.where(np.isnan(e), np.inf, e)
         if dtype.kind == "f":
-            e = np.where(finite, e, np.where(breaks, np.inf, 0.0))
+            e = np.where(finite, e, np.where(nonfinite, np.inf, 0.0))
         elif dtype.kind in "iu":  # it may wrap around
             info, wide = np.iinfo(dtype), value.astype(wider(dtype))
             e = np.where((e > 0) & ((wide - e < info.min) | (wide + e > info.max)), np.inf, e)
         found.append(e)
-    return Approx(value, (found[0], found[1], found[2]), breaks if breaks.any() else None)
+    return Approx(value, (found[0], found[1], found[2]), nonfinite if nonfinite.any() else None)
 
 
 def _is_ordinary(dtype: np.dtype[Any], value: Array, errors: Columns) -> bool:
@@ -169,7 +175,7 @@ def _is_ordinary(dtype: np.dtype[Any], value: Array, errors: Columns) -> bool:
     return most + error < float(np.finfo(dtype).max) / 2  # not where one is no number
 
 
-def _may_leave(e: Op, wide: Sequence[Array], args: Sequence[Approx]) -> Array | None:
+def _may_leave_domain(e: Op, wide: Sequence[Array], args: Sequence[Approx]) -> Array | None:
     """Where an argument may be outside a function's domain."""
     if args[0].errors is None:
         return None
@@ -219,9 +225,9 @@ def _propagated(e: Op, w: Sequence[Array], d: Sequence[Any], value: Array, same_
     """The error of a result near `value` from errors `d` of arguments near `w`, without roundings."""
     name = e.name
     if name in _MONOTONE:
-        jumps = name in _JUMPING
+        jumps = name in _DISCONTINUOUS
         return np.float64(0) if jumps and same_way else _ends(e, w, d, value)
-    if name in _SHIFTING:
+    if name in _NONEXPANSIVE:
         return sum(d, np.float64(0)) if name not in ("maximum", "minimum", "fmax", "fmin") else np.maximum(d[0], d[1])
     rule = _RULES.get(name)
     if rule is not None:
@@ -268,7 +274,7 @@ def _arctan2(e: Op, w: Sequence[Array], d: Sequence[Any], value: Array, same_way
     return smooth if same_way else np.where(across, 2 * np.pi, smooth)
 
 
-def _wave(e: Op, w: Sequence[Array], d: Sequence[Any], value: Array, same_way: bool) -> Any:
+def _sin_cos(e: Op, w: Sequence[Array], d: Sequence[Any], value: Array, same_way: bool) -> Any:
     """Sine and cosine: with an argument anywhere in a period the result is arbitrary, which no rounding explains."""
     return np.where(np.asarray(d[0]) < 1, d[0], 0.0) if same_way else np.minimum(d[0], 2.0)
 
@@ -296,7 +302,7 @@ _RULES: dict[str, _Rule] = {
     "reciprocal": lambda e, w, d, v, s: _quotient(1.0, w[0], 0.0, d[0]),
     "power": lambda e, w, d, v, s: _power(e, w, d, v),
     "cosh": lambda e, w, d, v, s: np.cosh(np.abs(w[0]) + d[0]) - np.cosh(w[0]),
-    **dict.fromkeys(("sin", "cos"), _wave),
+    **dict.fromkeys(("sin", "cos"), _sin_cos),
     "tan": _tan,
     "arctan2": _arctan2,
     "floor_divide": _floor_divide,
@@ -325,8 +331,8 @@ def truth(a: Approx) -> tuple[Array, Array]:
             np.abs(a.value) <= np.maximum(a.errors[OURS], a.errors[NUMPYS]) if a.value.dtype.kind != "b" else doubtful
         )
         doubtful = doubtful & ((a.errors[OURS] > 0) | (a.errors[NUMPYS] > 0))
-    if a.breaks is not None:
-        doubtful = doubtful | a.breaks
+    if a.nonfinite is not None:
+        doubtful = doubtful | a.nonfinite
     return now | doubtful, now & ~doubtful
 
 
@@ -345,8 +351,8 @@ def _predicate(e: Op, args: Sequence[Approx], value: Array) -> Approx:
         return decided(value, doubtful)
     broken = np.zeros(value.shape, bool)
     for a in args:
-        if a.breaks is not None:
-            broken = broken | a.breaks
+        if a.nonfinite is not None:
+            broken = broken | a.nonfinite
     if e.name in ("isnan", "isinf", "isfinite"):
         return decided(value, broken)
     most = sum((np.maximum(a.errors[OURS], a.errors[NUMPYS]) for a in args if a.errors is not None), np.float64(0))
@@ -363,10 +369,10 @@ def _predicate(e: Op, args: Sequence[Approx], value: Array) -> Approx:
 def _select(args: Sequence[Approx], e: Op) -> Approx:
     """One of two values; where that is doubtful, the error is their distance."""
     c, a, b = args
-    value = plain(e, [x.value for x in args])
+    value = evaluate_op(e, [x.value for x in args])
     may, must = truth(c)
     doubtful = may & ~must
-    if a.errors is None and b.errors is None and a.breaks is None and b.breaks is None and not doubtful.any():
+    if a.errors is None and b.errors is None and a.nonfinite is None and b.nonfinite is None and not doubtful.any():
         return Approx(value)
     columns = []
     apart = np.abs(np.asarray(a.value, wider(e.dtype)) - np.asarray(b.value, wider(e.dtype))).astype(np.float64)
@@ -376,10 +382,12 @@ def _select(args: Sequence[Approx], e: Op) -> Approx:
         error = np.where(c.value, da, db)
         columns.append(error if k == SAME_WAY else np.where(doubtful, apart + np.maximum(da, db), error))
     none = np.zeros(value.shape, bool)
-    ba, bb = (none if x.breaks is None else x.breaks for x in (a, b))
-    breaks = np.where(c.value, ba, bb) | (doubtful & (ba | bb | ~(np.isfinite(a.value) & np.isfinite(b.value))))
-    shape = np.broadcast_shapes(value.shape, breaks.shape, *(x.shape for x in columns))
-    return Approx(np.broadcast_to(value, shape), (columns[0], columns[1], columns[2]), breaks if breaks.any() else None)
+    ba, bb = (none if x.nonfinite is None else x.nonfinite for x in (a, b))
+    nonfinite = np.where(c.value, ba, bb) | (doubtful & (ba | bb | ~(np.isfinite(a.value) & np.isfinite(b.value))))
+    shape = np.broadcast_shapes(value.shape, nonfinite.shape, *(x.shape for x in columns))
+    return Approx(
+        np.broadcast_to(value, shape), (columns[0], columns[1], columns[2]), nonfinite if nonfinite.any() else None
+    )
 
 
 def cast(a: Approx, dtype: np.dtype[Any]) -> Approx:
@@ -398,7 +406,7 @@ def cast(a: Approx, dtype: np.dtype[Any]) -> Approx:
             info = np.iinfo(dtype)
             beyond = ~((a.value > info.min - 1.0) & (a.value < info.max + 1.0))
             beyond = beyond if beyond.any() else None
-        if a.errors is None and a.breaks is None and beyond is None:
+        if a.errors is None and a.nonfinite is None and beyond is None:
             return Approx(value)
         if not whole:
             return _cast_to_float(a, value, dtype)
@@ -411,15 +419,15 @@ def cast(a: Approx, dtype: np.dtype[Any]) -> Approx:
             if old.kind == "f":
                 error = np.maximum(ends[1] - np.trunc(w), np.trunc(w) - ends[0]).astype(np.float64)
             columns.append(np.where((error > 0) & ((ends[0] < info.min) | (ends[1] > info.max)), np.inf, error))
-        breaks = a.breaks if beyond is None else beyond if a.breaks is None else a.breaks | beyond
-        if breaks is not None:
-            columns = [np.where(breaks, np.inf, x) if k != SAME_WAY else x for k, x in enumerate(columns)]
+        nonfinite = a.nonfinite if beyond is None else beyond if a.nonfinite is None else a.nonfinite | beyond
+        if nonfinite is not None:
+            columns = [np.where(nonfinite, np.inf, x) if k != SAME_WAY else x for k, x in enumerate(columns)]
         return Approx(value, (columns[0], columns[1], columns[2]))
 
 
 def _cast_to_float(a: Approx, value: Array, dtype: np.dtype[Any]) -> Approx:
     if a.errors is None:
-        return Approx(value, None, a.breaks)
+        return Approx(value, None, a.nonfinite)
     columns = []
     for k in range(3):
         error = a.errors[k]

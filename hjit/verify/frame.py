@@ -11,7 +11,7 @@ import numpy as np
 from hjit.trace.ir.graph import Cast, Const, Expr, Index, Load, Op, ScalarRef
 from hjit.trace.ir.interpret import IndexEvaluator
 from hjit.trace.ir.poly import Indirect, Poly
-from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx, Array, decided, full, ulp, wider
+from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx, Array, broadcast_to, decided, ulp, wider
 from hjit.verify.forward_error import apply, cast
 from hjit.verify.work import LOADED, WIDEST, WITH_ERRORS, Work
 
@@ -113,13 +113,13 @@ class Frame(IndexEvaluator):
         doubtful = self.doubtful(e.index)
         if doubtful is None:
             return found
-        spread, breaks = self.spread(e.source)
-        found = full(found, np.broadcast_shapes(found.value.shape, doubtful.shape))
+        spread, nonfinite = self.spread(e.source)
+        found = broadcast_to(found, np.broadcast_shapes(found.value.shape, doubtful.shape))
         errors: list[Any] = [np.float64(0)] * 3 if found.errors is None else list(found.errors)
         for k in (OURS, NUMPYS):
             errors[k] = np.where(doubtful, spread, errors[k])
         errors[SAME_WAY] = np.broadcast_to(errors[SAME_WAY], doubtful.shape)
-        broken = doubtful & breaks if found.breaks is None else found.breaks | (doubtful & breaks)
+        broken = doubtful & nonfinite if found.nonfinite is None else found.nonfinite | (doubtful & nonfinite)
         return Approx(found.value, (errors[0], errors[1], errors[2]), broken if broken.any() else None)
 
     def spread(self, name: str) -> tuple[float, bool]:
@@ -129,7 +129,7 @@ class Frame(IndexEvaluator):
         finite = v[np.isfinite(v)]
         error = 0.0 if whole.errors is None else float(max(np.max(x, initial=0.0) for x in whole.errors))
         spread = float(finite.max() - finite.min()) if finite.size else 0.0
-        return spread + 2 * error, finite.size < v.size or whole.breaks is not None
+        return spread + 2 * error, finite.size < v.size or whole.nonfinite is not None
 
     def reordered(self, e: Op, total: Approx) -> Approx:
         """A sum that moves along a line in NumPy: what it has lost to the largest numbers of the line stays in it."""
@@ -143,7 +143,7 @@ class Frame(IndexEvaluator):
         before = total.errors or (np.float64(0),) * 3
         own = ulp(total.value, np.float64(0), e.dtype) * len(e.loads)
         return Approx(
-            total.value, (before[OURS] + own, before[NUMPYS] + lost, before[SAME_WAY] + own + lost), total.breaks
+            total.value, (before[OURS] + own, before[NUMPYS] + lost, before[SAME_WAY] + own + lost), total.nonfinite
         )
 
 

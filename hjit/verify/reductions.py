@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.tracing.recording.products import Operand, Product
-from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx, Array, Columns, decided, reshaped, three, ulp, wider
+from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx, Array, Columns, as_columns, decided, reshaped, ulp, wider
 from hjit.verify.forward_error import SUM_ROUNDINGS, truth
 
 _MONOTONE = frozenset(("maximum", "minimum", "fmax", "fmin"))
@@ -28,7 +28,7 @@ class Total:
         self.ufunc = getattr(np, order)
         self.count = 0
         self.errors: list[Any] = [np.float64(0)] * 3
-        self.breaks: Array | None = None
+        self.nonfinite: Array | None = None
 
     def add(self, x: Approx) -> None:
         raise NotImplementedError
@@ -39,17 +39,19 @@ class Total:
         if some.errors is not None:
             usual: Any = np.mean if isinstance(self, _Sum) else np.max
             all_of_them = (np.broadcast_to(e, some.value.shape) for e in some.errors)
-            errors = three([np.broadcast_to(2.0 * usual(e, axis=-1, keepdims=True), value.shape) for e in all_of_them])
-        breaks = None if some.breaks is None or not some.breaks.any() else np.ones(value.shape, bool)
-        self.add(Approx(value, errors, breaks))
+            errors = as_columns(
+                [np.broadcast_to(2.0 * usual(e, axis=-1, keepdims=True), value.shape) for e in all_of_them]
+            )
+        nonfinite = None if some.nonfinite is None or not some.nonfinite.any() else np.ones(value.shape, bool)
+        self.add(Approx(value, errors, nonfinite))
 
     def result(self) -> Approx:
         raise NotImplementedError
 
     def broken(self, x: Approx) -> None:
-        if x.breaks is not None:
-            here: Any = x.breaks.any(-1, keepdims=True)
-            self.breaks = here if self.breaks is None else self.breaks | here
+        if x.nonfinite is not None:
+            here: Any = x.nonfinite.any(-1, keepdims=True)
+            self.nonfinite = here if self.nonfinite is None else self.nonfinite | here
 
 
 class _Sum(Total):
@@ -73,10 +75,10 @@ class _Sum(Total):
         shape = value.shape
         if self.dtype.kind != "f":
             if not any(np.any(e) for e in self.errors):
-                return Approx(value, None, self.breaks)
-            return Approx(value, three([np.broadcast_to(e, shape) for e in self.errors]), self.breaks)
+                return Approx(value, None, self.nonfinite)
+            return Approx(value, as_columns([np.broadcast_to(e, shape) for e in self.errors]), self.nonfinite)
         errors = _roundings(self.errors, self.largest, self.count, value, self.dtype, self.fast, self.parts)
-        return _with_overflow(value, self.largest, errors, self.breaks)
+        return _with_overflow(value, self.largest, errors, self.nonfinite)
 
 
 def _finite(a: Array) -> Array:
@@ -84,16 +86,16 @@ def _finite(a: Array) -> Array:
     return np.where(np.isfinite(a), np.abs(a), 0)
 
 
-def _with_overflow(value: Array, largest: Any, errors: Columns, breaks: Array | None) -> Approx:
+def _with_overflow(value: Array, largest: Any, errors: Columns, nonfinite: Array | None) -> Approx:
     """A sum in an order that is open: a partial sum may overflow in hjit or in NumPy alone.
 
     That makes it infinite, or NaN beside an infinity of the other sign.
     """
     broken = np.asarray(largest.astype(wider(value.dtype)) + errors[NUMPYS] > np.finfo(value.dtype).max)
-    if breaks is not None:
-        broken = broken | breaks
+    if nonfinite is not None:
+        broken = broken | nonfinite
     of_finite = (np.where(np.isnan(e), np.inf, e) for e in errors)
-    errors = three([np.where(np.isfinite(value), e, np.where(broken, np.inf, 0.0)) for e in of_finite])
+    errors = as_columns([np.where(np.isfinite(value), e, np.where(broken, np.inf, 0.0)) for e in of_finite])
     return Approx(value, errors, broken if broken.any() else None)
 
 
@@ -112,7 +114,7 @@ def _roundings(
             e + n * u * (size + e) + ulp(value, e, dtype)
             for e, n in zip(errors, (ours, numpys, ours + numpys), strict=True)
         ]
-    return three(found)
+    return as_columns(found)
 
 
 class _Product(Total):
@@ -146,8 +148,8 @@ class _Product(Total):
             broken = ~np.isfinite(np.asarray(self.most[NUMPYS], np.float64)) | (
                 np.abs(np.asarray(self.most[NUMPYS])) > np.finfo(self.dtype).max
             )
-            broken = broken | (False if self.breaks is None else self.breaks)
-        return Approx(value, three(errors), broken if broken.any() else None)
+            broken = broken | (False if self.nonfinite is None else self.nonfinite)
+        return Approx(value, as_columns(errors), broken if broken.any() else None)
 
 
 class _Extreme(Total):
@@ -167,7 +169,7 @@ class _Extreme(Total):
             found = reduced(x.value)
             low = high = found
             self.broken(x)
-            if x.errors is not None or x.breaks is not None:
+            if x.errors is not None or x.nonfinite is not None:
                 self.rounded = True
                 if self.dtype.kind == "b":
                     high, low = map(reduced, truth(x))
@@ -191,9 +193,9 @@ class _Extreme(Total):
             error = np.fmax(np.abs(self.high - wide), np.abs(self.low - wide)).astype(np.float64)
             if self.order not in _MONOTONE:
                 error = np.full(wide.shape, np.inf)
-            error = np.where(np.isfinite(wide), error, 0.0 if self.breaks is None else np.inf)
+            error = np.where(np.isfinite(wide), error, 0.0 if self.nonfinite is None else np.inf)
             return Approx(
-                self.value, (error, error, np.minimum(np.broadcast_to(self.own, error.shape), error)), self.breaks
+                self.value, (error, error, np.minimum(np.broadcast_to(self.own, error.shape), error)), self.nonfinite
             )
 
 
@@ -212,23 +214,23 @@ def sums_of(start: Approx, x: Approx) -> Approx:
             if not whole:
                 most = most + (2.0 if k == SAME_WAY else 1.0) * np.cumsum(ulp(value, most, dtype), axis=-1)
             found.append(np.where(np.isnan(most), np.inf, most))
-    breaks = None
-    for b in (start.breaks[..., None] if start.breaks is not None else None, x.breaks):
+    nonfinite = None
+    for b in (start.nonfinite[..., None] if start.nonfinite is not None else None, x.nonfinite):
         if b is not None:
-            breaks = np.broadcast_to(b, shape) if breaks is None else breaks | b
-    if breaks is not None:
-        breaks = np.logical_or.accumulate(breaks, axis=-1)
+            nonfinite = np.broadcast_to(b, shape) if nonfinite is None else nonfinite | b
+    if nonfinite is not None:
+        nonfinite = np.logical_or.accumulate(nonfinite, axis=-1)
     if not whole:
         with np.errstate(all="ignore"):
             over = np.isfinite(value) & (np.abs(total) + np.asarray(found[NUMPYS]) > np.finfo(dtype).max)
-        breaks = over if breaks is None else breaks | over
-        found = [np.where(np.isfinite(value), e, np.where(breaks, np.inf, 0.0)) for e in found]
+        nonfinite = over if nonfinite is None else nonfinite | over
+        found = [np.where(np.isfinite(value), e, np.where(nonfinite, np.inf, 0.0)) for e in found]
     if not any(e.any() for e in found):
-        return Approx(value, None, breaks if breaks is not None and breaks.any() else None)
-    return Approx(value, three(found), breaks if breaks is not None and breaks.any() else None)
+        return Approx(value, None, nonfinite if nonfinite is not None and nonfinite.any() else None)
+    return Approx(value, as_columns(found), nonfinite if nonfinite is not None and nonfinite.any() else None)
 
 
-class Written:
+class PartialStage:
     """A stage while its definitions are run."""
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -249,16 +251,16 @@ class Written:
             for k in range(3):
                 old[k][at] = 0.0 if x.errors is None else x.errors[k]
             now.errors = old  # type: ignore[assignment]
-        if x.breaks is not None or now.breaks is not None:
-            breaks = np.zeros(shape, bool) if now.breaks is None else now.breaks
-            breaks[at] = False if x.breaks is None else x.breaks
-            now.breaks = breaks
+        if x.nonfinite is not None or now.nonfinite is not None:
+            nonfinite = np.zeros(shape, bool) if now.nonfinite is None else now.nonfinite
+            nonfinite[at] = False if x.nonfinite is None else x.nonfinite
+            now.nonfinite = nonfinite
         now.value[at] = x.value
 
     def _anything(self) -> None:
         shape = self.approx.value.shape
         self.approx.errors = np.full(shape, np.inf), np.full(shape, np.inf), np.zeros(shape)
-        self.approx.breaks = np.ones(shape, bool)
+        self.approx.nonfinite = np.ones(shape, bool)
 
     def join(self, order: str, target: tuple[Array, ...], x: Approx, doubtful: Array | None, fast: bool) -> None:
         """``ufunc.at``."""
@@ -281,7 +283,7 @@ class Written:
             errors = [e + moved if k != SAME_WAY else e for k, e in enumerate(errors)]
         if dtype.kind != "f":
             np.add.at(now.value, at, x.value)
-            now.errors = None if x.errors is None and doubts is None and now.errors is None else three(errors)
+            now.errors = None if x.errors is None and doubts is None and now.errors is None else as_columns(errors)
             return
         wide = now.value.astype(wider(dtype))
         largest, count = _finite(wide), np.ones(shape)
@@ -290,15 +292,15 @@ class Written:
             np.add.at(largest, at, _finite(x.value))
             np.add.at(count, at, 1.0)
             value = wide.astype(dtype)
-            breaks = now.breaks
-            if x.breaks is not None:
-                breaks = np.zeros(shape, bool) if breaks is None else breaks
-                np.logical_or.at(breaks, at, x.breaks)
+            nonfinite = now.nonfinite
+            if x.nonfinite is not None:
+                nonfinite = np.zeros(shape, bool) if nonfinite is None else nonfinite
+                np.logical_or.at(nonfinite, at, x.nonfinite)
             rounded = _roundings(errors, largest, np.where(count > 1, count, 0), value, dtype, True)
-            found = _with_overflow(value, largest, rounded, breaks)
-        now.value, now.breaks = found.value, found.breaks
+            found = _with_overflow(value, largest, rounded, nonfinite)
+        now.value, now.nonfinite = found.value, found.nonfinite
         now.errors = (
-            None if found.errors is None else three([np.array(np.broadcast_to(e, shape)) for e in found.errors])
+            None if found.errors is None else as_columns([np.array(np.broadcast_to(e, shape)) for e in found.errors])
         )
 
 
@@ -334,6 +336,6 @@ def product(p: Product, needs: Sequence[Approx]) -> Approx:
         value = exact.astype(p.dtype)
         count = p.length * (2 if wide == p.dtype else 1)
         found = _roundings(errors, largest, count, value, p.dtype, True)
-        one = [of(False if x.breaks is None else x.breaks, x, o) for x, o in operands]
+        one = [of(False if x.nonfinite is None else x.nonfinite, x, o) for x, o in operands]
         broken = np.matmul(one[0], np.ones_like(b)) + np.matmul(np.ones_like(a), one[1]) > 0
         return reshaped(_with_overflow(value, largest, found, broken), p.shape)

@@ -19,12 +19,21 @@ from hjit.trace.ir.graph import Cast, Definition, Expr, Graph, Load, Op, Stage
 from hjit.trace.ir.interpret import evaluate, interpret
 from hjit.trace.ir.poly import sizes_value
 from hjit.trace.tracing.recording.recorder import GraphBreak
-from hjit.verify.approx import Approx, Array, Columns, full, joined, reshaped, rounded_again, taken
-from hjit.verify.definitions import LONG_SUM, SAMPLE_ALL, SAMPLE_EACH, is_direct, is_long, is_place, scanned, varies
+from hjit.verify.approx import Approx, Array, Columns, broadcast_to, joined, reshaped, rounded_again, take
+from hjit.verify.definitions import (
+    LONG_SUM,
+    SAMPLE_ALL,
+    SAMPLE_EACH,
+    is_direct,
+    is_first_index,
+    is_long,
+    scanned,
+    varies,
+)
 from hjit.verify.externs import bounds, is_guess
 from hjit.verify.forward_error import cast, truth
 from hjit.verify.frame import Frame, Inputs
-from hjit.verify.reductions import Total, Written, product, sums_of, total_of
+from hjit.verify.reductions import PartialStage, Total, product, sums_of, total_of
 from hjit.verify.work import PLAIN, WITH_ERRORS, Work
 
 CHUNK = 1 << 13  # elements at once: few enough to stay in the caches
@@ -37,14 +46,14 @@ class Reference:
 
     Args:
         graphs: one for each segment.
-        events: what ends each of them.
+        graph_breaks: what ends each of them.
         inexact: names of the operations whose last bits may differ.
     """
 
     def __init__(
         self,
         graphs: Sequence[Graph],
-        events: Sequence[GraphBreak | None],
+        graph_breaks: Sequence[GraphBreak | None],
         inputs: Inputs,
         inexact: frozenset[str],
         fast: bool,
@@ -57,7 +66,7 @@ class Reference:
         self.has_guessed = False
         self._calls = {
             n: (k, e)
-            for k, e in enumerate(events)
+            for k, e in enumerate(graph_breaks)
             if e is not None and e.call is not None and not e.impure
             for n in e.gives
         }
@@ -77,7 +86,7 @@ class Reference:
         if name in self._calls:
             found = self._extern(name)
             return (
-                full(found, found.value.shape)[np.unravel_index(positions, found.value.shape)]
+                broadcast_to(found, found.value.shape)[np.unravel_index(positions, found.value.shape)]
                 if found.value.shape
                 else found
             )
@@ -127,29 +136,29 @@ class Reference:
             return self.elements(k, stage, index)
         array = self.inputs.arrays.get(name, self._constants.get(name))
         if name in self._calls:
-            return taken(self._extern(name), index)
+            return take(self._extern(name), index)
         for j in range(k):
             if name in self.graphs[j].outputs:
                 return self.elements(j, self.graphs[j].stage(name), index)
         assert array is not None
-        return taken(Approx(array), index)
+        return take(Approx(array), index)
 
     def _extern(self, name: str) -> Approx:
         """A result of an extern function."""
         if name not in self.given:
-            k, event = self._calls[name]
-            assert event.call is not None
-            needs = [self.array(k, n) for n in event.needs]
-            if event.product is not None:
-                self.work.count(math.prod(event.product.shape), WITH_ERRORS)
-                self.given[name] = product(event.product, needs)
+            k, graph_break = self._calls[name]
+            assert graph_break.call is not None
+            needs = [self.array(k, n) for n in graph_break.needs]
+            if graph_break.product is not None:
+                self.work.count(math.prod(graph_break.product.shape), WITH_ERRORS)
+                self.given[name] = product(graph_break.product, needs)
                 return self.given[name]
-            results = [np.asarray(r) for r in event.call(*(x.value for x in needs)).arrays]
+            results = [np.asarray(r) for r in graph_break.call(*(x.value for x in needs)).arrays]
             spreads: list[Columns | None] = [None] * len(results)
             if any(x.errors is not None for x in needs):
-                self.has_guessed = self.has_guessed or is_guess(event)
-                spreads = bounds(event, needs, results)
-            self.given.update({n: Approx(r, s) for n, r, s in zip(event.gives, results, spreads, strict=True)})
+                self.has_guessed = self.has_guessed or is_guess(graph_break)
+                spreads = bounds(graph_break, needs, results)
+            self.given.update({n: Approx(r, s) for n, r, s in zip(graph_break.gives, results, spreads, strict=True)})
         return self.given[name]
 
     # -- stages
@@ -157,13 +166,13 @@ class Reference:
         """Elements of a stage at some indices, one array for each axis."""
         known = self.whole.get((k, s.name))
         if known is not None:
-            return taken(known, index)
+            return take(known, index)
         shape = self.shape(s)
         size = math.prod(shape)
         asked = np.broadcast_shapes(*(np.shape(i) for i in index))
         whole = size <= WHOLE and not any(d.rdims for d in s.definitions)
         if not is_direct(s) or whole or 2 * math.prod(asked) >= size:
-            return taken(self.complete(k, s), index)
+            return take(self.complete(k, s), index)
         flat = np.ravel_multi_index(
             tuple(np.broadcast_to(np.clip(i, 0, n - 1), asked) for i, n in zip(index, shape, strict=True)), shape
         )
@@ -212,7 +221,7 @@ class Reference:
         for d in s.definitions:
             if d.order == "pure":
                 frame = Frame(self, k, index)
-                value = full(cast(frame.value(d.value), s.dtype), (count, 1))
+                value = broadcast_to(cast(frame.value(d.value), s.dtype), (count, 1))
             else:
                 value = self._reduce(k, d, index, value, count, s.dtype, many and is_long(d, LONG_SUM, LONG_SUM))
         return reshaped(value, (count,))
@@ -231,8 +240,8 @@ class Reference:
         assert isinstance(d.value, Op)
         extents = [sizes_value(n, self.inputs.sizes) for n in d.rdims]
         size = math.prod(extents)
-        if is_place(d):
-            return self._place(k, d, index, start, count)
+        if is_first_index(d):
+            return self._first_index(k, d, index, start, count)
         total = total_of(d.order, d.value.dtype, self.fast)
         total.parts = self._parts(k, d)
         total.add(cast(start, d.value.dtype))
@@ -243,7 +252,7 @@ class Reference:
         for begin in range(0, size, step):
             inner = [i[None, :] for i in np.unravel_index(np.arange(begin, min(begin + step, size)), extents)]
             element = Frame(self, k, (*index, *inner)).value(d.value.args[1])
-            total.add(full(cast(element, d.value.dtype), (count, min(step, size - begin))))
+            total.add(broadcast_to(cast(element, d.value.dtype), (count, min(step, size - begin))))
         return cast(total.result(), dtype)
 
     def _parts(self, k: int, d: Definition) -> int:
@@ -272,7 +281,7 @@ class Reference:
         self.work.count(count * size, PLAIN * self.work.size_of(d)[2])
         places = np.linspace(0, size - 1, min(max(SAMPLE_EACH, SAMPLE_ALL // count), size)).astype(np.int64)
         inner = [i[None, :] for i in np.unravel_index(places, extents)]
-        some = full(cast(Frame(self, k, (*index, *inner)).value(element), dtype), (count, len(places)))
+        some = broadcast_to(cast(Frame(self, k, (*index, *inner)).value(element), dtype), (count, len(places)))
         arrays = {x.source: self.plainly(k, x.source) for x in element.loads}
         step = max(CHUNK // count, 1)
         for begin in range(0, size, step):
@@ -308,7 +317,7 @@ class Reference:
             self.plain[k, name] = known
         return known
 
-    def _place(self, k: int, d: Definition, index: tuple[Array, ...], start: Approx, count: int) -> Approx:
+    def _first_index(self, k: int, d: Definition, index: tuple[Array, ...], start: Approx, count: int) -> Approx:
         """A reduction that `_is_place`: wherever it holds in hjit or in NumPy, it does so in one place at least."""
         assert isinstance(d.value, Op)
         e = d.value.args[1]
@@ -332,7 +341,7 @@ class Reference:
 
     def _updated(self, k: int, s: Stage, shape: tuple[int, ...]) -> Approx:
         """A stage that is computed definition by definition; while that lasts, `whole` has it as far as it is."""
-        now = Written(shape, s.dtype)
+        now = PartialStage(shape, s.dtype)
         for d in s.definitions:
             self.whole[k, s.name] = now.approx
             pure = [sizes_value(n, self.inputs.sizes) for n in d.dims]
@@ -362,13 +371,13 @@ class Reference:
             index = tuple(i.reshape(-1, 1) for i in np.unravel_index(np.arange(math.prod(pure)), pure)) if pure else ()
             frame = Frame(self, k, index)
             target = tuple(np.reshape(t, -1) for t in frame.target(d.target)[0])
-            old = taken(now.approx, target)
+            old = take(now.approx, target)
             parts = []
             step = max(CHUNK // math.prod(inner), 1)
             for begin in range(0, math.prod(pure), step):
                 part = slice(begin, min(begin + step, math.prod(pure)))
                 count = part.stop - part.start
-                some = reshaped(full(old, (math.prod(pure),))[part], (count, 1))
+                some = reshaped(broadcast_to(old, (math.prod(pure),))[part], (count, 1))
                 parts.append(
                     reshaped(self._reduce(k, d, tuple(i[part] for i in index), some, count, s.dtype), (count,))
                 )
@@ -383,19 +392,21 @@ class Reference:
         self.work.count(math.prod(shape), WITH_ERRORS)
         grids = _grids([*pure, length])
         frame = Frame(self, k, grids)
-        x = full(cast(frame.value(element), dtype), shape)
-        start = full(cast(Frame(self, k, (*(g[..., 0] for g in grids[:-1]), 0)).load(before), dtype), tuple(pure))
+        x = broadcast_to(cast(frame.value(element), dtype), shape)
+        start = broadcast_to(
+            cast(Frame(self, k, (*(g[..., 0] for g in grids[:-1]), 0)).load(before), dtype), tuple(pure)
+        )
         target = tuple(np.broadcast_to(i, shape) for i in frame.target(d.target)[0])
         return (target, None), sums_of(start, x)
 
-    def _scatter(self, k: int, d: Definition, extents: list[int], now: Written) -> None:
+    def _scatter(self, k: int, d: Definition, extents: list[int], now: PartialStage) -> None:
         """``ufunc.at``: elements whose place is computed."""
         assert isinstance(d.value, Op)
         size = math.prod(extents)
         self.work.count(size, WITH_ERRORS)
         grids = [i.reshape(-1) for i in np.unravel_index(np.arange(size), extents)]
         frame = Frame(self, k, tuple(grids))
-        element = full(cast(frame.value(d.value.args[1]), now.approx.value.dtype), (size,))
+        element = broadcast_to(cast(frame.value(d.value.args[1]), now.approx.value.dtype), (size,))
         target, doubtful = frame.target(d.target)
         target = tuple(np.broadcast_to(t, (size,)) for t in target)
         now.join(d.order, target, element, doubtful, self.fast)

@@ -17,7 +17,7 @@ INEXACT = frozenset(
     sinh cosh tanh arcsinh arccosh arctanh power cbrt reordered fma""".split()
 )
 # Discontinuous ufuncs from floats to floats
-_JUMPS = frozenset(
+_DISCONTINUOUS = frozenset(
     "rint floor ceil trunc sign floor_divide remainder fmod heaviside copysign spacing nextafter".split()
 )
 
@@ -53,25 +53,27 @@ def rounding(dtype: np.dtype[Any]) -> Tolerance:
     return Tolerance(float(np.finfo(dtype).eps)) if dtype.kind == "f" else EXACT
 
 
-def tolerances(graphs: Sequence[Graph], events: Sequence[GraphBreak | None], fast_math: bool) -> dict[str, Tolerance]:
-    """The tolerance of each stage of the segments; `events`: what ends each of them."""
+def tolerances(
+    graphs: Sequence[Graph], graph_breaks: Sequence[GraphBreak | None], fast_math: bool
+) -> dict[str, Tolerance]:
+    """The tolerance of each stage of the segments; `graph_breaks`: what ends each of them."""
     found: dict[str, Tolerance] = {}
-    for graph, event in zip(graphs, events, strict=True):
+    for graph, graph_break in zip(graphs, graph_breaks, strict=True):
         judge = _Judge(found, fast_math)
         for s in graph.stages:
             judge.stage(s)
-        if event is not None and event.call is not None:
-            needs = _all(found.get(n, EXACT) for n in event.needs)
+        if graph_break is not None and graph_break.call is not None:
+            needs = _all(found.get(n, EXACT) for n in graph_break.needs)
             dtypes = {i.name: i.dtype for g in graphs for i in g.inputs}
-            if event.product is not None:
+            if graph_break.product is not None:
                 # The order of its sums depends on the layout of the operands
-                found[event.gives[0]] = needs | rounding(event.product.dtype)
+                found[graph_break.gives[0]] = needs | rounding(graph_break.product.dtype)
                 continue
-            decided = event.rule != "monotone" or needs.decided
+            decided = graph_break.rule != "monotone" or needs.decided
             found.update(
                 {
                     n: needs | Tolerance(max(rounding(dtypes[n]).eps, needs.eps), decided)
-                    for n in event.gives
+                    for n in graph_break.gives
                     if needs.eps and n in dtypes
                 }
             )
@@ -113,7 +115,7 @@ class _Judge:
             elif isinstance(e, Op) and (self.fast_math or e.name in INEXACT):
                 found = found | rounding(e.dtype)
             if found.eps:
-                jumps = e.args and (e.dtype.kind != "f" or (isinstance(e, Op) and e.name in _JUMPS))
+                jumps = e.args and (e.dtype.kind != "f" or (isinstance(e, Op) and e.name in _DISCONTINUOUS))
                 found = found | rounding(e.dtype) | (Tolerance(found.eps, True) if jumps else EXACT)
             known[e] = found
         return found

@@ -238,7 +238,7 @@ def doubled(n: int) -> Node:
                         0,
                         "serial",
                         None,
-                        (Loop("t", 1, "serial", None, (replace(LEAF, ahead=(("a", 0, 2**62),)),)),),
+                        (Loop("t", 1, "serial", None, (replace(LEAF, prefetches=(("a", 0, 2**62),)),)),),
                     ),
                 )
             ),
@@ -246,13 +246,29 @@ def doubled(n: int) -> Node:
         ),
         (
             store(
-                (Loop("t", 0, "serial", None, (Loop("t", 1, "serial", None, (replace(LEAF, ahead=(("b", 0, 2),)),)),)),)
+                (
+                    Loop(
+                        "t",
+                        0,
+                        "serial",
+                        None,
+                        (Loop("t", 1, "serial", None, (replace(LEAF, prefetches=(("b", 0, 2),)),)),),
+                    ),
+                )
             ),
             "does not read b",
         ),
         (
             store(
-                (Loop("t", 0, "serial", None, (Loop("t", 1, "serial", None, (replace(LEAF, ahead=(("a", 2, 2),)),)),)),)
+                (
+                    Loop(
+                        "t",
+                        0,
+                        "serial",
+                        None,
+                        (Loop("t", 1, "serial", None, (replace(LEAF, prefetches=(("a", 2, 2),)),)),),
+                    ),
+                )
             ),
             "prefetches along d2",
         ),

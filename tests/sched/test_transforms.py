@@ -54,7 +54,7 @@ def moves(root: Root, graph: Graph) -> Iterator[tuple[Any, tuple[Any, ...]]]:
             yield move, (s.name,)
 
 
-class Fixed:
+class FixedSchedule:
     """Schedules by a tree that was made for the same graph."""
 
     longest_block = math.inf
@@ -86,7 +86,7 @@ def test_random_walks_keep_the_result(seed: int) -> None:
         made += 1
         tree = new
         if made % 4 == 0:
-            check(program, IMAGE, schedule=Fixed(tree, KEPT))
+            check(program, IMAGE, schedule=FixedSchedule(tree, KEPT))
 
 
 def canonical_kept() -> Graph:
@@ -124,16 +124,16 @@ def test_the_body_of_most_copies_is_rolled_from_the_outermost_loop_on() -> None:
         return Root((Store("down", (first, *nest("down", *kinds).children)), nest("edges", "unroll", "unroll")))
 
     whole = tree("unroll", "unroll")
-    once = transforms.rolled(whole, "down")
-    twice = transforms.rolled(once, "down")
+    once = transforms.unroll_less(whole, "down")
+    twice = transforms.unroll_less(once, "down")
     assert once == tree("serial", "unroll") and twice == tree("serial", "serial")
-    thrice = transforms.rolled(twice, "down")
+    thrice = transforms.unroll_less(twice, "down")
     assert thrice == tree(
         "serial",
         "serial",
         first=Loop("down", 0, "serial", None, (Loop("down", 1, "serial", None, (Compute("down", (0,)),)),)),
     )
-    assert transforms.rolled(thrice, "down") == thrice
+    assert transforms.unroll_less(thrice, "down") == thrice
 
 
 def test_inlining_and_back() -> None:

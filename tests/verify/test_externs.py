@@ -11,7 +11,7 @@ import hjit
 from hjit import HjitWarning
 from hjit.call.checks.first_calls import MAX_DOUBTS
 from hjit.trace.tracing.recording.recorder import GraphBreak
-from hjit.trace.tracing.recording.results import Called
+from hjit.trace.tracing.recording.results import ExternResult
 from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx
 from hjit.verify.externs import bounds, is_guess
 from hjit.verify.tolerances import tolerances
@@ -22,7 +22,7 @@ ERROR = 1e-3
 
 
 def event(function: Any, rule: str) -> GraphBreak:
-    return GraphBreak((), call=lambda *arrays: Called((), (np.asarray(function(*arrays)),)), rule=rule)
+    return GraphBreak((), call=lambda *arrays: ExternResult((), (np.asarray(function(*arrays)),)), rule=rule)
 
 
 def approx(a: Any, error: Any = ERROR) -> Approx:
@@ -64,7 +64,7 @@ def test_exact_elements_stay() -> None:
 
 def test_what_may_be_infinite_has_no_bounds() -> None:
     a = approx(np.arange(9.0))
-    a.breaks = a.value == 3
+    a.nonfinite = a.value == 3
     found = bounds(event(np.median, "monotone"), [a], [np.median(a.value)])[0]
     assert found is not None and np.isinf(found[OURS]).all()
 

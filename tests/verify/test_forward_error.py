@@ -57,7 +57,7 @@ def test_results_of_moved_arguments_are_within_the_bounds(name: str, size: float
     ]  # a moved argument is rounded
     found = apply(operation(name, len(args), bool if decides else DOUBLE), given, name in INEXACT, False)
     assert found.errors is not None or not decides
-    open_ = np.zeros(args[0].shape, bool) if found.breaks is None else found.breaks
+    open_ = np.zeros(args[0].shape, bool) if found.nonfinite is None else found.nonfinite
     errors_found = np.zeros(args[0].shape) if found.errors is None else found.errors[OURS]
     for _ in range(50):
         with np.errstate(all="ignore"):
@@ -131,8 +131,8 @@ def test_whole_numbers_are_one_apart_where_a_value_is_at_their_border() -> None:
 
 def test_an_undefined_place_within_reach_is_told() -> None:
     found = apply(operation("sqrt", 1), [known(np.array([1e-9, 1.0]), 1e-6)], False, False)
-    assert found.breaks is not None
-    np.testing.assert_array_equal(found.breaks, [True, False])
+    assert found.nonfinite is not None
+    np.testing.assert_array_equal(found.nonfinite, [True, False])
     ratio = apply(operation("true_divide", 2), [Approx(np.ones(2)), known(np.array([1e-9, 1.0]), 1e-6)], False, False)
     assert ratio.errors is not None and np.isinf(ratio.errors[OURS][0]) and ratio.errors[OURS][1] < 1e-5
 

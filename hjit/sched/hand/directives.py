@@ -31,11 +31,11 @@ from hjit.sched.language.target import Target
 from hjit.sched.language.tree import (
     KINDS,
     TAILS,
-    Ahead,
     Compute,
     DimKey,
     Loop,
     Node,
+    Prefetch,
     Root,
     Store,
     Tail,
@@ -80,7 +80,7 @@ class StageSchedule:
     order: tuple[int, ...] = ()
     align: tuple[int, ...] = ()
     memory: Memory = "heap"
-    ahead: dict[int, list[Ahead]] = field(default_factory=dict)
+    prefetches: dict[int, list[Prefetch]] = field(default_factory=dict)
 
 
 def dim_names(s: Stage, d: Definition) -> list[str]:
@@ -262,9 +262,9 @@ def _prefetch(own: StageSchedule, group: int, source: str, loop: str, distance: 
     if any(d.order != "pure" for d in definitions):
         raise ScheduleError(f"prefetch: {own.stage.name} is a reduction")
     check_number(f"prefetch {loop}", distance, MAX_SIZE, "iterations")
-    if len(own.ahead.get(group, ())) >= MAX_PREFETCHES:
+    if len(own.prefetches.get(group, ())) >= MAX_PREFETCHES:
         raise ScheduleError(f"prefetch: {own.stage.name} prefetches more than {MAX_PREFETCHES} times")
-    own.ahead.setdefault(group, []).append((source, dim, distance))
+    own.prefetches.setdefault(group, []).append((source, dim, distance))
 
 
 def _no_arguments(own: None, group: int) -> None:
@@ -406,9 +406,9 @@ def _nests(own: StageSchedule, otherwise: Mapping[str, Sequence[Node]]) -> tuple
             found.append(nest(own.stage.name, group, steps))
         else:
             found.append(otherwise[own.stage.name][number])
-        if number in own.ahead:
-            _check_read(own.stage, group, (source for source, _, _ in own.ahead[number]))
-            found[-1] = _ahead(found[-1], tuple(own.ahead[number]))
+        if number in own.prefetches:
+            _check_read(own.stage, group, (source for source, _, _ in own.prefetches[number]))
+            found[-1] = _prefetching(found[-1], tuple(own.prefetches[number]))
     return tuple(found)
 
 
@@ -419,12 +419,12 @@ def _check_read(s: Stage, group: Iterable[int], sources: Iterable[str]) -> None:
             raise ScheduleError(f"prefetch: {s.name} does not read {source}; it reads {', '.join(read) or 'nothing'}")
 
 
-def _ahead(node: Node, ahead: tuple[Ahead, ...]) -> Node:
+def _prefetching(node: Node, prefetches: tuple[Prefetch, ...]) -> Node:
     """The nest with what it prefetches."""
     return (
-        replace(node, ahead=ahead)
+        replace(node, prefetches=prefetches)
         if isinstance(node, Compute)
-        else with_children(node, tuple(_ahead(c, ahead) for c in node.children))
+        else with_children(node, tuple(_prefetching(c, prefetches) for c in node.children))
     )
 
 

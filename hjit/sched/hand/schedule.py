@@ -103,9 +103,7 @@ class Schedule:
     def _whole(self) -> dict[str, Stage]:
         """The stages where nothing is inlined."""
         return (
-            {}
-            if self._make is None
-            else {s.name: s for g in self._make(Rewrites(kept=_Everything())) for s in g.stages}
+            {} if self._make is None else {s.name: s for g in self._make(Rewrites(kept=_Universe())) for s in g.stages}
         )
 
     def graphs(self) -> list[Graph]:
@@ -329,10 +327,10 @@ def usable(schedule: Any) -> Any:
         raise ScheduleError(f"{schedule!r} is no schedule. What to do: {advice}")
     for t in trees:
         check_nodes(t)
-    return Fixed(trees)
+    return FixedSchedule(trees)
 
 
-class Fixed:
+class FixedSchedule:
     """Whole trees as the schedule of a pipeline: what `f.tree` shows, `hjit.sched.language.transforms` make of it, or
     `Root.to_json` keeps.
 
@@ -346,7 +344,7 @@ class Fixed:
 
     def rewrites(self) -> Rewrites:
         """What it changes of the Graph."""
-        return Rewrites(inlined_after=_Other(frozenset().union(*self._trees)))
+        return Rewrites(inlined_after=_Complement(frozenset().union(*self._trees)))
 
     def has(self, stage: str) -> bool:
         """Is it a stage of one of the trees?"""
@@ -367,7 +365,7 @@ class Fixed:
         return found
 
 
-class _Other:
+class _Complement:
     """The set of all that is not in another one."""
 
     def __init__(self, names: frozenset[str]) -> None:
@@ -377,7 +375,7 @@ class _Other:
         return name not in self._names
 
 
-class _Everything:
+class _Universe:
     """A set that has everything in it."""
 
     def __contains__(self, name: object) -> bool:

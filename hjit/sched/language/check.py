@@ -470,7 +470,7 @@ def _prefetches(found: list[Leaf], graph: Graph) -> Iterator[str]:
     for leaf in found:
         parts = [graph.stage(leaf.compute.stage).definitions[n] for n in leaf.compute.definitions]
         read = {name for d in parts for name in d.sources}
-        for source, dim, _ in leaf.compute.ahead:
+        for source, dim, _ in leaf.compute.prefetches:
             if source not in read:
                 reads = ", ".join(sorted(read)) or "nothing"
                 yield f"compute {leaf.compute.stage}: it does not read {source}, which it prefetches; it reads {reads}"

@@ -193,7 +193,7 @@ def storage_at_compute(root: Root, stage: str) -> Root:
     return tree
 
 
-def rolled(root: Root, stage: str) -> Root:
+def unroll_less(root: Root, stage: str) -> Root:
     """The tree with fewer copies of a body: that with the most, in the child of the root that computes a stage.
 
     The outermost of the body's unrolled loops becomes serial, those last that run over all of a small dimension. Where

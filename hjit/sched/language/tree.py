@@ -38,7 +38,7 @@ from hjit.sched.language.limits import (
 
 Tail = Literal["auto", "guard_with_if", "shift_inwards", "predicate", "round_up"]
 DimKey = int | tuple[int, ...]
-Ahead = tuple[str, int, int]  # an array, a dimension, and how many iterations of it later
+Prefetch = tuple[str, int, int]  # an array, a dimension, and how many iterations of it later
 KINDS: tuple[LoopKind, ...] = tuple(LOOP_KINDS)
 TAILS = ("auto", "guard_with_if", "shift_inwards", "predicate", "round_up")
 
@@ -69,7 +69,7 @@ class Compute(_Memoised):
 
     stage: str
     definitions: tuple[int, ...]
-    ahead: tuple[Ahead, ...] = ()
+    prefetches: tuple[Prefetch, ...] = ()
 
     __hash__ = _Memoised.__hash__
 
@@ -161,7 +161,7 @@ def compute_name(node: Compute) -> str:
     """A computation as it is printed."""
     numbers = "" if node.definitions == (0,) else " " + ", ".join(map(str, node.definitions))
     return f"compute {node.stage}{numbers}" + "".join(
-        f", prefetch {source} at d{dim} + {n}" for source, dim, n in node.ahead
+        f", prefetch {source} at d{dim} + {n}" for source, dim, n in node.prefetches
     )
 
 
@@ -185,8 +185,8 @@ def _lines(node: Node, depth: int) -> Iterator[str]:
 
 def _to_data(node: Node) -> Any:
     match node:
-        case Compute(stage, definitions, ahead):
-            return ["compute", stage, list(definitions), *([list(map(list, ahead))] if ahead else [])]
+        case Compute(stage, definitions, prefetches):
+            return ["compute", stage, list(definitions), *([list(map(list, prefetches))] if prefetches else [])]
         case Loop(stage, dim, kind, size, children, tail):
             return [
                 "loop",
@@ -228,8 +228,8 @@ def from_json(text: str) -> Root:
 def _from_data(data: Any) -> Node:
     match data:
         case ["compute", str(stage), [*definitions], *more]:
-            ahead = tuple((source, dim, n) for rows in more for source, dim, n in rows)
-            return Compute(stage, tuple(definitions), ahead)
+            prefetches = tuple((source, dim, n) for rows in more for source, dim, n in rows)
+            return Compute(stage, tuple(definitions), prefetches)
         case ["loop", str(stage), dim, kind, size, tail, [*children]]:
             key = tuple(dim) if isinstance(dim, list) else dim
             return Loop(stage, key, kind, size, tuple(map(_from_data, children)), tail)
@@ -311,7 +311,7 @@ def _wrong_fields(node: Node) -> Iterator[str]:
         case Compute():
             if not _are_numbers(node.definitions) or not node.definitions:
                 yield f"{name}: {shown(node.definitions)} are no numbers of definitions"
-            yield from _wrong_ahead(name, node.ahead)
+            yield from _wrong_prefetches(name, node.prefetches)
         case Loop():
             if not (_is_number(node.dim) or (_are_numbers(node.dim) and len(dims_of(node.dim)) > 1)):
                 yield f"{name}: {shown(node.dim)} is neither a dimension nor several"
@@ -336,13 +336,13 @@ def _wrong_fields(node: Node) -> Iterator[str]:
                 yield f"{name}: it is aligned to {shown(math.prod(node.align))} elements, more than {MAX_ALIGN}"
 
 
-def _wrong_ahead(name: str, ahead: Any) -> Iterator[str]:
-    if not isinstance(ahead, tuple) or not all(isinstance(x, tuple) and len(x) == 3 for x in ahead):
-        yield f"{name}: what is prefetched are an array, a dimension and a number of elements each, not {shown(ahead)}"
+def _wrong_prefetches(name: str, prefetches: Any) -> Iterator[str]:
+    if not isinstance(prefetches, tuple) or not all(isinstance(x, tuple) and len(x) == 3 for x in prefetches):
+        yield f"{name}: a prefetch is an array, a dimension and a number of elements, not {shown(prefetches)}"
         return
-    if len(ahead) > MAX_PREFETCHES:
-        yield f"{name}: it prefetches {len(ahead)} times, more than {MAX_PREFETCHES}"
-    for source, dim, n in ahead:
+    if len(prefetches) > MAX_PREFETCHES:
+        yield f"{name}: it prefetches {len(prefetches)} times, more than {MAX_PREFETCHES}"
+    for source, dim, n in prefetches:
         if type(source) is not str or not _is_number(dim) or not is_size(n):
             wanted = f"{shown(source)} at dimension {shown(dim)}, {shown(n)} elements later"
             allowed = f"an array, a dimension, and from 1 to {MAX_SIZE} elements are needed"
@@ -408,8 +408,8 @@ def renamed(node: Node, names: Mapping[str, str]) -> Node:
         case Root(children):
             return Root(tuple(renamed(c, names) for c in children))
         case Compute():
-            ahead = tuple((names.get(source, source), dim, n) for source, dim, n in node.ahead)
-            return replace(node, stage=names.get(node.stage, node.stage), ahead=ahead)
+            prefetches = tuple((names.get(source, source), dim, n) for source, dim, n in node.prefetches)
+            return replace(node, stage=names.get(node.stage, node.stage), prefetches=prefetches)
         case _:
             return replace(
                 node, stage=names.get(node.stage, node.stage), children=tuple(renamed(c, names) for c in node.children)
@@ -429,8 +429,8 @@ def _structure(node: Node, depth: int | None) -> str:
     if depth is not None and depth < 0:
         return "{" + ",".join(f"{c.stage}{c.definitions}" for c in computes(node)) + "}"
     match node:
-        case Compute(stage, definitions, ahead):
-            return f"{stage}{definitions}{ahead or ''}"
+        case Compute(stage, definitions, prefetches):
+            return f"{stage}{definitions}{prefetches or ''}"
         case Root(children):
             return f"root({','.join(_structure(c, depth) for c in children)})"
         case Store(children=children):

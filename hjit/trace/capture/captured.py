@@ -24,7 +24,7 @@ import numpy as np
 
 from hjit.trace.capture.side_effects import effects
 from hjit.trace.capture.side_effects.environment import VARIABLES, traced_path
-from hjit.trace.capture.side_effects.impure import GENERATORS, STREAMS, Drawn, Stream
+from hjit.trace.capture.side_effects.impure import GENERATORS, NUMPY_GENERATORS, GeneratorProxy, PythonRandomProxy
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_source
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.tracer import Tracer
@@ -378,20 +378,20 @@ def _class_attribute(cls: type, name: str) -> Any:
 def captured_object(value: Any, path: AccessPath) -> Any:
     """A proxy for an instance of a class written in Python; any other value as it is."""
     cls = type(value)
-    if isinstance(value, STREAMS):
-        return Stream(value)
+    if isinstance(value, NUMPY_GENERATORS):
+        return GeneratorProxy(value)
     if isinstance(value, random.Random):
-        return Drawn(value)
+        return PythonRandomProxy(value)
     if isinstance(value, (types.BuiltinMethodType, types.MethodType)) and isinstance(value.__self__, GENERATORS):
         return hook("wrap_callable")(value)
     if isinstance(value, (logging.Logger, logging.LoggerAdapter)):
-        return effects.Log(value)
+        return effects.LoggerProxy(value)
     if value is os.environ:
         return VARIABLES
     if isinstance(value, pathlib.Path) and _is_library(cls):
         return traced_path(value)
     if isinstance(value, io.IOBase):
-        return effects.Output(str(path))
+        return effects.RefusedFile(str(path))
     if isinstance(value, Iterator):
         raise current().error(
             f"{path}: {cls.__name__}",

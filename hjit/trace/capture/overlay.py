@@ -33,7 +33,13 @@ from hjit.trace.capture.captured import (
 from hjit.trace.capture.constructors import called
 from hjit.trace.capture.cupy_names import numpy_of
 from hjit.trace.capture.side_effects import effects, environment
-from hjit.trace.capture.side_effects.impure import Drawn, draw, is_generator_method, of_loaded_modules, replaced
+from hjit.trace.capture.side_effects.impure import (
+    PythonRandomProxy,
+    draw,
+    is_generator_method,
+    of_loaded_modules,
+    replaced,
+)
 from hjit.trace.tracing.arrays.masked import has_masked_read
 from hjit.trace.tracing.arrays.tracer import has_tracer
 from hjit.trace.tracing.dispatch import functions, hook, provides
@@ -172,7 +178,7 @@ def wrap_callable(value: Any) -> Any:
     """The traced version of a function, method or class; `value` itself where there is nothing to take over."""
     value = numpy_of(value)
     try:
-        special = _REPLACED.get(value) or (_taken_over(value) if value in functions() else None)
+        special = _REPLACED.get(value) or (_dispatched(value) if value in functions() else None)
     except TypeError:  # not hashable
         special = None
     if special is not None:
@@ -189,11 +195,11 @@ def wrap_callable(value: Any) -> Any:
     if is_generator_method(value):
         return draw(value, value.__self__)
     if isinstance(getattr(value, "__self__", None), random.Random):
-        return getattr(Drawn(value.__self__), value.__name__, None)
+        return getattr(PythonRandomProxy(value.__self__), value.__name__, None)
     if isinstance(value, types.MethodType) and isinstance(value.__func__, types.FunctionType):
         owner = value.__self__
         if isinstance(owner, (logging.Logger, logging.LoggerAdapter)):
-            return getattr(effects.Log(owner), value.__name__)
+            return getattr(effects.LoggerProxy(owner), value.__name__)
         if isinstance(owner, (type, types.ModuleType)):
             return types.MethodType(clone(value.__func__), owner)
         return types.MethodType(clone(value.__func__), captured_object(owner, AccessPath(value, "__self__", "attr")))
@@ -239,7 +245,7 @@ _OF_ELEMENTS = (np.where, np.clip)  # functions that treat numbers as ufuncs do
 
 
 @functools.lru_cache(maxsize=4096)
-def _taken_over(function: Any) -> Callable[..., Any]:
+def _dispatched(function: Any) -> Callable[..., Any]:
     """A function of the table: traced where an argument is, or where it makes an array."""
     traced = functions()[function]
     makes = getattr(traced, "makes_arrays", False)

@@ -15,7 +15,7 @@ from hjit.errors import LongLoop, Origin, TraceError
 from hjit.process import deadline
 from hjit.trace.capture.captured import AccessPath, captured_object, whole_array
 from hjit.trace.capture.overlay import clone, load_table, wrap_callable
-from hjit.trace.capture.side_effects.audit_hook import listen
+from hjit.trace.capture.side_effects.audit_hook import install_audit_hook
 from hjit.trace.capture.side_effects.settings import settings_kept
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, FloorDiv, Mod, Poly, Sym, deep_atoms, poly
@@ -183,7 +183,7 @@ def trace(
         Exception: what the function itself raises.
     """
     load_table()
-    listen()
+    install_audit_hook()
     unrolled: frozenset[LoopSite] = frozenset()
     freeze_captured = False
     overwriting: frozenset[LoopSite] = frozenset()
@@ -215,7 +215,7 @@ def trace(
         except LongLoop:
             raise
         except Exception as error:
-            if rec.beyond:
+            if rec.out_of_bounds:
                 raise OutOfBounds from None
             if classes:
                 classes = False  # they do not help
@@ -255,7 +255,7 @@ def _traced(rec: Recorder, function: Callable[..., Any], structure: Any, leaves:
             raise CannotReroll(rec.refused or rec.loops[-1].site, "an exception")
         if rec.class_called:  # likewise
             raise ClassCalled
-        if rec.beyond:
+        if rec.out_of_bounds:
             raise OutOfBounds
         if rec.refusals:
             raise rec.refusals[0]

@@ -44,7 +44,7 @@ def _ahead(node: Compute, d: Definition, dims: Mapping[int, Interval]) -> Iterat
     """What a definition will read where its stage says so: the last of neighbours, as iterations before have fetched
     the others."""
     at = point(dims, len(d.extents))
-    for source, dim, iterations in node.ahead:
+    for source, dim, iterations in node.prefetches:
         change = renumber([p + iterations if k == dim else p for k, p in enumerate(at)])
         later = [substitute(x, change) for x in d.loads if x.source == source]
         last = sorted((x for x in later if isinstance(x, Load)), key=lambda x: [p.const for p in x.index])

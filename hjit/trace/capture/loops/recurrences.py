@@ -45,7 +45,7 @@ class Path:
     decided: tuple[tuple[str, bool], ...] = ()
 
     @classmethod
-    def taken_back(cls, rec: Recorder, at: tuple[int, int], decided: Sequence[tuple[str, bool]]) -> Path:
+    def rolled_back(cls, rec: Recorder, at: tuple[int, int], decided: Sequence[tuple[str, bool]]) -> Path:
         """What was recorded since `at`, so many stages and changes; the recorder and the buffers are as before."""
         stages, changes = at
         body = {name: rec.stages.pop(name) for name in list(rec.stages)[stages:]}
@@ -66,7 +66,7 @@ class Path:
         return [(*c, end) for c, end in changes if c[0].serial < serial or c[0].argument]
 
 
-def merged(rec: Recorder, var: Var, count: Poly, serial: int, paths: Sequence[Path]) -> None:
+def merge_iterations(rec: Recorder, var: Var, count: Poly, serial: int, paths: Sequence[Path]) -> None:
     """Record one update over `count` iterations in place of what all ways through one of them have recorded.
 
     Args:

@@ -25,7 +25,7 @@ import numpy as np
 
 from hjit.trace.capture.captured import ObjectProxy
 from hjit.trace.capture.loops.bytecode import Loop, has_no_side_effects, loops
-from hjit.trace.capture.loops.recurrences import NotOneUpdate, Path, ReadsWhatItWrites, merged
+from hjit.trace.capture.loops.recurrences import NotOneUpdate, Path, ReadsWhatItWrites, merge_iterations
 from hjit.trace.ir.poly import SMALL, Var, poly
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.tracer import is_tracer, serials, stage_of
@@ -57,14 +57,14 @@ def range_(*args: Any) -> Any:
     if loop.is_reversed:
         start, step = start + step * (count - 1), -step
     found = _found(loop, frame)
-    return plain if found is None else _Rolled(rec, frame, loop, found, (start, step, count))
+    return plain if found is None else _RerolledLoop(rec, frame, loop, found, (start, step, count))
 
 
 # -- what an iteration finds
 
 
 @dataclass
-class _Found:
+class _LoopState:
     """Variables that an iteration must leave unchanged, and containers that it can reach, with their contents."""
 
     kept: dict[str, Any]
@@ -76,15 +76,15 @@ class _Found:
         return same and all(_identical(_contents(c), before) for c, before in self.containers)
 
 
-def _found(loop: Loop, frame: types.FrameType) -> _Found | None:
+def _found(loop: Loop, frame: types.FrameType) -> _LoopState | None:
     """What the loop finds; None where it can reach things that might remember an iteration."""
     known = frame.f_locals
-    found = _Found({name: known.get(name) for name in loop.kept})
+    found = _LoopState({name: known.get(name) for name in loop.kept})
     values = [known.get(name) for name in loop.read]
     under: dict[str, Any] = frame.f_globals.under  # type: ignore[attr-defined]
     named = [under.get(name, _BUILTINS.get(name, sys)) for name in loop.names]
     named = [v for v in named if type(v) is not np.ndarray]  # these are read as tracers
-    return found if all(_forgets(v, found.containers) for v in (*values, *named)) else None
+    return found if all(_keeps_no_state(v, found.containers) for v in (*values, *named)) else None
 
 
 _HARMLESS = (
@@ -112,7 +112,7 @@ _MODULES = ("numpy", "math", "scipy")
 _CALLABLE = (type, types.FunctionType, types.BuiltinFunctionType, type(np.sum))
 
 
-def _forgets(value: Any, containers: list[tuple[Any, list[Any]]]) -> bool:
+def _keeps_no_state(value: Any, containers: list[tuple[Any, list[Any]]]) -> bool:
     """Can an iteration leave nothing behind in this object, but in arrays and the containers noted here?"""
     if (
         is_tracer(value)
@@ -125,7 +125,7 @@ def _forgets(value: Any, containers: list[tuple[Any, list[Any]]]) -> bool:
     if type(value) in (tuple, list, dict):
         if type(value) is not tuple:
             containers.append((value, _contents(value)))
-        return all(_forgets(v, containers) for v in (value.values() if type(value) is dict else value))
+        return all(_keeps_no_state(v, containers) for v in (value.values() if type(value) is dict else value))
     if isinstance(value, types.ModuleType):
         return value.__name__.partition(".")[0] in _MODULES
     if any(value is f for f in _HARMLESS) or (
@@ -135,7 +135,7 @@ def _forgets(value: Any, containers: list[tuple[Any, list[Any]]]) -> bool:
     if not isinstance(value, types.FunctionType):
         return False
     held = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values(), *_cells(value))
-    return has_no_side_effects(value.__code__) and all(_forgets(v, containers) for v in held)
+    return has_no_side_effects(value.__code__) and all(_keeps_no_state(v, containers) for v in held)
 
 
 def _cells(function: types.FunctionType) -> Iterator[Any]:
@@ -157,14 +157,14 @@ def _identical(a: list[Any], b: list[Any]) -> bool:
 # -- the loop
 
 
-class _Rolled:
+class _RerolledLoop:
     """The iterator of a loop: it gives one `InductionVariable`, and then makes one update of what was recorded.
 
     Where the iteration decides on a computed value, it gives the variable again, once for each way through the body.
     """
 
     def __init__(
-        self, rec: Recorder, frame: types.FrameType, loop: Loop, found: _Found, iterations: tuple[Any, Any, Any]
+        self, rec: Recorder, frame: types.FrameType, loop: Loop, found: _LoopState, iterations: tuple[Any, Any, Any]
     ) -> None:
         self.rec, self.frame, self.found = rec, frame, found
         self.site: LoopSite = (frame.f_code, loop.offset)
@@ -175,7 +175,7 @@ class _Rolled:
         self.decided: list[tuple[str, bool]] = []  # on the present path
         self.ahead: list[bool] = []  # its first outcomes, those after them are True
 
-    def __iter__(self) -> _Rolled:
+    def __iter__(self) -> _RerolledLoop:
         return self
 
     __reversed__ = __iter__  # its iterations are in the order of the loop already
@@ -217,7 +217,7 @@ class _Rolled:
         if not self.found.is_left(self.frame):
             raise self.refusal("a variable is carried from one iteration to the next")
         assert self.at is not None
-        self.paths.append(Path.taken_back(rec, self.at, self.decided))
+        self.paths.append(Path.rolled_back(rec, self.at, self.decided))
         outcomes = [held for _, held in self.decided]
         while outcomes and not outcomes[-1]:
             outcomes.pop()
@@ -227,7 +227,7 @@ class _Rolled:
     def _end(self) -> None:
         rec = self.rec
         try:
-            merged(rec, self.var, rec.poly(self.count), self.serial, self.paths)
+            merge_iterations(rec, self.var, rec.poly(self.count), self.serial, self.paths)
         except ReadsWhatItWrites as why:
             raise CannotReroll(self.site, str(why), overwriting=not self.is_overwriting) from None
         except NotOneUpdate as why:

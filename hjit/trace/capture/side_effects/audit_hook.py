@@ -34,7 +34,7 @@ _FAMILIES = (
 _READS_SOURCE = ("<frozen importlib", "linecache.py")  # imports, and lines of source code, are the same at every call
 
 
-def _told(event: str, args: tuple[Any, ...]) -> None:
+def _on_event(event: str, args: tuple[Any, ...]) -> None:
     if (event in _EVENTS or event.startswith(_FAMILIES)) and tracing() and _is_traced_code(sys._getframe(1)):
         what = f"{event}({args[0]!r})" if args and isinstance(args[0], str) else event
         raise current().error(what, READS_OR_WRITES, "do it outside the function")
@@ -54,12 +54,12 @@ def _is_traced_code(frame: FrameType | None) -> bool:
     return False
 
 
-_listening = False
+_installed = False
 
 
-def listen() -> None:
+def install_audit_hook() -> None:
     """Add the hook, for good: Python has no way to remove one. Outside of traces it costs some 50 ns an event."""
-    global _listening
-    if not _listening:
-        _listening = True
-        sys.addaudithook(_told)
+    global _installed
+    if not _installed:
+        _installed = True
+        sys.addaudithook(_on_event)

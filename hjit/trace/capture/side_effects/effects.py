@@ -100,7 +100,7 @@ def _refusal(operation: str, reason: str) -> Exception:
     return current().error(operation, reason, "decorate the functions that it calls instead")
 
 
-class Errors:
+class ErrState:
     """`numpy.errstate` and `scipy.special.errstate`: extern calls are made inside them; raising errors is refused."""
 
     def __init__(self, cls: Any, name: str, given: dict[str, Any]) -> None:
@@ -124,15 +124,15 @@ class Errors:
 
     def __call__(self, function: Any) -> Any:
         def method(*args: Any, **kwargs: Any) -> Any:
-            with Errors(self.cls, "", self.given):
+            with ErrState(self.cls, "", self.given):
                 return function(*args, **kwargs)
 
         return method
 
 
-def errors(cls: Any, name: str) -> Callable[..., Errors]:
+def errors(cls: Any, name: str) -> Callable[..., ErrState]:
     """What stands for a class of error settings."""
-    return lambda **given: Errors(cls, name, given)
+    return lambda **given: ErrState(cls, name, given)
 
 
 class CatchWarnings:
@@ -243,7 +243,7 @@ _LEVELS = {"debug": 10, "info": 20, "warning": 30, "warn": 30, "error": 40, "cri
 _SETTINGS = ("isEnabledFor", "getEffectiveLevel", "hasHandlers", "name", "level", "disabled", "propagate")
 
 
-class Log:
+class LoggerProxy:
     """A logger, or an adapter of one: its records are given at every call, and settings that are read are guarded."""
 
     __slots__ = ("_hjit_log",)
@@ -264,7 +264,7 @@ class Log:
         if name == "log":
             return lambda level, msg, *args, **kwargs: _log(log, static_value(level), msg, args, **kwargs)
         if name == "getChild":
-            return lambda suffix: Log(log.getChild(suffix))
+            return lambda suffix: LoggerProxy(log.getChild(suffix))
         if name not in _SETTINGS:
             raise _refusal(f"logging.{type(log).__name__}.{name}", "hjit does not trace it")
         found = getattr(log, name)
@@ -307,7 +307,7 @@ def _root(name: str) -> Callable[..., None]:
     def method(*args: Any, **kwargs: Any) -> None:
         if not logging.root.handlers:
             record("a log record", logging.basicConfig, ())
-        getattr(Log(logging.root), name)(*args, **kwargs)
+        getattr(LoggerProxy(logging.root), name)(*args, **kwargs)
 
     return method
 
@@ -315,7 +315,7 @@ def _root(name: str) -> Callable[..., None]:
 # -- output
 
 
-class Output:
+class RefusedFile:
     """A file that the function has from outside: reading or writing it is refused."""
 
     __slots__ = ("_hjit_name",)
@@ -325,7 +325,7 @@ class Output:
 
     def __getattribute__(self, name: str) -> Any:
         if name == "__class__":
-            return Output
+            return RefusedFile
         file = object.__getattribute__(self, "_hjit_name")
         raise current().error(f"{file}.{name}", READS_OR_WRITES, "do it outside the function")
 
@@ -355,7 +355,7 @@ MODULES: dict[str, Any] = {
         sys,
         {
             **{
-                name: Output(f"sys.{name}")
+                name: RefusedFile(f"sys.{name}")
                 for name in ("stdout", "stderr", "stdin", "__stdout__", "__stderr__", "__stdin__", "path")
             },
             **{name: refused(f"sys.{name}", OUTLIVES, "do it outside the function") for name in OF_SYS},
@@ -393,5 +393,5 @@ def replaced() -> dict[Any, Any]:
         found[function] = _filter(function)
     for name in (*_LEVELS, "log"):
         found[getattr(logging, name)] = _root(name)
-    found[logging.getLogger] = lambda name=None: Log(logging.getLogger(name))
+    found[logging.getLogger] = lambda name=None: LoggerProxy(logging.getLogger(name))
     return found

@@ -33,8 +33,8 @@ IMPURE = {
 }
 READS_OR_WRITES = "the function reads or writes while it computes: it would do so once, not at every call"
 _DRAW_OUTSIDE = "draw the number outside the function and pass it as an argument"
-STREAMS = (np.random.RandomState, np.random.Generator)
-GENERATORS = (*STREAMS, random.Random)
+NUMPY_GENERATORS = (np.random.RandomState, np.random.Generator)
+GENERATORS = (*NUMPY_GENERATORS, random.Random)
 _SHARED: Any = np.random.mtrand._rand  # the stream of numpy.random's own functions
 IN_PLACE = frozenset({"shuffle"})  # draws that change an array that they are given
 
@@ -74,7 +74,7 @@ class _Clock:
 
 def default_rng(seed: Any = None) -> Any:
     """A generator of the function's own: the same numbers at every call, so it needs a seed."""
-    if type(seed) is Stream:
+    if type(seed) is GeneratorProxy:
         return seed
     if seed is None:
         raise current().error(
@@ -85,7 +85,7 @@ def default_rng(seed: Any = None) -> Any:
     return np.random.default_rng(static_value(seed))
 
 
-class Stream:
+class GeneratorProxy:
     """A random-number generator from outside the function: its draws are made at every call."""
 
     __slots__ = ("_hjit_stream",)
@@ -127,7 +127,7 @@ def _rewind(stream: Any) -> Callable[[], None]:
 
 def is_generator_method(value: Any) -> bool:
     """Is this a method of a NumPy stream, such as `numpy.random.rand`?"""
-    return isinstance(getattr(value, "__self__", None), STREAMS)
+    return isinstance(getattr(value, "__self__", None), NUMPY_GENERATORS)
 
 
 class _Generator:
@@ -149,7 +149,7 @@ class _Generator:
         return isinstance(x, self.cls)
 
 
-class Drawn:
+class PythonRandomProxy:
     """A `random.Random` from outside the function: what it draws would be frozen."""
 
     __slots__ = ("_hjit_generator",)

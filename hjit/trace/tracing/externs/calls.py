@@ -15,7 +15,7 @@ from hjit.trace.tracing.arrays.scalar_class import plain_class
 from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer, is_tracer, python_float
 from hjit.trace.tracing.complex_memory import complex_of, supported_complex
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
-from hjit.trace.tracing.recording.results import Called, Unknown, called, place, rebuilt
+from hjit.trace.tracing.recording.results import ExternResult, Unknown, as_part_of, call_extern, rebuild
 from hjit.trace.tracing.scalars.host import TapeEntry, is_host
 from hjit.trace.tracing.scalars.size import Size
 
@@ -27,9 +27,9 @@ def concrete(function: Any, args: Any, kwargs: Any) -> Any:
 
 def owned(result: Any, given: Sequence[Any] = (), originals: Sequence[Tracer] = ()) -> Any:
     """A result with known arrays of the trace in place of arrays of kernels' dtypes, `originals` for those `given`."""
-    found = place(result, given)
+    found = as_part_of(result, given)
     if found is not None:
-        return rebuilt(found, originals, _no_array)
+        return rebuild(found, originals, _no_array)
     if type(result) is np.ndarray and (supported_dtype(result.dtype) or supported_complex(result.dtype)):
         return any_known(result)
     if type(result) in (list, tuple):
@@ -84,19 +84,19 @@ class Extern:
             return self.known([k.copy() for k in contents if k is not None])
         needs, places = self.arguments.needs()
 
-        def call(*arrays: np.ndarray[Any, Any]) -> Called:
+        def call(*arrays: np.ndarray[Any, Any]) -> ExternResult:
             return self.call([arrays[k] for k in places])
 
         done = current().extern(self.name, call, needs, self.checkpoint, self.rule)
-        return self.rebuilt(done.value, done.gives)
+        return self.rebuild(done.value, done.gives)
 
     def known(self, arrays: Sequence[np.ndarray[Any, Any]]) -> Any:
         """The result for known arrays."""
         return owned(self.ready(arrays)[0]())
 
-    def call(self, arrays: Sequence[np.ndarray[Any, Any]]) -> Called:
+    def call(self, arrays: Sequence[np.ndarray[Any, Any]]) -> ExternResult:
         """The outcome of a call with these arrays."""
-        return called(*self.ready(arrays), self.checkpoint is not None)
+        return call_extern(*self.ready(arrays), self.checkpoint is not None)
 
     def ready(self, arrays: Sequence[np.ndarray[Any, Any]]) -> tuple[Callable[[], Any], list[Any]]:
         """The function on arguments with these arrays in them, and each array as it is given."""
@@ -108,10 +108,10 @@ class Extern:
 
         return _within(self.settings, real) if self.settings else real, [views[k] for k in range(len(arrays))]
 
-    def rebuilt(self, outcome: Any, gives: Sequence[str]) -> Any:
+    def rebuild(self, outcome: Any, gives: Sequence[str]) -> Any:
         """The result that an outcome stands for; `gives`: the inputs that its arrays are."""
         try:
-            return rebuilt(
+            return rebuild(
                 outcome,
                 self.arguments.originals,
                 functools.cache(lambda kind, number: extern_result(gives[number], kind)),
@@ -121,7 +121,7 @@ class Extern:
 
 
 def extern_result(name: str, kind: str) -> Any:
-    """What stands for an array that an extern call returns; `kind`: see `results.rebuilt`."""
+    """What stands for an array that an extern call returns; `kind`: see `results.rebuild`."""
     rec = current()
     source = rec.inputs[name]
     shape = tuple(rec.size(p) for p in source.input.shape)

@@ -20,7 +20,7 @@ from hjit.trace.tracing.dispatch import functions
 from hjit.trace.tracing.externs.calls import Extern, concrete, extern_result, owned
 from hjit.trace.tracing.frames import site
 from hjit.trace.tracing.recording.recorder import current
-from hjit.trace.tracing.recording.results import Called, called
+from hjit.trace.tracing.recording.results import ExternResult, call_extern
 from hjit.trace.tracing.scalars.host import static_captured
 
 Array = np.ndarray[Any, Any]
@@ -106,21 +106,21 @@ class _Writing(Extern):
                     self._write(k, b)
         return owned(result, given, self.arguments.originals)
 
-    def call(self, arrays: Sequence[Array]) -> Called:
+    def call(self, arrays: Sequence[Array]) -> ExternResult:
         copies = self._copies(arrays)
         real, given = self.ready(copies)
-        found = called(functools.partial(self._checked, real), given, False)
+        found = call_extern(functools.partial(self._checked, real), given, False)
         if any(np.may_share_memory(a, b) for a in found.arrays for b in copies):
             reason, advice = (
                 "it returns a part of an array that it is given",
                 "take that part by slices, reshape and view",
             )
             refusal = TraceError(self.name, reason, advice, self.origin)
-            return Called(("raised", TraceError, refusal.args), (), refusal)
+            return ExternResult(("raised", TraceError, refusal.args), (), refusal)
         changed = {k for k, (a, b) in enumerate(zip(arrays, copies, strict=True)) if not _same_bits(a, b)}
         self.learnt |= changed
         written = tuple(sorted(self.writes | changed))
-        return Called((found.outcome, written), (*found.arrays, *(copies[k] for k in written)), found.error)
+        return ExternResult((found.outcome, written), (*found.arrays, *(copies[k] for k in written)), found.error)
 
     def _copies(self, arrays: Sequence[Array]) -> list[Array]:
         copies = [x.copy("K") for x in arrays]
@@ -128,9 +128,9 @@ class _Writing(Extern):
             copy.flags.writeable = x.flags.writeable and t.writeable
         return copies
 
-    def rebuilt(self, outcome: Any, gives: Sequence[str]) -> Any:
+    def rebuild(self, outcome: Any, gives: Sequence[str]) -> Any:
         self._write_back(outcome, gives)
-        return super().rebuilt(outcome[0], gives)
+        return super().rebuild(outcome[0], gives)
 
     def _write_back(self, outcome: Any, gives: Sequence[str]) -> None:
         """Make what was written the contents of the traced arrays."""

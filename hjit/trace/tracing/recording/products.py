@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.tracing.recording.results import Called
+from hjit.trace.tracing.recording.results import ExternResult
 
 Array = np.ndarray[Any, Any]
 
@@ -68,9 +68,9 @@ class Product:
         parts = tuple((x.source, tuple(map(type, x.part)), x.order, x.shape is None) for x in (self.first, self.second))
         return parts, self.dtype, len(self.shape), len(self.inner)
 
-    def called(self, *arrays: Array) -> Called:
+    def as_extern_result(self, *arrays: Array) -> ExternResult:
         """The product as an extern call."""
-        return Called((), (self.compute(arrays),))
+        return ExternResult((), (self.compute(arrays),))
 
     def compute(self, arrays: Sequence[Array], out: Array | None = None) -> Array:
         """The product of the arrays of `needs`, into `out`, which is in C order, if given."""

@@ -39,7 +39,7 @@ from hjit.trace.ir.ranges import Range, Ranges
 from hjit.trace.tracing.frames import line_in, site
 from hjit.trace.tracing.recording.iterations import Iterations
 from hjit.trace.tracing.recording.products import Product
-from hjit.trace.tracing.recording.results import Called
+from hjit.trace.tracing.recording.results import ExternResult
 from hjit.trace.tracing.recording.uninitialised import fill_values
 from hjit.trace.tracing.recording.watched import Watched
 from hjit.trace.tracing.scalars.host import HostScalar, ScalarTape, TapeEntry
@@ -143,7 +143,7 @@ class GraphBreak:
 
     needs: tuple[str, ...]
     value: Any = None
-    call: Callable[..., Called] | None = None
+    call: Callable[..., ExternResult] | None = None
     gives: tuple[str, ...] = ()
     operation: str = ""
     checkpoint: Callable[[], Callable[[], None]] | None = None
@@ -205,7 +205,7 @@ class Recorder:
         watched: what outlives the call, and may not be changed by it.
         checks: stages that say whether NumPy refuses something.
         indices: what integer arrays hold that are indices, and may be out of bounds.
-        beyond: was an index out of bounds? That is found later than in NumPy, so the function must not handle it.
+        out_of_bounds: was an index out of bounds? It is found later than in NumPy, so the function must not handle it.
         outside: the tracers that arguments and captured arrays are seen as.
         iterations: of Python loops, where these are not to fill the trace.
         taps: of filters that became one expression.
@@ -249,7 +249,7 @@ class Recorder:
     watched: Watched = field(default_factory=Watched)
     checks: list[str] = field(default_factory=list)
     indices: dict[Any, CheckedIndices] = field(default_factory=dict)
-    beyond: bool = False
+    out_of_bounds: bool = False
     outside: list[Any] = field(default_factory=list)
     iterations: Iterations | None = None
     taps: int = 0
@@ -473,7 +473,7 @@ class Recorder:
     def extern(
         self,
         operation: str,
-        call: Callable[..., Called],
+        call: Callable[..., ExternResult],
         needs: tuple[str, ...],
         checkpoint: Callable[[], Callable[[], None]] | None = None,
         rule: str = "",
@@ -558,7 +558,9 @@ class Recorder:
         result = product.compute(self.evaluate(self, product.needs))
         source = Input(name, product.dtype, self.polys(shape), layout(result))
         self.inputs[name] = Source(source, result, ("event", len(self.breaks), 0))
-        self.breaks.append(GraphBreak(product.needs, (), product.called, (name,), "numpy.matmul", product=product))
+        self.breaks.append(
+            GraphBreak(product.needs, (), product.as_extern_result, (name,), "numpy.matmul", product=product)
+        )
 
     def error(self, operation: str, reason: str, advice: str = "", kind: type[TraceError] = TraceError) -> TraceError:
         """A `TraceError` for the user's present line.

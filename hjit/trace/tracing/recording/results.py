@@ -19,8 +19,8 @@ MAX_RESULTS = 256  # arrays and numbers that an extern call returns: a trace of 
 _VALUES = (bool, int, str, bytes, complex, slice, range, np.generic, np.dtype, type(None), type(...))
 
 
-class Called(NamedTuple):
-    """The result of one call.
+class ExternResult(NamedTuple):
+    """The result of one extern call.
 
     Attributes:
         outcome: compared at later calls by `host.same`; it tells whether there was an exception.
@@ -37,24 +37,24 @@ class Unknown(Exception):
     """A result that a trace cannot keep, and why: neither an array nor a value, which it would freeze."""
 
 
-def called(function: Callable[[], Any], given: Sequence[Any], impure: bool) -> Called:
-    """Call a function of nothing; `given`: the arrays that it was given, which it may return."""
+def call_extern(function: Callable[[], Any], given: Sequence[Any], impure: bool) -> ExternResult:
+    """Call a function without arguments; `given`: the arrays that it can reach, which it may return."""
     try:
         result = function()
     except Exception as error:
-        return Called(("raised", type(error), error.args), (), error)
+        return ExternResult(("raised", type(error), error.args), (), error)
     arrays: list[np.ndarray[Any, Any]] = []
     outcome = _outcome(result, given, arrays, impure)
     if len(arrays) > MAX_RESULTS:
-        return Called(("many", len(arrays)), ())
-    return Called(outcome, tuple(arrays))
+        return ExternResult(("many", len(arrays)), ())
+    return ExternResult(outcome, tuple(arrays))
 
 
 def _outcome(x: Any, given: Sequence[Any], arrays: list[np.ndarray[Any, Any]], impure: bool) -> tuple[Any, ...]:
     """The outcome that a result is, a tree of tuples; its arrays are appended to `arrays`."""
     t = type(x)
     if isinstance(x, np.ndarray):
-        known = place(x, given)
+        known = as_part_of(x, given)
         if known is not None:
             return known
         if supported_complex(x.dtype):
@@ -78,8 +78,8 @@ def _outcome(x: Any, given: Sequence[Any], arrays: list[np.ndarray[Any, Any]], i
     return ("value", x) if isinstance(x, _VALUES) else ("unknown", t)
 
 
-def place(x: Any, given: Sequence[Any]) -> tuple[Any, ...] | None:
-    """The outcome of a result that is one of the given arrays, or a part of one."""
+def as_part_of(x: Any, given: Sequence[Any]) -> tuple[Any, ...] | None:
+    """The outcome of a result that is one of the given arrays, or a view of one; None: it is neither."""
     found = next((k for k, a in enumerate(given) if a is x), None)
     if found is not None:
         return ("given", found)
@@ -114,8 +114,8 @@ def _part(given: Any, start: int, shape: tuple[int, ...]) -> Any:
     return part
 
 
-def rebuilt(outcome: tuple[Any, ...], given: Sequence[Any], array: Callable[[str, int], Any]) -> Any:
-    """The result again.
+def rebuild(outcome: tuple[Any, ...], given: Sequence[Any], array: Callable[[str, int], Any]) -> Any:
+    """The result of a call, from its outcome.
 
     Args:
         given: what stands for the call's arrays.
@@ -139,7 +139,7 @@ def rebuilt(outcome: tuple[Any, ...], given: Sequence[Any], array: Callable[[str
     if kind != "items":
         return array(kind, what)
     keys, *parts = rest
-    items = [rebuilt(p, given, array) for p in parts]
+    items = [rebuild(p, given, array) for p in parts]
     if keys is not None:
         return what(zip(keys, items, strict=True))
     return what(*items) if hasattr(what, "_fields") else what(items)
