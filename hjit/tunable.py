@@ -205,7 +205,7 @@ def _budget(function: Any, name: str, options: Options) -> Any:
 
 def _tune_parts(parts: Parts, key: CallKey, args: Any, kwargs: Any, seconds: float) -> Tuned:
     """Call a function in parts, each of which is tuned when it is called; what they came to, together."""
-    from hjit.tuning.autotune import together
+    from hjit.tuning.autotune import combined
 
     several = [*_pipelines(parts)]
     begin = time.perf_counter()
@@ -216,7 +216,7 @@ def _tune_parts(parts: Parts, key: CallKey, args: Any, kwargs: Any, seconds: flo
     finally:
         for p in several:
             p.tune_next(key[0], None)
-    return together([p.tuned for p in several if p.tuned is not None], time.perf_counter() - begin)
+    return combined([p.tuned for p in several if p.tuned is not None], time.perf_counter() - begin)
 
 
 def _pipelines(parts: Parts) -> Iterator[Tunable[..., Any]]:

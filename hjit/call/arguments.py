@@ -30,7 +30,7 @@ def key_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallKey:
 
 
 def _signature(x: Any) -> Any:
-    """What of an argument a kernel depends on."""
+    """The properties of an argument that a kernel is specialised to: a hashable value."""
     t = type(x)
     if t is np.ndarray:
         return (x.dtype, x.shape, x.strides)
@@ -79,7 +79,7 @@ def is_device_array(x: Any) -> bool:
 
 
 def _device_signature(x: Any) -> Any:
-    """What of an array on a GPU a kernel depends on; the device is part of it, as code is loaded on each."""
+    """The signature of an array on a GPU; the device is part of it, as code is loaded on each."""
     t = type(x)
     if t.__module__ == "cupy":
         return (t, x.dtype, x.shape, x.strides, x.data.device_id)

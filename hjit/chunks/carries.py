@@ -45,7 +45,7 @@ class Carry:
     extent: Poly
 
     def iterations(self, region: Region, sizes: Mapping[str, int]) -> Interval:
-        """Those that write the rows of a region."""
+        """The iterations that write the rows of a region."""
         rest, last = sizes_value(self.rest, sizes), sizes_value(self.extent, sizes) - 1
         low, high = region[self.axis]
         first, final = (low - rest, high - rest) if self.step > 0 else (rest - high, rest - low)

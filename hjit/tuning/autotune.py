@@ -93,7 +93,7 @@ def not_tuned(why: str) -> Tuned:
     return Tuned(0.0, 0.0, 0, 0, 0, 0, 0.0, why)
 
 
-def together(some: Sequence[Tuned], took: float) -> Tuned:
+def combined(some: Sequence[Tuned], took: float) -> Tuned:
     """What the tuning of several parts of a function came to."""
     some = [x for x in some if x.default]
     if not some:
@@ -111,7 +111,7 @@ Make = Callable[[Choice], Candidate]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class KernelSchedule:
     """The schedule of one kernel: None is the default tree."""
 
     tree: Root | None = None
@@ -132,7 +132,7 @@ class _Timed:
         predicted: by the cost model as it was before.
     """
 
-    found: Found
+    found: KernelSchedule
     bound: Bound
     seconds: float
     predicted: float | None = None
@@ -190,7 +190,7 @@ class _Tuning:
         self.end = self.begin + seconds
         self.is_stopped, self.fits_model = is_stopped, fits and can_fit()
         self.segments = segments_of(NO_REWRITES)
-        self.chosen: dict[int, Found] = {}  # by the number of the kernel
+        self.chosen: dict[int, KernelSchedule] = {}  # by the number of the kernel
         self.all_timed: dict[int, list[_Timed]] = {}
         self.outputs: Outputs = {}  # shared: a new array costs its first writer more than the kernel does
         self.candidates = self.lost = self.batches = self.fits = 0
@@ -226,7 +226,7 @@ class _Tuning:
         """Batches of schedules of one kernel."""
         segment = self.segments[k]
         stop = functools.partial(self.is_over, end)
-        base = _Timed(Found(), default, math.inf)
+        base = _Timed(KernelSchedule(), default, math.inf)
         self.all_timed[k] = [base]
         seen: set[str] = {default.kernel.name}
         note(doing="searching", candidates=self.candidates)
@@ -253,11 +253,11 @@ class _Tuning:
             without = 0 if best.seconds < (1 - GAIN) * before.seconds else without + 1
         self.why = f"{PLATEAU} batches brought no gain"
 
-    def _known(self, k: int) -> list[Found]:
+    def _known(self, k: int) -> list[KernelSchedule]:
         """What a short search finds, or what is kept of an earlier one."""
         segment = self.segments[k]
         stored = plans.load_plan(plans.plan_name(segment, self.sizes, self.options), segment.graph, self.options)
-        found = [] if stored is None else [Found(stored.tree, stored.inlined, stored.factored)]
+        found = [] if stored is None else [KernelSchedule(stored.tree, stored.inlined, stored.factored)]
         alone = replace(self.options, tune="greedy")
         decision = decide.found_or_searched(self._only(k), self.sizes, alone, decide.search)
         return [*found, *(_part_of(c, segment) for c in (decision.best, *decision.others))]
@@ -270,7 +270,7 @@ class _Tuning:
         k: int,
         base: _Timed,
         best: _Timed,
-        some: Iterable[Found],
+        some: Iterable[KernelSchedule],
         seen: set[str],
         stop: Callable[[], bool] = lambda: False,
     ) -> _Timed:
@@ -313,7 +313,7 @@ class _Tuning:
             raise KeyboardInterrupt
         return best
 
-    def _compiled(self, k: int, found: Found, seen: set[str]) -> tuple[Found, Bound] | None:
+    def _compiled(self, k: int, found: KernelSchedule, seen: set[str]) -> tuple[KernelSchedule, Bound] | None:
         """The kernel of a schedule, which may be changed for it; None where there is none, or it is known."""
         if found.tree is None:
             return None
@@ -374,7 +374,7 @@ class _Tuning:
         return found
 
     # -- the end
-    def _choice(self, chosen: Mapping[int, Found]) -> Choice:
+    def _choice(self, chosen: Mapping[int, KernelSchedule]) -> Choice:
         """The schedule of the function, with the default one where none is `chosen`."""
         every = [(self.segments[k].graph.outputs, x) for k, x in sorted(chosen.items())]
         return decide.by_search(
@@ -384,7 +384,7 @@ class _Tuning:
             {self.segments[k].graph.outputs: p for k, x in chosen.items() if (p := self._predicted(k, x)) is not None},
         )
 
-    def _predicted(self, k: int, found: Found) -> float | None:
+    def _predicted(self, k: int, found: KernelSchedule) -> float | None:
         return next((x.predicted for x in self.all_timed.get(k, []) if x.found == found), None)
 
     def _finished(self, default: Candidate) -> Tuned:
@@ -396,10 +396,10 @@ class _Tuning:
                 choice, seconds = self._confirmed(default)
             except KeyboardInterrupt:  # what is known of it counts
                 choice = self._choice(self.chosen)
-        by_default = sum(self._seconds_of(k, Found()) for k in self.all_timed)
+        by_default = sum(self._seconds_of(k, KernelSchedule()) for k in self.all_timed)
         best = by_default
         if choice is not DEFAULT:
-            best = sum(self._seconds_of(k, self.chosen.get(k, Found())) for k in self.all_timed)
+            best = sum(self._seconds_of(k, self.chosen.get(k, KernelSchedule())) for k in self.all_timed)
         if seconds:
             by_default, best = seconds["default"], seconds["best"]
         if not math.isfinite(by_default) or not by_default:
@@ -411,7 +411,7 @@ class _Tuning:
         log.info("tuned: %s", found)
         return found
 
-    def _seconds_of(self, k: int, found: Found) -> float:
+    def _seconds_of(self, k: int, found: KernelSchedule) -> float:
         return next((x.seconds for x in self.all_timed[k] if x.found == found), 0.0)
 
     def _confirmed(self, default: Candidate) -> tuple[Choice, dict[str, float]]:
@@ -436,8 +436,8 @@ class _Tuning:
             kept = [(self._choice({k: x.found}), x.seconds) for x in timed[:KEPT_TIMED] if math.isfinite(x.seconds)]
             measured = None
             if timed and math.isfinite(timed[0].seconds):
-                own = self.chosen.get(k, Found()) if choice is not DEFAULT else Found()
-                measured = self._seconds_of(k, own), self._seconds_of(k, Found())
+                own = self.chosen.get(k, KernelSchedule()) if choice is not DEFAULT else KernelSchedule()
+                measured = self._seconds_of(k, own), self._seconds_of(k, KernelSchedule())
             name = plans.plan_name(segment, self.sizes, self.options)
             plans.store_plans(choice, [(name, segment.graph)], self.options, measured, kept)
 
@@ -446,14 +446,14 @@ class _OutOfBounds(Exception):
     """NumPy is to say that an index is out of bounds."""
 
 
-def _found(x: Schedule) -> Found:
-    return Found(x.tree, x.inlined)
+def _found(x: Schedule) -> KernelSchedule:
+    return KernelSchedule(x.tree, x.inlined)
 
 
-def _part_of(choice: Choice, segment: Segment) -> Found:
+def _part_of(choice: Choice, segment: Segment) -> KernelSchedule:
     """What a choice says of one segment."""
     graph = segment.graph
-    return Found(
+    return KernelSchedule(
         choice.trees.get(graph.outputs),
         frozenset(n for n in graph.by_name if n in choice.rewrites.inlined_after),
         {n: x for n, x in choice.rewrites.factored.items() if n in graph.by_name},

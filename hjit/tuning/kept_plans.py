@@ -141,7 +141,7 @@ def kept_plans(cache_dir: str | os.PathLike[str] = "") -> Iterator[KeptPlan]:
 
 
 def some_plans(names: Sequence[str], cache_dir: str | os.PathLike[str] = "") -> list[KeptPlan]:
-    """Those whose names begin so; all where there are no names.
+    """The kept plans whose names begin with one of `names`; all plans if there are no names.
 
     Raises:
         CacheError: there is none, or several, of a name.

@@ -100,7 +100,7 @@ class PlanName:
     tune: str
 
     def by(self, tune: str) -> PlanName:
-        """That of another search."""
+        """The name of the plan of the same function by another search."""
         return replace(self, tune=tune)
 
     @property

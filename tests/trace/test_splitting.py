@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit.trace.splitting.names import certain, first_reads, live_before, loads, stores
+from hjit.trace.splitting.names import definitely_bound, first_reads, live_before, loads, stores
 from hjit.trace.splitting.normal_form import steps
 from hjit.trace.splitting.source import TREE, NoSource, tree_of
 from hjit.trace.splitting.split import Fragment, SourceRange, split
@@ -129,7 +129,7 @@ def test_control_flow_is_the_same_in_parts(seed: int) -> None:
     ("try: b = f()\n except* E: b = 1", set()),
 ])  # fmt: skip
 def test_names_that_are_bound_after_an_exception_was_handled(text: str, names: set[str]) -> None:
-    assert certain(tree(f"def f():\n {text}").body) == names
+    assert definitely_bound(tree(f"def f():\n {text}").body) == names
 
 
 def test_a_function_that_handles_an_exception_is_taken_apart() -> None:
@@ -146,7 +146,7 @@ def test_names() -> None:
     body = tree("def f():\n if a: b = c\n else: b, d = e\n for i in b: g = i + h\n x += [y for y in z if y]").body
     assert set(stores(body)) == {"b", "d", "i", "g", "x"}
     assert set(loads(body)) == {"a", "c", "e", "b", "i", "h", "x", "z"}
-    assert certain(body) == {"b", "x"}
+    assert definitely_bound(body) == {"b", "x"}
     assert list(first_reads(body)) == ["a", "c", "e", "h", "x", "z"]
     assert live_before(body, frozenset({"x", "g", "q"})) == {"a", "c", "e", "h", "x", "z", "g", "q"}
 

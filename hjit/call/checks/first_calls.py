@@ -87,7 +87,7 @@ class Report:
 
 @dataclass(slots=True)
 class FirstCalls:
-    """Those of a pipeline's kernels."""
+    """The comparisons of a pipeline's first calls with NumPy."""
 
     name: str
     verdicts: dict[Any, Verdict] = field(default_factory=dict)

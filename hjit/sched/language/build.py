@@ -145,7 +145,7 @@ def without(root: Root, stage: str) -> Root:
 
 
 def stripped(node: Node, stage: str) -> tuple[Node, ...]:
-    """What of a node is left without the nests and the storage of a stage."""
+    """A node without the nests and the storage of a stage: nothing, or what remains of it."""
     match node:
         case Compute():
             return () if node.stage == stage else (node,)

@@ -247,7 +247,7 @@ class Interval:
 
 
 def is_never_negative(n: Poly) -> bool:
-    """Whatever the sizes are, which are above `SMALL`? No where that cannot be told."""
+    """Is a polynomial provably >= 0 for all sizes above `SMALL`?"""
     return all(c > 0 and all(isinstance(a, Sym) for a in m) for m, c in n.terms.items()) and lower_bound(n) >= 0
 
 

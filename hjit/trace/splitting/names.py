@@ -69,25 +69,25 @@ def declared(nodes: Iterable[ast.AST]) -> frozenset[str]:
     return frozenset(found)
 
 
-_LEAVES = (ast.Raise, ast.Return, ast.Break, ast.Continue)
+_EXITS = (ast.Raise, ast.Return, ast.Break, ast.Continue)
 
 
-def certain(body: Iterable[ast.stmt]) -> set[str]:
+def definitely_bound(body: Iterable[ast.stmt]) -> set[str]:
     """The names that are bound for certain when statements have run to their end."""
     found: set[str] = set()
     for s in body:
         match s:
             case ast.If():
-                found |= set(stores([s.test])) | (certain(s.body) & certain(s.orelse))
+                found |= set(stores([s.test])) | (definitely_bound(s.body) & definitely_bound(s.orelse))
             case ast.Try():
-                ways = [certain([*s.body, *s.orelse])]
-                ways += [certain(h.body) - {h.name} for h in s.handlers if not isinstance(h.body[-1], _LEAVES)]
-                found |= set.intersection(*ways) | certain(s.finalbody)
+                ways = [definitely_bound([*s.body, *s.orelse])]
+                ways += [definitely_bound(h.body) - {h.name} for h in s.handlers if not isinstance(h.body[-1], _EXITS)]
+                found |= set.intersection(*ways) | definitely_bound(s.finalbody)
             case ast.For() | ast.AsyncFor() | ast.While() | ast.TryStar() | ast.Match():
                 pass  # none of it may have run
             case ast.With():
                 found |= {n for x in s.items if x.optional_vars is not None for n in stores([x.optional_vars])}
-                found |= certain(s.body)
+                found |= definitely_bound(s.body)
             case _:
                 found |= set(stores([s]))
     return found
@@ -110,7 +110,7 @@ def first_reads(body: Iterable[ast.stmt]) -> dict[str, None]:
             case _:
                 inner = list(loads([s]))
         found.update((n, None) for n in inner if n not in bound)
-        bound |= certain([s])
+        bound |= definitely_bound([s])
     return found
 
 
@@ -153,4 +153,4 @@ def _live(s: ast.stmt, after: frozenset[str], jump: frozenset[str]) -> frozenset
             return frozenset(loads([s]))
         case ast.Break() | ast.Continue():
             return jump
-    return (after - certain([s])) | frozenset(loads([s]))
+    return (after - definitely_bound([s])) | frozenset(loads([s]))

@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from hjit.trace.splitting.frames_above import points_above
-from hjit.trace.splitting.names import SCOPES, certain, declared, first_reads, live_before, loads, loop_live, stores
+from hjit.trace.splitting.names import (
+    SCOPES,
+    declared,
+    definitely_bound,
+    first_reads,
+    live_before,
+    loads,
+    loop_live,
+    stores,
+)
 from hjit.trace.splitting.normal_form import OPERATIONS, TEMPORARY, steps
 from hjit.trace.splitting.source import NoSource, arguments, copied, function_def, made, tree_of
 
@@ -272,7 +281,7 @@ class _Splitter:
                 run.append(s)
             else:
                 found.append(self.opened(s, set(bound), live_before(body[k + 1 :], after, jump), jump))
-            bound |= certain([s])
+            bound |= definitely_bound([s])
         flush([])
         return [s for s in found if not isinstance(s, ast.Pass)] or [ast.Pass()]
 
@@ -334,7 +343,7 @@ class _Splitter:
         if not any(isinstance(x, WORK) for s in run for x in ast.walk(s)) or all(map(_is_trivial, run)):
             return list(run)
         read = [n for n in first_reads(run) if n in self.own]
-        after = certain(run)
+        after = definitely_bound(run)
         written = [n for n in stores(run) if n in self.own and n in live]
         read += [n for n in written if n not in after and n not in read]
         if not set(read) <= bound:

@@ -80,7 +80,10 @@ def callees(code: CodeType) -> frozenset[int]:
 
 @lru_cache(maxsize=4096)
 def reads(code: CodeType, name: str, then: str = "", called: bool = False) -> frozenset[int]:
-    """Those at which it reads the attribute `name`; only where it reads the attribute `then` of that, and calls it."""
+    """The offsets at which a frame of `code` may stand while it reads the attribute `name`.
+
+    With `then`: only where the attribute `then` of the result is read next; with `called`: and called.
+    """
     steps = instructions(code)
     found = [k for k, s in enumerate(steps) if s.opname in _ATTRIBUTE and s.name == name]
     if then:
@@ -109,7 +112,7 @@ class Instruction(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def instructions(code: CodeType) -> list[Instruction]:
-    """Those of a code object, without prefixes and inline caches.
+    """The instructions of a code object, without prefixes and inline caches.
 
     A first call reads some dozens of functions. `dis` takes ten times longer, as it says more of each instruction.
     """
@@ -171,7 +174,7 @@ def _standing(steps: list[Instruction], places: list[int]) -> frozenset[int]:
 
 @lru_cache(maxsize=4096)
 def identities(code: CodeType) -> frozenset[int]:
-    """Those at which it loads what ``is`` then compares."""
+    """The offsets at which a frame of `code` may stand while it loads what ``is`` then compares."""
     steps = instructions(code)
     return _standing(steps, [k for k in range(len(steps) - 1) if steps[k + 1].opname == "IS_OP"])
 

@@ -120,7 +120,7 @@ def _uniform(a: Tracer, edges: np.ndarray[Any, Any], uniform: tuple[Any, Any, in
 
 
 def _between(a: Tracer, edges: Tracer) -> tuple[Tracer, Tracer]:
-    """The same for edges at any distances."""
+    """The bin of each element, and which are in range, for edges at any distances."""
     n = edges.shape[0] - 1
     index = call(np.searchsorted, edges[:-1], a, side="right") - 1
     keep = np.logical_and(index >= 0, np.less_equal(a, edges[n]))

@@ -21,7 +21,7 @@ VALUES = 256  # of a byte
 
 
 @dataclass(slots=True)
-class _Facts:
+class _Dependence:
     """What a sub-expression depends on: byte loads, the dimensions of everything else, and its cost.
 
     `bytes` None: it depends on something that no table can hold.
@@ -53,7 +53,7 @@ class _Tabulation:
 
     def __init__(self, stage: Stage, constants: set[str], names: set[str]) -> None:
         self.stage, self.constants, self.names = stage, constants, names
-        self.facts: dict[Expr, _Facts] = {}
+        self.dependences: dict[Expr, _Dependence] = {}
         self.tables: list[Stage] = []
         self.done: dict[Expr, Expr] = {}
 
@@ -65,46 +65,46 @@ class _Tabulation:
         return found
 
     def _replace(self, e: Expr) -> Expr:
-        facts = self.look(e)
+        dependence = self.look(e)
         if (
-            facts.bytes is not None
-            and len(facts.bytes) == 1
-            and facts.cost >= TABULATED_COST
-            and self.rows(facts) <= TABLE_ROWS
+            dependence.bytes is not None
+            and len(dependence.bytes) == 1
+            and dependence.cost >= TABULATED_COST
+            and self.rows(dependence) <= TABLE_ROWS
         ):
-            return self.table(e, next(iter(facts.bytes)), sorted(facts.dims))
+            return self.table(e, next(iter(dependence.bytes)), sorted(dependence.dims))
         if not e.args:
             return e
         args = tuple(map(self.replace, e.args))
         return e if all(a is b for a, b in zip(args, e.args, strict=True)) else e.with_args(args)
 
-    def rows(self, facts: _Facts) -> int:
+    def rows(self, dependence: _Dependence) -> int:
         """Rows of the table; more than allowed where a large dimension is mentioned."""
         count = 1
-        for k in facts.dims:
+        for k in dependence.dims:
             n = self.stage.shape[k]
             count = count * n.const if n.is_const else TABLE_ROWS + 1
         return count
 
-    def look(self, e: Expr) -> _Facts:
+    def look(self, e: Expr) -> _Dependence:
         """What an expression depends on, and its cost."""
-        found = self.facts.get(e)
+        found = self.dependences.get(e)
         if found is None:
-            found = self.facts[e] = self._look(e)
+            found = self.dependences[e] = self._look(e)
         return found
 
-    def _look(self, e: Expr) -> _Facts:
+    def _look(self, e: Expr) -> _Dependence:
         match e:
             case Const() | ScalarRef():
-                return _Facts(frozenset(), frozenset(), 0)
+                return _Dependence(frozenset(), frozenset(), 0)
             case Index():
                 return _of_index((e.poly,))
             case Load() if e.dtype in (np.uint8, np.int8) and e.source not in self.constants:
-                return _Facts(frozenset([e]), frozenset(), 0)
+                return _Dependence(frozenset([e]), frozenset(), 0)
             case Load() if e.source in self.constants:
                 return _of_index(e.index)
             case Load():
-                return _Facts(None, frozenset(), 0)
+                return _Dependence(None, frozenset(), 0)
             case Op() | Cast():
                 parts = [self.look(a) for a in e.args]
                 cost = min(sum(p.cost for p in parts), TABULATED_COST) + (
@@ -112,10 +112,10 @@ class _Tabulation:
                 )
                 dims = frozenset().union(*(p.dims for p in parts))
                 if any(p.bytes is None for p in parts):
-                    return _Facts(None, dims, cost)
+                    return _Dependence(None, dims, cost)
                 loads = frozenset().union(*(p.bytes for p in parts if p.bytes is not None))
-                return _Facts(loads if len(loads) <= 1 else None, dims, cost)
-        return _Facts(None, frozenset(), 0)
+                return _Dependence(loads if len(loads) <= 1 else None, dims, cost)
+        return _Dependence(None, frozenset(), 0)
 
     def table(self, e: Expr, byte: Load, dims: list[int]) -> Expr:
         """A look-up of an expression, in a table that is a new stage: its values for each of `dims` and each byte."""
@@ -140,12 +140,12 @@ def _renumbered(e: Expr, byte: Load, place: dict[int, Poly], pixel: Expr) -> Exp
     return rewrite(e, lambda x: pixel if x == mark else None)
 
 
-def _of_index(index: tuple[Poly, ...]) -> _Facts:
+def _of_index(index: tuple[Poly, ...]) -> _Dependence:
     """The dimensions of a plain index."""
     dims: set[int] = set()
     for p in index:
         for m in p.terms:
             if len(m) != 1 or not isinstance(m[0], Dim):
-                return _Facts(None, frozenset(), 0)
+                return _Dependence(None, frozenset(), 0)
             dims.add(m[0].k)
-    return _Facts(frozenset(), frozenset(dims), 0)
+    return _Dependence(frozenset(), frozenset(dims), 0)
