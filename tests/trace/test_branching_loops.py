@@ -12,18 +12,9 @@ import pytest
 import hjit
 
 READS = (
-    "a[y, x]",
-    "a[y - 1, x]",
-    "a[y, x + 1]",
-    "b[x, y]",
-    "a[y, 0]",
-    "out[y, x]",
-    "out[y - 1, x]",
-    "v",
-    "0.5",
-    "k",
-    "x0",
-)
+    "a[y, x]", "a[y - 1, x]", "a[y, x + 1]", "b[x, y]", "a[y, 0]", "out[y, x]", "out[y - 1, x]", "v", "0.5", "k", "x0",
+    "a[y // 2, x]", "a[min(y + 3, h - 1), max(x - 2, 0)]", "x / 7", "(y - h / 2)", "(x + y) % 3", "(x * y - w)",
+)  # fmt: skip
 CONDITIONS = ("{} > {}", "{} <= {}", "{} > {} and {} < {}", "not {} < {}", "{} > {} or {} > {}", "abs({}) > {}")
 VALUES = ("{}", "{} * 2 - {}", "max({}, {})", "{} + {} / 4", "{} if {} > {} else {}", "np.sqrt(abs({}))")
 
@@ -60,6 +51,7 @@ class Bodies:
     def function(self) -> tuple[str, Callable[..., Any]]:
         lines = [
             "def f(a, b, k):",
+            "    h, w = a.shape",
             "    out = " + self.r.choice(("np.zeros_like(a)", "a.copy()", "np.ones(a.shape)")),
             "    for y in range(1, a.shape[0]):",
             "        x0 = a[y, 0] * 2",

@@ -838,7 +838,7 @@ def swallows_everything(img: Any) -> Any:
     out = img.copy()
     try:
         for y in range(1, img.shape[0]):
-            out[y] = out[y - 1] * float(y)
+            out[y] = out[y - 1] * divmod(y, 2)[1]
     except:  # noqa: E722
         out[0] = -1
     return out
@@ -869,7 +869,7 @@ def swallows_a_refusal(img: Any) -> Any:
     out = img.copy()
     for y in range(1, img.shape[0]):
         try:
-            out[y] = out[y - 1] * float(y)
+            out[y] = out[y - 1] * divmod(y, 2)[1]
         except:  # noqa: E722
             out[y] = 7
     return out
@@ -902,9 +902,6 @@ UNROLLED = [
     wraps_around,
     carried,
     used_after,
-    turn_in_the_value,
-    decision_on_the_turn,
-    condition_on_the_turn,
     breaks,
     returns_early,
     along_the_row,
@@ -928,6 +925,59 @@ UNROLLED = [
     swallows_a_refusal,
     a_helper_swallows_a_refusal,
 ]
+
+
+def distance_to_a_point(img: Any) -> Any:
+    out = np.zeros_like(img)
+    h, w = img.shape
+    for y in range(h):
+        for x in range(w):
+            away = np.sqrt((y - h / 2) ** 2 + (x - 3) ** 2)
+            out[y, x] = img[y, x] / (away + 1)
+    return out
+
+
+def checkerboard(img: Any) -> Any:
+    out = img.copy()
+    for y in range(img.shape[0]):
+        for x in range(img.shape[1]):
+            if (x + y) % 2 == 0:
+                out[y, x] = x * y - abs(y - x)
+    return out
+
+
+def clamped_neighbours(img: Any) -> Any:
+    h, w = img.shape
+    out = np.zeros_like(img)
+    for y in range(h):
+        for x in range(w):
+            above, right = max(y - 1, 0), min(x + 1, w - 1)
+            out[y, x] = img[above, x] + img[y, right] + img[above, right]
+    return out
+
+
+def twice_as_large(img: Any) -> Any:
+    h, w = img.shape
+    out = np.zeros((2 * h, 2 * w))
+    for y in range(2 * h):
+        for x in range(2 * w):
+            y0, x0 = int(y / 2), x // 2
+            fy = y / 2 - y0
+            out[y, x] = img[y0, x0] * (1 - fy) + img[min(y0 + 1, h - 1), x0] * fy
+    return out
+
+
+COMPUTING = [
+    turn_in_the_value, decision_on_the_turn, condition_on_the_turn, distance_to_a_point, checkerboard,
+    clamped_neighbours, twice_as_large,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("f", COMPUTING, ids=lambda f: f.__name__)
+def test_iterations_may_compute_with_their_number(f: Callable[..., Any]) -> None:
+    for size in ((43, 29), (21, 34)):
+        same(f, image(*size))
+    assert definitions(f, image(36, 28)) == definitions(f, image(72, 56))
 
 
 @pytest.mark.parametrize("f", UNROLLED, ids=lambda f: f.__name__)
@@ -1031,11 +1081,10 @@ def test_turns_compare_where_all_agree() -> None:
         lambda: t != 3,
         lambda: bool(t),
         lambda: int(t),
-        lambda: t // 2,
-        lambda: 2.0 * t,
+        lambda: divmod(t, 2),
+        lambda: t << 2,
         lambda: [0][t],
         lambda: np.asarray(t),
-        lambda: np.add(t, 1),
         lambda: range(t),
         lambda: f"{t}",
         lambda: t == "a",

@@ -16,14 +16,18 @@ from hjit.trace.capture.loops.rerolling import range_
 from hjit.trace.ops.arrays.strides import interface
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.masked import MaskedRead
-from hjit.trace.tracing.arrays.tracer import Tracer, call, has_tracer, is_tracer, python_float, python_type
-from hjit.trace.tracing.recording.recorder import supported_dtype
+from hjit.trace.tracing.arrays.tracer import Tracer, call, has_tracer, is_tracer, python_float, python_int, python_type
+from hjit.trace.tracing.recording.recorder import current, supported_dtype
 from hjit.trace.tracing.scalars.host import HostScalar, is_host, record
-from hjit.trace.tracing.scalars.induction import InductionVariable
+from hjit.trace.tracing.scalars.induction import InductionVariable, as_traced, is_below
 from hjit.trace.tracing.scalars.size import Size
+
+_TOO_LARGE = 2.0**63
+_WHOLE = (int, Size, InductionVariable)
 
 
 def _float(x: Any = 0.0) -> Any:
+    x = as_traced(x)
     if is_tracer(x) and x.size == 1:
         return python_float(x)
     if is_host(x):
@@ -32,10 +36,15 @@ def _float(x: Any = 0.0) -> Any:
 
 
 def _int(x: Any = 0, *base: Any) -> Any:
-    if type(x) is Size:
+    if type(x) in (Size, InductionVariable):
         return x
     if is_host(x) and isinstance(x.value, int) and not isinstance(x.value, bool):
         return x
+    if is_tracer(x) and x.size == 1 and x.known is None and not base and current().loops:
+        whole = call(np.trunc, x) if x.dtype.kind == "f" else x
+        if x.dtype.kind == "f":
+            current().check(~(abs(whole) < _TOO_LARGE))  # an int of Python may be larger, and a NaN is none
+        return python_int(whole)
     return int(x, *base) if base else int(x)
 
 
@@ -92,14 +101,25 @@ def _extreme(function: Callable[..., Any], ufunc: np.ufunc, beats: Callable[[Any
     def later(first: Any, x: Any) -> Any:
         if not has_tracer((first, x)):
             return function(first, x)
+        if _number_type(x) is int:
+            return python_int(call(ufunc, first, x))
         if is_tracer(x) and x.dtype.kind != "f":
             return call(ufunc, first, x)
         found = as_scalar(call(np.where, beats(x, first), x, first))  # the first of equal ones, and a NaN at the start
         found.weak = _number_type(x) is float
         return found
 
+    def of_indices(first: Any, x: Any) -> Any:
+        """Where one of two is the larger in all iterations, it stays an index."""
+        replaces = is_below(x, first) if function is min else is_below(first, x)
+        if replaces is not None:
+            return x if replaces else first
+        return python_int(call(ufunc, as_traced(first), as_traced(x)))
+
     def method(*args: Any, **kwargs: Any) -> Any:
         items = args[0] if len(args) == 1 and type(args[0]) in (list, tuple) else args
+        if not kwargs and InductionVariable in map(type, items) and all(type(x) in _WHOLE for x in items):
+            return functools.reduce(of_indices, items)
         kinds = {_number_type(x) for x in items}
         if kwargs or len(items) < 2 or len(kinds) > 1 or None in kinds or not any(map(is_tracer, items)):
             return function(*args, **kwargs)
@@ -113,7 +133,9 @@ def _number_type(x: Any) -> Any:
     if is_tracer(x):
         return None if not x.is_scalar else python_type(x) if x.weak else x.dtype.type
     value = x.value if is_host(x) else x
-    is_scalar = type(value) is float or (isinstance(value, np.generic) and supported_dtype(value.dtype))
+    if type(value) is Size:
+        return int
+    is_scalar = type(value) in (int, float) or (isinstance(value, np.generic) and supported_dtype(value.dtype))
     return type(value) if is_scalar else None
 
 

@@ -75,13 +75,12 @@ def merge_iterations(rec: Recorder, var: Var, count: Poly, serial: int, paths: S
     Raises:
         NotOneUpdate: it is not one update.
     """
-    if len(paths) > 1 and any(p.is_checked(rec) for p in paths):
-        raise NotOneUpdate("NumPy refuses some values in a branch")
     lasting = [p.lasting(serial) for p in paths]
     first = next((c for changes in lasting for c in changes), None)
     if first is None:
-        if paths[0].is_checked(rec):
-            _keep(rec, paths[0].body, _Body(var, count, "", frozenset()))  # nothing depends on what is written
+        for path in paths:
+            if path.is_checked(rec):
+                _keep(rec, path.body, _Body(var, count, "", frozenset()))  # nothing depends on what is written
         return
     buffer, old, contents, _ = first
     if any(c[0] is not buffer for changes in lasting for c in changes):
@@ -100,9 +99,12 @@ def merge_iterations(rec: Recorder, var: Var, count: Poly, serial: int, paths: S
     if contents is not None and not _reads_arguments(rec, iteration):
         raise NotOneUpdate("its result is known while tracing")
     _install(rec, iteration, buffer, iteration.write)
-    for name in rec.checks:
-        if name in paths[0].body and name not in rec.stages:
-            rec.stages[name] = iteration.checked(paths[0].body[name], buffer.version)
+    for name in rec.checks:  # of all iterations, whichever way they take: where one holds, NumPy runs
+        found = next((p.body[name] for p in paths if name in p.body), None)
+        if found is not None and name not in rec.stages:
+            if len(paths) > 1:
+                raise NotOneUpdate("NumPy refuses some values in a branch of what the loop writes")
+            rec.stages[name] = iteration.checked(found, buffer.version)
 
 
 def _keep(rec: Recorder, body: dict[str, Stage], iteration: _Body) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.tracing.arrays.masked import MaskedRead
-from hjit.trace.tracing.arrays.tracer import Tracer, call
+from hjit.trace.tracing.arrays.tracer import Tracer, call, is_tracer
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import is_host, static_captured
+from hjit.trace.tracing.scalars.induction import as_traced
 from hjit.trace.tracing.scalars.size import Size
 
 BINARY = {
@@ -84,12 +85,16 @@ def _binary(f: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., An
 
 def _as_python(f: Callable[..., Any], a: Any, b: Any) -> Any:
     """``f(a, b)``, which is a Python number where both are Python numbers."""
+    a, b = as_traced(a), as_traced(b)
     if not (_is_python(a) and _is_python(b)):
         return f(a, b)
     if f not in (np.bitwise_and, np.bitwise_or, np.bitwise_xor):
         a, b = _number(a), _number(b)
-    if f in (np.true_divide, np.floor_divide, np.remainder) and b == 0:
-        raise ZeroDivisionError("division by zero")
+    if f in (np.true_divide, np.floor_divide, np.remainder):
+        if is_tracer(b) and b.known is None and current().loops:
+            current().check(b == 0)  # of any iteration
+        elif b == 0:
+            raise ZeroDivisionError("division by zero")
     result = f(a, b)
     if f is _power:  # Python raises OverflowError or ZeroDivisionError, or gives a complex number
         finite, odd = np.isfinite(a) & np.isfinite(b), ~np.isfinite(result)

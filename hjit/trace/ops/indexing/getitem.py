@@ -148,7 +148,7 @@ def parse_key(a: Tracer, key: Any) -> _Key:
     axis = dim = 0
     for position, k in enumerate(items):
         if is_tracer(k) or _is_int(k):
-            arrays[axis] = k if is_tracer(k) else from_known(np.intp(_in_range(k, a.shape[dim], dim)))
+            arrays[axis] = k if is_tracer(k) else as_tracer(_in_range(k, a.shape[dim], dim), np.intp)
             places.append(position)
             basic.append(slice(None))
         else:

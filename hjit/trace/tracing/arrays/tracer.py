@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Definition, Expr, Load, compose, identity
+from hjit.trace.ir.graph import Const, Definition, Expr, Index, Load, compose, identity
 from hjit.trace.ir.poly import Dim, Poly, poly
 from hjit.trace.tracing.arrays.traced import Shape, Traced, TracedArray
-from hjit.trace.tracing.dispatch import hook
+from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.frames import reads
 from hjit.trace.tracing.recording.recorder import current, rerolled_loops, supported_dtype, tracing
 from hjit.trace.tracing.scalars.host import Conversion, as_array, as_item, dtype_of, is_host, number
+from hjit.trace.tracing.scalars.induction import InductionVariable, as_traced
 
 MAX_KNOWN = 4096  # elements up to which arrays made of known numbers are computed while tracing
 serials = itertools.count()
@@ -407,6 +408,14 @@ def from_stage(
     return Tracer(TracedBuffer(shape, stage.dtype, stage.name), shape, identity(len(shape)), is_scalar=is_scalar)
 
 
+@provides
+def index_value(p: Poly) -> Tracer:
+    """An index as a Python int."""
+    found = from_stage(Index(p), (), np.int64, is_scalar=True)
+    found.weak = True
+    return found
+
+
 def from_known(array: Any, is_scalar: bool = False) -> Tracer:
     """A new array with known contents, which the tracer owns."""
     array = np.asarray(array)
@@ -451,6 +460,9 @@ def as_tracer(x: Any, dtype: Any = None) -> Tracer:
         rec = current()
         dtype = checked_dtype(dtype_of(x) if dtype is None else np.dtype(dtype))
         return from_stage(rec.scalar(number(x, dtype, as_array), dtype), (), dtype)
+    if type(x) is InductionVariable:
+        found: Tracer = x.traced()
+        return found if dtype is None else found.astype(dtype)
     if type(x) in (list, tuple) and has_tracer(x):
         rows = [as_tracer(row) if dtype is None else stored(row, np.dtype(dtype), as_item) for row in x]
         stacked: Tracer = call(np.stack, rows)
@@ -467,6 +479,7 @@ def stored(x: Any, dtype: np.dtype[Any], how: Conversion = as_array) -> Tracer:
     Raises:
         OverflowError, ValueError: NumPy refuses to store a number, now or at a later call.
     """
+    x = as_traced(x)
     if is_tracer(x):
         if x.is_scalar and how is as_item and not x.weak:
             hook("check_item")(x, dtype)

@@ -1,18 +1,22 @@
 """`InductionVariable`: the variable of a Python loop whose body is traced once for all its iterations.
 
-It stands for every value of the variable at once, so it can only be in indices that are affine in the iteration.
-Comparisons answer where the first and the last iteration agree. Anything else refuses, and the loop is unrolled: traced
-iteration by iteration.
+It stands for every value of the variable at once. What is affine in the iteration stays an index; in other arithmetic
+it is a traced Python int. Comparisons answer where the first and the last iteration agree, and are traced elsewhere.
+Anything else refuses, and the loop is unrolled: traced iteration by iteration.
 """
 
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import numpy as np
+
 from hjit.trace.ir.poly import Poly
-from hjit.trace.tracing.scalars.host import static_value
+from hjit.trace.tracing.dispatch import hook
+from hjit.trace.tracing.scalars.host import is_host, static_value
 from hjit.trace.tracing.scalars.size import Size, size_poly
 
 LoopSite = tuple[Any, int]  # the code of a function and the offset of a loop in it
@@ -55,14 +59,24 @@ class InductionVariable:
         self.loop, self.first, self.last, self.poly = loop, int(first), int(last), poly
 
     def refusal(self, what: str) -> CannotReroll:
-        """The exception for a use that is not affine in the iteration."""
+        """The exception for a use that no iteration stands for."""
         return self.loop.refusal(f"{what} of a loop variable")
+
+    def traced(self) -> Any:
+        """The number as a traced Python int."""
+        return hook("index_value")(self.poly)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        return getattr(ufunc, method)(*map(as_traced, inputs), **options)
 
     def __neg__(self) -> Any:
         return InductionVariable(self.loop, -self.first, -self.last, -self.poly)
 
     def __pos__(self) -> Any:
         return self
+
+    def __abs__(self) -> Any:
+        return abs(self.traced())
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -75,11 +89,30 @@ def _ends(variable: InductionVariable, other: Any) -> tuple[int, int, Poly] | No
     return (int(other), int(other), size_poly(other)) if type(other) in (int, Size) else None
 
 
+def as_traced(x: Any) -> Any:
+    """What arithmetic takes in place of a loop's variable; anything else as it is."""
+    return x.traced() if type(x) is InductionVariable else x
+
+
+def is_below(a: Any, b: Any) -> bool | None:
+    """Is `a`, a loop's variable or another whole number, less than `b` in all iterations, or in none? None: in some."""
+    variable = a if type(a) is InductionVariable else b
+    if type(variable) is not InductionVariable:
+        return None
+    left, right = _ends(variable, a), _ends(variable, b)
+    if left is None or right is None:
+        return None
+    first, last = left[0] < right[0], left[1] < right[1]
+    return first if first is last else None
+
+
 def _sum(f: Callable[[Any, Any], Any], swap: bool) -> Callable[[InductionVariable, Any], Any]:
+    traced = _traced(f, swap)
+
     def method(self: InductionVariable, other: Any) -> Any:
         ends = _ends(self, other)
         if ends is None or (f is operator.mul and type(other) is InductionVariable):
-            raise self.refusal(f.__name__)
+            return traced(self, other)
         first, last, p = (
             f(b, a) if swap else f(a, b) for a, b in zip((self.first, self.last, self.poly), ends, strict=True)
         )
@@ -89,18 +122,41 @@ def _sum(f: Callable[[Any, Any], Any], swap: bool) -> Callable[[InductionVariabl
     return method
 
 
-def _comparison(f: Callable[[Any, Any], bool]) -> Callable[[InductionVariable, Any], bool]:
-    """What holds at both ends of a line holds between them; two lines are unequal where neither end changes sides."""
+def _traced(f: Callable[[Any, Any], Any], swap: bool = False) -> Callable[[InductionVariable, Any], Any]:
+    """An operation of the number as a traced one."""
 
-    def method(self: InductionVariable, other: Any) -> bool:
+    def method(self: InductionVariable, other: Any) -> Any:
+        if not _is_number(other):
+            raise self.refusal(f.__name__)
+        a, b = self.traced(), as_traced(other)
+        return f(b, a) if swap else f(a, b)
+
+    return method
+
+
+def _is_number(x: Any) -> bool:
+    kinds = (InductionVariable, Size, int, float, bool)
+    return type(x) in kinds or isinstance(x, (np.ndarray, np.generic)) or hasattr(x, "__array_ufunc__") or is_host(x)
+
+
+def _comparison(f: Callable[[Any, Any], bool]) -> Callable[[InductionVariable, Any], Any]:
+    """What holds at both ends of a line holds between them; two lines are unequal where neither end changes sides.
+
+    Elsewhere the traced function decides in each iteration; hjit's own code, which looks whether an index is in range,
+    must not.
+    """
+    traced = _traced(f)
+
+    def method(self: InductionVariable, other: Any) -> Any:
         ends = _ends(self, other)
-        if ends is None:
-            raise self.refusal("comparison")
-        first, last = self.first - ends[0], self.last - ends[1]
-        apart = f in (operator.eq, operator.ne) and first * last <= 0 and (first, last) != (0, 0)
-        if apart or f(first, 0) != f(last, 0):
+        if ends is not None:
+            first, last = self.first - ends[0], self.last - ends[1]
+            apart = f in (operator.eq, operator.ne) and first * last <= 0 and (first, last) != (0, 0)
+            if not apart and f(first, 0) == f(last, 0):
+                return f(first, 0)
+        if type(sys._getframe(1).f_globals) is dict:
             raise self.refusal("decision on the iteration")
-        return f(first, 0)
+        return traced(self, other)
 
     return method
 
@@ -117,10 +173,13 @@ for _name in ("add", "sub", "mul"):
     setattr(InductionVariable, f"__r{_name}__", _sum(getattr(operator, _name), True))
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(InductionVariable, f"__{_name}__", _comparison(getattr(operator, _name)))
-for _name in "index int float complex bool round trunc floor ceil abs invert str repr format".split():
+for _name in "index int float complex bool round trunc floor ceil invert str repr format".split():
     setattr(InductionVariable, f"__{_name}__", _refused(f"__{_name}__"))
-for _name in "array array_ufunc array_function".split():
+for _name in "array array_function".split():
     setattr(InductionVariable, f"__{_name}__", _refused(f"__{_name}__"))
-for _name in "truediv floordiv mod divmod pow lshift rshift and or xor matmul".split():
+for _name in "truediv floordiv mod pow".split():
+    setattr(InductionVariable, f"__{_name}__", _traced(getattr(operator, _name)))
+    setattr(InductionVariable, f"__r{_name}__", _traced(getattr(operator, _name), True))
+for _name in "divmod lshift rshift and or xor matmul".split():
     setattr(InductionVariable, f"__{_name}__", _refused(_name))
     setattr(InductionVariable, f"__r{_name}__", _refused(_name))
