@@ -2,7 +2,8 @@
 
 Each search runs in a fresh process; the median of three is reported.
 
-For every application: `us_per_schedule`, `schedules` (cost evaluations), `greedy_s` (`refined_s`, `beam_s`),
+For every application: `us_per_schedule`, `schedules` (cost evaluations), `us_per_featurised`, `featurised` (those whose
+features were computed; of the others the costs of all nests were known), `greedy_s` (`refined_s`, `beam_s`),
 `peak_mb` (of the process when the search ends), and `cost` (seconds that the cost model predicts), all of the graphs of
 one call together. The machine's bandwidth, which is measured once and kept, is known before.
 """
@@ -14,13 +15,15 @@ import json
 import math
 import resource
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from benchmarks import apps
 from benchmarks.table import geomean
 
 if TYPE_CHECKING:
+    from hjit.sched.search.nest_costs import Tally
+    from hjit.sched.search.space import Space
     from hjit.tuning.autoschedule import Effort
     from hjit.tuning.plans import Plan
 
@@ -98,6 +101,26 @@ def _peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+@contextlib.contextmanager
+def tallied() -> Iterator[list[Tally]]:
+    """What the searches have done that are made meanwhile."""
+    from hjit.tuning import autoschedule
+
+    found: list[Tally] = []
+    real = autoschedule.space_of
+
+    def space_of(*given: Any, **named: Any) -> Space:
+        space = real(*given, **named)
+        found.append(space.tally)
+        return space
+
+    autoschedule.space_of = space_of
+    try:
+        yield found
+    finally:
+        autoschedule.space_of = real
+
+
 def measure(name: str, effort: str, threads: int, small: bool) -> Row:
     """Search the schedules of an application."""
     from hjit.process import machine
@@ -106,15 +129,19 @@ def measure(name: str, effort: str, threads: int, small: bool) -> Row:
     autoschedule.weights()
     machine.bandwidth(threads)
     before = _peak()
-    found = plans(name, effort, threads, small)
+    with tallied() as tallies:
+        found = plans(name, effort, threads, small)
     records = [p.record for p, _, _ in found if p.record is not None]
     count = sum(p.evaluations for p, _, _ in found)
+    featurised = sum(x.featurised for x in tallies)
     seconds = sum(p.seconds for p, _, _ in found)
     return {
         "stages": sum(n for _, n, _ in found),
         "schedules": count,
         f"{effort}_s": seconds,
         "us_per_schedule": 1e6 * seconds / count if count else None,
+        "featurised": featurised,
+        "us_per_featurised": 1e6 * seconds / featurised if featurised else None,
         "expansions": sum(r.expansions for r in records),
         "peak_mb": max((mb for _, _, mb in found), default=before),
         "before_mb": before,
@@ -130,14 +157,14 @@ def show(rows: Sequence[Row]) -> None:
     from rich.table import Table
 
     t = Table(box=box.SIMPLE_HEAD, title="search", title_justify="left", padding=(0, 1, 0, 0))
-    for column in ("", "stages", "schedules", "us / schedule", "s", "peak MB", "predicted ms", ""):
+    for column in ("", "stages", "schedules", "us / schedule", "us / featurised", "s", "peak MB", "predicted ms", ""):
         t.add_column(column, justify="right" if column else "left")
     for r in rows:
         if "error" in r:
-            t.add_row(f"{r['app']} {r['tune']}", *[""] * 6, r["error"])
+            t.add_row(f"{r['app']} {r['tune']}", *[""] * 7, r["error"])
             continue
-        us = "-" if r["us_per_schedule"] is None else f"{r['us_per_schedule']:.0f}"
-        numbers = (str(r["stages"]), str(r["schedules"]), us, f"{r[r['tune'] + '_s']:.2f}", f"{r['peak_mb']:.0f}")
+        us, each = ("-" if x is None else f"{x:.0f}" for x in (r["us_per_schedule"], r["us_per_featurised"]))
+        numbers = (str(r["stages"]), str(r["schedules"]), us, each, f"{r[r['tune'] + '_s']:.2f}", f"{r['peak_mb']:.0f}")
         t.add_row(
             f"{r['app']} {r['tune']}",
             *numbers,
@@ -145,8 +172,11 @@ def show(rows: Sequence[Row]) -> None:
             "the default schedule" if r["by_default"] else "",
         )
     for effort in dict.fromkeys(r["tune"] for r in rows):
-        mean = geomean(r.get("us_per_schedule") for r in rows if r["tune"] == effort)
-        t.add_row(f"geometric mean {effort}", "", "", "-" if mean is None else f"{mean:.0f}", "", "", "", "")
+        means = [
+            geomean(r.get(column) for r in rows if r["tune"] == effort)
+            for column in ("us_per_schedule", "us_per_featurised")
+        ]
+        t.add_row(f"geometric mean {effort}", "", "", *("-" if x is None else f"{x:.0f}" for x in means), *[""] * 4)
     console = Console()
     (console if console.is_terminal else Console(width=130)).print(t)
 

@@ -16,7 +16,7 @@ from hjit.errors import ScheduleError
 from hjit.kernels.lower.lower import lower
 from hjit.model.names import SCHEDULE
 from hjit.sched.analysis.sized import SizedGraph
-from hjit.sched.features.featurise import plan_of
+from hjit.sched.features.featurise import nest_features
 from hjit.sched.language.memory import C_ORDER
 from hjit.sched.language.tree import Root
 from hjit.trace.ir.graph import Graph
@@ -64,8 +64,7 @@ def evaluations(graph: Graph, tree: Root) -> float:
     sized, total = SizedGraph(graph, _Sizes()), 0.0
     layouts = dict.fromkeys(graph.by_name, C_ORDER)
     for node in tree.children:
-        plan, own = plan_of(sized, node, layouts)
-        total += plan.run(own, None).values[0][:, COMPUTED].sum()
+        total += nest_features(sized, node, None, layouts).values[0][:, COMPUTED].sum()
     return total
 
 

@@ -338,6 +338,7 @@ def test_searches_are_counted_and_shown(capsys: pytest.CaptureFixture[str]) -> N
     row = search.measure("blur", "greedy", 1, small=True)
     assert row["stages"] == 2 and row["schedules"] > row["expansions"] > 0 and row["peak_mb"] >= row["before_mb"] > 0
     assert row["us_per_schedule"] == pytest.approx(1e6 * row["greedy_s"] / row["schedules"])
+    assert row["us_per_featurised"] == pytest.approx(1e6 * row["greedy_s"] / row["featurised"])
     search.show(
         [
             {"app": "blur", "tune": "greedy", "threads": 1, **row},

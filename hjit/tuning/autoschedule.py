@@ -134,7 +134,13 @@ def _searched(segment: Segment, sizes: Mapping[str, int], options: Options, effo
     is_large = effort.freeze and len(graph.stages) > FEW_STAGES
     begin = time.perf_counter()
     candidates = [(space.tree_cost(by_default.tree, lambda: is_large and time.perf_counter() > half), by_default)]
-    of_a_tree = time.perf_counter() - begin
+    now = time.perf_counter()
+    if is_large:
+        limit -= COMPLETED * (now - begin)
+        if now > limit:
+            log.debug("%d stages are too many to search in %g s", len(graph.stages), effort.seconds)
+            return Plan(None, frozenset(), candidates[0][0], now - start, None, whole.tally.evaluations)
+        space = frozen(space, lambda: time.perf_counter() > (now + limit) / 2)
     around = SearchOptions(
         passes=effort.passes,
         depth=len(space.decisions) if effort.by_depth else None,
@@ -143,11 +149,6 @@ def _searched(segment: Segment, sizes: Mapping[str, int], options: Options, effo
         batch_size=effort.batch,
         stop=lambda: time.perf_counter() > limit,
     )
-    if is_large:
-        if max(half, time.perf_counter()) + COMPLETED * of_a_tree > limit:
-            log.debug("%d stages are too many to search in %g s", len(graph.stages), effort.seconds)
-            return Plan(None, frozenset(), candidates[0][0], time.perf_counter() - start, None, whole.tally.evaluations)
-        space = frozen(space, lambda: time.perf_counter() > half)
     if effort.parameters != GREEDY:  # a beam may end at a higher cost, or early; what this costs is known to it
         candidates += _best(greedily(space, around.stop), 1)
     found = search(space, space.start, effort.parameters, around)

@@ -45,7 +45,9 @@ LITTLE_WORK = (
 NOT_MUCH_COSTLIER = 3.0  # times the best predicted cost, up to which an alternative is worth measuring
 FEW_STAGES = 12  # stages up to which all are searched
 DEFINITIONS_A_SECOND = 800  # at most: of more not even the default schedule is costed in time
-COMPLETED = 2.5  # times the seconds that costing a tree takes: to put all stages at the root that a search left
+# times the seconds that costing the default schedule of a large Graph takes: left for completing what a search came to
+# when it ended, with all other stages at the root
+COMPLETED = 1.0
 
 # -- autotuning
 BATCH = 16  # schedules that are compiled and timed between two fits of the cost model; the paper has 32

@@ -324,8 +324,14 @@ def test_features_of_random_programs_are_finite_and_not_negative(seed: int) -> N
     for _ in range(3):
         root = random_schedule(g, rng)
         tiles = np.array([[x.size for x in slots(root)], [rng.randint(1, 40) for _ in slots(root)]])
-        got = schedule_features(SizedGraph(g, sizes, 32, rng.choice([None, 8])), root, tiles)
+        sized = SizedGraph(g, sizes, 32, rng.choice([None, 8]))
+        got = schedule_features(sized, root, tiles)
         assert np.isfinite(got).all() and (got >= 0).all()
+        some = tiles.repeat(3, 0)  # one half of the sizes is the same for all, the other is open
+        some[:, ::2] = tiles[0, ::2]
+        for each in (tiles, some):  # alone, all sizes are known while the tree is walked
+            found = [schedule_features(sized, root, row[None])[0] for row in each]
+            np.testing.assert_allclose(schedule_features(sized, root, each), found, rtol=1e-12)
         assert np.isfinite(pipeline_features(g, sizes)).all()
 
 

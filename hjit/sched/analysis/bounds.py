@@ -7,6 +7,7 @@ have whole, are whole axes. All is in polynomials, for lowering; `hjit.sched.ana
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Container, Iterable, Mapping
 from functools import cached_property
@@ -30,6 +31,7 @@ class Reads:
         self.stages = graph.by_name
         self._parts: dict[tuple[str, int], Definitions] = {}
         self._indices: dict[tuple[str, int], dict[str, tuple[tuple[Poly, ...], ...]]] = {}
+        self._moving: dict[tuple[str, int, int], dict[str, frozenset[int]]] = {}
         self._whole: dict[str, frozenset[int]] = {}
         self._step: dict[str, tuple[int, ...]] = {}
 
@@ -75,6 +77,17 @@ class Reads:
                 loads.setdefault(load.source, []).append(load.index)
             found = {source: tuple(map(_ends, zip(*indices, strict=True))) for source, indices in loads.items()}
             self._indices[stage, number] = found
+        return found
+
+    def moving(self, stage: str, number: int, k: int) -> dict[str, frozenset[int]]:
+        """The axes of each array along which a definition writes or reads it when its dimension k moves."""
+        found = self._moving.get((stage, number, k))
+        if found is None:
+            found = self._moving[stage, number, k] = {}
+            target = tuple((p,) for p in self.stages[stage].definitions[number].target)
+            for name, axes in (*self.indices(stage, number).items(), (stage, target)):
+                along = {axis for axis, ps in enumerate(axes) if any(p.mentions(Dim(k)) for p in ps)}
+                found[name] = found.get(name, frozenset()) | along
         return found
 
     def region(self, stage: str, uses: Uses[Definitions]) -> Region:
@@ -247,10 +260,8 @@ def vector_axes(reads: Reads, top: Node) -> dict[str, frozenset[int]]:
                 around |= {(x.stage, k) for k in dims_of(x.dim)}
             nodes += ((child, around) for child in x.children)
             continue
-        dims = [Dim(k) for stage, k in around if stage == x.stage]
-        for number in x.definitions if dims else ():
-            d = reads.stages[x.stage].definitions[number]
-            for stage, axes in ((x.stage, tuple((p,) for p in d.target)), *reads.indices(x.stage, number).items()):
-                here = (axis for axis, ps in enumerate(axes) if any(p.mentions(dim) for p in ps for dim in dims))
-                found.setdefault(stage, set()).update(here)
+        dims = [k for stage, k in around if stage == x.stage]
+        for number, k in itertools.product(x.definitions, dims):
+            for stage, axes in reads.moving(x.stage, number, k).items():
+                found.setdefault(stage, set()).update(axes)
     return {stage: frozenset(axes) for stage, axes in found.items()}

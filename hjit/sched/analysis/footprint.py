@@ -33,7 +33,11 @@ def extent(x: Interval) -> Num:
 
 def clipped(x: Interval, n: float) -> Interval:
     """The part of an interval in ``[0, n)``; where it lies outside, the element that is nearest."""
-    return _inside_of(x[0], n), _inside_of(x[1], n)
+    low, high = x
+    if type(low) is float and type(high) is float:  # without calls: there are many
+        last = n - 1.0
+        return min(max(low, 0.0), last), min(max(high, 0.0), last)
+    return _inside_of(low, n), _inside_of(high, n)
 
 
 def _inside_of(x: Num, n: float) -> Num:
@@ -143,7 +147,8 @@ def footprint(
     axes = tuple(() if base is None else parts for base, parts in zip(bases, every, strict=True))
     moves = tuple(() if base is None else tuple(rates(base).items()) for base in bases)
     slack = (
-        0 if base is None else _slack(ps, extents) for base, ps in zip(bases, zip(*indices, strict=True), strict=True)
+        0 if base is None else _slack(tuple(dict.fromkeys(ps)), tuple(extents))
+        for base, ps in zip(bases, zip(*indices, strict=True), strict=True)
     )
     return Footprint(axes, shape, every, moves, tuple(slack))
 
@@ -153,9 +158,9 @@ def is_bounded(p: Poly) -> bool:
     return any(isinstance(a, Boundary) for a in deep_atoms(p))
 
 
-def _slack(indices: Iterable[Poly], extents: Sequence[float]) -> int:
+@lru_cache(maxsize=1 << 12)
+def _slack(indices: tuple[Poly, ...], extents: tuple[float, ...]) -> int:
     """How much longer the loose bounds of an axis are than they would be without boundary conditions."""
-    indices = tuple(dict.fromkeys(indices))
     if not any(map(is_bounded, indices)):
         return 0
     return _loose_length(indices, extents) - _loose_length([_unbounded(p) for p in indices], extents)
@@ -254,8 +259,9 @@ class Memory:
         lines: Num = 1.0
         joined: Truth = True  # is all that lies further in whole, so that it is one piece?
         for axis in reversed(self.order):
-            lines = lines * choose(joined, 1.0, lengths[axis])
-            if axis != self.order[0]:
+            if joined is not True:
+                lines = lines * (lengths[axis] if joined is False else choose(joined, 1.0, lengths[axis]))
+            if joined is not False and axis != self.order[0]:
                 joined = joined & (lengths[axis] >= self.lengths[axis])
         return elements * self.itemsize, lines
 

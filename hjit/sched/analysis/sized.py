@@ -95,12 +95,13 @@ class SizedGraph:
             loops;
             None: as many as the loops have iterations.
         inlined: stages of one pure definition that are computed wherever they are read.
+        structures: of nests that differ in sizes of loops only a number, and the arrays that are read there.
         plans: what `hjit.sched.features.featurise` has recorded, on `tape`, in the `sizes_of` loops; `forget` bounds
             what it takes.
         recorded: operations of these plans.
         walked: what `hjit.sched.analysis.sites` knows of places in nests.
-        counts, reads_of: the points at which `hjit.sched.features.load_counts` counts loads, and the loads of parts by
-            array.
+        counts, reads_of, blocks: the points at which `hjit.sched.features.load_counts` counts loads, the loads of parts
+            by array, and what was counted.
     """
 
     def __init__(
@@ -119,9 +120,11 @@ class SizedGraph:
         self._start()
         self.counts: dict[Any, Any] = {}
         self.reads_of: dict[Any, Any] = {}
+        self.blocks: dict[Any, Any] = {}
         self._sizes = sizes
         self._inputs = {x.name: x for x in graph.inputs}
         self._made: dict[tuple[Any, ...], Any] = {}
+        self._polys: dict[Poly, Poly] = {}
         self._parts: dict[tuple[str, tuple[int, ...]], Part] = {}
 
     def forget(self) -> None:
@@ -131,6 +134,7 @@ class SizedGraph:
 
     def _start(self) -> None:
         self.tape = Tape()
+        self.structures: dict[Any, tuple[int, tuple[str, ...]]] = {}
         self.plans: dict[Any, Any] = {}
         self.walked: dict[Any, Any] = {}
         self.recorded = 0
@@ -162,6 +166,10 @@ class SizedGraph:
         if found is None:
             found = self._made[key] = make()
         return found
+
+    def one_of(self, p: Poly) -> Poly:
+        """The same object for equal ones, which are compared at once then."""
+        return self._polys.setdefault(p, p)
 
     def number(self, p: Poly) -> float:
         """The number that a size is."""

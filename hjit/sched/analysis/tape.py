@@ -9,7 +9,7 @@ from the ranges of numbers, so that most of the clipping of regions to images is
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import ceil, floor, inf, isinf
 from typing import Any
 
@@ -18,6 +18,8 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Operation = Callable[..., Any]
 Range = tuple[float, float]
+# an operation on arrays, where its result goes, and where its arguments are
+Line = tuple[Operation, int, int, int, int | None]
 
 
 class Var:
@@ -144,6 +146,8 @@ OPERATIONS: dict[str, tuple[Operation, Operation]] = {
     "or": (operator.or_, np.logical_or),
     "choose": (lambda condition, a, b: a if condition else b, np.where),
 }
+# of those on arrays
+SINGLE: dict[Operation, Operation] = {many: single for single, many in OPERATIONS.values()}
 SYMMETRIC = frozenset({"mul", "least", "most", "and", "or"})
 
 
@@ -183,14 +187,14 @@ class Tape:
     Attributes:
         start: constants where they are.
         arrays: the same as arrays without axes, which NumPy is faster with than with numbers.
-        operations: name and arguments of each result.
+        lines: of each result how it is worked out.
         sums: positions of sums -> those of their two parts.
     """
 
     def __init__(self) -> None:
         self.start: list[float | None] = []
         self.arrays: list[Array | None] = []
-        self.operations: list[tuple[str, tuple[int, ...]] | None] = []
+        self.lines: list[Line | None] = []
         self.sums: dict[int, tuple[int, int]] = {}
         self._lines: dict[tuple[str, tuple[int, ...]], int] = {}
         self._constants: dict[float, int] = {}
@@ -226,7 +230,8 @@ class Tape:
         """The position of the result of an operation on positions."""
         found = self._lines.get((name, at))
         if found is None:
-            found = self._lines[name, at] = self._add(None, (name, at))
+            line = OPERATIONS[name][1], len(self.start), at[0], at[1], at[2] if len(at) > 2 else None
+            found = self._lines[name, at] = self._add(None, line)
         return found
 
     def constant(self, x: float) -> int:
@@ -236,24 +241,24 @@ class Tape:
             found = self._constants[x] = self._add(x, None)
         return found
 
-    def _add(self, constant: float | None, operation: tuple[str, tuple[int, ...]] | None) -> int:
+    def _add(self, constant: float | None, line: Line | None) -> int:
         self.start.append(constant)
         self.arrays.append(None if constant is None else np.array(constant))
-        self.operations.append(operation)
+        self.lines.append(line)
         return len(self.start) - 1
 
     def needed(self, positions: Iterable[int]) -> set[int]:
         """These positions, and all that they are worked out from."""
         found: set[int] = set()
         work = list(positions)
-        operations = self.operations
+        lines = self.lines
         while work:
             k = work.pop()
             if k not in found:
                 found.add(k)
-                operation = operations[k]
-                if operation is not None:
-                    work += operation[1]
+                line = lines[k]
+                if line is not None:
+                    work += line[2:] if line[4] is not None else line[2:4]
         return found
 
 
@@ -270,15 +275,12 @@ class Program:
         self, tape: Tape, inputs: Sequence[int], results: Sequence[int], needed: Iterable[int] | None = None
     ) -> None:
         order = sorted(tape.needed(results) if needed is None else needed)
-        at = {k: n for n, k in enumerate(order)}
-        self._start = [tape.start[k] for k in order]
-        self._arrays = [tape.arrays[k] for k in order]
-        self._inputs = [at.get(k) for k in inputs]
-        self._results = [at[k] for k in results]
-        self._fixed = sorted({k for k in self._results if self._start[k] is not None})
-        self._lines: list[Line] = [
-            _line(op, n, at) for n, k in enumerate(order) if (op := tape.operations[k]) is not None
-        ]
+        self._inputs, self._results = inputs, results
+        self._lines = [line for k in order if (line := tape.lines[k]) is not None]
+        constants = [k for k in order if tape.start[k] is not None]
+        self._start = {k: tape.start[k] for k in constants}
+        self._arrays = {k: tape.arrays[k] for k in constants}
+        self._fixed = [k for k in dict.fromkeys(results) if tape.start[k] is not None]
 
     def __len__(self) -> int:
         """How many operations there are."""
@@ -287,10 +289,8 @@ class Program:
     def run(self, inputs: Sequence[float] | Sequence[Array]) -> list[Any]:
         """The results: floats for floats, arrays for arrays."""
         is_single = not inputs or isinstance(inputs[0], float)
-        v: list[Any] = list(self._start if is_single else self._arrays)
-        for k, x in zip(self._inputs, inputs, strict=True):
-            if k is not None:
-                v[k] = x
+        v: dict[int, Any] = self._start.copy() if is_single else self._arrays.copy()
+        v.update(zip(self._inputs, inputs, strict=True))
         if is_single:
             for f, k, a, b, c in self._lines:
                 f = SINGLE[f]
@@ -302,17 +302,6 @@ class Program:
             for k in self._fixed:
                 v[k] = np.full(batch, v[k])
         return [v[k] for k in self._results]
-
-
-Line = tuple[
-    Operation, int, int, int, int | None
-]  # an operation on arrays, where its result goes, and where its arguments are
-SINGLE: dict[Operation, Operation] = {many: single for single, many in OPERATIONS.values()}
-
-
-def _line(operation: tuple[str, tuple[int, ...]], to: int, at: Mapping[int, int]) -> Line:
-    name, (a, b, *more) = operation
-    return OPERATIONS[name][1], to, at[a], at[b], at[more[0]] if more else None
 
 
 # -- functions of numbers that may be recorded

@@ -10,6 +10,7 @@ and on `working_set_at_root`; so a nest is featurised once and kept under its `n
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,6 +31,7 @@ LOADS = [
 ]
 CALLS = [SCHEDULE.index(name) for name in ("inlined_calls", "num_vectors", "num_scalars")]
 COLUMN = {name: k for k, name in enumerate(SCHEDULE)}
+Sizes = np.ndarray[Any, np.dtype[np.int64]]  # of loops, [batch, slots]
 Placed = Mapping[str, Layout]  # stages that a tree stores, and how they lie in memory
 
 
@@ -67,16 +69,12 @@ def schedule_features(graph: SizedGraph, root: Root, tiles: np.ndarray[Any, Any]
         ValueError: `tiles` has not one column for each loop of a size.
     """
     placed = layouts_of(root)
-    plans = [plan_of(graph, child, placed) for child in root.children]
-    slots = sum(len(sizes) for _, sizes in plans)
-    if tiles is not None and (tiles.ndim != 2 or tiles.shape[1] != slots):
-        raise ValueError(f"tiles of shape {tiles.shape} for {slots} loops of a size")
-    found = []
-    start = 0
-    for plan, sizes in plans:
-        found.append(plan.run(sizes, None if tiles is None else tiles[:, start : start + len(sizes)]))
-        start += len(sizes)
-    return assembled(graph, found)
+    structures = [Structure.of(graph, child, placed) for child in root.children]
+    tiles = _tiles([n for x in structures for n in x.sizes], tiles)
+    ends = [0, *itertools.accumulate(len(x.sizes) for x in structures)]
+    return assembled(
+        graph, [x.features(tiles[:, a:b]) for x, (a, b) in zip(structures, itertools.pairwise(ends), strict=True)]
+    )
 
 
 def nest_features(
@@ -92,10 +90,16 @@ def nest_features(
     Raises:
         ValueError: `tiles` has not one column for each loop of a size.
     """
-    plan, sizes = plan_of(graph, nest, placed or {})
-    if tiles is not None and (tiles.ndim != 2 or tiles.shape[1] != len(sizes)):
+    structure = Structure.of(graph, nest, placed or {})
+    return structure.features(_tiles(structure.sizes, tiles))
+
+
+def _tiles(sizes: Sequence[int], tiles: Sizes | None) -> Sizes:
+    if tiles is None:
+        return np.array([sizes], np.int64)
+    if tiles.ndim != 2 or tiles.shape[1] != len(sizes):
         raise ValueError(f"tiles of shape {tiles.shape} for {len(sizes)} loops of a size")
-    return plan.run(sizes, tiles)
+    return tiles
 
 
 def assembled(graph: SizedGraph, nests: Iterable[NestFeatures]) -> Array:
@@ -211,11 +215,12 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """The features of a nest, as operations on the sizes of its loops.
+    """The features of a nest, as operations on those sizes of its loops that are open.
 
     Attributes:
         head: the stage that the nest is of.
         program: the features that depend on sizes, then what loads are counted from, then `NestFeatures.allocated`.
+        open: the slots of those sizes.
         names: for each row of features the stage: one for each computation, and each stage inlined into it.
         known: the features that do not depend on sizes, [rows, len(SCHEDULE)], and zeros for the others.
         to: positions of those others in `known`, flat.
@@ -225,6 +230,7 @@ class Plan:
     graph: SizedGraph
     head: str
     program: Program
+    open: list[int]
     names: tuple[str, ...]
     known: Array
     to: np.ndarray[Any, np.dtype[np.intp]]
@@ -232,9 +238,10 @@ class Plan:
 
     @staticmethod
     def of(
-        graph: SizedGraph, head: str, inputs: Sequence[Var], parts: Sequence[tuple[Rows, Row]], allocated: Num
+        graph: SizedGraph, head: str, sizes: Sequence[Num], parts: Sequence[tuple[Rows, Row]], allocated: Num
     ) -> Plan:
-        """`parts`: of each computation its rows, and its working sets."""
+        """`sizes`: of the loops, numbers or inputs of the tape; `parts`: of each computation its rows and working
+        sets."""
         tape = graph.tape
         known = np.concatenate([rows.known for rows, _ in parts])
         to: list[int] = []
@@ -260,14 +267,15 @@ class Plan:
             *(rows.needed for rows, _ in parts)
         )
         needed |= tape.needed(results[-1:])
-        program = Program(tape, [x.at for x in inputs], results, needed)
+        inputs = {k: x.at for k, x in enumerate(sizes) if isinstance(x, Var)}
+        program = Program(tape, [*inputs.values()], results, needed)
         names = tuple(name for rows, _ in parts for name in rows.names)
-        return Plan(graph, head, program, names, known, np.array(to, np.intp), tuple(blocks))
+        return Plan(graph, head, program, [*inputs], names, known, np.array(to, np.intp), tuple(blocks))
 
-    def run(self, sizes: Sequence[int], tiles: np.ndarray[Any, Any] | None) -> NestFeatures:
-        """For `tiles` [batch, slots], or for one tiling."""
-        batch = 1 if tiles is None else len(tiles)
-        *v, allocated = self.program.run(list(map(float, sizes)) if tiles is None else list(tiles.T.astype(np.float64)))
+    def run(self, tiles: Sizes) -> NestFeatures:
+        """For `tiles` [batch, slots]."""
+        batch = len(tiles)
+        *v, allocated = self.program.run(list(tiles[:, self.open].T.astype(np.float64)))
         numbers = np.array(v).reshape(len(v), -1)  # [numbers, batch], or one for all
         values = np.empty((batch, *self.known.shape))
         values[:] = self.known
@@ -289,19 +297,47 @@ class Plan:
         return NestFeatures(stages, values, np.broadcast_to(np.asarray(allocated, np.float64), (batch,)))
 
 
-def plan_of(graph: SizedGraph, nest: Node, placed: Placed) -> tuple[Plan, list[int]]:
-    """The plan of a nest, and the sizes of its loops; nests that differ in those only have one plan."""
-    sizes: list[int] = []
-    key = _structure(nest, sizes)
-    if key not in graph.plans:
-        sources = dict.fromkeys(name for c in computes(nest) for name in graph.part(c.stage, c.definitions).footprints)
-        graph.plans[key] = tuple(sources), {}
-    sources, plans = graph.plans[key]
-    outside = tuple(map(placed.get, sources))
-    if outside not in plans:
-        plans[outside] = _recorded(graph, nest, placed)
-        graph.recorded += len(plans[outside].program)
-    return plans[outside], sizes
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """All of a nest that its features depend on, but for the sizes of its loops.
+
+    Attributes:
+        key: equal for nests that differ in those only.
+        sizes: of its own loops, in the order of `walk`.
+    """
+
+    graph: SizedGraph
+    nest: Node
+    placed: Placed
+    key: tuple[Any, ...]
+    sizes: list[int]
+
+    @staticmethod
+    def of(graph: SizedGraph, nest: Node, placed: Placed) -> Structure:
+        sizes: list[int] = []
+        structure = _structure(nest, sizes)
+        known = graph.structures.get(structure)
+        if known is None:
+            parts = [graph.part(c.stage, c.definitions) for c in computes(nest)]
+            sources = tuple(dict.fromkeys(name for part in parts for name in part.footprints))
+            known = graph.structures[structure] = len(graph.structures), sources
+        number, sources = known
+        return Structure(graph, nest, placed, (number, *map(placed.get, sources)), sizes)
+
+    def features(self, tiles: Sizes) -> NestFeatures:
+        """For sizes in place of its own, [batch, slots]."""
+        return self.plan(tiles).run(tiles)
+
+    def plan(self, tiles: Sizes) -> Plan:
+        """What works out the features for these sizes, of which only those are open that differ from row to row."""
+        same = (tiles == tiles[:1]).all(0).tolist()
+        key = self.key, tuple(n if is_same else None for n, is_same in zip(tiles[0].tolist(), same, strict=True))
+        plans = self.graph.plans
+        plan: Plan | None = plans.get(key)
+        if plan is None:
+            plan = plans[key] = _recorded(self.graph, self.nest, self.placed, key[1])
+            self.graph.recorded += len(plan.program)
+        return plan
 
 
 def _structure(node: Node, sizes: list[int]) -> tuple[Any, ...]:
@@ -326,9 +362,11 @@ def _structure(node: Node, sizes: list[int]) -> tuple[Any, ...]:
     raise AssertionError(node)
 
 
-def _recorded(graph: SizedGraph, nest: Node, placed: Placed) -> Plan:
-    inputs = graph.sizes_of([(x.stage, x.dim) for x in walk(nest) if isinstance(x, Loop) and x.size is not None])
-    sites = sites_of(graph, nest, inputs)
+def _recorded(graph: SizedGraph, nest: Node, placed: Placed, fixed: Sequence[int | None]) -> Plan:
+    """The plan of a nest whose sizes are `fixed`; None: open."""
+    open_ = graph.sizes_of([(x.stage, x.dim) for x in walk(nest) if isinstance(x, Loop) and x.size is not None])
+    sizes = [x if n is None else float(n) for n, x in zip(fixed, open_, strict=True)]
+    sites = sites_of(graph, nest, sizes)
     layouts = {**placed, **{name: x.allocation.layout for name, x in sites.sites.items()}}
     parts: list[tuple[Rows, Row]] = []
     for leaf in sites.leaves:
@@ -339,4 +377,4 @@ def _recorded(graph: SizedGraph, nest: Node, placed: Placed) -> Plan:
             calls = ((name, inlined(graph, name, row), replace(block, called=name)) for name in leaf.part.calls)
             sites.walked[key] = Rows.of(graph.tape, [(leaf.part.stage, row, block), *calls])
         parts.append((sites.walked[key], measures.working_sets()))
-    return Plan.of(graph, sites.heads[0], inputs, parts, sites.allocated_at(0))
+    return Plan.of(graph, sites.heads[0], sizes, parts, sites.allocated_at(0))

@@ -63,7 +63,10 @@ def calls_of_block(
     Args:
         vector, copies: as in `loads_of_block`.
     """
-    reads = _groups_of(graph, ((name, index) for index in part.calls[name]), {name: C_ORDER})
+    reads = graph.reads_of.get((part, name))
+    if reads is None:
+        calls = ((name, index) for index in part.calls[name])
+        reads = graph.reads_of[part, name] = _groups_of(graph, calls, {name: C_ORDER})
     alike = sum(n == part.dimensions[-1] for n in part.dimensions)
     points = math.prod(n for _, n, _ in copies) * alike
     if vector is None:
@@ -120,7 +123,14 @@ class Block:
         known = {row: self._count(graph, *row) for row in set(rows)}
         return np.array([known[row] for row in rows])
 
-    def _count(self, graph: SizedGraph, lanes: int, *numbers: int) -> tuple[float, ...]:
+    def _count(self, graph: SizedGraph, *numbers: int) -> tuple[float, ...]:
+        key = self.part, self.vector, self.dims, *self.layouts.values(), self.called, numbers
+        found: tuple[float, ...] | None = graph.blocks.get(key)
+        if found is None:
+            found = graph.blocks[key] = self._counted(graph, *numbers)
+        return found
+
+    def _counted(self, graph: SizedGraph, lanes: int, *numbers: int) -> tuple[float, ...]:
         copies = tuple(zip(self.dims, numbers[::2], numbers[1::2], strict=True))
         if self.called is not None:
             return calls_of_block(graph, self.part, self.called, self.vector, lanes, copies)
@@ -274,7 +284,8 @@ def _groups_of(graph: SizedGraph, loads: Iterable[tuple[str, At]], layouts: Layo
     for number, (source, index) in enumerate(loads):
         is_gather = any(isinstance(a, Indirect) for p in index for a in deep_atoms(p))
         alike = groups.setdefault((source, number if is_gather else -1), {})
-        alike.setdefault(tuple(p - p.const for p in index), []).append(tuple(p.const for p in index))
+        rest = tuple(graph.one_of(p - p.const) for p in index)
+        alike.setdefault(rest, []).append(tuple(p.const for p in index))
     found = []
     for (source, _), alike in groups.items():
         layout, shape = layouts[source], graph.shape(source)

@@ -52,6 +52,7 @@ class Batch:
         is_complete: was it the last decision?
         costs: of each choice; NaN where not known.
         own: of the changed child of the root; None where that is not known, or not kept.
+        others_number: one for all batches that leave equal nests as they are; None where it is not known yet.
         buckets: by fineness the number of each choice's bucket.
     """
 
@@ -65,6 +66,7 @@ class Batch:
     is_complete: bool = False
     costs: Floats = field(init=False)
     own: NestCost | None = field(init=False, default=None)
+    others_number: int | None = field(init=False, default=None)
     buckets: dict[int, Ints] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -105,6 +107,10 @@ class State:
                 nests if k is None else (*nests[:k], chosen(nests[k], self.batch.sizes[self.row]), *nests[k + 1 :])
             )
         return self._nests
+
+    def share(self, known: dict[Node, Node]) -> None:
+        """Have the same objects as other states for equal nests, which are then compared at once."""
+        self._nests = tuple(known.setdefault(x, x) for x in self.nests)
 
     @property
     def tree(self) -> Root:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Iterator
 
 import numpy as np
@@ -17,7 +18,7 @@ class Buckets:
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
-        self._outlines: dict[tuple[Node, int], int] = {}
+        self._outlines: defaultdict[int, dict[Node, int]] = defaultdict(dict)
         self._seen: dict[Hashable, tuple[list[bytes], Ints]] = {}
 
     def __call__(self, family: Family[State], fineness: int) -> Ints:
@@ -32,7 +33,8 @@ class Buckets:
         return found
 
     def _of(self, b: Batch, fineness: int) -> Ints:
-        outlines = tuple(self._outlined(n, fineness) for n in b.nests)
+        known = map(self._outlines[fineness].get, b.nests)
+        outlines = tuple(self._outlined(n, fineness) if x is None else x for n, x in zip(b.nests, known, strict=True))
         seen = (
             [] if b.changed is None else sorted({-n - 1 for n in _sizes_above(b.nests[b.changed], fineness) if n < 0})
         )
@@ -55,10 +57,8 @@ class Buckets:
 
     def _outlined(self, nest: Node, fineness: int) -> int:
         """A number for the outline of a nest."""
-        key = nest, fineness
-        found = self._outlines.get(key)
-        if found is None:
-            found = self._outlines[key] = self._numbers.setdefault(_outline(nest, fineness), len(self._numbers))
+        found = self._numbers.setdefault(_outline(nest, fineness), len(self._numbers))
+        self._outlines[fineness][nest] = found
         return found
 
 

@@ -19,7 +19,7 @@ from hjit.model.costs import Cost, PreparedCost
 from hjit.model.names import SCHEDULE
 from hjit.sched.analysis.sized import SizedGraph
 from hjit.sched.features.algorithm_features import pipeline_features
-from hjit.sched.features.featurise import Plan, merged, plan_of
+from hjit.sched.features.featurise import Structure, merged, nest_features
 from hjit.sched.language.groups import groups
 from hjit.sched.language.memory import C_ORDER
 from hjit.sched.language.tree import Node, Root, computes
@@ -62,13 +62,17 @@ class _Memory:
     Attributes:
         known: of nests whose sizes are chosen or open, by all that their costs depend on.
         unchanged: of nests whose sizes are chosen, by what is at hand without looking at what they read.
-        others: of the nests that a decision does not change, together.
+        others: of the nests that a decision does not change, together, by number.
+        numbers: of all that these depend on.
+        number: the next one; none is used twice.
         prepared: the cost model for the stages of a nest.
     """
 
     known: dict[Hashable, NestCost] = field(default_factory=dict)
     unchanged: dict[Hashable, NestCost] = field(default_factory=dict)
-    others: dict[Hashable, _OtherNests] = field(default_factory=dict)
+    others: dict[int, _OtherNests] = field(default_factory=dict)
+    numbers: dict[Hashable, int] = field(default_factory=dict)
+    number: Iterator[int] = field(default_factory=itertools.count)
     prepared: dict[tuple[str, ...], PreparedCost] = field(default_factory=dict)
 
 
@@ -161,21 +165,19 @@ class NestCosts:
         """Find what the nests of some batches cost. Those that differ in sizes only, of all batches, are one array."""
         memory = self._memory
         found: list[tuple[Hashable, Batch, Node, bool]] = []
-        wanted: dict[Hashable, tuple[Plan, Sizes]] = {}
+        wanted: dict[Hashable, tuple[Structure, Sizes]] = {}
         for b in batches:
-            is_known = self._others_key(b) in memory.others
-            for k, nest in enumerate(b.nests):
-                is_new = k == b.changed
-                if not is_new and (
-                    is_known or self._chosen_key(nest, b.inlined, b.layouts, b.undecided) in memory.unchanged
-                ):
+            is_known = self._others_number(b) in memory.others
+            for k in range(len(b.nests)) if not is_known else () if b.changed is None else (b.changed,):
+                nest, is_new = b.nests[k], k == b.changed
+                if not is_new and self._chosen_key(nest, b.inlined, b.layouts, b.undecided) in memory.unchanged:
                     continue
                 through, sizes = self.through(nest, b.inlined), b.sizes if is_new else NONE
                 key = self._key(nest, sizes, through, b.layouts, b.undecided)
                 found.append((key, b, nest, is_new))
                 if key not in memory.known and key not in wanted:
-                    wanted[key] = self._planned(nest, sizes, through, b.layouts, b.undecided)
-        for keys in _by_plan(wanted):
+                    wanted[key] = self._structured(nest, sizes, through, b.layouts, b.undecided)
+        for keys in _by_structure(wanted):
             whole = self._run(wanted[keys[0]][0], np.concatenate([wanted[key][1] for key in keys]))
             ends = [0, *itertools.accumulate(len(wanted[key][1]) for key in keys)]
             memory.known.update((key, whole.some(slice(*ends[k : k + 2]))) for k, key in enumerate(keys))
@@ -207,17 +209,24 @@ class NestCosts:
         """The nests of a batch that do not change; many batches have the same."""
         if not self.memoise:
             return self._together(batch)
-        key = self._others_key(batch)
-        found = self._memory.others.get(key)
+        number = self._others_number(batch)
+        found = self._memory.others.get(number)
         if found is None:
-            if len(self._memory.others) >= MAX_OTHERS:
-                self._memory.others.clear()
-            found = self._memory.others[key] = self._together(batch)
+            found = self._memory.others[number] = self._together(batch)
         return found
 
-    @staticmethod
-    def _others_key(batch: Batch) -> Hashable:
-        return tuple(batch.others), batch.inlined, frozenset(batch.layouts.items()), batch.undecided
+    def _others_number(self, batch: Batch) -> int:
+        """A number for the nests that a batch leaves as they are, and all that their costs depend on."""
+        if batch.others_number is None:
+            memory = self._memory
+            if len(memory.numbers) >= MAX_OTHERS:
+                memory.numbers.clear()
+                memory.others.clear()
+            key = tuple(batch.others), batch.inlined, frozenset(batch.layouts.items()), batch.undecided
+            batch.others_number = memory.numbers.get(key)
+            if batch.others_number is None:
+                batch.others_number = memory.numbers[key] = next(memory.number)
+        return batch.others_number
 
     def _together(self, batch: Batch) -> _OtherNests:
         cost, calls, times = 0.0, np.zeros(len(self.graph.stages)), np.zeros(len(self.graph.stages))
@@ -271,11 +280,11 @@ class NestCosts:
         """
         through = self.through(nest, inlined)
         if not self.memoise:
-            return self._run(*self._planned(nest, sizes, through, layouts, undecided))
+            return self._run(*self._structured(nest, sizes, through, layouts, undecided))
         key = self._key(nest, sizes, through, layouts, undecided)
         found = self._memory.known.get(key)
         if found is None:
-            found = self._memory.known[key] = self._run(*self._planned(nest, sizes, through, layouts, undecided))
+            found = self._memory.known[key] = self._run(*self._structured(nest, sizes, through, layouts, undecided))
         return found
 
     def features(self, tree: Root, inlined: frozenset[str], layouts: Layouts) -> Floats:
@@ -283,8 +292,7 @@ class NestCosts:
         found = np.zeros((len(self.graph.stages), len(SCHEDULE)))
         for nest in tree.children:
             sized = self.sized_for(self.through(nest, inlined))
-            plan, own = plan_of(sized, nest, self.placed | layouts)
-            part = plan.run(own, None)
+            part = nest_features(sized, nest, None, self.placed | layouts)
             for name, row in zip(part.stages, part.values[0], strict=True):
                 k = sized.position[name]
                 found[k] = merged([found[k][None], row[None]])[0] if found[k].any() else row
@@ -323,20 +331,20 @@ class NestCosts:
             undecided & read,
         )
 
-    def _planned(
+    def _structured(
         self, nest: Node, sizes: Sizes, through: frozenset[str], layouts: Layouts, undecided: frozenset[str]
-    ) -> tuple[Plan, Sizes]:
-        """How the features of a nest are worked out, and from which sizes of its loops."""
+    ) -> tuple[Structure, Sizes]:
+        """What the features of a nest are worked out from: its structure, and the sizes of its loops."""
         placed = self.placed | layouts if layouts else self.placed
         if undecided:
             placed = {n: x for n, x in placed.items() if n not in undecided}
-        plan, own = plan_of(self.sized_for(through), nest, placed)
-        return plan, columns(nest, sizes) if own else np.zeros((len(sizes), 0), np.int64)
+        return Structure.of(self.sized_for(through), nest, placed), columns(nest, sizes)
 
-    def _run(self, plan: Plan, sizes: Sizes) -> NestCost:
+    def _run(self, structure: Structure, sizes: Sizes) -> NestCost:
         """What is known of a nest, for each choice of the sizes of its loops."""
         self.tally.featurised += len(sizes)
-        features = plan.run((), sizes)
+        plan = structure.plan(sizes)
+        features = plan.run(sizes)
         at = np.array([self.sized.position[n] for n in features.stages], np.int64)
         prepared = self._memory.prepared.get(features.stages)
         if prepared is None:
@@ -367,15 +375,16 @@ def _rounded(costs: Floats) -> Floats:
     return np.asarray(np.ldexp(np.rint(mantissas * 2.0**COST_BITS), exponents - COST_BITS), np.float64)
 
 
-def _by_plan(wanted: Mapping[Hashable, tuple[Plan, Sizes]]) -> list[list[Hashable]]:
-    """What has one plan, in parts of not too many choices: arrays that fit in caches."""
+def _by_structure(wanted: Mapping[Hashable, tuple[Structure, Sizes]]) -> list[list[Hashable]]:
+    """What differs in sizes only, in parts of not too many choices: arrays that fit in caches."""
     parts: list[list[Hashable]] = []
-    parts_of: dict[Plan, tuple[list[Hashable], int]] = {}
-    for key, (plan, sizes) in wanted.items():
-        part, count = parts_of.get(plan, ([], 0))
+    parts_of: dict[Hashable, tuple[list[Hashable], int]] = {}
+    for key, (structure, sizes) in wanted.items():
+        alike = structure.graph, structure.key
+        part, count = parts_of.get(alike, ([], 0))
         if not part or count + len(sizes) > MAX_BATCH:
             part, count = [], 0
             parts.append(part)
         part.append(key)
-        parts_of[plan] = part, count + len(sizes)
+        parts_of[alike] = part, count + len(sizes)
     return parts

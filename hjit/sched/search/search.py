@@ -399,11 +399,10 @@ class _Search(Generic[State]):
         """The children of a node that are to be costed."""
         steps = [_Step(f, np.arange(len(f)), node) for f in self.tree.families(node.state)]
         buckets = self.options.buckets
-        if buckets is not None and this.permitted is not None:
-            steps = [
-                _Step(x.family, x.rows[np.isin(buckets(x.family, this.fineness - 1), this.permitted)], node)
-                for x in steps
-            ]
+        if buckets is not None and this.permitted is not None and steps:
+            alike = [buckets(x.family, this.fineness - 1) for x in steps]
+            permitted = np.split(np.isin(np.concatenate(alike), this.permitted), np.cumsum([len(x) for x in alike]))
+            steps = [_Step(x.family, x.rows[some], node) for x, some in zip(steps, permitted[:-1], strict=True)]
         if buckets is not None and self.options.sample:
             steps = self._sampled(steps, [buckets(x.family, this.fineness)[x.rows] for x in steps])
         return [x for x in steps if len(x.rows)]

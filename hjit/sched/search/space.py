@@ -106,6 +106,8 @@ class Space:
         self.first_of = {d.stage: k for k, d in enumerate(self.decisions) if d.group is None}
         self._legal: dict[TemplateKey, list[Template]] = {}
         self._short: dict[frozenset[str], bool] = {}
+        self._nodes: dict[Node, Node] = {}
+        self._orders_in: dict[tuple[Node, str, frozenset[str]], tuple[tuple[int, ...], ...]] = {}
         self._lengths = {s.name: float(max(instruction_count(d.value) for d in s.definitions)) for s in graph.stages}
         self._places_read = {s.name: Counter(x.source for x in s.loads) for s in graph.stages}
         self._first: dict[TemplateKey, Template] = {}
@@ -152,6 +154,7 @@ class Space:
             state = batch[0]
         if state.batch.is_complete:
             return [self.alone(state)]
+        state.share(self._nodes)
         if state.batch.changed is not None:
             self.nests.keep(state.batch, state.row, state.nests[state.batch.changed])
         return list(self._batches(state))
@@ -223,17 +226,25 @@ class Space:
         found: dict[tuple[int, ...], None] = {(): None}
         if not self.rules.orders or s.name in self.graph.outputs or len(s.shape) < 2:
             return [*found]
-        readers, axes = self._readers(s.name, state.inlined), range(len(s.shape))
         for nest in state.nests:
-            for x in walk(nest):
-                if isinstance(x, Loop) and x.kind == "vector" and x.stage in readers:
-                    c = next(c for c in computes(x) if c.stage == x.stage)
-                    part = self.nests.sized_for(self.nests.through(nest, state.inlined)).part(c.stage, c.definitions)
-                    for index in (index for source, index in part.loads if source == s.name):
-                        along = [k for k in axes if away_from_borders(index[k]).mentions(Dim(dims_of(x.dim)[-1]))]
-                        if along and axes[-1] not in along:
-                            found[*(k for k in axes if k != along[-1]), along[-1]] = None
+            key = nest, s.name, state.inlined
+            orders = self._orders_in.get(key)
+            if orders is None:
+                orders = self._orders_in[key] = tuple(self._along_vectors(nest, s, state.inlined))
+            found.update(dict.fromkeys(orders))
         return [*found]
+
+    def _along_vectors(self, nest: Node, s: Stage, inlined: frozenset[str]) -> Iterator[tuple[int, ...]]:
+        """The orders in which that axis of a stage is innermost along which the vectors of a nest read it."""
+        readers, axes = self._readers(s.name, inlined), range(len(s.shape))
+        for x in walk(nest):
+            if isinstance(x, Loop) and x.kind == "vector" and x.stage in readers:
+                c = next(c for c in computes(x) if c.stage == x.stage)
+                part = self.nests.sized_for(self.nests.through(nest, inlined)).part(c.stage, c.definitions)
+                for index in (index for source, index in part.loads if source == s.name):
+                    along = [k for k in axes if away_from_borders(index[k]).mentions(Dim(dims_of(x.dim)[-1]))]
+                    if along and axes[-1] not in along:
+                        yield *(k for k in axes if k != along[-1]), along[-1]
 
     def may_inline(self, s: Stage) -> bool:
         """One pure definition that no gather reads, and nothing that it reads is written in the same nest."""

@@ -74,6 +74,8 @@ class Arithmetic(Generic[N]):
 
     def linear(self, first: int, last: int, terms: Sequence[tuple[Over[Pair[N]], int]]) -> Over[Pair[N]]:
         """The sum of a constant of first .. last and of intervals times coefficients."""
+        if not first and not last and len(terms) == 1 and terms[0][1] == 1:
+            return terms[0][0]
         start = self.number(first), self.number(last)
         parts = [(part, self.number(c), c > 0) for part, c in terms]
 
