@@ -188,13 +188,13 @@ def test_costs_are_the_same_whether_they_are_kept_or_not() -> None:
 def test_what_is_recorded_of_nests_is_forgotten_before_it_takes_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Program(pyramid).space
     found = search(whole, whole.start, presets(8)["beam"])
-    monkeypatch.setattr(nest_costs, "MAX_RECORDED", 500)
+    monkeypatch.setattr(nest_costs, "MAX_PLANS", 10)
     space = Program(pyramid).space
     recorded: list[int] = []
     remember = space.cost
-    monkeypatch.setattr(space, "cost", lambda some: (recorded.append(space.nests.recorded), remember(some))[1])
+    monkeypatch.setattr(space, "cost", lambda some: (recorded.append(space.nests.plans), remember(some))[1])
     again = search(space, space.start, presets(8)["beam"])
-    assert max(recorded) > 500 and any(later < one for one, later in itertools.pairwise(recorded))
+    assert max(recorded) > 10 and any(later < one for one, later in itertools.pairwise(recorded))
     assert (again.cost, again.best, again.record) == (found.cost, found.best, found.record)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -95,10 +96,10 @@ class SizedGraph:
             loops;
             None: as many as the loops have iterations.
         inlined: stages of one pure definition that are computed wherever they are read.
-        structures: of nests that differ in sizes of loops only a number, and the arrays that are read there.
+        structures: of nests that differ in sizes of loops only a number, one of `numbers`, and the arrays that are read
+            there.
         plans: what `hjit.sched.features.featurise` has recorded, on `tape`, in the `sizes_of` loops; `forget` bounds
             what it takes.
-        recorded: operations of these plans.
         walked: what `hjit.sched.analysis.sites` knows of places in nests.
         counts, reads_of, blocks: the points at which `hjit.sched.features.load_counts` counts loads, the loads of parts
             by array, and what was counted.
@@ -118,6 +119,7 @@ class SizedGraph:
         self.stages = graph.by_name
         self.position = self.reads.position
         self._start()
+        self.numbers = itertools.count()
         self.counts: dict[Any, Any] = {}
         self.reads_of: dict[Any, Any] = {}
         self.blocks: dict[Any, Any] = {}
@@ -137,7 +139,6 @@ class SizedGraph:
         self.structures: dict[Any, tuple[int, tuple[str, ...]]] = {}
         self.plans: dict[Any, Any] = {}
         self.walked: dict[Any, Any] = {}
-        self.recorded = 0
         self._loops: dict[tuple[str, DimKey, int], Var] = {}
 
     def inlining(self, stages: frozenset[str]) -> SizedGraph:

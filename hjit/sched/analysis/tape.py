@@ -282,10 +282,6 @@ class Program:
         self._arrays = {k: tape.arrays[k] for k in constants}
         self._fixed = [k for k in dict.fromkeys(results) if tape.start[k] is not None]
 
-    def __len__(self) -> int:
-        """How many operations there are."""
-        return len(self._lines)
-
     def run(self, inputs: Sequence[float] | Sequence[Array]) -> list[Any]:
         """The results: floats for floats, arrays for arrays."""
         is_single = not inputs or isinstance(inputs[0], float)

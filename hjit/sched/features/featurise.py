@@ -320,7 +320,7 @@ class Structure:
         if known is None:
             parts = [graph.part(c.stage, c.definitions) for c in computes(nest)]
             sources = tuple(dict.fromkeys(name for part in parts for name in part.footprints))
-            known = graph.structures[structure] = len(graph.structures), sources
+            known = graph.structures[structure] = next(graph.numbers), sources
         number, sources = known
         return Structure(graph, nest, placed, (number, *map(placed.get, sources)), sizes)
 
@@ -336,7 +336,6 @@ class Structure:
         plan: Plan | None = plans.get(key)
         if plan is None:
             plan = plans[key] = _recorded(self.graph, self.nest, self.placed, key[1])
-            self.graph.recorded += len(plan.program)
         return plan
 
 

@@ -27,7 +27,7 @@ from hjit.sched.search.batches import IN_C_ORDER, NONE, Batch, Layouts, NestCost
 from hjit.sched.search.pruning import Rules
 from hjit.sched.search.successors import Floats
 from hjit.sched.search.templates import Sizes, Templates, chosen, columns, parallel_iterations
-from hjit.sched.search.thresholds import COST_BITS, MAX_BATCH, MAX_OTHERS, MAX_RECORDED
+from hjit.sched.search.thresholds import COST_BITS, MAX_BATCH, MAX_OTHERS, MAX_PLANS
 from hjit.trace.ir.graph import Graph
 
 NOTHING: frozenset[str] = frozenset()
@@ -150,13 +150,13 @@ class NestCosts:
         return frozenset(found)
 
     @property
-    def recorded(self) -> int:
-        """Operations of all plans that are kept."""
-        return sum(x.recorded for x in self._sized.values())
+    def plans(self) -> int:
+        """Of how many nests it is kept how their features are worked out."""
+        return sum(len(x.plans) for x in self._sized.values())
 
     def forget(self) -> None:
         """Bound what is recorded of nests. Their costs are kept, so that little of it is needed again."""
-        if self.recorded > MAX_RECORDED:
+        if self.plans > MAX_PLANS:
             for x in self._sized.values():
                 x.forget()
 
