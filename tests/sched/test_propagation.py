@@ -33,7 +33,7 @@ def test_regions_grow_from_the_last_consumer_back() -> None:
 def test_a_consumer_that_needs_the_whole_axis_is_not_forgotten_beside_others() -> None:
     """Whichever of the two is first."""
     for readers in ((HERE, ()), ((), HERE)):
-        uses: Uses[Part[object]] = Uses()
+        uses: Uses[Part[object]] = Uses(["a"])
         for parts in readers:
             uses.add(part("reader", a=parts), [(2.0, 3.0)])
         assert hulls(uses.of("a"), NUMERIC) == (None,)

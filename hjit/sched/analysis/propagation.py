@@ -67,17 +67,17 @@ class Use(NamedTuple, Generic[P]):
 
 
 class Uses(Generic[P]):
-    """The consumers of each stage so far, which are added from the last one back."""
+    """The consumers so far of some stages; consumers are added from the last one back."""
 
-    def __init__(self) -> None:
-        self._of: dict[str, list[Use[P]]] = {}
+    def __init__(self, stages: Iterable[str]) -> None:
+        self._of: dict[str, list[Use[P]]] = {stage: [] for stage in stages}
 
     def add(self, part: P, dims: Any) -> None:
         """A consumer of all that it reads."""
-        reading = part.reading(dims)
-        for source, footprint in part.footprints.items():
-            if source != part.stage:
-                self._of.setdefault(source, []).append(Use(part, footprint, reading))
+        reads = [source for source in part.footprints if source in self._of and source != part.stage]
+        reading = part.reading(dims) if reads else None
+        for source in reads:
+            self._of[source].append(Use(part, part.footprints[source], reading))
 
     def of(self, stage: str) -> Sequence[Use[P]]:
         return self._of.get(stage, ())
@@ -123,7 +123,7 @@ def propagate(
     here: dict[str, list[P]] = {}
     for part in computed:
         here.setdefault(part.stage, []).append(part)
-    uses: Uses[P] = Uses()
+    uses: Uses[P] = Uses(stage for stage in here if opened.get(stage) is None)
     for stage in sorted(here, key=position.__getitem__, reverse=True):
         dims = opened.get(stage)
         region = begin(stage, uses) if dims is None else ()

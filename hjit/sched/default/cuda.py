@@ -239,7 +239,7 @@ def _inside(reads: Reads, head: Stage, x: _Tiled, taken: set[str], consumers: Ma
     """The producers that a block computes for itself, the last first."""
     corners = {k: Var(f"tile{k}") for k in x.blocks}
     tiles = {v: x.tile[k] or 1 for k, v in corners.items()}
-    uses: Uses[Definitions] = Uses()
+    uses: Uses[Definitions] = Uses(reads.stages)
     for number in x.group:
         part = reads.part(head.name, number)
         uses.add(

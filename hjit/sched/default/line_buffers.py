@@ -47,7 +47,7 @@ def named(stage: str, region: Region) -> Region:
 
 def _uses(reads: Reads, head: Stage, group: Sequence[int], points: Mapping[int, Var]) -> Uses[Definitions]:
     """What some definitions of a stage read, at a point of some of their dimensions and everywhere along the others."""
-    uses: Uses[Definitions] = Uses()
+    uses: Uses[Definitions] = Uses(reads.stages)
     for number in group:
         part = reads.part(head.name, number)
         uses.add(part, part.whole | {k: Interval.point(poly(var)) for k, var in points.items() if k in part.whole})
