@@ -47,7 +47,7 @@ FEW_STAGES = 12  # stages up to which all are searched
 DEFINITIONS_A_SECOND = 800  # at most: of more not even the default schedule is costed in time
 # times the seconds that costing the default schedule of a large Graph takes: left for completing what a search came to
 # when it ended, with all other stages at the root
-COMPLETED = 1.0
+COMPLETED = 0.25
 
 # -- autotuning
 BATCH = 16  # schedules that are compiled and timed between two fits of the cost model; the paper has 32

@@ -6,7 +6,7 @@ judged for concrete sizes, and for many tilings of it at once (`hjit.sched.analy
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -163,7 +163,32 @@ def _slack(indices: tuple[Poly, ...], extents: tuple[float, ...]) -> int:
     """How much longer the loose bounds of an axis are than they would be without boundary conditions."""
     if not any(map(is_bounded, indices)):
         return 0
-    return _loose_length(indices, extents) - _loose_length([_unbounded(p) for p in indices], extents)
+    return _loose_length(_ends(indices), extents) - _loose_length(_ends(map(_unbounded, indices)), extents)
+
+
+def _ends(indices: Iterable[Poly]) -> Iterator[Poly]:
+    """Of indices that differ by a constant, or are clamped after they do, the least and the greatest."""
+    found: dict[tuple[Poly, Poly | None], tuple[int, Poly, int, Poly]] = {}
+    for p in indices:
+        a = _clamp(p)
+        arg, extent = (p, None) if a is None else (a.arg, a.extent)
+        low, first, high, last = found.get(key := (arg - arg.const, extent), (arg.const, p, arg.const, p))
+        if arg.const < low:
+            low, first = arg.const, p
+        if arg.const > high:
+            high, last = arg.const, p
+        found[key] = low, first, high, last
+    for _, first, _, last in found.values():
+        yield from dict.fromkeys((first, last))
+
+
+def _clamp(p: Poly) -> Boundary | None:
+    """The clamp that an index is all of."""
+    if len(p.terms) == 1 and not p.const:
+        ((m, c),) = p.terms.items()
+        if c == 1 and len(m) == 1 and isinstance(m[0], Boundary) and m[0].mode == "clamp":
+            return m[0]
+    return None
 
 
 def _loose_length(indices: Iterable[Poly], extents: Sequence[float]) -> int:
@@ -188,18 +213,8 @@ def _unbounded(p: Poly) -> Poly:
 
 def _inside(p: Poly, n: float) -> Poly:
     """An index that is clamped to its axis, as it is before: regions are clipped to the axis anyway."""
-    (m, c), *rest = p.terms.items() if p.terms else (((), 1),)
-    if (
-        not rest
-        and p.const == 0
-        and c == 1
-        and len(m) == 1
-        and isinstance(m[0], Boundary)
-        and m[0].mode == "clamp"
-        and m[0].extent == int(n)
-    ):
-        return m[0].arg
-    return p
+    a = _clamp(p)
+    return p if a is None or a.extent != int(n) else a.arg
 
 
 @lru_cache(maxsize=1 << 12)
