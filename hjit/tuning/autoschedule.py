@@ -140,7 +140,8 @@ def _searched(segment: Segment, sizes: Mapping[str, int], options: Options, effo
         if now > limit:
             log.debug("%d stages are too many to search in %g s", len(graph.stages), effort.seconds)
             return Plan(None, frozenset(), candidates[0][0], now - start, None, whole.tally.evaluations)
-        space = frozen(space, lambda: time.perf_counter() > (now + limit) / 2)
+        until = max(half, now + (limit - now) / 3)
+        space = frozen(space, lambda: time.perf_counter() > until)
     around = SearchOptions(
         passes=effort.passes,
         depth=len(space.decisions) if effort.by_depth else None,
