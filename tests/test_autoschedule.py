@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from hjit.sched.nests.root_nests import root_schedule
 from hjit.sched.search.nest_costs import NestCosts
 from hjit.sched.search.refine import Schedule
 from hjit.sched.search.search import presets
+from hjit.sched.search.space import Space
 from hjit.training.cases import segment_of
 from hjit.tuning import autoschedule, candidates, limits, plans
 from hjit.tuning.autoschedule import Effort, frozen, greedily, searched, space_of
@@ -451,6 +453,27 @@ def test_a_graph_too_large_for_the_time_there_is_has_the_default_schedule(monkey
     p = Program(interleaved)
     plan = searched(p.segment, p.variant.rec.sizes, Options(tune="greedy", cache="off"))
     assert plan.tree is None and not plan.others and plan.cost > 0
+
+
+def test_a_large_graph_is_searched_in_the_time_that_costing_its_default_schedule_leaves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, tree_cost = [0.0], Space.tree_cost
+
+    def now() -> float:
+        clock[0] += 1e-4
+        return clock[0]
+
+    def slow(*given: Any) -> float:
+        clock[0] += 0.3
+        return tree_cost(*given)
+
+    monkeypatch.setattr(autoschedule, "FEW_STAGES", 2)
+    monkeypatch.setattr(autoschedule, "time", SimpleNamespace(perf_counter=now))
+    monkeypatch.setattr(Space, "tree_cost", slow)
+    p = Program(interleaved)
+    plan = searched(p.segment, p.variant.rec.sizes, Options(tune="greedy", cache="off"))
+    assert plan.evaluations > 0 and plan.record is not None
 
 
 def summed_on_and_on(a: Any) -> Any:

@@ -258,7 +258,8 @@ class Tape:
                 found.add(k)
                 line = lines[k]
                 if line is not None:
-                    work += line[2:] if line[4] is not None else line[2:4]
+                    _, _, a, b, c = line
+                    work += (a, b) if c is None else (a, b, c)
         return found
 
 
