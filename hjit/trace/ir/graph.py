@@ -373,6 +373,7 @@ class Definition:
         value: the new element; in an update it may load the stage itself.
         order: "pure", "sequential", or the associative operation ("add", "maximum", ...) of a reduction
             ``stage[target] = op(stage[target], x)`` that may run in any order.
+        reorders: of a sequential sum or product of floats, does NumPy leave its order open, as that of `np.cumsum`?
     """
 
     dims: tuple[Poly, ...]
@@ -380,6 +381,7 @@ class Definition:
     target: tuple[Poly, ...]
     value: Expr
     order: str = "pure"
+    reorders: bool = False
 
     __hash__ = _hash_once
 

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 
 from hjit.kernels.lower.loopir import (
+    INTERIOR,
     Block,
     CombineLanes,
     CombineThreads,
     Declare,
     For,
+    If,
     Item,
     Nest,
     Reduce,
@@ -175,7 +177,14 @@ class _Reductions:
         for acc in accs:
             yield from acc.declared(neutral)
         shared = tuple(ThreadLoop(t.var, t.begin, t.end, t.step, t.trip_count) for t in s.loops[first:last])
-        yield from nested(s.loops[:first], (Threads(shared, nested(s.loops[last:], (_joining(s, accs),))),))
+
+        def threads(items: Sequence[Item]) -> Body:
+            return (Threads(shared, nested(s.loops[last:], (_joining(s, accs, items),))),)
+
+        body = threads(s.items)
+        if s.interior:  # blocks decide once, and all their threads alike
+            body = (If(poly(INTERIOR), threads(s.interior), body),)
+        yield from nested(s.loops[:first], body)
         for acc in accs:
             other = tuple(Register(f"{r.name}.other", r.dtype) for r in acc.registers)
             both = acc.state.combined(s.op, _State(*other))
@@ -230,9 +239,9 @@ def _lanes(i: Item, vectors: Vectors | None) -> int:
     return vectors.lanes if vectors is not None and any(p.mentions(vectors.var) for p in i.index) else 1
 
 
-def _joining(s: Reduce, accs: Sequence[_Accumulator]) -> Block:
-    """One more element of each item."""
-    new = ((acc, acc.state.joined(s.op, cast(i.value, s.dtype))) for acc, i in zip(accs, s.items, strict=True))
+def _joining(s: Reduce, accs: Sequence[_Accumulator], items: Sequence[Item] = ()) -> Block:
+    """One more element of each item, or of others in their place."""
+    new = ((acc, acc.state.joined(s.op, cast(i.value, s.dtype))) for acc, i in zip(accs, items or s.items, strict=True))
     return Block((), (), tuple(x for acc, state in new for x in acc.set(state)))
 
 
