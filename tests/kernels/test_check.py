@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from hjit.errors import CompileError
@@ -27,9 +27,9 @@ from hjit.kernels.lower.loopir import (
     ReductionLoop,
     Register,
     ResetWindow,
+    Row,
     Scan,
     ScanThreads,
-    Row,
     Set,
     SlidingProduce,
     Stmt,

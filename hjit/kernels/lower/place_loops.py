@@ -29,7 +29,7 @@ from hjit.trace.ir.costs import cost
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.intervals import Interval
 from hjit.trace.ir.poly import ONE, ZERO, Dim, Poly, extremum, poly, single_dim
-from hjit.trace.passes.scans import scan_of
+from hjit.trace.ir.scans import scan_of
 
 
 def place_loops(graph: Graph, schedule: Root, fast: bool = False) -> Program:

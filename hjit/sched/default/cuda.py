@@ -40,8 +40,8 @@ from hjit.trace.ir.costs import cost
 from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.intervals import Interval
 from hjit.trace.ir.poly import Var, poly
+from hjit.trace.ir.scans import scan_of
 from hjit.trace.passes.block_reductions import contiguity, runs_along_rows
-from hjit.trace.passes.scans import scan_of
 
 
 def cuda_schedule(graph: Graph) -> Root:

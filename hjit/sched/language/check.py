@@ -42,8 +42,8 @@ from hjit.sched.language.tree import walk as walk_tree
 from hjit.trace.ir.costs import instruction_count
 from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Op, Stage, walk
 from hjit.trace.ir.poly import Poly
+from hjit.trace.ir.scans import Scan, scan_of
 from hjit.trace.passes.interleaved_updates import write_disjoint
-from hjit.trace.passes.scans import Scan, scan_of
 
 DIVISIONS = ("floor_divide", "remainder", "fmod")
 

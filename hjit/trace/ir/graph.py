@@ -412,7 +412,8 @@ class Definition:
     def __str__(self) -> str:
         loops = [f"d{k} < {n}" for k, n in enumerate(self.dims)]
         loops += [f"d{k} <r {n}" for k, n in enumerate(self.rdims, len(self.dims))]
-        order = "" if self.order == "pure" else f"  ({self.order})"
+        how = f"{self.order}, in any grouping" if self.reorders else self.order
+        order = "" if self.order == "pure" else f"  ({how})"
         lets, (value,) = describe(self.value)
         where = "".join(f"\n      where {line}" for line in lets)
         return f"[{', '.join(map(str, self.target))}] = {value}   for {', '.join(loops) or 'once'}{order}{where}"

@@ -39,20 +39,24 @@ def reduce_in_blocks(graph: Graph) -> Graph:
 
 def contiguity(d: Definition, name: str) -> Mapping[int, int]:
     """Dimensions -> the last axis that runs with them, of the array but `name` that most of them are in."""
-    found: dict[int, int] = {}
-    for x in d.loads:
-        if x.source != name:
-            axes = {k: axis for axis, p in enumerate(x.index) for k in range(len(d.extents)) if p.mentions(Dim(k))}
-            found = max(found, axes, key=len)
-    return found
+    return max((_axes(d, x) for x in d.loads if x.source != name), key=len, default={})
+
+
+def _axes(d: Definition, x: Load) -> dict[int, int]:
+    return {k: axis for axis, p in enumerate(x.index) for k in range(len(d.extents)) if p.mentions(Dim(k))}
 
 
 def runs_along_rows(d: Definition, name: str) -> bool:
-    """Do neighbours in memory belong to the same result? The last axis that is not short decides."""
-    along = contiguity(d, name)
-    long = [k for k in along if not d.extents[k].is_const or d.extents[k].const > SHORT_AXIS]
-    last = max((along[k] for k in long), default=None)
-    return last is None or any(k >= len(d.dims) for k in long if along[k] == last)
+    """Do neighbours in memory belong to the same result? Of each array the last axis that is not short decides."""
+    pure = len(d.dims)
+    for x in d.loads:
+        along = _axes(d, x) if x.source != name else {}
+        long = [k for k in along if not d.extents[k].is_const or d.extents[k].const > SHORT_AXIS]
+        last = max((along[k] for k in long), default=None)
+        varies = any(k >= pure for k in along)
+        if varies and last is not None and not any(k >= pure for k in long if along[k] == last):
+            return False
+    return True
 
 
 def _parts(s: Stage) -> Mapping[int, int]:

@@ -1,13 +1,10 @@
-"""Scans: recurrences whose operation is associative, so that their iterations may be combined in any grouping.
-
-Of few long rows a target with many blocks of threads scans parts at once (Blelloch 1990): what each part comes to, a
-scan of that, and the elements of a part from what comes before it.
-"""
+"""Scans of few long rows in parts, for targets on which many blocks of threads run at once (Blelloch 1990): what each
+part comes to, a scan of that, and the elements of a part from what comes before it."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -27,68 +24,12 @@ from hjit.trace.ir.graph import (
     select,
     substitute,
 )
-from hjit.trace.ir.identities import IDENTITIES, start_value
-from hjit.trace.ir.poly import ONE, ZERO, Atom, Dim, IntLike, Poly, boundary, poly
+from hjit.trace.ir.identities import start_value
+from hjit.trace.ir.poly import ZERO, Atom, Dim, IntLike, Poly, boundary, poly
 from hjit.trace.ir.rewriting import fresh
+from hjit.trace.ir.scans import Scan, scan_of
 from hjit.trace.passes.block_reductions import IDEMPOTENT, runs_along_rows
 from hjit.trace.passes.limits import SCAN_ELEMENTS, SHORT_AXIS
-
-EXTREMES = ("maximum", "minimum", "fmax", "fmin")
-
-
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """A recurrence ``stage[target] = op(stage[one before], element)``.
-
-    Attributes:
-        axis: along which it runs, upwards.
-        before: the load of the element before.
-        restart: at multiples of so many iterations it goes on from `start` in place of `before`; 0: it does not.
-    """
-
-    op: str
-    axis: int
-    before: Load
-    element: Expr
-    restart: int = 0
-    start: Expr | None = None
-
-
-def scan_of(s: Stage, d: Definition) -> Scan | None:
-    """The scan that an update is; None where grouping its operations otherwise would give other numbers.
-
-    Sums and products of floats are scans where NumPy leaves their order open (`Definition.reorders`).
-    """
-    value, last = d.value, len(d.extents) - 1
-    if d.order != "sequential" or d.is_scatter or len(d.rdims) != 1 or not isinstance(value, Op):
-        return None
-    is_exact = s.dtype.kind in "iub" or value.name in EXTREMES or d.reorders
-    if value.name not in IDENTITIES or not is_exact or value.dtype != s.dtype or len(value.args) != 2:
-        return None
-    first, element = value.args
-    restart, start, before = _restart(first, last)
-    if not isinstance(before, Load) or before.source != s.name or any(x.source == s.name for x in element.loads):
-        return None
-    if start is not None and any(x.source == s.name for x in start.loads):
-        return None
-    steps = [p - q for p, q in zip(d.target, before.index, strict=True)]
-    axes = [k for k, p in enumerate(d.target) if p.mentions(Dim(last))]
-    if len(axes) != 1 or any(step != (ONE if k == axes[0] else ZERO) for k, step in enumerate(steps)):
-        return None
-    if not (d.target[axes[0]] - poly(Dim(last))).is_const:
-        return None
-    return Scan(value.name, axes[0], before, element, restart, start)
-
-
-def _restart(e: Expr, last: int) -> tuple[int, Expr | None, Expr]:
-    """After how many iterations a recurrence goes on from another value, that value, and the one before otherwise."""
-    match e:
-        case Op(name="select", args=(Op(name="equal", args=(Index(poly=place), Const(value=0))), start, before)):
-            for a in place.atoms():
-                by = getattr(a, "by", None)
-                if by is not None and by.is_const and place == poly(Dim(last)) % by.const:
-                    return by.const, start, before
-    return 0, None, e
 
 
 def scan_in_blocks(graph: Graph) -> Graph:

