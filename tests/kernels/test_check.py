@@ -109,7 +109,7 @@ BROKEN: dict[str, tuple[tuple[Stmt, ...], tuple[str, ...], str]] = {
     "blocks: threads that run differently far": ((Let(X, N), threads(put(), end=x)), ALL, "differs among them"),
     "blocks: threads that share nothing out": ((over(put(), kind="gpu_thread"),), ALL, "not shared out"),
     "blocks: registers of others alone": ((Declare(R, ONE), CombineThreads((R,), (), (ONE,))), ALL, "threads combine"),
-    "a scan without blocks": ((SCAN,), BEFORE, "threads scan out, but there are no blocks"),
+    "a scan without blocks": ((SCAN,), BEFORE, "but there are no blocks of them"),
     "blocks: a scan that is left": ((SCAN,), ALL, "still is a Scan after block_scans"),
     "blocks: a scan of another rank": ((replace(SCAN, index=(x,)),), BEFORE, "1 indices of"),
     "blocks: a scan of registers that there are not": ((ScanThreads("add", (R,), R),), ALL, "is declared nowhere around"),

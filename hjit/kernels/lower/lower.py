@@ -29,8 +29,7 @@ from dataclasses import replace
 from hjit.kernels.lower.check import check_loop_ir
 from hjit.kernels.lower.loopir import Nest, Program
 from hjit.kernels.lower.machine import Machine
-from hjit.kernels.lower.passes.block_reductions import block_reductions
-from hjit.kernels.lower.passes.block_scans import block_scans
+from hjit.kernels.lower.passes.block_reductions import block_reductions, block_scans
 from hjit.kernels.lower.passes.distribute_threads import distribute_threads
 from hjit.kernels.lower.passes.fold_storage import fold_storage
 from hjit.kernels.lower.passes.hoist_invariants import hoist_invariants

@@ -373,7 +373,7 @@ class Definition:
         value: the new element; in an update it may load the stage itself.
         order: "pure", "sequential", or the associative operation ("add", "maximum", ...) of a reduction
             ``stage[target] = op(stage[target], x)`` that may run in any order.
-        reorders: of a sequential sum or product of floats, does NumPy leave its order open, as that of `np.cumsum`?
+        reorders: of a sequential sum of floats, does NumPy leave its order open, as that of `np.cumsum`?
     """
 
     dims: tuple[Poly, ...]

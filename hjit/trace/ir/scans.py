@@ -32,7 +32,7 @@ class Scan:
 def scan_of(s: Stage, d: Definition) -> Scan | None:
     """The scan that an update is; None where grouping its operations otherwise would give other numbers.
 
-    Sums and products of floats are scans where NumPy leaves their order open (`Definition.reorders`).
+    Sums of floats are scans where NumPy leaves their order open (`Definition.reorders`).
     """
     value, last = d.value, len(d.extents) - 1
     if d.order != "sequential" or d.is_scatter or len(d.rdims) != 1 or not isinstance(value, Op):

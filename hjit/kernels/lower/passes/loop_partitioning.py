@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hjit.kernels.lower.loopir import INTERIOR, For, If, Let, Nest, Reduce, ResetWindow, Stmt, VectorLoop
+from hjit.kernels.lower.loopir import INTERIOR, For, If, Let, Nest, Reduce, ResetWindow, Scan, Stmt, VectorLoop
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.passes.vectorize import vectors_at_once
 from hjit.kernels.lower.traverse import (
@@ -81,7 +81,7 @@ def _blocks_apart(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     for p in others:
         nearest = extremum("min", nearest, p)
     both = tuple(_either(s, t) for s, t in zip(rest, inside, strict=True))
-    return (*names, Let(INTERIOR, nearest), *both)
+    return body if both == rest else (*names, Let(INTERIOR, nearest), *both)
 
 
 def _either(s: Stmt, inside: Stmt) -> Stmt:
@@ -173,6 +173,8 @@ def _loops(body: tuple[Stmt, ...]) -> Iterator[tuple[Var, Range]]:
             case For():
                 yield s.var, (s.begin, s.end)
             case VectorLoop():
+                yield s.var, (s.begin, s.end)
+            case Scan():
                 yield s.var, (s.begin, s.end)
             case Reduce():
                 for t in s.loops:
