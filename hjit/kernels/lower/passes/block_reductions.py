@@ -342,7 +342,8 @@ def _scanned(s: Scan, threads: int) -> Iterator[Stmt]:
     value: list[Expr] = [apply(s.op, before, x) for x in elements]
     sets = [Set(before, apply(s.op, before, all_))]
     if s.compensated:  # what is lost where the elements of a step join those before it is carried along
-        total, lost = two_sum(before, all_, apply)
+        running: Expr = before
+        total, lost = two_sum(running, all_, apply)
         value = [apply("add", before, apply("add", x, error)) for x in elements]
         kept = apply("add", error, lost)  # not where an infinity is met: the total alone is right
         sets = [

@@ -106,7 +106,7 @@ def _is_short(e: Expr) -> bool:
         case Cast():
             return e.arg.dtype.itemsize <= 4
         case Const():
-            return e.value == 0
+            return bool(e.value == 0)
         case Op(name="select"):
             return all(map(_is_short, e.args[1:]))
     return False
