@@ -121,7 +121,7 @@ class Inspectable(Tunable[P, R]):
 
         It is printable, and a picture in a notebook.
         """
-        from hjit.call.segments import graphs_of, recorded
+        from hjit.call.segments import form_for, graphs_of, recorded
         from hjit.kernels.runtime import features
         from hjit.sched.hand.schedule import Schedule
 
@@ -131,12 +131,12 @@ class Inspectable(Tunable[P, R]):
         except ScheduleError:  # the one in use is not legal here: it is what is to be edited
             variant = self.variant_of(args, kwargs, options)
         whole, goals = recorded(variant.rec), variant.trace.goals
+        target = features.schedule_target(options.target)
 
         def graphs(rewrites: Any) -> list[Any]:
-            return [g for g in graphs_of(whole, goals, rewrites) if g.outputs]
+            return [g for g in graphs_of(whole, goals, rewrites, form_for(target)) if g.outputs]
 
-        directives = getattr(self._schedule, "directives", ())
-        return Schedule(graphs, directives, features.schedule_target(options.target))
+        return Schedule(graphs, getattr(self._schedule, "directives", ()), target)
 
     def loops(self, *args: Any, **kwargs: Any) -> Any:
         """The loop IR after lowering."""

@@ -36,8 +36,9 @@ def binding(options: Options) -> Any:
 
 def evaluating(rec: Recorder, names: tuple[str, ...], options: Options) -> Any:
     """The kernel that computes stages of an unfinished trace."""
-    graph = canonicalise(replace(recorded(rec), outputs=names))
-    segment = Segment(graph, features.schedule_target(options.target))
+    target = features.schedule_target(options.target)
+    graph = canonicalise(replace(recorded(rec), outputs=names), target=target.kind)
+    segment = Segment(graph, target)
     strides = {n: element_strides(s.array) for n, s in rec.inputs.items()}
     return binding(options)(segment.scheduled_by(None), options, rec.sizes, strides)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from hjit.sched.language.target import Target
 from hjit.trace.capture.trace import Trace
 from hjit.trace.ir.graph import Graph, Input, contiguous_layout
 from hjit.trace.ir.poly import sizes_value
@@ -19,12 +21,13 @@ from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.tuning.choice import Segment, Segments
 
 Array = np.ndarray[Any, Any]
+Form = Callable[[Graph, Rewrites], Graph]
 
 
 class TraceSegments:
     """The segments of a trace, made once for each set of rewrites that a search or a plan asks for."""
 
-    def __init__(self, trace: Trace, target: Any, by_chance: bool = True) -> None:
+    def __init__(self, trace: Trace, target: Target, by_chance: bool = True) -> None:
         """`by_chance`: see `hjit.trace.passes.equal_sizes.unify_sizes`."""
         self._recorded, self._goals, self._target = recorded(trace.recorder, by_chance), trace.goals, target
         self._made: dict[Hashable, Segments] = {}
@@ -34,7 +37,8 @@ class TraceSegments:
         key = _key(rewrites)
         found = None if key is None else self._made.get(key)
         if found is None:
-            found = tuple(Segment(g, self._target) for g in graphs_of(self._recorded, self._goals, rewrites))
+            form = form_for(self._target)
+            found = tuple(Segment(g, self._target) for g in graphs_of(self._recorded, self._goals, rewrites, form))
             if key is not None:
                 self._made[key] = found
         return found
@@ -54,11 +58,16 @@ def recorded(rec: Recorder, by_chance: bool = True) -> Graph:
     return unify_sizes(rec.graph(()), rec.sizes, rec.equations, by_chance)
 
 
+def form_for(target: Target) -> Form:
+    """What makes the canonical Graph for a target."""
+    return functools.partial(canonicalise, target=target.kind)
+
+
 def graphs_of(
     whole: Graph,
     goals: Sequence[tuple[str, ...]],
     rewrites: Rewrites,
-    form: Callable[[Graph, Rewrites], Graph] = canonicalise,
+    form: Form = canonicalise,
 ) -> list[Graph]:
     """One Graph for each goal; stages that a later one needs are outputs of the first that computes them.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -26,6 +28,8 @@ from hjit.kernels.lower.loopir import (
     Register,
     ResetWindow,
     Row,
+    Scan,
+    ScanThreads,
     Set,
     SlidingProduce,
     Stmt,
@@ -73,6 +77,7 @@ def reduce(*loops: ReductionLoop) -> Reduce:
     return Reduce(OUT, "add", (Item((poly(0), poly(0)), ONE, ONE),), loops, F4, F4, False)
 
 
+SCAN = Scan(OUT, "add", X, poly(0), N, (poly(X), poly(X)), ONE, ONE, F4, F4)
 BEFORE = ("place_loops",)
 BROKEN: dict[str, tuple[tuple[Stmt, ...], tuple[str, ...], str]] = {
     "an index that is not bound": ((put(),), ALL, "bound nowhere around it"),
@@ -104,6 +109,11 @@ BROKEN: dict[str, tuple[tuple[Stmt, ...], tuple[str, ...], str]] = {
     "blocks: threads that run differently far": ((Let(X, N), threads(put(), end=x)), ALL, "differs among them"),
     "blocks: threads that share nothing out": ((over(put(), kind="gpu_thread"),), ALL, "not shared out"),
     "blocks: registers of others alone": ((Declare(R, ONE), CombineThreads((R,), (), (ONE,))), ALL, "threads combine"),
+    "a scan without blocks": ((SCAN,), BEFORE, "but there are no blocks of them"),
+    "blocks: a scan that is left": ((SCAN,), ALL, "still is a Scan after block_scans"),
+    "blocks: a scan of another rank": ((replace(SCAN, index=(x,)),), BEFORE, "1 indices of"),
+    "blocks: a scan of registers that there are not": ((ScanThreads("add", (R,), R),), ALL, "is declared nowhere around"),
+    "blocks: threads that scan nothing": ((Declare(R, ONE), ScanThreads("add", (), R)), ALL, "0 warps scan"),
     "a barrier before there are any": ((Barrier(),), ("distribute_threads",), "a Barrier before insert_barriers"),
     "a window of no buffer": ((ResetWindow(OUT), SlidingProduce(OUT, X, poly(0), N, ())), ALL, "has no buffer"),
 }  # fmt: skip

@@ -95,6 +95,7 @@ ON_CUDA: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "partition_blocks": (padded, (IMAGE,)),
     "widen_accesses": (copied, (IMAGE.astype(np.uint8),)),
     "privatise_scatters": (histogram, (IMAGE.astype(np.uint8),)),
+    "block_scans": (running, (IMAGE,)),
 }
 
 

@@ -1,7 +1,7 @@
 """The canonical Graph: what is fused, shared, dropped and split, and that its numbers stay the same."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -24,8 +24,8 @@ def graphs(function: Any, *args: Any) -> tuple[Graph, Any, list[Any]]:
     return traced.recorder.graph(tuple(names)), traced.recorder, leaves
 
 
-def canonical(function: Any, *args: Any) -> Graph:
-    return canonicalise(graphs(function, *args)[0])
+def canonical(function: Any, *args: Any, target: Literal["cpu", "cuda"] = "cpu") -> Graph:
+    return canonicalise(graphs(function, *args)[0], target=target)
 
 
 IMAGE = np.random.default_rng(0).random((20, 30), np.float32)

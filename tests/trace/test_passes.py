@@ -18,7 +18,7 @@ from hjit.trace.ir.check import check_graph
 from hjit.trace.ir.graph import Expr, Graph, Load, rewrite
 from hjit.trace.ir.interpret import interpret
 from hjit.trace.ir.rewriting import map_exprs
-from hjit.trace.passes.canonical import PASSES, REQUESTABLE
+from hjit.trace.passes.canonical import CUDA_PASSES, PASSES, REQUESTABLE
 from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites
 from tests.trace.helpers import scalars_of
 from tests.trace.test_canonical import graphs
@@ -130,6 +130,11 @@ def total(a: Any) -> Any:
     return total
 
 
+def running_total(a: Any) -> Any:
+    sums = np.cumsum(a)
+    return sums
+
+
 def along_rows(a: Any) -> Any:
     total = a.sum(axis=1)
     return total
@@ -168,7 +173,10 @@ EXAMPLES = {
     "cache_reads": Example(edges, rewrites=Rewrites(cached={"a0"})),
     "pack": Example(product, (IMAGE, IMAGE.T.copy())),
     "inline_after": Example(edges, rewrites=Rewrites(inlined_after={"roots"})),
+    "reduce_in_blocks": Example(total),
+    "scan_in_blocks": Example(running_total, (IMAGE[0],)),
 }
+ALL = tuple(dict.fromkeys((*PASSES, *CUDA_PASSES)))
 
 
 def before_and_after(name: str) -> tuple[Graph, Graph, Any, list[Any]]:
@@ -176,7 +184,7 @@ def before_and_after(name: str) -> tuple[Graph, Graph, Any, list[Any]]:
     example = EXAMPLES[name]
     graph, rec, leaves = graphs(example.function, *example.args)
     graph = replace(graph, stages=tuple(replace(s, origin=None) for s in graph.stages))
-    for run in PASSES:
+    for run in PASSES if any(run.__name__ == name for run in PASSES) else CUDA_PASSES:
         new = run(graph, example.rewrites) if run in REQUESTABLE else run(graph)
         if run.__name__ == name:
             return graph, new, rec, leaves
@@ -190,7 +198,7 @@ def text(name: str) -> str:
 
 
 def test_every_pass_has_an_example() -> None:
-    assert list(EXAMPLES) == list(dict.fromkeys(run.__name__ for run in PASSES))
+    assert list(EXAMPLES) == list(dict.fromkeys(run.__name__ for run in ALL))
     assert sorted(p.stem for p in GOLDEN.iterdir()) == sorted(EXAMPLES)
 
 
@@ -224,7 +232,7 @@ def with_input_named(graph: Graph, name: str) -> Graph:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_a_new_stage_has_a_name_that_no_input_has(name: str) -> None:
     before, after, *_ = before_and_after(name)
-    run = next(run for run in PASSES if run.__name__ == name)
+    run = next(run for run in ALL if run.__name__ == name)
     for taken in after.by_name.keys() - before.by_name.keys():
         graph = with_input_named(before, taken)
         check_graph(run(graph, EXAMPLES[name].rewrites) if run in REQUESTABLE else run(graph), name)

@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from hjit.errors import CompileError, ScheduleError
-from hjit.kernels.cuda.ctext import Operand, c_type, constant, storage_type, suffix
+from hjit.kernels.cuda.across_threads import MAX_SHARED_BYTES, AcrossThreads, truth
+from hjit.kernels.cuda.ctext import Operand, c_type, constant, storage_type
 from hjit.kernels.cuda.indices import IndexPrinter, Signs
 from hjit.kernels.cuda.intrinsics import atomic, lanes_type
 from hjit.kernels.cuda.launches import Launch, Module, Parameter
@@ -41,6 +40,7 @@ from hjit.kernels.lower.loopir import (
     Register,
     ResetWindow,
     Row,
+    ScanThreads,
     Set,
     SlidingProduce,
     Stmt,
@@ -49,7 +49,7 @@ from hjit.kernels.lower.loopir import (
     Threads,
 )
 from hjit.kernels.lower.nest_merging import Renaming
-from hjit.kernels.lower.passes.distribute_threads import THREADS, WARP
+from hjit.kernels.lower.passes.distribute_threads import THREADS
 from hjit.kernels.lower.traverse import every
 from hjit.sched.language.memory import C_ORDER, Layout, rejoined
 from hjit.trace.ir.borders import fold_select
@@ -57,7 +57,6 @@ from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Index, Load, Op, Scala
 from hjit.trace.ir.poly import ZERO, Atom, Poly, Sym, Var, poly
 
 MAX_LOCAL_BYTES = 1 << 14  # of one thread's buffer
-MAX_SHARED_BYTES = 48 << 10  # of a block without an opt-in, on every GPU
 MAX_NESTED = 12  # operations in one expression; C compilers recurse over it
 
 
@@ -94,7 +93,7 @@ def _renamed(p: Parameter, renaming: Renaming) -> Parameter:
     return Parameter(p.kind, names.get(p.name, p.name), p.axis, p.dtype)
 
 
-class _Kernel:
+class _Kernel(AcrossThreads):
     """Writes the kernel of one nest.
 
     Attributes:
@@ -102,14 +101,12 @@ class _Kernel:
         names: loop variables and names of indices -> what they are in the text.
         registers, windows, buffers, firsts: -> the variable; of a window how far it has come, of an argument its
             first element.
-        combining: shared memory in which registers of threads are combined, by number and dtype.
-        combined: the part of it that the text has used so far.
         signs: of indices.
-        loops: around what is written, in which all threads of a block run the same iterations.
         known: values of the block of statements that is written.
     """
 
     def __init__(self, graph: Graph, nest: Nest, layouts: Mapping[str, Layout], bits: int) -> None:
+        super().__init__()
         self.graph, self.nest, self.layouts = graph, nest, layouts
         self.dtypes, self.shapes, self.inputs = graph.dtypes, graph.shapes, graph.input_by_name
         self.parameters: dict[Parameter, str] = {}
@@ -127,11 +124,6 @@ class _Kernel:
         self.signs = Signs([BEGIN, *sizes])
         self.index = IndexPrinter(self.atom, self.value, bits, not_negative=self.signs.is_natural)
         self.threads = nest.threads if nest.blocks else 1 if nest.count is None else THREADS
-        self.shared_bytes = 0
-        self.combining: dict[tuple[int, np.dtype[Any]], str] = {}
-        self.combined: set[str] = set()
-        self.uses_shuffles = False
-        self.loops = 0
 
     # -- the kernel
     def text(self) -> str:
@@ -317,79 +309,6 @@ class _Kernel:
         self.line(f"const {self.index.type} {name} = hj_index_max_{self.index.type}({self.at(n)}, 0);")
         return name
 
-    def combine_threads(self, s: CombineThreads) -> None:
-        """Halves with halves: what other warps have by the first one, from shared memory; then within it."""
-        own = [self.registers[r.name] for r in s.source]
-        if self.threads > WARP:
-            self.combine_warps(s, own)
-        self.uses_shuffles = True
-        for head in ("HJ_FIRST_WARP ", f"for (i32 n = {WARP // 2}; n > 0; n /= 2) "):
-            self.line(f"{head}{{")
-            self.depth += 1
-        types = [storage_type(r.dtype) for r in s.source]
-        others = [f"hj_shuffle_down_{t}({name}, n)" for t, name in zip(types, own, strict=True)]
-        self.assign(own, self.combination(s, own, others))
-        for _ in range(2):
-            self.depth -= 1
-            self.line("}")
-
-    def combine_warps(self, s: CombineThreads, own: Sequence[str]) -> None:
-        """Each thread of the first warp takes what those have that are whole warps further on."""
-        shared = [self.of_threads(k, r.dtype) for k, r in enumerate(s.source)]
-        if self.loops or self.combined.intersection(shared):
-            self.line("HJ_BARRIER();")  # the first warp may still read what was combined before
-        self.combined.update(shared)
-        self.assign([f"{name}[HJ_THREAD_X]" for name in shared], own)
-        self.line("HJ_BARRIER();")
-        halves = [1 << k for k in reversed(range((self.threads // WARP - 1).bit_length()))]
-
-        def of_warps(first: int, halves: Sequence[int]) -> Sequence[str]:
-            """Of warp `first` and those that it is combined with in these steps."""
-            if not halves:
-                return own if first == 0 else [f"{name}[HJ_THREAD_X + {first * WARP}]" for name in shared]
-            *before, half = halves
-            known = before[-1] if before else self.threads // WARP
-            here = of_warps(first, before)
-            return self.combination(s, here, of_warps(first + half, before)) if first + half < known else here
-
-        self.line(f"if (HJ_THREAD_X < {WARP}) {{")
-        self.depth += 1
-        self.assign(own, of_warps(0, halves))
-        self.depth -= 1
-        self.line("}")
-
-    def combination(self, s: CombineThreads, first: Sequence[str], second: Sequence[str]) -> list[str]:
-        """The values of two threads as one."""
-        outside = {r.name: self.registers[r.name] for r in s.source}
-        for registers, texts in ((s.source, first), (s.other, second)):
-            for r, text in zip(registers, texts, strict=True):
-                self.registers[r.name] = self.fresh(r.name)
-                self.line(f"const {c_type(r.dtype)} {self.registers[r.name]} = {text}{_truth(r.dtype)};")
-        self.known = {}
-        self.share(s.combined)
-        values = [self.kept(e).text for e in s.combined]
-        self.registers |= outside
-        return values
-
-    def assign(self, places: Sequence[str], texts: Sequence[str]) -> None:
-        for place, text in zip(places, texts, strict=True):
-            self.line(f"{place} = {text};")
-
-    def of_threads(self, number: int, dtype: np.dtype[Any]) -> str:
-        """Shared memory for a register of each thread; one combination after the other uses it.
-
-        Raises:
-            ScheduleError: there is no more of it.
-        """
-        name = self.combining.get((number, dtype))
-        if name is None:
-            name = self.combining[number, dtype] = self.fresh(f"all_{suffix(dtype)}_{number}")
-            self.heads.append(f"    HJ_SHARED {storage_type(dtype)} {name}[{self.threads}];")
-            self.shared_bytes += dtype.itemsize * self.threads
-            if self.shared_bytes > MAX_SHARED_BYTES:
-                self.refuse(self.nest.stage, "block", MAX_SHARED_BYTES)
-        return name
-
     def barrier(self, s: Barrier) -> None:
         self.line("HJ_BARRIER();")
 
@@ -458,7 +377,7 @@ class _Kernel:
         lanes, name = lanes_type(dtype, row.count * dtype.itemsize), self.fresh("row")
         self.line(f"const {lanes} {name} = hj_load_row_{lanes}(&{self.access(row.array, row.index)});")
         for k in range(row.count):
-            self.keep(Load(row.array, row.at(k), dtype), f"{name}.lane[{k}]{_truth(dtype)}")
+            self.keep(Load(row.array, row.at(k), dtype), f"{name}.lane[{k}]{truth(dtype)}")
 
     def store_row(self, row: Row, values: Sequence[Operand]) -> None:
         dtype = self.dtypes[row.array]
@@ -586,11 +505,6 @@ class _Kernel:
         return poly(var)
 
 
-def _truth(dtype: np.dtype[Any]) -> str:
-    """What makes a bool of the byte that it is in memory."""
-    return " != 0" if dtype.kind == "b" else ""
-
-
 STATEMENTS: dict[type, Callable[[_Kernel, Any], None]] = {
     Let: _Kernel.let,
     Choose: _Kernel.choose,
@@ -603,5 +517,6 @@ STATEMENTS: dict[type, Callable[[_Kernel, Any], None]] = {
     SlidingProduce: _Kernel.sliding_produce,
     Threads: _Kernel.thread_loops,
     CombineThreads: _Kernel.combine_threads,
+    ScanThreads: _Kernel.scan_threads,
     Barrier: _Kernel.barrier,
 }

@@ -29,6 +29,8 @@ from hjit.kernels.lower.loopir import (
     Reduce,
     Register,
     ResetWindow,
+    Scan,
+    ScanThreads,
     SlidingProduce,
     Stmt,
     Threads,
@@ -42,7 +44,8 @@ from hjit.trace.ir.poly import Dim, Poly, Var, deep_atoms
 
 UNROLLED, SHARED_OUT, PRIVATISED = "unroll_and_jam", "distribute_threads", "privatise_scatters"
 WIDENED = "widen_accesses"
-GONE: dict[type, str] = {VectorLoop: "vectorize", Reduce: "block_reductions"}
+WARP = 32  # threads that run in step
+GONE: dict[type, str] = {VectorLoop: "vectorize", Reduce: "block_reductions", Scan: "block_scans"}
 MADE_BY: dict[type, str] = {
     Outlined: "outline",
     Vectors: "vectorize",
@@ -51,6 +54,7 @@ MADE_BY: dict[type, str] = {
     CombineLanes: "block_reductions",
     Threads: "distribute_threads",
     CombineThreads: "block_reductions",
+    ScanThreads: "block_scans",
     Barrier: "insert_barriers",
     Name: "hoist_invariants",
 }
@@ -127,7 +131,7 @@ class _Checker:
 
     def statement(self, s: Stmt, scope: _Scope) -> Iterator[str]:
         bound = scope.names.union(t.var for t in s.loops) if isinstance(s, Reduce) else scope.names
-        bound = bound | {s.var} if isinstance(s, LineStart) else bound
+        bound = bound | {s.var} if isinstance(s, LineStart | Scan) else bound
         for p in (*own_polys(s), *named_polys(s)):
             yield from _unbound(p, bound)
         for e in walk(*stmt_exprs(s)):
@@ -200,7 +204,7 @@ class _Checker:
     def threads(self, s: Threads, scope: _Scope) -> Iterator[str]:
         if not self.nest.blocks:
             yield "there are threads, but no blocks of them"
-        if any(isinstance(t, Threads | Barrier | CombineThreads) for t in every(s.body)):
+        if any(isinstance(t, Threads | Barrier | CombineThreads | ScanThreads) for t in every(s.body)):
             yield "a thread waits for others, which may not come"
         own = {t.var for t in s.loops}
         bounds = (p for t in s.loops for p in (t.begin, t.end))
@@ -211,6 +215,17 @@ class _Checker:
         if not len(s.source) == len(s.other) == len(s.combined) or not self.nest.blocks:
             yield f"threads combine {s.source} with {s.other}"
         yield from (f"{r} is declared nowhere around" for r in s.source if r.name not in scope.registers)
+
+    def scan(self, s: Scan, scope: _Scope) -> Iterator[str]:
+        yield from self.store(s.buffer, s.index)
+        if not self.nest.blocks:
+            yield f"threads scan {s.buffer}, but there are no blocks of them"
+
+    def scanned_threads(self, s: ScanThreads, scope: _Scope) -> Iterator[str]:
+        warps = len(s.source) * (self.nest.threads // WARP)
+        if not self.nest.blocks or not s.source or warps > WARP:
+            yield f"{warps} warps scan {', '.join(map(str, s.source))}"
+        yield from (f"{r} is declared nowhere around" for r in (*s.source, s.total) if r.name not in scope.registers)
 
     def window(self, s: SlidingProduce | ResetWindow, scope: _Scope) -> Iterator[str]:
         if s.stage not in self.nest.buffers:
@@ -240,6 +255,8 @@ RULES: dict[type, Callable[[_Checker, Any, _Scope], Iterator[str]]] = {
     CombineLanes: _Checker.combined,
     Threads: _Checker.threads,
     CombineThreads: _Checker.combined_threads,
+    Scan: _Checker.scan,
+    ScanThreads: _Checker.scanned_threads,
     SlidingProduce: _Checker.window,
     ResetWindow: _Checker.window,
 }

@@ -7,11 +7,13 @@
          | Vectors(var, lanes, body) | LineStart(...) made by vectorize
          | Block(store*, set*)                        values, and where they go: arrays and registers
          | Reduce(buffer, items, loops)               made by place_loops, removed by block_reductions
+         | Scan(buffer, begin, end, element)          made by place_loops, removed by block_scans
          | Declare(register, initial) | CombineLanes(source, target)          made by block_reductions
          | Name(register, value)                      made by hoist_invariants
          | ResetWindow(stage) | SlidingProduce(stage, var, first, end, body)
          | Threads(loops, body)                       made by distribute_threads
          | CombineThreads(source, other, combined)    made by block_reductions
+         | ScanThreads(op, source, total)             made by block_scans
          | Barrier()                                  made by insert_barriers
     Expr = the Graph's, without `Dim` in indices, and Register(name, dtype)
 
@@ -33,6 +35,7 @@ from hjit.trace.ir.graph import Expr, Load, describe
 from hjit.trace.ir.poly import ONE, Poly, Var
 
 BEGIN, END = Var("begin"), Var("end")  # the part of a parallel nest that a task runs
+INTERIOR = Var("interior")  # not negative where no index of a block is near a border
 
 
 class Register(Expr):
@@ -281,6 +284,8 @@ class Reduce:
         compensated: is the rounding error of each addition carried along (Knuth's two-sum)?
         products: are the values products, of which a few at a time are summed by fused multiply-adds in the dtype of
             the result, before they join the accumulator?
+        interior: the items without boundary handling, for blocks that do not come near a border; made by
+            partition_blocks where threads share the iterations.
     """
 
     buffer: str
@@ -291,6 +296,32 @@ class Reduce:
     dtype_out: np.dtype[Any]
     compensated: bool
     products: bool = False
+    interior: tuple[Item, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """``buffer[index] = running = op(running, element)`` for the iterations of a loop, which threads of a block share.
+
+    Attributes:
+        var: of the loop over ``begin .. end``; `index` and `element` have it.
+        initial: what is running before the first iteration.
+        dtype: that it runs in.
+        dtype_out: of the buffer.
+        compensated: are the rounding errors of a sum carried along?
+    """
+
+    buffer: str
+    op: str
+    var: Var
+    begin: Poly
+    end: Poly
+    index: tuple[Poly, ...]
+    initial: Expr
+    element: Expr
+    dtype: np.dtype[Any]
+    dtype_out: np.dtype[Any]
+    compensated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,6 +427,19 @@ class CombineThreads:
 
 
 @dataclass(frozen=True, slots=True)
+class ScanThreads:
+    """The registers of all threads of a block, of the first source, then of the second one, and so on, as a row: each
+    becomes what those up to it come to by `op`, the register `total` of all threads what all come to.
+
+    They are grouped as their number alone says. There are at most 32 warps in all sources.
+    """
+
+    op: str
+    source: tuple[Register, ...]
+    total: Register
+
+
+@dataclass(frozen=True, slots=True)
 class Barrier:
     """All threads of a block come here before any goes on, and see what others wrote before."""
 
@@ -410,6 +454,7 @@ Stmt = (
     | If
     | Block
     | Reduce
+    | Scan
     | Declare
     | Name
     | CombineLanes
@@ -418,6 +463,7 @@ Stmt = (
     | Outlined
     | Threads
     | CombineThreads
+    | ScanThreads
     | Barrier
 )
 
@@ -582,6 +628,8 @@ def lines(s: Stmt, depth: int) -> Iterator[str]:
             lets, texts = describe(*s.combined, share_loads=True)
             yield from (pad + line for line in [f"combine threads, {_names(s.source)} with {_names(s.other)}:", *lets])
             yield from (f"{pad}  {r} = {text}" for r, text in zip(s.source, texts, strict=True))
+        case ScanThreads(op, source, total):
+            yield f"{pad}scan threads, {_names(source)} by {op}, all of them {total}"
         case Barrier():
             yield f"{pad}barrier"
         case SlidingProduce():
@@ -590,6 +638,12 @@ def lines(s: Stmt, depth: int) -> Iterator[str]:
             yield from (pad + line for line in _block_lines(s))
         case Reduce():
             yield from (pad + line for line in _reduce_lines(s))
+        case Scan():
+            lets, (text,) = describe(s.element, share_loads=True)
+            how = "compensated " if s.compensated else ""
+            yield f"{pad}{how}scan by {s.op} in {s.dtype} for {s.var} in [{s.begin}, {s.end}) by threads:"
+            yield f"{pad}  {_access(s.buffer, s.index)} from {s.initial}:"
+            yield from (f"{pad}    {line}" for line in [*lets, text])
 
 
 def _names(registers: Sequence[Register]) -> str:
@@ -628,6 +682,9 @@ def _reduce_lines(s: Reduce) -> Iterator[str]:
         lets, (text,) = describe(i.value, share_loads=True)
         yield f"  {_access(s.buffer, i.index)} from {i.initial}:"
         yield from (f"    {line}" for line in [*lets, text])
+    for i in s.interior:
+        lets, (text,) = describe(i.value, share_loads=True)
+        yield from (f"    {line}" for line in [*lets, f"or {text} if interior >= 0"])
 
 
 def _thread_loop(t: ThreadLoop) -> str:

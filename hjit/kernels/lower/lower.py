@@ -12,6 +12,7 @@
     distribute_threads loops over threads: what the threads of a block do together (CUDA)
     privatise_scatters each block updates a copy in shared memory, and joins it to the result (CUDA)
     block_reductions   accumulators in registers, and how they are combined
+    block_scans        scans by the threads of a block, so many elements at a time (CUDA)
     replace_scalars    what iterations read of earlier ones stays in registers
     hoist_invariants   what all iterations of a loop compute alike is computed before it
     widen_accesses     what is read or written side by side, in one access (CUDA)
@@ -28,7 +29,7 @@ from dataclasses import replace
 from hjit.kernels.lower.check import check_loop_ir
 from hjit.kernels.lower.loopir import Nest, Program
 from hjit.kernels.lower.machine import Machine
-from hjit.kernels.lower.passes.block_reductions import block_reductions
+from hjit.kernels.lower.passes.block_reductions import block_reductions, block_scans
 from hjit.kernels.lower.passes.distribute_threads import distribute_threads
 from hjit.kernels.lower.passes.fold_storage import fold_storage
 from hjit.kernels.lower.passes.hoist_invariants import hoist_invariants
@@ -67,6 +68,7 @@ CUDA: tuple[Pass, ...] = (
     distribute_threads,
     privatise_scatters,
     block_reductions,
+    block_scans,
     replace_scalars,
     hoist_invariants,
     widen_accesses,

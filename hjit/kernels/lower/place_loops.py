@@ -29,6 +29,7 @@ from hjit.trace.ir.costs import cost
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.intervals import Interval
 from hjit.trace.ir.poly import ONE, ZERO, Dim, Poly, extremum, poly, single_dim
+from hjit.trace.ir.scans import scan_of
 
 
 def place_loops(graph: Graph, schedule: Root, fast: bool = False) -> Program:
@@ -182,7 +183,8 @@ def _atomics(reads: Reads, top: Node) -> Iterator[tuple[str, int]]:
         if isinstance(x, Loop) and x.kind in ("parallel", "gpu_block", "gpu_thread"):
             compute = own(x, x.stage)
             d = definition_of(reads, compute)
-            if dims_of(x.dim)[0] >= len(d.dims) and not (is_associative(d) and is_direct(d)):
+            is_combined = (is_associative(d) and is_direct(d)) or scan_of(reads.stages[x.stage], d) is not None
+            if dims_of(x.dim)[0] >= len(d.dims) and not is_combined:
                 yield from ((x.stage, number) for number in compute.definitions)
 
 

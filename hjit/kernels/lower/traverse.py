@@ -18,6 +18,7 @@ from hjit.kernels.lower.loopir import (
     Name,
     Outlined,
     Reduce,
+    Scan,
     Set,
     SlidingProduce,
     Stmt,
@@ -64,10 +65,11 @@ def every(body: Iterable[Stmt]) -> Iterator[Stmt]:
 
 
 def has_threads(s: Stmt) -> bool:
-    """Is there a loop in it that the threads of a block share, also one of a reduction?"""
+    """Is there a loop in it that the threads of a block share, also one of a reduction or a scan?"""
     return any(
         (isinstance(t, For) and t.kind == "gpu_thread")
         or (isinstance(t, Reduce) and any(loop.threads for loop in t.loops))
+        or isinstance(t, Scan)
         for t in every((s,))
     )
 
@@ -90,7 +92,9 @@ def stmt_exprs(s: Stmt) -> tuple[Expr, ...]:
         case Block():
             return tuple(x.value for x in (*s.stores, *s.sets))
         case Reduce():
-            return tuple(e for i in s.items for e in (i.initial, i.value))
+            return tuple(e for i in (*s.items, *s.interior) for e in (i.initial, i.value))
+        case Scan():
+            return s.initial, s.element
         case Declare():
             return (s.initial,)
         case Name():
@@ -109,6 +113,8 @@ def own_polys(s: Stmt) -> Iterator[Poly]:
         case Reduce():
             yield from (p for i in s.items for p in i.index)
             yield from (p for t in s.loops for p in (t.begin, t.end))
+        case Scan():
+            yield from (*s.index, s.begin, s.end)
         case For():
             yield from (p for p in (s.begin, s.end, s.limit, s.first) if p is not None)
         case VectorLoop():
@@ -149,6 +155,7 @@ def sources(body: Iterable[Stmt]) -> Iterator[str]:
     for s in every(body):
         indices = [p for x in s.stores for p in x.index] if isinstance(s, Block) else []
         indices += [p for i in s.items for p in i.index] if isinstance(s, Reduce) else []
+        indices += s.index if isinstance(s, Scan) else ()
         yield from (x.source for x in loads(*stmt_exprs(s), *(e for p in indices for e in p.exprs)))
 
 
@@ -190,10 +197,15 @@ def with_parts(s: Stmt, poly: Callable[[Poly], Poly], expr: Callable[[Expr], Exp
             rows = tuple(replace(x, index=index(x.index)) for x in s.rows)
             return Block(stores, ahead, tuple(Set(x.register, expr(x.value)) for x in s.sets), rows)
         case Reduce():
-            items = tuple(Item(index(i.index), expr(i.initial), expr(i.value)) for i in s.items)
-            return replace(
-                s, items=items, loops=tuple(replace(t, begin=poly(t.begin), end=poly(t.end)) for t in s.loops)
+            items, interior = (
+                tuple(Item(index(i.index), expr(i.initial), expr(i.value)) for i in row)
+                for row in (s.items, s.interior)
             )
+            loops = tuple(replace(t, begin=poly(t.begin), end=poly(t.end)) for t in s.loops)
+            return replace(s, items=items, interior=interior, loops=loops)
+        case Scan():
+            bounds = {"begin": poly(s.begin), "end": poly(s.end), "index": index(s.index)}
+            return replace(s, **bounds, initial=expr(s.initial), element=expr(s.element))
         case Declare():
             return replace(s, initial=expr(s.initial))
         case Name():

@@ -19,6 +19,7 @@ from hjit.sched.default.schedules import loads_of_rows
 from hjit.sched.default.thresholds import (
     BLOCK,
     FEW_ELEMENTS,
+    FEW_RESULTS,
     LONG_REDUCTION,
     MAX_EXTRA_WORK,
     MAX_RECOMPUTED,
@@ -38,7 +39,9 @@ from hjit.sched.language.tree import Loop, Node, Root, Store
 from hjit.trace.ir.costs import cost
 from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.intervals import Interval
-from hjit.trace.ir.poly import ONE, Dim, Var, poly
+from hjit.trace.ir.poly import Var, poly
+from hjit.trace.ir.scans import scan_of
+from hjit.trace.passes.block_reductions import contiguity, runs_along_rows
 
 
 def cuda_schedule(graph: Graph) -> Root:
@@ -112,11 +115,13 @@ def _tiled(s: Stage, group: tuple[int, ...]) -> _Tiled:
     is_long = any(not n.is_const or n.const >= LONG_REDUCTION for n in d.rdims)
     if is_atomic(s, d) and s.dtype.itemsize >= 4 and (is_long or not d.dims):  # there are no atomics of narrower words
         return _scattered(d, group)
-    if is_associative(d) and is_direct(d) and _runs_along_rows(s, d):
-        *outer, last = reduction
-        blocks = tuple(pure)
-        inner: list[Step] = [(last, "gpu_thread", None), *((k, "serial", None) for k in outer)]
-        return _Tiled(group, blocks, tuple(inner))
+    if is_associative(d) and is_direct(d) and (_is_long(d) or not d.dims) and runs_along_rows(d, s.name):
+        return _along_rows(s, d, group)
+    scan = scan_of(s, d) if is_long and group == group[-1:] and runs_along_rows(d, s.name) else None
+    if scan is not None:
+        (last,) = reduction
+        blocks = (*pure, last) if scan.restart else tuple(pure)
+        return _Tiled(group, blocks, ((last, "gpu_thread", scan.restart or None),))
     if d.is_scatter and d.order == "pure":
         serial = [*((k, "serial", None) for k in pure), *serial]
         return _Tiled(group, (), tuple(serial))
@@ -191,15 +196,23 @@ def _columns(s: Stage, d: Definition) -> int:
     return max(THREAD_BYTES // max(s.dtype.itemsize, *(x.dtype.itemsize for x in d.loads), 1), 1)
 
 
-def _runs_along_rows(s: Stage, d: Definition) -> bool:
-    """Do the iterations of a long reduction read what lies side by side, or are there no others?"""
-    last = d.rdims[-1]
-    if last.is_const and last.const < LONG_REDUCTION:
-        return False
-    k = len(d.extents) - 1
-    ends = [x.index[-1] for x in d.loads if x.index and x.source != s.name]
-    across = any(p.mentions(Dim(j)) for p in ends for j in range(len(d.dims)))
-    return not d.dims or (not across and any(p.coefficient(Dim(k)) == ONE for p in ends))
+def _is_long(d: Definition) -> bool:
+    """Has each result terms enough for the threads of a block?"""
+    known = [n.const if n.is_const else LONG_REDUCTION for n in d.rdims]
+    return math.prod(known) >= LONG_REDUCTION
+
+
+def _along_rows(s: Stage, d: Definition, group: tuple[int, ...]) -> _Tiled:
+    """A block for each result, or for few side by side; consecutive threads take what lies side by side."""
+    pure = list(range(len(d.dims)))
+    together: list[Step] = []
+    count = 1
+    while pure and d.extents[pure[-1]].is_const and count * d.extents[pure[-1]].const <= FEW_RESULTS:
+        count *= max(d.extents[pure[-1]].const, 1)
+        together.insert(0, (pure.pop(), "unroll", None))
+    along = contiguity(d, s.name)
+    order = sorted(range(len(d.dims), len(d.extents)), key=lambda k: (along.get(k, -1), k))
+    return _Tiled(group, tuple(pure), (*((k, "gpu_thread", None) for k in order), *together))
 
 
 # -- stages inside the blocks of others

@@ -32,6 +32,7 @@ SCAN_BLOCK = 64  # threads where each has long work: there are few of them, so t
 LONG_REDUCTION = 64  # iterations from which on those of a reduction are long work, or work for several threads
 UPDATES = 32  # that a thread does of a histogram: a block does 8192 before it joins the 256 bins of bytes to the result
 FEW_ELEMENTS = 16  # of the last dimensions, channels for instance: a tile has all of them
+FEW_RESULTS = 8  # of a reduction side by side, all of which a thread accumulates: it reads them side by side, too
 STENCIL_ROWS = 4  # rows that a thread computes of a stencil, as `JAM_ROWS`
 MIN_STENCIL = 4  # loads of one element, at least, for which that is worth it
 STENCIL_LOADS_LEFT = 0.75  # the part of its rows' loads that is left, at most

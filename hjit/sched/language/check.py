@@ -42,6 +42,7 @@ from hjit.sched.language.tree import walk as walk_tree
 from hjit.trace.ir.costs import instruction_count
 from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Op, Stage, walk
 from hjit.trace.ir.poly import Poly
+from hjit.trace.ir.scans import Scan, scan_of
 from hjit.trace.passes.interleaved_updates import write_disjoint
 
 DIVISIONS = ("floor_divide", "remainder", "fmod")
@@ -330,13 +331,20 @@ def _parallel(at: LoopAt) -> Iterator[str]:
     x = at.loop
     if any(y.kind != x.kind for y in at.around) or (*at.around, x)[0].stage != at.stage.name:
         yield f"{loop_name(x)}: only the outermost loops of a root are {x.kind}"
-    if at.is_reduction and not is_atomic(at.stage, at.definition):
+    if at.is_reduction and not is_atomic(at.stage, at.definition) and not _restarts(at):
         yield (
             f"{loop_name(x)}: iterations of a reduction write the same elements; only histograms and the like of whole "
             f"numbers are updated atomically, `rfactor` splits others into parts"
         )
     if x.size is not None:
         yield f"{loop_name(x)}: only the loop over all of a dimension is {x.kind}"
+
+
+def _restarts(at: LoopAt) -> bool:
+    """Does a scan begin anew in each iteration of a loop over blocks?"""
+    found = scan_of(at.stage, at.definition)
+    inner = None if at.inner is None else at.inner.size
+    return found is not None and at.loop.kind == "gpu_block" and found.restart != 0 and found.restart == inner
 
 
 def _vector(at: LoopAt) -> Iterator[str]:
@@ -380,10 +388,24 @@ def _gpu_thread(at: LoopAt) -> Iterator[str]:
         yield f"{loop_name(x)}: it lies inside loops over threads of another stage, where each thread runs alone"
     if x is not first and not (isinstance(above, Loop) and above.kind == "gpu_thread" and len(above.children) == 1):
         yield f"{loop_name(x)}: loops over threads are directly inside each other, with nothing else between them"
-    if at.is_reduction and not (is_associative(d) and is_direct(d)) and not is_atomic(at.stage, d):
+    scan = scan_of(at.stage, d) if at.is_reduction else None
+    if scan is not None:
+        yield from _scanned(at, scan)
+    elif at.is_reduction and not (is_associative(d) and is_direct(d)) and not is_atomic(at.stage, d):
         yield f"{loop_name(x)}: iterations of a reduction write the same elements, one after the other"
     if at.is_reduction != (dims_of(first.dim)[0] >= len(d.dims)):
         yield f"{loop_name(x)}: threads run over a reduction, or over what is reduced, not both"
+
+
+def _scanned(at: LoopAt, scan: Scan) -> Iterator[str]:
+    """Threads share all iterations of a scan, or those between two of which it begins anew."""
+    x = at.loop
+    if (x.size or 0) != scan.restart:
+        yield f"{loop_name(x)}: threads scan {scan.restart or 'all'} iterations together"
+    if not isinstance(x.children[0], Compute):
+        yield f"{loop_name(x)}: threads scan elements, not what loops inside it compute"
+    if (*at.around, x)[0].stage != at.stage.name:
+        yield f"{loop_name(x)}: threads scan only what is computed at the root"
 
 
 LOOP_KIND_RULES: Mapping[LoopKind, Callable[[LoopAt], Iterator[str]]] = {

@@ -373,6 +373,7 @@ class Definition:
         value: the new element; in an update it may load the stage itself.
         order: "pure", "sequential", or the associative operation ("add", "maximum", ...) of a reduction
             ``stage[target] = op(stage[target], x)`` that may run in any order.
+        reorders: of a sequential sum of floats, does NumPy leave its order open, as that of `np.cumsum`?
     """
 
     dims: tuple[Poly, ...]
@@ -380,6 +381,7 @@ class Definition:
     target: tuple[Poly, ...]
     value: Expr
     order: str = "pure"
+    reorders: bool = False
 
     __hash__ = _hash_once
 
@@ -410,7 +412,8 @@ class Definition:
     def __str__(self) -> str:
         loops = [f"d{k} < {n}" for k, n in enumerate(self.dims)]
         loops += [f"d{k} <r {n}" for k, n in enumerate(self.rdims, len(self.dims))]
-        order = "" if self.order == "pure" else f"  ({self.order})"
+        how = f"{self.order}, in any grouping" if self.reorders else self.order
+        order = "" if self.order == "pure" else f"  ({how})"
         lets, (value,) = describe(self.value)
         where = "".join(f"\n      where {line}" for line in lets)
         return f"[{', '.join(map(str, self.target))}] = {value}   for {', '.join(loops) or 'once'}{order}{where}"

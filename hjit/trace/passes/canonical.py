@@ -7,10 +7,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from hjit.process import deadline, debug
 from hjit.trace.ir.check import check_graph
 from hjit.trace.ir.graph import Graph
+from hjit.trace.passes.block_reductions import reduce_in_blocks
 from hjit.trace.passes.delinearisation import delinearise, delinearise_stages
 from hjit.trace.passes.dtypes.demotion import demote_integers
 from hjit.trace.passes.dtypes.storage_narrowing import narrow_storage
@@ -30,6 +32,7 @@ from hjit.trace.passes.interleaved_updates import equalise_interleaved
 from hjit.trace.passes.padding import select_padding
 from hjit.trace.passes.privatisation import privatise_histograms
 from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites, cache_reads, pack, rfactor
+from hjit.trace.passes.scans import scan_in_blocks
 
 PASSES: tuple[Callable[..., Graph], ...] = (
     drop_dead_stages,  # nothing that no output needs
@@ -59,6 +62,10 @@ PASSES: tuple[Callable[..., Graph], ...] = (
     pack,  # copies of the right matrices of products, unless a schedule inlines them
     inline_after,  # what a schedule that knows the Graph so far inlines of it
 )
+# where many blocks of threads run at once, rows are not enough: reductions and scans have parts of rows
+CUDA_PASSES = tuple(
+    new for run in PASSES for new in ((reduce_in_blocks, scan_in_blocks) if run is split_reductions else (run,))
+)
 REQUESTABLE = (
     fuse,
     rfactor,
@@ -68,10 +75,10 @@ REQUESTABLE = (
 )  # those that are given the rewrites that a schedule requests
 
 
-def canonicalise(graph: Graph, requested: Rewrites = NO_REWRITES) -> Graph:
-    """The canonical form of a Graph, with the rewrites that a schedule requests."""
+def canonicalise(graph: Graph, requested: Rewrites = NO_REWRITES, target: Literal["cpu", "cuda"] = "cpu") -> Graph:
+    """The canonical form of a Graph for a kind of target, with the rewrites that a schedule requests."""
     show = debug.passes("canonicalise")
-    for run in deadline.within("canonicalising", PASSES):
+    for run in deadline.within("canonicalising", PASSES if target == "cpu" else CUDA_PASSES):
         graph = run(graph, requested) if run in REQUESTABLE else run(graph)
         if debug.checks():
             check_graph(graph, run.__name__)

@@ -131,7 +131,9 @@ def _substituted(graph: Graph, change: Change) -> Graph:
             shape=polys(s.shape),
             initial=None if s.initial is None else substitute(s.initial, change),
             updates=tuple(
-                Definition(polys(d.dims), polys(d.rdims), polys(d.target), substitute(d.value, change), d.order)
+                Definition(
+                    polys(d.dims), polys(d.rdims), polys(d.target), substitute(d.value, change), d.order, d.reorders
+                )
                 for d in s.updates
             ),
         )

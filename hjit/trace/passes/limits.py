@@ -31,6 +31,13 @@ SELECTED_PLANES = 4
 # -- privatisation: partial histograms; a constant, so that sums do not depend on the number of threads
 HISTOGRAM_PARTS = 16
 
+# -- reductions in blocks, for a GPU; none has been timed on one yet. Constants, so that roundings depend on sizes alone
+BLOCK_ELEMENTS = 1 << 14  # that a block reduces of one long dimension: 64 for each of 256 threads
+BLOCK_ROWS, BLOCK_COLUMNS = 64, 256  # as many of two; columns are those side by side in memory
+COLUMN_ROWS = 128  # of a column that a thread reduces: partial results are a 64th of what is read, or less
+SCAN_ELEMENTS = 1 << 14  # of a row that a block scans
+SHORT_AXIS = 16  # of a short axis, such as channels
+
 # -- interleaved updates
 INTERLEAVED_STEPS = range(2, 5)  # elements between those of one update, where several share a loop
 RESIDUE_CLASSES = 64  # combinations of residues of all axes that are enumerated to see whether updates cover a stage

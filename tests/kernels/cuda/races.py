@@ -22,6 +22,7 @@ from hjit.kernels.lower.loopir import (
     Nest,
     Program,
     ResetWindow,
+    ScanThreads,
     SlidingProduce,
     Stmt,
     Threads,
@@ -100,7 +101,7 @@ class _Run:
                         item = item * n + k
                     self.vars |= {t.var: r[k] for t, r, k in zip(s.loops, ranges, place, strict=True)}
                     self.body(s.body, item % self.nest.threads)
-            case Barrier() | CombineThreads():
+            case Barrier() | CombineThreads() | ScanThreads():
                 for touched in (self.written, self.read, self.joined, self.apart):
                     touched.clear()
             case Block() | Name():

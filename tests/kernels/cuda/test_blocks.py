@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import apps
 from hjit.errors import ScheduleError
-from hjit.kernels.cuda import emit
+from hjit.kernels.cuda import across_threads
 from hjit.kernels.cuda.compilers import nvrtc, opencl
 from hjit.kernels.cuda.emit import MAX_SHARED_BYTES, emit_module
 from hjit.kernels.lower.loopir import Barrier, CombineThreads, Program, Stmt, Threads
@@ -244,7 +244,7 @@ def test_a_reduction_by_256_threads_has_one_barrier_and_shuffles() -> None:
 def test_memory_for_combining_counts_as_that_of_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, program = loops(row_sums)
     emit_module(graph, program, "hj_blocks")
-    monkeypatch.setattr(emit, "MAX_SHARED_BYTES", 1000)
+    monkeypatch.setattr(across_threads, "MAX_SHARED_BYTES", 1000)
     with pytest.raises(ScheduleError, match="no more than 1000 bytes"):
         emit_module(graph, program, "hj_blocks")
 

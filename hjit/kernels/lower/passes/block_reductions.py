@@ -1,6 +1,8 @@
-"""Reductions: accumulators in registers, several at a time, combined at the end.
+"""Reductions: accumulators in registers, several at a time, combined at the end. Scans by the threads of a block.
 
-Every `Reduce` becomes registers, loops around blocks that set them, and the stores of what they hold in the end.
+Every `Reduce` becomes registers, loops around blocks that set them, and the stores of what they hold in the end. Of a
+`Scan` the threads take so many elements at a time, one of each thread and of each of a few tiles: they read and write
+what lies side by side, and what all elements so far come to goes from one step to the next.
 """
 
 from __future__ import annotations
@@ -13,16 +15,20 @@ from typing import Any
 import numpy as np
 
 from hjit.kernels.lower.loopir import (
+    INTERIOR,
     Block,
     CombineLanes,
     CombineThreads,
     Declare,
     For,
+    If,
     Item,
     Nest,
     Reduce,
     ReductionLoop,
     Register,
+    Scan,
+    ScanThreads,
     Set,
     Stmt,
     Store,
@@ -31,6 +37,7 @@ from hjit.kernels.lower.loopir import (
     Vectors,
 )
 from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.passes.distribute_threads import WARP
 from hjit.kernels.lower.thresholds import ACCUMULATORS, FEW_PRODUCTS, PRODUCTS, SUMS_OF_PRODUCTS
 from hjit.kernels.lower.traverse import Body, at, with_bodies
 from hjit.kernels.lower.two_sum import two_sum
@@ -175,7 +182,14 @@ class _Reductions:
         for acc in accs:
             yield from acc.declared(neutral)
         shared = tuple(ThreadLoop(t.var, t.begin, t.end, t.step, t.trip_count) for t in s.loops[first:last])
-        yield from nested(s.loops[:first], (Threads(shared, nested(s.loops[last:], (_joining(s, accs),))),))
+
+        def threads(items: Sequence[Item]) -> Body:
+            return (Threads(shared, nested(s.loops[last:], (_joining(s, accs, items),))),)
+
+        body = threads(s.items)
+        if s.interior:  # blocks decide once, and all their threads alike
+            body = (If(poly(INTERIOR), threads(s.interior), body),)
+        yield from nested(s.loops[:first], body)
         for acc in accs:
             other = tuple(Register(f"{r.name}.other", r.dtype) for r in acc.registers)
             both = acc.state.combined(s.op, _State(*other))
@@ -230,9 +244,9 @@ def _lanes(i: Item, vectors: Vectors | None) -> int:
     return vectors.lanes if vectors is not None and any(p.mentions(vectors.var) for p in i.index) else 1
 
 
-def _joining(s: Reduce, accs: Sequence[_Accumulator]) -> Block:
-    """One more element of each item."""
-    new = ((acc, acc.state.joined(s.op, cast(i.value, s.dtype))) for acc, i in zip(accs, s.items, strict=True))
+def _joining(s: Reduce, accs: Sequence[_Accumulator], items: Sequence[Item] = ()) -> Block:
+    """One more element of each item, or of others in their place."""
+    new = ((acc, acc.state.joined(s.op, cast(i.value, s.dtype))) for acc, i in zip(accs, items or s.items, strict=True))
     return Block((), (), tuple(x for acc, state in new for x in acc.set(state)))
 
 
@@ -287,3 +301,66 @@ def _split(loops: tuple[ReductionLoop, ...], most: int) -> tuple[tuple[Reduction
     end = extremum("min", poly(block) + step, head.end)
     outer = ReductionLoop(block, head.begin, head.end, step)
     return (*loops[: k - 1], outer), (replace(head, begin=poly(block), end=end), *loops[k:])
+
+
+# -- scans
+
+
+def block_scans(nest: Nest, graph: Graph, machine: Machine) -> Nest:
+    """The nest without `Scan`."""
+    if not nest.blocks:
+        return nest
+    return replace(nest, body=_with_scans(nest.body, nest.threads))
+
+
+def _with_scans(body: Body, threads: int) -> Body:
+    found: list[Stmt] = []
+    for s in body:
+        found += _scanned(s, threads) if isinstance(s, Scan) else (with_bodies(s, lambda b: _with_scans(b, threads)),)
+    return tuple(found)
+
+
+def _scanned(s: Scan, threads: int) -> Iterator[Stmt]:
+    """The steps of a scan."""
+    names = [f"{s.buffer}.{s.op}{k}" for k in range(max(WARP // max(threads // WARP, 1), 1))]
+    elements = tuple(Register(name, s.dtype) for name in names)
+    before, error, all_ = (Register(f"{s.buffer}.{word}", s.dtype) for word in ("before", "error", "all"))
+    neutral = Const(start_value(s.op, s.dtype), s.dtype)
+
+    def apply(name: str, a: Expr, b: Expr) -> Expr:
+        return Op(name, (a, b), s.dtype)
+
+    yield Declare(before, cast(s.initial, s.dtype))
+    if s.compensated:
+        yield Declare(error, Const(0, s.dtype))
+    step = Var(f"{s.var.name}.step")
+
+    def tile(k: int, block: Block) -> Threads:
+        end = extremum("min", poly(step) + (k + 1) * threads, s.end)
+        return Threads((ThreadLoop(s.var, poly(step) + k * threads, end, 1, threads),), (block,))
+
+    value: list[Expr] = [apply(s.op, before, x) for x in elements]
+    sets = [Set(before, apply(s.op, before, all_))]
+    if s.compensated:  # what is lost where the elements of a step join those before it is carried along
+        running: Expr = before
+        total, lost = two_sum(running, all_, apply)
+        value = [apply("add", before, apply("add", x, error)) for x in elements]
+        kept = apply("add", error, lost)  # not where an infinity is met: the total alone is right
+        sets = [
+            Set(before, total),
+            Set(error, select(Op("isfinite", (kept,), "?"), kept, Const(0, s.dtype))),
+        ]
+    yield For(
+        step,
+        s.begin,
+        s.end,
+        threads * len(elements),
+        (
+            *(Declare(x, neutral) for x in elements),
+            Declare(all_, neutral),
+            *(tile(k, Block((), (), (Set(x, cast(s.element, s.dtype)),))) for k, x in enumerate(elements)),
+            ScanThreads(s.op, elements, all_),
+            *(tile(k, Block((Store(s.buffer, s.index, cast(v, s.dtype_out)),))) for k, v in enumerate(value)),
+            Block((), (), tuple(sets)),
+        ),
+    )

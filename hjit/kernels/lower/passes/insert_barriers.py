@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from hjit.kernels.lower.loopir import Barrier, Block, CombineThreads, For, If, Nest, SlidingProduce, Stmt
+from hjit.kernels.lower.loopir import Barrier, Block, CombineThreads, For, If, Nest, ScanThreads, SlidingProduce, Stmt
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.traverse import Body, every, own_polys, sources
 from hjit.trace.ir.graph import Graph, loads
@@ -90,7 +90,7 @@ class _Barriers:
             case SlidingProduce():
                 body, after = self.body(s.body, since)
                 return (replace(s, body=body),), since.union(after)
-            case CombineThreads():
+            case CombineThreads() | ScanThreads():
                 return (s,), _Since()
         wait = self.wait((s,), since)
         own = self.touched((s,))

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hjit.kernels.lower.loopir import For, If, Let, Nest, Reduce, ResetWindow, Stmt, VectorLoop
+from hjit.kernels.lower.loopir import INTERIOR, For, If, Let, Nest, Reduce, ResetWindow, Scan, Stmt, VectorLoop
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.passes.vectorize import vectors_at_once
 from hjit.kernels.lower.traverse import (
@@ -42,7 +42,6 @@ from hjit.trace.ir.poly import (
 )
 
 Range = tuple[Poly, Poly]
-INTERIOR = Var("interior")  # not negative where no index of a block is near a border
 
 
 def partition_loops(nest: Nest, graph: Graph, machine: Machine) -> Nest:
@@ -78,11 +77,11 @@ def _blocks_apart(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         inside = tuple(_simplify(s, set(limits)) for s in inside)
     if not found:
         return body
-    nearest = found[0]
-    for p in found[1:]:
+    nearest, *others = dict.fromkeys(found)
+    for p in others:
         nearest = extremum("min", nearest, p)
     both = tuple(_either(s, t) for s, t in zip(rest, inside, strict=True))
-    return (*names, Let(INTERIOR, nearest), *both)
+    return body if both == rest else (*names, Let(INTERIOR, nearest), *both)
 
 
 def _either(s: Stmt, inside: Stmt) -> Stmt:
@@ -90,6 +89,8 @@ def _either(s: Stmt, inside: Stmt) -> Stmt:
     outside of conditions."""
     if s == inside:
         return s
+    if isinstance(s, Reduce) and isinstance(inside, Reduce) and has_threads(s):
+        return replace(s, interior=inside.items)
     if not has_threads(s):
         return If(poly(INTERIOR), (inside,), _short((s,)))
     if isinstance(s, For) and isinstance(inside, For) and not any(map(has_threads, s.body)):
@@ -172,6 +173,8 @@ def _loops(body: tuple[Stmt, ...]) -> Iterator[tuple[Var, Range]]:
             case For():
                 yield s.var, (s.begin, s.end)
             case VectorLoop():
+                yield s.var, (s.begin, s.end)
+            case Scan():
                 yield s.var, (s.begin, s.end)
             case Reduce():
                 for t in s.loops:

@@ -15,7 +15,7 @@ from hjit.kernels.lower.placing.inner_loops import inner_loops, step_of, vectors
 from hjit.kernels.lower.placing.leaves import point
 from hjit.kernels.lower.thresholds import EXACT_SUM_TERMS
 from hjit.sched.language.tree import Compute, DimKey, Loop, dims_of
-from hjit.trace.ir.graph import Definition, Expr, Op, renumber, substitute
+from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Op, renumber, substitute
 from hjit.trace.ir.intervals import Interval
 from hjit.trace.ir.poly import poly
 
@@ -97,4 +97,16 @@ def _accumulation(d: Definition, element: Expr, loops: tuple[ReductionLoop, ...]
     dtype = np.dtype(np.float64)
     is_product = isinstance(element, Op) and element.name == "multiply" and element.dtype == out
     is_products = is_product and loops[-1].lanes == 1 and out.itemsize > 2
-    return _Accumulation(element, dtype, element.dtype == dtype and not fast, is_products)
+    return _Accumulation(element, dtype, element.dtype == dtype and not fast and not _is_short(element), is_products)
+
+
+def _is_short(e: Expr) -> bool:
+    """Are the values of a float64 those of a narrower type, so that sums of them lose little?"""
+    match e:
+        case Cast():
+            return e.arg.dtype.itemsize <= 4
+        case Const():
+            return bool(e.value == 0)
+        case Op(name="select"):
+            return all(map(_is_short, e.args[1:]))
+    return False

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from hjit.errors import SlidingError
 from hjit.kernels.lower.loopir import For, If, ResetWindow, SlidingProduce, Stmt, VectorLoop
-from hjit.kernels.lower.placing import buffers, leaves, reductions, sliding_windows, tails
+from hjit.kernels.lower.placing import buffers, leaves, reductions, scans, sliding_windows, tails
 from hjit.kernels.lower.placing.context import NestContext, Stmts, definition_of
 from hjit.kernels.lower.placing.environment import Env, Remaining, not_negative
 from hjit.kernels.lower.placing.inner_loops import chain_of, step_of, vectors_below
@@ -109,6 +109,9 @@ def _loop(n: NestContext, node: Loop, env: Env) -> Stmts:
     d = definition_of(n.reads, compute)
     if dims_of(node.dim)[0] >= len(d.dims) and is_associative(d) and is_direct(d):
         return _reduction(n, node, compute, env)
+    scan = scans.scan_over(n, node, compute, env)
+    if scan is not None:
+        return (scan,)
     return _run(n, node, env, _inside(n, node))
 
 

@@ -347,7 +347,8 @@ def scan(name: str, a: Tracer, axis: int, dtype: Any) -> Tracer:
     stage_name = rec.reserve(name)
     value = Op(name, (Load(stage_name, before, dtype), Load(stage_name, here, dtype)), dtype)
     sizes = rec.polys(a.shape)
-    update = Definition(tuple(sizes[k] for k in others), (rec.poly(n - 1),), here, value, "sequential")
+    is_sum = name == "add" and dtype.kind == "f"  # products of parts may overflow where running ones do not
+    update = Definition(tuple(sizes[k] for k in others), (rec.poly(n - 1),), here, value, "sequential", is_sum)
     return from_stage(first, a.shape, dtype, (update,), reserved=stage_name)
 
 
