@@ -397,6 +397,14 @@ def markdown(numbers: dict[str, Any]) -> str:
             "",
         ]
         lines += [f"- `{name}`" for name in wrong]
+    skipped = [_name(row) for row in numbers["files"] if not row["plain"] and not row["compiled"]]
+    if skipped:
+        lines += [
+            "",
+            "Test files that pytest skips whole, plain too: they need data or packages that are not there:",
+            "",
+        ]
+        lines += [f"- {', '.join(f'`{name}`' for name in skipped)}"]
     if numbers["files_not_run"]:
         lines += ["", "Test files that were not run, and are not counted:", ""]
         lines += [f"- {', '.join(f'`{name}`' for name in numbers['files_not_run'])}"]

@@ -137,6 +137,8 @@ def test_runs_in_pieces_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (row,) = both["rows"]
     assert row["plain"] == {"passed": 4} and row["compiled"] == {"passed": 2, "failed": 2}
     assert row["failed_compiled_only"] == ["test_one.py::b", "deeper/test_two.py::b"]
+    assert "skips whole" not in markdown(both)
+    assert "skips whole" in markdown({**both, "files": [{**both["files"][0], "plain": {}, "compiled": {}}]})
     text = markdown(both)
     assert (
         "| skimage.metrics | 4 | 2 | 2 | 0 |" in text
