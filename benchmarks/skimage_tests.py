@@ -41,6 +41,7 @@ MODULES = (
     "segmentation",
 )  # fmt: skip
 LIMIT = 1200.0  # seconds of the processor for one file's tests compiled, or a module's plain
+SLOW = 5.0  # seconds of the processor: tests that take longer are listed
 PATIENCE = 6  # times as many seconds by the clock
 UNFINISHED = "unfinished"  # a test that was running when its process came to its limit
 MAX_DEATHS = 5  # of the processes of one module
@@ -245,6 +246,7 @@ def compared(row: dict[str, Any], compiled: dict[str, Any]) -> dict[str, Any]:
             for test, t in passed.items()
             if t["outcome"] not in ("passed", UNFINISHED)
         ],
+        "slow": {test: t["seconds"] for test, t in tests.items() if t["seconds"] > SLOW},
         "cpu_seconds": round(sum(t["seconds"] for t in tests.values()), 1),
     }
 
@@ -351,6 +353,8 @@ def show(rows: Sequence[dict[str, Any]]) -> None:
         for test in row["failed_compiled_only"]:
             message = test["message"].splitlines()
             print(f"    {test['outcome']}: {test['test']}: {message[0] if message else ''}")
+        for name, seconds in row["slow"].items():
+            print(f"    {seconds:.0f} s: {name}")
 
 
 def _text(counts: dict[str, int]) -> str:
@@ -393,6 +397,14 @@ def markdown(numbers: dict[str, Any]) -> str:
             "",
         ]
         lines += [f"- `{name}`" for name in wrong]
+    skipped = [_name(row) for row in numbers["files"] if not row["plain"] and not row["compiled"]]
+    if skipped:
+        lines += [
+            "",
+            "Test files that pytest skips whole, plain too: they need data or packages that are not there:",
+            "",
+        ]
+        lines += [f"- {', '.join(f'`{name}`' for name in skipped)}"]
     if numbers["files_not_run"]:
         lines += ["", "Test files that were not run, and are not counted:", ""]
         lines += [f"- {', '.join(f'`{name}`' for name in numbers['files_not_run'])}"]

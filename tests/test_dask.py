@@ -384,6 +384,10 @@ def test_decisions_are_computed_at_the_call_and_say_so() -> None:
     with pytest.warns(HjitWarning, match="decides on values of Dask's arrays"):
         found = f(da.from_array(x, chunks=70))
     np.testing.assert_array_equal(found, f.py_func(x))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        f(da.from_array(x, chunks=70))  # once
+        hjit.pipeline(f.py_func).quiet()(da.from_array(x, chunks=70))
 
 
 def test_what_cannot_be_traced_runs_as_it_does_without_hjit() -> None:

@@ -76,6 +76,8 @@ def test_a_limit_keeps_what_there_is(tests: Place, tmp_path: Path) -> None:
     row = of_plain(found, "test_some.py")
     both = {"tests": {f"test_some.py::test_{x}": {**FAILED, "seconds": 1.0} for x in "abc"}, "ended": ""}
     assert [t["test"] for t in compared(row, both)["failed_compiled_only"]] == ["test_a"]
+    both["tests"]["test_some.py::test_b"]["seconds"] = 7.0
+    assert compared(row, both)["slow"] == {"test_b": 7.0}
 
 
 def test_tests_that_cannot_be_imported_are_said(tests: Place, tmp_path: Path) -> None:
@@ -135,6 +137,8 @@ def test_runs_in_pieces_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (row,) = both["rows"]
     assert row["plain"] == {"passed": 4} and row["compiled"] == {"passed": 2, "failed": 2}
     assert row["failed_compiled_only"] == ["test_one.py::b", "deeper/test_two.py::b"]
+    assert "skips whole" not in markdown(both)
+    assert "skips whole" in markdown({**both, "files": [{**both["files"][0], "plain": {}, "compiled": {}}]})
     text = markdown(both)
     assert (
         "| skimage.metrics | 4 | 2 | 2 | 0 |" in text

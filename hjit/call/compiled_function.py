@@ -202,7 +202,8 @@ class CompiledFunction(Generic[P, R]):
     def _dask_settings(self) -> CallSettings:
         from hjit.call.on_dask import CallSettings
 
-        return CallSettings(self, self.__name__, self.py_func, self._resolved(context_state()), self._schedule)
+        options = self._resolved(context_state())
+        return CallSettings(self, self.__name__, self.py_func, options, self._schedule, self._warn)
 
     def _run(self, call: Call, is_into: bool) -> Any:
         """Run a known variant, a new one, or the plain function; `is_into`: the caller gave arrays for the results."""

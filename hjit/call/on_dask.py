@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +21,7 @@ from dask.highlevelgraph import HighLevelGraph
 
 from hjit.call.arguments import is_dask_array, leaf_names, leaves_of
 from hjit.chunks.tasks import Tasks
-from hjit.errors import HjitWarning, TraceError
+from hjit.errors import TraceError
 from hjit.options import Options
 from hjit.process.deep_stack import with_deep_stack
 from hjit.trace.capture.captured import without_memory
@@ -42,6 +41,7 @@ class CallSettings:
 
     Attributes:
         pipeline: for tasks that run the whole function.
+        warn: gives a warning, if the pipeline has given none.
     """
 
     pipeline: Any
@@ -49,6 +49,7 @@ class CallSettings:
     function: Any
     options: Options
     scheduler: Scheduler | None
+    warn: Callable[[str], None]
 
 
 @dataclass(slots=True)
@@ -253,9 +254,7 @@ def _computed(settings: CallSettings, rec: Recorder, wanted: tuple[str, ...], le
     found = {n: inputs[n] for n in wanted if n not in rec.stages}
     if missing:
         found.update(_tasks(settings, rec, rec.graph(tuple(missing)), leaves).outputs())
-    warnings.warn(
-        f"{settings.name} decides on values of Dask's arrays: they are computed at the call", HjitWarning, stacklevel=2
-    )
+    settings.warn(f"{settings.name} decides on values of Dask's arrays: they are computed at the call")
     return [np.asarray(x) for x in da.compute(*(found[n] for n in wanted))]
 
 

@@ -394,7 +394,7 @@ def module_proxy(module: types.ModuleType) -> Any:
     if type(module) in (ModuleProxy, effects.PatchedModule) or name.partition(".")[0] in _SEEN_THROUGH | {"hjit"}:
         return module
     if name.startswith("scipy."):
-        load_table()
+        _load_scipy()
     found = _modules.get(name)
     if found is None or object.__getattribute__(found, "_hjit_module") is not module:
         found = _modules[name] = ModuleProxy(module)
@@ -443,14 +443,24 @@ _FAMILIES = """elementwise.ufuncs elementwise.casting elementwise.formulas eleme
 
 def load_table() -> None:
     """Import the modules that fill the table of traced functions."""
+    _load_families()
+    _load_scipy()
+    _REPLACED.update(of_loaded_modules())
+
+
+@functools.cache
+def _load_families() -> None:
     for name in _FAMILIES:
         importlib.import_module(f"hjit.trace.ops.{name}")
-    for name in ("ndimage", "signal"):  # a process that does not use SciPy does not load it
-        if f"scipy.{name}" in sys.modules:
-            importlib.import_module(f"hjit.trace.ops.stencils.{name}")
-    _REPLACED.update(of_loaded_modules())
-    special = sys.modules.get("scipy.special")
-    if special is not None and hasattr(special, "errstate"):
-        _REPLACED[special.errstate] = effects.errors(special.errstate, "scipy.special.errstate")
     creation = sys.modules["hjit.trace.ops.arrays.creation"]
     _REPLACED[np.mgrid], _REPLACED[np.ogrid] = creation.mgrid, creation.ogrid
+
+
+def _load_scipy() -> None:
+    """What stands for SciPy: a process that does not use it does not load it."""
+    for name in ("ndimage", "signal"):
+        if f"scipy.{name}" in sys.modules:
+            importlib.import_module(f"hjit.trace.ops.stencils.{name}")
+    special = sys.modules.get("scipy.special")
+    if special is not None and hasattr(special, "errstate") and special.errstate not in _REPLACED:
+        _REPLACED[special.errstate] = effects.errors(special.errstate, "scipy.special.errstate")

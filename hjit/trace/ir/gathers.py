@@ -89,6 +89,8 @@ def _leading_to_gathers(stages: dict[str, Stage]) -> set[str]:
 
 
 def _checked(p: Poly) -> list[Indirect]:
+    if not p.exprs:  # which are kept: most indices are affine
+        return []
     return [a for a in deep_atoms(p) if isinstance(a, Indirect) and a.extent is not None]
 
 

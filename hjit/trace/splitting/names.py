@@ -7,7 +7,23 @@ from collections import Counter
 from collections.abc import Iterable
 
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_LEAF = (ast.Name, ast.Constant, ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def parts(x: ast.AST) -> list[ast.AST]:
+    """What a node is made of, in order; `ast.iter_child_nodes` takes twice as long."""
+    found: list[ast.AST] = []
+    if isinstance(x, _LEAF):
+        return found
+    values = x.__dict__
+    for name in x._fields:
+        y = values.get(name)
+        if isinstance(y, list):
+            found += [z for z in y if isinstance(z, ast.AST)]
+        elif isinstance(y, ast.AST):
+            found.append(y)
+    return found
 
 
 def loads(nodes: Iterable[ast.AST]) -> Counter[str]:
@@ -25,7 +41,7 @@ def _loads(x: ast.AST, found: Counter[str], own: frozenset[str]) -> None:
         found[x.id] += 1
     if isinstance(x, ast.AugAssign) and isinstance(x.target, ast.Name):
         found[x.target.id] += 1
-    for y in ast.iter_child_nodes(x):
+    for y in parts(x):
         _loads(y, found, own)
 
 
@@ -51,7 +67,7 @@ def stores(nodes: Iterable[ast.AST]) -> dict[str, None]:
                 if isinstance(y, ast.NamedExpr):
                     visit(y.target)
             return
-        for y in ast.iter_child_nodes(x):
+        for y in parts(x):
             visit(y)
 
     for x in nodes:
@@ -63,7 +79,7 @@ def declared(nodes: Iterable[ast.AST]) -> frozenset[str]:
     """The names that ``global`` and ``nonlocal`` give to functions: to what `nodes` are part of, or are themselves."""
     found: set[str] = set()
     for x in nodes:
-        inner = ast.iter_child_nodes(x)
+        inner = parts(x)
         found |= set(x.names) if isinstance(x, (ast.Global, ast.Nonlocal)) else set()
         found |= declared(y for y in inner if not isinstance(y, SCOPES))
     return frozenset(found)
