@@ -67,12 +67,12 @@ def tolerances(graphs: Sequence[Graph], events: Sequence[GraphBreak | None], fas
                 # The order of its sums depends on the layout of the operands
                 found[event.gives[0]] = needs | rounding(event.product.dtype)
                 continue
-            decided = event.rule != "monotone" or needs.decided
+            decided = needs.decided or not (event.rule == "monotone" or event.is_reordered)
             found.update(
                 {
                     n: needs | Tolerance(max(rounding(dtypes[n]).eps, needs.eps), decided)
                     for n in event.gives
-                    if needs.eps and n in dtypes
+                    if (needs.eps or event.is_reordered) and n in dtypes
                 }
             )
     return found
