@@ -77,6 +77,7 @@ class CompiledFunction(Generic[P, R]):
         self._options: dict[Any, Options] = {}  # by the context of calls
         self._schedule: Scheduler | None = None
         self._on: dict[str, Self] = {}
+        self._on_gpu: Self | None = None  # what runs calls with arrays on a GPU, once there was one
         self.parts: Parts | None = None
         self.tuned: Tuned | None = None
         self._uses_plans = False  # although nothing is searched
@@ -97,6 +98,8 @@ class CompiledFunction(Generic[P, R]):
                 return self._numpy(args, kwargs)
             if result is not MISS:
                 return result
+        elif known is None and self._on_gpu is not None:
+            return self._call_known(self._on_gpu, key, args, kwargs)
         return self._call(key, args, kwargs)
 
     def on(self, target: str) -> Self:
@@ -149,6 +152,16 @@ class CompiledFunction(Generic[P, R]):
         return None if self._depth >= MAX_DEPTH else functools.partial(self._part, deeper=1)
 
     # -- the way of a call
+    def _call_known(self, there: Self, key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call that perhaps has arrays on a GPU, and a hot path `there`."""
+        known = there._entries.get(key)
+        if known is not None and (fast := known.fast) is not None:
+            result = fast.run((*args, *kwargs.values()) if kwargs else args)
+            if result is not MISS:
+                there.stats.calls += 1
+                return there._numpy(args, kwargs) if result is PLAIN else result
+        return self._call(key, args, kwargs)
+
     def _call(
         self, key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[Any] | None = None
     ) -> Any:
@@ -166,7 +179,9 @@ class CompiledFunction(Generic[P, R]):
         if any(map(is_device_array, leaves)):
             there = self.on("cuda")
             there.stats.calls += 1
-            return there._call(key, args, kwargs, targets)
+            result = there._call(key, args, kwargs, targets)
+            self._on_gpu = there
+            return result
         return self._run(key, args, kwargs, leaves, structure, targets)
 
     def _call_device(

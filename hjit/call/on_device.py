@@ -185,7 +185,7 @@ class DeviceSteps(Steps):
         arrays = [device.own(state[n]) for n in graph_break.needs]
 
         def array(number: int, shape: tuple[int, ...], is_complex: bool) -> Any:
-            found = arrays[number].reshape(shape)
+            found = arrays[number] if arrays[number].shape == shape else arrays[number].reshape(shape)
             return _complex(found) if is_complex else found
 
         call = _library_call(graph_break, array)

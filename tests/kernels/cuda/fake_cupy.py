@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import scipy.fft
 import scipy.ndimage
+import scipy.signal
 
 from hjit.kernels.cuda.compilers import nvrtc, opencl
 from hjit.kernels.cuda.runtime import device, on_cupy
@@ -242,8 +243,10 @@ class ndarray:
         return self.like(self.seen().transpose(*axes))
 
     def reshape(self, *shape: Any) -> ndarray:
-        found = self.ready().reshape(*shape)
-        return self.like(found) if np.may_share_memory(found, self.data.memory) else asarray(found)
+        found = self.seen().reshape(*shape)
+        if np.may_share_memory(found, self.data.memory):
+            return self.like(found)
+        return asarray(self.ready().reshape(*shape))
 
     def view(self, dtype: Any) -> ndarray:
         return self.like(self.seen().view(dtype))
@@ -489,6 +492,7 @@ def installed() -> Iterator[Any]:
     modules = {"cupy": cupy, "cupy.cuda": cupy.cuda, "cupyx": cupyx, "cupyx.scipy": scipy_}
     modules["cupyx.scipy.ndimage"] = ndimage
     modules["cupy.fft"] = cupy.fft
+    modules["cupyx.scipy.signal"] = _ffts("cupyx.scipy.signal", scipy.signal, ["fftconvolve", "convolve"])
     modules["cupyx.scipy.fft"] = vars(scipy_)["fft"] = _ffts("cupyx.scipy.fft", scipy.fft, FFTS + COSINES)
 
     def compiled(text: str, capability: int, options: Sequence[str] = ()) -> nvrtc.Compiled:

@@ -159,7 +159,7 @@ class Bound:
         if self._checks:
             status = device.zeros((1,), STATUS)
             values.append(status)
-        if ready.graphs is None:
+        if ready.graphs is None or ready.graphs.is_faster is False:
             _run_all(ready.calls, [*values, *numbers] if numbers else values)
         else:
             key = (*map(device.address, values), *[x.tobytes() for x in numbers])

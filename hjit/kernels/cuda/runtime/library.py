@@ -195,6 +195,17 @@ def _need(is_there: bool) -> None:
         raise _Lacking
 
 
+def _convolved(in1: Any, in2: Any, mode: Any = "full", axes: Any = None) -> LibraryCall:
+    step = Step("cupyx.scipy.signal", "fftconvolve", {"mode": mode, "axes": axes})
+    return LibraryCall(CUFFT, (in1, in2), (step,))
+
+
+def _convolved_somehow(in1: Any, in2: Any, mode: Any = "full", method: Any = "auto") -> LibraryCall:
+    _need(method == "fft")
+    step = Step("cupyx.scipy.signal", "convolve", {"mode": mode, "method": method})
+    return LibraryCall(CUFFT, (in1, in2), (step,))
+
+
 # -- products of matrices
 
 
@@ -217,6 +228,9 @@ _FFTS: dict[str, Callable[..., LibraryCall]] = {
     **{f"scipy.fft.{n}n": _scipy_several(n, None) for n in _ALONG_SEVERAL},
     **{f"scipy.fft.{n}": _scipy_cosine(n) for n in _COSINES},
     **{f"scipy.fft.{n}n": _scipy_cosines(f"{n}n") for n in _COSINES},
+    "scipy.signal.fftconvolve": _convolved,
+    "scipy.signal.convolve": _convolved_somehow,
 }
 _PRODUCTS: dict[str, Callable[..., LibraryCall]] = {f"numpy.{n}": _product(n) for n in ("matmul", "dot", "inner")}
 _READERS = {**_FFTS, **_PRODUCTS}
+FUNCTIONS = {**dict.fromkeys(_FFTS, CUFFT), **dict.fromkeys(_PRODUCTS, CUBLAS)}  # by name, with what computes them
