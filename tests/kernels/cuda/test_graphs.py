@@ -248,3 +248,15 @@ def test_other_threads_launch_meanwhile() -> None:
     for _ in range(5):
         g.run(device, "same", launch)
     assert device.log == ["plain"] * 4 + ["graph"] + ["plain"] * 2 + ["graph"]
+
+
+def test_times_that_cannot_be_read_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    device, g = Device(1.0, 2.0), Graphs()
+
+    def refused(start: float, end: float) -> float:
+        raise RuntimeError("cudaErrorStreamCaptureUnsafe")
+
+    monkeypatch.setattr(device, "elapsed", refused)
+    for _ in range(20):
+        g.run(device, "same", device.launch)
+    assert g.is_faster is False and device.log[-1] == "plain"

@@ -52,7 +52,9 @@ def stacked(a: Any) -> Any:
 
 def convolved(a: Any) -> Any:
     kernel = np.exp(-(np.arange(-12.0, 13) ** 2) / 40)[:, None] * np.ones(25)
-    return scipy.signal.fftconvolve(a, kernel, mode="same") + 1, scipy.signal.convolve(a, kernel * a[:25, :25], "valid", "fft")
+    return scipy.signal.fftconvolve(a, kernel, mode="same") + 1, scipy.signal.convolve(
+        a, kernel * a[:25, :25], "valid", "fft"
+    )
 
 
 def complex_product(a: Any) -> Any:

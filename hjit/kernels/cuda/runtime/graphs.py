@@ -143,7 +143,11 @@ class Graphs:
         """Take the times of runs that have ended; decide when all have."""
         while self._running:
             first = self._running[0]
-            seconds = device.elapsed(first.start, first.end)
+            try:
+                seconds = device.elapsed(first.start, first.end)
+            except Exception as error:  # while somebody captures a graph, events may not be asked
+                self._end(False, f"times could not be read: {error}")
+                return
             if seconds is None:
                 return
             del self._running[0]
@@ -155,6 +159,7 @@ class Graphs:
 
     def _end(self, is_faster: bool, why: str) -> None:
         self.is_faster = is_faster
+        self._running.clear()
         if not is_faster:
             self._known.clear()
             self._noted.clear()
