@@ -77,7 +77,7 @@ class CompiledFunction(Generic[P, R]):
         self._options: dict[Any, Options] = {}  # by the context of calls
         self._schedule: Scheduler | None = None
         self._on: dict[str, Self] = {}
-        self._on_gpu: Self | None = None  # what runs calls with arrays on a GPU, once there was one
+        self._on_gpu: CompiledFunction[P, R] | None = None  # what runs calls with arrays on a GPU, once there was one
         self.parts: Parts | None = None
         self.tuned: Tuned | None = None
         self._uses_plans = False  # although nothing is searched
@@ -152,7 +152,9 @@ class CompiledFunction(Generic[P, R]):
         return None if self._depth >= MAX_DEPTH else functools.partial(self._part, deeper=1)
 
     # -- the way of a call
-    def _call_known(self, there: Self, key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_known(
+        self, there: CompiledFunction[P, R], key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """A call that perhaps has arrays on a GPU, and a hot path `there`."""
         known = there._entries.get(key)
         if known is not None and (fast := known.fast) is not None:

@@ -111,9 +111,10 @@ class Steps:
             elif results is None:
                 if graph_break.checkpoint is not None:
                     drawn.append(graph_break.checkpoint())
-                outcome, results = self.called(number, graph_break, state)
+                outcome, made = self.called(number, graph_break, state)
                 if not same(outcome, graph_break.value):
                     raise Mispredict(number, outcome)
+                results = tuple(made)
             state.update(zip(graph_break.gives, results, strict=True))
 
     def how(self, number: int) -> str:
