@@ -581,9 +581,10 @@ class CompiledFunction(Generic[P, R]):
 
     def _verify_copies(self, call: Call, variant: Variant, guarded: GuardValues, stores: list[bool]) -> Any:
         """As `_verify`, for arrays on a device: on copies of them."""
-        from hjit.call.on_device import host_copy, on_copies
+        from hjit.call.on_device import has_copies, host_copy, on_copies
 
-        if not variant.guards.written.isdisjoint(guarded[1]):  # NumPy cannot change arrays there: nothing to compare
+        if not (variant.guards.written.isdisjoint(guarded[1]) and has_copies(variant.rec)):
+            # NumPy cannot change captured arrays there, nor read all of them: nothing to compare
             variant.verified_stores.update(stores)
             self._entries.install(call.key, variant)
             return variant.run(call.leaves, guarded)

@@ -121,6 +121,13 @@ def on_copies(call: Call, function: Callable[[Call], Any]) -> Any:
                 current().copy(copy, x)
 
 
+def has_copies(rec: Recorder) -> bool:
+    """Can NumPy run the function on copies of all captured arrays? They are globals and in closures then, see
+    `hjit.trace.capture.cupy_names.by_numpy`; not attributes of objects, nor in containers."""
+    paths = (path for path, (kind, _) in rec.captures if kind == "array")
+    return all(type(p.base) is not type(p) and p.kind in ("item", "cell") for p in paths)
+
+
 def _moved(result: Any, here: Sequence[Any], there: Sequence[Any]) -> Any:
     """A result on the host as one on the device: arguments and views of them are those that are there."""
     device, found = current(), list[Any]()

@@ -117,15 +117,19 @@ def probed(call: Callable[..., Called], needs: Sequence[Approx], results: Sequen
     return found
 
 
-def reordered(results: Sequence[Array]) -> list[Columns | None]:
-    """Error bounds of results that another library has computed from the same arguments, by sums in another order."""
+def reordered(needs: Sequence[Approx], results: Sequence[Array]) -> list[Columns | None]:
+    """Error bounds of results that another library has computed from the same arguments, by sums in another order.
+
+    Either may have computed with the precision of the least precise argument: SciPy transforms each in its own.
+    """
+    eps = max((float(np.finfo(x.value.dtype).eps) for x in needs if x.value.dtype.kind == "f"), default=0.0)
     found: list[Columns | None] = []
     for r in results:
         if r.dtype.kind != "f":
             found.append(None)
             continue
         size = np.abs(np.where(np.isfinite(r), r, 0)).max(initial=0.0)
-        error = np.full(r.shape, PROBED_ROUNDINGS * float(np.finfo(r.dtype).eps) * float(size))
+        error = np.full(r.shape, PROBED_ROUNDINGS * max(eps, float(np.finfo(r.dtype).eps)) * float(size))
         found.append((error, error, error))
     return found
 

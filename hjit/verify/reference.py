@@ -150,7 +150,7 @@ class Reference:
                 self.has_guessed = self.has_guessed or is_guess(event)
                 spreads = bounds(event, needs, results)
             elif event.is_reordered:
-                spreads = reordered(results)
+                spreads = reordered(needs, results)
             self.given.update({n: Approx(r, s) for n, r, s in zip(event.gives, results, spreads, strict=True)})
         return self.given[name]
 

@@ -62,12 +62,14 @@ def tolerances(graphs: Sequence[Graph], events: Sequence[GraphBreak | None], fas
             judge.stage(s)
         if event is not None and event.call is not None:
             needs = _all(found.get(n, EXACT) for n in event.needs)
-            dtypes = {i.name: i.dtype for g in graphs for i in g.inputs}
+            dtypes = {x.name: x.dtype for g in graphs for x in (*g.inputs, *g.stages)}
             if event.product is not None:
                 # The order of its sums depends on the layout of the operands
                 found[event.gives[0]] = needs | rounding(event.product.dtype)
                 continue
             decided = needs.decided or not (event.rule == "monotone" or event.is_reordered)
+            if event.is_reordered:  # perhaps with the precision of the least precise argument
+                needs = needs | _all(rounding(dtypes[n]) for n in event.needs if n in dtypes)
             found.update(
                 {
                     n: needs | Tolerance(max(rounding(dtypes[n]).eps, needs.eps), decided)

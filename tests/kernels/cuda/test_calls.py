@@ -346,3 +346,22 @@ def test_numbers_are_converted_as_numpy_does(dtype: Any) -> None:
                 convert(x)
             continue
         assert convert(x).tobytes() == expected, x
+
+
+class Holder:
+    """An object with an array."""
+
+    def __init__(self, table: Any) -> None:
+        self.table, self.tables = table, [table]
+
+
+def test_arrays_of_objects(cp: Any) -> None:
+    held = Holder(cp.asarray(IMAGE))
+    f = hjit.pipeline(lambda a: a * held.table + held.tables[0])
+    g = hjit.pipeline(lambda a, h: a * h.table)
+    for _ in range(2):
+        same(f(cp.asarray(IMAGE)), IMAGE * IMAGE + IMAGE)
+        same(g(cp.asarray(IMAGE), held), IMAGE * IMAGE)
+    held.table = cp.asarray(IMAGE + 1)
+    same(f(cp.asarray(IMAGE)), IMAGE * (IMAGE + 1) + IMAGE)
+    assert f.on("cuda").stats.fallbacks == 0
