@@ -134,4 +134,11 @@ def reordered(needs: Sequence[Approx], results: Sequence[Array]) -> list[Columns
     return found
 
 
+def larger(a: Columns | None, b: Columns | None) -> Columns | None:
+    """The larger of two error bounds, element by element; None: there is no error."""
+    if a is None or b is None:
+        return b if a is None else a
+    return np.maximum(a[0], b[0]), np.maximum(a[1], b[1]), np.maximum(a[2], b[2])
+
+
 _RULES: dict[str, Callable[..., list[Columns | None]]] = {"monotone": _monotone, "arrangement": _arranged}

@@ -21,7 +21,7 @@ from hjit.trace.ir.poly import sizes_value
 from hjit.trace.tracing.recording.recorder import GraphBreak
 from hjit.verify.approx import Approx, Array, Columns, full, joined, reshaped, rounded_again, taken
 from hjit.verify.definitions import MANY, SAMPLE_ALL, SAMPLE_EACH, is_direct, is_long, is_place, scanned, varies
-from hjit.verify.externs import bounds, is_guess, reordered
+from hjit.verify.externs import bounds, is_guess, larger, reordered
 from hjit.verify.forward_error import cast, truth
 from hjit.verify.frame import Frame, Inputs
 from hjit.verify.reductions import Total, Written, product, sums_of, total_of
@@ -149,8 +149,8 @@ class Reference:
             if any(x.errors is not None for x in needs):
                 self.has_guessed = self.has_guessed or is_guess(event)
                 spreads = bounds(event, needs, results)
-            elif event.is_reordered:
-                spreads = reordered(needs, results)
+            if event.is_reordered:
+                spreads = [larger(a, b) for a, b in zip(spreads, reordered(needs, results), strict=True)]
             self.given.update({n: Approx(r, s) for n, r, s in zip(event.gives, results, spreads, strict=True)})
         return self.given[name]
 
