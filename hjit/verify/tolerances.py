@@ -62,7 +62,7 @@ def tolerances(graphs: Sequence[Graph], events: Sequence[GraphBreak | None], fas
             judge.stage(s)
         if event is not None and event.call is not None:
             needs = _all(found.get(n, EXACT) for n in event.needs)
-            dtypes = {x.name: x.dtype for g in graphs for x in (*g.inputs, *g.stages)}
+            dtypes = {i.name: i.dtype for g in graphs for i in g.inputs} | {s.name: s.dtype for s in graph.stages}
             if event.product is not None:
                 # The order of its sums depends on the layout of the operands
                 found[event.gives[0]] = needs | rounding(event.product.dtype)
