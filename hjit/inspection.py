@@ -219,19 +219,31 @@ class Inspectable(Tunable[P, R]):
     def kernels(self, *args: Any, capability: int | None = None, **kwargs: Any) -> Any:
         """A printable table of the kernels that run on a GPU: grid, block, registers, spills, shared memory of each.
 
+        What runs between them has a line of its own: FFTs and products by libraries of the GPU, decisions, and what
+        runs on the host.
+
         Args:
             capability: see `inspect_ptx`.
         """
         from hjit.kernels.cuda.runtime import inspection
 
-        found = self._device_kernels(args, kwargs)
-        rows = [row for b in found for row in inspection.rows(b, capability)]
-        return inspection.Table(rows, inspection.capability() if capability is None else capability)
+        body = self._on_device(args, kwargs).body
+        rows: list[Any] = []
+        between: list[tuple[int, str]] = []
+        for number, step in enumerate(body.steps):
+            rows += [] if step.bound is None else inspection.rows(step.bound, capability)  # type: ignore[arg-type]
+            if step.graph_break is not None:
+                between.append((len(rows), body.how(number)))
+        return inspection.Table(rows, inspection.capability() if capability is None else capability, between)
 
     def _device_kernels(self, args: Any, kwargs: Any) -> list[Any]:
         """The kernels of these arguments on a GPU, bound to their sizes."""
+        return self._on_device(args, kwargs).bounds
+
+    def _on_device(self, args: Any, kwargs: Any) -> Variant:
+        """What a call with these arguments runs on a GPU."""
         here = self if self._resolved(context_state()).target == "cuda" else self.on("cuda")
-        return here.variant_of(args, kwargs, here._resolved(context_state()), here._schedule).bounds
+        return here.variant_of(args, kwargs, here._resolved(context_state()), here._schedule)
 
     def _on_cpu(self) -> Self:
         return self.on("cpu") if self._resolved(context_state()).target == "cuda" else self

@@ -27,7 +27,7 @@ def _examples() -> Any:
 examples = _examples()
 PAGES = {p.relative_to(DOCS).as_posix(): tuple(examples.blocks(p.read_text())) for p in sorted(DOCS.rglob("*.md"))}
 ON_A_GPU = {"guide/gpu.md", "inside_gpu.md"}
-NOT_RUN = {"guide/gpu.md": 1}  # blocks that need CuPy
+NOT_RUN = {"guide/gpu.md": 1, "inside_gpu.md": 1}  # blocks that need CuPy
 
 
 @pytest.mark.usefixtures("as_users_run_them")

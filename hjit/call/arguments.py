@@ -36,6 +36,8 @@ def _signature(x: Any) -> Any:
         return (x.dtype, x.shape, x.strides)
     if t in _NUMBERS:
         return t
+    if t.__name__ == "ndarray" and t.__module__ == "cupy":
+        return (t, x.dtype, x.shape, x.strides, x.data.device_id)
     if t in (list, tuple):
         return (t, *map(_signature, x))
     if t in (dict, OrderedDict):

@@ -77,6 +77,7 @@ class CompiledFunction(Generic[P, R]):
         self._options: dict[Any, Options] = {}  # by the context of calls
         self._schedule: Scheduler | None = None
         self._on: dict[str, Self] = {}
+        self._on_gpu: CompiledFunction[P, R] | None = None  # what runs calls with arrays on a GPU, once there was one
         self.parts: Parts | None = None
         self.tuned: Tuned | None = None
         self._uses_plans = False  # although nothing is searched
@@ -97,6 +98,8 @@ class CompiledFunction(Generic[P, R]):
                 return self._numpy(args, kwargs)
             if result is not MISS:
                 return result
+        elif known is None and self._on_gpu is not None:
+            return self._call_known(self._on_gpu, key, args, kwargs)
         return self._call(key, args, kwargs)
 
     def on(self, target: str) -> Self:
@@ -149,6 +152,18 @@ class CompiledFunction(Generic[P, R]):
         return None if self._depth >= MAX_DEPTH else functools.partial(self._part, deeper=1)
 
     # -- the way of a call
+    def _call_known(
+        self, there: CompiledFunction[P, R], key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """A call that perhaps has arrays on a GPU, and a hot path `there`."""
+        known = there._entries.get(key)
+        if known is not None and (fast := known.fast) is not None:
+            result = fast.run((*args, *kwargs.values()) if kwargs else args)
+            if result is not MISS:
+                there.stats.calls += 1
+                return there._numpy(args, kwargs) if result is PLAIN else result
+        return self._call(key, args, kwargs)
+
     def _call(
         self, key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[Any] | None = None
     ) -> Any:
@@ -167,7 +182,9 @@ class CompiledFunction(Generic[P, R]):
         if any(map(is_device_array, leaves)):
             there = self.on("cuda")
             there.stats.calls += 1
-            return there._call(key, args, kwargs, targets)
+            result = there._call(key, args, kwargs, targets)
+            self._on_gpu = there
+            return result
         return self._run(call, targets is not None)
 
     def _call_device(self, call: Call, is_into: bool) -> Any:
@@ -550,9 +567,10 @@ class CompiledFunction(Generic[P, R]):
 
     def _verify_copies(self, call: Call, variant: Variant, guarded: GuardValues, stores: list[bool]) -> Any:
         """As `_verify`, for arrays on a device: on copies of them."""
-        from hjit.call.on_device import host_copy, on_copies
+        from hjit.call.on_device import has_copies, host_copy, on_copies
 
-        if not variant.guards.written.isdisjoint(guarded[1]):  # NumPy cannot change arrays there: nothing to compare
+        if not (variant.guards.written.isdisjoint(guarded[1]) and has_copies(variant.rec)):
+            # NumPy cannot change captured arrays there, nor read all of them: nothing to compare
             variant.verified_stores.update(stores)
             self._entries.install(call.key, variant)
             return variant.run(call.leaves, guarded)

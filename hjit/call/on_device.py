@@ -8,6 +8,7 @@ results back.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
@@ -20,12 +21,15 @@ from hjit.call.entry import Call
 from hjit.call.guards import GuardValues, look_up
 from hjit.call.results import MISS, Outcome, Results, given_name
 from hjit.call.variant import OneKernel, Steps, Variant
+from hjit.kernels.cuda.runtime import library
 from hjit.kernels.cuda.runtime.device import Device, current, found
 from hjit.trace.capture.captured import without_memory
 from hjit.trace.capture.trace import PyTree, Result, flatten
 from hjit.trace.tracing.complex_memory import complex_of, parts_of
 from hjit.trace.tracing.recording.products import Product
-from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder, packed
+from hjit.trace.tracing.recording.recorder import GraphBreak, OutOfBounds, Recorder, packed
+
+log = logging.getLogger("hjit")
 
 Array = np.ndarray[Any, Any]
 
@@ -117,6 +121,13 @@ def on_copies(call: Call, function: Callable[[Call], Any]) -> Any:
                 current().copy(copy, x)
 
 
+def has_copies(rec: Recorder) -> bool:
+    """Can NumPy run the function on copies of all captured arrays? They are globals and in closures then, see
+    `hjit.trace.capture.cupy_names.by_numpy`; not attributes of objects, nor in containers."""
+    paths = (path for path, (kind, _) in rec.captures if kind == "array")
+    return all(type(p.base) is not type(p) and p.kind in ("item", "cell") for p in paths)
+
+
 def _moved(result: Any, here: Sequence[Any], there: Sequence[Any]) -> Any:
     """A result on the host as one on the device: arguments and views of them are those that are there."""
     device, found = current(), list[Any]()
@@ -142,7 +153,62 @@ def _moved(result: Any, here: Sequence[Any], there: Sequence[Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class DeviceSteps(Steps):
-    """Kernels on a device; decisions and extern calls between them are the host's."""
+    """Kernels on a device, with FFTs and products of matrices by its libraries; other extern calls are the host's.
+
+    Attributes:
+        libraries: what makes an extern call, by its number; those that are not in it NumPy makes.
+    """
+
+    libraries: dict[int, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if getattr(found(), "shares_memory", False):
+            return
+        for number, step in enumerate(self.steps):
+            graph_break = step.graph_break
+            call = None if graph_break is None else _library_call(graph_break, _like)
+            if graph_break is not None and call is not None:
+                self.libraries[number] = call.library
+                graph_break.is_reordered = True
+
+    @property
+    def blas(self) -> str:
+        return "BLAS" if getattr(found(), "shares_memory", False) else library.CUBLAS
+
+    def caller(self, number: int) -> str:
+        return f"by {self.libraries[number]}" if number in self.libraries else "as it is, on the host"
+
+    def called(self, number: int, graph_break: GraphBreak, state: Mapping[str, Any]) -> tuple[Any, Sequence[Any]]:
+        if number in self.libraries:
+            made = self._by_library(graph_break, state)
+            if made is not None:
+                return graph_break.value, (made,)
+            self.libraries.pop(number, None)
+        return Steps.called(self, number, graph_break, state)
+
+    def _by_library(self, graph_break: GraphBreak, state: Mapping[str, Any]) -> Any:
+        """The result of an extern call by a library of the device, which nothing waits for; None: it has none."""
+        device = current()
+        arrays = [device.own(state[n]) for n in graph_break.needs]
+
+        def array(number: int, shape: tuple[int, ...], is_complex: bool) -> Any:
+            found = arrays[number] if arrays[number].shape == shape else arrays[number].reshape(shape)
+            return _complex(found) if is_complex else found
+
+        call = _library_call(graph_break, array)
+        _, _, dtype, shape, strides = graph_break.value
+        try:
+            made = None if call is None else call.result()
+        except Exception as error:  # CuPy's own exceptions have no common class
+            log.debug("%s runs on the host: %s", graph_break.operation, error)
+            return None
+        if made is None or (made.dtype, made.shape) != (dtype, shape):
+            return None
+        if any(n > 1 and a != b for n, a, b in zip(shape, made.strides, strides, strict=True)):
+            arranged = device.arranged(shape, dtype, strides)
+            device.copy(made, arranged)
+            made = arranged
+        return _parts(made)
 
     def on_host(self, state: Mapping[str, Any], names: Sequence[str]) -> list[Array]:
         host = current().host
@@ -156,12 +222,36 @@ class DeviceSteps(Steps):
     def run_kernel(
         self, bound: Any, state: dict[str, Any], values: Sequence[Any], places: Mapping[str, Any], streamed: bool
     ) -> None:
-        made = bound.new_outputs()
         inputs = [packed(state[n]) if n in self.packed else state[n] for n in bound.inputs]
-        scalars = [values[self.slots[n]] for n, _ in bound.scalars]
-        if not bound.run(inputs, made, scalars):
+        made = bound.computed(inputs, [values[self.slots[n]] for n, _ in bound.scalars])
+        if made is None:
             raise OutOfBounds
         state.update(zip((name for name, _, _ in bound.outputs), made, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _Like:
+    """What stands for an array while a call of a library is looked up."""
+
+    ndim: int
+
+
+def _like(number: int, shape: tuple[int, ...], is_complex: bool) -> _Like:
+    return _Like(len(shape) - is_complex)
+
+
+def _library_call(
+    graph_break: GraphBreak, array: Callable[[int, tuple[int, ...], bool], Any]
+) -> library.LibraryCall | None:
+    """An extern call by a library of the GPU; None where none has it, or it gives other than one new array.
+
+    Args:
+        array: gives the arrays, see `FilledArguments`.
+    """
+    fill, value = graph_break.arguments, graph_break.value
+    if fill is None or not isinstance(value, tuple) or value[0] not in ("array", "complex"):
+        return None
+    return library.call_of(graph_break.operation, *fill(array))
 
 
 def on_host(array: Any) -> Array:
@@ -268,10 +358,17 @@ class DeviceResults:
         return _on_device(r, array) if self.stay else r.given(array)
 
 
+@dataclass(frozen=True, slots=True)
 class OneKernelOnDevice(OneKernel):
-    """The hot path of one kernel whose arguments are arrays of the device, and numbers."""
+    """The hot path of one segment whose arguments are arrays of the device, and numbers.
 
-    __slots__ = ()
+    Attributes:
+        on_gpu: its kernels.
+        is_alone: is there one device only?
+    """
+
+    on_gpu: Any
+    is_alone: bool
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """As `OneKernel.run`; MISS, too, where NumPy is to refuse something."""
@@ -280,14 +377,20 @@ class OneKernelOnDevice(OneKernel):
             values = self.tape.replay(leaves)
             if values is None:
                 return MISS
-        fixed: Mapping[int, Any] = self.constants
-        bound: Any = self.bound
-        arrays = [fixed[k] if n < 0 else leaves[n] for k, n in enumerate(self.leaves)]
+        fixed, bound = self.constants, self.on_gpu
+        arrays = (
+            [fixed[k] if n < 0 else leaves[n] for k, n in enumerate(self.leaves)]
+            if fixed
+            else [leaves[n] for n in self.leaves]
+        )
         scalars = [values[k] for k in self.scalars] if values else ()
-        with bound.device.active():
-            outputs = bound.new_outputs()
-            if not bound.run(arrays, outputs, scalars):
-                return MISS
+        if self.is_alone:
+            outputs = bound.computed(arrays, scalars)
+        else:
+            with bound.device.active():
+                outputs = bound.computed(arrays, scalars)
+        if outputs is None:
+            return MISS
         tree = self.result
         if type(tree) is Result:
             return _on_device(tree, outputs[0])
@@ -304,12 +407,15 @@ def hot_path(kernel: Any, leaves: Sequence[Any]) -> OneKernel | None:
         return kernel
     if not has_device_arrays(leaves) or kernel.may_refuse:
         return None
-    parts = {f.name: getattr(kernel, f.name) for f in fields(kernel)}
-    return OneKernelOnDevice(**parts | {"constants": {k: device.own(a) for k, a in kernel.constants.items()}})
+    parts: dict[str, Any] = {f.name: getattr(kernel, f.name) for f in fields(kernel)}
+    parts["constants"] = {k: device.own(a) for k, a in kernel.constants.items()}
+    return OneKernelOnDevice(**parts, on_gpu=kernel.bound, is_alone=getattr(device, "is_alone", False))
 
 
 def _on_device(r: Result, array: Any) -> Any:
     """As `Result.given`; a scalar stays an array without axes, as CuPy has it."""
+    if r.is_plain:
+        return array
     if r.is_complex:
         whole = _complex(array)
         return whole.transpose(r.order[:-1]) if r.order else whole

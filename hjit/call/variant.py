@@ -111,10 +111,37 @@ class Steps:
             elif results is None:
                 if graph_break.checkpoint is not None:
                     drawn.append(graph_break.checkpoint())
-                outcome, results, _ = graph_break.call(*self.on_host(state, graph_break.needs))
+                outcome, made = self.called(number, graph_break, state)
                 if not same(outcome, graph_break.value):
                     raise Mispredict(number, outcome)
+                results = tuple(made)
             state.update(zip(graph_break.gives, results, strict=True))
+
+    def how(self, number: int) -> str:
+        """How the graph break of this number is computed, in words."""
+        graph_break = self.steps[number].graph_break
+        assert graph_break is not None
+        if graph_break.call is None:
+            return graph_break.operation
+        if graph_break.product is None:
+            return f"{graph_break.operation} {self.caller(number)}"
+        first, second = graph_break.product.first, graph_break.product.second
+        return f"{graph_break.gives[0]} = {first.source} @ {second.source} by {self.blas}"
+
+    @property
+    def blas(self) -> str:
+        """What multiplies matrices."""
+        return "BLAS"
+
+    def caller(self, number: int) -> str:
+        """How the extern call of this number is made."""
+        return "as it is"
+
+    def called(self, number: int, graph_break: GraphBreak, state: Mapping[str, Any]) -> tuple[Any, Sequence[Any]]:
+        """The outcome and the arrays of an extern call."""
+        assert graph_break.call is not None
+        outcome, arrays, _ = graph_break.call(*self.on_host(state, graph_break.needs))
+        return outcome, arrays
 
     def on_host(self, state: Mapping[str, Any], names: Sequence[str]) -> list[Array]:
         """Arrays that the host reads."""

@@ -70,11 +70,7 @@ def _part(p: Any, depth: int) -> Iterable[str]:
 def _parts(v: Variant) -> Iterator[str]:
     """What a call runs, in words."""
     kernels = len(v.bounds)
-    yield f"{kernels} kernel{'' if kernels == 1 else 's'}"
-    for graph_break in v.rec.breaks:
-        if graph_break.product is not None:
-            first, second = graph_break.product.first, graph_break.product.second
-            yield f"{graph_break.gives[0]} = {first.source} @ {second.source} by BLAS"
-        else:
-            where = ", on the host" if v.on_device else ""
-            yield graph_break.operation if graph_break.call is None else f"{graph_break.operation} as it is{where}"
+    graphs = sum(getattr(b, "is_graph", False) for b in v.bounds)
+    said = f" ({'launched' if graphs == kernels else f'{graphs} of them launched'} as a CUDA graph)" if graphs else ""
+    yield f"{kernels} kernel{'' if kernels == 1 else 's'}{said}"
+    yield from (v.body.how(k) for k in range(len(v.rec.breaks)))

@@ -119,4 +119,28 @@ def probed(call: ExternCall, needs: Sequence[Approx], results: Sequence[Array]) 
     return found
 
 
+def reordered(needs: Sequence[Approx], results: Sequence[Array]) -> list[Columns | None]:
+    """Error bounds of results that another library has computed from the same arguments, by sums in another order.
+
+    Either may have computed with the precision of the least precise argument: SciPy transforms each in its own.
+    """
+    eps = max((float(np.finfo(x.value.dtype).eps) for x in needs if x.value.dtype.kind == "f"), default=0.0)
+    found: list[Columns | None] = []
+    for r in results:
+        if r.dtype.kind != "f":
+            found.append(None)
+            continue
+        size = np.abs(np.where(np.isfinite(r), r, 0)).max(initial=0.0)
+        error = np.full(r.shape, PROBED_ROUNDINGS * max(eps, float(np.finfo(r.dtype).eps)) * float(size))
+        found.append((error, error, error))
+    return found
+
+
+def larger(a: Columns | None, b: Columns | None) -> Columns | None:
+    """The larger of two error bounds, element by element; None: there is no error."""
+    if a is None or b is None:
+        return b if a is None else a
+    return np.maximum(a[0], b[0]), np.maximum(a[1], b[1]), np.maximum(a[2], b[2])
+
+
 _RULES: dict[str, Callable[..., list[Columns | None]]] = {"monotone": _monotone, "arrangement": _arranged}

@@ -30,7 +30,7 @@ from hjit.verify.definitions import (
     scanned,
     varies,
 )
-from hjit.verify.externs import bounds, is_guess
+from hjit.verify.externs import bounds, is_guess, larger, reordered
 from hjit.verify.forward_error import cast, truth
 from hjit.verify.frame import Frame, Inputs
 from hjit.verify.reductions import PartialStage, Total, product, sums_of, total_of
@@ -158,6 +158,8 @@ class Reference:
             if any(x.errors is not None for x in needs):
                 self.has_guessed = self.has_guessed or is_guess(graph_break)
                 spreads = bounds(graph_break, needs, results)
+            if graph_break.is_reordered:
+                spreads = [larger(a, b) for a, b in zip(spreads, reordered(needs, results), strict=True)]
             self.given.update({n: Approx(r, s) for n, r, s in zip(graph_break.gives, results, spreads, strict=True)})
         return self.given[name]
 

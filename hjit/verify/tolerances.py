@@ -64,17 +64,19 @@ def tolerances(
             judge.stage(s)
         if graph_break is not None and graph_break.call is not None:
             needs = _all(found.get(n, EXACT) for n in graph_break.needs)
-            dtypes = {i.name: i.dtype for g in graphs for i in g.inputs}
+            dtypes = {i.name: i.dtype for g in graphs for i in g.inputs} | {s.name: s.dtype for s in graph.stages}
             if graph_break.product is not None:
                 # The order of its sums depends on the layout of the operands
                 found[graph_break.gives[0]] = needs | rounding(graph_break.product.dtype)
                 continue
-            decided = graph_break.rule != "monotone" or needs.decided
+            decided = needs.decided or not (graph_break.rule == "monotone" or graph_break.is_reordered)
+            if graph_break.is_reordered:  # perhaps with the precision of the least precise argument
+                needs = needs | _all(rounding(dtypes[n]) for n in graph_break.needs if n in dtypes)
             found.update(
                 {
                     n: needs | Tolerance(max(rounding(dtypes[n]).eps, needs.eps), decided)
                     for n in graph_break.gives
-                    if needs.eps and n in dtypes
+                    if (needs.eps or graph_break.is_reordered) and n in dtypes
                 }
             )
     return found

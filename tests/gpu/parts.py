@@ -83,9 +83,13 @@ def blocks() -> dict[str, Case]:
 
 
 def calls() -> dict[str, Case]:
-    """Calls with CuPy arrays: views, changes in place, transfers, extern calls, exceptions; what is kept on disk."""
-    found = cases(importlib.import_module(f"{_KERNELS}.test_calls"))
-    return {**found, "kernels come from the disk": _from_disk}
+    """Calls with CuPy arrays: views, changes in place, transfers, extern calls, exceptions, Fourier transforms, CUDA
+    graphs; what is kept on disk."""
+    of_opencl = ("test_without_cupy_numpy_transforms",)
+    found: dict[str, Case] = {"kernels come from the disk": _from_disk}
+    for name in ("test_calls", "test_library", "test_graphs"):
+        found |= cases(importlib.import_module(f"{_KERNELS}.{name}"), leave=of_opencl)
+    return found
 
 
 def programs() -> dict[str, Case]:

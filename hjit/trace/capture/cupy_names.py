@@ -13,6 +13,12 @@ from typing import Any
 import numpy as np
 
 _PREFIXES = {"cupy": "numpy", "cupyx.scipy": "scipy"}  # of modules' names
+_MODULES = (  # whose functions are imported by name
+    "cupy",
+    "cupy.linalg",
+    "cupy.fft",
+    *(f"cupyx.scipy.{name}" for name in ("ndimage", "signal", "special", "fft", "linalg")),
+)
 _OWN = ("cupy.cuda", "cupy.testing", "cupy.random")  # modules that are no other names for NumPy's
 
 
@@ -48,7 +54,7 @@ def _module(name: str) -> types.ModuleType | None:
 
 
 def _loaded() -> Iterator[types.ModuleType]:
-    for name in ("cupy", "cupy.linalg", "cupy.fft", "cupyx.scipy.ndimage", "cupyx.scipy.signal", "cupyx.scipy.special"):
+    for name in _MODULES:
         if sys.modules.get(name) is not None:
             yield sys.modules[name]
 

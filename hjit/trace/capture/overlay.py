@@ -294,9 +294,7 @@ def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
     if isinstance(function, np.ufunc):
         return function(*args, **kwargs)
     module = getattr(function, "__module__", "") or ""
-    name = f"{module}.{getattr(function, '__name__', function)}".replace("numpy._core.fromnumeric", "numpy").replace(
-        "numpy.lib._", "numpy.lib._"
-    )
+    name = f"{_PUBLIC.get(module, module)}.{getattr(function, '__name__', function)}"
     if module.startswith(_EXTERNS) and not (
         isinstance(function, types.FunctionType) and function.__name__.startswith("_")
     ):
@@ -308,6 +306,11 @@ def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
     return clone(source)(*args, **kwargs)
 
 
+_PUBLIC = {
+    "numpy._core.fromnumeric": "numpy",
+    "scipy.fft._basic": "scipy.fft",
+    "scipy.fft._realtransforms": "scipy.fft",
+}
 _EXTERNS = (
     "numpy.fft",
     "numpy.linalg",

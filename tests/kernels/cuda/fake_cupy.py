@@ -1,7 +1,9 @@
 """A small CuPy for tests: arrays in NumPy's memory, kernels on PoCL, streams that run nothing before they must.
 
 What is launched or copied on a stream is done when somebody waits for it, so that a result that nobody waited for is
-wrong. Arrays do not become NumPy's by accident, as CuPy's do not. Code of kernels is their text, see `installed`.
+wrong. Arrays do not become NumPy's by accident, as CuPy's do not. Memory of arrays that are gone is given to new ones, and
+what is launched while a stream is captured knows its arrays by their addresses alone. Code of kernels is their text, see
+`installed`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.fft
 import scipy.ndimage
+import scipy.signal
 
 from hjit.kernels.cuda.compilers import nvrtc, opencl
 from hjit.kernels.cuda.runtime import device, on_cupy
@@ -24,28 +28,51 @@ GARBAGE = 0xA5  # in memory that nothing was written to
 log: list[str] = []  # what was done, in order
 
 
+costs = {"kernel": 1.0, "graph": 1.0}  # milliseconds between events
+
+
+class CUDARuntimeError(RuntimeError):
+    pass
+
+
 class Stream:
     """A queue of work that is done when it is waited for."""
 
     def __init__(self, non_blocking: bool = False, name: str = "") -> None:
         self.name = name or f"stream {len(Stream.all)}"
-        self.work: list[Callable[[], None]] = []
+        self.work: list[tuple[str, Callable[[], None]]] = []
         self.done = 0
+        self.captured: list[Callable[[], None]] | None = None
         Stream.all.append(self)
 
     all: list[Stream] = []  # noqa: RUF012
+    entered: list[Stream] = []  # noqa: RUF012
+
+    def __enter__(self) -> Stream:
+        Stream.entered.append(self)
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        Stream.entered.pop()
 
     def put(self, what: str, work: Callable[[], None]) -> None:
         def logged() -> None:
             work()
             log.append(f"{what} on {self.name}")
 
-        self.work.append(logged)
+        if self.captured is not None:
+            self.captured.append(work)
+        else:
+            self.work.append((what, logged))
 
     def run(self, end: int) -> None:
+        if self.captured is not None:
+            raise CUDARuntimeError(
+                "cudaErrorStreamCaptureUnsupported: operation not permitted when stream is capturing"
+            )
         while self.done < end:
             self.done += 1
-            self.work[self.done - 1]()
+            self.work[self.done - 1][1]()
 
     def synchronize(self) -> None:
         self.run(len(self.work))
@@ -54,7 +81,36 @@ class Stream:
         return Event(self, len(self.work))
 
     def wait_event(self, event: Event) -> None:
-        self.work.append(event.synchronize)
+        self.work.append(("wait", event.synchronize))
+
+    # -- graphs
+    def begin_capture(self, mode: Any = None) -> None:
+        if self is CURRENT:
+            raise RuntimeError("cannot capture on the default (legacy) stream")
+        assert self.captured is None
+        self.captured = []
+
+    def end_capture(self) -> Graph:
+        assert self.captured is not None
+        found, self.captured = Graph(self.captured), None
+        return found
+
+    def is_capturing(self) -> bool:
+        return self.captured is not None
+
+
+class Graph:
+    """What was launched while a stream was captured."""
+
+    def __init__(self, work: list[Callable[[], None]]) -> None:
+        self.work = work
+
+    def launch(self, stream: Any = None) -> None:
+        def run() -> None:
+            for f in self.work:
+                f()
+
+        (stream or now()).put("graph", run)
 
 
 class Event:
@@ -64,8 +120,39 @@ class Event:
     def synchronize(self) -> None:
         self.stream.run(self.position)
 
+    @property
+    def done(self) -> bool:
+        return self.stream.done >= self.position
+
+
+def elapsed(start: Event, end: Event) -> float:
+    """Milliseconds of what is between two events."""
+    assert end.done and start.stream is end.stream
+    return sum(costs.get(what, 1.0) for what, _ in start.stream.work[start.position : end.position])
+
 
 CURRENT = Stream(name="current")
+
+
+def now() -> Stream:
+    """The current stream."""
+    return Stream.entered[-1] if Stream.entered else CURRENT
+
+
+class Block:
+    """Memory, which goes to the pool with its last array."""
+
+    free: dict[int, list[tuple[Any, int]]] = {}  # noqa: RUF012
+
+    def __init__(self, size: int) -> None:
+        # what is still to run may use memory that was given back
+        known = Block.free.setdefault(size, [])
+        at = next((k for k, (_, position) in enumerate(known) if CURRENT.done >= position), None)
+        self.memory = np.empty(size, np.uint8) if at is None else known.pop(at)[0]
+        self.memory[:] = GARBAGE
+
+    def __del__(self) -> None:
+        Block.free[self.memory.size].append((self.memory, len(CURRENT.work)))
 
 
 class MemoryPointer:
@@ -73,12 +160,12 @@ class MemoryPointer:
 
     device_id = 0
 
-    def __init__(self, memory: Any, offset: int = 0) -> None:
-        self.memory, self.offset = memory, offset
+    def __init__(self, memory: Any, offset: int = 0, block: Any = None) -> None:
+        self.memory, self.offset, self.block = memory, offset, block
         self.ptr = memory.ctypes.data + offset
 
     def __add__(self, n: int) -> MemoryPointer:
-        return MemoryPointer(self.memory, self.offset + n)
+        return MemoryPointer(self.memory, self.offset + n, self.block)
 
     def rest(self) -> Any:
         """All bytes from here on."""
@@ -92,7 +179,8 @@ class MemoryPointer:
 
 
 def _allocated(size: int) -> MemoryPointer:
-    return MemoryPointer(np.full(max(size, 1), GARBAGE, np.uint8))
+    block = Block(max(size, 1))
+    return MemoryPointer(block.memory, 0, block)
 
 
 class ndarray:
@@ -132,14 +220,14 @@ class ndarray:
         return np.lib.stride_tricks.as_strided(first, self.shape, self.strides)
 
     def ready(self) -> Any:
-        CURRENT.synchronize()
+        now().synchronize()
         return self.seen()
 
     def like(self, view: Any) -> ndarray:
         """A view of this array's memory, from one that NumPy made."""
         base = self.data.memory.ctypes.data
         at = view.__array_interface__["data"][0] - base if view.size else 0
-        return ndarray(view.shape, view.dtype, MemoryPointer(self.data.memory, at), view.strides)
+        return ndarray(view.shape, view.dtype, MemoryPointer(self.data.memory, at, self.data.block), view.strides)
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()`")
@@ -155,8 +243,10 @@ class ndarray:
         return self.like(self.seen().transpose(*axes))
 
     def reshape(self, *shape: Any) -> ndarray:
-        found = self.ready().reshape(*shape)
-        return self.like(found) if np.may_share_memory(found, self.data.memory) else asarray(found)
+        found = self.seen().reshape(*shape)
+        if np.may_share_memory(found, self.data.memory):
+            return self.like(found)
+        return asarray(self.ready().reshape(*shape))
 
     def view(self, dtype: Any) -> ndarray:
         return self.like(self.seen().view(dtype))
@@ -174,7 +264,7 @@ class ndarray:
         def write() -> None:
             to[_np(key)] = given.seen() if isinstance(given, ndarray) else given
 
-        CURRENT.put("write", write)
+        now().put("write", write)
 
     def __bool__(self) -> bool:
         return bool(self.ready())
@@ -253,6 +343,21 @@ def asarray(a: Any, dtype: Any = None) -> ndarray:
     return found
 
 
+def _at(place: Any) -> Any:
+    """The memory at an address; a number is itself."""
+    if not isinstance(place, tuple):
+        return place
+    address, size = place
+    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
+
+
+def _zeros(shape: Any, dtype: Any = float) -> ndarray:
+    found = ndarray(shape, dtype)
+    memory = found.seen()
+    now().put("write", lambda: memory.fill(0))
+    return found
+
+
 class Module:
     """Kernels, whose code is their text."""
 
@@ -272,13 +377,13 @@ class Module:
             given = [argument(x) for x in args]
             assert all(isinstance(x, np.generic) or x.flags.c_contiguous for x in given)
             sizes = [(*x, 1, 1)[:3] for x in (grid, block)]
-            CURRENT.put("kernel", lambda: self.program.launch(name, *sizes, given, shared_mem))
+            if now().is_capturing():
+                places = [x if isinstance(x, np.generic) else (x.ctypes.data, x.nbytes) for x in given]
+                now().put("kernel", lambda: self.program.launch(name, *sizes, [*map(_at, places)], shared_mem))
+            else:
+                now().put("kernel", lambda: self.program.launch(name, *sizes, given, shared_mem))
 
         return launch
-
-
-class CUDARuntimeError(RuntimeError):
-    pass
 
 
 def _cuda() -> types.ModuleType:
@@ -298,8 +403,9 @@ def _cuda() -> types.ModuleType:
         MemoryPointer=MemoryPointer,
         Device=lambda number: contextlib.nullcontext(types.SimpleNamespace(compute_capability="80")),
         alloc_pinned_memory=lambda size: bytearray(size),
-        get_current_stream=lambda: CURRENT,
-        get_elapsed_time=lambda start, end: 1.0,
+        Graph=Graph,
+        get_current_stream=now,
+        get_elapsed_time=elapsed,
         runtime=runtime,
     )
     return cuda
@@ -328,6 +434,36 @@ class _Package(types.ModuleType):
         return function
 
 
+def _by_library(function: Any) -> Any:
+    """A function of NumPy or SciPy as a library of the GPU has it: on the stream, rounded otherwise, in C order."""
+
+    def method(*given: Any, **kwargs: Any) -> ndarray:
+        if not all(isinstance(x, ndarray) for x in given):
+            raise TypeError("Unsupported type <class 'numpy.ndarray'>")
+        probe = function(*(np.zeros(x.shape, x.dtype) for x in given), **kwargs)
+        result = ndarray(probe.shape, probe.dtype)
+        wide = {"f": "d", "e": "d", "F": "D"}
+
+        def compute() -> None:
+            arrays = [x.seen().astype(wide.get(x.dtype.char, x.dtype)) for x in given]
+            result.seen()[...] = function(*arrays, **kwargs)
+
+        now().put("library", compute)
+        return result
+
+    return method
+
+
+FFTS = "fft ifft rfft irfft hfft ihfft fftn ifftn rfftn".split()
+COSINES = "dct idct dst idst dctn idctn dstn idstn".split()
+
+
+def _ffts(name: str, here: Any, words: Sequence[str]) -> Any:
+    module: Any = types.ModuleType(name)
+    vars(module).update({word: _by_library(getattr(here, word)) for word in words})
+    return module
+
+
 @contextlib.contextmanager
 def installed() -> Iterator[Any]:
     """This as the package `cupy`, whose NVRTC gives back the text of kernels."""
@@ -338,12 +474,14 @@ def installed() -> Iterator[Any]:
         asarray=asarray,
         array=asarray,
         empty=lambda shape, dtype=float: ndarray(shape, dtype),
-        zeros=lambda shape, dtype=float: asarray(np.zeros(shape, dtype)),
+        zeros=_zeros,
         ascontiguousarray=lambda a: asarray(np.ascontiguousarray(a.ready())),
         copyto=copyto,
         from_dlpack=lambda x: x.__dlpack__(),
         get_array_module=lambda *args: cupy if any(isinstance(x, ndarray) for x in args) else np,
         cuda=_cuda(),
+        fft=_ffts("cupy.fft", np.fft, FFTS),
+        **{name: _by_library(getattr(np, name)) for name in ("matmul", "dot", "inner")},
     )
     cupyx, scipy_, ndimage = (
         types.ModuleType("cupyx"),
@@ -353,6 +491,9 @@ def installed() -> Iterator[Any]:
     vars(cupyx)["scipy"], vars(scipy_)["ndimage"] = scipy_, ndimage
     modules = {"cupy": cupy, "cupy.cuda": cupy.cuda, "cupyx": cupyx, "cupyx.scipy": scipy_}
     modules["cupyx.scipy.ndimage"] = ndimage
+    modules["cupy.fft"] = cupy.fft
+    modules["cupyx.scipy.signal"] = _ffts("cupyx.scipy.signal", scipy.signal, ["fftconvolve", "convolve"])
+    modules["cupyx.scipy.fft"] = vars(scipy_)["fft"] = _ffts("cupyx.scipy.fft", scipy.fft, FFTS + COSINES)
 
     def compiled(text: str, capability: int, options: Sequence[str] = ()) -> nvrtc.Compiled:
         return nvrtc.Compiled(text, "", b"cubin\n" + text.encode(), "", {})

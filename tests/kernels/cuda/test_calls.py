@@ -13,7 +13,7 @@ import pytest
 
 import hjit
 from hjit.kernels.cuda.compilers import opencl
-from hjit.kernels.cuda.runtime import on_cupy
+from hjit.kernels.cuda.runtime import bound, on_cupy
 from tests.kernels.cuda import fake_cupy
 
 pytestmark = pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
@@ -232,7 +232,7 @@ def test_large_products_are_cublas_s(cp: Any) -> None:
         same(f(cp.asarray(IMAGE), cp.asarray(IMAGE)), product(IMAGE, IMAGE))
         for got, expected in zip(f(IMAGE, IMAGE), product(IMAGE, IMAGE), strict=True):
             np.testing.assert_allclose(got, expected, rtol=1e-6)
-    assert f.stats.fallbacks == 0 and "by BLAS" in f.explain(cp.asarray(IMAGE), cp.asarray(IMAGE))
+    assert f.stats.fallbacks == 0 and "by cuBLAS" in f.explain(cp.asarray(IMAGE), cp.asarray(IMAGE))
 
 
 class Tensor:
@@ -318,3 +318,50 @@ def test_arrays_of_the_gpu_are_not_read_by_kernels_of_the_cpu(cp: Any) -> None:
         f(IMAGE)
     same(f(cp.asarray(IMAGE)), IMAGE + IMAGE)
     np.testing.assert_array_equal(f.on("cuda")(IMAGE), IMAGE + IMAGE)
+
+
+def test_warm_calls_of_the_plain_pipeline_go_the_hot_path(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    f = hjit.pipeline(blurred)
+    a = cp.asarray(IMAGE)
+    for _ in range(2):
+        f(a, 2.0)
+    there, taken = f.on("cuda"), []
+    monkeypatch.setattr(type(f), "_call", lambda *args: taken.append(args))
+    calls = f.stats.calls, there.stats.calls
+    same(f(a, 3.0), blurred(IMAGE, 3.0))
+    assert not taken and (f.stats.calls, there.stats.calls) == (calls[0] + 1, calls[1] + 1)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int32, np.uint8, np.bool_])
+def test_numbers_are_converted_as_numpy_does(dtype: Any) -> None:
+    convert = bound.converter(np.dtype(dtype))
+    whole: list[Any] = [0, 1, 7, True, np.int64(3), np.uint8(200), 2**40]
+    numbers: list[Any] = [0.0, -0.0, 1.5, 0.1, 1e-320, 1e39, -1e300, 1 / 3, float("inf"), float("nan"), np.float32(0.1)]
+    for x in [*whole, *(numbers if np.dtype(dtype).kind == "f" else [])]:
+        try:
+            with np.errstate(all="ignore"):
+                expected = np.array(x, dtype).tobytes()
+        except OverflowError:
+            with pytest.raises(OverflowError):
+                convert(x)
+            continue
+        assert convert(x).tobytes() == expected, x
+
+
+class Holder:
+    """An object with an array."""
+
+    def __init__(self, table: Any) -> None:
+        self.table, self.tables = table, [table]
+
+
+def test_arrays_of_objects(cp: Any) -> None:
+    held = Holder(cp.asarray(IMAGE))
+    f = hjit.pipeline(lambda a: a * held.table + held.tables[0])
+    g = hjit.pipeline(lambda a, h: a * h.table)
+    for _ in range(2):
+        same(f(cp.asarray(IMAGE)), IMAGE * IMAGE + IMAGE)
+        same(g(cp.asarray(IMAGE), held), IMAGE * IMAGE)
+    held.table = cp.asarray(IMAGE + 1)
+    same(f(cp.asarray(IMAGE)), IMAGE * (IMAGE + 1) + IMAGE)
+    assert f.on("cuda").stats.fallbacks == 0

@@ -23,8 +23,17 @@ TEXT = "HJ_KERNEL(twice, 32, 1, 1)(HJ_GLOBAL f32 *a) { a[HJ_THREAD_X] *= 2; }"
 # Methods and attributes of CuPy's objects, with the beginning of their signature where CuPy says it
 MEMBERS = {
     "cuda.Module": ("load(self, bytes cubin)", "get_function(self, name)"),
-    "cuda.Stream": ("wait_event(self, event)", "record(self, event=None)", "synchronize(self)"),
-    "cuda.Event": ("synchronize(self)",),
+    "cuda.Stream": (
+        "wait_event(self, event)",
+        "record(self, event=None)",
+        "synchronize(self)",
+        "begin_capture(self, mode=None)",
+        "end_capture(self)",
+        "is_capturing(self)",
+        "__enter__",
+    ),
+    "cuda.Graph": ("launch(self, stream=None)",),
+    "cuda.Event": ("synchronize(self)", "done"),
     "cuda.MemoryPointer": (
         "copy_from_host_async(self, mem, size_t size, stream=None)",
         "copy_to_host_async(self, mem, size_t size, stream=None)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import numpy as np
 
 from hjit.kernels.cuda.launches import Launch, Parameter
 from hjit.kernels.cuda.runtime.device import Device, current, found
+from hjit.kernels.cuda.runtime.graphs import LEAST, MOST_BYTES, Graphs
 from hjit.kernels.cuda.runtime.kernels import Kernels, kernels_for
 from hjit.kernels.lower.params import SMALL_ARRAY
 from hjit.kernels.runtime.scheduled import Scheduled
@@ -21,7 +23,7 @@ from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import Poly, sizes_value
 
 ALIGN = 256  # bytes, as CUDA aligns what it allocates
-STATUS = np.dtype(np.uint32)
+STATUS, BYTE = np.dtype(np.uint32), np.dtype(np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +31,35 @@ class _Call:
     """One launch with what is known of its arguments.
 
     Attributes:
+        start: launches the kernel with arguments.
         args: those that are the same at every run, None in place of others.
         holes: the positions of those, and which of a run's values they are.
     """
 
-    kernel: Any
-    blocks: int
-    threads: int
+    start: Callable[[Sequence[Any]], object]
     args: tuple[Any, ...]
     holes: tuple[tuple[int, int], ...]
+
+    def run(self, values: Sequence[Any]) -> None:
+        """Launch it with the values of a run."""
+        args = [*self.args]
+        for at, k in self.holes:
+            args[at] = values[k]
+        self.start(args)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """What runs on a device.
+
+    Attributes:
+        graphs: of all launches; None: they are few, or their arrays large.
+    """
+
+    device: Device
+    kernels: Kernels
+    calls: tuple[_Call, ...]
+    graphs: Graphs | None
 
 
 class Bound:
@@ -64,7 +86,8 @@ class Bound:
         self.scalars = tuple((s.name, s.dtype) for s in graph.scalars)
         self.bits = index_bits(graph, sizes, strides)
         self.scratch_bytes = 0
-        self._ready: tuple[Device, Kernels, list[_Call]] | None = None
+        self._convert = tuple(converter(dtype) for _, dtype in self.scalars)
+        self._ready: _Ready | None = None
         device = found()
         if device is not None:
             self._prepare(device)
@@ -76,24 +99,34 @@ class Bound:
         Raises:
             DeviceError: there was no device when this was made, and there is none now.
         """
-        return self._prepared()[1]
+        return self._prepared().kernels
 
     @property
     def device(self) -> Device:
         """What they run on; raises as `kernel` does."""
-        return self._prepared()[0]
+        return self._prepared().device
+
+    @property
+    def is_graph(self) -> bool:
+        """Are the kernels launched as a CUDA graph?"""
+        return self._ready is not None and self._ready.graphs is not None and self._ready.graphs.is_faster is True
 
     def number(self, p: Poly) -> int:
         """A size at those of this call."""
         return sizes_value(p, self.sizes)
 
-    def _prepared(self) -> tuple[Device, Kernels, list[_Call]]:
+    def _prepared(self) -> _Ready:
         return self._ready or self._prepare(current())
 
     def new_outputs(self) -> list[Any]:
         """Arrays for the results, on the device."""
-        empty = self.device.empty
+        empty = (self._ready or self._prepare(current())).device.empty
         return [empty(shape, dtype) for _, shape, dtype in self.outputs]
+
+    def computed(self, arrays: Sequence[Any], scalars: Sequence[Any]) -> list[Any] | None:
+        """New arrays for the results, computed; None where `run` gives False."""
+        outputs = self.new_outputs()
+        return outputs if self.run(arrays, outputs, scalars) else None
 
     def run(
         self,
@@ -108,40 +141,33 @@ class Bound:
         Args:
             arrays: of the device, or of the host.
         """
-        device, _, calls = self._prepared()
+        ready = self._ready or self._prepare(current())
+        device, own = ready.device, ready.device.own
         try:
-            numbers = self._numbers(scalars) if scalars else ()
+            numbers = [convert(x) for convert, x in zip(self._convert, scalars, strict=True)] if scalars else ()
         except OverflowError:
             return False  # NumPy itself knows where that is an error: a comparison is none
-        own = [device.argument(device.own(a)) for a in arrays]
-        block = device.empty((self.scratch_bytes,), np.dtype(np.uint8)) if self.scratch_bytes else None
-        status = device.zeros((1,), STATUS) if self._checks else None
-        values = [
-            *(memory for memory, _ in own),
-            *(self._index(offset) for _, offset in own),
-            *outputs,
-            *(device.part(block, *where) for where in self._scratch),
-            *numbers,
-            status,
-        ]
-        for call in calls:
-            args = list(call.args)
-            for at, k in call.holes:
-                args[at] = values[k]
-            device.launch(call.kernel, call.blocks, call.threads, args)
+        values = [own(a) for a in arrays]
+        if device.shares_memory:
+            places = [device.argument(a) for a in values]
+            values = [*(memory for memory, _ in places), *(self._index(offset) for _, offset in places)]
+        values += outputs
+        if self.scratch_bytes:
+            block = device.empty((self.scratch_bytes,), BYTE)
+            values += [device.part(block, *where) for where in self._scratch]
+        status = None
+        if self._checks:
+            status = device.zeros((1,), STATUS)
+            values.append(status)
+        if ready.graphs is None or ready.graphs.is_faster is False:
+            _run_all(ready.calls, [*values, *numbers] if numbers else values)
+        else:
+            key = (*map(device.address, values), *[x.tobytes() for x in numbers])
+            ready.graphs.run(device, key, functools.partial(_run_all, ready.calls, [*values, *numbers]))
         return status is None or not int(device.host(status)[0])
 
-    def _numbers(self, scalars: Sequence[Any]) -> list[Any]:
-        """The scalars, converted as NumPy converts numbers that it is given together with arrays.
-
-        Raises:
-            OverflowError: a Python int that the dtype cannot hold, as NumPy has it.
-        """
-        with np.errstate(all="ignore"):
-            return [_stored(np.array(x, dtype)) for (_, dtype), x in zip(self.scalars, scalars, strict=True)]
-
     # -- binding
-    def _prepare(self, device: Device) -> tuple[Device, Kernels, list[_Call]]:
+    def _prepare(self, device: Device) -> _Ready:
         graph, key, sizes = self.scheduled.graph, self.scheduled.key, self.sizes
         kernels = kernels_for(self.scheduled, self.options, self.bits, device)
         numbers = [sizes[name] for name in key.symbols]
@@ -160,19 +186,30 @@ class Bound:
         ]
         self._checks = any(p.kind == "status" for x in launches for p in x.parameters)
         find = self._finder(device, list(at))
-        ready = device, kernels, [self._call(x, kernels.loaded[x.kernel], find) for x in launches]
-        self._ready = ready
-        return ready
+        calls = tuple(self._call(x, device, kernels.loaded[x.kernel], find) for x in launches)
+        has_graphs = device.has_graphs and len(calls) >= LEAST and self._bytes() <= MOST_BYTES
+        self._ready = _Ready(device, kernels, calls, Graphs() if has_graphs else None)
+        return self._ready
+
+    def _bytes(self) -> int:
+        """Of arguments, results and scratch memory, each once."""
+        graph = self.scheduled.graph
+        given = [(i.shape, i.dtype) for i in graph.inputs]
+        made = [(graph.by_name[n].shape, graph.by_name[n].dtype) for n in graph.outputs]
+        sizes = (math.prod(self.number(p) for p in shape) * dtype.itemsize for shape, dtype in (*given, *made))
+        return self.scratch_bytes + sum(sizes)
 
     def _finder(self, device: Device, scratch: Sequence[str]) -> Callable[[Parameter, int], tuple[bool, Any]]:
         """What a parameter is given: a fixed value (True), or one of the values of a run."""
         graph, n = self.scheduled.graph, len(self.inputs)
         order = {name: k for k, name in enumerate(self.inputs)}
-        memory = {**order, **{name: 2 * n + k for k, (name, _, _) in enumerate(self.outputs)}}
-        first = 2 * n + len(self.outputs)
+        first = 2 * n if device.shares_memory else n  # where there are pointers, arrays begin there
+        memory = {**order, **{name: first + k for k, (name, _, _) in enumerate(self.outputs)}}
+        first += len(self.outputs)
         memory |= {name: first + k for k, name in enumerate(scratch)}
-        scalars = {name: first + len(scratch) + k for k, (name, _) in enumerate(self.scalars)}
-        status = first + len(scratch) + len(scalars)
+        status = first + len(scratch)
+        first = status + self._checks
+        scalars = {name: first + k for k, (name, _) in enumerate(self.scalars)}
         constants = {
             i.name: device.own(np.frombuffer(i.data, i.dtype)) for i in graph.inputs if i.data is not None and i.data
         }
@@ -188,8 +225,10 @@ class Bound:
                     return False, status
                 case "scalar":
                     return False, scalars[p.name]
-                case "offset":
+                case "offset" if device.shares_memory:
                     return False, n + order[p.name]
+                case "offset":
+                    return True, index(0)
                 case "size":
                     return True, index(self.sizes[p.name])
                 case "stride":
@@ -200,12 +239,39 @@ class Bound:
 
         return find
 
-    def _call(self, x: Launch, kernel: Any, find: Callable[[Parameter, int], tuple[bool, Any]]) -> _Call:
+    def _call(
+        self, x: Launch, device: Device, kernel: Any, find: Callable[[Parameter, int], tuple[bool, Any]]
+    ) -> _Call:
         count = 1 if x.count is None else x.count.const
         found = [find(p, count) for p in x.parameters]
         args = tuple(value if fixed else None for fixed, value in found)
         holes = tuple((k, value) for k, (fixed, value) in enumerate(found) if not fixed)
-        return _Call(kernel, x.blocks(count), x.threads, args, holes)
+        return _Call(device.launcher(kernel, x.blocks(count), x.threads), args, holes)
+
+
+def _run_all(calls: Sequence[_Call], values: Sequence[Any]) -> None:
+    for call in calls:
+        call.run(values)
+
+
+def converter(dtype: np.dtype[Any]) -> Callable[[Any], Any]:
+    """What makes a number of a dtype, as kernels are given it: as NumPy converts numbers together with arrays.
+
+    It raises an OverflowError for a Python int that the dtype cannot hold, as NumPy does.
+    """
+    own, largest = dtype.type, float(np.finfo(dtype).max) if dtype.char in "fd" else 0.0
+
+    def slowly(x: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return _stored(np.array(x, dtype))
+
+    def from_float(x: Any) -> Any:
+        return own(x) if type(x) is float and -largest <= x <= largest else slowly(x)
+
+    def from_int(x: Any) -> Any:
+        return own(x) if type(x) is int else slowly(x)
+
+    return from_float if dtype.char in "fd" else from_int if dtype.kind in "iu" else slowly
 
 
 def _stored(x: np.ndarray[Any, Any]) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
@@ -15,6 +15,8 @@ import numpy as np
 
 from hjit.errors import DeviceError, OptionError
 from hjit.kernels.cuda.compilers import opencl
+from hjit.kernels.cuda.runtime.graphs import Capturing
+from hjit.kernels.cuda.runtime.transfers import bytes_of
 
 VARIABLE = "HJIT_CUDA_DEVICE"
 NOTHING = nullcontext()  # has no state
@@ -22,13 +24,14 @@ DType = np.dtype[Any]
 Array = np.ndarray[Any, Any]
 
 
-class Device(Protocol):
+class Device(Capturing, Protocol):
     """One device: arrays in its memory, kernels, launches in order.
 
     Attributes:
         key: what loaded kernels are known by in this process.
         code_key: what compiled code depends on besides its text: compute capability and compiler.
         shares_memory: are its arrays NumPy's own?
+        has_graphs: can launches be captured, see `hjit.kernels.cuda.runtime.graphs`?
     """
 
     @property
@@ -39,6 +42,9 @@ class Device(Protocol):
 
     @property
     def shares_memory(self) -> bool: ...
+
+    @property
+    def has_graphs(self) -> bool: ...
 
     def active(self) -> AbstractContextManager[Any]:
         """Inside, this is the current device."""
@@ -60,8 +66,15 @@ class Device(Protocol):
         """
         ...
 
-    def launch(self, kernel: Any, blocks: int, threads: int, args: Sequence[Any]) -> None:
-        """Run a kernel after what was launched before; arguments are of `argument`, `part`, and NumPy scalars."""
+    def launcher(self, kernel: Any, blocks: int, threads: int) -> Callable[[Sequence[Any]], object]:
+        """What runs a kernel with arguments, after what was launched before.
+
+        Arguments are arrays or, where memory is shared, what `argument` gives; of `part`; and NumPy scalars.
+        """
+        ...
+
+    def address(self, memory: Any) -> Hashable:
+        """Where memory is that a kernel is given."""
         ...
 
     def argument(self, array: Any) -> tuple[Any, int]:
@@ -74,6 +87,10 @@ class Device(Protocol):
 
     def zeros(self, shape: Sequence[int], dtype: DType) -> Any:
         """A new array of zeros in C order."""
+        ...
+
+    def arranged(self, shape: Sequence[int], dtype: DType, strides: Sequence[int]) -> Any:
+        """A new array with these strides in bytes, none of them negative."""
         ...
 
     def part(self, block: Any, offset: int, count: int, dtype: DType) -> Any:
@@ -111,6 +128,7 @@ class OpenCL:
     key = "opencl"
     code_key = "opencl"
     shares_memory = True
+    has_graphs = False
 
     def active(self) -> AbstractContextManager[Any]:
         return NOTHING
@@ -124,9 +142,27 @@ class OpenCL:
     def load(self, text: str, code: bytes) -> Mapping[str, Any]:
         return _Kernels(opencl.compiled(text))
 
-    def launch(self, kernel: Any, blocks: int, threads: int, args: Sequence[Any]) -> None:
+    def launcher(self, kernel: Any, blocks: int, threads: int) -> Callable[[Sequence[Any]], object]:
         program, name = kernel
-        program.launch(name, (blocks, 1, 1), (threads, 1, 1), args)
+        return functools.partial(program.launch, name, (blocks, 1, 1), (threads, 1, 1))
+
+    def address(self, memory: Array) -> Hashable:
+        return memory.ctypes.data
+
+    def is_capturing(self) -> bool:
+        return False
+
+    def captured(self, launch: Callable[[], None]) -> Any:
+        raise NotImplementedError
+
+    def replay(self, graph: Any) -> None:
+        raise NotImplementedError
+
+    def event(self) -> Any:
+        raise NotImplementedError
+
+    def elapsed(self, start: Any, end: Any) -> float | None:
+        raise NotImplementedError
 
     def argument(self, array: Array) -> tuple[Array, int]:
         """All memory that the array is in, as one row."""
@@ -144,6 +180,10 @@ class OpenCL:
 
     def zeros(self, shape: Sequence[int], dtype: DType) -> Array:
         return np.zeros(shape, dtype)
+
+    def arranged(self, shape: Sequence[int], dtype: DType, strides: Sequence[int]) -> Array:
+        memory = np.empty(bytes_of(shape, dtype, strides), np.uint8)
+        return np.ndarray(shape, dtype, memory.data, 0, strides)
 
     def part(self, block: Array, offset: int, count: int, dtype: DType) -> Array:
         return block[offset : offset + count * dtype.itemsize].view(dtype)

@@ -107,12 +107,16 @@ class Row:
 
 
 class Table:
-    """Kernels in the order in which they run; printable."""
+    """Kernels in the order in which they run; printable.
+
+    Attributes:
+        between: what runs between them, in words: how many of the kernels are before it, and what it is.
+    """
 
     HEAD = ("kernel", "grid", "block", "registers", "spilled", "stack", "shared", "occupancy", "MB", "us", "limit")
 
-    def __init__(self, rows: Sequence[Row], target: int) -> None:
-        self.rows, self.capability = tuple(rows), target
+    def __init__(self, rows: Sequence[Row], target: int, between: Sequence[tuple[int, str]] = ()) -> None:
+        self.rows, self.capability, self.between = tuple(rows), target, tuple(between)
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)
@@ -123,7 +127,9 @@ class Table:
     def __str__(self) -> str:
         lines = [self.HEAD, *(self._cells(x) for x in self.rows)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        texts = ("  ".join([c[0].ljust(widths[0]), *map(str.rjust, c[1:], widths[1:])]).rstrip() for c in lines)
+        texts = ["  ".join([c[0].ljust(widths[0]), *map(str.rjust, c[1:], widths[1:])]).rstrip() for c in lines]
+        for before, text in reversed(self.between):
+            texts.insert(1 + before, text)
         about = f"for compute capability {self.capability / 10}; spilled, stack, shared: bytes"
         least = (
             f"MB that it must move, us that it takes at least, and what limits it: of the {gpu(self.capability).name}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -19,7 +19,7 @@ from hjit.kernels.cuda.compilers import nvrtc
 from hjit.kernels.cuda.compilers.machine_code import Compiled, without_spills
 from hjit.kernels.cuda.compilers.opencl import numbered
 from hjit.kernels.cuda.prelude import program
-from hjit.kernels.cuda.runtime.transfers import Transfers
+from hjit.kernels.cuda.runtime.transfers import Transfers, bytes_of
 
 NOTHING = nullcontext()  # has no state
 DType = np.dtype[Any]
@@ -174,7 +174,10 @@ class CuPy:
         with cupy.cuda.Device(number) as here:
             self.capability = int(here.compute_capability)
         self.transfers = Transfers(cupy)
+        self.empty: Any = cupy.ndarray  # as `cupy.empty` is, with a call less
         self.is_alone = devices(cupy) == 1
+        self.has_graphs = hasattr(cupy.cuda.Stream, "begin_capture")
+        self._capturing = threading.Lock()
 
     @property
     def key(self) -> Hashable:
@@ -203,18 +206,54 @@ class CuPy:
             raise CompileError(f"the driver refused the code of kernels: {error}") from error
         return _Functions(module)
 
-    def launch(self, kernel: Any, blocks: int, threads: int, args: Sequence[Any]) -> None:
-        kernel((blocks,), (threads,), args)
+    def launcher(self, kernel: Any, blocks: int, threads: int) -> Callable[[Sequence[Any]], object]:
+        return functools.partial(kernel, (blocks,), (threads,))
+
+    # -- graphs
+    def is_capturing(self) -> bool:
+        try:
+            return bool(self.cupy.cuda.get_current_stream().is_capturing())
+        except Exception:  # the null stream must not be asked while another stream is captured
+            return True
+
+    def captured(self, launch: Callable[[], None]) -> Any:
+        stream = self._capture_stream
+        with self._capturing, stream:
+            stream.begin_capture()
+            try:
+                launch()
+            finally:
+                graph = stream.end_capture()
+        return graph
+
+    def replay(self, graph: Any) -> None:
+        graph.launch()
+
+    def event(self) -> Any:
+        return self.cupy.cuda.get_current_stream().record()
+
+    def elapsed(self, start: Any, end: Any) -> float | None:
+        return 1e-3 * float(self.cupy.cuda.get_elapsed_time(start, end)) if end.done else None
+
+    @functools.cached_property
+    def _capture_stream(self) -> Any:
+        """A stream on which nothing runs."""
+        return self.cupy.cuda.Stream(non_blocking=True)
 
     def argument(self, array: Any) -> tuple[Any, int]:
         return array, 0  # a pointer to the first element, from which strides may lead either way
 
     # -- memory
-    def empty(self, shape: Sequence[int], dtype: DType) -> Any:
-        return self.cupy.empty(shape, dtype)
+    def address(self, memory: Any) -> Hashable:
+        found: int = memory.data.ptr if isinstance(memory, self.cupy.ndarray) else memory.ptr
+        return found
 
     def zeros(self, shape: Sequence[int], dtype: DType) -> Any:
         return self.cupy.zeros(shape, dtype)
+
+    def arranged(self, shape: Sequence[int], dtype: DType, strides: Sequence[int]) -> Any:
+        memory = self.cupy.empty((bytes_of(shape, dtype, strides),), np.uint8)
+        return self.cupy.ndarray(tuple(shape), dtype, memory.data, tuple(strides))
 
     def part(self, block: Any, offset: int, count: int, dtype: DType) -> Any:
         return block.data + offset

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -100,6 +100,13 @@ class Transfers:
                 memory = cuda.alloc_pinned_memory(STRIP_BYTES)
                 self._pinned.append((memory, np.frombuffer(memory, np.uint8, STRIP_BYTES)))
         return self._streams
+
+
+def bytes_of(shape: Sequence[int], dtype: np.dtype[Any], strides: Sequence[int]) -> int:
+    """The memory of an array whose strides are not negative, in bytes."""
+    if 0 in shape:
+        return 0
+    return dtype.itemsize + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
 
 
 def _strips(size: int) -> Iterator[tuple[int, int]]:

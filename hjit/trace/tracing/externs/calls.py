@@ -14,7 +14,7 @@ from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_known
 from hjit.trace.tracing.arrays.scalar_class import plain_class
 from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer, is_tracer, python_float
 from hjit.trace.tracing.complex_memory import complex_of, supported_complex
-from hjit.trace.tracing.recording.recorder import current, supported_dtype
+from hjit.trace.tracing.recording.recorder import FilledArguments, current, supported_dtype
 from hjit.trace.tracing.recording.results import ExternResult, Unknown, as_part_of, call_extern, rebuild
 from hjit.trace.tracing.scalars.host import TapeEntry, is_host
 from hjit.trace.tracing.scalars.size import Size
@@ -63,6 +63,8 @@ def extern_call(
 class Extern:
     """A call of an extern function: its arguments with places for the arrays."""
 
+    may_write = False  # to its arguments
+
     def __init__(
         self,
         name: str,
@@ -87,8 +89,18 @@ class Extern:
         def call(*arrays: np.ndarray[Any, Any]) -> ExternResult:
             return self.call([arrays[k] for k in places])
 
-        done = current().extern(self.name, call, needs, self.checkpoint, self.rule)
+        done = current().extern(self.name, call, needs, self.checkpoint, self.rule, self.filled(places))
         return self.rebuild(done.value, done.gives)
+
+    def filled(self, places: Sequence[int]) -> FilledArguments | None:
+        """The arguments for a library other than NumPy; None where they are more than arrays and constants.
+
+        Args:
+            places: of each array, which of those it is that are realised for the call.
+        """
+        if self.may_write or self.checkpoint is not None or self.settings or self.arguments.has_numbers:
+            return None
+        return lambda array: self.arguments.put(self.frozen, lambda k, *about: array(places[k], *about))
 
     def known(self, arrays: Sequence[np.ndarray[Any, Any]]) -> Any:
         """The result for known arrays."""
@@ -210,6 +222,19 @@ class Arguments:
         if type(x) in (list, tuple):
             return type(x)(self.fill(y, arrays, values, views) for y in x)
         return {k: self.fill(v, arrays, values, views) for k, v in x.items()} if type(x) is dict else x
+
+    @property
+    def has_numbers(self) -> bool:
+        """Is one of the arrays given as a number?"""
+        return any(t.is_scalar or getattr(t, "weak", False) for t in self.originals)
+
+    def put(self, x: Any, array: Callable[[int, tuple[int, ...], bool], Any]) -> Any:
+        """An argument of `freeze` with arrays in their places, which `array` gives: see `FilledArguments`."""
+        if type(x) is _Placeholder:
+            return array(x.number, x.shape, x.is_complex)
+        if type(x) in (list, tuple):
+            return type(x)(self.put(y, array) for y in x)
+        return {k: self.put(v, array) for k, v in x.items()} if type(x) is dict else x
 
 
 @contextlib.contextmanager

@@ -74,6 +74,8 @@ class _Writing(Extern):
         writes: the arrays whose contents are outputs, whether this call changes them or not.
     """
 
+    may_write = True
+
     def __init__(self, function: Foreign, args: Any, kwargs: Any) -> None:
         super().__init__(function.name, function.function, args, kwargs)
         self.learnt, self.origin = function.writes, site()[0]

@@ -125,6 +125,11 @@ class Source:
     is_complex: bool = False
 
 
+# The arguments of an extern call, positional and named, from what gives the array in a place: by its number among
+# `GraphBreak.needs`, its shape as it lies in memory, and whether its last axis is the parts of complex numbers
+FilledArguments = Callable[[Callable[[int, tuple[int, ...], bool], Any]], tuple[tuple[Any, ...], dict[str, Any]]]
+
+
 @dataclass(slots=True)
 class GraphBreak:
     """What cuts the trace: a decision on a computed scalar, or an extern call.
@@ -139,6 +144,8 @@ class GraphBreak:
         product: of a call that is a product of matrices.
         rule: of an extern call, how errors of its arguments become errors of its results: "monotone", where these grow
             with each argument, "arrangement", where it orders elements; "": that is tried out.
+        arguments: of an extern call that another library may make; None: none may.
+        is_reordered: does one, whose roundings are not NumPy's?
     """
 
     needs: tuple[str, ...]
@@ -149,6 +156,8 @@ class GraphBreak:
     checkpoint: Callable[[], Callable[[], None]] | None = None
     product: Product | None = None
     rule: str = ""
+    arguments: FilledArguments | None = None
+    is_reordered: bool = False
 
     @property
     def impure(self) -> bool:
@@ -477,6 +486,7 @@ class Recorder:
         needs: tuple[str, ...],
         checkpoint: Callable[[], Callable[[], None]] | None = None,
         rule: str = "",
+        arguments: FilledArguments | None = None,
     ) -> GraphBreak:
         """Call an extern function on realised arrays, now and at every call; its arrays are inputs.
 
@@ -495,7 +505,7 @@ class Recorder:
         number = len(self.breaks)
         sources = tuple(self.input("extern", r, ("event", number, k)) for k, r in enumerate(results))
         gives = tuple(s.input.name for s in sources)
-        self.breaks.append(GraphBreak(needs, outcome, call, gives, operation, checkpoint, rule=rule))
+        self.breaks.append(GraphBreak(needs, outcome, call, gives, operation, checkpoint, None, rule, arguments))
         if error is not None:
             raise error
         return self.breaks[-1]
