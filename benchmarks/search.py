@@ -101,9 +101,9 @@ def _peak() -> float:
 def measure(name: str, effort: str, threads: int, small: bool) -> Row:
     """Search the schedules of an application."""
     from hjit.process import machine
-    from hjit.tuning import autoschedule
+    from hjit.tuning.weights import weights
 
-    autoschedule.weights()
+    weights()
     machine.bandwidth(threads)
     before = _peak()
     found = plans(name, effort, threads, small)

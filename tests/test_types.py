@@ -1,13 +1,18 @@
-"""Type checkers see the signature of the plain function through `pipeline`."""
+"""Type checkers, mypy and pyright, see the signature of the plain function through `pipeline`."""
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-api = pytest.importorskip("mypy.api")
+ROOT = Path(__file__).parent.parent
 
 IMAGE = "numpy.ndarray[tuple[Any, ...], numpy.dtype[numpy.floating[numpy._typing._nbit_base._32Bit]]]"
 PLAIN = f"[[img: {IMAGE}, radius: int =, *, scale: float =], {IMAGE}]"
@@ -66,15 +71,22 @@ REFUSED = {
 }
 
 
+def written(folder: Path) -> Path:
+    """The source, and the expressions after it."""
+    file = folder / "user.py"
+    file.write_text(SOURCE + "".join(f"reveal_type({x})\n" for x in REVEALED) + "".join(f"{x}\n" for x in REFUSED))
+    return file
+
+
 @pytest.fixture(scope="module")
 def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[str]]:
     """What mypy says of each line of the source, and of the expressions after it."""
+    api = pytest.importorskip("mypy.api")
     folder = tmp_path_factory.mktemp("types")
-    file = folder / "user.py"
-    file.write_text(SOURCE + "".join(f"reveal_type({x})\n" for x in REVEALED) + "".join(f"{x}\n" for x in REFUSED))
+    file = written(folder)
     options = ["--config-file=", "--strict", "--show-error-codes", "--no-pretty", f"--cache-dir={folder / 'cache'}"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MYPYPATH", str(Path(__file__).parent.parent))
+        patch.setenv("MYPYPATH", str(ROOT))
         said, wrong, _ = api.run([*options, "--follow-imports=silent", str(file)])
     assert not wrong, wrong
     found: dict[int, list[str]] = {}
@@ -100,3 +112,61 @@ def test_types_are_those_of_the_plain_function(number: int, expression: str, che
 def test_wrong_calls_are_refused(number: int, expression: str, checked: dict[int, list[str]]) -> None:
     said = checked[FIRST + len(REVEALED) + number]
     assert any(text.startswith("error") and text.endswith(f"[{REFUSED[expression]}]") for text in said), said
+
+
+# -- pyright
+
+IMAGE_P = "ndarray[tuple[Any, ...], dtype[floating[_32Bit]]]"
+PLAIN_P = f"[(img: {IMAGE_P}, radius: int = 1, *, scale: float = 1), {IMAGE_P}]"
+REVEALED_P = {
+    **{x: f"Pipeline{PLAIN_P}" for x in ("blur", 'blur.on("cuda")', "blur.use(None)", "hjit.pipeline(blur.py_func)")},
+    **{x: IMAGE_P for x, said in REVEALED.items() if said == IMAGE},
+    "moments(img, b=img)": f"tuple[{IMAGE_P}, int]",
+    "blur.stats.calls": "int",
+}
+RULES_P = {"arg-type": "reportArgumentType", "call-arg": "reportCallIssue", "attr-defined": "reportAttributeAccessIssue"}
+
+
+def pyright() -> list[str]:
+    """The command; pyright is not run where it would fetch node first."""
+    if shutil.which("node") is None:
+        pytest.skip("pyright needs node on the PATH")
+    if importlib.util.find_spec("pyright") is not None:
+        return [sys.executable, "-m", "pyright"]
+    found = shutil.which("pyright")
+    if found is None:
+        pytest.skip("pyright is not installed")
+    return [found]
+
+
+@pytest.fixture(scope="module")
+def checked_by_pyright(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[tuple[str, str]]]:
+    """The rules and messages of pyright, in its strict mode, by line."""
+    folder = tmp_path_factory.mktemp("pyright")
+    settings = {"include": [written(folder).name], "extraPaths": [str(ROOT)], "typeCheckingMode": "strict"}
+    (folder / "pyrightconfig.json").write_text(json.dumps(settings | {"pythonVersion": "3.11"}))
+    command = [*pyright(), "-p", str(folder), "--pythonpath", sys.executable, "--outputjson"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
+    try:
+        told = json.loads(done.stdout)["generalDiagnostics"]
+    except ValueError:
+        pytest.skip(f"pyright does not run here: {(done.stderr or done.stdout)[-300:]}")
+    found: dict[int, list[tuple[str, str]]] = {}
+    for d in told:
+        line = d["range"]["start"]["line"] + 1
+        found.setdefault(line, []).append((d.get("rule", d["severity"]), d["message"]))
+    return found
+
+
+def test_a_decorated_source_is_well_typed_for_pyright(checked_by_pyright: dict[int, list[tuple[str, str]]]) -> None:
+    assert not [said for line, said in checked_by_pyright.items() if line < FIRST]
+
+
+def test_pyright_sees_the_types_of_the_plain_function(checked_by_pyright: dict[int, list[tuple[str, str]]]) -> None:
+    for line, x in enumerate(REVEALED, FIRST):
+        assert checked_by_pyright[line] == [("information", f'Type of "{x}" is "{REVEALED_P[x]}"')]
+
+
+def test_pyright_refuses_wrong_calls(checked_by_pyright: dict[int, list[tuple[str, str]]]) -> None:
+    for line, (x, rule) in enumerate(REFUSED.items(), FIRST + len(REVEALED)):
+        assert RULES_P[rule] in [found for found, _ in checked_by_pyright[line]], x

@@ -30,7 +30,7 @@ from hjit.sched.search.templates import chosen
 from hjit.trace.ir.graph import Graph
 from hjit.training.cases import compiled, segment_of
 from hjit.training.schedules import chosen_state, random_state
-from hjit.tuning.autoschedule import weights
+from hjit.tuning.weights import weights
 from hjit.tuning.decide import by_search
 
 Array = np.ndarray[Any, Any]

@@ -19,7 +19,8 @@ from hjit.sched.language.tree import Root
 from hjit.sched.search.space import Space
 from hjit.trace.ir.costs import cost
 from hjit.trace.ir.graph import Graph
-from hjit.tuning.autoschedule import space_of, weights
+from hjit.tuning.autoschedule import space_of
+from hjit.tuning.weights import weights
 from hjit.tuning.choice import Segment
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
