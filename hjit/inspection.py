@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from hjit.call.arguments import is_dask_array, is_device_array, key_of
 from hjit.call.compiled_function import P, R
 from hjit.call.entry import Entry
-from hjit.errors import ScheduleError
+from hjit.errors import OptionError, ScheduleError
 from hjit.options import Options, context_state
 from hjit.process import forks
 from hjit.trace.capture.trace import flatten_arguments

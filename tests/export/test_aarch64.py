@@ -11,6 +11,10 @@ import numpy as np
 import pytest
 
 import hjit
+from hjit.errors import OptionError
+from hjit.export.targets import platform
+from hjit.kernels.runtime import features
+from hjit.process import machine
 from hjit.sched.language.target import table_bytes, table_registers
 from tests.export.emulated import CROSS, QEMU, Call, run, written
 from tests.export.test_export import CASES, copies, image, leaves
@@ -112,3 +116,18 @@ def test_tables_that_are_not_too_large() -> None:
     u1 = np.dtype("u1")
     assert table_bytes(frozenset({"neon"})) == {1}
     assert [table_registers(u1, n, 16, 16) for n in (1, 64, 65, 256, 257)] == [1, 1, 2, 4, None]
+
+
+def test_a_machine_of_that_kind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(features.llvm, "get_default_triple", lambda: "aarch64-unknown-linux-gnu")
+    found = features.host_features.__wrapped__()
+    assert found == features.AARCH64, "no library here has vector functions of aarch64"
+    monkeypatch.setattr(features, "host_features", lambda: found)
+    assert platform("cpu").name == "aarch64" and platform("cpu").machine.width == 16
+    assert platform("aarch64").is_here() and platform("aarch64").is_linked_here()
+    assert not platform("x86-64-v2").is_linked_here()
+    with pytest.raises(OptionError, match="x86"):
+        features.target_features("x86-64-v2")
+    (tmp_path / "cpuinfo").write_text("processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n\nprocessor\t: 1\n")
+    monkeypatch.setattr(machine, "CPU", tmp_path / "cpuinfo")
+    assert machine.cpu.__wrapped__() == "CPU implementer 0x41, CPU part 0xd0c"
