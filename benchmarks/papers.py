@@ -26,7 +26,6 @@ from benchmarks import search
 from benchmarks.table import geomean
 from hjit.process import machine
 from hjit.sched.search.search import Parameters, presets
-from hjit.tuning import autoschedule
 from hjit.tuning.autoschedule import EFFORTS, Effort
 from hjit.tuning.weights import weights
 

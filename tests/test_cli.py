@@ -53,9 +53,7 @@ def as_json(capsys: pytest.CaptureFixture[str], *command: str) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-def test_info_as_json(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_info_as_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HJIT_VERIFY", "off")
     found = as_json(capsys, "info")
     assert found["numpy"] == np.__version__
@@ -94,7 +92,9 @@ def test_plans_as_json(plan: Path, capsys: pytest.CaptureFixture[str], tmp_path:
 def test_scripts_as_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "used_by_it.py").write_text("def half(a):\n    return a / 2\n")
     script = tmp_path / "script.py"
-    script.write_text("import numpy as np, sys, used_by_it\nused_by_it.half(np.ones((20, 30)))\nprint('x')\nsys.exit(3)\n")
+    script.write_text(
+        "import numpy as np, sys, used_by_it\nused_by_it.half(np.ones((20, 30)))\nprint('x')\nsys.exit(3)\n"
+    )
     with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as stop:
         patch.syspath_prepend(str(tmp_path))
         cli.main(["run", "--json", "-", "--accelerate", "used_by_it", str(script)])

@@ -119,12 +119,16 @@ def test_wrong_calls_are_refused(number: int, expression: str, checked: dict[int
 IMAGE_P = "ndarray[tuple[Any, ...], dtype[floating[_32Bit]]]"
 PLAIN_P = f"[(img: {IMAGE_P}, radius: int = 1, *, scale: float = 1), {IMAGE_P}]"
 REVEALED_P = {
-    **{x: f"Pipeline{PLAIN_P}" for x in ("blur", 'blur.on("cuda")', "blur.use(None)", "hjit.pipeline(blur.py_func)")},
+    **dict.fromkeys(("blur", 'blur.on("cuda")', "blur.use(None)", "hjit.pipeline(blur.py_func)"), f"Pipeline{PLAIN_P}"),
     **{x: IMAGE_P for x, said in REVEALED.items() if said == IMAGE},
     "moments(img, b=img)": f"tuple[{IMAGE_P}, int]",
     "blur.stats.calls": "int",
 }
-RULES_P = {"arg-type": "reportArgumentType", "call-arg": "reportCallIssue", "attr-defined": "reportAttributeAccessIssue"}
+RULES_P = {
+    "arg-type": "reportArgumentType",
+    "call-arg": "reportCallIssue",
+    "attr-defined": "reportAttributeAccessIssue",
+}
 
 
 def pyright() -> list[str]:

@@ -246,7 +246,7 @@ def _chosen(d: Description, names: _Names, platforms: Sequence[Platform]) -> Ite
     for p in platforms:
         own = f"{d.name}{level_suffix(p)}"
         yield f'  {{"{p.name}", {own}_shape, {own}}},'
-    yield '  {NULL, NULL, NULL},\n}, *hj_level;\n'
+    yield "  {NULL, NULL, NULL},\n}, *hj_level;\n"
     yield "__attribute__((constructor)) static void hj_choose(void) {"
     for k, p in reversed([*enumerate(platforms)]):
         yield f"  if (hj_is_right_cpu{level_suffix(p)}()) {{\n    hj_level = hj_levels + {k};\n    return;\n  }}"

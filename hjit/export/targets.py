@@ -89,7 +89,9 @@ def platforms(names: Sequence[str]) -> list[Platform]:
     if len(found) > 1:
         odd = [p.name for p in found if p.name not in LEVELS]
         if odd:
-            raise OptionError(f"targets: one library has several levels of x86-64, and not {', '.join(odd)} beside them")
+            raise OptionError(
+                f"targets: one library has several levels of x86-64, and not {', '.join(odd)} beside them"
+            )
         order = list(LEVELS)
         found = [PLATFORMS[n] for n in sorted({p.name for p in found}, key=order.index)]
     return found

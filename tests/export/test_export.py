@@ -394,5 +394,9 @@ def test_one_library_has_levels_of_one_kind_of_processor(tmp_path: Path) -> None
         f.export(tmp_path / "f.o", image(40, 50), targets=["x86-64-v2", "sparc"])
     with pytest.raises(OptionError, match="give one of them"):
         f.export(tmp_path / "f.o", image(40, 50), target="cpu", targets=["x86-64-v2"])
-    assert [p.name for p in f.export(tmp_path / "f.o", image(40, 50), targets=["aarch64"]).files] == ["f.o", "f.h", "f.c"]
+    assert [p.name for p in f.export(tmp_path / "f.o", image(40, 50), targets=["aarch64"]).files] == [
+        "f.o",
+        "f.h",
+        "f.c",
+    ]
     assert not (tmp_path / "f_v2.o").exists()

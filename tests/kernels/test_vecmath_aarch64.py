@@ -95,6 +95,7 @@ def test_ufuncs(tmp_path: Path) -> None:
     cases, of = [], []
     for name in NAMES:
         for ins, out in _loops(name):
+
             def emit(code: Code, args: tuple[Val, ...], name: str = name, out: Any = out) -> Val:
                 return vecmath.apply(code, name, args, out)
 
@@ -113,6 +114,7 @@ def test_casts(tmp_path: Path) -> None:
     for source in ALL:
         x = _cast_arguments(source)
         for t in ALL:
+
             def emit(code: Code, args: tuple[Val, ...], t: Any = t) -> Val:
                 return vecmath.convert(code, args[0], t)
 

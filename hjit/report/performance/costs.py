@@ -20,8 +20,8 @@ from hjit.sched.search.space import Space
 from hjit.trace.ir.costs import cost
 from hjit.trace.ir.graph import Graph
 from hjit.tuning.autoschedule import space_of
-from hjit.tuning.weights import weights
 from hjit.tuning.choice import Segment
+from hjit.tuning.weights import weights
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "compute": COEFFICIENTS[:4],
