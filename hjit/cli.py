@@ -303,13 +303,15 @@ def _info(given: argparse.Namespace) -> int:
         ("threads", launch.parallel_for()[1]),
         ("vectors", f"{8 * native_width(found)} bits ({', '.join(sorted(found)) or 'no known features'})"),
     ]
+    if "HJIT_WEIGHTS" in os.environ:
+        lines.append(("weights", f"{os.environ['HJIT_WEIGHTS']}  (HJIT_WEIGHTS)"))
     lines += inventory.lines()
     print("\n".join(f"{name:<17} {text}" for name, text in lines))
     print("\noptions")
     from_outside = from_environment()
     for field in fields(options):
         origin = f"  (HJIT_{field.name.upper()})" if field.name in from_outside else ""
-        print(f"  {field.name:<15} {getattr(options, field.name)!r}{origin}")
+        print(f"  {field.name:<18} {getattr(options, field.name)!r}{origin}")
     return _done(given, {**dict(lines), "options": asdict(options), "from_environment": sorted(from_outside)})
 
 

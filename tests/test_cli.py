@@ -40,11 +40,13 @@ def test_a_command_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_info(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HJIT_VERIFY", "off")
+    monkeypatch.setenv("HJIT_WEIGHTS", "mine.npz")
     assert cli.main(["info"]) == 0
     out = capsys.readouterr().out
+    assert "weights           mine.npz  (HJIT_WEIGHTS)\n" in out
     assert f"numpy             {np.__version__}" in out
     assert "'off'  (HJIT_VERIFY)" in out
-    assert "fast_math       False\n" in out
+    assert "fast_math          False\n" in out
 
 
 def as_json(capsys: pytest.CaptureFixture[str], *command: str) -> Any:
