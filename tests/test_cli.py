@@ -17,7 +17,7 @@ from tests.sched.test_space import pyramid
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache folder of the test's own."""
     monkeypatch.setenv("HJIT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("HJIT_CACHE", "rw")
@@ -57,25 +57,25 @@ def test_info_with_a_wrong_environment(capsys: pytest.CaptureFixture[str], monke
     assert err.count("\n") == 1
 
 
-def test_cache(capsys: pytest.CaptureFixture[str], own_cache: Path) -> None:
+def test_cache(capsys: pytest.CaptureFixture[str], cache_folder: Path) -> None:
     hjit.pipeline(lambda a: a * 3 - 1, verify="off")(np.ones((6, 5), np.float32))
-    assert len(list(own_cache.glob("*.code"))) == 1
+    assert len(list(cache_folder.glob("*.code"))) == 1
     assert cli.main(["cache", "path"]) == 0
-    assert capsys.readouterr().out == f"{own_cache}\n"
+    assert capsys.readouterr().out == f"{cache_folder}\n"
     assert cli.main(["cache"]) == 0
     assert "entries  1\n" in capsys.readouterr().out
     assert cli.main(["cache", "clear"]) == 0
     assert capsys.readouterr().out.startswith("1 entries removed")
-    assert list(own_cache.glob("*.code")) == []
+    assert list(cache_folder.glob("*.code")) == []
 
 
 @pytest.fixture
-def plan(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def plan(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A plan on disk."""
     monkeypatch.setattr(plans, "_plans", {})
     monkeypatch.setattr(candidates, "measured", lambda kernels, *_: (0, [1e-3 * (k + 1) for k in range(len(kernels))]))
     hjit.pipeline(pyramid, tune="top_five", verify="off")(np.ones((70, 96), np.float32))
-    (found,) = own_cache.glob("*.plan")
+    (found,) = cache_folder.glob("*.plan")
     return found
 
 
@@ -230,14 +230,14 @@ def test_info_as_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     assert capsys.readouterr().err.startswith("hjit: ")
 
 
-def test_the_cache_as_json(capsys: pytest.CaptureFixture[str], own_cache: Path) -> None:
+def test_the_cache_as_json(capsys: pytest.CaptureFixture[str], cache_folder: Path) -> None:
     hjit.pipeline(lambda a: np.sqrt(a) + a, verify="off")(np.ones((6, 5), np.float32))
     found = as_json(capsys, "cache", "info")
-    assert found["entries"] > 0 and found["bytes"] > 0 and found["folder"] == str(own_cache)
+    assert found["entries"] > 0 and found["bytes"] > 0 and found["folder"] == str(cache_folder)
     assert as_json(capsys, "cache") == found
     assert cli.main(["cache", "--json", "-", "info"]) == 0
     assert json.loads(capsys.readouterr().out) == found
-    assert as_json(capsys, "cache", "path") == {"folder": str(own_cache)}
+    assert as_json(capsys, "cache", "path") == {"folder": str(cache_folder)}
     assert as_json(capsys, "cache", "list") == []
     assert as_json(capsys, "cache", "clear")["removed"] == found["entries"]
 
