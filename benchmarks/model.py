@@ -40,7 +40,7 @@ def measure(name: str, weights: str, small: bool) -> Row:
     from hjit.model import network
     from hjit.options import Options
     from hjit.training.cases import MeasurementLock, Mismatch, measured
-    from hjit.tuning.plans import WEIGHTS
+    from hjit.tuning.limits import WEIGHTS
 
     module = apps.load(name)
     arguments = module.inputs(np.random.default_rng(0), module.SMALL if small else module.SHAPE)

@@ -26,8 +26,8 @@ from benchmarks import search
 from benchmarks.table import geomean
 from hjit.process import machine
 from hjit.sched.search.search import Parameters, presets
-from hjit.tuning import autoschedule
 from hjit.tuning.autoschedule import EFFORTS, Effort
+from hjit.tuning.weights import weights
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -112,7 +112,7 @@ def measure(table: str, setting: str, name: str, threads: int, small: bool, limi
         bandwidth: of the machine, the same for all settings: costs depend on it, and it is measured.
     """
     effort = replace(EFFORT[table][setting], seconds=limit)
-    autoschedule.weights()
+    weights()
     with mock.patch.object(machine, "bandwidth", lambda _: bandwidth):
         plans = [p for p, _, _ in search.plans(name, "beam", threads, small, effort)]
     records = [p.record for p in plans if p.record is not None]

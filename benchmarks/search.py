@@ -124,9 +124,9 @@ def tallied() -> Iterator[list[Tally]]:
 def measure(name: str, effort: str, threads: int, small: bool) -> Row:
     """Search the schedules of an application."""
     from hjit.process import machine
-    from hjit.tuning import autoschedule
+    from hjit.tuning.weights import weights
 
-    autoschedule.weights()
+    weights()
     machine.bandwidth(threads)
     before = _peak()
     with tallied() as tallies:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import dataclasses
 import json
 import os
 import platform
@@ -10,9 +12,10 @@ import re
 import runpy
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from hjit import cache, demo
 from hjit.errors import CacheError, ModelError, OptionError
@@ -70,7 +73,6 @@ def parser() -> argparse.ArgumentParser:
     profile.add_argument(
         "--patch", metavar="FILE", help="write a diff that decorates what pays, in the user's own files"
     )
-    profile.add_argument("--json", metavar="FILE", help="write the listing here, too")
     profile.add_argument(
         "--top", type=int, default=10, metavar="N", help="how many functions to try (default: %(default)s)"
     )
@@ -112,15 +114,24 @@ def parser() -> argparse.ArgumentParser:
 
     info = commands.add_parser("info", help="versions, machine, threads and the options in force")
     info.set_defaults(run=_info)
+    for command in (demo, run, profile, train, cache, *actions.choices.values(), info):
+        # no default: that of an action would hide what stands before it, as in `hjit cache --json x list`
+        command.add_argument("--json", metavar="FILE", default=argparse.SUPPRESS, help=JSON_HELP)
+    top.set_defaults(json=None)
     return top
+
+
+JSON_HELP = "write what the command says here as JSON; -: to standard output, and nothing else there"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     given = parser().parse_args(argv)
     run: Callable[[argparse.Namespace], int] = given.run
+    given.stdout = sys.stdout
     try:
-        return run(given)
+        with contextlib.redirect_stdout(sys.stderr) if given.json == "-" else contextlib.nullcontext():
+            return run(given)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -133,14 +144,36 @@ def _failed(text: object) -> int:
     return 1
 
 
+def _done(given: argparse.Namespace, data: Any, status: int = 0) -> int:
+    """The exit status; with ``--json`` the data are written, else what was printed is all."""
+    if given.json is None:
+        return status
+    text = json.dumps(data, indent=2, default=_plain) + "\n"
+    if given.json == "-":
+        given.stdout.write(text)
+        return status
+    try:
+        Path(given.json).write_text(text, encoding="utf-8")
+    except OSError as error:
+        return _failed(error)
+    return status
+
+
+def _plain(x: Any) -> Any:
+    """A value that JSON has not, as one that it has."""
+    if dataclasses.is_dataclass(x) and not isinstance(x, type):
+        return asdict(x)
+    return sorted(x) if isinstance(x, (set, frozenset)) else list(x) if isinstance(x, tuple) else str(x)
+
+
 def _demo(given: argparse.Namespace) -> int:
     try:
-        demo.run(given.photo, given.out, given.size)
+        rows = demo.run(given.photo, given.out, given.size)
     except (demo.PhotoError, OptionError) as error:
         return _failed(error)
     except MemoryError:
         return _failed("not enough memory for images of this size; try --size 1500x2000")
-    return 0
+    return _done(given, [asdict(r) | {"ratio": r.ratio} for r in rows])
 
 
 def _run(given: argparse.Namespace) -> int:
@@ -159,7 +192,8 @@ def _run(given: argparse.Namespace) -> int:
     finally:
         if not given.quiet:
             print(accelerated, file=sys.stderr)
-    return 0
+        written = _done(given, [asdict(row) for row in accelerated.rows() if row.calls])
+    return written
 
 
 def _profile(given: argparse.Namespace) -> int:
@@ -174,9 +208,6 @@ def _profile(given: argparse.Namespace) -> int:
     rows = profiler.rows(notes, given.top, lambda name: print(f"hjit: trying {name}", file=sys.stderr))
     profile.show(rows, notes.seconds, sys.stdout)
     try:
-        if given.json:
-            with open(given.json, "w", encoding="utf-8") as f:
-                f.write(json.dumps(profile.as_json(rows, notes.seconds), indent=2) + "\n")
         if given.patch:
             diffs = [patch(Path(file), lines) for file, lines in profiler.patched(rows, notes).items()]
             with open(given.patch, "w", encoding="utf-8", newline="") as f:
@@ -184,7 +215,7 @@ def _profile(given: argparse.Namespace) -> int:
             print(f"{given.patch}: {sum(map(bool, diffs))} files changed; apply it by: patch -p1 < {given.patch}")
     except OSError as error:
         return _failed(error)
-    return status
+    return _done(given, profile.as_json(rows, notes.seconds), status)
 
 
 def _train(given: argparse.Namespace) -> int:
@@ -196,7 +227,8 @@ def _train(given: argparse.Namespace) -> int:
     except (ModelError, ModuleNotFoundError, OSError) as error:
         return _failed(error)
     print(training)
-    return 0
+    weights = None if training.weights is None else str(training.weights)
+    return _done(given, {"settings": asdict(training.settings), "rounds": training.rounds, "weights": weights})
 
 
 def _cache(given: argparse.Namespace) -> int:
@@ -212,15 +244,18 @@ def _cache(given: argparse.Namespace) -> int:
             return _plans(given, cache_dir)
         except (CacheError, OSError) as error:
             return _failed(error)
+    about: dict[str, Any] = {"folder": str(where)}
     if given.action == "path":
         print(where)
     elif given.action == "clear":
-        print(f"{cache.clear(cache_dir)} entries removed from {where}")
+        about["removed"] = cache.clear(cache_dir)
+        print(f"{about['removed']} entries removed from {where}")
     else:
         sizes = [path.lstat().st_size for path in where.iterdir() if path.suffix in cache.SUFFIXES]
+        about |= {"entries": len(sizes), "bytes": sum(sizes), "most_bytes": cache.MAX_BYTES}
         print(f"folder   {where}\nentries  {len(sizes)}")
         print(f"size     {sum(sizes) / 2**20:.2f} MiB of {cache.MAX_BYTES >> 20} MiB")
-    return 0
+    return _done(given, about)
 
 
 def _plans(given: argparse.Namespace, cache_dir: str | os.PathLike[str]) -> int:
@@ -232,16 +267,20 @@ def _plans(given: argparse.Namespace, cache_dir: str | os.PathLike[str]) -> int:
     from hjit.tuning import kept_plans
 
     if given.action == "list":
-        lines = [x.line() for x in kept_plans.kept_plans(cache_dir)]
-        print("\n".join([kept_plans.HEAD, *lines] if lines else ["no plans"]))
-    elif given.action == "show":
-        print("\n\n".join(map(str, kept_plans.some_plans(given.names, cache_dir))))
-    elif given.action == "export":
-        print(f"{kept_plans.export_plans(given.file, given.names, cache_dir)} plans written to {given.file}")
-    else:
-        new, known = kept_plans.import_plans(given.file, cache_dir)
-        print(f"{new} plans taken from {given.file}" + (f"; {known} were here, and as good" if known else ""))
-    return 0
+        found = [*kept_plans.kept_plans(cache_dir)]
+        print("\n".join([kept_plans.HEAD, *(x.line() for x in found)] if found else ["no plans"]))
+        return _done(given, [x.about() for x in found])
+    if given.action == "show":
+        found = kept_plans.some_plans(given.names, cache_dir)
+        print("\n\n".join(map(str, found)))
+        return _done(given, [x.about() | {"stages": x.stages, **x.data} for x in found])
+    if given.action == "export":
+        count = kept_plans.export_plans(given.file, given.names, cache_dir)
+        print(f"{count} plans written to {given.file}")
+        return _done(given, {"file": str(given.file), "written": count})
+    new, known = kept_plans.import_plans(given.file, cache_dir)
+    print(f"{new} plans taken from {given.file}" + (f"; {known} were here, and as good" if known else ""))
+    return _done(given, {"file": str(given.file), "new": new, "known": known})
 
 
 def _info(given: argparse.Namespace) -> int:
@@ -264,13 +303,16 @@ def _info(given: argparse.Namespace) -> int:
         ("threads", launch.parallel_for()[1]),
         ("vectors", f"{8 * native_width(found)} bits ({', '.join(sorted(found)) or 'no known features'})"),
     ]
-    print("\n".join(f"{name:<17} {text}" for name, text in [*lines, *inventory.lines()]))
+    if "HJIT_WEIGHTS" in os.environ:
+        lines.append(("weights", f"{os.environ['HJIT_WEIGHTS']}  (HJIT_WEIGHTS)"))
+    lines += inventory.lines()
+    print("\n".join(f"{name:<17} {text}" for name, text in lines))
     print("\noptions")
     from_outside = from_environment()
     for field in fields(options):
         origin = f"  (HJIT_{field.name.upper()})" if field.name in from_outside else ""
-        print(f"  {field.name:<15} {getattr(options, field.name)!r}{origin}")
-    return 0
+        print(f"  {field.name:<18} {getattr(options, field.name)!r}{origin}")
+    return _done(given, {**dict(lines), "options": asdict(options), "from_environment": sorted(from_outside)})
 
 
 def installed_version(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from hjit.call.arguments import is_dask_array, is_device_array, key_of
 from hjit.call.compiled_function import P, R
 from hjit.call.entry import Entry
-from hjit.errors import ScheduleError
+from hjit.errors import OptionError, ScheduleError
 from hjit.options import Options, context_state
 from hjit.process import forks
 from hjit.trace.capture.trace import flatten_arguments
@@ -158,7 +159,13 @@ class Inspectable(Tunable[P, R]):
 
     # -- out of Python
     def export(
-        self, path: str | os.PathLike[str], *args: Any, name: str = "", target: str = "", **kwargs: Any
+        self,
+        path: str | os.PathLike[str],
+        *args: Any,
+        name: str = "",
+        target: str = "",
+        targets: Sequence[str] = (),
+        **kwargs: Any,
     ) -> Exported:
         """Write the function as a C library, which needs no Python: ``f.export("f.so", img)`` writes also ``f.h``.
 
@@ -171,16 +178,21 @@ class Inspectable(Tunable[P, R]):
             name: of the C function; that of `path` without its suffix.
             target: "cpu": the level of x86-64 that this machine has; "x86-64-v2", "-v3" or "-v4"; "aarch64": object
                 files only. The pipeline's own where it is not given.
+            targets: instead of it, several levels of x86-64, all in one library: the highest that the processor has is
+                chosen when the library is loaded. Object files are one for each level, ``NAME_v3.o``.
 
         Raises:
+            OptionError: there is no such target, or both `target` and `targets` are given.
             HjitError: the function needs Python when it runs (a call that is not compiled, random numbers, a decision
                 on values), or there is no C compiler.
         """
         from hjit.export.library import export
 
         options, scheduler = self.in_force()
-        where = target or ("cpu" if options.target == "cuda" else options.target)
-        return export(self.py_func, name or Path(path).stem, path, args, kwargs, where, options, scheduler)
+        if target and targets:
+            raise OptionError(f"target={target!r} and targets={list(targets)!r}: give one of them")
+        where = [target or ("cpu" if options.target == "cuda" else options.target)]
+        return export(self.py_func, name or Path(path).stem, path, args, kwargs, targets or where, options, scheduler)
 
     def in_force(self) -> tuple[Options, Scheduler | None]:
         """The options of a call that is made here, and the schedule that was given to `use`."""

@@ -31,9 +31,10 @@ What `tune` means; all but the first look first for what tuning has found, on di
 | "autotune"     | batches of samples for `tune_budget` seconds, timed; the cost model learns between them     |
 
 In the environment an option is `HJIT_` and its name in capitals, such as `HJIT_FAST_MATH`; it is read at the first call
-of a pipeline. Two more variables apply to the whole process: `HJIT_THREADING_LAYER` is "tbb", or "python" for threads
-without TBB; `HJIT_CUDA_DEVICE` is "cupy", or "opencl" to run kernels of the target "cuda" on PoCL, that is on the CPU:
-for tests and notebooks on machines without a GPU.
+of a pipeline. Three more variables apply to the whole process: `HJIT_THREADING_LAYER` is "tbb", or "python" for threads
+without TBB; `HJIT_WEIGHTS` is a file of weights of the cost model, of `hjit train`, instead of those that come with
+hjit; `HJIT_CUDA_DEVICE` is "cupy", or "opencl" to run kernels of the target "cuda" on PoCL, that is on the CPU: for
+tests and notebooks on machines without a GPU.
 """
 
 from __future__ import annotations

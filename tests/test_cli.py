@@ -17,7 +17,7 @@ from tests.sched.test_space import pyramid
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache folder of the test's own."""
     monkeypatch.setenv("HJIT_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("HJIT_CACHE", "rw")
@@ -40,11 +40,13 @@ def test_a_command_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_info(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HJIT_VERIFY", "off")
+    monkeypatch.setenv("HJIT_WEIGHTS", "mine.npz")
     assert cli.main(["info"]) == 0
     out = capsys.readouterr().out
+    assert "weights           mine.npz  (HJIT_WEIGHTS)\n" in out
     assert f"numpy             {np.__version__}" in out
     assert "'off'  (HJIT_VERIFY)" in out
-    assert "fast_math       False\n" in out
+    assert "fast_math          False\n" in out
 
 
 def test_info_with_a_wrong_environment(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,25 +57,25 @@ def test_info_with_a_wrong_environment(capsys: pytest.CaptureFixture[str], monke
     assert err.count("\n") == 1
 
 
-def test_cache(capsys: pytest.CaptureFixture[str], own_cache: Path) -> None:
+def test_cache(capsys: pytest.CaptureFixture[str], cache_folder: Path) -> None:
     hjit.pipeline(lambda a: a * 3 - 1, verify="off")(np.ones((6, 5), np.float32))
-    assert len(list(own_cache.glob("*.code"))) == 1
+    assert len(list(cache_folder.glob("*.code"))) == 1
     assert cli.main(["cache", "path"]) == 0
-    assert capsys.readouterr().out == f"{own_cache}\n"
+    assert capsys.readouterr().out == f"{cache_folder}\n"
     assert cli.main(["cache"]) == 0
     assert "entries  1\n" in capsys.readouterr().out
     assert cli.main(["cache", "clear"]) == 0
     assert capsys.readouterr().out.startswith("1 entries removed")
-    assert list(own_cache.glob("*.code")) == []
+    assert list(cache_folder.glob("*.code")) == []
 
 
 @pytest.fixture
-def plan(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def plan(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A plan on disk."""
     monkeypatch.setattr(plans, "_plans", {})
     monkeypatch.setattr(candidates, "measured", lambda kernels, *_: (0, [1e-3 * (k + 1) for k in range(len(kernels))]))
     hjit.pipeline(pyramid, tune="top_five", verify="off")(np.ones((70, 96), np.float32))
-    (found,) = own_cache.glob("*.plan")
+    (found,) = cache_folder.glob("*.plan")
     return found
 
 
@@ -208,3 +210,61 @@ def test_demo_with_a_file_that_is_no_photo(capsys: pytest.CaptureFixture[str], t
 def test_demo_writes_where_it_can(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert cli.main(["demo", "--out", str(tmp_path / "no" / "demo.png"), "--size", "64x64"]) == 1
     assert "cannot write" in capsys.readouterr().err
+
+
+def as_json(capsys: pytest.CaptureFixture[str], *command: str) -> Any:
+    """What a command writes to standard output, which is JSON and nothing else."""
+    assert cli.main([*command, "--json", "-"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_info_as_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HJIT_VERIFY", "off")
+    found = as_json(capsys, "info")
+    assert found["numpy"] == np.__version__
+    assert found["options"]["verify"] == "off" and "verify" in found["from_environment"]
+    assert cli.main(["info", "--json", str(tmp_path / "info.json")]) == 0
+    assert json.loads((tmp_path / "info.json").read_text()) == found
+    assert "options" in capsys.readouterr().out
+    assert cli.main(["info", "--json", str(tmp_path / "no" / "info.json")]) == 1
+    assert capsys.readouterr().err.startswith("hjit: ")
+
+
+def test_the_cache_as_json(capsys: pytest.CaptureFixture[str], cache_folder: Path) -> None:
+    hjit.pipeline(lambda a: np.sqrt(a) + a, verify="off")(np.ones((6, 5), np.float32))
+    found = as_json(capsys, "cache", "info")
+    assert found["entries"] > 0 and found["bytes"] > 0 and found["folder"] == str(cache_folder)
+    assert as_json(capsys, "cache") == found
+    assert cli.main(["cache", "--json", "-", "info"]) == 0
+    assert json.loads(capsys.readouterr().out) == found
+    assert as_json(capsys, "cache", "path") == {"folder": str(cache_folder)}
+    assert as_json(capsys, "cache", "list") == []
+    assert as_json(capsys, "cache", "clear")["removed"] == found["entries"]
+
+
+def test_plans_as_json(plan: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (found,) = as_json(capsys, "cache", "list")
+    assert found["is_current"] and found["tune"] and len(found["plan"]) == 40
+    (shown,) = as_json(capsys, "cache", "show", found["plan"][:8])
+    assert shown["stages"] and shown["tree"] is not None and shown.items() >= found.items()
+    bundle = str(tmp_path / "plans.json")
+    assert as_json(capsys, "cache", "export", bundle) == {"file": bundle, "written": 1}
+    cli.main(["cache", "clear"])
+    capsys.readouterr()
+    assert as_json(capsys, "cache", "import", bundle) == {"file": bundle, "new": 1, "known": 0}
+
+
+def test_scripts_as_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "used_by_it.py").write_text("def half(a):\n    return a / 2\n")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import numpy as np, sys, used_by_it\nused_by_it.half(np.ones((20, 30)))\nprint('x')\nsys.exit(3)\n"
+    )
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as stop:
+        patch.syspath_prepend(str(tmp_path))
+        cli.main(["run", "--json", "-", "--accelerate", "used_by_it", str(script)])
+    assert stop.value.code == 3
+    out, err = capsys.readouterr()
+    (row,) = json.loads(out)
+    assert row["name"] == "used_by_it.half" and row["calls"] == 1
+    assert "x\n" in err

@@ -15,11 +15,13 @@ from hjit.kernels.cuda.compilers import opencl
 
 NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
 PICTURES = {
+    "beside_halide": 5,
     "dask_mosaic": 2,
     "first_steps": 3,
     "gpu": 3,
     "schedules_by_hand": 6,
     "graph_breaks": 1,
+    "training_the_model": 5,
     "what_the_search_saw": 4,
 }  # at least so many cells end with one
 needs_device = pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")

@@ -369,6 +369,7 @@ LATE = {
     },
     "tuning.decide": {"tuning.autoschedule": SEARCH},
     "tuning.learning": {"model.fit": TRAINING},
+    "tuning.weights": {"model.network": SEARCH},
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -45,21 +46,34 @@ class Source:
     code: str
 
 
-def source_of(d: Description, platform: Platform) -> Source:
+def source_of(levels: Sequence[tuple[Description, Platform]]) -> Source:
     """The header and the code of an exported function.
+
+    Args:
+        levels: what it is for; of several, the highest that the processor has is chosen when the library is loaded.
 
     Raises:
         HjitError: C has no such arguments.
     """
-    names = _Names(d)
+    d, names = levels[0][0], _Names(levels[0][0])
     for p in d.parameters:
         if len(p.shape) > MAX_DIMS:
             raise HjitError(f"export: {p.name} has more than {MAX_DIMS} dimensions")
     room = Path(__file__).parent
-    header = _header(d, names, platform, (room / "hjit.h").read_text())
+    header = _header(d, names, [p for _, p in levels], (room / "hjit.h").read_text())
     first = f'#ifndef _GNU_SOURCE\n#define _GNU_SOURCE\n#endif\n#include "{d.name}.h"\n'
-    code = "\n".join([first, (room / "runtime.c").read_text(), *_code(d, names, platform), ""])
+    if len(levels) == 1:
+        own = _code(d, names, levels[0][1], "")
+    else:
+        own = (line for one, p in levels for line in _code(one, _Names(one), p, level_suffix(p)))
+        own = itertools.chain(own, _chosen(d, names, [p for _, p in levels]))
+    code = "\n".join([first, (room / "runtime.c").read_text(), *own, ""])
     return Source(header, code)
+
+
+def level_suffix(platform: Platform) -> str:
+    """What the names of one of several levels end in: ``_v3``."""
+    return f"_{platform.name.rpartition('-')[2]}"
 
 
 class _Names:
@@ -115,11 +129,11 @@ def _unique(name: str, taken: set[str]) -> str:
 # -- the header
 
 
-def _header(d: Description, names: _Names, platform: Platform, common: str) -> str:
+def _header(d: Description, names: _Names, platforms: Sequence[Platform], common: str) -> str:
     guard = f"HJIT_EXPORT_{d.name.upper()}_H"
     return "\n".join(
         [
-            f"/* {d.name}: compiled by hjit {__version__} for {platform.name}.",
+            f"/* {d.name}: compiled by hjit {__version__} for {', '.join(p.name for p in platforms)}.",
             *_about(d, names),
             "*/",
             f"#ifndef {guard}",
@@ -134,6 +148,7 @@ def _header(d: Description, names: _Names, platform: Platform, common: str) -> s
             "/* The function itself. Returns an hjit_status. `context` may be NULL. */",
             f"int {d.name}({', '.join(_for_call(d, names))});",
             "",
+            *_header_of_levels(d, platforms),
             "#ifdef __cplusplus\n}\n#endif\n#endif",
             "",
         ]
@@ -202,16 +217,48 @@ def _comment(text: str) -> str:
 # -- the code
 
 
-def _code(d: Description, names: _Names, platform: Platform) -> Iterator[str]:
-    yield f"/* -- {d.name} */\n"
+def _code(d: Description, names: _Names, platform: Platform, suffix: str) -> Iterator[str]:
+    """`suffix`: of the names, where this is one of several levels, and not what programs call."""
+    yield f"/* -- {d.name}{suffix and f', {platform.name}'} */\n"
     yield f"extern int32_t {d.entry}(int64_t *params);"
     for k in range(len(d.data)):
         yield f"extern const unsigned char {data_name(d.entry, k)}[];"
     yield ""
-    yield from _cpu(platform)
-    yield from _sizes(d, names)
-    yield from _shape(d, names)
-    yield from _call(d, names)
+    yield from _cpu(platform, suffix)
+    yield from _sizes(d, names, suffix)
+    yield from _shape(d, names, suffix)
+    yield from _call(d, names, suffix)
+
+
+def _header_of_levels(d: Description, platforms: Sequence[Platform]) -> Iterator[str]:
+    if len(platforms) > 1:
+        known = ", ".join(f'"{p.name}"' for p in platforms)
+        yield f"/* Which of {known} runs on this processor; NULL: none. */"
+        yield f"const char *{d.name}_target(void);\n"
+
+
+def _chosen(d: Description, names: _Names, platforms: Sequence[Platform]) -> Iterator[str]:
+    """What programs call: the functions of the highest level that the processor has."""
+    yield f"/* -- {d.name}: the highest level that this processor has */\n"
+    shape, call = ", ".join(_for_shape(d, names)), ", ".join(_for_call(d, names))
+    yield f"static const struct hj_level {{\n  const char *name;\n  int (*shape)({shape});\n  int (*call)({call});"
+    yield "} hj_levels[] = {"
+    for p in platforms:
+        own = f"{d.name}{level_suffix(p)}"
+        yield f'  {{"{p.name}", {own}_shape, {own}}},'
+    yield "  {NULL, NULL, NULL},\n}, *hj_level;\n"
+    yield "__attribute__((constructor)) static void hj_choose(void) {"
+    for k, p in reversed([*enumerate(platforms)]):
+        yield f"  if (hj_is_right_cpu{level_suffix(p)}()) {{\n    hj_level = hj_levels + {k};\n    return;\n  }}"
+    yield f"  hj_level = hj_levels + {len(platforms)};\n}}\n"
+    yield "/* Other libraries may call before this one's constructors have run. */"
+    yield "static const struct hj_level *hj_here(void) {\n  if (!hj_level) hj_choose();\n  return hj_level;\n}\n"
+    yield f"const char *{d.name}_target(void) {{ return hj_here()->name; }}\n"
+    for name, member, parameters in ((f"{d.name}_shape", "shape", shape), (d.name, "call", call)):
+        given = ", ".join(p.rpartition(" ")[2].lstrip("*") for p in parameters.split(", ") if p != "void")
+        yield f"int {name}({parameters}) {{"
+        yield "  const struct hj_level *hj_one = hj_here();"
+        yield f"  return hj_one->{member} ? hj_one->{member}({given}) : HJIT_WRONG_CPU;\n}}\n"
 
 
 def data_name(entry: str, k: int) -> str:
@@ -219,8 +266,8 @@ def data_name(entry: str, k: int) -> str:
     return f"{entry}_data{k}"
 
 
-def _cpu(platform: Platform) -> Iterator[str]:
-    yield "static int hj_is_right_cpu(void) {"
+def _cpu(platform: Platform, suffix: str) -> Iterator[str]:
+    yield f"static int hj_is_right_cpu{suffix}(void) {{"
     if platform.checked:
         yield "  static int known; /* 1: yes, 2: no */"
         checks = " && ".join(f'__builtin_cpu_supports("{f}")' for f in platform.checked)
@@ -232,11 +279,11 @@ def _cpu(platform: Platform) -> Iterator[str]:
     yield "}\n"
 
 
-def _sizes(d: Description, names: _Names) -> Iterator[str]:
+def _sizes(d: Description, names: _Names, suffix: str) -> Iterator[str]:
     """The run-time sizes, and what must hold of them."""
     where = {name: k for k, name in enumerate(d.sizes)}
     arguments = [f"const hjit_array *{n}" for n, _ in names.arrays(d)]
-    yield f"static int hj_sizes({', '.join([*arguments, 'int64_t *n'])}) {{"
+    yield f"static int hj_sizes{suffix}({', '.join([*arguments, 'int64_t *n'])}) {{"
     yield "  int status;"
     yield "  (void)status, (void)n;"
     for name, p in names.arrays(d):
@@ -266,10 +313,10 @@ def _given(d: Description, names: _Names) -> str:
     return ", ".join([*(n for n, _ in names.arrays(d)), "n"])
 
 
-def _shape(d: Description, names: _Names) -> Iterator[str]:
-    yield f"int {d.name}_shape({', '.join(_for_shape(d, names))}) {{"
+def _shape(d: Description, names: _Names, suffix: str) -> Iterator[str]:
+    yield f"{'static ' if suffix else ''}int {d.name}{suffix}_shape({', '.join(_for_shape(d, names))}) {{"
     yield f"  int64_t n[{max(len(d.sizes), 1)}];"
-    yield f"  int status = hj_sizes({_given(d, names)});"
+    yield f"  int status = hj_sizes{suffix}({_given(d, names)});"
     yield "  if (status) return status;"
     for name, k in names.results:
         yield f"  if (!{name}) return HJIT_NULL_POINTER;"
@@ -277,14 +324,14 @@ def _shape(d: Description, names: _Names) -> Iterator[str]:
     yield "  return HJIT_OK;\n}\n"
 
 
-def _call(d: Description, names: _Names) -> Iterator[str]:
+def _call(d: Description, names: _Names, suffix: str) -> Iterator[str]:
     where = {name: k for k, name in enumerate(d.sizes)}
-    yield f"int {d.name}({', '.join(_for_call(d, names))}) {{"
+    yield f"{'static ' if suffix else ''}int {d.name}{suffix}({', '.join(_for_call(d, names))}) {{"
     body = [
         f"int64_t n[{max(len(d.sizes), 1)}];",
-        f"int status = hj_sizes({_given(d, names)});",
+        f"int status = hj_sizes{suffix}({_given(d, names)});",
         "if (status) return status;",
-        "if (!hj_is_right_cpu()) return HJIT_WRONG_CPU;",
+        f"if (!hj_is_right_cpu{suffix}()) return HJIT_WRONG_CPU;",
         *_arguments_checked(d, names),
         *(f"if ({size(p, where)} > {SMALL_ARRAY}) return HJIT_TOO_LARGE;" for p in d.small),
         *entries(d.numbers, names.parameters, where),

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import CompileError, HjitError, OptionError
-from hjit.export.c_source import Source, check_name, data_name, source_of
+from hjit.export.c_source import Source, check_name, data_name, level_suffix, source_of
 from hjit.export.compiling import compiled
 from hjit.export.description import CannotExport, Description
-from hjit.export.targets import object_code, platform
+from hjit.export.targets import Platform, object_code, platforms
 from hjit.options import Options
 from hjit.process.files import replacing
 from hjit.trace.capture.trace import flatten_arguments
@@ -33,7 +33,7 @@ class Exported:
 
     Attributes:
         files: paths; of an object file also the C code that is compiled together with it.
-        target: the processors that it is for.
+        target: the processors that it is for; several levels are in one library.
         sizes: run-time sizes, as "img.0".
         fixed: those of them for which only the numbers of the example will do.
         header: the text of the C header.
@@ -58,11 +58,14 @@ def export(
     path: str | os.PathLike[str],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    target: str,
+    targets: Sequence[str],
     options: Options,
     scheduler: Scheduler | None,
 ) -> Exported:
     """Write the files; see `Pipeline.export`.
+
+    Args:
+        targets: of several levels of x86-64 the library has the code of all.
 
     Raises:
         HjitError: the function needs Python when it runs, or there is no C compiler for a shared library.
@@ -70,32 +73,41 @@ def export(
     where = Path(path)
     if where.suffix not in SUFFIXES:
         raise OptionError(f"{where.name}: the name of an object file ends in .o, that of a shared library in .so")
-    for_what = platform(target)
+    levels = platforms(targets)
     compiler = None
     if where.suffix == ".so":
-        if not for_what.is_here():
-            raise OptionError(f"a shared library for {for_what.name} is linked there: export an object file, NAME.o")
+        for one in levels:
+            if not one.is_linked_here():
+                raise OptionError(f"a shared library for {one.name} is linked there: export an object file, NAME.o")
         compiler = c_compiler()
     structure, leaves = flatten_arguments(args, kwargs)
-    found = compiled(
-        function, check_name(name), f"hjit_{name}", structure, leaves, options, scheduler, for_what, copies=True
-    )
-    d = found.description
-    if d.views:
-        raise CannotExport("a result is a view of an argument, of another dtype", "copy it")
-    source = source_of(d, for_what)
-    code = object_code(with_data(found.lowered.llvm, d), name, for_what)
+    check_name(name)
+    found: list[tuple[Description, Platform]] = []
+    codes: dict[str, bytes] = {}  # object files by what their names end in
+    for one in levels:
+        suffix = level_suffix(one) if len(levels) > 1 else ""
+        entry = f"hjit_{name}{suffix}"
+        made = compiled(function, name, entry, structure, leaves, options, scheduler, one, copies=True)
+        d = made.description
+        if d.views:
+            raise CannotExport("a result is a view of an argument, of another dtype", "copy it")
+        found.append((d, one))
+        codes[suffix] = object_code(with_data(made.lowered.llvm, d), name, one)
+    source = source_of(found)
     header = where.with_name(f"{name}.h")
-    files = [where, header]
     _write(header, source.header.encode())
     if compiler is None:
-        _write(where, code)
-        files.append(where.with_name(f"{name}.c"))
+        objects = {where.with_name(f"{where.stem}{suffix}.o"): code for suffix, code in codes.items()}
+        files = [*objects, header, where.with_name(f"{name}.c")]
+        for path, code in objects.items():
+            _write(path, code)
         _write(files[-1], source.code.encode())
     else:
-        _write(where, linked(compiler, name, source, code))
-    free = found.sized
-    return Exported(tuple(files), for_what.name, free.names, tuple(sorted(free.fixed)), source.header)
+        files = [where, header]
+        _write(where, linked(compiler, name, source, codes))
+    free = made.sized
+    target = ", ".join(p.name for p in levels)
+    return Exported(tuple(files), target, free.names, tuple(sorted(free.fixed)), source.header)
 
 
 def with_data(llvm: str, d: Description) -> str:
@@ -131,18 +143,23 @@ def c_compiler() -> str:
     return found
 
 
-def linked(compiler: str, name: str, source: Source, code: bytes) -> bytes:
+def linked(compiler: str, name: str, source: Source, codes: Mapping[str, bytes]) -> bytes:
     """A shared library.
+
+    Args:
+        codes: object files, by what their names end in.
 
     Raises:
         CompileError: the C compiler refuses it.
     """
     with tempfile.TemporaryDirectory(prefix="hjit-export-") as folder:
         room = Path(folder)
-        for suffix, text in ((".h", source.header.encode()), (".c", source.code.encode()), (".o", code)):
+        texts = {".h": source.header.encode(), ".c": source.code.encode()}
+        texts |= {f"{suffix}.o": code for suffix, code in codes.items()}
+        for suffix, text in texts.items():
             (room / f"{name}{suffix}").write_bytes(text)
         flags: Sequence[str] = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-pthread")
-        files = (f"{name}.c", f"{name}.o", "-o", f"{name}.so", "-lm")
+        files = (f"{name}.c", *(f"{name}{suffix}.o" for suffix in codes), "-o", f"{name}.so", "-lm")
         done = subprocess.run([compiler, *flags, *files], cwd=room, capture_output=True, text=True, check=False)
         if done.returncode:
             raise CompileError(f"{compiler} refuses the code of {name}: {done.stderr.strip()}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import llvmlite.binding as llvm
@@ -11,7 +11,7 @@ import llvmlite.binding as llvm
 from hjit.errors import CompileError, OptionError
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.runtime import backend, features
-from hjit.kernels.runtime.features import LEVELS
+from hjit.kernels.runtime.features import AARCH64, LEVELS
 from hjit.process import machine
 from hjit.sched.language.target import Target, native_width, table_bytes
 
@@ -48,13 +48,17 @@ class Platform:
         """Does this machine run its code?"""
         return self.features <= features.host_features() and bool(self.features)
 
+    def is_linked_here(self) -> bool:
+        """Does the C compiler of this machine make libraries of it?"""
+        return self.is_here() or (self.name in LEVELS and "x86" in features.host_features())
+
 
 _AVX512 = ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
 _V3 = ("avx", "avx2", "bmi", "bmi2", "fma")
 _CHECKED = {"x86-64-v2": ("sse4.2", "popcnt"), "x86-64-v3": _V3, "x86-64-v4": (*_V3, *_AVX512)}
 PLATFORMS: Mapping[str, Platform] = {
     name: Platform(name, "x86_64-unknown-linux-gnu", name, LEVELS[name], _CHECKED[name]) for name in LEVELS
-} | {"aarch64": Platform("aarch64", "aarch64-unknown-linux-gnu", "generic", frozenset())}
+} | {"aarch64": Platform("aarch64", "aarch64-unknown-linux-gnu", "generic", AARCH64)}
 
 
 def platform(name: str) -> Platform:
@@ -71,6 +75,26 @@ def platform(name: str) -> Platform:
     if name not in PLATFORMS:
         raise OptionError(f"target={name!r}: exported code is for one of {', '.join(map(repr, ('cpu', *PLATFORMS)))}")
     return PLATFORMS[name]
+
+
+def platforms(names: Sequence[str]) -> list[Platform]:
+    """One platform, or several levels of x86-64 from the lowest to the highest.
+
+    Raises:
+        OptionError: there is no such target, or one library cannot be for all of them.
+    """
+    found = [platform(name) for name in dict.fromkeys(names)]
+    if not found:
+        raise OptionError(f"targets=[]: one or more of {', '.join(LEVELS)}")
+    if len(found) > 1:
+        odd = [p.name for p in found if p.name not in LEVELS]
+        if odd:
+            raise OptionError(
+                f"targets: one library has several levels of x86-64, and not {', '.join(odd)} beside them"
+            )
+        order = list(LEVELS)
+        found = [PLATFORMS[n] for n in sorted({p.name for p in found}, key=order.index)]
+    return found
 
 
 @functools.lru_cache(maxsize=1)

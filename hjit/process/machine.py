@@ -77,9 +77,11 @@ def cpu() -> str:
         lines = CPU.read_text().splitlines()
     except OSError:
         return platform.processor()
-    return next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor()
-    )
+    said = {key.strip(): text.strip() for key, _, text in (line.partition(":") for line in lines)}
+    if "model name" in said:
+        return said["model name"]
+    parts = [f"{key} {said[key]}" for key in ("CPU implementer", "CPU part") if key in said]  # as on aarch64
+    return ", ".join(parts) or platform.processor()
 
 
 def kind() -> str:

@@ -5,7 +5,6 @@ The model errs, so the best of what is found is measured, see `hjit.tuning.candi
 
 from __future__ import annotations
 
-import functools
 import itertools
 import logging
 import math
@@ -18,7 +17,6 @@ import numpy as np
 
 from hjit.kernels.runtime import launch
 from hjit.model.costs import Cost
-from hjit.model.network import load
 from hjit.options import Options
 from hjit.process import debug, machine
 from hjit.process.garbage_collection import few_collections
@@ -39,9 +37,9 @@ from hjit.tuning.limits import (
     FEW_STAGES,
     MEASURED_SECONDS,
     NOT_MUCH_COSTLIER,
-    WEIGHTS,
 )
 from hjit.tuning.plans import Plan
+from hjit.tuning.weights import weights
 
 log = logging.getLogger("hjit")
 
@@ -91,12 +89,6 @@ EFFORTS = {
     "top_five": Effort(presets(32)["beam"], passes=5, freeze=True, seconds=25.0, timed=5, batch=100_000),
 }
 EFFORTS["autotune"] = EFFORTS["greedy"]  # what tuning begins with, see `hjit.tuning.autotune`
-
-
-@functools.lru_cache(maxsize=1)
-def weights() -> Cost:
-    """The cost model that comes with hjit."""
-    return load(WEIGHTS)
 
 
 def _shown(candidates: Sequence[tuple[float, Any]]) -> str:

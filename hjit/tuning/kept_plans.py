@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,17 @@ class KeptPlan:
     def function(self) -> str:
         """The function that its last stage comes from."""
         return self.stages[-1].rpartition(" in ")[2] if self.stages and " in " in self.stages[-1] else "-"
+
+    def about(self) -> dict[str, Any]:
+        """What a line of the table says, in numbers."""
+        return {
+            "plan": self.entry.removeprefix(PREFIX),
+            "function": self.function,
+            **asdict(self.name),
+            "machine": self.machine,
+            "is_current": self.is_current,
+            "measured": self.data["measured"],
+        }
 
     def line(self) -> str:
         """A line of a table."""

@@ -1,6 +1,6 @@
 """The cost model of one Graph, from what was timed of it (Adams 2019, section 4.3).
 
-With JAX and Optax the network is fitted to the schedules that were timed, from the weights that come with hjit. Without
+With JAX and Optax the network is fitted to the schedules that were timed, from the weights of this process. Without
 them schedules are ranked by these weights as they are, and only the mean error of the Graph is corrected.
 """
 
@@ -16,8 +16,8 @@ from hjit.model.costs import Cost
 from hjit.model.network import Network
 from hjit.sched.search.refine import Schedule
 from hjit.sched.search.space import Space
-from hjit.tuning.autoschedule import weights
 from hjit.tuning.limits import FIT_PASSES, FIT_RATE, MIN_SAMPLES
+from hjit.tuning.weights import weights
 
 log = logging.getLogger("hjit")
 
@@ -76,7 +76,7 @@ class Learner:
         return self.bias * float(self.cost.stages(nests.pipeline, features, nests.machine).sum())
 
     def _fitted(self) -> Network:
-        """From the weights that come with hjit, and not from the latest: no batch counts more than another."""
+        """From the weights of this process, and not from the latest: no batch counts more than another."""
         from hjit.model.fit import Program, fit
 
         nests = self._space.nests

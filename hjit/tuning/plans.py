@@ -7,7 +7,6 @@ whatever its variables are called.
 
 from __future__ import annotations
 
-import functools
 import json
 import logging
 import math
@@ -27,7 +26,8 @@ from hjit.trace.ir.graph import Graph, Stage
 from hjit.trace.ir.poly import sizes_value
 from hjit.trace.passes.rewrites import parts_name
 from hjit.tuning.choice import Choice, Segment
-from hjit.tuning.limits import MAX_PLANS, SIZE_RATIO, WEIGHTS
+from hjit.tuning.limits import MAX_PLANS, SIZE_RATIO
+from hjit.tuning.weights import weights_digest
 
 if TYPE_CHECKING:
     from hjit.sched.search.search import Record
@@ -106,7 +106,7 @@ class PlanName:
     @property
     def entry(self) -> str:
         """The name of the entry of the cache. What tuning has measured does not depend on the cost model."""
-        model = "" if self.tune == "autotune" else _model_digest()
+        model = "" if self.tune == "autotune" else weights_digest()
         return "plan_" + cache.digest(*map(str, astuple(self)), model, machine.cpu(), cache.versions())[:40]
 
     def about(self) -> dict[str, Any]:
@@ -193,11 +193,6 @@ def plan_name(segment: Segment, sizes: Mapping[str, int], options: Options) -> P
         options.fast_math,
         str(options.tune),
     )
-
-
-@functools.lru_cache(maxsize=1)
-def _model_digest() -> str:
-    return cache.digest(WEIGHTS.read_bytes().hex())
 
 
 def to_text(found: Plan, graph: Graph) -> bytes:

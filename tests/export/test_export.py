@@ -15,6 +15,8 @@ from scipy import ndimage
 
 import hjit
 from hjit.errors import HjitError, OptionError
+from hjit.export.targets import platform
+from hjit.kernels.runtime.features import LEVELS, host_features
 from tests.export.c_library import COMPILER, Context, Library, as_c
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler")
@@ -308,3 +310,93 @@ def test_a_program_on_aarch64(tmp_path: Path) -> None:
         hjit.pipeline(f).export(tmp_path / f"{name}.o", *CASES[f][0], target="aarch64")
     files = [f"{name}.{suffix}" for name in ("point", "changed") for suffix in "oc"]
     program(tmp_path, str(CROSS), ["-static", *files], str(QEMU))
+
+
+# -- several levels of x86-64 in one library
+
+QEMU_X86 = shutil.which("qemu-x86_64") or shutil.which("qemu-x86_64-static")
+needs_x86 = pytest.mark.skipif("x86" not in host_features(), reason="needs x86-64")
+
+
+def level_here() -> str:
+    """The highest level of x86-64 that this processor has."""
+    return platform("cpu").name
+
+
+@pytest.fixture(scope="module")
+def levels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `point` for all levels: object files, and a program that is linked to them."""
+    folder = tmp_path_factory.mktemp("levels")
+    exported = hjit.pipeline(point).export(folder / "point.o", *CASES[point][0], targets=[*reversed(LEVELS)])
+    assert [p.name for p in exported.files] == ["point_v2.o", "point_v3.o", "point_v4.o", "point.h", "point.c"]
+    assert exported.target == "x86-64-v2, x86-64-v3, x86-64-v4"
+    assert "const char *point_target(void);" in exported.header
+    source = Path(__file__).with_name("levels.c")
+    flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-I.", str(source), "-o", "levels"]
+    files = ["point.c", "point_v2.o", "point_v3.o", "point_v4.o"]
+    subprocess.run([str(COMPILER), *flags, *files, "-lm", "-pthread"], cwd=folder, check=True)
+    return folder
+
+
+def ran(folder: Path, *runner: str) -> str:
+    """What the program prints; its results must be NumPy's, or nothing."""
+    done = subprocess.run([*runner, "./levels"], cwd=folder, capture_output=True, text=True, check=True)
+    found = np.fromfile(folder / "results", np.float32).reshape(2, 60, 70)
+    a = image(60, 70)
+    expected = np.stack([*point(a, a.ravel()[::-1].reshape(60, 70), 0.75, 5).values()])
+    np.testing.assert_array_equal(found, expected if done.stdout.endswith("done\n") else np.zeros_like(expected))
+    return done.stdout.strip()
+
+
+@needs_compiler
+@needs_x86
+def test_a_program_of_several_levels_runs_the_highest(levels: Path) -> None:
+    assert ran(levels) == f"{level_here()}: done"
+
+
+@needs_compiler
+@needs_x86
+@pytest.mark.skipif(QEMU_X86 is None, reason="no emulator of x86-64")
+@pytest.mark.parametrize(
+    ("cpu", "what"),
+    [
+        ("Nehalem", "x86-64-v2: done"),
+        ("Haswell", "x86-64-v3: done"),
+        ("qemu64,-popcnt,-sse4.1,-sse4.2,-ssse3", "none: the processor lacks instructions that are needed"),
+    ],
+)
+def test_a_lesser_processor_runs_what_it_has(levels: Path, cpu: str, what: str) -> None:
+    assert ran(levels, str(QEMU_X86), "-cpu", cpu) == what
+
+
+@needs_compiler
+@needs_x86
+def test_a_shared_library_of_several_levels(tmp_path: Path) -> None:
+    args = CASES[in_place][0]
+    exported = hjit.pipeline(in_place).export(tmp_path / "f.so", *args, targets=LEVELS)
+    assert [p.name for p in exported.files] == ["f.so", "f.h"]
+    library = Library(exported.files[0], (np.dtype(np.float32),))
+    mine, numpys = copies(CASES[in_place][1]), copies(CASES[in_place][1])
+    (found,) = library(*mine)
+    np.testing.assert_array_equal(found, in_place(*numpys))
+    np.testing.assert_array_equal(mine[0], numpys[0])
+    name = ctypes.CDLL(str(exported.files[0])).f_target
+    name.restype = ctypes.c_char_p
+    assert name().decode() == level_here()
+    assert library.run([image(40, 50), image(40)], [image(40, 50)]) == "HJIT_WRONG_RANK"
+
+
+def test_one_library_has_levels_of_one_kind_of_processor(tmp_path: Path) -> None:
+    f = hjit.pipeline(pyramid)
+    with pytest.raises(OptionError, match="not aarch64 beside them"):
+        f.export(tmp_path / "f.o", image(40, 50), targets=["x86-64-v2", "aarch64"])
+    with pytest.raises(OptionError, match="sparc"):
+        f.export(tmp_path / "f.o", image(40, 50), targets=["x86-64-v2", "sparc"])
+    with pytest.raises(OptionError, match="give one of them"):
+        f.export(tmp_path / "f.o", image(40, 50), target="cpu", targets=["x86-64-v2"])
+    assert [p.name for p in f.export(tmp_path / "f.o", image(40, 50), targets=["aarch64"]).files] == [
+        "f.o",
+        "f.h",
+        "f.c",
+    ]
+    assert not (tmp_path / "f_v2.o").exists()

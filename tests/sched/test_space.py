@@ -30,8 +30,8 @@ from hjit.sched.search.templates import chosen
 from hjit.trace.ir.graph import Graph
 from hjit.training.cases import compiled, segment_of
 from hjit.training.schedules import chosen_state, random_state
-from hjit.tuning.autoschedule import weights
 from hjit.tuning.decide import by_search
+from hjit.tuning.weights import weights
 
 Array = np.ndarray[Any, Any]
 MACHINE = (2.0, 64.0, 32e3, 1e6, 16e6, 1e10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from functools import lru_cache
 
 import llvmlite.binding as llvm
@@ -24,8 +25,10 @@ def load_libraries() -> bool:
 
 @lru_cache(maxsize=1)
 def host_features() -> frozenset[str]:
-    """Which of ``x86, sse4.1, avx2, avx512, f16c, fma, libmvec, vbmi`` this machine has."""
+    """Which of ``x86, sse4.1, avx2, avx512, f16c, fma, libmvec, neon, vbmi`` this machine has."""
     triple = llvm.get_default_triple()
+    if triple.startswith(("aarch64", "arm64")):
+        return AARCH64 | ({"libmvec"} if load_libraries() and _has_newest_functions() else frozenset())
     found = set()
     if triple.startswith(("x86_64", "amd64")):
         cpu = llvm.get_host_cpu_features()
@@ -38,6 +41,18 @@ def host_features() -> frozenset[str]:
             found.add("libmvec")
     return frozenset(found)
 
+
+def _has_newest_functions() -> bool:
+    """aarch64's vector functions came to the C library one after the other, from 2.38 on: are the last ones there?"""
+    try:
+        library = ctypes.CDLL("libmvec.so.1")
+    except OSError:
+        return False
+    return all(hasattr(library, name) for name in NEWEST_OF_LIBMVEC)
+
+
+NEWEST_OF_LIBMVEC = ("_ZGVnN2v_tanh", "_ZGVnN2vv_pow", "_ZGVnN2vv_hypot", "_ZGVnN2v_cbrt")
+AARCH64 = frozenset({"neon", "fma"})  # what each of them has
 
 # Levels of x86-64 that can be compiled for instead of this machine, as its psABI names them
 _V2 = frozenset({"x86", "sse4.1"})

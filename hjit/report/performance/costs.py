@@ -19,8 +19,9 @@ from hjit.sched.language.tree import Root
 from hjit.sched.search.space import Space
 from hjit.trace.ir.costs import cost
 from hjit.trace.ir.graph import Graph
-from hjit.tuning.autoschedule import space_of, weights
+from hjit.tuning.autoschedule import space_of
 from hjit.tuning.choice import Segment
+from hjit.tuning.weights import weights
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "compute": COEFFICIENTS[:4],

@@ -15,6 +15,7 @@ REGISTER_BYTES = 64  # of the widest vector register that there is
 BLOCKS = {32: (6, 4), 16: (5, 2)}
 # Registers of a table at most, by the bytes of its elements: of more, single loads, or gathers, were as fast (AVX-512).
 TABLE_REGISTERS = {1: 32, 2: 32, 4: 16}
+NEON_TABLE_REGISTERS = 4  # of 64 bytes, four of its own each: half of the 32 that there are
 # More of a group's buffers in the second cache than this makes strips no faster.
 MAX_NEAR_BYTES = 512 << 10
 
@@ -60,17 +61,19 @@ class Target:
         return min(self.l2_bytes // 2, MAX_NEAR_BYTES)
 
 
-def table_registers(cell: np.dtype[Any], count: int | None, lanes: int) -> int | None:
-    """How many registers hold a table of at most `count` elements; None where loading its elements is better."""
+def table_registers(cell: np.dtype[Any], count: int | None, lanes: int, vector_bytes: int = 64) -> int | None:
+    """How many registers of 64 bytes hold a table of at most `count` elements; None where loading these is better."""
     if count is None or count < 1 or cell.itemsize not in TABLE_REGISTERS:
         return None
     n = -(-count * cell.itemsize // REGISTER_BYTES)
-    return n if n <= min(TABLE_REGISTERS[cell.itemsize], lanes) else None
+    most = TABLE_REGISTERS[cell.itemsize] if vector_bytes == REGISTER_BYTES else NEON_TABLE_REGISTERS
+    return n if n <= min(most, lanes) else None
 
 
 def table_bytes(features: frozenset[str]) -> frozenset[int]:
-    """Bytes of the elements of which a register takes lanes from two others: small tables are looked up so."""
-    return frozenset({1} if "vbmi" in features else ()) | frozenset({2, 4} if "avx512" in features else ())
+    """Bytes of the elements of which a register takes lanes from others: small tables are looked up so."""
+    bytes_of = {1} if features & {"vbmi", "neon"} else set()
+    return frozenset(bytes_of | ({2, 4} if "avx512" in features else set()))
 
 
 def native_width(features: frozenset[str]) -> int:

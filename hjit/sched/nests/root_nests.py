@@ -323,7 +323,8 @@ def _looks_up(x: Load, target: Target) -> Expr | None:
     values = [a.expr for p in x.index for a in p.atoms() if isinstance(a, Indirect)]
     found = Ranges().of(values[0]) if len(values) == 1 and x.dtype.itemsize in target.table_bytes else None
     count = found[1] + 1 if found is not None and found[0] >= 0 else None
-    return None if table_registers(x.dtype, count, target.vector_bytes) is None else values[0]
+    width = target.vector_bytes
+    return None if table_registers(x.dtype, count, width, width) is None else values[0]
 
 
 def iteration_lanes(d: Definition, target: Target, lanes_dim: int | None, native: int) -> int:

@@ -1,7 +1,8 @@
 """In-register table lookup: by AVX-512's ``vpermi2``, which permutes the lanes of two registers by a third.
 
 Two registers hold 128 bytes of a table; in larger ones every pair is looked up, and further bits of the index select
-among the results.
+among the results. NEON's ``tbl`` takes bytes from four registers of 16, and zeros where the index is beyond them: so
+the results of all fours are put together.
 """
 
 from __future__ import annotations
@@ -39,15 +40,16 @@ def looked_up(e: NestEmitter, x: Load, cell: np.dtype[np.generic], index: Val | 
     axis, a = found
     extent = e.shapes[x.source][axis]
     count = _count(e, a, extent)
-    n = table_registers(cell, count, e.lanes)
+    n = table_registers(cell, count, e.lanes, e.machine.width)
     if n is None:
         return None
     i = e.value(indices.in_32_bits(a) or a.expr) if index is None else index
     i = _checked(e, splat(e.code, i, e.lanes), a, count)
-    whole = _Table(
-        e, x.source, flat - poly(a), cell, n, extent, f"llvm.x86.avx512.vpermi2var.{INTRINSICS[cell.itemsize]}.512"
-    )
-    return whole.at(i)
+    start = flat - poly(a)
+    if "neon" in e.machine.features:
+        return _NeonTable(e, x.source, start, cell, n, extent).at(i)
+    permute = f"llvm.x86.avx512.vpermi2var.{INTRINSICS[cell.itemsize]}.512"
+    return _Table(e, x.source, start, cell, n, extent, permute).at(i)
 
 
 def _chosen(e: NestEmitter, x: Load, flat: Poly) -> tuple[int, Indirect] | None:
@@ -88,15 +90,24 @@ class _Table:
         start: the position of its first element in its array.
         n: of the registers.
         extent: elements that it has.
+        register: bytes of one of them.
     """
 
     def __init__(
-        self, e: NestEmitter, source: str, start: Poly, cell: np.dtype[np.generic], n: int, extent: Poly, permute: str
+        self,
+        e: NestEmitter,
+        source: str,
+        start: Poly,
+        cell: np.dtype[np.generic],
+        n: int,
+        extent: Poly,
+        permute: str,
+        register: int = REGISTER_BYTES,
     ) -> None:
         self.e, self.source, self.start, self.extent, self.permute = e, source, start, extent, permute
         self.cell = cell
         self.bits = np.dtype(f"i{cell.itemsize}")  # what is permuted, whatever it means
-        self.lanes = REGISTER_BYTES // cell.itemsize
+        self.lanes = register // cell.itemsize
         self.parts = [self._part(k) for k in range(n)]
 
     def _part(self, k: int) -> Val:
@@ -168,6 +179,32 @@ class _Table:
         i = low if bit < 1 << 8 * self.bits.itemsize else index
         one = code.emit(f"and {i.type} {i.text}, {_splat_bit(i, bit)}", i.dtype, i.lanes, i)
         return code.emit(f"icmp ne {one.type} {one.text}, zeroinitializer", BOOL, i.lanes, one)
+
+
+class _NeonTable(_Table):
+    """A table of bytes in registers of 16, four of them for each of the `n`."""
+
+    def __init__(
+        self, e: NestEmitter, source: str, start: Poly, cell: np.dtype[np.generic], n: int, extent: Poly
+    ) -> None:
+        super().__init__(e, source, start, cell, 4 * n, extent, "llvm.aarch64.neon.tbl4.v16i8", register=16)
+
+    def _whole(self, index: Val) -> Val:
+        code, t = self.e.code, type_name(self.bits, self.lanes)
+        low = vecmath.convert(code, index, self.bits)
+        code.declare(f"declare {t} @{self.permute}({t}, {t}, {t}, {t}, {t})")
+        found: Val | None = None
+        for first in range(0, len(self.parts), 4):
+            rest = low
+            if first:  # what is below wraps to more than there is in four registers
+                rest = code.emit(f"sub {low}, {_splat_bit(low, first * self.lanes)}", low.dtype, low.lanes, low)
+            four = self.parts[first : first + 4]
+            one = code.emit(
+                f"call {t} @{self.permute}({', '.join(map(str, four))}, {rest})", self.bits, self.lanes, *four, rest
+            )
+            found = one if found is None else code.emit(f"or {found}, {one.text}", self.bits, self.lanes, found, one)
+        assert found is not None
+        return found
 
 
 def _splat_bit(i: Val, bit: int) -> str:

@@ -58,7 +58,8 @@ _FUNCTIONS = (
     "cbrt",
     "hypot",
 )
-_CLASSES = {64: "e", 32: "d", 16: "b"}
+_CLASSES = {64: "e", 32: "d", 16: "b"}  # of x86-64's vector functions, by their bytes
+_NEON_CLASS = "n"
 
 
 def call(code: Code, name: str, *args: Val) -> Val:
@@ -68,8 +69,14 @@ def call(code: Code, name: str, *args: Val) -> Val:
     if x.lanes == 1 or "libmvec" not in code.features:
         return per_lane(code, lambda *one: library(code, function, x.dtype, 1, *one), *args)
     lanes = register_lanes(code, x)
-    symbol = f"_ZGV{_CLASSES[lanes * x.dtype.itemsize]}N{lanes}{'v' * len(args)}_{function}"
+    kind = _NEON_CLASS if "neon" in code.features else _CLASSES[lanes * x.dtype.itemsize]
+    symbol = vector_name(kind, lanes, len(args), function)
     return in_parts(code, lanes, lambda *part: library(code, symbol, x.dtype, lanes, *part), *args)
+
+
+def vector_name(kind: str, lanes: int, arguments: int, function: str) -> str:
+    """The symbol of libmvec: of 4 floats ``_ZGVbN4v_sinf`` on x86-64, ``_ZGVnN4v_sinf`` on aarch64."""
+    return f"_ZGV{kind}N{lanes}{'v' * arguments}_{function}"
 
 
 def _function(name: str) -> Emitter:
