@@ -12,6 +12,7 @@ import importlib.util
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -37,6 +38,7 @@ SETTLED = 24  # calls after which hjit has decided what runs; fewer where they t
 SETTLING_SECONDS = 10.0
 FAR = 1e-6  # relative to the largest magnitude: results that are further apart are listed
 BEHIND = 0.95  # of NumPy's speed
+_INSTALLED = re.compile(rf"[^\s(]*/site-packages/|{re.escape(str(ROOT))}/")  # where this machine has its packages
 PACKAGES = ("scikit-image", "scipy", "colour-science", "colour-demosaicing", "sewar")
 
 
@@ -61,7 +63,7 @@ def measure(path: str, arguments: str, sizes: Sequence[float], seconds: float, w
         found = row_of(path, p)
         known = {"apart": apart if math.isfinite(apart) else None, "results": text(apart)}
         if not k:
-            known |= {"kind": found.kind, "why": found.why, "parts": found.parts}
+            known |= {"kind": found.kind, "why": _INSTALLED.sub("", found.why), "parts": found.parts}
         write({**known, "verified": found.verified, "flipped": found.flipped})
         if seconds:
             speeds[f"{size:g}"] = speed(p, f, given, seconds)
