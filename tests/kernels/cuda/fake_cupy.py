@@ -464,6 +464,11 @@ def _ffts(name: str, here: Any, words: Sequence[str]) -> Any:
     return module
 
 
+def is_installed_as(cupy: Any) -> bool:
+    """Is it this module, which notes what it does, and not CuPy?"""
+    return bool(cupy.cuda.Stream is Stream)
+
+
 @contextlib.contextmanager
 def installed() -> Iterator[Any]:
     """This as the package `cupy`, whose NVRTC gives back the text of kernels."""

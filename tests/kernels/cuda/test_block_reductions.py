@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ import pytest
 import hjit
 from hjit.kernels.cuda.compilers import nvrtc, opencl
 from hjit.kernels.cuda.emit import emit_module
-from hjit.kernels.cuda.runtime import device, kernels
 from hjit.kernels.lower.loopir import CombineThreads, If, Program, Threads
 from hjit.kernels.lower.lower import CUDA, lower
 from hjit.kernels.lower.traverse import every
@@ -26,14 +24,6 @@ from tests.trace.test_canonical import canonical
 RNG = np.random.default_rng(5)
 needs_opencl = pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
 needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC")
-
-
-@pytest.fixture
-def on_opencl(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    monkeypatch.setenv(device.VARIABLE, "opencl")
-    monkeypatch.setenv("HJIT_CACHE_DIR", str(tmp_path))
-    kernels.after_fork()  # nothing is known
-    yield
 
 
 EXACT: dict[str, Callable[[Any], Any]] = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,18 +18,6 @@ from tests.kernels.cuda import fake_cupy
 pytestmark = pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
 IMAGE = np.random.default_rng(3).random((40, 50), np.float32)
 LOG = logging.getLogger("hjit.tests")
-
-
-@pytest.fixture
-def cp() -> Iterator[Any]:
-    with fake_cupy.installed() as cupy:
-        fake_cupy.log.clear()
-        yield cupy
-
-
-def is_small(cp: Any) -> bool:
-    """Is it `fake_cupy`, which notes what it does?"""
-    return cp.cuda.Stream is fake_cupy.Stream
 
 
 def same(got: Any, expected: Any) -> None:
@@ -62,7 +49,7 @@ def test_cupy_arrays_in_cupy_arrays_out(cp: Any) -> None:
         result = f(given, 3.0)
         assert fake_cupy.log == []  # nothing has run yet, nor was waited for
         same(result, blurred(a, 3.0))
-        assert {x for x in fake_cupy.log if x != "get"} == {"kernel on current"} or not is_small(cp)
+        assert {x for x in fake_cupy.log if x != "get"} == {"kernel on current"} or not fake_cupy.is_installed_as(cp)
     assert f.on("cuda").stats.verified and f.on("cuda").stats.fallbacks == 0
 
 
@@ -105,7 +92,7 @@ def test_numpy_arrays_are_transferred(cp: Any) -> None:
             b, total = f(a, 2.0)
             assert type(b) is np.ndarray and type(total) is np.float32
             np.testing.assert_array_equal(b, blurred(a, 2.0)[0])
-        if is_small(cp):
+        if fake_cupy.is_installed_as(cp):
             (up, *_), (down, *_) = ([x for x in fake_cupy.log if word in x] for word in ("upload", "download"))
             assert up.partition(" on ")[2] != down.partition(" on ")[2] != "current"
     assert f.stats.fallbacks == 0
@@ -116,7 +103,7 @@ def test_large_arrays_are_transferred_in_strips(cp: Any) -> None:
     f = hjit.pipeline(lambda a: a[::-1] + np.uint8(3), target="cuda", verify="off")
     fake_cupy.log.clear()
     np.testing.assert_array_equal(f(a), a[::-1] + np.uint8(3))
-    if is_small(cp):
+    if fake_cupy.is_installed_as(cp):
         assert sum("upload" in x for x in fake_cupy.log) == sum("download" in x for x in fake_cupy.log) == 3
 
 

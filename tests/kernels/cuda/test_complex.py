@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ import pytest
 import hjit
 from hjit.kernels.cuda.compilers import opencl
 from hjit.kernels.cuda.runtime import device
-from tests.kernels.cuda import fake_cupy
 
 pytestmark = pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
 RANDOM = np.random.default_rng(3)
@@ -61,13 +60,6 @@ def test_arrays_of_the_host(name: str, dtype: str, monkeypatch: pytest.MonkeyPat
             near(f(ours), FUNCTIONS[name](numpys))
             near(ours, numpys)
     assert f.stats.verified
-
-
-@pytest.fixture
-def cp() -> Iterator[Any]:
-    with fake_cupy.installed() as cupy:
-        fake_cupy.log.clear()
-        yield cupy
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

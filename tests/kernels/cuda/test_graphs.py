@@ -32,11 +32,6 @@ def cp(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         yield cupy
 
 
-def is_small(cp: Any) -> bool:
-    """Is it `fake_cupy`, which notes what it does?"""
-    return cp.cuda.Stream is fake_cupy.Stream
-
-
 def ran(f: Callable[[], Any]) -> list[str]:
     """What is run in a call, and its waiting for the result."""
     fake_cupy.log.clear()
@@ -57,7 +52,7 @@ def test_launches_that_come_again_are_a_graph(cp: Any) -> None:
     f, a = hjit.pipeline(normalised), cp.asarray(IMAGE)
     first = f(a, 1.0).get()
     settled(cp, f, a, 1.0)
-    if is_small(cp):
+    if fake_cupy.is_installed_as(cp):
         assert ran(lambda: f(a, 1.0)) == ["graph"]
         assert "as a CUDA graph" in f.on("cuda").explain(a, 1.0)
     np.testing.assert_array_equal(f(a, 1.0).get(), first)
@@ -94,7 +89,7 @@ def test_the_sign_of_zero_is_part_of_a_number(cp: Any) -> None:
 
 @on_device
 def test_slower_graphs_are_not_kept(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not is_small(cp):
+    if not fake_cupy.is_installed_as(cp):
         pytest.skip("a GPU takes the time that it takes")
     monkeypatch.setitem(fake_cupy.costs, "graph", 1e8)
     f, a = hjit.pipeline(normalised), cp.asarray(IMAGE)
@@ -114,7 +109,7 @@ def test_graphs_of_the_caller_have_kernels_in_them(cp: Any) -> None:
         result = f(a, 1.0)
         graph = stream.end_capture()
     a[...] = cp.asarray(-IMAGE)
-    if is_small(cp):
+    if fake_cupy.is_installed_as(cp):
         assert len(graph.work) > 1
     for _ in range(2):
         graph.launch()
@@ -132,7 +127,9 @@ def test_graphs_run_on_the_current_stream(cp: Any) -> None:
             fake_cupy.log.clear()
             result = f(a, 1.0)
             np.testing.assert_array_equal(result.get(), normalised(IMAGE, 1.0))
-            assert not is_small(cp) or {x.partition(" on ")[2] for x in fake_cupy.log if x != "get"} == {stream.name}
+            assert not fake_cupy.is_installed_as(cp) or {
+                x.partition(" on ")[2] for x in fake_cupy.log if x != "get"
+            } == {stream.name}
 
 
 @on_device
@@ -156,7 +153,7 @@ def test_what_cannot_be_captured_is_launched(cp: Any, monkeypatch: pytest.Monkey
     def refused(self: Any, mode: Any = None) -> None:
         raise RuntimeError("not this driver")
 
-    if not is_small(cp):
+    if not fake_cupy.is_installed_as(cp):
         pytest.skip("the driver captures")
     monkeypatch.setattr(fake_cupy.Stream, "begin_capture", refused)
     f, a = hjit.pipeline(normalised), cp.asarray(IMAGE)
@@ -196,67 +193,74 @@ class Device:
 
 def test_the_faster_kind_stays() -> None:
     for graph, plain, faster in ((1.0, 2.0, True), (2.0, 1.0, False), (1.0, 1.0, False)):
-        device, g = Device(graph, plain), Graphs()
+        device = Device(graph, plain)
+        g = Graphs(device)
         for _ in range(3 * RUNS):
-            g.run(device, "same", device.launch)
+            g.run("same", device.launch)
         assert g.is_faster is faster and device.log[-1] == ("graph" if faster else "plain")
         assert device.log.count("graph") >= RUNS
 
 
 def test_nothing_waits_for_times() -> None:
-    device, g = Device(1.0, 2.0), Graphs()
+    device = Device(1.0, 2.0)
+    g = Graphs(device)
     device.done = False
     for _ in range(100):
-        g.run(device, "same", device.launch)
+        g.run("same", device.launch)
     assert g.is_faster is None and device.log.count("graph") == RUNS
     device.done = True
     for _ in range(2):
-        g.run(device, "same", device.launch)
+        g.run("same", device.launch)
     assert g.is_faster and device.log[-1] == "graph"
 
 
 def test_graphs_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graphs, "MOST_MISSES", 10**6)
-    device, g = Device(1.0, 2.0), Graphs()
+    device = Device(1.0, 2.0)
+    g = Graphs(device)
     for k in range(500):
-        g.run(device, k % (KEPT + 5), device.launch)
+        g.run(k % (KEPT + 5), device.launch)
     assert len(g._known) <= KEPT and len(g._noted) <= graphs.NOTED
 
 
 def test_calls_that_do_not_come_again_have_no_graphs() -> None:
-    device, g = Device(1.0, 2.0), Graphs()
+    device = Device(1.0, 2.0)
+    g = Graphs(device)
     for k in range(2 * MOST_MISSES):
-        g.run(device, k, device.launch)
+        g.run(k, device.launch)
     assert g.is_faster is False and device.captures == 0 and device.log == ["plain"] * 2 * MOST_MISSES
 
 
 def test_no_graph_is_captured_while_the_caller_captures() -> None:
-    device, g = Device(1.0, 2.0), Graphs()
+    device = Device(1.0, 2.0)
+    g = Graphs(device)
     device.busy = True
     for _ in range(100):
-        g.run(device, "same", device.launch)
+        g.run("same", device.launch)
     assert device.captures == 0 and set(device.log) == {"plain"}
 
 
 def test_other_threads_launch_meanwhile() -> None:
-    device, g = Device(1.0, 2.0), Graphs()
+    device = Device(1.0, 2.0)
+    g = Graphs(device)
 
     def launch() -> None:
         device.launch()
-        g.run(device, "same", device.launch)  # as if from another thread
+        g.run("same", device.launch)  # as if from another thread
 
     for _ in range(5):
-        g.run(device, "same", launch)
+        g.run("same", launch)
     assert device.log == ["plain"] * 4 + ["graph"] + ["plain"] * 2 + ["graph"]
 
 
 def test_times_that_cannot_be_read_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    device, g = Device(1.0, 2.0), Graphs()
+    device = Device(1.0, 2.0)
+    g = Graphs(device)
 
     def refused(start: float, end: float) -> float:
         raise RuntimeError("cudaErrorStreamCaptureUnsafe")
 
     monkeypatch.setattr(device, "elapsed", refused)
     for _ in range(20):
-        g.run(device, "same", device.launch)
+        g.run("same", device.launch)
     assert g.is_faster is False and device.log[-1] == "plain"

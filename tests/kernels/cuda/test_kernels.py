@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,19 +12,14 @@ import pytest
 import hjit
 from hjit import cache
 from hjit.kernels.cuda.compilers import opencl
-from hjit.kernels.cuda.runtime import bound, device, kernels, lowered
+from hjit.kernels.cuda.runtime import bound, kernels, lowered
 from hjit.kernels.cuda.runtime.device import OpenCL
 
-pytestmark = pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
+pytestmark = [
+    pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device"),
+    pytest.mark.usefixtures("on_opencl"),
+]
 IMAGE = np.random.default_rng(3).random((40, 50), np.float32)
-
-
-@pytest.fixture(autouse=True)
-def on_opencl(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    monkeypatch.setenv(device.VARIABLE, "opencl")
-    monkeypatch.setenv("HJIT_CACHE_DIR", str(tmp_path))
-    kernels.after_fork()  # nothing is known
-    yield
 
 
 def spread(img: Any, k: Any, n: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,18 +21,6 @@ from tests.kernels.cuda import fake_cupy
 pytestmark = pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
 IMAGE = np.random.default_rng(5).random((40, 51), np.float32)
 STACK = np.random.default_rng(6).random((3, 20, 18))
-
-
-@pytest.fixture
-def cp() -> Iterator[Any]:
-    with fake_cupy.installed() as cupy:
-        fake_cupy.log.clear()
-        yield cupy
-
-
-def is_small(cp: Any) -> bool:
-    """Is it `fake_cupy`, which notes what it does?"""
-    return cp.cuda.Stream is fake_cupy.Stream
 
 
 def lowpass(a: Any, k: float) -> Any:
@@ -94,10 +82,10 @@ def test_transforms_and_complex_products_stay_on_the_device(name: str, cp: Any) 
     close(f(*given), function(*args))  # compares kernels with NumPy
     fake_cupy.log.clear()
     result = f(*given)
-    if is_small(cp):
+    if fake_cupy.is_installed_as(cp):
         assert fake_cupy.log == []  # nothing was copied or waited for
     close(result, function(*args))
-    if is_small(cp):
+    if fake_cupy.is_installed_as(cp):
         assert "library on current" in fake_cupy.log and not any("load" in x for x in fake_cupy.log)
     assert f.stats.fallbacks == 0 and f.stats.verified
     assert said in f.explain(*given) and "on the host" not in f.explain(*given)
@@ -109,7 +97,7 @@ def test_numpy_arrays_are_copied_once_each_way(cp: Any) -> None:
         fake_cupy.log.clear()
         result = f(IMAGE, 0.01)
         np.testing.assert_allclose(result, lowpass(IMAGE, 0.01), rtol=1e-4, atol=1e-5)
-    if is_small(cp):
+    if fake_cupy.is_installed_as(cp):
         assert [x.partition(" on ")[0] for x in fake_cupy.log if "load" in x] == ["upload", "download"]
 
 
@@ -156,7 +144,7 @@ def test_transforms_of_spectra_that_are_no_image_s(cp: Any) -> None:
 
 
 def test_wrong_transforms_are_found(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not is_small(cp):
+    if not fake_cupy.is_installed_as(cp):
         pytest.skip("a library that computes something else")
     fft = importlib.import_module("cupy.fft")
     monkeypatch.setattr(fft, "fftn", fft.ifftn)

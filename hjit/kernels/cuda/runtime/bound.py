@@ -163,7 +163,7 @@ class Bound:
             _run_all(ready.calls, [*values, *numbers] if numbers else values)
         else:
             key = (*map(device.address, values), *[x.tobytes() for x in numbers])
-            ready.graphs.run(device, key, functools.partial(_run_all, ready.calls, [*values, *numbers]))
+            ready.graphs.run(key, functools.partial(_run_all, ready.calls, [*values, *numbers]))
         return status is None or not int(device.host(status)[0])
 
     # -- binding
@@ -187,8 +187,8 @@ class Bound:
         self._checks = any(p.kind == "status" for x in launches for p in x.parameters)
         find = self._finder(device, list(at))
         calls = tuple(self._call(x, device, kernels.loaded[x.kernel], find) for x in launches)
-        has_graphs = device.has_graphs and len(calls) >= LEAST and self._bytes() <= MOST_BYTES
-        self._ready = _Ready(device, kernels, calls, Graphs() if has_graphs else None)
+        capturing = device.capturing if len(calls) >= LEAST and self._bytes() <= MOST_BYTES else None
+        self._ready = _Ready(device, kernels, calls, None if capturing is None else Graphs(capturing))
         return self._ready
 
     def _bytes(self) -> int:

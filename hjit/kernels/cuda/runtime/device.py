@@ -24,14 +24,14 @@ DType = np.dtype[Any]
 Array = np.ndarray[Any, Any]
 
 
-class Device(Capturing, Protocol):
+class Device(Protocol):
     """One device: arrays in its memory, kernels, launches in order.
 
     Attributes:
         key: what loaded kernels are known by in this process.
         code_key: what compiled code depends on besides its text: compute capability and compiler.
         shares_memory: are its arrays NumPy's own?
-        has_graphs: can launches be captured, see `hjit.kernels.cuda.runtime.graphs`?
+        capturing: what captures launches, see `hjit.kernels.cuda.runtime.graphs`; None: nothing does.
     """
 
     @property
@@ -44,7 +44,7 @@ class Device(Capturing, Protocol):
     def shares_memory(self) -> bool: ...
 
     @property
-    def has_graphs(self) -> bool: ...
+    def capturing(self) -> Capturing | None: ...
 
     def active(self) -> AbstractContextManager[Any]:
         """Inside, this is the current device."""
@@ -128,7 +128,7 @@ class OpenCL:
     key = "opencl"
     code_key = "opencl"
     shares_memory = True
-    has_graphs = False
+    capturing = None
 
     def active(self) -> AbstractContextManager[Any]:
         return NOTHING
@@ -148,21 +148,6 @@ class OpenCL:
 
     def address(self, memory: Array) -> Hashable:
         return memory.ctypes.data
-
-    def is_capturing(self) -> bool:
-        return False
-
-    def captured(self, launch: Callable[[], None]) -> Any:
-        raise NotImplementedError
-
-    def replay(self, graph: Any) -> None:
-        raise NotImplementedError
-
-    def event(self) -> Any:
-        raise NotImplementedError
-
-    def elapsed(self, start: Any, end: Any) -> float | None:
-        raise NotImplementedError
 
     def argument(self, array: Array) -> tuple[Array, int]:
         """All memory that the array is in, as one row."""

@@ -65,10 +65,12 @@ class Graphs:
     """The graphs of some kernels, launched in order; one thread at a time, others launch kernels meanwhile.
 
     Attributes:
+        device: on which they run.
         is_faster: are graphs? None: that is not known yet.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, device: Capturing) -> None:
+        self.device = device
         self.is_faster: bool | None = None
         self._known: dict[Hashable, Any] = {}  # graphs, the latest used at the end
         self._noted: dict[Hashable, None] = {}  # what was launched once
@@ -78,7 +80,7 @@ class Graphs:
         self._misses = 0
         self._lock = threading.Lock()
 
-    def run(self, device: Capturing, key: Hashable, launch: Callable[[], None]) -> None:
+    def run(self, key: Hashable, launch: Callable[[], None]) -> None:
         """Launch the kernels.
 
         Args:
@@ -89,17 +91,17 @@ class Graphs:
             launch()
             return
         try:
-            graph = None if device.is_capturing() else self._graph(device, key, launch)
+            graph = None if self.device.is_capturing() else self._graph(key, launch)
             if graph is None:
                 launch()
             elif self.is_faster:
-                device.replay(graph)
+                self.device.replay(graph)
             else:
-                self._run_timed(device, graph, launch)
+                self._run_timed(graph, launch)
         finally:
             self._lock.release()
 
-    def _graph(self, device: Capturing, key: Hashable, launch: Callable[[], None]) -> Any:
+    def _graph(self, key: Hashable, launch: Callable[[], None]) -> Any:
         """The graph; None where these launches are new."""
         graph = self._known.pop(key, None)
         if graph is None:
@@ -113,7 +115,7 @@ class Graphs:
                 return None
             del self._noted[key]
             try:
-                graph = device.captured(launch)
+                graph = self.device.captured(launch)
             except Exception as error:  # CuPy's own exceptions have no common class
                 self._end(False, f"launches could not be captured: {error}")
                 return None
@@ -124,27 +126,27 @@ class Graphs:
         return graph
 
     # -- which is faster
-    def _run_timed(self, device: Capturing, graph: Any, launch: Callable[[], None]) -> None:
-        self._read(device)
+    def _run_timed(self, graph: Any, launch: Callable[[], None]) -> None:
+        self._read()
         if self.is_faster is not None or min(self._begun) == RUNS:
             launch()
             return
         by_graph = self._begun[1] < self._begun[0]
         self._begun[by_graph] += 1
-        start, clock = device.event(), time.perf_counter()
+        start, clock = self.device.event(), time.perf_counter()
         if by_graph:
-            device.replay(graph)
+            self.device.replay(graph)
         else:
             launch()
         host = time.perf_counter() - clock
-        self._running.append(_Timed(by_graph, start, device.event(), host))
+        self._running.append(_Timed(by_graph, start, self.device.event(), host))
 
-    def _read(self, device: Capturing) -> None:
+    def _read(self) -> None:
         """Take the times of runs that have ended; decide when all have."""
         while self._running:
             first = self._running[0]
             try:
-                seconds = device.elapsed(first.start, first.end)
+                seconds = self.device.elapsed(first.start, first.end)
             except Exception as error:  # while somebody captures a graph, events may not be asked
                 self._end(False, f"times could not be read: {error}")
                 return

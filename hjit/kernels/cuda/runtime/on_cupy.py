@@ -176,7 +176,7 @@ class CuPy:
         self.transfers = Transfers(cupy)
         self.empty: Any = cupy.ndarray  # as `cupy.empty` is, with a call less
         self.is_alone = devices(cupy) == 1
-        self.has_graphs = hasattr(cupy.cuda.Stream, "begin_capture")
+        self.capturing = self if hasattr(cupy.cuda.Stream, "begin_capture") else None
         self._capturing = threading.Lock()
 
     @property

@@ -35,35 +35,32 @@ class Path:
 
     Attributes:
         body: its stages by name.
-        changes: of buffers, see `Recorder.changes`; `ends` are the versions that they had in the end.
+        changes: of buffers, see `Recorder.changes`, with the versions that the buffers had in the end.
         decided: the stages of the conditions that it met, and the outcomes.
     """
 
     body: dict[str, Stage]
-    changes: tuple[Any, ...]
-    ends: tuple[str, ...]
-    decided: tuple[tuple[str, bool], ...] = ()
+    changes: tuple[tuple[Any, str, Any, str], ...]
+    decided: tuple[tuple[str, bool], ...]
 
     @classmethod
     def rolled_back(cls, rec: Recorder, at: tuple[int, int], decided: Sequence[tuple[str, bool]]) -> Path:
         """What was recorded since `at`, so many stages and changes; the recorder and the buffers are as before."""
         stages, changes = at
         body = {name: rec.stages.pop(name) for name in list(rec.stages)[stages:]}
-        made = tuple(rec.changes[changes:])
+        made = tuple((*c, c[0].version) for c in rec.changes[changes:])
         del rec.changes[changes:]
-        path = cls(body, made, tuple(buffer.version for buffer, *_ in made), tuple(decided))
-        for buffer, version, contents in reversed(made):
+        for buffer, version, contents, _ in reversed(made):
             buffer.version, buffer.contents = version, contents
-        return path
+        return cls(body, made, tuple(decided))
 
     def is_checked(self, rec: Recorder) -> bool:
         """May NumPy refuse something that it computes?"""
         return not self.body.keys().isdisjoint((*rec.checks, *(noted.stage for noted in rec.indices.values())))
 
     def lasting(self, serial: int) -> list[tuple[Any, str, Any, str]]:
-        """Changes of buffers that were there when the loop began, with the versions at the path's end."""
-        changes = zip(self.changes, self.ends, strict=True)
-        return [(*c, end) for c, end in changes if c[0].serial < serial or c[0].argument]
+        """Changes of buffers that were there when the loop began."""
+        return [c for c in self.changes if c[0].serial < serial or c[0].argument]
 
 
 def merge_iterations(rec: Recorder, var: Var, count: Poly, serial: int, paths: Sequence[Path]) -> None:

@@ -507,17 +507,19 @@ def python_float(t: Tracer) -> Any:
     """``float(t)`` of a one-element array, without its value."""
     if t.known is not None:
         return float(t.known.reshape(())[()])
-    one = t.reshape(()).astype(np.float64)
-    result = Tracer(one.buffer, (), one.index, is_scalar=True)
-    result.weak = True
-    return result
+    return _python_number(t, np.float64)
 
 
 def python_int(t: Tracer) -> Any:
     """``int(t)`` of a whole number without its value."""
     if t.known is not None:
         return int(t.known.reshape(())[()])
-    one = t.reshape(()).astype(np.int64)
+    return _python_number(t, np.int64)
+
+
+def _python_number(t: Tracer, dtype: Any) -> Tracer:
+    """A one-element array as a Python number."""
+    one = t.reshape(()).astype(dtype)
     result = Tracer(one.buffer, (), one.index, is_scalar=True)
     result.weak = True
     return result
