@@ -36,7 +36,7 @@ from hjit.trace.ir.graph import (
 )
 from hjit.trace.ir.poly import SMALL, Poly, Sym, poly, sizes_value
 from hjit.trace.ir.ranges import Range, Ranges
-from hjit.trace.tracing.frames import line_in, site
+from hjit.trace.tracing.frames import line_in, site, site_of, traced_frame
 from hjit.trace.tracing.recording.iterations import Iterations
 from hjit.trace.tracing.recording.products import Product
 from hjit.trace.tracing.recording.results import ExternResult
@@ -48,6 +48,7 @@ from hjit.trace.tracing.scalars.size import Size
 
 MAX_STAGES = 20_000  # of a trace, some seconds of tracing: more come from a loop over pixels
 MAX_DECISIONS = 24  # of a trace: a loop until convergence would compile a segment for each iteration
+STAGES_A_CHECK = 8  # of the deadline, which asks the system for the time
 MAX_CONSTANT = 1024  # elements of an array that is part of the kernel's key; larger ones are inputs
 
 _state = threading.local()
@@ -219,6 +220,7 @@ class Recorder:
         iterations: of Python loops, where these are not to fill the trace.
         taps: of filters that became one expression.
         equations: sizes that the function takes for equal.
+        broadcasts: shapes that were broadcast with each other, and the result, by their identities.
         fill: which numbers uninitialised elements are traced with, see `fill_values`.
         has_uninitialised: may there be such elements?
         codes: of the functions that were traced.
@@ -262,6 +264,7 @@ class Recorder:
     outside: list[Any] = field(default_factory=list)
     iterations: Iterations | None = None
     taps: int = 0
+    broadcasts: dict[tuple[int, ...], tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]] = field(default_factory=dict)
     fill: int = 0
     has_uninitialised: bool = False
     codes: dict[CodeType, None] = field(default_factory=dict)
@@ -294,6 +297,7 @@ class Recorder:
         self.indices.clear()
         self.overlays.clear()
         self.hosts.clear()
+        self.broadcasts.clear()
         self.refusals.clear()
         self.iterations = None
 
@@ -333,9 +337,9 @@ class Recorder:
 
     def poly(self, n: int | Poly | InductionVariable) -> Poly:
         """A size or offset as a polynomial; a large plain number becomes a run-time parameter of its own."""
-        if isinstance(n, Poly):
+        if type(n) is Poly:
             return n
-        if isinstance(n, (Size, InductionVariable)):
+        if type(n) is Size or type(n) is InductionVariable:
             return n.poly
         n = int(n)
         if -SMALL <= n <= SMALL:
@@ -353,7 +357,7 @@ class Recorder:
     def equate(self, a: int, b: int) -> None:
         """Note that the function takes two sizes for equal, and that they are; see `hjit.trace.passes.equal_sizes`."""
         p, q = self.poly(a), self.poly(b)
-        if p != q:
+        if p is not q and p != q:
             self.equations[p, q] = None
 
     def polys(self, ns: Iterable[int | Poly]) -> tuple[Poly, ...]:
@@ -415,10 +419,12 @@ class Recorder:
                 f"the trace has passed {MAX_STAGES} operations: a Python loop over pixels or rows",
                 "vectorise the loop",
             )
-        if self.iterations is not None and self.iterations.are_too_many():
+        frame, called = traced_frame()
+        if self.iterations is not None and self.iterations.are_too_many(frame, called):
             raise self._long_loop(f"{self.iterations.operations} operations")
-        origin, variable = site()
-        deadline.check("tracing", origin)
+        origin, variable = site_of(frame)
+        if len(self.stages) % STAGES_A_CHECK == 0:
+            deadline.check("tracing", origin)
         stage = Stage(
             reserved or self.unique(name or variable), np.dtype(dtype), self.polys(shape), value, updates, origin
         )
@@ -511,7 +517,7 @@ class Recorder:
         return self.breaks[-1]
 
     def _break_in_loop(self, what: str) -> None:
-        if self.iterations is not None and self.iterations.repeat_breaks(len(self.stages)):
+        if self.iterations is not None and self.iterations.repeat_breaks(len(self.stages), *traced_frame()):
             raise self._long_loop(what)
 
     def _long_loop(self, what: str) -> TraceError:
