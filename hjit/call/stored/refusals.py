@@ -1,19 +1,20 @@
 """What of a function could not be traced, on disk: a later process splits it there, and does not trace it in vain.
 
 A refusal is known by the function's code and by what the key of arguments is made of. It holds while the files of the
-functions that were being traced are the same ones, and for a day: it may follow from what else the process had loaded,
+functions that were being traced have the same contents, and for a day: it may follow from what else the process had loaded,
 and parts give the same results as the whole does.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
-import os
 import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -67,7 +68,7 @@ def load(function: Any, key: Sequence[Any], options: Options) -> Refusal | None:
         return None
     try:
         data = json.loads(text)
-        if not 0 <= time.time() - data["made"] < MAX_SECONDS or any(_state(f) != s for f, s in data["files"].items()):
+        if not 0 <= time.time() - data["made"] < MAX_SECONDS or any(_contents(f) != s for f, s in data["files"].items()):
             return None
         found = data["refusal"]
         place = SourceRange(**found.pop("place")) if type(found["place"]) is dict else found.pop("place")
@@ -83,7 +84,7 @@ def store(function: Any, key: Sequence[Any], options: Options, error: TraceError
     if name is None:
         return
     frames = [f for f, _ in traceback.walk_tb(error.__traceback__) if type(f.f_globals) is not dict]
-    files = {f: _state(f) for f in {function.__code__.co_filename, *(f.f_code.co_filename for f in frames)}}
+    files = {f: _contents(f) for f in {function.__code__.co_filename, *(f.f_code.co_filename for f in frames)}}
     if None in files.values():
         return
     found = asdict(Refusal.of(error, function))
@@ -91,13 +92,12 @@ def store(function: Any, key: Sequence[Any], options: Options, error: TraceError
     cache.store(name, text, {"versions": cache.versions()}, options.cache_dir, options.cache, KIND)
 
 
-def _state(file: str) -> list[int] | None:
-    """What is another one when a file has changed."""
+def _contents(file: str) -> str | None:
+    """A hash of a source file; None where there is none."""
     try:
-        found = os.stat(file)
+        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
     except (OSError, ValueError):
         return None
-    return [found.st_size, found.st_mtime_ns]
 
 
 def _name(function: Any, key: Sequence[Any], options: Options) -> str | None:
