@@ -1,8 +1,8 @@
 """What of a function could not be traced, on disk: a later process splits it there, and does not trace it in vain.
 
 A refusal is known by the function's code and by what the key of arguments is made of. It holds while the files of the
-functions that were being traced have the same contents, and for a day: it may follow from what else the process had loaded,
-and parts give the same results as the whole does.
+functions that were being traced have the same contents, and for a day: it may follow from what else the process had
+loaded, and parts give the same results as the whole does.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def load(function: Any, key: Sequence[Any], options: Options) -> Refusal | None:
         return None
     try:
         data = json.loads(text)
-        if not 0 <= time.time() - data["made"] < MAX_SECONDS or any(_contents(f) != s for f, s in data["files"].items()):
+        is_old = not 0 <= time.time() - data["made"] < MAX_SECONDS
+        if is_old or any(_contents(file) != known for file, known in data["files"].items()):
             return None
         found = data["refusal"]
         place = SourceRange(**found.pop("place")) if type(found["place"]) is dict else found.pop("place")

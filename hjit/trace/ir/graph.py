@@ -101,8 +101,9 @@ class Const(Expr):
 
     def __init__(self, value: Any, dtype: Any) -> None:
         dtype = np.dtype(dtype)
-        is_python = type(value) in (bool, int, float) and (value or type(value) is not float)  # -0.0 equals 0.0
-        bits = _python_bits(value, type(value), dtype) if is_python else _bits(value, dtype)
+        is_common = type(value) in _COMMON and (value or type(value) is int)  # -0.0 equals 0.0
+        kind: Any = type(value)
+        bits = _common_bits(value, kind, dtype) if is_common else _bits(value, dtype)
         _put(self, "bits", bits)
         self._seal(dtype, bits, dtype)
 
@@ -121,9 +122,12 @@ def _bits(value: Any, dtype: np.dtype[Any]) -> bytes:
         return np.asarray(value).astype(dtype).tobytes()
 
 
+_COMMON = frozenset((bool, int, float, np.float64, np.float32))
+
+
 @lru_cache(maxsize=4096)
-def _python_bits(value: Any, kind: type, dtype: np.dtype[Any]) -> bytes:
-    """As `_bits`, for a number of Python: 1, 1.0 and True, of other kinds, are equal."""
+def _common_bits(value: Any, kind: type, dtype: np.dtype[Any]) -> bytes:
+    """As `_bits`, for numbers of common types; 1, 1.0 and True, of other types, are equal."""
     return _bits(value, dtype)
 
 
@@ -239,13 +243,15 @@ def walk(*roots: Expr, args: Callable[[Expr], Iterable[Expr]] | None = None) -> 
     stack = list(roots)
     while stack:
         e = stack.pop()
-        if e in seen:
-            continue
+        known = len(seen)
         seen.add(e)
+        if len(seen) == known:
+            continue
         yield e
-        stack.extend(e.args if args is None else args(e))
+        stack += e.args if args is None else args(e)
         for p in e.polys:
-            stack.extend(p.exprs)
+            if p.exprs:
+                stack += p.exprs
 
 
 def rewrite(e: Expr, change: Callable[[Expr], Expr | None], memo: dict[Expr, Expr] | None = None) -> Expr:

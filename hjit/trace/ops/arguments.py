@@ -67,7 +67,7 @@ def broadcast(*shapes: Shape) -> Shape:
         ValueError: the shapes do not broadcast.
     """
     first = shapes[0]
-    if all([s is first for s in shapes]):
+    if all(s is first for s in shapes):
         return first
     done, key = current().broadcasts, tuple(map(id, shapes))
     found = done.get(key)

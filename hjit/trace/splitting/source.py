@@ -70,7 +70,7 @@ def _around(x: ast.AST, line: int) -> Iterator[ast.AST]:
 
 def copied(x: T) -> T:
     """A syntax tree, or a list of them, anew: `copy.deepcopy` takes ten times as long."""
-    if type(x) is list:
+    if isinstance(x, list):
         return [copied(y) for y in x]  # type: ignore[return-value]
     if not isinstance(x, ast.AST) or not (x._fields or isinstance(x, ast.stmt)):
         return x  # a number, a name; or an operator, which has nothing of its own

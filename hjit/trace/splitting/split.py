@@ -143,9 +143,7 @@ class _Splitter:
     def cut(self, body: list[ast.stmt]) -> list[ast.stmt]:
         """The statements with that at the place marked, as small as it can be."""
         at = self.number(body)
-        if at is None or (
-            isinstance(body[at], ast.Return) and not any(isinstance(x, WORK) for x in walk(body[at]))
-        ):
+        if at is None or (isinstance(body[at], ast.Return) and not any(isinstance(x, WORK) for x in walk(body[at]))):
             return self.halves(body)  # of what is returned something cannot be returned
         return [*body[:at], *self.broken(body[at]), *body[at + 1 :]]
 

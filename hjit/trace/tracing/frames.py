@@ -189,7 +189,7 @@ def instruction(frame: FrameType) -> str:
 
 
 def traced_frame() -> tuple[FrameType | None, FrameType]:
-    """The innermost frame of traced code, code of hjit that is traced as well included, and that which it has called."""
+    """The innermost frame of traced code, which may be hjit's own, and that of the function which it has called."""
     called = sys._getframe(1)
     while (frame := called.f_back) is not None:
         if type(frame.f_globals) is not dict:

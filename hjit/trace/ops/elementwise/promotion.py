@@ -85,7 +85,7 @@ _COMPARISONS = frozenset((np.less, np.less_equal, np.greater, np.greater_equal, 
 def _type_of(x: Tracer, compared: bool) -> Any:
     """The dtype of a traced operand, or the type of a Python number; any int may be compared with any integers."""
     dtype = x.buffer.dtype
-    return python_type(x) if x.weak and dtype != bool and not (compared and dtype.kind == "i") else dtype
+    return python_type(x) if x.weak and dtype.kind != "b" and not (compared and dtype.kind == "i") else dtype
 
 
 def _weak(value: Any) -> Any:

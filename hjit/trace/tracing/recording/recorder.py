@@ -196,7 +196,8 @@ class Recorder:
     Attributes:
         evaluate: computes a finished Graph on the arrays at hand, for decisions and extern calls.
         blas: may a product of a name be BLAS's (True), or is that to be decided by its sizes ("auto")? None: none may.
-        cloning: functions that are being made anew, and what they become: a closure may hold its own function.
+        clones: functions without a closure that were made anew, and what they became; and those that are being made: a
+            closure may hold its own function.
         undo: what to do where the trace fails, so that it leaves nothing behind.
         unrolled: loops over ``range(...)`` that are to be traced iteration by iteration.
         freeze_captured: are captured numbers constants? Else they are read at every call, as arguments are.
@@ -242,7 +243,7 @@ class Recorder:
     captured: dict[Any, Any] = field(default_factory=dict)
     written: dict[str, str] = field(default_factory=dict)
     overlays: dict[int, Any] = field(default_factory=dict)
-    cloning: dict[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
+    clones: dict[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
     undo: list[Callable[[], None]] = field(default_factory=list)
     unrolled: frozenset[LoopSite] = frozenset()
     freeze_captured: bool = False
@@ -297,6 +298,7 @@ class Recorder:
         self.indices.clear()
         self.overlays.clear()
         self.hosts.clear()
+        self.clones.clear()
         self.broadcasts.clear()
         self.refusals.clear()
         self.iterations = None
@@ -337,10 +339,10 @@ class Recorder:
 
     def poly(self, n: int | Poly | InductionVariable) -> Poly:
         """A size or offset as a polynomial; a large plain number becomes a run-time parameter of its own."""
-        if type(n) is Poly:
-            return n
-        if type(n) is Size or type(n) is InductionVariable:
+        if type(n) is Size or isinstance(n, InductionVariable):
             return n.poly
+        if isinstance(n, Poly):
+            return n
         n = int(n)
         if -SMALL <= n <= SMALL:
             return poly(n)
