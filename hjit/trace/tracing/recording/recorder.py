@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.errors import LongLoop, Origin, TraceError
+from hjit.errors import InherentError, LongLoop, Origin, TraceError
 from hjit.process import deadline
 from hjit.trace.ir.gathers import evaluated_gathers, gather_of
 from hjit.trace.ir.graph import (
@@ -306,9 +306,10 @@ class Recorder:
     def check_watched(self) -> None:
         """Raise where the function has changed a variable, class, list or dict from outside: later calls would not."""
         for name in [name for o in self.overlays.values() for name in o.assigned()]:
-            raise self.error(f"global {name}", "the function assigns to a global variable", "return the value instead")
+            reason = "the function assigns to a global variable"
+            raise self.error(f"global {name}", reason, "return the value instead", InherentError)
         for operation, reason in self.watched.changes():
-            raise self.error(operation, reason, "return the value instead")
+            raise self.error(operation, reason, "return the value instead", InherentError)
 
     def uninitialised(self, dtype: np.dtype[Any], shape: tuple[int, ...] = ()) -> Any:
         """The numbers that stand for uninitialised elements: one for all of them, or an array."""
@@ -443,6 +444,20 @@ class Recorder:
     @cached_property
     def _ranges(self) -> Ranges:
         return Ranges(self.stages, self._contents, self._number)
+
+    def is_given(self, stage: str) -> bool:
+        """Does an array follow from what the caller gives, or a call as it is does, and not from numbers alone?"""
+        names, seen = [stage], set[str]()
+        while names:
+            name = names.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            if name in self.inputs and self.inputs[name].where != ("constant",):
+                return True
+            if name in self.stages:
+                names += self.stages[name].sources
+        return False
 
     def _number(self, name: str) -> int | None:
         """A whole scalar, where it is the same for all calls that this trace serves."""
