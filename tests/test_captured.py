@@ -21,8 +21,8 @@ import pytest
 import scipy.ndimage as ndi
 
 import hjit
-from hjit.trace.capture import trace as tracing
 from hjit import TraceError
+from hjit.trace.capture import trace as tracing
 
 pytestmark = pytest.mark.filterwarnings("error::hjit.HjitWarning")
 

@@ -147,6 +147,8 @@ class GraphBreak:
             with each argument, "arrangement", where it orders elements; "": that is tried out.
         arguments: of an extern call that another library may make; None: none may.
         is_reordered: does one, whose roundings are not NumPy's?
+        may_write: may an extern call write to its arrays? It copies them, but for those that `call` is told nobody else
+            reads (`unread`: their numbers among `needs`).
     """
 
     needs: tuple[str, ...]
@@ -159,6 +161,7 @@ class GraphBreak:
     rule: str = ""
     arguments: FilledArguments | None = None
     is_reordered: bool = False
+    may_write: bool = False
 
     @property
     def impure(self) -> bool:
