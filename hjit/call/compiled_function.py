@@ -100,6 +100,8 @@ class CompiledFunction(Generic[P, R]):
                 return self._numpy(args, kwargs)
             if result is not MISS:
                 return result
+        elif known is not None and known.plain is not None:
+            return self._numpy(args, kwargs)
         elif known is None and self._on_gpu is not None:
             return self._call_known(self._on_gpu, key, args, kwargs)
         return self._call(key, args, kwargs)
