@@ -48,6 +48,10 @@ class BudgetError(TraceError):
     """
 
 
+class InherentError(TraceError):
+    """A statement that cannot be traced whatever the numbers in closures and defaults are."""
+
+
 class LongLoop(TraceError):
     """The iterations of a Python loop would fill a trace: the loop is left to Python, and its body is compiled."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import datetime
+import decimal
 import functools
 import math
 import random
@@ -21,6 +22,7 @@ import scipy.ndimage as ndi
 
 import hjit
 from hjit import TraceError
+from hjit.trace.capture import trace as tracing
 
 pytestmark = pytest.mark.filterwarnings("error::hjit.HjitWarning")
 
@@ -884,3 +886,40 @@ def test_builtins_are_not_looked_for_at_every_call() -> None:
     p = hjit.pipeline(lambda img: abs(img) + len(img))
     checked(p, IMAGE)
     assert p.entries[0].fast is not None
+
+
+def _of_mask(gain: float) -> Any:
+    def f(x: Any) -> Any:
+        return np.argsort(-x[x > 0.5] * gain)
+
+    return f
+
+
+def _of_list(gain: float) -> Any:
+    seen: list[Any] = []
+
+    def f(x: Any) -> Any:
+        seen.append(x.shape)
+        return x * gain
+
+    return f
+
+
+def _of_number(gain: float) -> Any:
+    def f(x: Any) -> Any:
+        return x * float(decimal.Decimal(gain))  # which takes floats only
+
+    return f
+
+
+@pytest.mark.parametrize(("make", "runs"), [(_of_mask, 1), (_of_list, 1), (_of_number, 2)])
+def test_captured_numbers_become_constants_only_where_that_may_help(
+    make: Any, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = []
+    original = tracing._traced
+    monkeypatch.setattr(tracing, "_traced", lambda rec, *args: (count.append(rec), original(rec, *args))[1])
+    f = hjit.pipeline(make(2.5), on_unsupported="numpy").quiet()
+    x = np.linspace(0, 1, 40 * 50).reshape(40, 50)
+    np.testing.assert_array_equal(f(x), f.py_func(x))
+    assert len(count) == runs and [rec.freeze_captured for rec in count] == [False, True][:runs]

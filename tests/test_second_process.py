@@ -203,3 +203,74 @@ def test_a_verdict_is_kept_of_what_was_right_only(run: Any, tmp_path: Path) -> N
     assert entries(tmp_path, "verdict") == []
     assert run(STENCIL)["verified"] is True
     assert len(entries(tmp_path, "verdict")) == 1
+
+
+PARTS = """
+    def helper(img):
+        return np.sqrt(img) * np.unique(img).size
+
+    @hjit.pipeline(on_unsupported="break")
+    def f(img):
+        x = np.exp(img) - img.mean()
+        lines = [str(v) for v in x[0] if v > 0]
+        return helper(x * x) + len(lines) + np.log(x + 3)
+
+    args = (np.linspace(0, 1, 60 * 70).reshape(60, 70),)
+"""
+BY_PARTS = """
+    f(*args)
+    all = [f, *(part for part, _, _ in f.parts.parts), *(p for _, p in f.parts.callees.made.values())]
+    print(json.dumps({"traces": [f.stats.traces], "parts": len(all) - 1, "line": f.parts.kept[1], "why": f.parts.why}))
+    sys.exit(0)
+"""
+
+
+def test_what_could_not_be_traced_is_split_at_once(run: Any, tmp_path: Path) -> None:
+    counting = """
+    from hjit.call import build
+    original = build.traced_call
+    refused = []
+    def traced_call(*args, **kwargs):
+        try:
+            return original(*args, **kwargs)
+        except Exception as error:
+            refused.append(str(error))
+            raise
+    build.traced_call = traced_call
+"""
+    show = BY_PARTS.replace('"why"', '"refused": len(refused), "why"')
+
+    def found(text: str) -> dict[str, Any]:
+        return json.loads(run_script(tmp_path, HEAD + counting + text + show).splitlines()[-1])  # type: ignore[no-any-return]
+
+    first, second = found(PARTS), found(PARTS)
+    assert first["refused"] > 0 and entries(tmp_path, "refusal")
+    assert second == {**first, "refused": 0}
+    assert found(PARTS.replace("len(lines)", "len(lines) * 2"))["refused"] > 0  # another function
+    assert found(PARTS.replace("70).reshape(60, 70)", "80).reshape(60, 80)"))["refused"] > 0  # another key
+    for path in entries(tmp_path, "refusal"):
+        path.write_bytes(path.read_bytes()[:-3])
+    assert found(PARTS) == first
+
+
+def test_a_refusal_ends_with_what_was_refused(run: Any, tmp_path: Path) -> None:
+    """The file of a helper that could not be traced has changed: the function is traced again."""
+    text = """
+    sys.path.insert(0, "FOLDER")
+    from helping import helper
+
+    @hjit.pipeline(on_unsupported="break")
+    def f(img):
+        return helper(np.exp(img) + 1) * 2
+
+    args = (np.linspace(0, 1, 60 * 70).reshape(60, 70),)
+    f(*args)
+    print(json.dumps({"parts": f.stats.parts, "traces": f.stats.traces, "compiled": f.parts is None}))
+    sys.exit(0)
+""".replace("FOLDER", str(tmp_path))
+    helping = tmp_path / "helping.py"
+    helping.write_text("import numpy as np\n\n\ndef helper(x):\n    return x * len(str(x[0, 0]) + str(np.unique(x)))\n")
+    assert run_script(tmp_path, HEAD + text) == run_script(tmp_path, HEAD + text)
+    assert entries(tmp_path, "refusal")
+    helping.write_text("def helper(x):\n    return x * 2.5\n")
+    assert json.loads(run_script(tmp_path, HEAD + text).splitlines()[-1])["compiled"]

@@ -326,7 +326,20 @@ def compiled(
 
 def steps_of(traced: Trace, origins: Sequence[Callable[[], Any]], kernels: Sequence[Bound | None]) -> list[Step]:
     """The kernels of a trace, with the graph breaks between them."""
-    return [Step(o, b, e) for o, b, e in zip(origins, kernels, [*traced.recorder.breaks, None], strict=True)]
+    breaks = [*traced.recorder.breaks, None]
+    return [Step(*x) for x in zip(origins, kernels, breaks, unread_after(traced, kernels), strict=True)]
+
+
+def unread_after(traced: Trace, kernels: Sequence[Bound | None]) -> list[frozenset[int]]:
+    """See `Step`."""
+    computed = {name for bound in kernels if bound is not None for name, _, _ in bound.outputs}
+    read = {r.name for r in traced.results} | set(traced.goals[-1])
+    found: list[frozenset[int]] = [frozenset()]
+    for bound, graph_break in zip(reversed(kernels[1:]), reversed(traced.recorder.breaks), strict=True):
+        read |= set(() if bound is None else bound.inputs)
+        found.insert(0, frozenset(k for k, n in enumerate(graph_break.needs) if n in computed and n not in read))
+        read |= set(graph_break.needs)
+    return found
 
 
 def origins_of(segments: Segments, choice: Choice) -> list[Callable[[], Any]]:

@@ -12,6 +12,7 @@ import importlib
 import logging
 import threading
 import time
+import types
 import warnings
 import weakref
 from abc import abstractmethod
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from hjit.call.guards import GuardValues
     from hjit.call.on_dask import CallSettings
     from hjit.call.parts import Parts
+    from hjit.call.stored.refusals import Refusal
     from hjit.call.variant import Variant
     from hjit.tuning.autotune import Tuned
     from hjit.tuning.choice import Scheduler
@@ -98,6 +100,8 @@ class CompiledFunction(Generic[P, R]):
                 return self._numpy(args, kwargs)
             if result is not MISS:
                 return result
+        elif known is not None and known.plain is not None:
+            return self._numpy(args, kwargs)
         elif known is None and self._on_gpu is not None:
             return self._call_known(self._on_gpu, key, args, kwargs)
         return self._call(key, args, kwargs)
@@ -297,17 +301,44 @@ class CompiledFunction(Generic[P, R]):
         return PLAIN
 
     def _split(self, error: Exception) -> bool:
+        """Can the function, in which tracing raised something, run in parts?"""
+        from hjit.call.stored.refusals import Refusal
+
+        return isinstance(self.py_func, types.FunctionType) and self._split_at(Refusal.of(error, self.py_func))
+
+    def _split_at(self, refusal: Refusal) -> bool:
         """Can the function, which cannot be traced, run in parts? A schedule is one of the whole function."""
         if self._schedule is not None:
             return False
         if self.parts is None:
             from hjit.call.parts import split
 
-            self.parts = split(self.py_func, error, self._part, self._callee())
+            self.parts = split(self.py_func, refusal, self._part, self._callee())
             if self.parts is not None:
                 self.stats.parts = len(self.parts.parts)
-                log.info("%s runs in parts: %s", self.__name__, error)
+                log.info("%s runs in parts: %s", self.__name__, refusal.message)
         return self.parts is not None
+
+    def _refused_before(self, key: CallKey, options: Options) -> Outcome | None:
+        """What a call comes to that an earlier process could not trace; None: none has tried."""
+        if options.on_unsupported != "break" or self._schedule is not None:
+            return None
+        from hjit.call.stored import refusals
+
+        refusal = refusals.load(self.py_func, key, options)
+        if refusal is not None and self._split_at(refusal):
+            return PARTS
+        if refusal is None or refusal.is_loop:  # which is traced to its end
+            return None
+        self._give_up(key, f"{self.__name__} runs as plain NumPy: {refusal.message}", is_refused=True)
+        return PLAIN
+
+    def _note_refusal(self, key: CallKey, options: Options, error: TraceError) -> None:
+        """Later processes do not trace such calls."""
+        from hjit.call.stored import refusals
+
+        if options.on_unsupported == "break" and self._schedule is None:
+            refusals.store(self.py_func, key, options, error)
 
     # -- beside NumPy
     def _timed(self, call: Call, timing: InterleavedCalls) -> Any:
@@ -391,11 +422,16 @@ class CompiledFunction(Generic[P, R]):
             is_free = options.on_unsupported != "raise" and self._schedule is None
             if is_free and self._entries.refuses_again():
                 return self._as_before(call.key, options)
+            before = self._refused_before(call.key, options)
+            if before is not None:
+                return before
             try:
                 with progress(f"hjit: compiling {self.__name__}"):
                     built = self._built(call, options)
             except (TraceError, CompileError, DeviceError) as error:
                 is_refused = isinstance(error, TraceError) and not isinstance(error, BudgetError)
+                if isinstance(error, TraceError) and is_refused:
+                    self._note_refusal(call.key, options, error)
                 if is_refused and options.on_unsupported == "break" and self._split(error):
                     return PARTS
                 if options.on_unsupported == "raise" and not isinstance(error, BudgetError):

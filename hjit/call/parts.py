@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hjit.call.entry import MAX_CALLEES
-from hjit.errors import LongLoop, TraceError
+from hjit.call.stored.refusals import Refusal
 from hjit.trace.splitting.source import NoSource
-from hjit.trace.splitting.split import Fragment, is_deeper, place_of
+from hjit.trace.splitting.split import Fragment
 from hjit.trace.splitting.split import split as split_function
 
 AS_THEY_ARE = ("numpy", "hjit")  # packages whose functions are called as they are
@@ -79,14 +79,14 @@ class Callees:
 
 def split(
     function: Any,
-    error: Exception,
+    refusal: Refusal,
     pipeline: Callable[[types.FunctionType], Any],
     callee: Callable[[types.FunctionType], Any] | None,
 ) -> Parts | None:
     """The parts of a function that could not be traced; None where it cannot be taken apart.
 
     Args:
-        error: what tracing raised.
+        refusal: why it cannot be traced.
         pipeline: what runs a part.
         callee: what runs a function that it calls; None: these run as they are.
     """
@@ -99,11 +99,9 @@ def split(
         return parts[-1][0]
 
     callees = Callees(pipeline if callee is None else callee)
-    deeper = is_deeper(error, function.__code__)
     try:
-        place = place_of(error, function.__code__) or (error.operation if isinstance(error, TraceError) else None)
         may_call = None if callee is None else callees
-        found = split_function(function, place, made, may_call, isinstance(error, LongLoop), deeper)
+        found = split_function(function, refusal.place, made, may_call, refusal.is_loop, refusal.is_deeper)
     except (NoSource, SyntaxError, RecursionError):
         return None
     if found is None:
@@ -112,8 +110,7 @@ def split(
     cells = dict(zip(run.__code__.co_freevars, run.__closure__ or (), strict=True))
     for part, _, _ in parts:
         part.cell = next((cell for cell in cells.values() if cell.cell_contents is part), None)
-    why = f"{error.operation}: {error.reason}" if isinstance(error, TraceError) else f"{type(error).__name__}: {error}"
-    return Parts(run, tuple(parts), None if kept is None else (_text(kept), kept.lineno), why, callees)
+    return Parts(run, tuple(parts), None if kept is None else (_text(kept), kept.lineno), refusal.why, callees)
 
 
 def _text(s: ast.stmt) -> str:

@@ -44,11 +44,14 @@ class Step:
     Attributes:
         origin: gives the canonical Graph, and what the kernel was made of; where that was found on disk, only what asks
             for the Graph makes it.
+        unread: of the arrays that the graph break needs, the numbers of those that kernels have computed and that
+            nothing reads afterwards.
     """
 
     origin: Callable[[], tuple[Graph, Scheduled | None]]
     bound: Bound | None
     graph_break: GraphBreak | None
+    unread: frozenset[int] = frozenset()
 
     @property
     def graph(self) -> Graph:
@@ -140,8 +143,10 @@ class Steps:
     def called(self, number: int, graph_break: GraphBreak, state: Mapping[str, Any]) -> tuple[Any, Sequence[Any]]:
         """The outcome and the arrays of an extern call."""
         assert graph_break.call is not None
-        outcome, arrays, _ = graph_break.call(*self.on_host(state, graph_break.needs))
-        return outcome, arrays
+        arrays = self.on_host(state, graph_break.needs)
+        given = {"unread": self.steps[number].unread} if graph_break.may_write else {}
+        outcome, results, _ = graph_break.call(*arrays, **given)
+        return outcome, results
 
     def on_host(self, state: Mapping[str, Any], names: Sequence[str]) -> list[Array]:
         """Arrays that the host reads."""

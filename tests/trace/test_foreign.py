@@ -249,3 +249,57 @@ def test_what_opencv_does_once_is_refused(f: Any) -> None:
     cv2: Any = pytest.importorskip("cv2")
     with pytest.raises(TraceError, match="call it outside the function"):
         hjit.pipeline(lambda a: f(cv2, a))(GREY)
+
+
+def test_arrays_that_nothing_reads_afterwards_are_not_copied() -> None:
+    """A kernel has made them for the call: it is given these themselves, whether it writes to them or not."""
+    given: list[Any] = []
+
+    def total(x: Any, k: float) -> Any:
+        given.append(x)
+        x[1] += k
+        return x.sum()
+
+    implements(total)(lambda *args: compiled.extern(args, {}))
+    compiled = Foreign(total)
+
+    def dead(a: Any) -> Any:
+        return total(a * 2, 1.0) + 1
+
+    def written(a: Any) -> Any:
+        b = a * 2
+        s = total(b, 1.0)
+        return b * s
+
+    def read(a: Any) -> Any:
+        b = a * 2
+        return total(b, 0.0), b + 1
+
+    def twice(a: Any) -> Any:
+        b = a * 2
+        return total(b, 0.0), total(b, 0.0)
+
+    def argument(a: Any) -> Any:
+        return total(a, 0.0) * 2
+
+    copied = {}
+    for f in (dead, written, read, twice, argument):
+        compiled.writes.clear()
+        p = hjit.pipeline(f, verify="off", cache="off", tune=False)
+        for image in (IMAGE, IMAGE + 1, IMAGE - 1):
+            np.testing.assert_equal(p(image.copy()), f(image.copy()))
+        assert p.stats.fallbacks == 0 and p.stats.traces == 1
+        (entry,) = p.entries
+        graph_break = next(s.graph_break for s in entry.variants[0].steps if s.graph_break is not None)
+        run, seen = graph_break.call, list[Any]()
+        assert run is not None
+
+        def noted(*arrays: Any, _run: Any = run, _seen: list[Any] = seen, **more: Any) -> Any:
+            _seen += arrays
+            return _run(*arrays, **more)
+
+        graph_break.call = noted
+        given.clear()
+        p(IMAGE.copy())
+        copied[f.__name__] = not any(np.may_share_memory(given[0], x) for x in seen)
+    assert copied == {"dead": False, "written": False, "read": True, "twice": True, "argument": True}

@@ -57,12 +57,12 @@ def store(variant: Variant, stores: Iterable[bool], options: Options, seconds: S
 
 
 def _name(variant: Variant, streamed: bool) -> str:
-    codes = sorted(map(_code_digest, variant.rec.codes))
+    codes = sorted(map(code_digest, variant.rec.codes))
     return "verdict_" + cache.digest(repr(variant.signature), *codes, str(streamed), cache.versions())[:40]
 
 
 @functools.lru_cache(maxsize=4096)
-def _code_digest(code: CodeType) -> str:
+def code_digest(code: CodeType) -> str:
     """Of what a function does, wherever its source is."""
     return cache.digest(*map(repr, _code_contents(code)))
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.errors import InherentError
 from hjit.trace.capture.side_effects import effects
 from hjit.trace.capture.side_effects.environment import VARIABLES, traced_path
 from hjit.trace.capture.side_effects.impure import GENERATORS, NUMPY_GENERATORS, GeneratorProxy, PythonRandomProxy
@@ -327,7 +328,8 @@ class ObjectProxy:
 
 
 def outlives(operation: str, what: str) -> Exception:
-    return current().error(operation, f"the function changes {what} that outlives it", "return the value instead")
+    reason = f"the function changes {what} that outlives it"
+    return current().error(operation, reason, "return the value instead", InherentError)
 
 
 def _bare(x: Any) -> Any:

@@ -49,17 +49,20 @@ from hjit.trace.tracing.recording.recorder import current, tracing
 from hjit.trace.tracing.scalars.host import HostScalar, is_host, is_run_time, static_captured
 
 _SAFE_BUILTINS = ("builtins", "_operator", "math", "time")  # they ask a tracer through Python's own protocols
+# of these the traced code sees the same thing each time; of a list it gets another copy
+_LASTING = (types.ModuleType, types.FunctionType, type, np.ufunc, bool, int, float, str, type(None))
 _OWN = ("hjit.trace", "hjit.kernels", "hjit.sched", "hjit.model", "hjit.pipeline", "hjit.call", "hjit.options")
 
 
 class Overlay(dict[str, Any]):
     """Globals of clones: the module's own, seen through `wrap`."""
 
-    __slots__ = ("under",)
+    __slots__ = ("_known", "under")
 
     def __init__(self, under: dict[str, Any]) -> None:
         super().__init__(__builtins__=_BUILTINS, __name__=under.get("__name__"))
         self.under = under
+        self._known: dict[str, tuple[Any, Any]] = {}  # what was wrapped, and how it is seen
 
     def __getitem__(self, name: str) -> Any:
         if dict.__contains__(self, name):
@@ -71,7 +74,11 @@ class Overlay(dict[str, Any]):
                 guard_absent(AccessPath(self.under, name))
             raise KeyError(name)
         value = self.under[name]
-        seen = wrap(value, AccessPath(self.under, name))
+        known, seen = self._known.get(name, (self, None))
+        if known is not value:
+            seen = wrap(value, AccessPath(self.under, name))
+            if isinstance(value, _LASTING):
+                self._known[name] = value, seen
         return called(seen, sys._getframe(1)) if isinstance(value, (np.ufunc, type)) or type(seen) is np.ufunc else seen
 
     def __contains__(self, name: object) -> bool:
@@ -106,13 +113,13 @@ def _called_or_class(name: str) -> Any:
 def clone(function: types.FunctionType) -> Callable[..., Any]:
     """`function` over an overlay of its globals and of its closure."""
     rec = current()
-    if function in rec.cloning:  # it refers to itself
-        return rec.cloning[function]
+    if function in rec.clones:  # or it refers to itself
+        return rec.clones[function]
     rec.codes[function.__code__] = None
     cells = [_filled_later(cell) for cell in function.__closure__ or ()]
     closure = tuple(cells) if function.__closure__ is not None else None
     cloned = types.FunctionType(function.__code__, overlay(function.__globals__), function.__name__, None, closure)
-    rec.cloning[function] = cloned
+    rec.clones[function] = cloned
     try:
         for name, cell, own in zip(function.__code__.co_freevars, function.__closure__ or (), cells, strict=True):
             if own is not cell:
@@ -120,8 +127,11 @@ def clone(function: types.FunctionType) -> Callable[..., Any]:
                 rec.watched.cells.append((own, own.cell_contents, name))
         cloned.__defaults__ = _defaults(function, "__defaults__")
         cloned.__kwdefaults__ = _defaults(function, "__kwdefaults__")
-    finally:
-        del rec.cloning[function]
+    except BaseException:
+        del rec.clones[function]
+        raise
+    if closure is not None or type(function.__globals__) is Overlay:  # the traced code may change what is in its cells
+        del rec.clones[function]
     cloned.__dict__.update(function.__dict__)
     rec.watched.add(cloned.__dict__, f"attributes of {function.__name__}")
     cloned.__qualname__ = function.__qualname__

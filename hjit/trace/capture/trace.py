@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.errors import LongLoop, Origin, TraceError
+from hjit.errors import InherentError, LongLoop, Origin, TraceError
 from hjit.process import deadline
 from hjit.trace.capture.captured import AccessPath, captured_object, whole_array
 from hjit.trace.capture.overlay import clone, load_table, wrap_callable
@@ -221,7 +221,7 @@ def trace(
                 classes = False  # they do not help
             elif rec.loops:
                 unrolled |= {rec.loops[-1].site}  # iteration by iteration it may be another error, or none
-            elif any(f is captured_number for f, _ in rec.tape.ops):
+            elif not isinstance(error, InherentError) and any(f is captured_number for f, _ in rec.tape.ops):
                 freeze_captured = True  # what takes no run-time number may take a plain one
             elif rec.refusals and not isinstance(error, TraceError):
                 raise error from rec.refusals[0]  # which the function has handled: this may be what came of it

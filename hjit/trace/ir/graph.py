@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 from operator import is_
 from typing import Any
 
@@ -25,6 +25,7 @@ from hjit.errors import Origin
 from hjit.trace.ir.poly import ONE, SMALL, Atom, Dim, Indirect, IntLike, Poly, poly
 
 Change = Callable[[Atom], IntLike | None]
+_put = object.__setattr__  # of what is immutable
 
 
 class Expr:
@@ -44,10 +45,9 @@ class Expr:
     _hash: int
 
     def _seal(self, dtype: np.dtype[Any], *key: Any) -> None:
-        put = object.__setattr__
-        put(self, "dtype", dtype)
-        put(self, "_key", key)
-        put(self, "_hash", hash((type(self).__name__, key)))
+        _put(self, "dtype", dtype)
+        _put(self, "_key", key)
+        _put(self, "_hash", hash((type(self), key)))
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable")
@@ -65,7 +65,7 @@ class Expr:
         if self._key != other._key:
             return False
         # equal ones share their key from now on: comparing two equal graphs of shared nodes stays linear
-        object.__setattr__(other, "_key", self._key)
+        _put(other, "_key", self._key)
         return True
 
     def __repr__(self) -> str:
@@ -78,7 +78,7 @@ class Expr:
             return self._loads
         except AttributeError:
             found = tuple(e for e in walk(self) if isinstance(e, Load))
-            object.__setattr__(self, "_loads", found)
+            _put(self, "_loads", found)
             return found
 
     def with_args(self, args: tuple[Expr, ...]) -> Expr:
@@ -102,10 +102,11 @@ class Const(Expr):
 
     def __init__(self, value: Any, dtype: Any) -> None:
         dtype = np.dtype(dtype)
-        with np.errstate(all="ignore"):
-            bits = np.asarray(value).astype(dtype).tobytes()
-        object.__setattr__(self, "bits", bits)
-        self._seal(dtype, bits, dtype.str)
+        is_common = type(value) in _COMMON and (value or type(value) is int)  # -0.0 equals 0.0
+        kind: Any = type(value)
+        bits = _common_bits(value, kind, dtype) if is_common else _bits(value, dtype)
+        _put(self, "bits", bits)
+        self._seal(dtype, bits, dtype)
 
     @property
     def value(self) -> Any:
@@ -116,6 +117,21 @@ class Const(Expr):
         return f"{self.dtype.str[1:]}:{self.value}"
 
 
+def _bits(value: Any, dtype: np.dtype[Any]) -> bytes:
+    """A number as its dtype holds it."""
+    with np.errstate(all="ignore"):
+        return np.asarray(value).astype(dtype).tobytes()
+
+
+_COMMON = frozenset((bool, int, float, np.float64, np.float32))
+
+
+@lru_cache(maxsize=4096)
+def _common_bits(value: Any, kind: type, dtype: np.dtype[Any]) -> bytes:
+    """As `_bits`, for numbers of common types; 1, 1.0 and True, of other types, are equal."""
+    return _bits(value, dtype)
+
+
 class ScalarRef(Expr):
     """A scalar argument of the kernel."""
 
@@ -123,8 +139,9 @@ class ScalarRef(Expr):
     name: str
 
     def __init__(self, name: str, dtype: Any) -> None:
-        object.__setattr__(self, "name", name)
-        self._seal(np.dtype(dtype), name, np.dtype(dtype).str)
+        _put(self, "name", name)
+        dtype = np.dtype(dtype)
+        self._seal(dtype, name, dtype)
 
     def __str__(self) -> str:
         return f"${self.name}"
@@ -137,8 +154,8 @@ class Index(Expr):
     poly: Poly
 
     def __init__(self, p: Poly) -> None:
-        object.__setattr__(self, "poly", p)
-        object.__setattr__(self, "polys", (p,))
+        _put(self, "poly", p)
+        _put(self, "polys", (p,))
         self._seal(np.dtype(np.int64), p)
 
     def __str__(self) -> str:
@@ -153,9 +170,9 @@ class Load(Expr):
     index: tuple[Poly, ...]
 
     def __init__(self, source: str, index: tuple[Poly, ...], dtype: Any) -> None:
-        object.__setattr__(self, "source", source)
-        object.__setattr__(self, "index", index)
-        object.__setattr__(self, "polys", index)
+        _put(self, "source", source)
+        _put(self, "index", index)
+        _put(self, "polys", index)
         self._seal(np.dtype(dtype), source, index)
 
     def __str__(self) -> str:
@@ -169,9 +186,10 @@ class Op(Expr):
     name: str
 
     def __init__(self, name: str, args: tuple[Expr, ...], dtype: Any) -> None:
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "args", args)
-        self._seal(np.dtype(dtype), name, args, np.dtype(dtype).str)
+        _put(self, "name", name)
+        _put(self, "args", args)
+        dtype = np.dtype(dtype)
+        self._seal(dtype, name, args, dtype)
 
     def with_args(self, args: tuple[Expr, ...]) -> Expr:
         return Op(self.name, args, self.dtype)
@@ -187,9 +205,10 @@ class Cast(Expr):
     arg: Expr
 
     def __init__(self, arg: Expr, dtype: Any) -> None:
-        object.__setattr__(self, "arg", arg)
-        object.__setattr__(self, "args", (arg,))
-        self._seal(np.dtype(dtype), arg, np.dtype(dtype).str)
+        _put(self, "arg", arg)
+        _put(self, "args", (arg,))
+        dtype = np.dtype(dtype)
+        self._seal(dtype, arg, dtype)
 
     def with_args(self, args: tuple[Expr, ...]) -> Expr:
         return Cast(args[0], self.dtype)
@@ -200,8 +219,7 @@ class Cast(Expr):
 
 def cast(e: Expr, dtype: Any) -> Expr:
     """`e` as `dtype`; nothing where it has it already, a constant where `e` is one."""
-    dtype = np.dtype(dtype)
-    if e.dtype == dtype:
+    if e.dtype is dtype or e.dtype == (dtype := np.dtype(dtype)):
         return e
     if isinstance(e, Const):
         return Const(e.value, dtype)
@@ -226,13 +244,15 @@ def walk(*roots: Expr, args: Callable[[Expr], Iterable[Expr]] | None = None) -> 
     stack = list(roots)
     while stack:
         e = stack.pop()
-        if e in seen:
-            continue
+        known = len(seen)
         seen.add(e)
+        if len(seen) == known:
+            continue
         yield e
-        stack.extend(e.args if args is None else args(e))
+        stack += e.args if args is None else args(e)
         for p in e.polys:
-            stack.extend(p.exprs)
+            if p.exprs:
+                stack += p.exprs
 
 
 def rewrite(e: Expr, change: Callable[[Expr], Expr | None], memo: dict[Expr, Expr] | None = None) -> Expr:

@@ -66,8 +66,18 @@ def broadcast(*shapes: Shape) -> Shape:
     Raises:
         ValueError: the shapes do not broadcast.
     """
-    if shapes and all(s is shapes[0] for s in shapes):
-        return shapes[0]
+    first = shapes[0]
+    if all(s is first for s in shapes):
+        return first
+    done, key = current().broadcasts, tuple(map(id, shapes))
+    found = done.get(key)
+    if found is None:
+        found = done[key] = shapes, _broadcast(shapes)
+    return found[1]
+
+
+def _broadcast(shapes: tuple[Shape, ...]) -> Shape:
+    """See `broadcast`; one of the shapes, where the result is that."""
     result: list[int] = [1] * max(map(len, shapes))
     for s in shapes:
         for k, n in enumerate(s, len(result) - len(s)):
@@ -78,7 +88,7 @@ def broadcast(*shapes: Shape) -> Shape:
                 raise ValueError(f"operands could not be broadcast together with shapes {text} ")
             elif n != 1 and n is not result[k]:
                 current().equate(result[k], n)
-    return tuple(result)
+    return next((s for s in shapes if len(s) == len(result) and all(map(operator.is_, s, result))), tuple(result))
 
 
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from hjit.trace.splitting.names import walk
+
 TEMPORARY = "__hjit_t"  # begins the names of values in between
 OPERATIONS = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Subscript)
 
@@ -15,7 +17,7 @@ def steps(s: ast.stmt, first: int) -> list[ast.stmt]:
     Args:
         first: the number of the first value in between.
     """
-    if any(isinstance(x, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)) for x in ast.walk(s)):
+    if any(isinstance(x, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom)) for x in walk(s)):
         return [s]  # names that an expression binds are read where they stand
     found: list[ast.stmt] = []
     names = (f"{TEMPORARY}{k}" for k in range(first, 1 << 30))
@@ -66,7 +68,7 @@ def _starred(e: ast.expr, found: list[ast.stmt], names: Iterator[str]) -> ast.ex
 
 def _named(e: ast.expr, found: list[ast.stmt], names: Iterator[str]) -> ast.expr:
     """A name for what computes something, or may have effects, which then happen in their order."""
-    if not any(isinstance(x, OPERATIONS) for x in ast.walk(e)):
+    if not any(isinstance(x, OPERATIONS) for x in walk(e)):
         return e
     e = _parts(e, found, names)
     if isinstance(e, (ast.Attribute, ast.Tuple, ast.List)):

@@ -6,8 +6,10 @@ import ast
 import functools
 import inspect
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
+
+from hjit.trace.splitting.names import parts, walk
 
 TREE = "__hjit_tree__"  # the attribute of functions that are made here
 MAKER = "__hjit_make"  # what closes over the variables of a function that is made anew
@@ -37,11 +39,12 @@ def tree_of(function: types.FunctionType) -> ast.FunctionDef:
         module = _module("".join(lines))
     except (OSError, TypeError, SyntaxError):
         raise NoSource("its source is not known") from None
-    found = [x for x in ast.walk(module) if isinstance(x, (ast.FunctionDef, ast.Lambda)) and _is_of(x, code)]
+    around = _around(module, code.co_firstlineno)
+    found = [x for x in around if isinstance(x, (ast.FunctionDef, ast.Lambda)) and _is_of(x, code)]
     if len(found) != 1:
         raise NoSource("its source is not found where its code says")
     tree: Any = copied(found[0])
-    for x in ast.walk(tree):
+    for x in walk(tree):
         name = x.id if isinstance(x, ast.Name) else x.attr if isinstance(x, ast.Attribute) else ""
         if name.startswith("__") and not name.endswith("__"):
             raise NoSource(f"its class mangles {name}")
@@ -56,16 +59,29 @@ def _module(text: str) -> ast.Module:
     return ast.parse(text)
 
 
+def _around(x: ast.AST, line: int) -> Iterator[ast.AST]:
+    """The nodes of a tree that a line is part of, those of decorators included."""
+    yield x
+    for y in parts(x):
+        first = min([getattr(y, "lineno", line), *(z.lineno for z in getattr(y, "decorator_list", ()))])
+        if first <= line <= (getattr(y, "end_lineno", line) or line):
+            yield from _around(y, line)
+
+
 def copied(x: T) -> T:
-    """A syntax tree, or a list of them, anew: `copy.deepcopy` takes five times as long."""
+    """A syntax tree, or a list of them, anew: `copy.deepcopy` takes ten times as long."""
     if isinstance(x, list):
         return [copied(y) for y in x]  # type: ignore[return-value]
-    if not isinstance(x, ast.AST):
-        return x
+    if not isinstance(x, ast.AST) or not (x._fields or isinstance(x, ast.stmt)):
+        return x  # a number, a name; or an operator, which has nothing of its own
     found = type(x).__new__(type(x))
-    for name, value in vars(x).items():
-        setattr(found, name, copied(value))
+    values = found.__dict__
+    for name, value in x.__dict__.items():
+        values[name] = value if type(value) in _SHARED else copied(value)
     return found
+
+
+_SHARED = frozenset((str, int, type(None), ast.Load, ast.Store))
 
 
 def _is_of(tree: ast.FunctionDef | ast.Lambda, code: types.CodeType) -> bool:

@@ -7,7 +7,6 @@ become functions of their own: what they read are their parameters, what is read
 from __future__ import annotations
 
 import ast
-import traceback
 import types
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -22,9 +21,12 @@ from hjit.trace.splitting.names import (
     live_before,
     loads,
     loop_live,
+    parts,
     stores,
+    walk,
 )
 from hjit.trace.splitting.normal_form import OPERATIONS, TEMPORARY, steps
+from hjit.trace.splitting.places import SourceRange
 from hjit.trace.splitting.source import NoSource, arguments, copied, function_def, made, tree_of
 
 PART = "__hjit_part"  # begins the names of parts
@@ -41,24 +43,6 @@ WORK = (*OPERATIONS, ast.AugAssign)
 
 
 @dataclass(frozen=True, slots=True)
-class SourceRange:
-    """Where in a source something is: lines from 1, columns from 0; no columns: the whole line."""
-
-    line: int
-    end_line: int
-    column: int | None = None
-    end_column: int | None = None
-
-    def is_in(self, s: ast.AST) -> bool:
-        """Is it part of a node?"""
-        first, last = s.lineno, s.end_lineno or s.lineno  # type: ignore[attr-defined]
-        if self.column is None or self.end_column is None:
-            return bool(first <= self.line <= last)
-        begin, end = (first, s.col_offset), (last, s.end_col_offset)  # type: ignore[attr-defined]
-        return bool(begin <= (self.line, self.column) and (self.end_line, self.end_column) <= end)
-
-
-@dataclass(frozen=True, slots=True)
 class Fragment:
     """Statements as a function.
 
@@ -69,27 +53,6 @@ class Fragment:
     function: types.FunctionType
     first: int
     last: int
-
-
-def place_of(error: BaseException, code: types.CodeType) -> SourceRange | None:
-    """Where in a function an exception came up; None where it did not while the function ran."""
-    tb = error.__traceback__
-    while tb is not None:
-        own = tb.tb_frame.f_code
-        if (own.co_filename, own.co_firstlineno, own.co_name) == (code.co_filename, code.co_firstlineno, code.co_name):
-            line, end_line, column, end_column = list(own.co_positions())[tb.tb_lasti // 2]
-            if line is not None:
-                return SourceRange(line, end_line or line, column, end_column)
-            return SourceRange(tb.tb_lineno, tb.tb_lineno)
-        tb = tb.tb_next
-    return None
-
-
-def is_deeper(error: BaseException, code: types.CodeType) -> bool:
-    """Did it come up in a function that this one calls, and that was traced as well?"""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if type(frame.f_globals) is not dict]
-    own = [k for k, frame in enumerate(frames) if frame.f_code is code]
-    return bool(own) and own[0] + 1 < len(frames)
 
 
 def split(
@@ -165,7 +128,7 @@ class _Splitter:
         """Changes the tree; the parts by the names by which it calls them."""
         body = self.cut(self.tree.body)  # the cut first: names of values in between belong to the function
         self.own = {*self.parameters, *stores(body)} - self.outer
-        inner = [x for s in body for x in ast.walk(s) if isinstance(x, SCOPES)]
+        inner = [x for s in body for x in walk(s) if isinstance(x, SCOPES)]
         self.shared = frozenset(loads(inner))
         self.rebound = declared(inner)
         self.tree.body = self.grouped(body, set(self.parameters), frozenset(), frozenset())
@@ -180,9 +143,7 @@ class _Splitter:
     def cut(self, body: list[ast.stmt]) -> list[ast.stmt]:
         """The statements with that at the place marked, as small as it can be."""
         at = self.number(body)
-        if at is None or (
-            isinstance(body[at], ast.Return) and not any(isinstance(x, WORK) for x in ast.walk(body[at]))
-        ):
+        if at is None or (isinstance(body[at], ast.Return) and not any(isinstance(x, WORK) for x in walk(body[at]))):
             return self.halves(body)  # of what is returned something cannot be returned
         return [*body[:at], *self.broken(body[at]), *body[at + 1 :]]
 
@@ -199,7 +160,7 @@ class _Splitter:
             case ast.For() if self.is_loop:
                 return self.marked([s])
             case ast.While() if self.is_loop:
-                return self.tested(s) if any(isinstance(x, WORK) for x in ast.walk(s.test)) else self.marked([s])
+                return self.tested(s) if any(isinstance(x, WORK) for x in walk(s.test)) else self.marked([s])
             case ast.If() | ast.While() if self.place is None or self.place.is_in(s.test):
                 return self.tested(s)
             case ast.If() | ast.For() | ast.While() | ast.With():
@@ -308,9 +269,9 @@ class _Splitter:
             return False
         if isinstance(s, ast.Return):
             return s.value is not None and self.may_move(s.value)
-        if any(isinstance(x, ALONE) or getattr(x, "hjit_kept", False) for x in ast.walk(s)):
+        if any(isinstance(x, ALONE) or getattr(x, "hjit_kept", False) for x in walk(s)):
             return False
-        if any(map(_counts_frames, ast.walk(s))) or self.is_seen_above(s):
+        if any(map(_counts_frames, walk(s))) or self.is_seen_above(s):
             return False  # that of a part would be one more
         written = set(stores([s]))
         if written & (self.shared | self.outer):
@@ -321,7 +282,7 @@ class _Splitter:
 
     def is_seen_above(self, s: ast.AST) -> bool:
         """Does it call a function that counts the frames above it?"""
-        return any(isinstance(x, ast.Call) and points_above(self.known(x.func)) for x in ast.walk(s))
+        return any(isinstance(x, ast.Call) and points_above(self.known(x.func)) for x in walk(s))
 
     def known(self, x: ast.AST) -> Any:
         """The value of a global, of a variable of a function around this one, or of what a module has; else None."""
@@ -340,7 +301,7 @@ class _Splitter:
 
     def part(self, run: list[ast.stmt], bound: set[str], live: Names) -> list[ast.stmt]:
         """Statements as the call of a part; as they are where they do no work, or cannot be apart."""
-        if not any(isinstance(x, WORK) for s in run for x in ast.walk(s)) or all(map(_is_trivial, run)):
+        if not any(isinstance(x, WORK) for s in run for x in walk(s)) or all(map(_is_trivial, run)):
             return list(run)
         read = [n for n in first_reads(run) if n in self.own]
         after = definitely_bound(run)
@@ -370,13 +331,13 @@ class _Splitter:
 
 def _size(tree: ast.AST) -> tuple[int, int]:
     """How many operations and statements there are: parts have fewer, so that what is split again and again ends."""
-    nodes = list(ast.walk(tree))
+    nodes = list(walk(tree))
     return sum(isinstance(x, WORK) for x in nodes), sum(isinstance(x, ast.stmt) for x in nodes)
 
 
 def _place_of_name(tree: ast.AST, name: str) -> SourceRange | None:
     """Where a name is read first."""
-    found = [x for x in ast.walk(tree) if isinstance(x, ast.Name) and x.id == name and isinstance(x.ctx, ast.Load)]
+    found = [x for x in walk(tree) if isinstance(x, ast.Name) and x.id == name and isinstance(x.ctx, ast.Load)]
     x = min(found, key=lambda x: (x.lineno, x.col_offset), default=None)
     return None if x is None else SourceRange(x.lineno, x.end_lineno or x.lineno, x.col_offset, x.end_col_offset)
 
@@ -398,7 +359,7 @@ def _bodies(s: ast.stmt) -> Iterable[list[ast.stmt]]:
 
 def _of_loop(s: ast.AST) -> Iterable[ast.AST]:
     """What belongs to a statement, without what is in loops inside it."""
-    for x in ast.iter_child_nodes(s):
+    for x in parts(s):
         if not isinstance(x, LOOPS):
             yield x
             yield from _of_loop(x)
@@ -414,7 +375,7 @@ def _ignores_errors(x: ast.withitem) -> bool:
 
 def _is_trivial(s: ast.stmt) -> bool:
     """Does it only take apart what there is: attributes, items of tuples, numbers?"""
-    return isinstance(s, ast.Assign) and not any(isinstance(x, (ast.Call, ast.BinOp, ast.Compare)) for x in ast.walk(s))
+    return isinstance(s, ast.Assign) and not any(isinstance(x, (ast.Call, ast.BinOp, ast.Compare)) for x in walk(s))
 
 
 def _counts_frames(x: ast.AST) -> bool:
@@ -429,9 +390,9 @@ def _counts_frames(x: ast.AST) -> bool:
 
 def _is_of_frames(tree: ast.AST) -> bool:
     names = {"locals", "vars", "eval", "exec", "dir", "super", "__class__"}
-    calls = [x for x in ast.walk(tree) if isinstance(x, ast.Call) and x.args and not isinstance(x.args[0], ast.Starred)]
+    calls = [x for x in walk(tree) if isinstance(x, ast.Call) and x.args and not isinstance(x.args[0], ast.Starred)]
     of_objects = {x.func for x in calls if _name(x.func) in ("vars", "dir")}  # ``vars(x)``
-    return any(_name(x) in names and x not in of_objects for x in ast.walk(tree))
+    return any(_name(x) in names and x not in of_objects for x in walk(tree))
 
 
 def _name(x: ast.AST) -> str:

@@ -188,16 +188,29 @@ def instruction(frame: FrameType) -> str:
 # -- where in the user's source
 
 
+def traced_frame() -> tuple[FrameType | None, FrameType]:
+    """The innermost frame of traced code, which may be hjit's own, and that of the function which it has called."""
+    called = sys._getframe(1)
+    while (frame := called.f_back) is not None:
+        if type(frame.f_globals) is not dict:
+            return frame, called
+        called = frame
+    return None, called
+
+
 def site() -> tuple[Origin | None, str]:
     """The source line that is being traced, and the variable that its result is assigned to."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if type(frame.f_globals) is not dict and not is_own(frame.f_code):
-            code = frame.f_code
-            origin = Origin(code.co_filename, frame.f_lineno, code.co_name)
-            return origin, _assigned(code).get(frame.f_lasti, "t")
+    return site_of(traced_frame()[0])
+
+
+def site_of(frame: FrameType | None) -> tuple[Origin | None, str]:
+    """As `site`, for what `traced_frame` gives."""
+    while frame is not None and (type(frame.f_globals) is dict or is_own(frame.f_code)):
         frame = frame.f_back
-    return None, "t"
+    if frame is None:
+        return None, "t"
+    code = frame.f_code
+    return Origin(code.co_filename, frame.f_lineno, code.co_name), _assigned(code).get(frame.f_lasti, "t")
 
 
 def line_in(filename: str) -> Origin | None:

@@ -70,6 +70,10 @@ def kind_of(x: Any) -> Any:
     return np.dtype(bool) if isinstance(value, bool) else type(value)
 
 
+def _is_supported(dtype: np.dtype[Any]) -> bool:
+    return supported_dtype(dtype) or supported_complex(dtype)
+
+
 def loop_of(ufunc: np.ufunc, operands: Sequence[Any], signature: Any, casting: Casting) -> tuple[np.dtype[Any], ...]:
     """The dtypes of NumPy's loop for these operands.
 
@@ -78,7 +82,7 @@ def loop_of(ufunc: np.ufunc, operands: Sequence[Any], signature: Any, casting: C
         TypeError: NumPy has no such loop.
     """
     kinds = tuple(map(kind_of, operands))
-    return loop_of_kinds(ufunc, kinds, signature, casting, lambda t: supported_dtype(t) or supported_complex(t))
+    return loop_of_kinds(ufunc, kinds, None if signature is None else tuple(signature), casting, _is_supported)
 
 
 def common_dtype(operands: Sequence[Any]) -> np.dtype[Any]:

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.ops.elementwise.ufuncs import ufunc_call
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.tracer import Tracer, call, is_tracer
 from hjit.trace.tracing.recording.recorder import current
-from hjit.trace.tracing.scalars.host import is_host, static_captured
+from hjit.trace.tracing.scalars.host import HostScalar, is_host, static_captured
 from hjit.trace.tracing.scalars.induction import as_traced
 from hjit.trace.tracing.scalars.size import Size
 
@@ -38,6 +39,8 @@ COMPARE = {
     "eq": np.equal,
     "ne": np.not_equal,
 }
+_REAL = frozenset((Tracer, HostScalar, int, float, bool))
+_NO_OPTIONS: dict[str, Any] = {}
 UNARY = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}
 METHODS = {
     name: getattr(np, name)
@@ -74,13 +77,24 @@ def _power(a: Any, b: Any) -> Any:
 
 
 def _binary(f: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    is_ufunc = type(f) is np.ufunc
+
     def method(self: Any, other: Any) -> Any:
+        if is_ufunc and type(other) in _REAL and type(self) is Tracer and not self.weak:
+            return _of_arrays(f, self, other)
         return _as_python(f, self, other) if _takes(other) else NotImplemented
 
     def swapped(self: Any, other: Any) -> Any:
+        if is_ufunc and type(other) in _REAL and type(self) is Tracer and not self.weak:
+            return _of_arrays(f, other, self)
         return _as_python(f, other, self) if _takes(other) else NotImplemented
 
     return method, swapped
+
+
+def _of_arrays(ufunc: Any, *operands: Any) -> Any:
+    """``ufunc(*operands)``; NumPy, which would ask the traced array what to do, takes longer."""
+    return ufunc_call(ufunc, "__call__", operands, _NO_OPTIONS)
 
 
 def _as_python(f: Callable[..., Any], a: Any, b: Any) -> Any:
@@ -116,7 +130,7 @@ def _number(x: Any) -> Any:
 
 
 def _takes(x: Any) -> bool:
-    return not isinstance(x, (str, bytes, dict, set, type(None)))
+    return type(x) in _REAL or not isinstance(x, (str, bytes, dict, set, type(None)))
 
 
 def _in_place(ufunc: Callable[..., Any]) -> Callable[..., Any]:
@@ -141,6 +155,8 @@ def _in_place_power(self: Any, other: Any) -> Any:
 
 def _compare(name: str, f: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Any, other: Any) -> Any:
+        if type(other) in _REAL and type(self) is Tracer and not self.weak:
+            return _of_arrays(f, self, other)
         if _takes(other):
             result = f(self, other)
             if _is_python(self) and _is_python(other):

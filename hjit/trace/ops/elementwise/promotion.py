@@ -16,11 +16,10 @@ from hjit.trace.ops.arguments import Casting
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, is_tracer, python_type
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
-from hjit.trace.tracing.scalars.host import as_cast, is_captured, is_host, number
+from hjit.trace.tracing.scalars.host import HostScalar, as_cast, is_captured, is_host, number
 from hjit.trace.tracing.scalars.size import Size
 
 
-@lru_cache(maxsize=4096)
 def resolve_dtypes(
     ufunc: np.ufunc, dtypes: tuple[Any, ...], signature: tuple[Any, ...] | None, casting: Casting
 ) -> tuple[np.dtype[Any], ...]:
@@ -31,9 +30,12 @@ def resolve_dtypes(
     return ufunc.resolve_dtypes(wanted, signature=signature, casting=casting)
 
 
+_OPERANDS = frozenset((Tracer, HostScalar, int, float, bool))
+
+
 def operand(x: Any) -> Any:
     """A tracer, a host scalar, or a Python number that takes the other operand's dtype (NEP 50)."""
-    if is_tracer(x) or is_host(x) or type(x) in (int, float, bool):
+    if type(x) in _OPERANDS:
         return x
     if isinstance(x, Size):
         return int(x)
@@ -49,16 +51,16 @@ def loop_of(ufunc: np.ufunc, operands: tuple[Any, ...], signature: Any, casting:
         TraceError: hjit has no such dtype.
         TypeError: NumPy has no such loop.
     """
-    kinds = tuple(
-        _type_of(x, ufunc in _COMPARISONS) if is_tracer(x) else _weak(x.value if is_host(x) else x) for x in operands
-    )
-    return loop_of_kinds(ufunc, kinds, signature, casting, supported_dtype)
+    compared = ufunc in _COMPARISONS
+    kinds = [_type_of(x, compared) if type(x) is Tracer else _weak(x.value if is_host(x) else x) for x in operands]
+    return loop_of_kinds(ufunc, tuple(kinds), None if signature is None else tuple(signature), casting, supported_dtype)
 
 
+@lru_cache(maxsize=4096)
 def loop_of_kinds(
     ufunc: np.ufunc,
     kinds: tuple[Any, ...],
-    signature: Any,
+    signature: tuple[Any, ...] | None,
     casting: Casting,
     is_supported: Callable[[np.dtype[Any]], bool],
 ) -> tuple[np.dtype[Any], ...]:
@@ -66,7 +68,7 @@ def loop_of_kinds(
     try:
         if all(isinstance(k, type) for k in kinds):
             kinds = tuple(np.dtype(k) for k in kinds)
-        loop = resolve_dtypes(ufunc, kinds, None if signature is None else tuple(signature), casting)
+        loop = resolve_dtypes(ufunc, kinds, signature, casting)
     except TypeError as error:
         if "resolve_dtypes" in str(error):
             raise current().error(f"numpy.{ufunc.__name__}", str(error)) from None
@@ -77,12 +79,13 @@ def loop_of_kinds(
     return loop
 
 
-_COMPARISONS = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal)
+_COMPARISONS = frozenset((np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal))
 
 
 def _type_of(x: Tracer, compared: bool) -> Any:
     """The dtype of a traced operand, or the type of a Python number; any int may be compared with any integers."""
-    return python_type(x) if x.weak and x.dtype != bool and not (compared and x.dtype.kind == "i") else x.dtype
+    dtype = x.buffer.dtype
+    return python_type(x) if x.weak and dtype.kind != "b" and not (compared and dtype.kind == "i") else dtype
 
 
 def _weak(value: Any) -> Any:
@@ -97,7 +100,7 @@ def load(x: Any, shape: Shape, dtype: np.dtype[Any]) -> Expr:
     Raises:
         OverflowError: a Python int is out of the range of `dtype`.
     """
-    if isinstance(x, Tracer):
+    if type(x) is Tracer:
         if x.weak and dtype.kind in "iu" and x.dtype.kind == "i" and dtype != x.dtype:
             info = np.iinfo(dtype)  # NumPy raises OverflowError
             most = min(int(info.max), np.iinfo(np.int64).max)

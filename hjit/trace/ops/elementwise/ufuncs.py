@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from hjit.trace.ir.graph import Const, Expr, Op, cast, select
 from hjit.trace.ops.arguments import Casting, broadcast, concrete_shape
 from hjit.trace.ops.elementwise.promotion import load, loop_of, operand, resolve_dtypes
-from hjit.trace.ops.layout import order_of, ordered_stage, tracers
+from hjit.trace.ops.layout import operands_order, order_of, ordered_stage, tracers
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import (
@@ -58,9 +59,22 @@ ALIASES = {
 }
 
 
+_REAL = frozenset((Tracer, int, float, bool))  # of what most operations are
+
+
+@lru_cache(maxsize=1024)
+def _compiled_name(ufunc: np.ufunc) -> str:
+    """The operation that a ufunc is; empty where back ends do not know it."""
+    name = ALIASES.get(ufunc.__name__, ufunc.__name__)
+    return name if name in UFUNCS and ufunc.nout == 1 else ""
+
+
 @provides
 def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What `__array_ufunc__` of a tracer or a host scalar does."""
+    name = _compiled_name(ufunc)
+    if name and method == "__call__" and not kwargs and _REAL.issuperset(map(type, inputs)):
+        return _without_options(ufunc, name, inputs)
     is_complex = hook("complex_operands")(inputs, kwargs)
     if method != "__call__":
         return hook("complex_method" if is_complex else "ufunc_method")(ufunc, method, inputs, kwargs)
@@ -84,8 +98,7 @@ def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
     pair = _PAIRS.get(ufunc)
     if pair is not None:
         return pair(*inputs, **kwargs)
-    name = ALIASES.get(ufunc.__name__, ufunc.__name__)
-    if name not in UFUNCS or ufunc.nout != 1:
+    if not name:
         if kwargs.get("out") is not None:
             raise current().error(f"{ufunc.__name__}(out=)", "this ufunc is not compiled", "assign its result")
         return extern_call(ufunc.__name__, ufunc, inputs, kwargs)
@@ -120,7 +133,7 @@ def _elementwise(
     order: str = "K",
     subok: bool = True,
 ) -> Any:
-    operands = tuple(operand(x) for x in inputs)
+    operands = tuple(map(operand, inputs))
     out = out[0] if isinstance(out, tuple) else out
     mask = None if where is True or where is np._NoValue else as_tracer(where)
     signature = signature or sig
@@ -133,15 +146,9 @@ def _elementwise(
         if known is not None:
             return known
     loop = loop_of(ufunc, operands, signature, casting)
-    shape = broadcast(*(x.shape for x in (*operands, mask) if is_tracer(x)))
-    if name == "power" and loop[-1].kind == "i":
-        _check_exponent(operands[1], mask)
-    if name in _COMPARISONS and _out_of_range(operands, loop):
-        value: Expr = _constant_comparison(ufunc, operands, loop)
-    else:
-        value = _simplify(
-            name, tuple(cast(load(x, shape, t), t) for x, t in zip(operands, loop, strict=False)), loop[-1]
-        )
+    arrays = tracers(*operands, mask)
+    shape = broadcast(*[x.shape for x in arrays])
+    value = _value(ufunc, name, operands, loop, shape, mask)
     if out is not None:
         if not is_tracer(out):
             raise current().error(
@@ -163,7 +170,40 @@ def _elementwise(
     if mask is not None:
         value = select(mask.load(shape), value, _uninitialised(shape, loop[-1]))
     scalar = not shape and all(not is_tracer(x) or x.is_scalar or not x.shape for x in operands)
-    return ordered_stage(value, shape, loop[-1], order_of(order, tracers(*operands, mask), shape), is_scalar=scalar)
+    return ordered_stage(value, shape, loop[-1], order_of(order, arrays, shape), is_scalar=scalar)
+
+
+def _without_options(ufunc: np.ufunc, name: str, operands: tuple[Any, ...]) -> Tracer:
+    """As `_elementwise`, of traced arrays and Python's numbers: most operations are of these."""
+    known = _known(ufunc, operands, None, "same_kind")
+    if known is not None:
+        return known
+    loop = loop_of(ufunc, operands, None, "same_kind")
+    arrays = [x for x in operands if type(x) is Tracer]
+    shape = broadcast(*[x._shape for x in arrays])
+    value = _value(ufunc, name, operands, loop, shape)
+    return ordered_stage(value, shape, loop[-1], operands_order(arrays, shape), is_scalar=not shape)
+
+
+def _value(
+    ufunc: np.ufunc,
+    name: str,
+    operands: tuple[Any, ...],
+    loop: tuple[np.dtype[Any], ...],
+    shape: Shape,
+    mask: Tracer | None = None,
+) -> Expr:
+    """An element of the result, of `shape`.
+
+    Raises:
+        ValueError, OverflowError: NumPy refuses a number.
+    """
+    if name == "power" and loop[-1].kind == "i":
+        _check_exponent(operands[1], mask)
+    if name in _COMPARISONS and _out_of_range(operands, loop):
+        return _constant_comparison(ufunc, operands, loop)
+    args = [cast(load(x, shape, t), t) for x, t in zip(operands, loop, strict=False)]
+    return _simplify(name, tuple(args), loop[-1])
 
 
 def _uninitialised(shape: Shape, dtype: np.dtype[Any]) -> Expr:
@@ -238,10 +278,11 @@ def _known(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: Any, casting: Cast
     """The result, where NumPy can compute it from known contents."""
     values = []
     for x in operands:
-        if is_tracer(x):
-            if x.known is None:
+        if type(x) is Tracer:
+            known = x.known
+            if known is None:
                 return None
-            values.append(x.known)
+            values.append(known)
         elif is_host(x):
             return None
         else:

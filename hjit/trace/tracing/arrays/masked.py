@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.errors import TraceError
+from hjit.errors import InherentError, TraceError
 from hjit.trace.ir.graph import Expr, Load, identity
 from hjit.trace.tracing.arrays.traced import Shape, Traced
 from hjit.trace.tracing.arrays.tracer import Tracer, call, python_int
@@ -143,7 +143,9 @@ class MaskedRead(Traced):
     def error(self, operation: str) -> TraceError:
         """What it raises where its length would have to be known."""
         reason = f"the length of a {self.read} depends on the image's values"
-        return current().error(operation, reason, "use np.where, or write back under the same mask")
+        rec = current()
+        kind = InherentError if rec.is_given(self.mask.buffer.version) else TraceError
+        return rec.error(operation, reason, "use np.where, or write back under the same mask", kind)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return hook("masked_call")(func, args, kwargs)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import Const, Definition, Expr, Index, Load, compose, identity
-from hjit.trace.ir.poly import Dim, Poly, poly
+from hjit.trace.ir.poly import ZERO, Dim, Poly, poly
 from hjit.trace.tracing.arrays.traced import Shape, Traced, TracedArray
 from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.frames import reads
@@ -48,6 +48,7 @@ class TracedBuffer:
     """
 
     __slots__ = (
+        "_element",
         "argument",
         "contents",
         "dtype",
@@ -74,6 +75,7 @@ class TracedBuffer:
         self.argument, self.strides, self.writeable = argument, strides, writeable
         self.serial, self.last_read = next(serials), -1
         self.octets: tuple[str, Tracer] | None = None
+        self._element: Load | None = None
 
     def source(self) -> str:
         """The present version, made now where the contents are only known."""
@@ -81,6 +83,13 @@ class TracedBuffer:
             assert self.contents is not None
             self.version = current().constant(self.contents).input.name
         return self.version
+
+    def element(self) -> Load:
+        """The element at the iteration dimensions: one expression while the version lasts."""
+        source, found = self.source(), self._element
+        if found is None or found.source != source:
+            found = self._element = Load(source, identity(len(self.shape)), self.dtype)
+        return found
 
     @property
     def root(self) -> TracedBuffer:
@@ -206,7 +215,8 @@ class Tracer(TracedArray):
     @property
     def is_whole(self) -> bool:
         """Does this view show the whole buffer in its own order?"""
-        return self.index is identity(len(self.shape)) and len(self.shape) == len(self.buffer.shape)
+        ndim = len(self._shape)
+        return self.index is identity(ndim) and ndim == len(self.buffer.shape)
 
     @property
     def axes(self) -> tuple[int, ...] | None:
@@ -224,20 +234,22 @@ class Tracer(TracedArray):
 
     def at(self, index: Sequence[Poly]) -> Load:
         """The element at `index`, one polynomial per axis of this view."""
-        if self.is_whole:
-            return Load(self.buffer.source(), tuple(index), self.dtype)
-        if tuple(index) == identity(len(self.shape)):
-            return Load(self.buffer.source(), self.index, self.dtype)
-        return Load(self.buffer.source(), compose(self.index, index), self.dtype)
+        buffer, here = self.buffer, identity(len(self._shape))
+        if self.index is here and len(here) == len(buffer.shape):
+            return buffer.element() if index is here else Load(buffer.source(), tuple(index), buffer.dtype)
+        if index is here or tuple(index) == here:
+            return Load(buffer.source(), self.index, buffer.dtype)
+        return Load(buffer.source(), compose(self.index, index), buffer.dtype)
 
     def load(self, shape: Shape | None = None) -> Expr:
         """The element at the iteration dimensions of a result of `shape`, this array being broadcast to it."""
-        if self.known is not None and self.known.size == 1:
-            return Const(self.known.reshape(())[()], self.dtype)
-        if shape is None or shape == self.shape:
-            return self.at(identity(len(self.shape)))
-        lead = len(shape) - len(self.shape)
-        return self.at([poly(0) if n == 1 and shape[k] != 1 else poly(Dim(k)) for k, n in enumerate(self.shape, lead)])
+        known, own = self.known, self._shape
+        if known is not None and known.size == 1:
+            return Const(known.reshape(())[()], self.buffer.dtype)
+        if shape is None or shape is own or shape == own:
+            return self.at(identity(len(own)))
+        lead, here = len(shape) - len(own), identity(len(shape))
+        return self.at([ZERO if n == 1 and shape[k] != 1 else here[k] for k, n in enumerate(own, lead)])
 
     def item(self, *at: Any) -> Any:
         at = at[0] if len(at) == 1 and isinstance(at[0], tuple) else at

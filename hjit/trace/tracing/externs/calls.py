@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -86,10 +86,12 @@ class Extern:
             return self.known([k.copy() for k in contents if k is not None])
         needs, places = self.arguments.needs()
 
-        def call(*arrays: np.ndarray[Any, Any]) -> ExternResult:
-            return self.call([arrays[k] for k in places])
+        def call(*arrays: np.ndarray[Any, Any], unread: Collection[int] = ()) -> ExternResult:
+            alone = frozenset(n for n, k in enumerate(places) if k in unread and places.count(k) == 1)
+            return self.call([arrays[k] for k in places], alone)
 
         done = current().extern(self.name, call, needs, self.checkpoint, self.rule, self.filled(places))
+        done.may_write = self.may_write
         return self.rebuild(done.value, done.gives)
 
     def filled(self, places: Sequence[int]) -> FilledArguments | None:
@@ -106,8 +108,8 @@ class Extern:
         """The result for known arrays."""
         return owned(self.ready(arrays)[0]())
 
-    def call(self, arrays: Sequence[np.ndarray[Any, Any]]) -> ExternResult:
-        """The outcome of a call with these arrays."""
+    def call(self, arrays: Sequence[np.ndarray[Any, Any]], unread: frozenset[int]) -> ExternResult:
+        """The outcome of a call with these arrays; `unread`: those that nobody reads afterwards."""
         return call_extern(*self.ready(arrays), self.checkpoint is not None)
 
     def ready(self, arrays: Sequence[np.ndarray[Any, Any]]) -> tuple[Callable[[], Any], list[Any]]:

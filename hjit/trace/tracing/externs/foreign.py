@@ -72,6 +72,7 @@ class _Writing(Extern):
 
     Attributes:
         writes: the arrays whose contents are outputs, whether this call changes them or not.
+        written: those whose contents were outputs when it was traced.
     """
 
     may_write = True
@@ -79,6 +80,7 @@ class _Writing(Extern):
     def __init__(self, function: Foreign, args: Any, kwargs: Any) -> None:
         super().__init__(function.name, function.function, args, kwargs)
         self.learnt, self.origin = function.writes, site()[0]
+        self.written: frozenset[int] = frozenset()
         given = self.arguments.originals
         self.writes = frozenset(
             k for k, t in enumerate(given) if k in function.writes and t.writeable and not self._is_shared(k)
@@ -108,8 +110,9 @@ class _Writing(Extern):
                     self._write(k, b)
         return owned(result, given, self.arguments.originals)
 
-    def call(self, arrays: Sequence[Array]) -> ExternResult:
-        copies = self._copies(arrays)
+    def call(self, arrays: Sequence[Array], unread: frozenset[int]) -> ExternResult:
+        unread = frozenset(k for k in unread if arrays[k].flags.writeable and self.arguments.originals[k].writeable)
+        copies = self._copies(arrays, unread)
         real, given = self.ready(copies)
         found = call_extern(functools.partial(self._checked, real), given, False)
         if any(np.may_share_memory(a, b) for a in found.arrays for b in copies):
@@ -119,18 +122,20 @@ class _Writing(Extern):
             )
             refusal = TraceError(self.name, reason, advice, self.origin)
             return ExternResult(("raised", TraceError, refusal.args), (), refusal)
-        changed = {k for k, (a, b) in enumerate(zip(arrays, copies, strict=True)) if not _same_bits(a, b)}
+        pairs = enumerate(zip(arrays, copies, strict=True))
+        changed = {k for k, (a, b) in pairs if k not in unread and not _same_bits(a, b)}
         self.learnt |= changed
-        written = tuple(sorted(self.writes | changed))
+        written = tuple(sorted(self.writes | changed | (unread & self.written)))
         return ExternResult((found.outcome, written), (*found.arrays, *(copies[k] for k in written)), found.error)
 
-    def _copies(self, arrays: Sequence[Array]) -> list[Array]:
-        copies = [x.copy("K") for x in arrays]
+    def _copies(self, arrays: Sequence[Array], unread: frozenset[int] = frozenset()) -> list[Array]:
+        copies = [x if k in unread else x.copy("K") for k, x in enumerate(arrays)]
         for copy, x, t in zip(copies, arrays, self.arguments.originals, strict=True):
             copy.flags.writeable = x.flags.writeable and t.writeable
         return copies
 
     def rebuild(self, outcome: Any, gives: Sequence[str]) -> Any:
+        self.written = frozenset(outcome[1])
         self._write_back(outcome, gives)
         return super().rebuild(outcome[0], gives)
 

@@ -6,8 +6,8 @@ body is compiled once.
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
+from inspect import CO_GENERATOR
 from types import CodeType, FrameType
 
 # Operations in iterations after the first ones of loops. The applications of benchmarks/apps are to be compiled whole:
@@ -37,15 +37,22 @@ class Iterations:
         self._breaks: Counter[CallSites] = Counter()
         self.operations = self.count = self._again = 0
 
-    def are_too_many(self) -> bool:
-        """An operation is recorded: do iterations fill the trace?"""
-        self._look()
-        self.operations += self._is_inside()
+    def are_too_many(self, frame: FrameType | None, called: FrameType) -> bool:
+        """An operation is recorded: do iterations fill the trace?
+
+        Args:
+            frame: the innermost one of traced code.
+            called: that of the function which it has called.
+        """
+        if frame is None or not self._goes_on(frame, called):
+            self._look(frame, called)
+        if self._loops:
+            self.operations += self._is_inside()
         return self.operations > self._most and self.count >= MANY_ITERATIONS
 
-    def repeat_breaks(self, operations: int) -> bool:
-        """A segment of a trace of so many operations ends: do too many end in a loop?"""
-        self._look()
+    def repeat_breaks(self, operations: int, frame: FrameType | None, called: FrameType) -> bool:
+        """A segment of a trace of so many operations ends: do too many end in a loop? See `are_too_many`."""
+        self._look(frame, called)
         if not self._is_inside():
             return False
         place = tuple((frame.f_code, at) for frame, at in self._stack)
@@ -56,8 +63,8 @@ class Iterations:
     def _is_inside(self) -> bool:
         return any(f in self._loops and self._loops[f][0] <= at <= self._loops[f][1] for f, at in self._stack)
 
-    def _look(self) -> None:
-        before, self._stack = self._stack, self._frames()
+    def _look(self, frame: FrameType | None, called: FrameType) -> None:
+        before, self._stack = self._stack, self._frames(frame, called)
         around = self._went_round(before)
         self._loops = {f: self._loops[f] for f, _ in self._stack if f in self._loops}
         if around is not None:
@@ -66,20 +73,28 @@ class Iterations:
             self._loops[frame] = min(low, first), max(high, last)
             self.count += 1
 
-    def _frames(self) -> list[tuple[FrameType, int]]:
+    def _goes_on(self, frame: FrameType, called: FrameType) -> bool:
+        """Has the innermost frame only gone on to a later instruction, or not even to that? Then no other frame has
+        moved, unless it is a generator's, which goes on wherever it is asked to."""
+        stack, at = self._stack, frame.f_lasti
+        if len(stack) < 2 or stack[-2][0] is not frame or frame.f_code.co_flags & CO_GENERATOR:
+            return False
+        was = stack[-2][1]
+        if at < was or (at == was and stack[-1][0] is not called):
+            return False
+        stack[-2:] = (frame, at), (called, 0)
+        return True
+
+    def _frames(self, frame: FrameType | None, called: FrameType) -> list[tuple[FrameType, int]]:
         """The frames of traced code, and the function of hjit that the innermost has called."""
         found: list[tuple[FrameType, int]] = []
-        frame: FrameType | None = sys._getframe(3)
-        called = frame
         while frame is not None:
             if type(frame.f_globals) is not dict:
-                if not found and called is not None:
+                if not found:
                     found.append((called, 0))
                 found.append((frame, frame.f_lasti))
                 if frame.f_code is self._code:
                     break
-            elif not found:
-                called = frame
             frame = frame.f_back
         return found[::-1]
 

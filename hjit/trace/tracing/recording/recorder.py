@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.errors import LongLoop, Origin, TraceError
+from hjit.errors import InherentError, LongLoop, Origin, TraceError
 from hjit.process import deadline
 from hjit.trace.ir.gathers import evaluated_gathers, gather_of
 from hjit.trace.ir.graph import (
@@ -36,7 +36,7 @@ from hjit.trace.ir.graph import (
 )
 from hjit.trace.ir.poly import SMALL, Poly, Sym, poly, sizes_value
 from hjit.trace.ir.ranges import Range, Ranges
-from hjit.trace.tracing.frames import line_in, site
+from hjit.trace.tracing.frames import line_in, site, site_of, traced_frame
 from hjit.trace.tracing.recording.iterations import Iterations
 from hjit.trace.tracing.recording.products import Product
 from hjit.trace.tracing.recording.results import ExternResult
@@ -48,6 +48,7 @@ from hjit.trace.tracing.scalars.size import Size
 
 MAX_STAGES = 20_000  # of a trace, some seconds of tracing: more come from a loop over pixels
 MAX_DECISIONS = 24  # of a trace: a loop until convergence would compile a segment for each iteration
+STAGES_A_CHECK = 8  # of the deadline, which asks the system for the time
 MAX_CONSTANT = 1024  # elements of an array that is part of the kernel's key; larger ones are inputs
 
 _state = threading.local()
@@ -146,6 +147,8 @@ class GraphBreak:
             with each argument, "arrangement", where it orders elements; "": that is tried out.
         arguments: of an extern call that another library may make; None: none may.
         is_reordered: does one, whose roundings are not NumPy's?
+        may_write: may an extern call write to its arrays? It copies them, but for those that `call` is told nobody else
+            reads (`unread`: their numbers among `needs`).
     """
 
     needs: tuple[str, ...]
@@ -158,6 +161,7 @@ class GraphBreak:
     rule: str = ""
     arguments: FilledArguments | None = None
     is_reordered: bool = False
+    may_write: bool = False
 
     @property
     def impure(self) -> bool:
@@ -195,7 +199,8 @@ class Recorder:
     Attributes:
         evaluate: computes a finished Graph on the arrays at hand, for decisions and extern calls.
         blas: may a product of a name be BLAS's (True), or is that to be decided by its sizes ("auto")? None: none may.
-        cloning: functions that are being made anew, and what they become: a closure may hold its own function.
+        clones: functions without a closure that were made anew, and what they became; and those that are being made: a
+            closure may hold its own function.
         undo: what to do where the trace fails, so that it leaves nothing behind.
         unrolled: loops over ``range(...)`` that are to be traced iteration by iteration.
         freeze_captured: are captured numbers constants? Else they are read at every call, as arguments are.
@@ -219,6 +224,7 @@ class Recorder:
         iterations: of Python loops, where these are not to fill the trace.
         taps: of filters that became one expression.
         equations: sizes that the function takes for equal.
+        broadcasts: shapes that were broadcast with each other, and the result, by their identities.
         fill: which numbers uninitialised elements are traced with, see `fill_values`.
         has_uninitialised: may there be such elements?
         codes: of the functions that were traced.
@@ -240,7 +246,7 @@ class Recorder:
     captured: dict[Any, Any] = field(default_factory=dict)
     written: dict[str, str] = field(default_factory=dict)
     overlays: dict[int, Any] = field(default_factory=dict)
-    cloning: dict[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
+    clones: dict[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
     undo: list[Callable[[], None]] = field(default_factory=list)
     unrolled: frozenset[LoopSite] = frozenset()
     freeze_captured: bool = False
@@ -262,6 +268,7 @@ class Recorder:
     outside: list[Any] = field(default_factory=list)
     iterations: Iterations | None = None
     taps: int = 0
+    broadcasts: dict[tuple[int, ...], tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]] = field(default_factory=dict)
     fill: int = 0
     has_uninitialised: bool = False
     codes: dict[CodeType, None] = field(default_factory=dict)
@@ -294,15 +301,18 @@ class Recorder:
         self.indices.clear()
         self.overlays.clear()
         self.hosts.clear()
+        self.clones.clear()
+        self.broadcasts.clear()
         self.refusals.clear()
         self.iterations = None
 
     def check_watched(self) -> None:
         """Raise where the function has changed a variable, class, list or dict from outside: later calls would not."""
         for name in [name for o in self.overlays.values() for name in o.assigned()]:
-            raise self.error(f"global {name}", "the function assigns to a global variable", "return the value instead")
+            reason = "the function assigns to a global variable"
+            raise self.error(f"global {name}", reason, "return the value instead", InherentError)
         for operation, reason in self.watched.changes():
-            raise self.error(operation, reason, "return the value instead")
+            raise self.error(operation, reason, "return the value instead", InherentError)
 
     def uninitialised(self, dtype: np.dtype[Any], shape: tuple[int, ...] = ()) -> Any:
         """The numbers that stand for uninitialised elements: one for all of them, or an array."""
@@ -333,10 +343,10 @@ class Recorder:
 
     def poly(self, n: int | Poly | InductionVariable) -> Poly:
         """A size or offset as a polynomial; a large plain number becomes a run-time parameter of its own."""
+        if type(n) is Size or isinstance(n, InductionVariable):
+            return n.poly
         if isinstance(n, Poly):
             return n
-        if isinstance(n, (Size, InductionVariable)):
-            return n.poly
         n = int(n)
         if -SMALL <= n <= SMALL:
             return poly(n)
@@ -353,7 +363,7 @@ class Recorder:
     def equate(self, a: int, b: int) -> None:
         """Note that the function takes two sizes for equal, and that they are; see `hjit.trace.passes.equal_sizes`."""
         p, q = self.poly(a), self.poly(b)
-        if p != q:
+        if p is not q and p != q:
             self.equations[p, q] = None
 
     def polys(self, ns: Iterable[int | Poly]) -> tuple[Poly, ...]:
@@ -415,10 +425,12 @@ class Recorder:
                 f"the trace has passed {MAX_STAGES} operations: a Python loop over pixels or rows",
                 "vectorise the loop",
             )
-        if self.iterations is not None and self.iterations.are_too_many():
+        frame, called = traced_frame()
+        if self.iterations is not None and self.iterations.are_too_many(frame, called):
             raise self._long_loop(f"{self.iterations.operations} operations")
-        origin, variable = site()
-        deadline.check("tracing", origin)
+        origin, variable = site_of(frame)
+        if len(self.stages) % STAGES_A_CHECK == 0:
+            deadline.check("tracing", origin)
         stage = Stage(
             reserved or self.unique(name or variable), np.dtype(dtype), self.polys(shape), value, updates, origin
         )
@@ -435,6 +447,20 @@ class Recorder:
     @cached_property
     def _ranges(self) -> Ranges:
         return Ranges(self.stages, self._contents, self._number)
+
+    def is_given(self, stage: str) -> bool:
+        """Does an array follow from what the caller gives, or a call as it is does, and not from numbers alone?"""
+        names, seen = [stage], set[str]()
+        while names:
+            name = names.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            if name in self.inputs and self.inputs[name].where != ("constant",):
+                return True
+            if name in self.stages:
+                names += self.stages[name].sources
+        return False
 
     def _number(self, name: str) -> int | None:
         """A whole scalar, where it is the same for all calls that this trace serves."""
@@ -511,7 +537,7 @@ class Recorder:
         return self.breaks[-1]
 
     def _break_in_loop(self, what: str) -> None:
-        if self.iterations is not None and self.iterations.repeat_breaks(len(self.stages)):
+        if self.iterations is not None and self.iterations.repeat_breaks(len(self.stages), *traced_frame()):
             raise self._long_loop(what)
 
     def _long_loop(self, what: str) -> TraceError:

@@ -1,0 +1,133 @@
+"""What of a function could not be traced, on disk: a later process splits it there, and does not trace it in vain.
+
+A refusal is known by the function's code and by what the key of arguments is made of. It holds while the files of the
+functions that were being traced have the same contents, and for a day: it may follow from what else the process had
+loaded, and parts give the same results as the whole does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+import numpy as np
+
+from hjit import cache
+from hjit.call.stored.verdicts import code_digest
+from hjit.errors import LongLoop, TraceError
+from hjit.options import Options
+from hjit.trace.splitting.places import SourceRange, is_deeper, place_of
+
+log = logging.getLogger("hjit")
+
+KIND = "refusal"
+MAX_SECONDS = 86400.0  # that one is believed
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a function cannot be traced, of tracing's own errors and of the function's.
+
+    Attributes:
+        why: in short.
+        message: in full.
+        place: where in the function; or a name that is read there, or None: it is not known.
+        is_loop: is it the loop around the place that is not to be traced, and not what is there?
+        is_deeper: is it in the function that is called at the place?
+    """
+
+    why: str
+    message: str
+    place: SourceRange | str | None
+    is_loop: bool
+    is_deeper: bool
+
+    @classmethod
+    def of(cls, error: Exception, function: FunctionType) -> Refusal:
+        """What an exception that tracing raised says."""
+        code, operation, why = function.__code__, None, f"{type(error).__name__}: {error}"
+        if isinstance(error, TraceError):
+            operation, why = error.operation, f"{error.operation}: {error.reason}"
+        place = place_of(error, code) or operation
+        return cls(why, str(error), place, isinstance(error, LongLoop), is_deeper(error, code))
+
+
+def load(function: Any, key: Sequence[Any], options: Options) -> Refusal | None:
+    """What an earlier process has found of calls with such a key; None: nothing, or it holds no longer."""
+    name = _name(function, key, options)
+    text = None if name is None else cache.load(name, options.cache_dir, options.cache, KIND)
+    if text is None:
+        return None
+    try:
+        data = json.loads(text)
+        is_old = not 0 <= time.time() - data["made"] < MAX_SECONDS
+        if is_old or any(_contents(file) != known for file, known in data["files"].items()):
+            return None
+        found = data["refusal"]
+        place = SourceRange(**found.pop("place")) if type(found["place"]) is dict else found.pop("place")
+        return Refusal(place=place, **found)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        log.debug("a refusal is not usable: %s", error)
+        return None
+
+
+def store(function: Any, key: Sequence[Any], options: Options, error: TraceError) -> None:
+    """Keep what tracing has raised; but not where some of the code is in no file."""
+    name = _name(function, key, options) if options.cache == "rw" else None
+    if name is None:
+        return
+    frames = [f for f, _ in traceback.walk_tb(error.__traceback__) if type(f.f_globals) is not dict]
+    files = {f: _contents(f) for f in {function.__code__.co_filename, *(f.f_code.co_filename for f in frames)}}
+    if None in files.values():
+        return
+    found = asdict(Refusal.of(error, function))
+    text = json.dumps({"made": time.time(), "files": files, "refusal": found}).encode()
+    cache.store(name, text, {"versions": cache.versions()}, options.cache_dir, options.cache, KIND)
+
+
+def _contents(file: str) -> str | None:
+    """A hash of a source file; None where there is none."""
+    try:
+        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+    except (OSError, ValueError):
+        return None
+
+
+def _name(function: Any, key: Sequence[Any], options: Options) -> str | None:
+    """Of the entry; None where a later process could not know the arguments again."""
+    if options.cache == "off" or type(function) is not FunctionType:
+        return None
+    texts = [_text(x) for x in key[1:]]  # the first one is the options in force
+    if None in texts:
+        return None
+    code, about = function.__code__, repr(replace(options, cache_dir=""))
+    where = (code.co_filename, function.__module__ or "", function.__qualname__, str(code.co_firstlineno))
+    lines = code.co_linetable.hex()
+    return "refusal_" + cache.digest(*where, lines, code_digest(code), repr(texts), about, cache.versions())[:40]
+
+
+def _text(x: Any) -> str | None:
+    """Of what a key is made of; None where it is an object, which is another one in the next process."""
+    match x:
+        case tuple():
+            parts = [_text(y) for y in x]
+            return None if None in parts else f"({','.join(map(str, parts))})"
+        case np.dtype():
+            return x.str
+        case None | bool() | int() | float() | str() | bytes():
+            return repr(x)
+        case type():
+            return f"{x.__module__}.{x.__qualname__}"
+        case FunctionType():
+            return f"{x.__module__}.{x.__qualname__} {code_digest(x.__code__)}"
+        case CodeType():
+            return code_digest(x)
+    return None

@@ -1,0 +1,47 @@
+"""Where in a function an exception came up."""
+
+from __future__ import annotations
+
+import ast
+import traceback
+import types
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRange:
+    """Where in a source something is: lines from 1, columns from 0; no columns: the whole line."""
+
+    line: int
+    end_line: int
+    column: int | None = None
+    end_column: int | None = None
+
+    def is_in(self, s: ast.AST) -> bool:
+        """Is it part of a node?"""
+        first, last = s.lineno, s.end_lineno or s.lineno  # type: ignore[attr-defined]
+        if self.column is None or self.end_column is None:
+            return bool(first <= self.line <= last)
+        begin, end = (first, s.col_offset), (last, s.end_col_offset)  # type: ignore[attr-defined]
+        return bool(begin <= (self.line, self.column) and (self.end_line, self.end_column) <= end)
+
+
+def place_of(error: BaseException, code: types.CodeType) -> SourceRange | None:
+    """Where in a function an exception came up; None where it did not while the function ran."""
+    tb = error.__traceback__
+    while tb is not None:
+        own = tb.tb_frame.f_code
+        if (own.co_filename, own.co_firstlineno, own.co_name) == (code.co_filename, code.co_firstlineno, code.co_name):
+            line, end_line, column, end_column = list(own.co_positions())[tb.tb_lasti // 2]
+            if line is not None:
+                return SourceRange(line, end_line or line, column, end_column)
+            return SourceRange(tb.tb_lineno, tb.tb_lineno)
+        tb = tb.tb_next
+    return None
+
+
+def is_deeper(error: BaseException, code: types.CodeType) -> bool:
+    """Did it come up in a function that this one calls, and that was traced as well?"""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if type(frame.f_globals) is not dict]
+    own = [k for k, frame in enumerate(frames) if frame.f_code is code]
+    return bool(own) and own[0] + 1 < len(frames)
