@@ -12,7 +12,7 @@ import pytest
 
 import hjit
 from hjit.errors import ScheduleError
-from hjit.kernels.cuda.compilers import nvrtc, opencl
+from hjit.kernels.cuda.compilers import nvrtc
 from hjit.kernels.cuda.emit import emit_module
 from hjit.kernels.lower.loopir import Program, ScanThreads
 from hjit.kernels.lower.lower import CUDA, lower
@@ -23,12 +23,12 @@ from hjit.sched.language.check import check_tree
 from hjit.sched.language.tree import Root, Store
 from hjit.trace.ir.graph import Graph
 from hjit.trace.passes import limits, scans
+from tests.kernels.cuda.launching import needs_device
 from tests.kernels.cuda.races import races
 from tests.kernels.cuda.running import computed
 from tests.trace.test_canonical import canonical
 
 RNG = np.random.default_rng(6)
-needs_opencl = pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
 needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC")
 
 
@@ -55,9 +55,9 @@ EXACT: dict[str, Callable[[Any], Any]] = {
 SHAPES = [(40_003,), (17,), (3, 16_386), (37, 1500), (20, 1025), (2, 3, 700)]
 
 
-@needs_opencl
+@needs_device
 @pytest.mark.parametrize("name", EXACT)
-def test_scans_of_whole_numbers_are_numpys(name: str, on_opencl: None) -> None:
+def test_scans_of_whole_numbers_are_numpys(name: str, on_device: None) -> None:
     f = hjit.pipeline(EXACT[name], target="cuda", verify="off")
     for shape, dtype in zip(SHAPES, itertools.cycle(["i4", "u1", "i8", "u2"]), strict=False):
         a = RNG.integers(0, 120, shape).astype(dtype)
@@ -66,9 +66,9 @@ def test_scans_of_whole_numbers_are_numpys(name: str, on_opencl: None) -> None:
         assert got.dtype == expected.dtype
 
 
-@needs_opencl
+@needs_device
 @pytest.mark.parametrize("dtype", ["f4", "f8", "f2"])
-def test_extremes_of_floats_are_numpys(dtype: str, on_opencl: None) -> None:
+def test_extremes_of_floats_are_numpys(dtype: str, on_device: None) -> None:
     f = hjit.pipeline(EXACT["greatest so far"], target="cuda", verify="off")
     for shape in SHAPES[::3]:
         a = RNG.standard_normal(shape).astype(dtype)
@@ -76,9 +76,9 @@ def test_extremes_of_floats_are_numpys(dtype: str, on_opencl: None) -> None:
         np.testing.assert_array_equal(f(a), f.py_func(a), err_msg=str(shape))
 
 
-@needs_opencl
+@needs_device
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_sums_of_floats_are_not_less_accurate_than_numpys(dtype: str, on_opencl: None) -> None:
+def test_sums_of_floats_are_not_less_accurate_than_numpys(dtype: str, on_device: None) -> None:
     for function in (lambda a: np.cumsum(a), lambda a: np.cumsum(a, axis=-1)):
         f = hjit.pipeline(function, target="cuda", verify="off")
         checked = hjit.pipeline(function, target="cuda", verify="first")
@@ -92,8 +92,8 @@ def test_sums_of_floats_are_not_less_accurate_than_numpys(dtype: str, on_opencl:
         assert checked.stats.fallbacks == 0
 
 
-@needs_opencl
-def test_infinities_and_nan_go_on(on_opencl: None) -> None:
+@needs_device
+def test_infinities_and_nan_go_on(on_device: None) -> None:
     f = hjit.pipeline(lambda a: np.cumsum(a, axis=1), target="cuda", verify="off")
     for dtype in (np.float32, np.float64):
         a = RNG.random((3, 4000)).astype(dtype)
@@ -101,8 +101,8 @@ def test_infinities_and_nan_go_on(on_opencl: None) -> None:
         np.testing.assert_allclose(f(a), f.py_func(a), rtol=1e-5)
 
 
-@needs_opencl
-def test_loops_over_floats_keep_their_order(on_opencl: None) -> None:
+@needs_device
+def test_loops_over_floats_keep_their_order(on_device: None) -> None:
     """What a user writes as a loop has its bits; `np.cumsum` leaves the order open."""
     f = hjit.pipeline(by_loop, target="cuda", verify="off")
     a = RNG.random((5, 3000)).astype(np.float32)
@@ -156,7 +156,7 @@ def test_rows_are_scanned_by_blocks_and_few_rows_in_parts() -> None:
         assert any(isinstance(s, ScanThreads) for s in every(program.nests[-1].body))
 
 
-@needs_opencl
+@needs_device
 @pytest.mark.parametrize("threads", [32, 128, 256, 512, 1024])
 def test_any_number_of_warps_scans(threads: int) -> None:
     image = RNG.integers(0, 99, (3, 2500)).astype(np.int32)
@@ -171,7 +171,7 @@ def test_any_number_of_warps_scans(threads: int) -> None:
     np.testing.assert_array_equal(computed(graph, program, image), rows(image))
 
 
-@needs_opencl
+@needs_device
 def test_small_parts_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many parts, and a last one that is not whole."""
     monkeypatch.setattr(scans, "SCAN_ELEMENTS", 64)

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.cuda.compilers import opencl
 from hjit.kernels.cuda.runtime import bound, on_cupy
 from tests.kernels.cuda import fake_cupy
+from tests.kernels.cuda.launching import needs_device
 
-pytestmark = pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
+pytestmark = needs_device
 IMAGE = np.random.default_rng(3).random((40, 50), np.float32)
 LOG = logging.getLogger("hjit.tests")
 
