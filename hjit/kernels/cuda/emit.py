@@ -77,12 +77,14 @@ def emit_module(graph: Graph, program: Program, name: str, bits: int = 32) -> Mo
         if nest.renaming is not None:
             renaming, first = nest.renaming, launches[nest.renaming.nest]
             parameters = tuple(_renamed(p, renaming) for p in first.parameters)
-            launches.append(replace(first, parameters=parameters, count=nest.count, points=nest.points))
+            first = replace(first, parameters=parameters, count=nest.count, points=nest.points, rows=nest.rows)
+            launches.append(first)
             continue
         made = _Kernel(graph, nest, program.layouts, bits)
         text = made.text()
         kernel = texts.setdefault(text, f"{name}_{len(texts)}")
-        launches.append(Launch(kernel, tuple(made.parameters), nest.count, nest.points, made.threads, not nest.blocks))
+        parameters, threads = tuple(made.parameters), made.threads
+        launches.append(Launch(kernel, parameters, nest.count, nest.points, threads, not nest.blocks, nest.rows))
     return Module("\n\n".join(t.replace("@", n, 1) for t, n in texts.items()) + "\n", tuple(launches))
 
 
@@ -137,7 +139,9 @@ class _Kernel(AcrossThreads):
         if nest.count is None:
             self.line("if (HJ_BLOCK_X || HJ_THREAD) return;")
         elif nest.blocks:
-            self.names |= {BEGIN: "HJ_BLOCK_X"}
+            begin, first = self.fresh("begin"), self.parameter(Parameter("first"))
+            self.line(f"const {self.index.type} {begin} = HJ_BLOCK_X + {first};")
+            self.names |= {BEGIN: begin}
         else:
             count, i = self.parameter(Parameter("count")), self.index.type
             begin, end = self.fresh("begin"), self.fresh("end")

@@ -22,7 +22,7 @@ Each node's docstring is its contract; `hjit.kernels.lower.check` verifies them 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -32,9 +32,10 @@ import numpy as np
 from hjit.kernels.lower.nest_merging import Renaming
 from hjit.sched.language.memory import Layout
 from hjit.trace.ir.graph import Expr, Load, describe
-from hjit.trace.ir.poly import ONE, Poly, Var
+from hjit.trace.ir.poly import ONE, ZERO, Poly, Sym, Var
 
 BEGIN, END = Var("begin"), Var("end")  # the part of a parallel nest that a task runs
+ITERATION = Sym("iteration of blocks")  # of the outermost loop over blocks, in `Rows`
 INTERIOR = Var("interior")  # not negative where no index of a block is near a border
 
 
@@ -490,6 +491,26 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True)
+class Rows:
+    """Which rows, along the first axes of arrays, an iteration of the outermost loop over blocks touches: `ITERATION`.
+
+    A nest without such a loop has one iteration.
+
+    Attributes:
+        stage: that is written.
+        count: of these iterations.
+        ends: rows that must be there before it: of what it reads, and of its own stage those that it updates. Of arrays
+            that are not in it: all.
+        begin: the first row that it writes.
+    """
+
+    stage: str
+    count: Poly
+    ends: Mapping[str, Poly] = field(default_factory=dict)
+    begin: Poly = ZERO
+
+
+@dataclass(frozen=True, slots=True)
 class Nest:
     """One root of the schedule tree.
 
@@ -504,6 +525,7 @@ class Nest:
             `hjit.kernels.lower.nest_merging`.
         blocks: does a block of threads run each iteration, `BEGIN`, of which there are `count`?
         threads: of a block; known when they have their work, else 0.
+        rows: what its iterations touch.
     """
 
     stage: str
@@ -517,6 +539,7 @@ class Nest:
     renaming: Renaming | None = None
     blocks: bool = False
     threads: int = 0
+    rows: Rows | None = None
 
 
 @dataclass(frozen=True)  # not slotted: `buffers` is cached

@@ -44,6 +44,7 @@ def computed(graph: Graph, program: Program, *arrays: Array, numbers: Mapping[st
 
     def argument(p: Parameter, count: int) -> Any:
         values = {"array": lambda: memory[p.name], "status": lambda: status, "offset": lambda: np.int32(0)}
+        values |= {"first": lambda: np.int32(0)}
         values |= {"size": lambda: np.int32(sizes[p.name]), "count": lambda: np.int32(count)}
         values |= {"stride": lambda: np.int32(strides[p.name][p.axis])}
         return values[p.kind]()

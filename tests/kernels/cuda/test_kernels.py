@@ -110,7 +110,7 @@ def test_memory_of_stages_is_shared() -> None:
     f = hjit.pipeline(long, target="cuda")
     np.testing.assert_allclose(f(IMAGE), long(IMAGE), rtol=1e-4)
     (kernel,) = f.variant_of((IMAGE,), {}, f._resolved(())).bounds
-    assert 0 < f.stats.scratch_bytes < sum(n * dtype.itemsize for _, n, dtype in kernel._scratch)
+    assert 0 < f.stats.scratch_bytes < sum(n * dtype.itemsize for _, n, dtype in kernel._memory.parts)
 
 
 @needs_opencl
