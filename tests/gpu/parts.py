@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import math
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -85,7 +84,9 @@ def programs() -> dict[str, Case]:
 
 def pairs() -> dict[str, Case]:
     """Random programs under random schedules."""
-    return {str(seed): functools.partial(_program, seed, _Random(seed)) for seed in range(PAIRS)}
+    from tests.kernels.cuda.pairs import RandomSchedule
+
+    return {str(seed): functools.partial(_program, seed, RandomSchedule(seed)) for seed in range(PAIRS)}
 
 
 PARTS: Mapping[str, Callable[[], dict[str, Case]]] = {
@@ -147,22 +148,3 @@ def _program(seed: int, schedule: Any) -> None:
         warnings.simplefilter("ignore")
         why = random_program(seed).fails(schedule=schedule, **OPTIONS)
     assert why is None, why
-
-
-class _Random:
-    """What decides on a random schedule."""
-
-    longest_block = math.inf
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-
-    def rewrites(self) -> Any:
-        from hjit.trace.passes.rewrites import Rewrites
-
-        return Rewrites()
-
-    def tree(self, graph: Any, target: Any) -> Any:
-        from tests.kernels.cuda.pairs import schedule
-
-        return schedule(graph, self.seed)

@@ -13,8 +13,10 @@ import hjit
 from hjit.kernels.cuda.runtime import bands, bound, transfers
 from hjit.kernels.cuda.runtime.bands import Band, Part, Reader, RowTable, Span, plan
 from hjit.kernels.cuda.runtime.device import OpenCL
+from tests.fuzz import random_program
 from tests.kernels.cuda import fake_cupy
 from tests.kernels.cuda.launching import needs_device, needs_opencl
+from tests.kernels.cuda.pairs import RandomSchedule
 
 RNG = np.random.default_rng(8)
 IMAGE = RNG.random((300, 64), np.float32)
@@ -165,6 +167,17 @@ def test_other_processes_know_the_rows(moves: Strict, monkeypatch: pytest.Monkey
     assert f.stats.cache_hits == 1 and "send" in moves.log
 
 
+@needs_opencl
+@pytest.mark.parametrize("seed", [3, 24, 28])
+@pytest.mark.parametrize("by_default", [True, False])
+def test_random_programs(seed: int, by_default: bool, moves: Strict, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bands, "BAND_BYTES", 64)
+    options: Any = {"target": "cuda", "verify": "off", "cache": "off", "blas": False}
+    schedule = None if by_default else RandomSchedule(seed)
+    assert random_program(seed).fails(schedule=schedule, **options) is None
+    assert "send" in moves.log or not by_default
+
+
 # -- through CuPy
 
 
@@ -245,6 +258,14 @@ def test_updates_follow_what_they_update_row_by_row() -> None:
     assert one.parts == (Part(0, 0, 1),) and one.leaving == (Span("s", 0, 1),)
     assert two.parts == (Part(0, 1, 2), Part(1, 0, 2)) and two.leaving == (Span("s", 1, 8),)
     assert plan([initial, later], ROWS, ["a"], ["s"], 4)[-1].parts[-1] == Part(1, 0, 2)
+
+
+def test_updates_without_blocks_follow_all_of_it() -> None:
+    initial = reader("s", "a", {"a": [4, 8], "s": [4, 8]}, [0, 4])
+    update = reader("s", "", {}, [0])
+    (one, two) = plan([initial, update], ROWS, ["a"], ["s"], 2)
+    assert one.parts == (Part(0, 0, 1),) and one.leaving == ()
+    assert two.parts == (Part(0, 1, 2), Part(1, 0, 1)) and two.leaving == (Span("s", 0, 8),)
 
 
 def test_iterations_that_need_less_than_one_before_wait_for_that() -> None:

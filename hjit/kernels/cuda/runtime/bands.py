@@ -66,7 +66,7 @@ class Reader:
     """A launch: what it reads, and its rows.
 
     Attributes:
-        arrays: all that it is given but what it writes; of those that `table` does not have it reads all rows.
+        arrays: all that it is given but what it writes. Of those that `table` does not have it needs all rows.
     """
 
     arrays: frozenset[str]
@@ -112,10 +112,9 @@ class _Plan:
         self.begins = [np.minimum.accumulate(x.table.begin[::-1])[::-1] for x in readers]
 
     def _ends(self, x: Reader) -> dict[str, IntArray]:
-        own = {x.table.stage} & x.table.ends.keys()
-        return {
-            a: x.table.ends[a] if a in x.table.ends else np.full(x.table.count, self.rows[a]) for a in (x.arrays | own)
-        }
+        """Rows that each iteration needs; of its own stage those that launches before it must have written."""
+        table = x.table
+        return {a: table.ends.get(a, np.full(table.count, self.rows[a])) for a in (*x.arrays, table.stage)}
 
     def bands(self, count: int) -> Iterator[Band]:
         for k in range(1, count + 1):

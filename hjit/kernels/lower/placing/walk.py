@@ -112,7 +112,7 @@ def _loop(n: NestContext, node: Loop, env: Env) -> Stmts:
     scan = scans.scan_over(n, node, compute, env)
     if scan is not None:
         return (scan,)
-    return _run(n, node, env, _inside(n, node))
+    return scans.from_start(n, node, compute, _run(n, node, env, _inside(n, node)))
 
 
 def _inside(n: NestContext, node: Loop) -> Body:
