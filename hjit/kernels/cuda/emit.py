@@ -30,6 +30,8 @@ from hjit.kernels.lower.loopir import (
     Buffer,
     Choose,
     CombineThreads,
+    CommitCopies,
+    CopyAsync,
     Declare,
     For,
     If,
@@ -47,6 +49,7 @@ from hjit.kernels.lower.loopir import (
     Store,
     ThreadLoop,
     Threads,
+    WaitForCopies,
 )
 from hjit.kernels.lower.nest_merging import Renaming
 from hjit.kernels.lower.passes.distribute_threads import THREADS
@@ -316,6 +319,16 @@ class _Kernel(AcrossThreads):
     def barrier(self, s: Barrier) -> None:
         self.line("HJ_BARRIER();")
 
+    def copy_async(self, s: CopyAsync) -> None:
+        to, source = self.access(s.buffer, s.index), self.access(s.load.source, s.load.index)
+        self.line(f"hj_copy_async_{s.load.dtype.itemsize}(&{to}, &{source});")
+
+    def commit_copies(self, s: CommitCopies) -> None:
+        self.line("HJ_COPY_COMMIT();")
+
+    def wait_for_copies(self, s: WaitForCopies) -> None:
+        self.line(f"HJ_COPY_WAIT({s.groups});")
+
     def branch(self, s: If) -> None:
         self.inside(f"if ({self.at(s.value)} >= 0) ", s.body)
         if s.otherwise:
@@ -522,5 +535,8 @@ STATEMENTS: dict[type, Callable[[_Kernel, Any], None]] = {
     Threads: _Kernel.thread_loops,
     CombineThreads: _Kernel.combine_threads,
     ScanThreads: _Kernel.scan_threads,
+    CopyAsync: _Kernel.copy_async,
+    CommitCopies: _Kernel.commit_copies,
+    WaitForCopies: _Kernel.wait_for_copies,
     Barrier: _Kernel.barrier,
 }

@@ -14,6 +14,8 @@
          | Threads(loops, body)                       made by distribute_threads
          | CombineThreads(source, other, combined)    made by block_reductions
          | ScanThreads(op, source, total)             made by block_scans
+         | CommitCopies() | WaitForCopies(groups)     made by prefetch_windows and copy_async
+         | CopyAsync(buffer, index, load)             made by copy_async
          | Barrier()                                  made by insert_barriers
     Expr = the Graph's, without `Dim` in indices, and Register(name, dtype)
 
@@ -370,6 +372,8 @@ class SlidingProduce:
     Attributes:
         last: is this the last of the stage's definitions, after which the iteration has come to `end`?
         axis: the one that moves. window: elements of it that an iteration reads at most; 0: all.
+        new: those that an iteration adds at most; 0: nobody knows.
+        is_apart: does it write where the iteration before it neither reads nor writes? Made by prefetch_windows.
     """
 
     stage: str
@@ -380,6 +384,8 @@ class SlidingProduce:
     last: bool = True
     axis: int = 0
     window: int = 0
+    new: int = 0
+    is_apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,6 +447,30 @@ class ScanThreads:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyAsync:
+    """Begin ``buffer[index] = load``: from memory of the device to that of the block, an element of 4 or 8 bytes.
+
+    It is done, and seen by its thread, after a `WaitForCopies`.
+    """
+
+    buffer: str
+    index: tuple[Poly, ...]
+    load: Load
+
+
+@dataclass(frozen=True, slots=True)
+class CommitCopies:
+    """What each thread has begun to copy since the last one is a group."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitForCopies:
+    """All groups of copies are done but the last `groups` of them, each thread's own."""
+
+    groups: int
+
+
+@dataclass(frozen=True, slots=True)
 class Barrier:
     """All threads of a block come here before any goes on, and see what others wrote before."""
 
@@ -465,6 +495,9 @@ Stmt = (
     | Threads
     | CombineThreads
     | ScanThreads
+    | CopyAsync
+    | CommitCopies
+    | WaitForCopies
     | Barrier
 )
 
@@ -653,10 +686,17 @@ def lines(s: Stmt, depth: int) -> Iterator[str]:
             yield from (f"{pad}  {r} = {text}" for r, text in zip(s.source, texts, strict=True))
         case ScanThreads(op, source, total):
             yield f"{pad}scan threads, {_names(source)} by {op}, all of them {total}"
+        case CopyAsync(buffer, index, load):
+            yield f"{pad}{_access(buffer, index)} = copy of {load}"
+        case CommitCopies():
+            yield f"{pad}commit copies"
+        case WaitForCopies(groups):
+            yield f"{pad}wait for copies" + (f" but the last {groups} groups" if groups else "")
         case Barrier():
             yield f"{pad}barrier"
         case SlidingProduce():
-            yield from block(f"slide {s.stage} {s.var} from {s.first} until {s.end}:", s.body)
+            where = " apart" if s.is_apart else ""
+            yield from block(f"slide{where} {s.stage} {s.var} from {s.first} until {s.end}:", s.body)
         case Block():
             yield from (pad + line for line in _block_lines(s))
         case Reduce():
