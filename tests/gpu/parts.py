@@ -59,13 +59,14 @@ def applications() -> dict[str, Case]:
 def blocks() -> dict[str, Case]:
     """Schedules by hand, and what the threads of a block do together: reductions, scans, scatters; accesses side by
     side, copies to shared memory."""
-    return _tests("test_blocks", "test_block_reductions", "test_block_scans", "test_scatters", "test_rows")
+    names = "test_blocks", "test_block_reductions", "test_block_scans", "test_scatters", "test_rows", "test_copies"
+    return _tests(*names)
 
 
 def calls() -> dict[str, Case]:
-    """Calls with arrays of NumPy and CuPy: views, changes in place, transfers, extern calls, exceptions, complex
-    numbers, Fourier transforms, CUDA graphs; what is kept of kernels, in memory and on disk."""
-    return _tests("test_calls", "test_complex", "test_library", "test_graphs", "test_kernels")
+    """Calls with arrays of NumPy and CuPy: views, changes in place, transfers, bands of rows, extern calls, exceptions,
+    complex numbers, Fourier transforms, CUDA graphs; what is kept of kernels, in memory and on disk."""
+    return _tests("test_calls", "test_bands", "test_complex", "test_library", "test_graphs", "test_kernels")
 
 
 def _tests(*names: str) -> dict[str, Case]:

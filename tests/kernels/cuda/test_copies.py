@@ -16,13 +16,10 @@ from hjit.kernels.lower.loopir import Barrier, CommitCopies, CopyAsync, For, Pro
 from hjit.kernels.lower.lower import CUDA, lower
 from hjit.kernels.lower.traverse import Body, every, with_bodies
 from hjit.sched.hand.schedule import Schedule
-from hjit.sched.language.target import Target
 from hjit.trace.ir.graph import Graph
-from hjit.trace.passes.canonical import canonicalise
 from tests.kernels.cuda.launching import needs_device
 from tests.kernels.cuda.races import races
-from tests.kernels.cuda.running import computed
-from tests.trace.test_canonical import graphs
+from tests.kernels.cuda.running import by_hand, computed
 
 needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC")
 IMAGE = np.random.default_rng(3).random((77, 101), np.float32)
@@ -99,12 +96,11 @@ def loops(case: str) -> tuple[Graph, Program]:
     return lowered(*CASES[case])
 
 
-def lowered(function: Any, edit: Callable[..., None], args: tuple[Any, ...]) -> tuple[Graph, Program]:
-    traced, *_ = graphs(function, *args)
-    s = Schedule(lambda rewrites: [canonicalise(traced, rewrites, "cuda")], target=Target(kind="cuda"))
-    edit(s, *(i.name for i in traced.inputs))
-    (graph,), (tree,) = s.graphs(), s.trees()
-    return graph, lower(graph, tree, passes=CUDA)
+def lowered(
+    function: Any, edit: Callable[..., None], args: tuple[Any, ...], passes: Any = CUDA
+) -> tuple[Graph, Program]:
+    graph, tree = by_hand(function, lambda s: edit(s, *(f"a{k}" for k in range(len(args)))), *args)
+    return graph, lower(graph, tree, passes=passes)
 
 
 def statements(program: Program, *kinds: type) -> list[Any]:
@@ -182,12 +178,8 @@ def test_a_window_has_room_for_what_is_ahead() -> None:
     _, program = loops("windows")
     (buffer,) = program.buffers.values()
     assert buffer.fold == 0 and buffer.lengths[0].const == 16
-    function, edit, args = CASES["windows"]
-    traced, *_ = graphs(function, *args)
-    s = Schedule(lambda rewrites: [canonicalise(traced, rewrites, "cuda")], target=Target(kind="cuda"))
-    edit(s, traced.inputs[0].name)
     passes = [p for p in CUDA if p.__name__ not in ("prefetch_windows", "copy_async", "insert_barriers")]
-    before = lower(s.graphs()[0], s.trees()[0], passes=passes)
+    _, before = lowered(*CASES["windows"], passes)
     assert [b.lengths[0].const for b in before.buffers.values()] == [8]
 
 
@@ -199,10 +191,8 @@ def test_copies_of_several_images_are_waited_for_together() -> None:
 
 @pytest.mark.parametrize("dtype", ["u1", "i2", "f2"])
 def test_elements_of_less_than_four_bytes_are_loaded(dtype: str) -> None:
-    traced, *_ = graphs(lambda a: a[:-2] | a[2:] if dtype != "f2" else a[:-2] + a[2:], IMAGE.astype(dtype))
-    s = Schedule(lambda rewrites: [canonicalise(traced, rewrites, "cuda")], target=Target(kind="cuda"))
-    of_tiles(s, traced.inputs[0].name)
-    program = lower(s.graphs()[0], s.trees()[0], passes=CUDA)
+    function = (lambda a: a[:-2] + a[2:]) if dtype == "f2" else (lambda a: a[:-2] | a[2:])
+    _, program = lowered(function, of_tiles, (IMAGE.astype(dtype),))
     assert not statements(program, CopyAsync, CommitCopies, WaitForCopies) and statements(program, Barrier)
 
 
