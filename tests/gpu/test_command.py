@@ -70,7 +70,7 @@ def test_the_same_is_run_without_pytest() -> None:
 @pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
 def test_it_runs_on_the_stand_in(tmp_path: Path) -> None:
     file = tmp_path / "found.json"
-    words = ("--stand-in", "--jobs", "1", "--only", "blocks,calls", "--cases", "columns", "--json", str(file))
+    words = ("--stand-in", "--jobs", "1", "--only", "blocks,calls", "--cases", "[columns]", "--json", str(file))
     done = subprocess.run([sys.executable, "-m", "tests.gpu", *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(file.read_text())

@@ -34,6 +34,13 @@ def in_place(a: Any) -> Any:
     return a[::2] * 3
 
 
+def filtered(a: Any) -> Any:
+    out = a.copy()
+    for k in range(1, a.shape[0]):
+        out[k] = out[k - 1] * np.float32(0.5) + a[k]
+    return out
+
+
 def two_stages(a: Any) -> Any:
     down = np.cumsum(a, axis=1)
     return down[:-3] - down[3:], (a > 0.5).sum(axis=1)
@@ -57,7 +64,7 @@ WHOLE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "upside down": (lambda a: a[::-1] * 2, (IMAGE,)),
     "an index of its own": (lambda a, k: a[k], (IMAGE, np.repeat(np.arange(300), 2)[::3].copy())),
     "in Fortran's order": (lambda a: a + 1, (np.asfortranarray(IMAGE),)),
-    "sums of columns": (lambda a: np.cumsum(a, axis=0), (IMAGE,)),
+    "a filter down columns": (filtered, (IMAGE,)),
 }
 
 
@@ -133,6 +140,14 @@ def test_what_needs_all_of_an_image_is_copied_as_a_whole(case: str, moves: Stric
     f = hjit.pipeline(function, target="cuda", verify="off", on_unsupported="raise")
     same(f, args)
     assert set(moves.log) == {"launch"}
+
+
+@needs_opencl
+def test_parts_of_columns_are_summed_as_they_come(moves: Strict) -> None:
+    f = hjit.pipeline(lambda a: np.cumsum(a, axis=0), target="cuda", verify="off")
+    same(f, (RNG.integers(-9, 9, (300, 64)),))
+    log = moves.log
+    assert log.index("launch") < len(log) - 1 - log[::-1].index("send")
 
 
 @needs_opencl

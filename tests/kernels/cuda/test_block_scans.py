@@ -250,7 +250,7 @@ def test_what_threads_may_scan() -> None:
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("capability", [75, 90])
+@pytest.mark.parametrize("capability", [75, 80, 90, 100])
 @pytest.mark.parametrize("case", CASES)
 def test_kernels_compile_without_spills(case: str, capability: int) -> None:
     graph, program = loops(*CASES[case])

@@ -56,7 +56,7 @@ class Transfers:
     """The copies of one device; one thread at a time."""
 
     def __init__(self, cupy: Any) -> None:
-        self.cupy = cupy
+        self.cupy, self.strip_bytes = cupy, STRIP_BYTES
         self._lock = threading.Lock()
         self._streams: tuple[Any, Any] | None = None
         self._pinned: list[tuple[Any, Array]] = []  # what keeps the memory, and its bytes
@@ -112,7 +112,7 @@ class Transfers:
             current = self.cupy.cuda.get_current_stream()
             stream.wait_event(current.record())  # the memory may be in use by what was launched before
             done: list[Any] = [None] * STRIPS
-            for k, (begin, end) in enumerate(_strips(source.size)):
+            for k, (begin, end) in enumerate(_strips(source.size, self.strip_bytes)):
                 if done[k % STRIPS] is not None:
                     done[k % STRIPS].synchronize()
                 strip = pinned[k % STRIPS][1]
@@ -128,7 +128,7 @@ class Transfers:
             stream, pinned = self._ready()[1], self._pinned
             stream.wait_event(self.cupy.cuda.get_current_stream().record())
             waiting: list[tuple[Any, int, int, Array]] = []
-            for k, (begin, end) in enumerate(_strips(to.size)):
+            for k, (begin, end) in enumerate(_strips(to.size, self.strip_bytes)):
                 if len(waiting) == STRIPS:
                     _take(to, *waiting.pop(0))
                 strip = pinned[STRIPS + k % STRIPS][1]
@@ -143,8 +143,8 @@ class Transfers:
             cuda = self.cupy.cuda
             self._streams = cuda.Stream(non_blocking=True), cuda.Stream(non_blocking=True)
             for _ in range(2 * STRIPS):
-                memory = cuda.alloc_pinned_memory(STRIP_BYTES)
-                self._pinned.append((memory, np.frombuffer(memory, np.uint8, STRIP_BYTES)))
+                memory = cuda.alloc_pinned_memory(self.strip_bytes)
+                self._pinned.append((memory, np.frombuffer(memory, np.uint8, self.strip_bytes)))
         return self._streams
 
 
@@ -157,6 +157,7 @@ class ByStrips:
 
     def __init__(self, cupy: Any, up: Any, down: Any, filled: Sequence[Array], emptied: Sequence[Array]) -> None:
         self.cupy, self.up, self.down, self.filled, self.emptied = cupy, up, down, filled, emptied
+        self.strip_bytes = filled[0].size
         self.sent: list[Any] = []  # an event for each strip that was sent
         self.waiting: deque[tuple[Any, Any, Array]] = deque()  # the event before it, its memory here and there
         self.flying: deque[tuple[Any, Array, Array]] = deque()  # the event after it, its strip and memory here
@@ -169,7 +170,7 @@ class ByStrips:
 
     def send(self, a: Array, there: Any, begin: int, end: int) -> None:
         first, rows = begin * a.strides[0], _rows(a, begin, end)
-        for low, high in _strips(rows.size):
+        for low, high in _strips(rows.size, self.strip_bytes):
             k = len(self.sent) % STRIPS
             if len(self.sent) >= STRIPS:
                 self.sent[-STRIPS].synchronize()
@@ -184,7 +185,7 @@ class ByStrips:
         a = np.atleast_1d(a)
         first, rows = begin * a.strides[0], _rows(a, begin, end)
         done = self.cupy.cuda.get_current_stream().record()
-        for low, high in _strips(rows.size):
+        for low, high in _strips(rows.size, self.strip_bytes):
             self.waiting.append((done, there.data + (first + low), rows[low:high]))
         self._progress()
 
@@ -229,9 +230,9 @@ def bytes_of(shape: Sequence[int], dtype: np.dtype[Any], strides: Sequence[int])
     return dtype.itemsize + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
 
 
-def _strips(size: int) -> Iterator[tuple[int, int]]:
-    for begin in range(0, size, STRIP_BYTES):
-        yield begin, min(begin + STRIP_BYTES, size)
+def _strips(size: int, each: int) -> Iterator[tuple[int, int]]:
+    for begin in range(0, size, each):
+        yield begin, min(begin + each, size)
 
 
 def _take(to: Array, event: Any, begin: int, end: int, strip: Array) -> None:
