@@ -296,6 +296,8 @@ class OnDevice(Variant):
         if device.key not in self.uploaded:
             self.uploaded[device.key] = {n: device.own(a) for n, a in self.constants.items()}
         arrays |= self.uploaded[device.key]
+        if len(self.steps) == 1:
+            return arrays  # kernels take them from the host, a part at a time where they are large
         given = set(map(given_name, self.guards.complex_inputs))
         return {n: a if n in self.body.packed or n in given else device.own(a) for n, a in arrays.items()}
 

@@ -195,7 +195,8 @@ class Worker:
 
     def __init__(self, stand_in: bool) -> None:
         command = [sys.executable, "-m", "tests.gpu.worker", *(["--stand-in"] if stand_in else [])]
-        usual = {"HJIT_TUNE": "0", "HJIT_NUMPY_IF_FASTER": "0"}
+        # as in `tests.conftest`
+        usual = {"HJIT_TUNE": "0", "HJIT_NUMPY_IF_FASTER": "0", "HJIT_BUDGET": "10", "HJIT_ON_UNSUPPORTED": "raise"}
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **usual}
         )

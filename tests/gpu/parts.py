@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import math
-import random
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,24 +19,17 @@ _KERNELS = "tests.kernels.cuda"
 
 def operations() -> dict[str, Case]:
     """Ufuncs, casts and constants of all dtypes."""
-    return cases(importlib.import_module(f"{_KERNELS}.test_operations"))
+    return _tests("test_operations")
 
 
 def intrinsics() -> dict[str, Case]:
     """Threads, shared memory, wide accesses, atomics, shuffles, asynchronous copies."""
-    of_opencl = (
-        "test_all_definitions_compile",  # by their names for OpenCL
-        "test_arrays_are_used_where_they_are",
-        "test_arrays_that_are_not_writeable",
-        "test_refused_kernel",
-        "test_missing_package",
-    )
-    return cases(importlib.import_module(f"{_KERNELS}.test_intrinsics"), leave=of_opencl)
+    return _tests("test_intrinsics")
 
 
 def indices() -> dict[str, Case]:
     """Index polynomials."""
-    return cases(importlib.import_module(f"{_KERNELS}.test_indices"))
+    return _tests("test_indices")
 
 
 def functions() -> dict[str, Case]:
@@ -66,30 +57,25 @@ def applications() -> dict[str, Case]:
 
 
 def blocks() -> dict[str, Case]:
-    """Schedules by hand, and what the threads of a block do together: reductions, scatters; accesses side by side."""
-    only = {
-        "test_blocks": (
-            "test_schedules_by_hand_are_numpys",
-            "test_sums_of_rows_are_the_same_at_every_run",
-            "test_threads_are_combined_halves_with_halves",
-            "test_a_loop_of_reductions_waits_before_memory_is_used_again",
-            "test_reductions_that_are_combined_one_after_the_other_use_the_same_memory",
-        ),
-        "test_scatters": ("test_numbers_are_numpys",),
-        "test_rows": ("test_numbers_are_numpys_wherever_rows_begin",),
-    }
-    found = ((name, cases(importlib.import_module(f"{_KERNELS}.{name}"), only=tests)) for name, tests in only.items())
-    return {f"{name}: {test}": case for name, more in found for test, case in more.items()}
+    """Schedules by hand, and what the threads of a block do together: reductions, scans, scatters; accesses side by
+    side, copies to shared memory."""
+    names = "test_blocks", "test_block_reductions", "test_block_scans", "test_scatters", "test_rows", "test_copies"
+    return _tests(*names)
 
 
 def calls() -> dict[str, Case]:
-    """Calls with CuPy arrays: views, changes in place, transfers, extern calls, exceptions, Fourier transforms, CUDA
-    graphs; what is kept on disk."""
-    of_opencl = ("test_without_cupy_numpy_transforms",)
-    found: dict[str, Case] = {"kernels come from the disk": _from_disk}
-    for name in ("test_calls", "test_library", "test_graphs"):
-        found |= cases(importlib.import_module(f"{_KERNELS}.{name}"), leave=of_opencl)
-    return found
+    """Calls with arrays of NumPy and CuPy: views, changes in place, transfers, bands of rows, extern calls, exceptions,
+    complex numbers, Fourier transforms, CUDA graphs; what is kept of kernels, in memory and on disk."""
+    return _tests("test_calls", "test_bands", "test_complex", "test_library", "test_graphs", "test_kernels")
+
+
+def _tests(*names: str) -> dict[str, Case]:
+    """The tests of modules; of several, their names have the module's before them."""
+    found = {name: cases(importlib.import_module(f"{_KERNELS}.{name}")) for name in names}
+    is_one = len(names) == 1
+    return {
+        test if is_one else f"{name}: {test}": case for name, tests in found.items() for test, case in tests.items()
+    }
 
 
 def programs() -> dict[str, Case]:
@@ -99,7 +85,9 @@ def programs() -> dict[str, Case]:
 
 def pairs() -> dict[str, Case]:
     """Random programs under random schedules."""
-    return {str(seed): functools.partial(_program, seed, _Random(seed)) for seed in range(PAIRS)}
+    from tests.kernels.cuda.pairs import RandomSchedule
+
+    return {str(seed): functools.partial(_program, seed, RandomSchedule(seed)) for seed in range(PAIRS)}
 
 
 PARTS: Mapping[str, Callable[[], dict[str, Case]]] = {
@@ -161,42 +149,3 @@ def _program(seed: int, schedule: Any) -> None:
         warnings.simplefilter("ignore")
         why = random_program(seed).fails(schedule=schedule, **OPTIONS)
     assert why is None, why
-
-
-class _Random:
-    """What decides on a random schedule."""
-
-    longest_block = math.inf
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-
-    def rewrites(self) -> Any:
-        from hjit.trace.passes.rewrites import Rewrites
-
-        return Rewrites()
-
-    def tree(self, graph: Any, target: Any) -> Any:
-        from tests.kernels.cuda.pairs import schedule
-
-        return schedule(graph, self.seed)
-
-
-def _from_disk() -> None:
-    """Another process, which knows no kernels, neither lowers nor compiles."""
-    import tempfile
-
-    import hjit
-    from hjit.kernels.cuda.runtime import kernels
-
-    a = np.random.default_rng(random.Random(1).randrange(99)).random((60, 70), np.float32)
-
-    def rows(a: Any) -> Any:
-        return a / a.sum(axis=1, keepdims=True)
-
-    with tempfile.TemporaryDirectory() as folder:
-        for hits in (0, 1):
-            kernels.after_fork()
-            f = hjit.pipeline(rows, target="cuda", verify="off", cache_dir=folder)
-            np.testing.assert_allclose(f(a), rows(a), rtol=1e-5)
-            assert (f.stats.cache_hits, f.stats.compilations) == (hits, 1 - hits)

@@ -131,6 +131,11 @@ def importorskip(name: str) -> Any:
         raise Skipped(f"needs {name}") from None
 
 
+def param(*values: Any, marks: Any = ()) -> Any:
+    """Arguments of one case; marks say what a real pytest does with it."""
+    return values if len(values) > 1 else values[0]
+
+
 def fixture(*args: Any, **kwargs: Any) -> Any:
     return args[0] if args else lambda f: f
 
@@ -151,6 +156,7 @@ def install() -> bool:
             "fail",
             "skip",
             "importorskip",
+            "param",
             "fixture",
         )
         vars(module).update({name: globals()[name] for name in words}, mark=_Marks())

@@ -15,6 +15,8 @@ from hjit.kernels.lower.loopir import (
     Buffer,
     CombineLanes,
     CombineThreads,
+    CommitCopies,
+    CopyAsync,
     Declare,
     For,
     Item,
@@ -38,6 +40,7 @@ from hjit.kernels.lower.loopir import (
     Threads,
     VectorLoop,
     Vectors,
+    WaitForCopies,
 )
 from hjit.sched.language.memory import C_ORDER
 from hjit.trace.ir.graph import Const, Load
@@ -78,6 +81,7 @@ def reduce(*loops: ReductionLoop) -> Reduce:
 
 
 SCAN = Scan(OUT, "add", X, poly(0), N, (poly(X), poly(X)), ONE, ONE, F4, F4)
+COPY = CopyAsync(OUT, (x, x), Load(IN, (x, x), F4))
 BEFORE = ("place_loops",)
 BROKEN: dict[str, tuple[tuple[Stmt, ...], tuple[str, ...], str]] = {
     "an index that is not bound": ((put(),), ALL, "bound nowhere around it"),
@@ -114,6 +118,12 @@ BROKEN: dict[str, tuple[tuple[Stmt, ...], tuple[str, ...], str]] = {
     "blocks: a scan of another rank": ((replace(SCAN, index=(x,)),), BEFORE, "1 indices of"),
     "blocks: a scan of registers that there are not": ((ScanThreads("add", (R,), R),), ALL, "is declared nowhere around"),
     "blocks: threads that scan nothing": ((Declare(R, ONE), ScanThreads("add", (), R)), ALL, "0 warps scan"),
+    "blocks: a thread that waits for copies": ((threads(WaitForCopies(0)),), ALL, "waits for others, which may not"),
+    "blocks: a copy to memory of the device": ((over(COPY),), ALL, "not from the device's memory to that of the block"),
+    "a wait without blocks": ((WaitForCopies(0),), ALL, "waits for copies that there are not"),
+    "blocks: a wait for less than all": ((WaitForCopies(-1),), ALL, "waits for copies that there are not"),
+    "a group without blocks": ((CommitCopies(),), ALL, "waits for copies that there are not"),
+    "a copy before there are any": ((over(COPY),), ("distribute_threads",), "a CopyAsync before copy_async"),
     "a barrier before there are any": ((Barrier(),), ("distribute_threads",), "a Barrier before insert_barriers"),
     "a window of no buffer": ((ResetWindow(OUT), SlidingProduce(OUT, X, poly(0), N, ())), ALL, "has no buffer"),
 }  # fmt: skip
@@ -147,6 +157,18 @@ def test_memory_of_no_stage_comes_with_the_pass_that_makes_it() -> None:
     check_loop_ir(program, GRAPH)
     with pytest.raises(CompileError, match="the buffer copy is no stage"):
         check_loop_ir(program, GRAPH, ("distribute_threads",))
+
+
+@pytest.mark.parametrize("dtype, shared", [("f4", True), ("f4", False), ("f8", True)])
+def test_copies_are_to_shared_memory_and_of_its_dtype(dtype: str, shared: bool) -> None:
+    memory = Buffer(OUT, (poly(0), poly(0)), (N, N), C_ORDER, shared=shared)
+    body = (over(replace(COPY, load=Load(IN, (x, x), np.dtype(dtype)))), CommitCopies(), WaitForCopies(0))
+    program = Program((Nest(OUT, body, poly(1), poly(1), (OUT,), {OUT: memory}, blocks=True),))
+    if dtype == "f4" and shared:
+        check_loop_ir(program, GRAPH)
+        return
+    with pytest.raises(CompileError, match="is copied to"):
+        check_loop_ir(program, GRAPH)
 
 
 def test_well_formed_loops_pass() -> None:

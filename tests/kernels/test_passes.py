@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,16 @@ import pytest
 import hjit
 from hjit.kernels.lower import lower as lowering
 from hjit.kernels.lower.loopir import Block, For, Let, Nest, Program, Stmt, Store
-from hjit.kernels.lower.lower import COMMON, CPU, CUDA, lower
+from hjit.kernels.lower.lower import COMMON, CPU, CUDA, Pass, lower
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.passes.outlining import MANY
 from hjit.sched.default.cuda import cuda_schedule
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language.target import Target
-from hjit.trace.ir.graph import Load
+from hjit.sched.language.tree import Root
+from hjit.trace.ir.graph import Graph, Load
 from hjit.trace.ir.poly import Var, poly
+from tests.kernels.cuda.running import by_hand
 from tests.trace.test_canonical import canonical
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -67,6 +69,18 @@ def histogram(a: Any) -> Any:
     return np.bincount(a.ravel(), minlength=256)
 
 
+def blurred_down(a: Any) -> Any:
+    return a[:-2] + a[1:-1] * 2 + a[2:]
+
+
+def down_strips(s: Any) -> None:
+    """Blocks of threads go down strips of columns with a window of the argument in shared memory."""
+    (out,) = s.stages
+    s[out].split("x", "x", "xi", 32).split("y", "y", "yi", 4).reorder("x", "y", "yi", "xi")
+    s[out].gpu_blocks("x").gpu_threads("yi", "xi")
+    s.cache_read("a0").compute_at(out, "y").store_at(out, "x")
+
+
 D0, X, Y = Var("d0"), Var("x"), Var("y")
 
 
@@ -97,6 +111,10 @@ ON_CUDA: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "privatise_scatters": (histogram, (IMAGE.astype(np.uint8),)),
     "block_scans": (running, (IMAGE,)),
 }
+BY_HAND_ON_CUDA: dict[str, tuple[Any, tuple[Any, ...], Schedule]] = {
+    "prefetch_windows": (blurred_down, (IMAGE,), down_strips),
+    "copy_async": (blurred_down, (IMAGE,), down_strips),
+}
 
 
 def before_and_after(name: str) -> tuple[str, str]:
@@ -106,6 +124,10 @@ def before_and_after(name: str) -> tuple[str, str]:
         nest = Nest("out", BY_HAND[name], None, poly(1), ("out",))
         (run,) = (p for p in CPU if p.__name__ == name)
         return str(Program((nest,))), str(Program((run(nest, graph, X86),)))
+    if name in BY_HAND_ON_CUDA:
+        function, args, edit = BY_HAND_ON_CUDA[name]
+        graph, tree = by_hand(function, edit, *args)
+        return around(name, graph, tree, CUDA)
     function, args, edit = EXAMPLES[name] if name in EXAMPLES else (*ON_CUDA[name], None)
     if name in ON_CUDA:
         graph = canonical(function, *args)
@@ -120,8 +142,12 @@ def before_and_after(name: str) -> tuple[str, str]:
         edit(schedule)
         pipeline.use(schedule)
         graph, tree = pipeline.graph(*args)[0], pipeline.tree(*args)[0]
+    return around(name, graph, tree, CUDA if name in ON_CUDA else CPU)
+
+
+def around(name: str, graph: Graph, tree: Root, passes: Sequence[Pass]) -> tuple[str, str]:
+    """The loops before and after a pass."""
     seen: list[tuple[str, str]] = []
-    passes = CUDA if name in ON_CUDA else CPU
     lower(graph, tree, X86, lambda done, program: seen.append((done, str(program))), passes)
     at = next(k for k, (done, _) in enumerate(seen) if done == name)
     return seen[at - 1][1], seen[at][1]
@@ -132,7 +158,10 @@ def text_of(name: str) -> str:
     return f"-- before {name}\n{before}\n-- after {name}\n{after}\n"
 
 
-@pytest.mark.parametrize("name", [*EXAMPLES, *BY_HAND, *ON_CUDA])
+ALL = (*EXAMPLES, *BY_HAND, *ON_CUDA, *BY_HAND_ON_CUDA)
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_a_pass_does_what_was_recorded(name: str) -> None:
     before, after = before_and_after(name)
     assert before != after, "the example shows nothing"
@@ -141,7 +170,7 @@ def test_a_pass_does_what_was_recorded(name: str) -> None:
 
 def test_every_pass_has_an_example_and_a_line_in_the_list() -> None:
     names = {p.__name__ for p in (*CPU, *CUDA)}
-    assert names == {*EXAMPLES, *BY_HAND, *ON_CUDA}
+    assert names == {*ALL}
     listed = {line.split()[0] for line in (inspect.getdoc(lowering) or "").splitlines() if line.startswith("    ")}
     assert listed == {"place_loops", *names}
     assert CPU[: len(COMMON)] == CUDA[: len(COMMON)] == COMMON
@@ -149,5 +178,5 @@ def test_every_pass_has_an_example_and_a_line_in_the_list() -> None:
 
 if __name__ == "__main__":
     GOLDEN.mkdir(exist_ok=True)
-    for each in (*EXAMPLES, *BY_HAND, *ON_CUDA):
+    for each in ALL:
         (GOLDEN / f"{each}.txt").write_text(text_of(each))

@@ -30,6 +30,8 @@ from hjit.kernels.lower.loopir import (
     Buffer,
     Choose,
     CombineThreads,
+    CommitCopies,
+    CopyAsync,
     Declare,
     For,
     If,
@@ -47,6 +49,7 @@ from hjit.kernels.lower.loopir import (
     Store,
     ThreadLoop,
     Threads,
+    WaitForCopies,
 )
 from hjit.kernels.lower.nest_merging import Renaming
 from hjit.kernels.lower.passes.distribute_threads import THREADS
@@ -77,12 +80,14 @@ def emit_module(graph: Graph, program: Program, name: str, bits: int = 32) -> Mo
         if nest.renaming is not None:
             renaming, first = nest.renaming, launches[nest.renaming.nest]
             parameters = tuple(_renamed(p, renaming) for p in first.parameters)
-            launches.append(replace(first, parameters=parameters, count=nest.count, points=nest.points))
+            first = replace(first, parameters=parameters, count=nest.count, points=nest.points, rows=nest.rows)
+            launches.append(first)
             continue
         made = _Kernel(graph, nest, program.layouts, bits)
         text = made.text()
         kernel = texts.setdefault(text, f"{name}_{len(texts)}")
-        launches.append(Launch(kernel, tuple(made.parameters), nest.count, nest.points, made.threads, not nest.blocks))
+        parameters, threads = tuple(made.parameters), made.threads
+        launches.append(Launch(kernel, parameters, nest.count, nest.points, threads, not nest.blocks, nest.rows))
     return Module("\n\n".join(t.replace("@", n, 1) for t, n in texts.items()) + "\n", tuple(launches))
 
 
@@ -137,7 +142,9 @@ class _Kernel(AcrossThreads):
         if nest.count is None:
             self.line("if (HJ_BLOCK_X || HJ_THREAD) return;")
         elif nest.blocks:
-            self.names |= {BEGIN: "HJ_BLOCK_X"}
+            begin, first = self.fresh("begin"), self.parameter(Parameter("first"))
+            self.line(f"const {self.index.type} {begin} = HJ_BLOCK_X + {first};")
+            self.names |= {BEGIN: begin}
         else:
             count, i = self.parameter(Parameter("count")), self.index.type
             begin, end = self.fresh("begin"), self.fresh("end")
@@ -311,6 +318,16 @@ class _Kernel(AcrossThreads):
 
     def barrier(self, s: Barrier) -> None:
         self.line("HJ_BARRIER();")
+
+    def copy_async(self, s: CopyAsync) -> None:
+        to, source = self.access(s.buffer, s.index), self.access(s.load.source, s.load.index)
+        self.line(f"hj_copy_async_{s.load.dtype.itemsize}(&{to}, &{source});")
+
+    def commit_copies(self, s: CommitCopies) -> None:
+        self.line("HJ_COPY_COMMIT();")
+
+    def wait_for_copies(self, s: WaitForCopies) -> None:
+        self.line(f"HJ_COPY_WAIT({s.groups});")
 
     def branch(self, s: If) -> None:
         self.inside(f"if ({self.at(s.value)} >= 0) ", s.body)
@@ -518,5 +535,8 @@ STATEMENTS: dict[type, Callable[[_Kernel, Any], None]] = {
     Threads: _Kernel.thread_loops,
     CombineThreads: _Kernel.combine_threads,
     ScanThreads: _Kernel.scan_threads,
+    CopyAsync: _Kernel.copy_async,
+    CommitCopies: _Kernel.commit_copies,
+    WaitForCopies: _Kernel.wait_for_copies,
     Barrier: _Kernel.barrier,
 }

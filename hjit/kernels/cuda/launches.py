@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.kernels.lower.loopir import Rows
 from hjit.kernels.lower.passes.distribute_threads import THREADS
 from hjit.trace.ir.poly import Poly
 
@@ -20,6 +21,7 @@ class Parameter:
             "array": the address of an argument, a result, or a stage in memory.
             "offset": of the first element of an argument from there, "stride": along an axis of it, both in elements.
             "size": a run-time size. "scalar": a scalar argument. "count": iterations of the parallel loops.
+            "first": the block that the grid begins with.
             "status": the address of a u32 that is made 1 where an index is out of bounds.
         name: of the array, the size, or the scalar.
         axis: of a stride.
@@ -40,6 +42,7 @@ class Launch:
         count: the iterations of its parallel loops; None: its body runs once.
         threads: of a block.
         per_thread: is an iteration a thread's? Else it is a block's.
+        rows: what its blocks touch; None: that is kept elsewhere.
     """
 
     kernel: str
@@ -48,6 +51,7 @@ class Launch:
     points: Poly
     threads: int = THREADS
     per_thread: bool = True
+    rows: Rows | None = None
 
     def blocks(self, count: int) -> int:
         """How many there are for so many iterations."""

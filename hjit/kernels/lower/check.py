@@ -19,6 +19,8 @@ from hjit.kernels.lower.loopir import (
     Block,
     CombineLanes,
     CombineThreads,
+    CommitCopies,
+    CopyAsync,
     Declare,
     For,
     LineStart,
@@ -36,6 +38,7 @@ from hjit.kernels.lower.loopir import (
     Threads,
     VectorLoop,
     Vectors,
+    WaitForCopies,
 )
 from hjit.kernels.lower.traverse import bound_vars, every, inner, named_polys, own_polys, stmt_exprs
 from hjit.sched.language.limits import MAX_LANES
@@ -55,6 +58,9 @@ MADE_BY: dict[type, str] = {
     Threads: "distribute_threads",
     CombineThreads: "block_reductions",
     ScanThreads: "block_scans",
+    CopyAsync: "copy_async",
+    CommitCopies: "prefetch_windows",
+    WaitForCopies: "prefetch_windows",
     Barrier: "insert_barriers",
     Name: "hoist_invariants",
 }
@@ -204,7 +210,7 @@ class _Checker:
     def threads(self, s: Threads, scope: _Scope) -> Iterator[str]:
         if not self.nest.blocks:
             yield "there are threads, but no blocks of them"
-        if any(isinstance(t, Threads | Barrier | CombineThreads | ScanThreads) for t in every(s.body)):
+        if any(isinstance(t, Threads | Barrier | CombineThreads | ScanThreads | WaitForCopies) for t in every(s.body)):
             yield "a thread waits for others, which may not come"
         own = {t.var for t in s.loops}
         bounds = (p for t in s.loops for p in (t.begin, t.end))
@@ -215,6 +221,18 @@ class _Checker:
         if not len(s.source) == len(s.other) == len(s.combined) or not self.nest.blocks:
             yield f"threads combine {s.source} with {s.other}"
         yield from (f"{r} is declared nowhere around" for r in s.source if r.name not in scope.registers)
+
+    def copied(self, s: CopyAsync, scope: _Scope) -> Iterator[str]:
+        b = self.nest.buffers.get(s.buffer)
+        yield from self.store(s.buffer, s.index)
+        if b is None or not b.shared or s.load.source in (*self.nest.writes, *self.nest.buffers):
+            yield f"{s.load} is copied to {s.buffer}: not from the device's memory to that of the block"
+        elif s.load.dtype != self.graph.dtypes.get(s.buffer) or s.load.dtype.itemsize not in (4, 8):
+            yield f"{s.load} is copied to {s.buffer}, {s.load.dtype.itemsize} bytes of {s.load.dtype}"
+
+    def waiting(self, s: WaitForCopies | CommitCopies, scope: _Scope) -> Iterator[str]:
+        if not self.nest.blocks or (isinstance(s, WaitForCopies) and s.groups < 0):
+            yield "it waits for copies that there are not"
 
     def scan(self, s: Scan, scope: _Scope) -> Iterator[str]:
         yield from self.store(s.buffer, s.index)
@@ -257,6 +275,9 @@ RULES: dict[type, Callable[[_Checker, Any, _Scope], Iterator[str]]] = {
     CombineThreads: _Checker.combined_threads,
     Scan: _Checker.scan,
     ScanThreads: _Checker.scanned_threads,
+    CopyAsync: _Checker.copied,
+    CommitCopies: _Checker.waiting,
+    WaitForCopies: _Checker.waiting,
     SlidingProduce: _Checker.window,
     ResetWindow: _Checker.window,
 }

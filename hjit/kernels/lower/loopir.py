@@ -14,6 +14,8 @@
          | Threads(loops, body)                       made by distribute_threads
          | CombineThreads(source, other, combined)    made by block_reductions
          | ScanThreads(op, source, total)             made by block_scans
+         | CommitCopies() | WaitForCopies(groups)     made by prefetch_windows and copy_async
+         | CopyAsync(buffer, index, load)             made by copy_async
          | Barrier()                                  made by insert_barriers
     Expr = the Graph's, without `Dim` in indices, and Register(name, dtype)
 
@@ -22,7 +24,7 @@ Each node's docstring is its contract; `hjit.kernels.lower.check` verifies them 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -32,9 +34,10 @@ import numpy as np
 from hjit.kernels.lower.nest_merging import Renaming
 from hjit.sched.language.memory import Layout
 from hjit.trace.ir.graph import Expr, Load, describe
-from hjit.trace.ir.poly import ONE, Poly, Var
+from hjit.trace.ir.poly import ONE, ZERO, Poly, Sym, Var
 
 BEGIN, END = Var("begin"), Var("end")  # the part of a parallel nest that a task runs
+ITERATION = Sym("iteration of blocks")  # of the outermost loop over blocks, in `Rows`
 INTERIOR = Var("interior")  # not negative where no index of a block is near a border
 
 
@@ -369,6 +372,8 @@ class SlidingProduce:
     Attributes:
         last: is this the last of the stage's definitions, after which the iteration has come to `end`?
         axis: the one that moves. window: elements of it that an iteration reads at most; 0: all.
+        new: those that an iteration adds at most; 0: nobody knows.
+        is_apart: does it write where the iteration before it neither reads nor writes? Made by prefetch_windows.
     """
 
     stage: str
@@ -379,6 +384,8 @@ class SlidingProduce:
     last: bool = True
     axis: int = 0
     window: int = 0
+    new: int = 0
+    is_apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,6 +447,30 @@ class ScanThreads:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyAsync:
+    """Begin ``buffer[index] = load``: from memory of the device to that of the block, an element of 4 or 8 bytes.
+
+    It is done, and seen by its thread, after a `WaitForCopies`.
+    """
+
+    buffer: str
+    index: tuple[Poly, ...]
+    load: Load
+
+
+@dataclass(frozen=True, slots=True)
+class CommitCopies:
+    """What each thread has begun to copy since the last one is a group."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitForCopies:
+    """All groups of copies are done but the last `groups` of them, each thread's own."""
+
+    groups: int
+
+
+@dataclass(frozen=True, slots=True)
 class Barrier:
     """All threads of a block come here before any goes on, and see what others wrote before."""
 
@@ -464,6 +495,9 @@ Stmt = (
     | Threads
     | CombineThreads
     | ScanThreads
+    | CopyAsync
+    | CommitCopies
+    | WaitForCopies
     | Barrier
 )
 
@@ -490,6 +524,26 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True)
+class Rows:
+    """Which rows, along the first axes of arrays, an iteration of the outermost loop over blocks touches: `ITERATION`.
+
+    A nest without such a loop has one iteration.
+
+    Attributes:
+        stage: that is written.
+        count: of these iterations.
+        ends: rows that must be there before it: of what it reads, and of its own stage those that it updates. Of arrays
+            that are not in it: all.
+        begin: the first row that it writes.
+    """
+
+    stage: str
+    count: Poly
+    ends: Mapping[str, Poly] = field(default_factory=dict)
+    begin: Poly = ZERO
+
+
+@dataclass(frozen=True, slots=True)
 class Nest:
     """One root of the schedule tree.
 
@@ -504,6 +558,7 @@ class Nest:
             `hjit.kernels.lower.nest_merging`.
         blocks: does a block of threads run each iteration, `BEGIN`, of which there are `count`?
         threads: of a block; known when they have their work, else 0.
+        rows: what its iterations touch.
     """
 
     stage: str
@@ -517,6 +572,7 @@ class Nest:
     renaming: Renaming | None = None
     blocks: bool = False
     threads: int = 0
+    rows: Rows | None = None
 
 
 @dataclass(frozen=True)  # not slotted: `buffers` is cached
@@ -630,10 +686,17 @@ def lines(s: Stmt, depth: int) -> Iterator[str]:
             yield from (f"{pad}  {r} = {text}" for r, text in zip(s.source, texts, strict=True))
         case ScanThreads(op, source, total):
             yield f"{pad}scan threads, {_names(source)} by {op}, all of them {total}"
+        case CopyAsync(buffer, index, load):
+            yield f"{pad}{_access(buffer, index)} = copy of {load}"
+        case CommitCopies():
+            yield f"{pad}commit copies"
+        case WaitForCopies(groups):
+            yield f"{pad}wait for copies" + (f" but the last {groups} groups" if groups else "")
         case Barrier():
             yield f"{pad}barrier"
         case SlidingProduce():
-            yield from block(f"slide {s.stage} {s.var} from {s.first} until {s.end}:", s.body)
+            where = " apart" if s.is_apart else ""
+            yield from block(f"slide{where} {s.stage} {s.var} from {s.first} until {s.end}:", s.body)
         case Block():
             yield from (pad + line for line in _block_lines(s))
         case Reduce():

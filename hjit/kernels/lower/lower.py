@@ -4,6 +4,7 @@
     fold_storage       line buffers in place of whole images
     unroll_and_jam     unrolled loops become code for each iteration; those that do not depend on each other share loads
     partition_loops    borders apart from the interior: no clamp, wrap or mask where vectors run
+    prefetch_windows   copies that slide along a loop are an iteration ahead (CUDA)
     partition_blocks   blocks at the border apart from those in the interior (CUDA)
     drop_unused_lets   names of indices that nothing refers to
     outline            loops that occur again and again become functions
@@ -16,6 +17,7 @@
     replace_scalars    what iterations read of earlier ones stays in registers
     hoist_invariants   what all iterations of a loop compute alike is computed before it
     widen_accesses     what is read or written side by side, in one access (CUDA)
+    copy_async         copies to shared memory that threads begin, and wait for later (CUDA)
     insert_barriers    where threads read what others of their block have written (CUDA)
 
 Each but the first is a function from nest to nest; `show` sees the Program after each. The back ends print the result.
@@ -38,6 +40,7 @@ from hjit.kernels.lower.passes.loop_partitioning import partition_blocks, partit
 from hjit.kernels.lower.passes.outlining import outline
 from hjit.kernels.lower.passes.privatise_scatters import privatise_scatters
 from hjit.kernels.lower.passes.scalar_replacement import replace_scalars
+from hjit.kernels.lower.passes.staging.copies import copy_async, prefetch_windows
 from hjit.kernels.lower.passes.stream_stores import stream_stores
 from hjit.kernels.lower.passes.unroll_and_jam import unroll_and_jam
 from hjit.kernels.lower.passes.unused_lets import drop_unused_lets
@@ -64,6 +67,7 @@ CPU: tuple[Pass, ...] = (
 )
 CUDA: tuple[Pass, ...] = (
     *COMMON,
+    prefetch_windows,
     partition_blocks,
     distribute_threads,
     privatise_scatters,
@@ -72,6 +76,7 @@ CUDA: tuple[Pass, ...] = (
     replace_scalars,
     hoist_invariants,
     widen_accesses,
+    copy_async,
     insert_barriers,
 )
 

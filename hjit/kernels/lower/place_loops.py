@@ -12,12 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from hjit.kernels.lower import nest_merging
-from hjit.kernels.lower.loopir import BEGIN, END, For, Let, Nest, Program, Stmt
+from hjit.kernels.lower.loopir import BEGIN, END, For, Let, Nest, Program, Rows, Stmt
 from hjit.kernels.lower.nest_merging import Renaming
 from hjit.kernels.lower.placing import walk
 from hjit.kernels.lower.placing.context import NestContext, Stmts, definition_of
 from hjit.kernels.lower.placing.environment import Env, Remaining
 from hjit.kernels.lower.placing.inner_loops import step_of
+from hjit.kernels.lower.placing.rows import rows_of
 from hjit.process import deadline
 from hjit.sched.analysis.bounds import Reads, infer_bounds, vector_axes, whole_region
 from hjit.sched.language.build import nests, parallel_loops
@@ -69,7 +70,15 @@ def _renamed(nest: Nest, top: Node, renaming: Renaming) -> Nest:
     count = None if nest.count is None else renaming.poly(nest.count)
     work, points = renaming.poly(nest.work), renaming.poly(nest.points)
     return replace(
-        nest, stage=top.stage, body=(), count=count, work=work, writes=(top.stage,), points=points, renaming=renaming
+        nest,
+        stage=top.stage,
+        body=(),
+        count=count,
+        work=work,
+        writes=(top.stage,),
+        points=points,
+        renaming=renaming,
+        rows=Rows(top.stage, ONE),
     )
 
 
@@ -118,7 +127,8 @@ def build_nest(reads: Reads, layouts: dict[str, Layout], top: Node, fast: bool) 
     else:
         body = _parallel(n, loops, counts, poly(BEGIN), poly(END), env)
     writes, warm = (stage.name, *local), n.warm if loops else 0
-    return Nest(stage.name, (*lets, *body), count, work, writes, n.buffers, warm, points, blocks=n.in_blocks)
+    rows = rows_of(n, top, loops[0], counts[0], env) if loops and n.in_blocks else Rows(stage.name, ONE)
+    return Nest(stage.name, (*lets, *body), count, work, writes, n.buffers, warm, points, blocks=n.in_blocks, rows=rows)
 
 
 def _outermost(n: NestContext, top: Node, local: tuple[str, ...]) -> tuple[Env, Stmts]:

@@ -10,6 +10,7 @@ from hjit.kernels.lower.loopir import (
     Block,
     Choose,
     CombineThreads,
+    CopyAsync,
     Declare,
     For,
     If,
@@ -111,6 +112,8 @@ def stmt_exprs(s: Stmt) -> tuple[Expr, ...]:
             return (s.value,)
         case CombineThreads():
             return s.combined
+        case CopyAsync():
+            return (s.load,)
     return ()
 
 
@@ -125,6 +128,8 @@ def own_polys(s: Stmt) -> Iterator[Poly]:
             yield from (p for t in s.loops for p in (t.begin, t.end))
         case Scan():
             yield from (*s.index, s.begin, s.end)
+        case CopyAsync():
+            yield from s.index
         case For():
             yield from (p for p in (s.begin, s.end, s.limit, s.first) if p is not None)
         case VectorLoop():
@@ -165,7 +170,7 @@ def sources(body: Iterable[Stmt]) -> Iterator[str]:
     for s in every(body):
         indices = [p for x in s.stores for p in x.index] if isinstance(s, Block) else []
         indices += [p for i in s.items for p in i.index] if isinstance(s, Reduce) else []
-        indices += s.index if isinstance(s, Scan) else ()
+        indices += s.index if isinstance(s, Scan | CopyAsync) else ()
         yield from (x.source for x in loads(*stmt_exprs(s), *(e for p in indices for e in p.exprs)))
 
 
@@ -201,6 +206,10 @@ def with_parts(s: Stmt, poly: Callable[[Poly], Poly], expr: Callable[[Expr], Exp
             return replace(s, loops=tuple(replace(t, begin=poly(t.begin), end=poly(t.end)) for t in s.loops))
         case CombineThreads():
             return replace(s, combined=tuple(map(expr, s.combined)))
+        case CopyAsync():
+            load = expr(s.load)
+            assert isinstance(load, Load)
+            return CopyAsync(s.buffer, index(s.index), load)
         case Block():
             ahead = tuple(Load(x.source, index(x.index), x.dtype) for x in s.ahead)
             stores = tuple(replace(x, index=index(x.index), value=expr(x.value)) for x in s.stores)

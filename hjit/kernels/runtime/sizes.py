@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from hjit.trace.ir.poly import Atom, Extremum, FloorDiv, Mod, Poly, Sym
 
 
@@ -28,21 +30,28 @@ def encode(p: Poly, symbols: Sequence[str]) -> Any:
 
 def evaluate(data: Any, values: Sequence[int]) -> int:
     """The value of an encoded polynomial; `values`: of its symbols, by position."""
+    return int(tabulated(data, values))
+
+
+def tabulated(data: Any, values: Sequence[Any]) -> Any:
+    """As `evaluate`, where values may be arrays of integers; the result is one then, if it depends on such a value."""
     total, terms = data
     for c, atoms in terms:
         for a in atoms:
-            c *= _atom(a, values)
-        total += c
-    return int(total)
+            c = c * _atom(a, values)
+        total = total + c
+    return total
 
 
-def _atom(a: Any, values: Sequence[int]) -> int:
+def _atom(a: Any, values: Sequence[Any]) -> Any:
     if isinstance(a, int):
         return values[a]
     kind, x, y = a
-    p, q = evaluate(x, values), evaluate(y, values)
+    p, q = tabulated(x, values), tabulated(y, values)
     if kind == "//":
         return p // q
     if kind == "%":
         return p % q
+    if isinstance(p, np.ndarray) or isinstance(q, np.ndarray):
+        return np.minimum(p, q) if kind == "min" else np.maximum(p, q)
     return min(p, q) if kind == "min" else max(p, q)

@@ -117,11 +117,15 @@ def _tiled(s: Stage, group: tuple[int, ...]) -> _Tiled:
         return _scattered(d, group)
     if is_associative(d) and is_direct(d) and (_is_long(d) or not d.dims) and runs_along_rows(d, s.name):
         return _along_rows(s, d, group)
-    scan = scan_of(s, d) if is_long and group == group[-1:] and runs_along_rows(d, s.name) else None
-    if scan is not None:
+    scan = scan_of(s, d) if is_long and group == group[-1:] else None
+    if scan is not None and runs_along_rows(d, s.name):
         (last,) = reduction
         blocks = (*pure, last) if scan.restart else tuple(pure)
         return _Tiled(group, blocks, ((last, "gpu_thread", scan.restart or None),))
+    if scan is not None and scan.restart:  # a thread for each part of a column
+        (last,) = reduction
+        x = _over(d, group, list(pure), [(last, "serial", scan.restart)], SCAN_BLOCK)
+        return _Tiled(group, (last, *x.blocks), x.inner)
     if d.is_scatter and d.order == "pure":
         serial = [*((k, "serial", None) for k in pure), *serial]
         return _Tiled(group, (), tuple(serial))

@@ -36,6 +36,7 @@ BLOCK_ELEMENTS = 1 << 14  # that a block reduces of one long dimension: 64 for e
 BLOCK_ROWS, BLOCK_COLUMNS = 64, 256  # as many of two; columns are those side by side in memory
 COLUMN_ROWS = 128  # of a column that a thread reduces: partial results are a 64th of what is read, or less
 SCAN_ELEMENTS = 1 << 14  # of a row that a block scans
+SCAN_ROWS = 128  # of a column that a thread scans
 SHORT_AXIS = 16  # of a short axis, such as channels
 
 # -- interleaved updates

@@ -1,10 +1,13 @@
-"""Scans of few long rows in parts, for targets on which many blocks of threads run at once (Blelloch 1990): what each
-part comes to, a scan of that, and the elements of a part from what comes before it."""
+"""Scans of few long rows, and of columns, in parts, for targets on which many blocks of threads run at once (Blelloch
+1990): what each part comes to, a scan of that, and the elements of a part from what comes before it.
+
+The columns of an image are thousands, and a GPU runs a hundred times as many threads at once.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,31 +32,54 @@ from hjit.trace.ir.poly import ZERO, Atom, Dim, IntLike, Poly, boundary, poly
 from hjit.trace.ir.rewriting import fresh
 from hjit.trace.ir.scans import Scan, scan_of
 from hjit.trace.passes.block_reductions import IDEMPOTENT, runs_along_rows
-from hjit.trace.passes.limits import SCAN_ELEMENTS, SHORT_AXIS
+from hjit.trace.passes.limits import SCAN_ELEMENTS, SCAN_ROWS, SHORT_AXIS
 
 
 def scan_in_blocks(graph: Graph) -> Graph:
-    """Scans of few long rows have parts, which restart from what comes before them."""
+    """Scans of few long rows, and of columns, have parts, which restart from what comes before them."""
     stages: list[Stage] = []
     names = set(graph.arrays)
     for s in graph.stages:
         x = scan_of(s, s.updates[-1]) if s.updates else None
-        first = None if x is None or not _wants_parts(s, x) else _first(s, x)
-        if x is not None and first is not None:
+        parts = None if x is None else _parts_of(s, x)
+        first = None if x is None or parts is None else _first(s, x)
+        if x is not None and parts is not None and first is not None:
             blocks, before = (fresh(f"{s.name}_{word}", names) for word in ("blocks", "before"))
             names |= {blocks, before}
-            stages += _parts(s, x, first, blocks, before)
+            stages += _in_parts(s, x, parts, first, blocks, before)
         else:
             stages.append(s)
     return replace(graph, stages=tuple(stages))
 
 
-def _wants_parts(s: Stage, x: Scan) -> bool:
-    """Are there too few rows for all blocks?"""
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """How a scan is cut.
+
+    Attributes:
+        size: iterations of a part.
+        come_first: is the number of the part the first axis of what parts come to, so that neighbours there are of
+            neighbouring columns? Else it is the last one.
+    """
+
+    size: int
+    come_first: bool
+
+    def index(self, part: Poly, others: tuple[Poly, ...]) -> tuple[Poly, ...]:
+        """Where what a part comes to is."""
+        return (part, *others) if self.come_first else (*others, part)
+
+
+def _parts_of(s: Stage, x: Scan) -> _Parts | None:
+    """The parts of a scan; None where there are rows, or columns along two axes, enough for all blocks."""
     d = s.updates[-1]
-    if x.restart or d.rdims[0].is_const or any(not n.is_const for n in d.dims):
-        return False
-    return math.prod(n.const for n in d.dims) <= SHORT_AXIS and runs_along_rows(d, s.name)
+    if x.restart or d.rdims[0].is_const:
+        return None
+    along_rows, long = runs_along_rows(d, s.name), [n for n in d.dims if not n.is_const]
+    if len(long) == 1 and not along_rows:
+        return _Parts(SCAN_ROWS, come_first=True)
+    is_few = not long and math.prod(n.const for n in d.dims) <= SHORT_AXIS
+    return _Parts(SCAN_ELEMENTS, come_first=False) if is_few and along_rows else None
 
 
 def _first(s: Stage, x: Scan) -> Expr | None:
@@ -67,34 +93,43 @@ def _first(s: Stage, x: Scan) -> Expr | None:
     return substitute(other.value, renumber(at))
 
 
-def _parts(s: Stage, x: Scan, first: Expr, blocks: str, before: str) -> tuple[Stage, Stage, Stage]:
+def _in_parts(s: Stage, x: Scan, parts: _Parts, first: Expr, blocks: str, before: str) -> tuple[Stage, Stage, Stage]:
     """What each part comes to, what comes before it, and the scan that restarts from that."""
     d = s.updates[-1]
     assert isinstance(d.value, Op)
-    pure, n, size = len(d.dims), d.rdims[0], SCAN_ELEMENTS
+    pure, n, size = len(d.dims), d.rdims[0], parts.size
     wide = np.dtype(np.float64) if x.op == "add" and s.dtype.kind == "f" else s.dtype
-    shape = (*d.dims, (n + (size - 1)) // size)
-    here, last = identity(pure), poly(Dim(pure))
-    place = last * size + poly(Dim(pure + 1))
+    shape = parts.index((n + (size - 1)) // size, d.dims)
+    *others, part = range(pure + 1)  # the dimensions of what parts come to
+    if parts.come_first:
+        part, *others = range(pure + 1)
+    columns = tuple(poly(Dim(k)) for k in others)
+    place = poly(Dim(part)) * size + poly(Dim(pure + 1))
     kept = boundary("clamp", place, n)
 
     def change(a: Atom) -> IntLike | None:
-        return kept if a == Dim(pure) else None
+        return (kept if a.k == pure else columns[a.k]) if isinstance(a, Dim) else None
 
     neutral = Const(start_value(x.op, wide), wide)
     element = cast(substitute(x.element, change), wide)
     if x.op not in IDEMPOTENT:
         element = select(inside(place, n), element, neutral)
-    own = Load(blocks, (*here, last), wide)
-    part = Definition(shape, (poly(size),), own.index, Op(x.op, (own, element), wide), x.op)
-    parts = Stage(blocks, wide, shape, neutral, (part,), s.origin)
+    here = identity(pure + 1)
+    joined = Op(x.op, (Load(blocks, here, wide), element), wide)
+    come_to = Definition(shape, (poly(size),), here, joined, x.op)
+    found = Stage(blocks, wide, shape, neutral, (come_to,), s.origin)
 
-    start = cast(first, wide)
-    joined = Op(x.op, (Load(before, (*here, last), wide), own), wide)
-    running = Definition(d.dims, (shape[-1] - 1,), (*here, last + 1), joined, "sequential", d.reorders)
+    def at(part: Poly, name: str) -> Load:
+        """What parts have, in the dimensions of the scan."""
+        return Load(name, parts.index(part, identity(pure)), wide)
+
+    start, last = cast(substitute(first, change), wide), poly(Dim(pure))
+    count = (n + (size - 1)) // size
+    joined = Op(x.op, (at(last, before), at(last, blocks)), wide)
+    running = Definition(d.dims, (count - 1,), at(last + 1, before).index, joined, "sequential", d.reorders)
     carried = Stage(before, wide, shape, start, (running,), s.origin)
 
     restarts = Op("equal", (Index(last % size), Const(0, np.int64)), np.bool_)
-    value = cast(Load(before, (*here, last // size), wide), s.dtype)
+    value = cast(at(last // size, before), s.dtype)
     scan = replace(d, value=Op(x.op, (select(restarts, value, x.before), x.element), s.dtype))
-    return parts, carried, replace(s, updates=(*s.updates[:-1], scan))
+    return found, carried, replace(s, updates=(*s.updates[:-1], scan))

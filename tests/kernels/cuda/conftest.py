@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from hjit.kernels.cuda.runtime import device, kernels
-from tests.kernels.cuda import fake_cupy
+from tests.kernels.cuda import fake_cupy, launching
 
 
 @pytest.fixture
@@ -21,8 +20,6 @@ def cp() -> Iterator[Any]:
 
 
 @pytest.fixture
-def on_opencl(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Kernels run on the OpenCL device, and none of them is known."""
-    monkeypatch.setenv(device.VARIABLE, "opencl")
-    monkeypatch.setenv("HJIT_CACHE_DIR", str(tmp_path))
-    kernels.after_fork()
+def on_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Pipelines for NumPy arrays run on the device of the tests, and none of their kernels is known."""
+    launching.new_pipelines(monkeypatch, tmp_path)

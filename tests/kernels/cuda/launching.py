@@ -1,15 +1,20 @@
-"""Where the kernels of these tests run: on PoCL, or, in ``python -m tests.gpu``, on a GPU through CuPy."""
+"""Where the kernels of these tests run: on PoCL, or, in ``python -m tests.gpu``, on a GPU through CuPy.
+
+A test, or a module of tests, with the mark `needs_device` runs on either; one with `needs_opencl` on PoCL only.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from hjit.kernels.cuda.compilers import opencl
-from hjit.kernels.cuda.runtime import on_cupy
+from hjit.kernels.cuda.runtime import device, kernels, on_cupy
 
 _gpu = False
 
@@ -23,6 +28,18 @@ def use_gpu() -> None:
 def is_available() -> bool:
     """Is there a device for them?"""
     return _gpu or opencl.is_available()
+
+
+needs_device = pytest.mark.skipif(not is_available(), reason="needs a device: OpenCL's, or a GPU")
+needs_opencl = pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
+
+
+def new_pipelines(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Pipelines for NumPy arrays run by new kernels, which are kept in a folder; the fixture `on_device`."""
+    if not _gpu:
+        monkeypatch.setenv(device.VARIABLE, "opencl")
+    monkeypatch.setenv("HJIT_CACHE_DIR", str(folder))
+    kernels.after_fork()
 
 
 def compiled(body: str) -> Any:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import random
 import sys
+from typing import Any
 
 from hjit.errors import ScheduleError
 from hjit.kernels.cuda.emit import emit_module
 from hjit.kernels.lower.lower import CUDA, lower
 from hjit.sched.language.tree import Root
 from hjit.trace.ir.graph import Graph
+from hjit.trace.passes.rewrites import Rewrites
 from tests import seeds
 from tests.fuzz import random_program
 from tests.kernels.cuda.on_opencl import on_opencl
@@ -27,6 +30,21 @@ def schedule(graph: Graph, seed: int) -> Root:
             continue  # more shared memory than there is; a window that does not move steadily
         return tree
     return random_gpu_schedule(graph, rng, inside=0.0)
+
+
+class RandomSchedule:
+    """What decides on a random schedule."""
+
+    longest_block = math.inf
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def rewrites(self) -> Rewrites:
+        return Rewrites()
+
+    def tree(self, graph: Graph, target: Any) -> Root:
+        return schedule(graph, self.seed)
 
 
 def failure(seed: int) -> str | None:

@@ -15,6 +15,8 @@ from hjit.kernels.lower.loopir import (
     Block,
     Choose,
     CombineThreads,
+    CommitCopies,
+    CopyAsync,
     For,
     If,
     Let,
@@ -26,6 +28,7 @@ from hjit.kernels.lower.loopir import (
     SlidingProduce,
     Stmt,
     Threads,
+    WaitForCopies,
 )
 from hjit.kernels.lower.traverse import stmt_exprs
 from hjit.trace.ir.graph import Expr, Load, loads
@@ -56,6 +59,8 @@ class _Run:
         self.joined: dict[str, set[int]] = {}  # updated atomically, wherever that is
         self.apart: dict[str, set[int]] = {}  # read or written
         self.common = {b.stage for b in nest.buffers.values() if b.shared} | {nest.stage}
+        # elements of groups of copies that may be under way, and whose they are; the last group has not ended
+        self.copying: list[dict[Element, int]] = [{}]
         self.faults: dict[str, str] = {}
 
     def found(self) -> Iterator[str]:
@@ -104,6 +109,16 @@ class _Run:
             case Barrier() | CombineThreads() | ScanThreads():
                 for touched in (self.written, self.read, self.joined, self.apart):
                     touched.clear()
+            case CommitCopies():
+                self.copying.append({})
+            case WaitForCopies():  # now they are written, as their threads see them
+                last = max(len(self.copying) - 1 - s.groups, 0)
+                for element, copier in (x for group in self.copying[:last] for x in group.items()):
+                    self.written.setdefault(element, set()).add(copier)
+                self.copying = self.copying[last:]
+            case CopyAsync():
+                self.touch(s.buffer, s.index, thread, writes=True)
+                self.copying[-1][s.buffer, self.place(s.buffer, s.index)] = thread
             case Block() | Name():
                 self.accesses(s, thread)
 
@@ -126,24 +141,32 @@ class _Run:
         if others - {thread}:
             self.faults.setdefault(what, f"thread {thread} {what}, as thread {min(others - {thread})} did")
 
+    def place(self, source: str, index: tuple[Poly, ...]) -> tuple[int, ...]:
+        """Where an element is in memory: what a buffer holds later has the same places."""
+        at = [self.value(p) for p in index]
+        b = self.nest.buffers.get(source)
+        if b is not None:
+            at = [x - self.value(p) for x, p in zip(at, b.origin, strict=True)]
+        if b is not None and b.fold is not None:
+            at[b.fold] %= self.value(b.lengths[b.fold])
+        return tuple(at)
+
     def touch(self, source: str, index: tuple[Poly, ...], thread: int, writes: bool) -> None:
         if source in self.common:
             self.clash(f"touches {source}", self.joined.get(source, set()), thread)
             self.apart.setdefault(source, set()).add(thread)
         if source not in self.common or any(isinstance(a, Indirect) for p in index for a in deep_atoms(p)):
             return
-        at = [self.value(p) for p in index]
-        b = self.nest.buffers.get(source)
-        if b is not None:  # in memory: what it holds later has the same places
-            at = [x - self.value(p) for x, p in zip(at, b.origin, strict=True)]
-        if b is not None and b.fold is not None:
-            at[b.fold] %= self.value(b.lengths[b.fold])
-        element = source, tuple(at)
+        at = self.place(source, index)
+        element = source, at
+        if any(element in group for group in self.copying):
+            fault = f"thread {thread} touches {source}{list(at)}, to which a copy is under way"
+            self.faults.setdefault(f"copies {source}", fault)
         others = self.written.get(element, set()) - {thread}
         if writes and not others:
             others = self.read.get(element, set()) - {thread}
         if others:
             what = "writes" if writes else "reads"
-            fault = f"thread {thread} {what} {source}{at}, which thread {min(others)} touches before a barrier"
+            fault = f"thread {thread} {what} {source}{list(at)}, which thread {min(others)} touches before a barrier"
             self.faults.setdefault(f"{what} {source}", fault)
         (self.written if writes else self.read).setdefault(element, set()).add(thread)

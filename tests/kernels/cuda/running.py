@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,27 @@ import numpy as np
 from hjit.kernels.cuda.emit import emit_module
 from hjit.kernels.cuda.launches import Parameter
 from hjit.kernels.lower.loopir import Program
+from hjit.sched.hand.schedule import Schedule
 from hjit.sched.language.memory import C_ORDER
+from hjit.sched.language.target import Target
+from hjit.sched.language.tree import Root
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import Poly, sizes_value
+from hjit.trace.passes.canonical import canonicalise
 from tests.kernels.cuda import launching
+from tests.trace.test_canonical import graphs
 
 Array = np.ndarray[Any, Any]
 NONE: Mapping[str, int] = {}
+
+
+def by_hand(function: Callable[..., Any], edit: Callable[[Schedule], Any], *args: Any) -> tuple[Graph, Root]:
+    """A function for a GPU under directives."""
+    traced, *_ = graphs(function, *args)
+    s = Schedule(lambda rewrites: [canonicalise(traced, rewrites, "cuda")], target=Target(kind="cuda"))
+    edit(s)
+    (graph,), (tree,) = s.graphs(), s.trees()
+    return graph, tree
 
 
 def computed(graph: Graph, program: Program, *arrays: Array, numbers: Mapping[str, int] = NONE) -> Array:
@@ -44,6 +58,7 @@ def computed(graph: Graph, program: Program, *arrays: Array, numbers: Mapping[st
 
     def argument(p: Parameter, count: int) -> Any:
         values = {"array": lambda: memory[p.name], "status": lambda: status, "offset": lambda: np.int32(0)}
+        values |= {"first": lambda: np.int32(0)}
         values |= {"size": lambda: np.int32(sizes[p.name]), "count": lambda: np.int32(count)}
         values |= {"stride": lambda: np.int32(strides[p.name][p.axis])}
         return values[p.kind]()

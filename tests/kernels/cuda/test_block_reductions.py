@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.cuda.compilers import nvrtc, opencl
+from hjit.kernels.cuda.compilers import nvrtc
 from hjit.kernels.cuda.emit import emit_module
 from hjit.kernels.lower.loopir import CombineThreads, If, Program, Threads
 from hjit.kernels.lower.lower import CUDA, lower
 from hjit.kernels.lower.traverse import every
 from hjit.sched.default.cuda import cuda_schedule
 from hjit.trace.ir.graph import Graph
+from tests.kernels.cuda.launching import needs_device
 from tests.kernels.cuda.races import races
 from tests.kernels.cuda.running import computed
 from tests.trace.test_canonical import canonical
 
 RNG = np.random.default_rng(5)
-needs_opencl = pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
 needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC")
 
 
@@ -52,9 +52,9 @@ def array(shape: tuple[int, ...], dtype: str) -> Any:
     return RNG.integers(0, 120, shape).astype(dtype)
 
 
-@needs_opencl
+@needs_device
 @pytest.mark.parametrize("name", EXACT)
-def test_what_does_not_round_is_numpys(name: str, on_opencl: None) -> None:
+def test_what_does_not_round_is_numpys(name: str, on_device: None) -> None:
     f = hjit.pipeline(EXACT[name], target="cuda", verify="off")
     for k, shape in enumerate(SHAPES):
         a = array(shape, DTYPES[k % len(DTYPES)])
@@ -64,9 +64,9 @@ def test_what_does_not_round_is_numpys(name: str, on_opencl: None) -> None:
         assert np.asarray(got).dtype == np.asarray(expected).dtype
 
 
-@needs_opencl
+@needs_device
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_extremes_and_sums_of_all_dtypes(dtype: str, on_opencl: None) -> None:
+def test_extremes_and_sums_of_all_dtypes(dtype: str, on_device: None) -> None:
     f = hjit.pipeline(lambda a: (a.max(), a.min(), a.sum(), a.argmin()), target="cuda", verify="off")
     a = array((131, 300), dtype)
     for got, expected in zip(f(a), f.py_func(a), strict=True):
@@ -74,9 +74,9 @@ def test_extremes_and_sums_of_all_dtypes(dtype: str, on_opencl: None) -> None:
         assert got.dtype == expected.dtype
 
 
-@needs_opencl
+@needs_device
 @pytest.mark.parametrize("name", ROUNDED)
-def test_sums_are_not_less_accurate_than_numpys(name: str, on_opencl: None) -> None:
+def test_sums_are_not_less_accurate_than_numpys(name: str, on_device: None) -> None:
     f = hjit.pipeline(ROUNDED[name], target="cuda", verify="off")
     for shape, dtype in zip(SHAPES, itertools.cycle(["f4", "f8", "i4", "f4"]), strict=False):
         a = array(shape, dtype)
@@ -88,16 +88,16 @@ def test_sums_are_not_less_accurate_than_numpys(name: str, on_opencl: None) -> N
         assert (np.abs(got - exact) <= np.abs(expected - exact) + slack).all(), shape
 
 
-@needs_opencl
-def test_products_differ_from_numpys_by_roundings(on_opencl: None) -> None:
+@needs_device
+def test_products_differ_from_numpys_by_roundings(on_device: None) -> None:
     f = hjit.pipeline(lambda a: a.prod(), target="cuda", verify="off")
     for shape, dtype in (((40_001,), "f4"), ((129, 517), "f8")):
         a = RNG.uniform(0.999, 1.001, shape).astype(dtype)
         np.testing.assert_allclose(f(a), f.py_func(a), rtol=a.size * np.finfo(dtype).eps)
 
 
-@needs_opencl
-def test_nan_and_infinities_are_numpys(on_opencl: None) -> None:
+@needs_device
+def test_nan_and_infinities_are_numpys(on_device: None) -> None:
     f = hjit.pipeline(lambda a: (a.max(), a.min(), a.sum(), a.argmax()), target="cuda", verify="off")
     for value, place in ((np.nan, 0), (np.nan, 69_999), (np.inf, 17_000), (-np.inf, 5)):
         a = RNG.random(70_000).astype(np.float32)
@@ -106,8 +106,8 @@ def test_nan_and_infinities_are_numpys(on_opencl: None) -> None:
             np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
-@needs_opencl
-def test_empty_arrays_have_their_initial_value(on_opencl: None) -> None:
+@needs_device
+def test_empty_arrays_have_their_initial_value(on_device: None) -> None:
     f = hjit.pipeline(lambda a: (a.sum(), a.prod(), a.any()), target="cuda", verify="off")
     for shape in ((0,), (0, 50), (50, 0)):
         a = np.zeros(shape, np.float32)
@@ -148,7 +148,7 @@ def test_there_are_no_races(case: str) -> None:
     assert list(races(program, sizes, blocks=2)) == []
 
 
-@needs_opencl
+@needs_device
 def test_sums_are_the_same_at_every_run() -> None:
     image = RNG.random((200, 700))
     graph, program = loops(total, image)
@@ -156,7 +156,7 @@ def test_sums_are_the_same_at_every_run() -> None:
     np.testing.assert_array_equal(first, second)
 
 
-@needs_opencl
+@needs_device
 def test_parts_are_combined_in_the_order_that_sizes_give() -> None:
     """A product of floats in the order of the kernels: strides of 256 in a part, halves with halves, then the parts."""
     row = RNG.uniform(0.999, 1.001, 50_000)

@@ -12,7 +12,7 @@ import pytest
 
 import hjit
 from hjit.errors import ScheduleError
-from hjit.kernels.cuda.compilers import nvrtc, opencl
+from hjit.kernels.cuda.compilers import nvrtc
 from hjit.kernels.cuda.emit import emit_module
 from hjit.kernels.lower.loopir import Program, ScanThreads
 from hjit.kernels.lower.lower import CUDA, lower
@@ -22,13 +22,14 @@ from hjit.sched.language.build import nest
 from hjit.sched.language.check import check_tree
 from hjit.sched.language.tree import Root, Store
 from hjit.trace.ir.graph import Graph
+from hjit.trace.ir.poly import Sym
 from hjit.trace.passes import limits, scans
+from tests.kernels.cuda.launching import needs_device
 from tests.kernels.cuda.races import races
 from tests.kernels.cuda.running import computed
 from tests.trace.test_canonical import canonical
 
 RNG = np.random.default_rng(6)
-needs_opencl = pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
 needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC")
 
 
@@ -51,13 +52,16 @@ EXACT: dict[str, Callable[[Any], Any]] = {
     "of a computed row": lambda a: np.cumsum(a[..., 1:] * 3 - a[..., :-1], axis=-1) + 1,
     "of a border": lambda a: np.cumsum(np.pad(a, [(0, 0)] * (a.ndim - 1) + [(2, 1)], mode="edge"), axis=-1),
     "columns": lambda a: np.cumsum(a, axis=0),
+    "columns upwards": lambda a: np.maximum.accumulate(a[::-1], axis=0),
+    "columns of differences": lambda a: np.cumsum(a[1:] * 3 - a[:-1], axis=0, dtype=np.int64)[::2],
+    "a summed-area table": lambda a: np.cumsum(np.cumsum(a, axis=0), axis=-1),
 }
-SHAPES = [(40_003,), (17,), (3, 16_386), (37, 1500), (20, 1025), (2, 3, 700)]
+SHAPES = [(40_003,), (17,), (3, 16_386), (37, 1500), (20, 1025), (2, 3, 700), (700, 41), (1000, 30, 3), (129, 33)]
 
 
-@needs_opencl
+@needs_device
 @pytest.mark.parametrize("name", EXACT)
-def test_scans_of_whole_numbers_are_numpys(name: str, on_opencl: None) -> None:
+def test_scans_of_whole_numbers_are_numpys(name: str, on_device: None) -> None:
     f = hjit.pipeline(EXACT[name], target="cuda", verify="off")
     for shape, dtype in zip(SHAPES, itertools.cycle(["i4", "u1", "i8", "u2"]), strict=False):
         a = RNG.integers(0, 120, shape).astype(dtype)
@@ -66,9 +70,9 @@ def test_scans_of_whole_numbers_are_numpys(name: str, on_opencl: None) -> None:
         assert got.dtype == expected.dtype
 
 
-@needs_opencl
+@needs_device
 @pytest.mark.parametrize("dtype", ["f4", "f8", "f2"])
-def test_extremes_of_floats_are_numpys(dtype: str, on_opencl: None) -> None:
+def test_extremes_of_floats_are_numpys(dtype: str, on_device: None) -> None:
     f = hjit.pipeline(EXACT["greatest so far"], target="cuda", verify="off")
     for shape in SHAPES[::3]:
         a = RNG.standard_normal(shape).astype(dtype)
@@ -76,14 +80,15 @@ def test_extremes_of_floats_are_numpys(dtype: str, on_opencl: None) -> None:
         np.testing.assert_array_equal(f(a), f.py_func(a), err_msg=str(shape))
 
 
-@needs_opencl
+@needs_device
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_sums_of_floats_are_not_less_accurate_than_numpys(dtype: str, on_opencl: None) -> None:
+def test_sums_of_floats_are_not_less_accurate_than_numpys(dtype: str, on_device: None) -> None:
+    rng = np.random.default_rng(7)
     for function in (lambda a: np.cumsum(a), lambda a: np.cumsum(a, axis=-1)):
         f = hjit.pipeline(function, target="cuda", verify="off")
         checked = hjit.pipeline(function, target="cuda", verify="first")
-        for shape in [(100_003,), (2, 40_000), (30, 3000)]:
-            for a in (RNG.random(shape).astype(dtype), RNG.standard_normal(shape).astype(dtype)):
+        for shape in [(100_003,), (2, 40_000), (30, 3000)]:  # by rows; columns are below
+            for a in (rng.random(shape).astype(dtype), rng.standard_normal(shape).astype(dtype)):
                 got, exact = f(a), f.py_func(a.astype(np.longdouble))
                 size = f.py_func(np.abs(a).astype(np.longdouble))
                 bound = 3 * np.finfo(dtype).eps * size  # of three roundings; NumPy's own has one an element
@@ -92,17 +97,31 @@ def test_sums_of_floats_are_not_less_accurate_than_numpys(dtype: str, on_opencl:
         assert checked.stats.fallbacks == 0
 
 
-@needs_opencl
-def test_infinities_and_nan_go_on(on_opencl: None) -> None:
+@needs_device
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_sums_of_columns_are_not_less_accurate_than_numpys(dtype: str, on_device: None) -> None:
+    f = hjit.pipeline(lambda a: np.cumsum(a, axis=0), target="cuda", verify="off")
+    for a in (RNG.random((3000, 20)).astype(dtype), RNG.standard_normal((3000, 20)).astype(dtype)):
+        exact, size = (np.cumsum(x.astype(np.longdouble), axis=0) for x in (a, np.abs(a)))
+        ours, numpys = np.abs(f(a) - exact), np.abs(f.py_func(a) - exact)
+        assert ours.max() <= numpys.max()
+        assert (ours <= limits.SCAN_ROWS * np.finfo(dtype).eps * size).all()
+        np.testing.assert_array_equal(f(a), f(a))
+
+
+@needs_device
+def test_infinities_and_nan_go_on(on_device: None) -> None:
     f = hjit.pipeline(lambda a: np.cumsum(a, axis=1), target="cuda", verify="off")
     for dtype in (np.float32, np.float64):
         a = RNG.random((3, 4000)).astype(dtype)
         a[0, 1500], a[1, 2000], a[2, 7], a[2, 3000] = np.inf, np.nan, np.inf, -np.inf
         np.testing.assert_allclose(f(a), f.py_func(a), rtol=1e-5)
+        g = hjit.pipeline(lambda a: np.cumsum(a, axis=0), target="cuda", verify="off")
+        np.testing.assert_allclose(g(a.T), g.py_func(a.T), rtol=1e-5)
 
 
-@needs_opencl
-def test_loops_over_floats_keep_their_order(on_opencl: None) -> None:
+@needs_device
+def test_loops_over_floats_keep_their_order(on_device: None) -> None:
     """What a user writes as a loop has its bits; `np.cumsum` leaves the order open."""
     f = hjit.pipeline(by_loop, target="cuda", verify="off")
     a = RNG.random((5, 3000)).astype(np.float32)
@@ -138,6 +157,8 @@ CASES: dict[str, tuple[Any, Any]] = {
     "truth": (lambda a: np.logical_or.accumulate(a > 0, axis=1), np.ones((40, 50), np.float32)),
     "one row": (one_row, np.ones(4000, np.float32)),
     "three rows": (rows, np.ones((3, 4000), np.int32)),
+    "columns": (lambda a: np.cumsum(a, axis=0), np.ones((400, 50), np.float32)),
+    "columns of colours": (lambda a: np.maximum.accumulate(a, axis=0), np.ones((400, 50, 3), np.uint8)),
 }
 
 
@@ -156,7 +177,34 @@ def test_rows_are_scanned_by_blocks_and_few_rows_in_parts() -> None:
         assert any(isinstance(s, ScanThreads) for s in every(program.nests[-1].body))
 
 
-@needs_opencl
+def test_columns_are_scanned_in_parts() -> None:
+    graph, program = loops(*CASES["columns"])
+    assert [n.stage for n in program.nests] == ["add_blocks", "add_before", "add_before", "add", "add"]
+    assert str(graph.stage("add_blocks").shape[0]) == f"((a0.0 + {limits.SCAN_ROWS - 2})//({limits.SCAN_ROWS}))"
+    last = program.nests[-1]
+    assert last.count is not None and last.count.mentions(Sym("a0.0")) and last.count.mentions(Sym("a0.1"))
+    assert "select" not in str(Program((last,))), "no thread reads what another one writes"
+
+
+def test_volumes_and_loops_over_floats_have_no_parts() -> None:
+    for function, a in (
+        (lambda a: np.cumsum(a, axis=0), np.ones((40, 50, 60), np.float32)),
+        (lambda a: by_loop(a.T).T, np.ones((400, 50), np.float32)),
+    ):
+        assert len(canonical(function, a, target="cuda").stages) == 1
+
+
+@needs_device
+def test_small_parts_of_columns_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scans, "SCAN_ROWS", 4)
+    for n in (20, 64, 130, 257):
+        image = RNG.integers(0, 99, (n, 70)).astype(np.int32)
+        graph = canonical(lambda a: np.cumsum(a, axis=0), image, target="cuda")
+        program = lower(graph, cuda_schedule(graph), passes=CUDA)
+        np.testing.assert_array_equal(computed(graph, program, image), np.cumsum(image, axis=0))
+
+
+@needs_device
 @pytest.mark.parametrize("threads", [32, 128, 256, 512, 1024])
 def test_any_number_of_warps_scans(threads: int) -> None:
     image = RNG.integers(0, 99, (3, 2500)).astype(np.int32)
@@ -171,7 +219,7 @@ def test_any_number_of_warps_scans(threads: int) -> None:
     np.testing.assert_array_equal(computed(graph, program, image), rows(image))
 
 
-@needs_opencl
+@needs_device
 def test_small_parts_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many parts, and a last one that is not whole."""
     monkeypatch.setattr(scans, "SCAN_ELEMENTS", 64)
@@ -202,7 +250,7 @@ def test_what_threads_may_scan() -> None:
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("capability", [75, 90])
+@pytest.mark.parametrize("capability", [75, 80, 90, 100])
 @pytest.mark.parametrize("case", CASES)
 def test_kernels_compile_without_spills(case: str, capability: int) -> None:
     graph, program = loops(*CASES[case])

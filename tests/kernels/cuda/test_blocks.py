@@ -12,7 +12,7 @@ import pytest
 from benchmarks import apps
 from hjit.errors import ScheduleError
 from hjit.kernels.cuda import across_threads
-from hjit.kernels.cuda.compilers import nvrtc, opencl
+from hjit.kernels.cuda.compilers import nvrtc
 from hjit.kernels.cuda.emit import MAX_SHARED_BYTES, emit_module
 from hjit.kernels.lower.loopir import Barrier, CombineThreads, Program, Stmt, Threads
 from hjit.kernels.lower.lower import CUDA, lower
@@ -24,6 +24,7 @@ from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Root, from_json
 from hjit.trace.ir.graph import Graph
 from tests.kernels.cuda import pairs
+from tests.kernels.cuda.launching import needs_device, needs_opencl
 from tests.kernels.cuda.races import races
 from tests.kernels.cuda.running import computed
 from tests.trace.test_canonical import canonical
@@ -31,7 +32,6 @@ from tests.trace.test_canonical import canonical
 GRAY = np.random.default_rng(3).random((77, 101), np.float32)
 CUDA_TARGET = Target(kind="cuda")
 
-needs_opencl = pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
 needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC")
 
 
@@ -122,7 +122,7 @@ HAND: dict[str, tuple[Any, Callable[[Schedule], Any]]] = {
 }
 
 
-@needs_opencl
+@needs_device
 @pytest.mark.parametrize("case", HAND)
 def test_schedules_by_hand_are_numpys(case: str) -> None:
     function, edit = HAND[case]
@@ -169,7 +169,7 @@ def test_rows_are_reduced_by_the_threads_of_a_block() -> None:
     assert statements(program, CombineThreads)
 
 
-@needs_opencl
+@needs_device
 def test_sums_of_rows_are_the_same_at_every_run() -> None:
     graph, program = loops(row_sums)
     first, second = (computed(graph, program, GRAY) for _ in range(2))
@@ -181,7 +181,7 @@ def highest(a: Any) -> Any:
     return (np.pad(a, 1, mode="edge") * 2).max(axis=1)
 
 
-@needs_opencl
+@needs_device
 def test_reductions_that_are_combined_one_after_the_other_use_the_same_memory() -> None:
     def together(s: Schedule) -> None:
         out = s.stages[-1]
@@ -200,7 +200,7 @@ def products(a: Any) -> Any:
     return a.prod(axis=1)
 
 
-@needs_opencl
+@needs_device
 @pytest.mark.parametrize("threads", [32, 96, 256, 1024])
 def test_threads_are_combined_halves_with_halves(threads: int) -> None:
     """Of a product of floats every order has its own roundings."""
@@ -219,7 +219,7 @@ def test_threads_are_combined_halves_with_halves(threads: int) -> None:
     np.testing.assert_array_equal(computed(graph, program, image), expected[:, 0])
 
 
-@needs_opencl
+@needs_device
 def test_a_loop_of_reductions_waits_before_memory_is_used_again() -> None:
     def one_after_the_other(s: Schedule) -> None:
         out = s.stages[-1]

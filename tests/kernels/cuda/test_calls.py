@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.cuda.compilers import opencl
 from hjit.kernels.cuda.runtime import bound, on_cupy
 from tests.kernels.cuda import fake_cupy
+from tests.kernels.cuda.launching import needs_device
 
-pytestmark = pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
+pytestmark = needs_device
 IMAGE = np.random.default_rng(3).random((40, 50), np.float32)
 LOG = logging.getLogger("hjit.tests")
 
@@ -203,7 +203,7 @@ def test_containers_constants_and_numbers(cp: Any) -> None:
 
 def test_wrong_kernels_are_found(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     real = on_cupy.CuPy.compile
-    monkeypatch.setattr(on_cupy.CuPy, "compile", lambda self, text: real(self, text.replace(" + ", " - ")))
+    monkeypatch.setattr(on_cupy.CuPy, "compile", lambda self, text: real(self, text.replace("t_1 + t_2", "t_1 - t_2")))
     f = hjit.pipeline(lambda a: a[1:] + a[:-1], target="cuda", cache="off")
     with pytest.warns(hjit.HjitWarning, match="differs from NumPy's"):
         same(f(cp.asarray(IMAGE)), IMAGE[1:] + IMAGE[:-1])

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.cuda.compilers import opencl
-from hjit.kernels.cuda.runtime import device
+from tests.kernels.cuda.launching import needs_device
 
-pytestmark = pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
+pytestmark = needs_device
 RANDOM = np.random.default_rng(3)
 FIELD = RANDOM.standard_normal((20, 37)) + 1j * RANDOM.standard_normal((20, 37))
 KERNEL = FIELD[:1].copy()
@@ -49,8 +48,7 @@ def near(got: Any, expected: Any) -> None:
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_arrays_of_the_host(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(device.VARIABLE, "opencl")
+def test_arrays_of_the_host(name: str, dtype: str, on_device: None) -> None:
     f = hjit.pipeline(FUNCTIONS[name], target="cuda", on_unsupported="raise", cache="off")
     for z in (FIELD.astype(dtype), FIELD.astype(dtype).T[:, ::2]):
         if name == "captured" and z.shape != FIELD.shape:

@@ -9,7 +9,8 @@ import pytest
 from scipy import ndimage
 
 from benchmarks import apps
-from hjit.kernels.cuda.compilers import nvrtc, opencl
+from hjit.kernels.cuda.compilers import nvrtc
+from tests.kernels.cuda.launching import needs_opencl
 from tests.kernels.cuda.on_opencl import module, on_opencl
 from tests.numpy_check import check
 from tests.trace.test_canonical import canonical
@@ -20,7 +21,6 @@ RGB = RNG.random((19, 23, 3), np.float32)
 BYTES = RNG.integers(0, 256, (37, 53), np.uint8)
 INTS = RNG.integers(-1000, 1000, (37, 53), np.int32)
 
-needs_opencl = pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
 needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC")
 
 

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.cuda.compilers import opencl
 from hjit.kernels.cuda.runtime import graphs
 from hjit.kernels.cuda.runtime.graphs import KEPT, MOST_MISSES, RUNS, Graphs
 from tests.kernels.cuda import fake_cupy
+from tests.kernels.cuda.launching import needs_device
 
 IMAGE = np.random.default_rng(7).random((40, 50), np.float32)
-on_device = pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
 
 
 def normalised(a: Any, k: float) -> Any:
@@ -47,7 +46,7 @@ def settled(cp: Any, f: Any, *args: Any) -> None:
         f(*args).get()
 
 
-@on_device
+@needs_device
 def test_launches_that_come_again_are_a_graph(cp: Any) -> None:
     f, a = hjit.pipeline(normalised), cp.asarray(IMAGE)
     first = f(a, 1.0).get()
@@ -59,7 +58,7 @@ def test_launches_that_come_again_are_a_graph(cp: Any) -> None:
     np.testing.assert_array_equal(first, normalised(IMAGE, 1.0))
 
 
-@on_device
+@needs_device
 def test_graphs_run_with_the_arrays_and_numbers_of_their_calls_only(cp: Any) -> None:
     f = hjit.pipeline(normalised)
     images = [IMAGE, -IMAGE, IMAGE[::-1].copy()]
@@ -77,7 +76,7 @@ def test_graphs_run_with_the_arrays_and_numbers_of_their_calls_only(cp: Any) -> 
             given[k] = cp.asarray(images[k])
 
 
-@on_device
+@needs_device
 def test_the_sign_of_zero_is_part_of_a_number(cp: Any) -> None:
     f, a = hjit.pipeline(lambda a, k: (a - a.max()) * 0 * k), cp.asarray(IMAGE)
     settled(cp, f, a, 0.0)
@@ -87,7 +86,7 @@ def test_the_sign_of_zero_is_part_of_a_number(cp: Any) -> None:
         np.testing.assert_array_equal(np.signbit(f(a, k).get()), expected)
 
 
-@on_device
+@needs_device
 def test_slower_graphs_are_not_kept(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     if not fake_cupy.is_installed_as(cp):
         pytest.skip("a GPU takes the time that it takes")
@@ -99,7 +98,7 @@ def test_slower_graphs_are_not_kept(cp: Any, monkeypatch: pytest.MonkeyPatch) ->
     np.testing.assert_array_equal(f(a, 1.0).get(), normalised(IMAGE, 1.0))
 
 
-@on_device
+@needs_device
 def test_graphs_of_the_caller_have_kernels_in_them(cp: Any) -> None:
     f, a = hjit.pipeline(normalised), cp.asarray(IMAGE)
     settled(cp, f, a, 1.0)
@@ -116,7 +115,7 @@ def test_graphs_of_the_caller_have_kernels_in_them(cp: Any) -> None:
         np.testing.assert_array_equal(result.get(), normalised(-IMAGE, 1.0))
 
 
-@on_device
+@needs_device
 def test_graphs_run_on_the_current_stream(cp: Any) -> None:
     f, a = hjit.pipeline(normalised), cp.asarray(IMAGE)
     settled(cp, f, a, 1.0)
@@ -132,7 +131,7 @@ def test_graphs_run_on_the_current_stream(cp: Any) -> None:
             } == {stream.name}
 
 
-@on_device
+@needs_device
 def test_indices_out_of_bounds_raise_from_graphs(cp: Any) -> None:
     def gathered(a: Any, i: Any) -> Any:
         b = a - a.max()
@@ -148,7 +147,7 @@ def test_indices_out_of_bounds_raise_from_graphs(cp: Any) -> None:
                 f(a, bad)
 
 
-@on_device
+@needs_device
 def test_what_cannot_be_captured_is_launched(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(self: Any, mode: Any = None) -> None:
         raise RuntimeError("not this driver")

@@ -16,8 +16,9 @@ from hjit.kernels.cuda.indices import IndexPrinter, Signs
 from hjit.trace.ir.graph import Load
 from hjit.trace.ir.poly import Atom, Dim, Indirect, IntLike, Poly, Sym, Var, boundary, extremum, poly
 from tests.kernels.cuda import launching
+from tests.kernels.cuda.launching import needs_device
 
-pytestmark = pytest.mark.skipif(not launching.is_available(), reason="needs an OpenCL device")
+pytestmark = needs_device
 
 I, J = Var("i"), Var("j")
 N, M = Sym("n"), Sym("m")

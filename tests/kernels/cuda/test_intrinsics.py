@@ -13,8 +13,9 @@ from hjit.kernels.cuda import intrinsics, prelude
 from hjit.kernels.cuda.compilers import opencl
 from hjit.kernels.cuda.ctext import F16, F32, F64, SIGNED, UNSIGNED, suffix
 from tests.kernels.cuda import launching
+from tests.kernels.cuda.launching import needs_device, needs_opencl
 
-pytestmark = pytest.mark.skipif(not launching.is_available(), reason="needs an OpenCL device")
+pytestmark = needs_device
 
 
 def launch(body: str, grid: tuple[int, ...], block: tuple[int, ...], *args: Any, shared_bytes: int = 0) -> None:
@@ -229,6 +230,7 @@ def test_asynchronous_copies() -> None:
     assert (out == x[::-1]).all()
 
 
+@needs_opencl
 def test_all_definitions_compile() -> None:
     names = "".join(f"// {name}\n" for name in prelude.DEFINITIONS["opencl"])
     launching.compiled(f"{names}HJ_KERNEL(nothing, 32, 1, 1)() {{}}")
@@ -242,6 +244,7 @@ def test_programs_are_compiled_once() -> None:
     assert launching.compiled(body) is launching.compiled(body)
 
 
+@needs_opencl
 def test_arrays_are_used_where_they_are() -> None:
     """Part of an array, at an odd place; nothing around it is touched."""
     body = "HJ_KERNEL(run, 16, 1, 1)(HJ_GLOBAL u8 *out, u8 by) { out[HJ_THREAD] += by; }"
@@ -252,6 +255,7 @@ def test_arrays_are_used_where_they_are() -> None:
         launch(body, (1, 1, 1), (16, 1, 1), memory[::2], np.uint8(7))
 
 
+@needs_opencl
 def test_arrays_that_are_not_writeable() -> None:
     body = "HJ_KERNEL(run, 4, 1, 1)(HJ_GLOBAL const u8 *in, HJ_GLOBAL u8 *out) { out[HJ_THREAD] = in[HJ_THREAD]; }"
     out = np.zeros(4, np.uint8)
@@ -266,11 +270,13 @@ def test_empty_arrays() -> None:
     assert out[0] == 5
 
 
+@needs_opencl
 def test_refused_kernel() -> None:
     with pytest.raises(CompileError, match=r"(?s)missing.*\d+ HJ_KERNEL\(bad"):
         launching.compiled("HJ_KERNEL(bad, 1, 1, 1)(i32 n) { missing(n) }")
 
 
+@needs_opencl
 def test_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyopencl", None)
     opencl.device.cache_clear()

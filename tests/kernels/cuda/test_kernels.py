@@ -11,13 +11,13 @@ import pytest
 
 import hjit
 from hjit import cache
-from hjit.kernels.cuda.compilers import opencl
 from hjit.kernels.cuda.runtime import bound, kernels, lowered
 from hjit.kernels.cuda.runtime.device import OpenCL
+from tests.kernels.cuda.launching import needs_device, needs_opencl
 
 pytestmark = [
-    pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device"),
-    pytest.mark.usefixtures("on_opencl"),
+    needs_device,
+    pytest.mark.usefixtures("on_device"),
 ]
 IMAGE = np.random.default_rng(3).random((40, 50), np.float32)
 
@@ -110,9 +110,10 @@ def test_memory_of_stages_is_shared() -> None:
     f = hjit.pipeline(long, target="cuda")
     np.testing.assert_allclose(f(IMAGE), long(IMAGE), rtol=1e-4)
     (kernel,) = f.variant_of((IMAGE,), {}, f._resolved(())).bounds
-    assert 0 < f.stats.scratch_bytes < sum(n * dtype.itemsize for _, n, dtype in kernel._scratch)
+    assert 0 < f.stats.scratch_bytes < sum(n * dtype.itemsize for _, n, dtype in kernel._memory.parts)
 
 
+@needs_opencl
 def test_arguments_are_rows_of_their_memory() -> None:
     d = OpenCL()
     for a in (IMAGE, IMAGE[::-1], IMAGE[3:, ::-2], IMAGE.T, np.broadcast_to(IMAGE[:, :1], IMAGE.shape), IMAGE[:0]):

@@ -14,11 +14,11 @@ import scipy.fft
 import scipy.signal
 
 import hjit
-from hjit.kernels.cuda.compilers import opencl
 from hjit.kernels.cuda.runtime import device, library
 from tests.kernels.cuda import fake_cupy
+from tests.kernels.cuda.launching import needs_device, needs_opencl
 
-pytestmark = pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
+pytestmark = needs_device
 IMAGE = np.random.default_rng(5).random((40, 51), np.float32)
 STACK = np.random.default_rng(6).random((3, 20, 18))
 
@@ -154,6 +154,7 @@ def test_wrong_transforms_are_found(cp: Any, monkeypatch: pytest.MonkeyPatch) ->
     assert f.stats.verified is False
 
 
+@needs_opencl
 def test_without_cupy_numpy_transforms(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(device.VARIABLE, "opencl")
     f = hjit.pipeline(lowpass, target="cuda")

@@ -16,10 +16,10 @@ from hjit.kernels.llvm.vecmath import integers as llvm_integers
 from hjit.kernels.llvm.vecmath.apply import ALIASES as LLVMALIASES
 from hjit.trace.ops.elementwise.ufuncs import UFUNCS
 from tests.kernels import test_vecmath as vectors
-from tests.kernels.cuda import launching
 from tests.kernels.cuda.cases import Case, run
+from tests.kernels.cuda.launching import needs_device
 
-pytestmark = pytest.mark.skipif(not launching.is_available(), reason="needs an OpenCL device")
+pytestmark = needs_device
 
 ALL = vectors.ALL
 BOOL = vectors.BOOL

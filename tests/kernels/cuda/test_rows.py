@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit.kernels.cuda.compilers import nvrtc, opencl
+from hjit.kernels.cuda.compilers import nvrtc
 from hjit.kernels.cuda.emit import emit_module
 from hjit.kernels.lower.loopir import Block, Program
 from hjit.kernels.lower.lower import CUDA, lower
 from hjit.sched.default.cuda import cuda_schedule
 from hjit.sched.hand.schedule import Schedule
 from hjit.trace.ir.graph import Graph
+from tests.kernels.cuda.launching import needs_device
 from tests.kernels.cuda.running import computed
 from tests.kernels.cuda.test_blocks import schedule, statements
 from tests.trace.test_canonical import canonical
 
 RNG = np.random.default_rng(7)
-needs_opencl = pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
 needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC")
 
 
@@ -64,7 +64,7 @@ def test_rows_are_what_is_side_by_side(case: str) -> None:
     assert sorted(found) == sorted(CASES[case][3])
 
 
-@needs_opencl
+@needs_device
 @pytest.mark.parametrize("case", CASES)
 def test_numbers_are_numpys_wherever_rows_begin(case: str) -> None:
     """Rows of a length that is no multiple of an access begin anywhere."""

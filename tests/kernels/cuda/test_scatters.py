@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit.kernels.cuda.compilers import nvrtc, opencl
+from hjit.kernels.cuda.compilers import nvrtc
 from hjit.kernels.cuda.emit import emit_module
 from hjit.kernels.lower.loopir import Barrier, For, Program
 from hjit.kernels.lower.lower import CUDA, lower
@@ -19,6 +19,7 @@ from hjit.sched.default.cuda import cuda_schedule
 from hjit.sched.hand.schedule import Schedule
 from hjit.trace.ir.graph import Graph
 from hjit.trace.passes.canonical import canonicalise
+from tests.kernels.cuda.launching import needs_device, needs_opencl
 from tests.kernels.cuda.races import races
 from tests.kernels.cuda.running import computed
 from tests.kernels.cuda.test_blocks import schedule, statements, without
@@ -30,7 +31,6 @@ SHORTS = RNG.integers(0, 5000, (70, 300), np.uint16)
 SMALL = RNG.integers(-9, 10, (70, 300), np.int8)
 LONG = RNG.integers(-(1 << 40), 1 << 40, (70, 300))
 
-needs_opencl = pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
 needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC")
 
 
@@ -99,7 +99,7 @@ def test_blocks_have_copies_in_words_that_hold_all_sums(case: str) -> None:
     assert found == (set() if dtype is None else {np.dtype(dtype)})
 
 
-@needs_opencl
+@needs_device
 @pytest.mark.parametrize("case", CASES)
 def test_numbers_are_numpys(case: str) -> None:
     function, args, _ = CASES[case]

@@ -16,7 +16,7 @@ import numpy as np
 from hjit.errors import DeviceError, OptionError
 from hjit.kernels.cuda.compilers import opencl
 from hjit.kernels.cuda.runtime.graphs import Capturing
-from hjit.kernels.cuda.runtime.transfers import bytes_of
+from hjit.kernels.cuda.runtime.transfers import InPlace, Moves, bytes_of
 
 VARIABLE = "HJIT_CUDA_DEVICE"
 NOTHING = nullcontext()  # has no state
@@ -97,6 +97,10 @@ class Device(Protocol):
         """Elements from a byte of a block on, as an argument of kernels; a block is an array of bytes."""
         ...
 
+    def moves(self) -> AbstractContextManager[Moves]:
+        """Copies of rows between this device and the host, inside; afterwards all of them are done."""
+        ...
+
     def is_array(self, x: Any) -> bool:
         """Is it an array of this device?"""
         ...
@@ -172,6 +176,9 @@ class OpenCL:
 
     def part(self, block: Array, offset: int, count: int, dtype: DType) -> Array:
         return block[offset : offset + count * dtype.itemsize].view(dtype)
+
+    def moves(self) -> AbstractContextManager[InPlace]:
+        return nullcontext(InPlace())
 
     def is_array(self, x: Any) -> bool:
         return isinstance(x, np.ndarray)

@@ -19,12 +19,14 @@ from hjit.errors import CompileError
 from hjit.kernels.cuda.compilers.machine_code import Resources
 from hjit.kernels.cuda.compilers.nvrtc import resources
 from hjit.kernels.cuda.launches import Launch, Parameter
+from hjit.kernels.cuda.runtime.bands import IntArray, RowTable
 from hjit.kernels.cuda.runtime.device import Device
+from hjit.kernels.lower.loopir import ITERATION, Rows
 from hjit.kernels.runtime.kernel import count
 from hjit.kernels.runtime.naming import schedule_text
 from hjit.kernels.runtime.scheduled import Scheduled
 from hjit.kernels.runtime.scratch import lifetimes
-from hjit.kernels.runtime.sizes import encode, evaluate
+from hjit.kernels.runtime.sizes import encode, evaluate, tabulated
 from hjit.options import Options
 from hjit.process import deadline
 from hjit.sched.language.memory import C_ORDER
@@ -61,8 +63,13 @@ class Kernels:
     from_cache: bool
 
     def launches_of(self, graph: Graph, symbols: Sequence[str], numbers: Sequence[int]) -> list[Launch]:
-        """The launches for a Graph at some sizes; `numbers`: of the symbols."""
+        """The launches for a Graph at some sizes, without `rows`; `numbers`: of the symbols."""
         return [_launch(x, _names(graph, symbols), numbers) for x in self.launches]
+
+    def rows_of(self, graph: Graph, symbols: Sequence[str], numbers: Sequence[int]) -> list[RowTable]:
+        """For each of the launches the rows that its blocks touch."""
+        arrays = _names(graph, symbols)["array"]
+        return [_rows(x["rows"], arrays, numbers) for x in self.launches]
 
     @property
     def resources(self) -> dict[str, Resources]:
@@ -178,9 +185,28 @@ def _encoded(launch: Launch, names: Mapping[str, Sequence[str]], symbols: Sequen
                 return {"parameter": [x.kind, name, x.axis, None if x.dtype is None else x.dtype.str]}
             case tuple():
                 return [value(y) for y in x]
+            case Rows():
+                return _encoded_rows(x, names, symbols)
         return x
 
     return {f.name: value(getattr(launch, f.name)) for f in fields(launch)}
+
+
+def _encoded_rows(x: Rows, names: Mapping[str, Sequence[str]], symbols: Sequence[str]) -> list[Any]:
+    place, known = names["array"].index, [*symbols, ITERATION.name]
+    ends = [[place(name), encode(p, known)] for name, p in x.ends.items()]
+    return [place(x.stage), encode(x.count, symbols), ends, encode(x.begin, known)]
+
+
+def _rows(data: Sequence[Any], arrays: Sequence[str], numbers: Sequence[int]) -> RowTable:
+    stage, count, ends, begin = data
+    n = evaluate(count, numbers)
+    values = [*numbers, np.arange(n)]
+
+    def column(p: Any) -> IntArray:
+        return np.broadcast_to(tabulated(p, values), (n,))
+
+    return RowTable(arrays[stage], n, {arrays[k]: column(p) for k, p in ends}, column(begin))
 
 
 def _launch(data: Mapping[str, Any], names: Mapping[str, Sequence[str]], numbers: Sequence[int]) -> Launch:
@@ -196,4 +222,4 @@ def _launch(data: Mapping[str, Any], names: Mapping[str, Sequence[str]], numbers
                 return tuple(map(value, x))
         return x
 
-    return Launch(**{name: value(x) for name, x in data.items()})
+    return Launch(**{name: value(x) for name, x in data.items() if name != "rows"})

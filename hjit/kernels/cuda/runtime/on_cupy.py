@@ -19,7 +19,7 @@ from hjit.kernels.cuda.compilers import nvrtc
 from hjit.kernels.cuda.compilers.machine_code import Compiled, without_spills
 from hjit.kernels.cuda.compilers.opencl import numbered
 from hjit.kernels.cuda.prelude import program
-from hjit.kernels.cuda.runtime.transfers import Transfers, bytes_of
+from hjit.kernels.cuda.runtime.transfers import ByStrips, Transfers, bytes_of
 
 NOTHING = nullcontext()  # has no state
 DType = np.dtype[Any]
@@ -257,6 +257,9 @@ class CuPy:
 
     def part(self, block: Any, offset: int, count: int, dtype: DType) -> Any:
         return block.data + offset
+
+    def moves(self) -> AbstractContextManager[ByStrips]:
+        return self.transfers.moves()
 
     def is_array(self, x: Any) -> bool:
         return isinstance(x, self.cupy.ndarray)

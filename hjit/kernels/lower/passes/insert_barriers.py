@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from hjit.kernels.lower.loopir import Barrier, Block, CombineThreads, For, If, Nest, ScanThreads, SlidingProduce, Stmt
+from hjit.kernels.lower.loopir import (
+    Barrier,
+    Block,
+    CombineThreads,
+    CopyAsync,
+    For,
+    If,
+    Nest,
+    ScanThreads,
+    SlidingProduce,
+    Stmt,
+)
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.traverse import Body, every, own_polys, sources
 from hjit.trace.ir.graph import Graph, loads
@@ -38,6 +49,10 @@ class _Since:
 
     def union(self, other: _Since) -> _Since:
         return _Since(self.read | other.read, self.written | other.written, self.joined | other.joined)
+
+    def without(self, name: str) -> _Since:
+        """What of it is not of one array."""
+        return replace(self, read=self.read - {name}, written=self.written - {name})
 
     def clashes(self, later: _Since, again: frozenset[str]) -> bool:
         """Does what comes later touch what must be done before?
@@ -88,7 +103,7 @@ class _Barriers:
                 otherwise, after_otherwise = self.body(s.otherwise, since)
                 return (*wait, replace(s, body=body, otherwise=otherwise)), after.union(after_otherwise)
             case SlidingProduce():
-                body, after = self.body(s.body, since)
+                body, after = self.body(s.body, since.without(s.stage) if s.is_apart else since)
                 return (replace(s, body=body),), since.union(after)
             case CombineThreads() | ScanThreads():
                 return (s,), _Since()
@@ -113,6 +128,7 @@ class _Barriers:
         read = {*sources(body), *(x.source for s in every(body) for p in own_polys(s) for x in loads(*p.exprs))}
         joined = {(x.buffer, x.atomic) for x in stores if x.atomic is not None and x.buffer in self.common}
         written = {x.buffer for x in stores if x.atomic is None}
+        written |= {s.buffer for s in every(body) if isinstance(s, CopyAsync)}
         return _Since(self.common & read, self.common & written, frozenset(joined))
 
 

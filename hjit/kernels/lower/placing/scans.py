@@ -1,15 +1,18 @@
-"""Scans whose iterations the threads of a block share."""
+"""Scans whose iterations the threads of a block share, and those of which a thread does a part."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from hjit.kernels.lower.loopir import Scan
-from hjit.kernels.lower.placing.context import NestContext, definition_of
+from hjit.kernels.lower.loopir import For, Scan, Stmt
+from hjit.kernels.lower.placing.context import NestContext, Stmts, definition_of
 from hjit.kernels.lower.placing.environment import Env
 from hjit.kernels.lower.placing.leaves import point
+from hjit.kernels.lower.traverse import at, with_parts
 from hjit.sched.language.tree import Compute, Loop, dims_of
-from hjit.trace.ir.graph import renumber, substitute
+from hjit.trace.ir.graph import Const, Expr, Index, Op, renumber, rewrite, substitute
 from hjit.trace.ir.poly import poly
 from hjit.trace.ir.scans import scan_of
 
@@ -38,3 +41,24 @@ def scan_over(n: NestContext, node: Loop, compute: Compute, env: Env) -> Scan | 
         s.dtype,
         is_sum and s.dtype == dtype and not n.fast,
     )
+
+
+def from_start(n: NestContext, node: Loop, compute: Compute, stmts: Stmts) -> Stmts:
+    """The iterations of a part of a scan, one after the other: the first one goes on from what comes before the part,
+    and does not read what another thread writes."""
+    s, d = n.reads.stages[compute.stage], definition_of(n.reads, compute)
+    found = scan_of(s, d) if n.in_blocks and node.size is not None and dims_of(node.dim)[0] >= len(d.dims) else None
+    if found is None or found.restart != node.size or len(stmts) != 1:
+        return stmts
+    (loop,) = stmts
+    if not isinstance(loop, For) or loop.step != 1:
+        return stmts
+    at_start = Op("equal", (Index(poly(loop.var) % found.restart), Const(0, np.int64)), np.bool_)
+
+    def chosen(arm: int) -> tuple[Stmt, ...]:
+        def change(e: Expr) -> Expr | None:
+            return e.args[arm] if isinstance(e, Op) and e.name == "select" and e.args[0] == at_start else None
+
+        return tuple(with_parts(x, lambda p: p, lambda e: rewrite(e, change)) for x in loop.body)
+
+    return (*at(chosen(1), {loop.var: loop.begin}), replace(loop, begin=loop.begin + 1, body=chosen(2)))

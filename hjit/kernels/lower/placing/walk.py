@@ -90,7 +90,7 @@ def _slide(n: NestContext, x: Loop | Compute, w: Window, region: Region, env: En
     stmts = _realise(n, x, w.part(region, poly(var)), env)
     if not w.new:  # all of it at the first iteration; what updates itself must not do so again
         stmts = (If(w.end - poly(var) - 1, stmts),)
-    return SlidingProduce(x.stage, var, w.first, w.end, stmts, is_last, w.axis, w.window)
+    return SlidingProduce(x.stage, var, w.first, w.end, stmts, is_last, w.axis, w.window, w.new)
 
 
 def _when_begun(site: Site, body: list[Stmt]) -> Stmts:
@@ -112,7 +112,7 @@ def _loop(n: NestContext, node: Loop, env: Env) -> Stmts:
     scan = scans.scan_over(n, node, compute, env)
     if scan is not None:
         return (scan,)
-    return _run(n, node, env, _inside(n, node))
+    return scans.from_start(n, node, compute, _run(n, node, env, _inside(n, node)))
 
 
 def _inside(n: NestContext, node: Loop) -> Body:
