@@ -17,7 +17,7 @@ from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, is_tracer, python_type
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
 from hjit.trace.tracing.scalars.host import as_cast, is_captured, is_host, number
-from hjit.trace.tracing.scalars.size import Size
+from hjit.trace.tracing.scalars.size import as_number
 
 
 @lru_cache(maxsize=4096)
@@ -33,10 +33,9 @@ def resolve_dtypes(
 
 def operand(x: Any) -> Any:
     """A tracer, a host scalar, or a Python number that takes the other operand's dtype (NEP 50)."""
+    x = as_number(x)
     if is_tracer(x) or is_host(x) or type(x) in (int, float, bool):
         return x
-    if isinstance(x, Size):
-        return int(x)
     if isinstance(x, complex) or (isinstance(x, np.generic) and not supported_dtype(x.dtype)):
         raise current().error(f"{type(x).__name__} operand", "hjit handles bool, integers and floats up to 64 bits")
     return as_tracer(x)

@@ -22,7 +22,7 @@ from hjit.trace.tracing.arrays.traced import Shape, Traced, TracedArray
 from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.frames import reads
 from hjit.trace.tracing.recording.recorder import current, rerolled_loops, supported_dtype, tracing
-from hjit.trace.tracing.scalars.host import Conversion, as_array, as_item, dtype_of, is_host, number
+from hjit.trace.tracing.scalars.host import Conversion, as_array, as_item, dtype_of, is_host, known_number, number
 from hjit.trace.tracing.scalars.induction import InductionVariable, as_traced
 
 MAX_KNOWN = 4096  # elements up to which arrays made of known numbers are computed while tracing
@@ -378,15 +378,18 @@ def is_tracer(x: Any) -> bool:
     return type(x) is Tracer
 
 
-def has_tracer(x: Any) -> bool:
-    """Is a tracer or a host scalar in `x`, or in the lists, tuples and dicts it is made of?"""
+def has_tracer(x: Any, sizes: bool = True) -> bool:
+    """Is a tracer or a host scalar in `x`, or in the lists, tuples and dicts it is made of? `sizes`: do numbers that are
+    computed of sizes alone count?"""
     t = type(x)
-    if issubclass(t, Traced) or is_host(x):
+    if issubclass(t, Traced):
         return True
+    if is_host(x):
+        return sizes or not x.of_sizes
     if t in (list, tuple):
-        return any(map(has_tracer, x))
+        return any(has_tracer(y, sizes) for y in x)
     if t is dict:
-        return any(map(has_tracer, x.values()))
+        return any(has_tracer(y, sizes) for y in x.values())
     return False
 
 
@@ -456,6 +459,8 @@ def as_tracer(x: Any, dtype: Any = None) -> Tracer:
     if issubclass(type(x), Traced):
         array: Tracer = x.traced_array()
         return array if dtype is None or array.dtype == np.dtype(dtype) else array.astype(dtype)
+    if type(x) in (list, tuple) and not has_tracer(x, sizes=False):
+        x = known_number(x)
     if is_host(x):
         rec = current()
         dtype = checked_dtype(dtype_of(x) if dtype is None else np.dtype(dtype))

@@ -36,6 +36,7 @@ from hjit.trace.ir.graph import (
 )
 from hjit.trace.ir.poly import SMALL, Poly, Sym, poly, sizes_value
 from hjit.trace.ir.ranges import Range, Ranges
+from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.frames import line_in, site
 from hjit.trace.tracing.recording.iterations import Iterations
 from hjit.trace.tracing.recording.products import Product
@@ -94,9 +95,16 @@ def _elsewhere() -> TraceError:
     return error
 
 
+@provides
+def running_trace() -> Recorder | None:
+    """The recorder of the trace that this thread runs, if it runs one."""
+    found: Recorder | None = getattr(_state, "recorder", None)
+    return found
+
+
 def tracing() -> bool:
     """Is this thread running a trace?"""
-    return getattr(_state, "recorder", None) is not None
+    return running_trace() is not None
 
 
 def rerolled_loops() -> list[Any]:
