@@ -16,7 +16,17 @@ from hjit.trace.capture.loops.rerolling import range_
 from hjit.trace.ops.arrays.strides import interface
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.masked import MaskedRead
-from hjit.trace.tracing.arrays.tracer import Tracer, call, has_tracer, is_tracer, python_float, python_int, python_type
+from hjit.trace.tracing.arrays.tracer import (
+    Tracer,
+    as_size,
+    call,
+    has_tracer,
+    int_of_sizes,
+    is_tracer,
+    python_float,
+    python_int,
+    python_type,
+)
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
 from hjit.trace.tracing.scalars.host import HostScalar, is_host, record
 from hjit.trace.tracing.scalars.induction import InductionVariable, as_traced, is_below
@@ -37,6 +47,7 @@ def _float(x: Any = 0.0) -> Any:
 
 
 def _int(x: Any = 0, *base: Any) -> Any:
+    x = int_of_sizes(x) if is_tracer(x) and not base else as_size(x)
     if type(x) in (Size, InductionVariable):
         return x
     if is_host(x) and isinstance(x.value, int) and not isinstance(x.value, bool):

@@ -86,7 +86,7 @@ def as_scalar(x: Any) -> Any:
     return (
         from_stage(x.load(), (), x.dtype, is_scalar=True)
         if x.known is None
-        else from_known(x.known.copy(), is_scalar=True)
+        else from_known(x.known.copy(), is_scalar=True, of=x)
     )
 
 

@@ -28,6 +28,7 @@ from hjit.trace.tracing.arrays.tracer import (
     from_stage,
     has_tracer,
     is_tracer,
+    made_of_sizes,
     stored,
 )
 from hjit.trace.tracing.dispatch import implements
@@ -41,14 +42,14 @@ def _is_known(shape: Shape) -> bool:
     return count(shape) <= MAX_KNOWN and not any(type(n) is Size for n in shape)
 
 
-def _filled(shape: Any, value: Any, dtype: Any, order: str | Order = "C") -> Tracer:
+def _filled(shape: Any, value: Any, dtype: Any, order: str | Order = "C", of: Any = ()) -> Tracer:
     shape, dtype = shape_of(shape), np.dtype(dtype)
     if order != "C":
-        return laid_out(lambda moved: _filled(moved, value, dtype), shape, order_of(order, (), shape))
+        return laid_out(lambda moved: _filled(moved, value, dtype, of=of), shape, order_of(order, (), shape))
     if not supported_dtype(dtype):
         raise current().error(f"array of dtype {dtype}", "hjit handles bool, integers and floats up to 64 bits")
     if _is_known(shape):
-        return from_known(np.full(shape, value, dtype))
+        return from_known(np.full(shape, value, dtype), of=of)
     return from_stage(Const(value, dtype), shape, dtype)
 
 
@@ -92,12 +93,13 @@ def empty(shape: Any, dtype: Any = float, order: str = "C", **kwargs: Any) -> Tr
 @makes
 def full(shape: Any, fill_value: Any, dtype: Any = None, order: str | Order = "C", **kwargs: Any) -> Tracer:
     shape = shape_of(shape)
-    fill_value = known_number(fill_value) if _is_known(shape) else as_number(fill_value)
+    given = fill_value
+    fill_value = known_number(given) if _is_known(shape) else as_number(given)
     if not has_tracer(fill_value):
         fill = np.asarray(fill_value)
         if fill.ndim == 0:
             dtype = np.dtype(dtype or fill.dtype)
-            return _filled(shape, number(fill_value, dtype, as_fill), dtype, order)
+            return _filled(shape, number(fill_value, dtype, as_fill), dtype, order, of=given)
     if is_host(fill_value):
         value = stored(fill_value, checked_dtype(np.dtype(dtype or dtype_of(fill_value))), as_fill)
     else:
@@ -140,7 +142,8 @@ def full_like(
 @makes
 def asarray(a: Any, dtype: Any = None, order: Any = None, **kwargs: Any) -> Any:
     if not has_tracer(a):
-        return from_known(np.asarray(a, dtype)) if supported_dtype(np.asarray(a, dtype).dtype) else np.asarray(a, dtype)
+        made = np.asarray(a, dtype)
+        return from_known(made, of=a) if supported_dtype(made.dtype) else made
     x = as_tracer(a, dtype)
     if x.is_scalar:
         return Tracer(x.buffer, x.shape, x.index, x._known)
@@ -182,7 +185,7 @@ def array(
 ) -> Any:
     if not has_tracer(object):
         made = np.array(object, dtype, ndmin=ndmin)
-        return from_known(made) if supported_dtype(made.dtype) else made
+        return from_known(made, of=object) if supported_dtype(made.dtype) else made
     x = asarray(object, dtype)
     while x.ndim < ndmin:
         x = x[None]
@@ -193,7 +196,7 @@ def array(
 def copy_(a: Any, order: str = "K", subok: bool = False) -> Tracer:
     x = as_tracer(a)
     if x.known is not None:
-        return from_known(x.known.copy())
+        return from_known(x.known.copy(), of=x)
     return ordered_stage(x.load(), x.shape, x.dtype, copy_order(x, order))
 
 
@@ -203,12 +206,13 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, **
     """Element k is ``start + k * delta`` with ``delta`` the difference of the first two, as NumPy computes it."""
     first, last = (0, start) if stop is None else (start, stop)
     by = 1 if step is None else step
+    given = first, last, by
     first, last, by = (v if isinstance(v, Size) else static_value(v) for v in (first, last, by))
     whole = all(type(v) in (int, Size) for v in (first, last, by))
     if not whole or not any(type(v) is Size for v in (first, last)):
         made = np.arange(*(v.item() if isinstance(v, Tracer) else v for v in (first, last, by)), dtype=dtype)
         if made.size <= MAX_KNOWN:
-            return from_known(made)
+            return from_known(made, of=given)
         if not whole:
             delta = made.dtype.type(made[1] - made[0])
             k = cast(Index(poly(Dim(0))), made.dtype)
@@ -237,12 +241,14 @@ def linspace(
 ) -> Any:
     """NumPy's formula: ``arange(num) * step + start``, the last element set to `stop`."""
     num = num if type(num) is Size else operator.index(static_value(num))
+    given = start, stop
     if type(num) is not Size and not has_tracer((start, stop), sizes=False):
         start, stop = known_number(start), known_number(stop)
     if retstep or num < 1 or (not has_tracer((start, stop)) and num <= MAX_KNOWN and type(num) is not Size):
         start, stop = (as_value(v) if is_tracer(v) else static_value(v) for v in (start, stop))
         made = np.linspace(start, stop, int(num), endpoint, dtype=dtype, retstep=True)
-        return (from_known(made[0]), made[1]) if retstep else from_known(made[0])
+        values = from_known(made[0], of=given)
+        return (values, made[1]) if retstep else values
     for v in filter(is_host, (start, stop)):
         checked_dtype(dtype_of(v))  # a large int would be an object
     strong = [

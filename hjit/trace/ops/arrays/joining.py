@@ -133,7 +133,8 @@ def join(arrays: Sequence[Tracer], axis: int, dtype: Any) -> Tracer:
     dtype = np.dtype(dtype)
     if all_known(arrays):
         with np.errstate(all="ignore"):
-            return from_known(np.concatenate([a.known for a in arrays], axis, dtype=dtype, casting="unsafe"))
+            known = np.concatenate([a.known for a in arrays], axis, dtype=dtype, casting="unsafe")
+            return from_known(known, of=list(arrays))
     regions = []
     total: int = 0
     for a in arrays:

@@ -33,7 +33,7 @@ from hjit.trace.tracing.arrays.writing import write
 from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.externs.calls import extern_call
 from hjit.trace.tracing.recording.recorder import current, tracing
-from hjit.trace.tracing.scalars.host import is_captured, is_host, record, static_value
+from hjit.trace.tracing.scalars.host import beyond, is_captured, is_host, record, static_value
 from hjit.trace.tracing.scalars.size import Size, as_number
 
 # The ufuncs of one result that the back ends know. `divmod` and `modf` are pairs of these.
@@ -261,7 +261,7 @@ def _known(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: Any, casting: Cast
     if max((v.size for v in values if isinstance(v, np.ndarray)), default=1) > MAX_KNOWN:
         return None
     result = ufunc(*map(static_value, values), dtype=dtype, casting=casting)
-    return from_known(result, is_scalar=not isinstance(result, np.ndarray))
+    return from_known(result, is_scalar=not isinstance(result, np.ndarray), of=operands)
 
 
 def _out_of_range(operands: tuple[Any, ...], loop: tuple[np.dtype[Any], ...]) -> bool:
@@ -275,12 +275,7 @@ def _side(x: Any, dtype: np.dtype[Any]) -> int:
     """-1 or 1 where a Python int is below or above the range of an integer dtype, else 0; guarded of a run-time one."""
     if dtype.kind not in "iu" or type(x.value if is_host(x) else x) is not int:
         return 0
-    return int(record(_beyond, x, dtype).make_static() if is_host(x) else _beyond(x, dtype))
-
-
-def _beyond(x: int, dtype: np.dtype[Any]) -> int:
-    info = np.iinfo(dtype)
-    return (x > info.max) - (x < info.min)
+    return int(record(beyond, x, dtype).make_static() if is_host(x) else beyond(x, dtype))
 
 
 def _constant_comparison(ufunc: np.ufunc, operands: tuple[Any, ...], loop: tuple[np.dtype[Any], ...]) -> Const:

@@ -24,6 +24,7 @@ from hjit.trace.tracing.frames import reads
 from hjit.trace.tracing.recording.recorder import current, rerolled_loops, supported_dtype, tracing
 from hjit.trace.tracing.scalars.host import Conversion, as_array, as_item, dtype_of, is_host, known_number, number
 from hjit.trace.tracing.scalars.induction import InductionVariable, as_traced
+from hjit.trace.tracing.scalars.size import Size, whole_size
 
 MAX_KNOWN = 4096  # elements up to which arrays made of known numbers are computed while tracing
 serials = itertools.count()
@@ -40,6 +41,7 @@ class TracedBuffer:
     Attributes:
         version: the input or stage that holds the present contents; "" for known contents not yet needed by a stage.
         contents: what it holds, where that is known, else None.
+        of_sizes: does what it holds follow from sizes? Then it is known to the trace, but no part of the kernel.
         argument: the name of the input whose memory this is, or "".
         strides: in bytes; None where the memory is in C order without gaps.
         serial: buffers made later have a larger one.
@@ -53,6 +55,7 @@ class TracedBuffer:
         "dtype",
         "last_read",
         "octets",
+        "of_sizes",
         "serial",
         "shape",
         "strides",
@@ -74,12 +77,13 @@ class TracedBuffer:
         self.argument, self.strides, self.writeable = argument, strides, writeable
         self.serial, self.last_read = next(serials), -1
         self.octets: tuple[str, Tracer] | None = None
+        self.of_sizes = False
 
     def source(self) -> str:
         """The present version, made now where the contents are only known."""
         if not self.version:
             assert self.contents is not None
-            self.version = current().constant(self.contents).input.name
+            self.version = current().constant(self.contents, self.of_sizes).input.name
         return self.version
 
     @property
@@ -232,7 +236,7 @@ class Tracer(TracedArray):
 
     def load(self, shape: Shape | None = None) -> Expr:
         """The element at the iteration dimensions of a result of `shape`, this array being broadcast to it."""
-        if self.known is not None and self.known.size == 1:
+        if self.known is not None and self.known.size == 1 and not self.buffer.of_sizes:
             return Const(self.known.reshape(())[()], self.dtype)
         if shape is None or shape == self.shape:
             return self.at(identity(len(self.shape)))
@@ -379,8 +383,11 @@ def is_tracer(x: Any) -> bool:
 
 
 def has_tracer(x: Any, sizes: bool = True) -> bool:
-    """Is a tracer or a host scalar in `x`, or in the lists, tuples and dicts it is made of? `sizes`: do numbers that are
-    computed of sizes alone count?"""
+    """Is a tracer or a host scalar in `x`, or in the lists, tuples and dicts it is made of?
+
+    Args:
+        sizes: do numbers that are computed of sizes alone count?
+    """
     t = type(x)
     if issubclass(t, Traced):
         return True
@@ -419,13 +426,22 @@ def index_value(p: Poly) -> Tracer:
     return found
 
 
-def from_known(array: Any, is_scalar: bool = False) -> Tracer:
-    """A new array with known contents, which the tracer owns."""
+def from_known(array: Any, is_scalar: bool = False, of: Any = ()) -> Tracer:
+    """A new array with known contents, which the tracer owns; computed `of` these numbers and arrays."""
     array = np.asarray(array)
     checked_dtype(array.dtype)
-    return Tracer(
-        TracedBuffer(array.shape, array.dtype, "", contents=array), array.shape, identity(array.ndim), array, is_scalar
-    )
+    buffer = TracedBuffer(array.shape, array.dtype, "", contents=array)
+    buffer.of_sizes = made_of_sizes(of)
+    return Tracer(buffer, array.shape, identity(array.ndim), array, is_scalar)
+
+
+def made_of_sizes(x: Any) -> bool:
+    """Is there a size, or what is computed of sizes and known, in `x`, or in the lists and tuples it is made of?"""
+    if type(x) in (list, tuple):
+        return any(map(made_of_sizes, x))
+    if type(x) is Tracer:
+        return x.buffer.of_sizes
+    return type(x) is Size or (is_host(x) and x.of_sizes)
 
 
 def checked_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -454,11 +470,27 @@ def from_source(array: np.ndarray[Any, Any], name: str, where: tuple[Any, ...]) 
     return tracer
 
 
+def as_size(x: Any) -> Any:
+    """A whole number that follows from sizes and is known, as a size; all else as it is."""
+    if type(x) is Tracer and x.dtype.kind in "iu":
+        return int_of_sizes(x)
+    return whole_size(x) if is_host(x) and x.of_sizes and isinstance(x.value, (int, np.integer)) else x
+
+
+def int_of_sizes(x: Tracer) -> Any:
+    """``int(x)`` of a number that follows from sizes and is known, as a size; any other array as it is."""
+    if not x.buffer.of_sizes or x.size != 1 or x.known is None:
+        return x
+    rec = current()
+    return rec.size(rec.poly(int(x.known.reshape(())[()])))
+
+
 def as_tracer(x: Any, dtype: Any = None) -> Tracer:
     """What `numpy.asarray` makes of `x`: an array, a number, or nested lists of them, traced or not."""
     if issubclass(type(x), Traced):
         array: Tracer = x.traced_array()
         return array if dtype is None or array.dtype == np.dtype(dtype) else array.astype(dtype)
+    given = x
     if type(x) in (list, tuple) and not has_tracer(x, sizes=False):
         x = known_number(x)
     if is_host(x):
@@ -475,7 +507,7 @@ def as_tracer(x: Any, dtype: Any = None) -> Tracer:
     if isinstance(x, np.ndarray) and type(x) not in (np.ndarray, np.memmap):  # a matrix that a call has returned
         reason = "a subclass of ndarray may compute in its own way"
         raise current().error(f"{type(x).__module__}.{type(x).__name__}", reason, "use np.asarray(x) of it")
-    return from_known(np.array(x, dtype))
+    return from_known(np.array(x, dtype), of=given)
 
 
 def stored(x: Any, dtype: np.dtype[Any], how: Conversion = as_array) -> Tracer:

@@ -384,12 +384,13 @@ class Recorder:
         self.inputs[name] = source
         return source
 
-    def constant(self, array: np.ndarray[Any, Any]) -> Source:
-        """Register an array whose contents the function itself made."""
+    def constant(self, array: np.ndarray[Any, Any], of_sizes: bool = False) -> Source:
+        """Register an array whose contents the function itself made; those that are `of_sizes` are no part of the
+        kernel."""
         array = np.asarray(array, order="C")
         if not supported_dtype(array.dtype):
             raise self.error(f"array of dtype {array.dtype}", "hjit handles bool, integers and floats up to 64 bits")
-        data = array.tobytes() if array.size <= MAX_CONSTANT else None
+        data = None if of_sizes or array.size > MAX_CONSTANT else array.tobytes()
         name = self.unique("const")
         shape = tuple(map(poly, array.shape)) if data is not None else self.polys(array.shape)
         source = Source(Input(name, array.dtype, shape, layout(array), data), array, ("constant",))

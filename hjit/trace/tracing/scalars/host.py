@@ -34,6 +34,7 @@ class ScalarTape:
 
     Attributes:
         sizes: the scalars that sizes are, by polynomial.
+        of_sizes: the values of entries that sizes alone give.
     """
 
     ops: list[tuple[Callable[..., Any], tuple[Any, ...]]] = field(default_factory=list)
@@ -41,6 +42,18 @@ class ScalarTape:
     converted: dict[tuple[Any, ...], HostScalar] = field(default_factory=dict)  # what `number` has recorded
     static: set[int] = field(default_factory=set)  # the entries that a guard is on
     sizes: dict[Any, HostScalar] = field(default_factory=dict)
+    of_sizes: dict[int, Any] = field(default_factory=dict)
+
+    def settle(self) -> None:
+        """Keep what sizes alone give as it is: the trace serves calls of these sizes only."""
+        for k, value in self.of_sizes.items():
+            self.ops[k] = (_settled, (value,))
+        self.guards = [(k, expected) for k, expected in self.guards if k not in self.of_sizes]
+
+    @property
+    def is_settled(self) -> bool:
+        """Are all values the same for all calls?"""
+        return all(f is _settled for f, _ in self.ops)
 
     def is_fixed(self, k: int) -> bool:
         """Does entry k follow from numbers that guards are on?"""
@@ -56,6 +69,8 @@ class ScalarTape:
             for f, args in self.ops:
                 if f is _leaf:
                     values.append(leaves[args[0]])
+                elif f is _settled:
+                    values.append(args[0])
                 else:
                     values.append(f(*[values[a.k] if type(a) is TapeEntry else a for a in args]))
         except Exception:  # after the guards that come before it, the function may not even get there
@@ -75,6 +90,10 @@ class TapeEntry:
 
 def _leaf(leaf: int) -> Any:
     raise AssertionError("leaves are read by replay")
+
+
+def _settled(value: Any) -> Any:
+    raise AssertionError("it is read by replay")
 
 
 def size_value(n: int) -> int:
@@ -126,9 +145,7 @@ class HostScalar:
     __slots__ = ("captured", "k", "of_sizes", "tape", "value")
     __array_priority__ = 1000
 
-    def __init__(
-        self, tape: ScalarTape, k: int, value: Any, captured: bool = False, of_sizes: bool = False
-    ) -> None:
+    def __init__(self, tape: ScalarTape, k: int, value: Any, captured: bool = False, of_sizes: bool = False) -> None:
         self.tape, self.k, self.value, self.captured, self.of_sizes = tape, k, value, captured, of_sizes
 
     @classmethod
@@ -150,6 +167,7 @@ class HostScalar:
         if found is None:
             tape.ops.append((size_value, (size,)))
             found = tape.sizes[size.poly] = cls(tape, len(tape.ops) - 1, int(size), of_sizes=True)
+            tape.of_sizes[found.k] = found.value
         return found
 
     @property  # type: ignore[misc]
@@ -246,9 +264,10 @@ def record(f: Callable[..., Any], *args: Any) -> Any:
         raise
     tape.ops.append((f, tuple(TapeEntry(a.k) if is_host(a) else a for a in args)))
     hosts = [a for a in args if is_host(a)]
-    return HostScalar(
-        tape, len(tape.ops) - 1, value, all(a.captured for a in hosts), all(a.of_sizes for a in hosts)
-    )
+    of_sizes = all(a.of_sizes for a in hosts)
+    if of_sizes:
+        tape.of_sizes[len(tape.ops) - 1] = value
+    return HostScalar(tape, len(tape.ops) - 1, value, all(a.captured for a in hosts), of_sizes)
 
 
 def static_value(x: Any) -> Any:
@@ -257,10 +276,12 @@ def static_value(x: Any) -> Any:
 
 
 def known_number(x: Any) -> Any:
-    """What an array with known contents takes of `x`: the value of a number of sizes, which becomes static; all else as
-    it is, also in lists and tuples."""
+    """What an array with known contents takes of a number: the value of a size, or of what is computed of sizes, which
+    becomes static; all else as it is, also in lists and tuples."""
     if type(x) in (list, tuple):
         return type(x)(map(known_number, x))
+    if _is_size(x):
+        return int(x)
     return x.make_static() if is_host(x) and x.of_sizes else x
 
 
@@ -320,6 +341,12 @@ def dtype_of(x: HostScalar) -> np.dtype[Any]:
 
 def _array_dtype(value: int) -> np.dtype[Any]:
     return np.asarray(value).dtype
+
+
+def beyond(x: int, dtype: np.dtype[Any]) -> int:
+    """-1 or 1 where an int is below or above the range of an integer dtype, else 0."""
+    info = np.iinfo(dtype)
+    return (x > info.max) - (x < info.min)
 
 
 def _quiet(how: Conversion, value: Any, dtype: np.dtype[Any]) -> Any:

@@ -109,6 +109,9 @@ class Size:
     def __abs__(self) -> Any:
         return -self if self < 0 else self
 
+    def __invert__(self) -> Any:
+        return -self - 1
+
     def __pos__(self) -> Any:
         return self
 
@@ -219,6 +222,7 @@ def _comparison(op: str) -> Callable[[Size, Any], Any]:
         return found
 
     return method
+
 
 for _name in ("add", "sub", "mul", "floordiv", "mod"):
     setattr(Size, f"__{_name}__", _of_sizes(getattr(operator, _name)))
