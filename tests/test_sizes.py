@@ -27,6 +27,10 @@ def pipeline(f: Callable[..., Any]) -> Any:
     return hjit.pipeline(f, tune=False, numpy_if_faster=False, verify="off", cache="off", on_unsupported="raise")
 
 
+def variants(p: Any) -> list[Any]:
+    return [v for x in p.entries for v in x.variants]
+
+
 def same(found: Any, expected: Any, exact: bool = True) -> None:
     if isinstance(expected, tuple):
         assert type(found) is tuple and len(found) == len(expected)
@@ -148,7 +152,7 @@ def test_a_new_size_compiles_nothing(name: str) -> None:
         compiled.append(p.stats.compilations)
     assert compiled == compiled[:1] * 3
     assert (p.stats.fallbacks, p.stats.parts) == (0, 0)
-    assert not any(e.call is None for x in p.entries for v in x.variants for e in v.rec.breaks)
+    assert not any(e.call is None for v in variants(p) for e in v.rec.breaks)
 
 
 def test_a_decision_on_a_size_is_another_kernel() -> None:
@@ -158,13 +162,13 @@ def test_a_decision_on_a_size_is_another_kernel() -> None:
     p = pipeline(f)
     for shape in SIZES:
         same(p(image(shape)), f(image(shape)))
-    assert (p.stats.traces, p.stats.compilations) == (3, 2)
+    assert p.stats.traces == 3 and len({x.kernel.name for v in variants(p) for x in v.bounds}) == 2
 
 
 def test_calls_of_a_known_size_work_nothing_out() -> None:
     p = pipeline(lambda a: a * (a.shape[0] / a.shape[1]) + np.sqrt(a.size))
     p(image((60, 91)))
-    (variant,) = (v for x in p.entries for v in x.variants)
+    (variant,) = variants(p)
     assert variant.fast is not None and variant.fast.tape is None and len(variant.fast.scalars) == 2
 
 
@@ -175,7 +179,7 @@ def test_numbers_of_the_caller_and_sizes() -> None:
     p = pipeline(f)
     for shape, sigma in zip((*SIZES, SIZES[0]), (2.5, 3.5, -1.0, 7.25), strict=True):
         same(p(image(shape), sigma), f(image(shape), sigma))
-    assert (p.stats.traces, p.stats.compilations) == (3, 1)
+    assert p.stats.traces == 3 and len({x.kernel.name for v in variants(p) for x in v.bounds}) == 1
 
 
 def test_what_is_cached_outside_gets_plain_numbers() -> None:

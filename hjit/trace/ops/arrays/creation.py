@@ -28,7 +28,6 @@ from hjit.trace.tracing.arrays.tracer import (
     from_stage,
     has_tracer,
     is_tracer,
-    made_of_sizes,
     stored,
 )
 from hjit.trace.tracing.dispatch import implements
