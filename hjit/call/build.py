@@ -417,7 +417,7 @@ def _one_kernel(variant: Variant) -> OneKernel | None:
     return OneKernel(
         bound,
         None if rec.tape.is_settled else rec.tape,
-        rec.tape.replay(()) if rec.tape.is_settled else (),
+        (rec.tape.replay(()) or ()) if rec.tape.is_settled else (),
         tuple(variant.guards.arguments.get(n, -1) for n in bound.inputs),
         {k: variant.constants[n] for k, n in enumerate(bound.inputs) if n in variant.constants},
         tuple(variant.body.slots[n] for n, _ in bound.scalars),

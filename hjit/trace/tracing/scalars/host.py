@@ -414,5 +414,5 @@ def _whole(f: Callable[[Any], Any]) -> Callable[[HostScalar], Any]:
     return method
 
 
-for _f in (math.trunc, math.floor, math.ceil):
-    setattr(HostScalar, f"__{_f.__name__}__", _whole(_f))
+for _name in ("trunc", "floor", "ceil"):
+    setattr(HostScalar, f"__{_name}__", _whole(getattr(math, _name)))

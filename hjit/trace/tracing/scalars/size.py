@@ -15,7 +15,7 @@ import operator
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +24,11 @@ from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.scalars.host import HostScalar, is_captured, is_host
 
 MAX_POWER = 4  # of a size that is a polynomial
+
+if TYPE_CHECKING:
+    Int = int  # as which a size is used
+else:
+    Int = object
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,7 @@ class SizeGuard:
     holds: bool
 
 
-class Size:
+class Size(Int):
     """A whole number with its polynomial; small ones are plain ints, constants of the kernel."""
 
     __slots__ = ("poly", "value")
@@ -117,7 +122,7 @@ class Size:
 
     __trunc__ = __floor__ = __ceil__ = __pos__
 
-    def __round__(self, n: int | None = None) -> Any:
+    def __round__(self, n: Any = None) -> Any:
         return self if n is None or n >= 0 else round(self.value, n)
 
     def __pow__(self, other: Any, modulo: Any = None) -> Any:
