@@ -76,6 +76,14 @@ def cut(a: Array) -> Array:
     return a[:n] * n + a[n : 2 * n] * round(a.shape[1] / 3)
 
 
+def fill(a: Array) -> Array:
+    b = np.empty_like(a)
+    b.fill(a.shape[0] / 8)
+    b[:, 3] += a.shape[1]
+    np.add.at(b, (slice(None), 5), a.shape[0])
+    return b
+
+
 def half(a: Array) -> Array:
     h, w = a.shape
     return np.zeros((math.ceil(h * 0.5), round(w / 2))) + h // 3 * math.floor(w * 0.3)
@@ -119,7 +127,10 @@ EXACT: dict[str, Callable[[Array], Any]] = {
     "pair": lambda a: a * divmod(a.shape[0], 3)[0] + a * (a.shape[1] >> 1) - (a.shape[1] << 2),
     "comparison": lambda a: (a * 100 < a.shape[1]) & (a.shape[0] > a * 90),
     "sum": lambda a: a + sum(a.shape) + sum(n / 2 for n in a.shape),
-    "pad": lambda a: np.pad(a, 2, constant_values=a.shape[0] / 2),
+    "pad": lambda a: np.pad(a, 2, constant_values=a.shape[0] / 2) + np.pad(a, 2, constant_values=a.shape[1]),
+    "select": lambda a: np.select([a > 0.7, a > 0.2], [a.shape[0], a / a.shape[1]], 0.1 * a.shape[0]),
+    "fill": lambda a: fill(a),
+    "average": lambda a: a * np.mean(a.shape) + max(a.shape) * np.max(a.shape) - np.array([a.shape[0], 2.5])[0],
     "window": lambda a: a * np.bartlett(a.shape[1]),
     "range of floats": lambda a: a * np.arange(0, 1, 1 / 32).sum() + np.arange(a.shape[1]) * (1 / a.shape[1]),
     "centred": centred,

@@ -121,6 +121,7 @@ def common_dtype(operands: Iterable[Any]) -> np.dtype[Any]:
 
 def _kind(x: Any) -> Any:
     """A Python number of the type of `x`, which takes part in a promotion by its type alone, or a dtype."""
+    x = as_number(x)
     value = x.value if is_host(x) else x
     if type(value) in (int, float, complex):
         return type(value)(0)

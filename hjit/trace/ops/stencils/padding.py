@@ -20,6 +20,7 @@ from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known, from
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import as_item, is_host, number, static_value
+from hjit.trace.tracing.scalars.size import as_number
 
 _BOUNDS = {"edge": "clamp", "wrap": "wrap", "reflect": "reflect", "symmetric": "symmetric"}
 _KEYWORDS = {
@@ -122,7 +123,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
 
 def _constant_pad(a: Tracer, widths: list[tuple[int, int]], shape: Shape, values: Any) -> Tracer:
     """The interior is an update; so is each border where values differ, later axes over earlier ones."""
-    pairs = _pairs(values, a.ndim)
+    pairs = [tuple(map(as_number, pair)) for pair in _pairs(values, a.ndim)]
     numbers = [v for pair in pairs for v in pair]
     plain = not any(is_host(v) or is_tracer(v) for v in numbers)
     common = np.array(numbers).dtype if plain and numbers else None

@@ -23,7 +23,7 @@ from hjit.trace.ir.poly import SMALL, ZERO, Poly, poly
 from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.scalars.host import HostScalar, is_captured, is_host
 
-MAX_POWER = 4  # of a size that is a polynomial
+MAX_POWER = 3  # of a size that is a polynomial
 
 if TYPE_CHECKING:
     Int = int  # as which a size is used
@@ -221,9 +221,10 @@ def _comparison(op: str) -> Callable[[Size, Any], Any]:
             found = compare(self.value, other.value)
             if _watchers:
                 _note(op, self.poly, other.poly, found)
+        elif type(other) in (bool, float, complex):
+            found = compare(as_number(self) if _watchers else self.value, other)
         else:
-            plain = type(other) in (bool, float, complex)
-            return compare(self.value, other) if plain else NotImplemented
+            return NotImplemented
         return found
 
     return method
