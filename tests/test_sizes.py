@@ -84,6 +84,14 @@ def fill(a: Array) -> Array:
     return b
 
 
+def arranged(a: Array) -> Array:
+    shape = np.array(a.shape)
+    pairs = np.roll(shape, 1)[0] * np.tile(shape, 2)[2:] + np.pad(shape, 1)[1:3] - np.repeat(shape, 2)[::2]
+    return (
+        a * np.sort(shape)[0] + pairs[0] / pairs.reshape(2, 1).T[0, 1] + np.concatenate([shape, pairs]).astype(float)[2]
+    )
+
+
 def half(a: Array) -> Array:
     h, w = a.shape
     return np.zeros((math.ceil(h * 0.5), round(w / 2))) + h // 3 * math.floor(w * 0.3)
@@ -141,6 +149,7 @@ EXACT: dict[str, Callable[[Array], Any]] = {
     "place": place,
     "of an array": from_array,
     "known array": filled,
+    "arranged": arranged,
 }
 CLOSE: dict[str, Callable[[Array], Any]] = {
     "gaussian": lambda a: np.exp(-(a**2) / (2 * (0.1 * min(a.shape)) ** 2)),

@@ -98,7 +98,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     if unknown:
         raise ValueError(f"unsupported keyword arguments for mode '{mode}': {unknown}")
     if a.known is not None and not has_tracer(kwargs) and not any(map(is_host, kwargs.values())):
-        return from_known(np.pad(a.known, [(int(b), int(c)) for b, c in widths], mode, **kwargs))
+        return from_known(np.pad(a.known, [(int(b), int(c)) for b, c in widths], mode, **kwargs), of=a)
     shape = tuple(n + before + after for n, (before, after) in zip(a.shape, widths, strict=True))
     if mode in ("constant", "empty"):
         border = current().uninitialised(a.dtype) if mode == "empty" else kwargs.get("constant_values", 0)
@@ -175,7 +175,8 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
         at = axes[k % len(axes)]
         total[at] = total.get(at, 0) + shifts[k % len(shifts)]
     if a.known is not None:
-        return from_known(np.roll(a.known, [int(s) for s in total.values()], tuple(total)) if total else a.known.copy())
+        known = np.roll(a.known, [int(s) for s in total.values()], tuple(total)) if total else a.known.copy()
+        return from_known(known, of=a)
     rec = current()
     index = list(identity(a.ndim))
     for at, s in total.items():
