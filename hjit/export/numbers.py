@@ -118,13 +118,13 @@ def numbers_of(
     values = tape.replay(leaves) if tape.ops else []
     assert values is not None, "they are those that are traced"
     entries: dict[int, Entry] = {}
+    sizes = sizes_of(tape)
 
     def need(k: int) -> None:
         if k in entries:
             return
         f, args = tape.ops[k]
-        sizes = sizes_of(tape, k)
-        if sizes is not None and all(map(is_fixed, sizes)):
+        if (found := sizes[k]) is not None and all(map(is_fixed, found)):
             entries[k] = Entry(kind_of(values[k]), "constant", (("number", _plain(values[k])),))
             return
         for a in args:
@@ -144,20 +144,22 @@ def numbers_of(
     return Numbers(dict(sorted(entries.items())), tuple(guards))
 
 
-def sizes_of(tape: ScalarTape, k: int) -> list[Poly] | None:
-    """The sizes that an entry is computed of, where it is computed of nothing else."""
-    f, args = tape.ops[k]
-    if f is host.size_value:
-        return [args[0].poly]
-    parts = [sizes_of(tape, a.k) for a in args if type(a) is TapeEntry]
-    found = [p for sizes in parts if sizes is not None for p in sizes]
-    return found if parts and None not in parts else None
+def sizes_of(tape: ScalarTape) -> list[frozenset[Poly] | None]:
+    """The sizes that each entry is computed of; None where it is not computed of sizes alone."""
+    found: list[frozenset[Poly] | None] = []
+    for f, args in tape.ops:
+        parts = [found[a.k] for a in args if type(a) is TapeEntry]
+        known = [x for x in parts if x is not None]
+        if f is host.size_value:
+            found.append(frozenset({args[0].poly}))
+        else:
+            found.append(frozenset().union(*known) if parts and len(known) == len(parts) else None)
+    return found
 
 
 def sizes_for_python(tape: ScalarTape) -> Iterator[Poly]:
     """The sizes of which a tape computes what only Python does."""
-    for k, (f, args) in enumerate(tape.ops):
-        sizes = sizes_of(tape, k)
+    for sizes, (f, args) in zip(sizes_of(tape), tape.ops, strict=True):
         is_known = f in _NAMES or f in (host.size_value, host._quiet, beyond, *_BY_TYPE) or _is_conversion(f, args)
         if sizes is not None and not is_known:
             yield from sizes
