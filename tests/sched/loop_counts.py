@@ -61,11 +61,14 @@ class Counting:
     def _atom(self, a: Atom) -> int:
         return self.sizes[a.name] if isinstance(a, Sym) else self.values[a]
 
-    def nest(self, n: Nest) -> None:
-        """All iterations of a nest, as one task."""
-        if n.count is not None:
-            self.values |= {BEGIN: 0, END: self.number(n.count)}
-        self.run(n.body)
+    def nest(self, n: Nest, tasks: int) -> None:
+        """All iterations of a nest, shared out in so many tasks."""
+        count = 1 if n.count is None else self.number(n.count)
+        each = max(-(-count // tasks), 1)
+        for begin in range(0, count, each):
+            self.values |= {BEGIN: begin, END: min(begin + each, count)}
+            self.reached.clear()
+            self.run(n.body)
 
     def run(self, body: Sequence[Stmt]) -> None:
         for s in body:
@@ -134,17 +137,22 @@ class Counting:
             found.vectors += -(-n // along)
 
 
-def stored(program: Program, sizes: Mapping[str, int]) -> dict[str, Stored]:
-    """What the nests of a program store of each stage, each of them as one task."""
+def stored(program: Program, sizes: Mapping[str, int], tasks: Mapping[str, int]) -> dict[str, Stored]:
+    """What the nests of a program store of each stage.
+
+    Args:
+        tasks: of each nest, by the name of its stage.
+    """
     found: dict[str, Stored] = defaultdict(Stored)
     for nest in program.nests:
         renaming = nest.renaming
-        if renaming is None:
-            counting = Counting(sizes)
-            counting.nest(nest)
-            found |= counting.stored
-        else:
-            counting = Counting({old: sizes[new] for old, new in renaming.sizes.items()})
-            counting.nest(program.nests[renaming.nest])
-            found |= {renaming.arrays.get(name, name): x for name, x in counting.stored.items()}
+        own = sizes if renaming is None else {old: sizes[new] for old, new in renaming.sizes.items()}
+        names = {} if renaming is None else renaming.arrays
+        counting = Counting(own)
+        counting.nest(nest if renaming is None else program.nests[renaming.nest], tasks[nest.stage])
+        for name, x in counting.stored.items():
+            total = found[names.get(name, name)]
+            total.vectors, total.scalars, total.points = (
+                total.vectors + x.vectors, total.scalars + x.scalars, total.points + x.points
+            )  # fmt: skip
     return found

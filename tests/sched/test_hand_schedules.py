@@ -224,7 +224,7 @@ def test_a_window_reads_what_each_iteration_computes_anew(shape: tuple[int, int]
         return out
 
     image = RNG.random(shape, np.float32)
-    f, s = scheduled(sharpened, image)
+    _, s = scheduled(sharpened, image)
     s["out"].parallel("y").vectorize("x", 8)
     s["rows"].compute_at("out", "y").store_root().vectorize("x", 8)
     s["bright"].compute_at("out", "y").vectorize("x", 8)
