@@ -65,6 +65,15 @@ def unsharp(img: Array) -> Any:
     return np.clip(x + 1.5 * (x - blurred), 0, 255).astype(np.uint8)
 
 
+@case(FLOAT)
+def sizes_as_numbers(img: Array) -> Any:
+    h, w = img.shape
+    y, x = np.ogrid[:h, :w]
+    inside = (y - h / 2) ** 2 + (x - 0.5 * w) ** 2 < (0.4 * min(h, w)) ** 2
+    shifted = img[np.clip(np.arange(h) + 2, 0, h - 1)]
+    return np.where(inside, img, shifted) * (h / w) + np.linspace(0, w - 1, w) / img.size * np.array(img.shape)[0]
+
+
 @case(GREY)
 def constant_border(x: Array) -> Any:
     return np.pad(x, 3, constant_values=7)

@@ -362,6 +362,7 @@ def _origins_on_demand(traced: Trace, options: Options, count: int) -> list[Call
 
 def _bind(traced: Trace, structure: PyTree, leaves: Sequence[Any], steps: list[Step], options: Options) -> Variant:
     """What runs: it keeps no array of the call at hand."""
+    traced.recorder.tape.settle()
     on_device = options.target == "cuda"
     if on_device:
         from hjit.call.on_device import DeviceSteps, OnDevice, hot_path
@@ -428,7 +429,8 @@ def _one_kernel(variant: Variant) -> OneKernel | None:
         return None
     return OneKernel(
         bound,
-        rec.tape if rec.tape.ops else None,
+        None if rec.tape.is_settled else rec.tape,
+        (rec.tape.replay(()) or ()) if rec.tape.is_settled else (),
         tuple(variant.guards.arguments.get(n, -1) for n in bound.inputs),
         {k: variant.constants[n] for k, n in enumerate(bound.inputs) if n in variant.constants},
         tuple(variant.body.slots[n] for n, _ in bound.scalars),

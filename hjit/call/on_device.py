@@ -374,7 +374,7 @@ class OneKernelOnDevice(OneKernel):
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """As `OneKernel.run`; MISS, too, where NumPy is to refuse something."""
-        values: Sequence[Any] | None = ()
+        values: Sequence[Any] | None = self.values
         if self.tape is not None:
             values = self.tape.replay(leaves)
             if values is None:

@@ -174,6 +174,7 @@ class OneKernel:
 
     Attributes:
         tape: of the recorder; None where nothing is worked out from the arguments' numbers.
+        values: of the tape, where that is None.
         leaves: which leaf each array is; -1: it is one of `constants`, by its position.
         scalars: the entries of the tape that the kernel takes.
         outputs: shapes and dtypes.
@@ -183,6 +184,7 @@ class OneKernel:
 
     bound: Bound
     tape: Any
+    values: Sequence[Any]
     leaves: tuple[int, ...]
     constants: Mapping[int, Array]
     scalars: tuple[int, ...]
@@ -192,7 +194,7 @@ class OneKernel:
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """The result; MISS where a guard does not hold, PLAIN where NumPy is to refuse something."""
-        values: Sequence[Any] | None = ()
+        values: Sequence[Any] | None = self.values
         if self.tape is not None:
             values = self.tape.replay(leaves)
             if values is None:

@@ -112,6 +112,8 @@ def _entry(k: int, e: Entry, numbers: Numbers, parameters: Mapping[int, str], na
     def kind_of(a: Argument) -> str:
         return numbers.entries[a[1]].kind if a[0] == "entry" else "int" if a[0] == "size" else type(a[1]).__name__
 
+    if e.function == "size":
+        return [f"const int64_t v{k} = {argument(e.args[0])};"]
     args, kinds = [argument(a) for a in e.args], [kind_of(a) for a in e.args]
     if e.function == "type" or e.function in CONVERSIONS:
         return [f"{kind} v{k};", *converted(f"v{k}", args[0], kinds[0], e.kind)]

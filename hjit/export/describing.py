@@ -109,7 +109,7 @@ def described(
         tuple(over(poly(Sym(n))) for n in low.params.symbols),
         len(low.params.keep),
         tuple((s.dtype.str, slots[s.name]) for s in graph.scalars),
-        numbers_of(rec.tape, leaves, [slots[s.name] for s in graph.scalars], over),
+        numbers_of(rec.tape, leaves, [slots[s.name] for s in graph.scalars], over, sized.is_fixed),
         tuple(_lengths(graph, over)),
         {graph.outputs.index(r.name): r.weak for r in trace.results if r.kind == "array" and r.is_scalar},
         tuple(views),

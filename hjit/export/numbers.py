@@ -1,4 +1,4 @@
-"""What is worked out of the numbers among the arguments before a kernel runs: a tape, as data, for C and for Python.
+"""What is worked out of the numbers and the sizes of arguments before a kernel runs: a tape, as data, for C and Python.
 
 `hjit.trace.tracing.scalars.host` records it as functions, which Python runs at each call. Here they are names of a
 table.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,7 @@ import numpy as np
 from hjit.errors import HjitError
 from hjit.trace.ir.poly import Poly
 from hjit.trace.tracing.scalars import host
-from hjit.trace.tracing.scalars.host import ScalarTape, TapeEntry, captured_number, same
-from hjit.trace.tracing.scalars.size import Size
+from hjit.trace.tracing.scalars.host import ScalarTape, TapeEntry, beyond, captured_number, same
 
 _ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "neg", "pos", "abs", "and_", "or_", "xor")
 _OPERATORS = (*_ARITHMETIC, "lt", "le", "gt", "ge", "eq", "ne")
@@ -44,7 +43,7 @@ Argument = tuple[str, Any]  # ("entry", k), ("number", x) or ("size", a polynomi
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A number: argument number `leaf`, or ``function(*args)``; `kind`: "float", "int", "bool" or a dtype."""
+    """A number: argument number `leaf`, a size, or ``function(*args)``; `kind`: "float", "int", "bool" or a dtype."""
 
     kind: str
     function: str
@@ -101,9 +100,17 @@ def numbers_from_json(data: Any) -> Numbers:
 
 
 def numbers_of(
-    tape: ScalarTape, leaves: Sequence[Any], needed: Iterable[int], of_arguments: Callable[[Poly], Poly]
+    tape: ScalarTape,
+    leaves: Sequence[Any],
+    needed: Iterable[int],
+    of_arguments: Callable[[Poly], Poly],
+    is_fixed: Callable[[Poly], bool],
 ) -> Numbers:
     """Of a tape what kernels and guards need.
+
+    Args:
+        of_arguments: a polynomial over sizes of the arguments alone.
+        is_fixed: is that the same for all calls? So is then what is computed of it.
 
     Raises:
         HjitError: something only Python can compute.
@@ -111,11 +118,15 @@ def numbers_of(
     values = tape.replay(leaves) if tape.ops else []
     assert values is not None, "they are those that are traced"
     entries: dict[int, Entry] = {}
+    sizes = sizes_of(tape)
 
     def need(k: int) -> None:
         if k in entries:
             return
         f, args = tape.ops[k]
+        if (found := sizes[k]) is not None and all(map(is_fixed, found)):
+            entries[k] = Entry(kind_of(values[k]), "constant", (("number", _plain(values[k])),))
+            return
         for a in args:
             if type(a) is TapeEntry:
                 need(a.k)
@@ -133,6 +144,32 @@ def numbers_of(
     return Numbers(dict(sorted(entries.items())), tuple(guards))
 
 
+def sizes_of(tape: ScalarTape) -> list[frozenset[Poly] | None]:
+    """The sizes that each entry is computed of; None where it is not computed of sizes alone."""
+    found: list[frozenset[Poly] | None] = []
+    for f, args in tape.ops:
+        parts = [found[a.k] for a in args if type(a) is TapeEntry]
+        known = [x for x in parts if x is not None]
+        if f is host.size_value:
+            found.append(frozenset({args[0].poly}))
+        else:
+            found.append(frozenset().union(*known) if parts and len(known) == len(parts) else None)
+    return found
+
+
+def sizes_for_python(tape: ScalarTape) -> Iterator[Poly]:
+    """The sizes of which a tape computes what only Python does."""
+    for sizes, (f, args) in zip(sizes_of(tape), tape.ops, strict=True):
+        is_known = f in _NAMES or f in (host.size_value, host._quiet, beyond, *_BY_TYPE) or _is_conversion(f, args)
+        if sizes is not None and not is_known:
+            yield from sizes
+
+
+def _is_conversion(f: Any, args: tuple[Any, ...]) -> bool:
+    """Does it make a number of a type of NumPy's?"""
+    return isinstance(f, type) and issubclass(f, np.generic) and len(args) == 1 and type(args[0]) is TapeEntry
+
+
 def _is_by_type(tape: ScalarTape, k: int, values: Sequence[Any]) -> bool:
     """Does an entry follow from the types of numbers?"""
     f, args = tape.ops[k]
@@ -144,16 +181,18 @@ def _entry(f: Any, args: tuple[Any, ...], value: Any, of_arguments: Callable[[Po
     kind = kind_of(value)
     if f is host._leaf:
         return Entry(kind, "leaf", (("number", args[0]),))
+    if f is host.size_value:
+        return Entry(kind, "size", (("size", of_arguments(args[0].poly)),))
     depends = any(type(a) is TapeEntry for a in args)
     if f is captured_number or not depends:
         return Entry(kind, "constant", (("number", _plain(value)),))
     if f is host._quiet:
         how, x, dtype = args
         return Entry(kind, how.__name__, (("entry", x.k), ("number", np.dtype(dtype).str)))
-    if isinstance(f, type) and issubclass(f, np.generic) and len(args) == 1 and type(args[0]) is TapeEntry:
+    if _is_conversion(f, args):
         return Entry(kind, "type", (("entry", args[0].k),))
     name = _NAMES.get(f)
-    if f.__name__ == "_beyond":
+    if f is beyond:
         return Entry("int", "beyond", (("entry", args[0].k), ("number", np.dtype(args[1]).str)))
     if name is None:
         what = getattr(f, "__name__", repr(f))
@@ -163,9 +202,7 @@ def _entry(f: Any, args: tuple[Any, ...], value: Any, of_arguments: Callable[[Po
         )
 
     def argument(a: Any) -> Argument:
-        if type(a) is TapeEntry:
-            return "entry", a.k
-        return ("size", of_arguments(a.poly)) if type(a) is Size else ("number", _plain(a))
+        return ("entry", a.k) if type(a) is TapeEntry else ("number", _plain(a))
 
     return Entry(kind, name, tuple(map(argument, args)))
 
@@ -190,6 +227,8 @@ def _of_kind(kind: str, x: Any) -> Any:
 def _run(e: Entry, leaves: Sequence[Any], args: Sequence[Any]) -> Any:
     if e.function == "leaf":
         return leaves[args[0]]
+    if e.function == "size":
+        return args[0]
     if e.function == "constant":
         return _of_kind(e.kind, args[0])
     if e.function in CONVERSIONS:

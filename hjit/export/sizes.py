@@ -17,7 +17,7 @@ import numpy as np
 
 from hjit.call.build import TracingFailed, traced_call
 from hjit.call.segments import graphs_of, recorded
-from hjit.export.numbers import FUNCTIONS
+from hjit.export.numbers import FUNCTIONS, sizes_for_python
 from hjit.options import Options
 from hjit.trace.capture.trace import PyTree, Trace
 from hjit.trace.ir.graph import ScalarRef, walk
@@ -58,6 +58,10 @@ class Sized:
 
         return p.substitute(change)
 
+    def is_fixed(self, p: Poly) -> bool:
+        """Is a polynomial the same for all sizes that arguments may have?"""
+        return _symbols(self.of_arguments(p)) <= self.fixed
+
 
 def sized(function: Any, structure: PyTree, leaves: list[Any], options: Options) -> Sized:
     """Trace a function, and find out which sizes may differ.
@@ -72,7 +76,8 @@ def sized(function: Any, structure: PyTree, leaves: list[Any], options: Options)
     if trace.recorder.breaks:  # it cannot be exported
         return found
     about = [*_about_arguments(size_guards, found), *(SizeGuard("gt", poly(Sym(n)), poly(SMALL), True) for n in names)]
-    fixed: set[str] = set()
+    only_python = sizes_for_python(trace.recorder.tape)
+    fixed = {n for p in only_python for n in _symbols(found.of_arguments(p))}
     expected = _computed(trace, size_guards, names)
     for group in _equal(names, about):
         if not _may_differ(group, sizes, about, expected, function, structure, leaves, options):
@@ -237,7 +242,7 @@ def _computed(trace: Trace, size_guards: Iterable[SizeGuard], names: tuple[str, 
         [place.get(n) for n in rec.checks],
         [(f, [*map(_tape_argument, args)]) for f, args in rec.tape.ops],
         [_contents(s.array) for s in rec.inputs.values() if s.where[0] == "constant"],
-        [k for k, _ in rec.tape.guards],
+        [(k, repr(value)) for k, value in rec.tape.guards],
         [(e.operation, e.needs) for e in rec.breaks],
     )
     return _Computed(names, arrays, frozenset(f.a for f in size_guards if f.op == "is"), form)

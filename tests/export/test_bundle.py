@@ -29,6 +29,10 @@ def weighted(img: Any, n: int) -> Any:
     return img * WEIGHTS[: img.shape[1]] * (img.shape[0] - n)
 
 
+def cut(img: Any) -> Any:
+    return img[: round(img.shape[0] * 0.7)] * 2
+
+
 def shared(a: Any, b: Any) -> Any:
     a += 1
     mean = (a + b) / 2
@@ -41,9 +45,9 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     called = hjit.pipeline(sharpened)
     for size in ((40, 50), (41, 53)):
         called(image(*size), 0.5, "edge")
-    pipelines = [hjit.pipeline(f) for f in (in_place, shared, looked_up, weighted)]
+    pipelines = [hjit.pipeline(f) for f in (in_place, shared, looked_up, weighted, cut)]
     two = image(40, 50), image(40, 50)
-    examples = two, two, (image(40, 50, dtype="u1"), image(300)), (image(40, 50), 3)
+    examples = two, two, (image(40, 50, dtype="u1"), image(300)), (image(40, 50), 3), (image(40, 50),)
     hjit.bundle(found, called, *((p, *args) for p, args in zip(pipelines, examples, strict=True)))
     return found
 
@@ -67,7 +71,7 @@ def same(found: Any, expected: Any) -> None:
 
 
 def test_results_are_the_pipelines(service: Any) -> None:
-    assert [*service] == ["sharpened", "in_place", "shared", "looked_up", "weighted"]
+    assert [*service] == ["sharpened", "in_place", "shared", "looked_up", "weighted", "cut"]
     for size in ((40, 50), (333, 17)):
         args = (image(*size)[::-1], 0.25, "edge")
         same(service.sharpened(*args), hjit.pipeline(sharpened)(*args))
@@ -94,11 +98,13 @@ def test_results_share_memory_as_numpys_do(service: Any) -> None:
     assert np.shares_memory(across, b)
 
 
-def test_sizes_that_numbers_are_taken_from_are_those_of_the_example(service: Any) -> None:
+def test_sizes_that_numbers_are_taken_from(service: Any) -> None:
     EXACT(service.weighted(image(40, 60), 3), weighted(image(40, 60), 3))
     EXACT(service.weighted(image(40, 60), 7), weighted(image(40, 60), 7))
+    EXACT(service.weighted(image(91, 33), 3), weighted(image(91, 33), 3))
+    EXACT(service.cut(image(40, 60)), cut(image(40, 60)))
     with pytest.raises(HjitError, match=r"it needs img\.0 == 40"):
-        service.weighted(image(41, 60), 3)
+        service.cut(image(41, 60))
 
 
 def test_a_call_without_a_kernel_says_what_there_is(service: Any) -> None:

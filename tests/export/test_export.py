@@ -66,6 +66,13 @@ def numbers(a: Any, x: float, n: int, q: Any) -> Any:
     return a * scale + (abs(n) % 5 - n // 3 + max(n, 2)) * q
 
 
+def sizes_as_numbers(a: Any, k: int) -> Any:
+    h, w = a.shape
+    y = np.arange(h)[:, None] / (h - 1)
+    brighter = 1.5 if h / 8 > 1.25 else 2.5
+    return a * (0.25 * w) + np.float32(h) * brighter, a * (k * h) - math.sqrt(h * w) / len(a), y * a + a / a.size
+
+
 CASES: dict[Any, tuple[tuple[Any, ...], tuple[Any, ...]]] = {  # exported with the first arguments, called with both
     point: ((image(40, 50), image(40, 50), 0.5, 3), (image(17, 91), image(17, 91), -0.3, 7)),
     border: ((image(64, 70),), (image(17, 33),)),
@@ -74,6 +81,7 @@ CASES: dict[Any, tuple[tuple[Any, ...], tuple[Any, ...]]] = {  # exported with t
     in_place: ((image(40, 50), image(40, 50)), (image(333, 1171)[:, 300:1000], image(333, 700))),
     views: ((image(40, 50), image(40, 50)), (image(37, 600), image(37, 600))),
     numbers: ((image(40, 50), 0.7, -7, np.float32(1.5)), (image(40, 50), 2.0, -8, np.float32(-0.1))),
+    sizes_as_numbers: ((image(40, 50), 3), (image(333, 38), -2)),
     looked_up: ((image(40, 50, dtype="i8"), image(300)), (image(20, 17, dtype="i8"), image(252))),
 }
 

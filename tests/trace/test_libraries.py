@@ -99,7 +99,7 @@ def test_skimage_transforms() -> None:
     a = grey((20, 37))
     check(lambda a: transform.resize(a, (11, 23), anti_aliasing=True), a, exact=False)
     check(lambda a: transform.resize(a > 0.5, (11, 23)), a, exact=False)
-    check(lambda a: transform.rotate(a, 30, order=0), a, exact=False)
+    check(lambda a: transform.rotate(a, 30), a, exact=False)
 
 
 def test_sigmas_in_an_array() -> None:

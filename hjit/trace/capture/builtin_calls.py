@@ -16,11 +16,21 @@ from hjit.trace.capture.loops.rerolling import range_
 from hjit.trace.ops.arrays.strides import interface
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.masked import MaskedRead
-from hjit.trace.tracing.arrays.tracer import Tracer, call, has_tracer, is_tracer, python_float, python_int, python_type
+from hjit.trace.tracing.arrays.tracer import (
+    Tracer,
+    as_size,
+    call,
+    has_tracer,
+    int_of_sizes,
+    is_tracer,
+    python_float,
+    python_int,
+    python_type,
+)
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
 from hjit.trace.tracing.scalars.host import HostScalar, is_host, record
 from hjit.trace.tracing.scalars.induction import InductionVariable, as_traced, is_below
-from hjit.trace.tracing.scalars.size import Size
+from hjit.trace.tracing.scalars.size import Size, as_number, whole_size
 
 _TOO_LARGE = 2.0**63
 _WHOLE = (int, Size, InductionVariable)
@@ -30,16 +40,20 @@ def _float(x: Any = 0.0) -> Any:
     x = as_traced(x)
     if is_tracer(x) and x.size == 1:
         return python_float(x)
+    x = as_number(x)
     if is_host(x):
         return record(float, x)
     return float(x)
 
 
 def _int(x: Any = 0, *base: Any) -> Any:
+    x = int_of_sizes(x) if is_tracer(x) and not base else as_size(x)
     if type(x) in (Size, InductionVariable):
         return x
     if is_host(x) and isinstance(x.value, int) and not isinstance(x.value, bool):
         return x
+    if is_host(x) and x.of_sizes:
+        return whole_size(record(int, x))
     if is_tracer(x) and x.size == 1 and x.known is None and not base and current().loops:
         whole = call(np.trunc, x) if x.dtype.kind == "f" else x
         if x.dtype.kind == "f":
@@ -88,6 +102,7 @@ def _getattr(x: Any, name: str, *default: Any) -> Any:
 
 def _math(function: Callable[..., Any]) -> Callable[..., Any]:
     def method(*args: Any) -> Any:
+        args = tuple(map(as_number, args))
         if any(map(is_host, args)) and not any(map(is_tracer, args)):
             return record(function, *args)
         return function(*args)

@@ -23,6 +23,7 @@ from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.frames import callees, identities, reads
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import is_host, record
+from hjit.trace.tracing.scalars.size import as_number
 
 
 def called(value: Any, frame: types.FrameType) -> Any:
@@ -64,6 +65,7 @@ def scalar_type(cls: Any) -> Callable[..., Any]:
     """``cls(x)``: an array or a scalar, converted as `astype` does; a Python number is checked as NumPy does."""
 
     def construct(*args: Any, **kwargs: Any) -> Any:
+        args = tuple(map(as_number, args))
         if len(args) != 1 or kwargs or not has_tracer(args):
             return cls(*args, **kwargs)
         x = args[0]
@@ -84,7 +86,7 @@ def as_scalar(x: Any) -> Any:
     return (
         from_stage(x.load(), (), x.dtype, is_scalar=True)
         if x.known is None
-        else from_known(x.known.copy(), is_scalar=True)
+        else from_known(x.known.copy(), is_scalar=True, of=x)
     )
 
 

@@ -46,7 +46,7 @@ from hjit.trace.tracing.dispatch import functions, hook, provides
 from hjit.trace.tracing.externs.calls import concrete, extern_call
 from hjit.trace.tracing.externs.foreign import foreign
 from hjit.trace.tracing.recording.recorder import current, tracing
-from hjit.trace.tracing.scalars.host import HostScalar, is_host, is_run_time, static_captured
+from hjit.trace.tracing.scalars.host import HostScalar, is_host, is_run_time, known_number, static_captured
 
 _SAFE_BUILTINS = ("builtins", "_operator", "math", "time")  # they ask a tracer through Python's own protocols
 # of these the traced code sees the same thing each time; of a list it gets another copy
@@ -246,7 +246,7 @@ def _cached_function(value: Any) -> Callable[..., Any]:
         args, kwargs = static_captured(args), static_captured(kwargs)
         if has_tracer(args) or has_tracer(kwargs):
             return clone(value.__wrapped__)(*args, **kwargs)
-        return value(*args, **kwargs)
+        return value(*known_number(args), **{k: known_number(x) for k, x in kwargs.items()})
 
     return method
 

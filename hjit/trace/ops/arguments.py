@@ -12,7 +12,7 @@ import numpy as np
 from hjit.trace.ops.limits import MAX_DECIDED
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.traced import Shape
-from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Tracer, as_tracer, has_tracer, is_tracer
+from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Tracer, as_size, as_tracer, has_tracer, is_tracer
 from hjit.trace.tracing.arrays.writing import write
 from hjit.trace.tracing.dispatch import Function
 from hjit.trace.tracing.recording.recorder import current
@@ -32,8 +32,8 @@ def makes(function: Function) -> Function:
 
 
 def whole_number(n: Any) -> int:
-    """An integer argument, its polynomial kept where it has one."""
-    n = static_value(n)
+    """An integer argument, its polynomial kept where it has one; one that follows from sizes is a size."""
+    n = static_value(as_size(n))
     return n if type(n) in (int, Size) else operator.index(n)
 
 

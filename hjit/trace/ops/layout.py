@@ -17,6 +17,7 @@ from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import Tracer, from_stage, is_tracer
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.size import Size
 
 Order = tuple[int, ...]  # axes, from the slowest to the fastest
 Strides = tuple[int, ...]  # in bytes, as NumPy's
@@ -28,7 +29,7 @@ def c_strides(shape: Sequence[int], itemsize: int) -> Strides:
     step = itemsize
     for n in reversed(shape):
         found.append(step)
-        step *= max(int(n), 1)
+        step *= n if type(n) is Size else max(n, 1)
     return tuple(reversed(found))
 
 

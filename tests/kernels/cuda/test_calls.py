@@ -37,6 +37,23 @@ def blurred(a: Any, k: float) -> Any:
     return b * k, b.sum()
 
 
+def of_sizes(a: Any) -> Any:
+    h, w = a.shape
+    return a * (h / w) + w - 0.5 * h, a.sum() / a.size
+
+
+def test_sizes_as_numbers(cp: Any) -> None:
+    f = hjit.pipeline(of_sizes)
+    for a in (IMAGE, IMAGE[:30], IMAGE[:, :41].copy()):
+        same(f(cp.asarray(a)), of_sizes(a))
+        same(f(cp.asarray(a)), of_sizes(a))
+    assert (f.on("cuda").stats.traces, len({k for v in f.on("cuda").entries for k in _names(v)})) == (3, 1)
+
+
+def _names(entry: Any) -> list[str]:
+    return [b.kernel.name for v in entry.variants for b in v.bounds]
+
+
 def test_cupy_arrays_in_cupy_arrays_out(cp: Any) -> None:
     f = hjit.pipeline(blurred)
     for a in (IMAGE, IMAGE[::-1, ::2], np.asfortranarray(IMAGE)):

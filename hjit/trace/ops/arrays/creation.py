@@ -32,18 +32,23 @@ from hjit.trace.tracing.arrays.tracer import (
 )
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
-from hjit.trace.tracing.scalars.host import as_fill, dtype_of, is_host, number, static_value
-from hjit.trace.tracing.scalars.size import Size
+from hjit.trace.tracing.scalars.host import as_fill, dtype_of, is_host, known_number, number, static_value
+from hjit.trace.tracing.scalars.size import Size, as_number
 
 
-def _filled(shape: Any, value: Any, dtype: Any, order: str | Order = "C") -> Tracer:
+def _is_known(shape: Shape) -> bool:
+    """Are the contents of an array of this shape kept, where they are numbers?"""
+    return count(shape) <= MAX_KNOWN and not any(type(n) is Size for n in shape)
+
+
+def _filled(shape: Any, value: Any, dtype: Any, order: str | Order = "C", of: Any = ()) -> Tracer:
     shape, dtype = shape_of(shape), np.dtype(dtype)
     if order != "C":
-        return laid_out(lambda moved: _filled(moved, value, dtype), shape, order_of(order, (), shape))
+        return laid_out(lambda moved: _filled(moved, value, dtype, of=of), shape, order_of(order, (), shape))
     if not supported_dtype(dtype):
         raise current().error(f"array of dtype {dtype}", "hjit handles bool, integers and floats up to 64 bits")
-    if count(shape) <= MAX_KNOWN and not any(type(n) is Size for n in shape):
-        return from_known(np.full(shape, value, dtype))
+    if _is_known(shape):
+        return from_known(np.full(shape, value, dtype), of=of)
     return from_stage(Const(value, dtype), shape, dtype)
 
 
@@ -72,7 +77,7 @@ def uninitialised(shape: Any, dtype: Any, order: str | Order = "C") -> Tracer:
     if order != "C":
         return laid_out(lambda moved: uninitialised(moved, dtype), shape, order_of(order, (), shape))
     numbers = np.asarray(rec.uninitialised(dtype, concrete_shape(shape)))
-    if count(shape) <= MAX_KNOWN and not any(type(n) is Size for n in shape):
+    if _is_known(shape):
         return from_known(numbers)
     return from_stage(Load(rec.constant(numbers).input.name, identity(len(shape)), dtype), shape, dtype)
 
@@ -86,12 +91,14 @@ def empty(shape: Any, dtype: Any = float, order: str = "C", **kwargs: Any) -> Tr
 @implements(np.full)
 @makes
 def full(shape: Any, fill_value: Any, dtype: Any = None, order: str | Order = "C", **kwargs: Any) -> Tracer:
+    shape = shape_of(shape)
+    given = fill_value
+    fill_value = known_number(given) if _is_known(shape) else as_number(given)
     if not has_tracer(fill_value):
         fill = np.asarray(fill_value)
         if fill.ndim == 0:
             dtype = np.dtype(dtype or fill.dtype)
-            return _filled(shape, number(fill_value, dtype, as_fill), dtype, order)
-    shape = shape_of(shape)
+            return _filled(shape, number(fill_value, dtype, as_fill), dtype, order, of=given)
     if is_host(fill_value):
         value = stored(fill_value, checked_dtype(np.dtype(dtype or dtype_of(fill_value))), as_fill)
     else:
@@ -134,7 +141,8 @@ def full_like(
 @makes
 def asarray(a: Any, dtype: Any = None, order: Any = None, **kwargs: Any) -> Any:
     if not has_tracer(a):
-        return from_known(np.asarray(a, dtype)) if supported_dtype(np.asarray(a, dtype).dtype) else np.asarray(a, dtype)
+        made = np.asarray(a, dtype)
+        return from_known(made, of=a) if supported_dtype(made.dtype) else made
     x = as_tracer(a, dtype)
     if x.is_scalar:
         return Tracer(x.buffer, x.shape, x.index, x._known)
@@ -176,7 +184,7 @@ def array(
 ) -> Any:
     if not has_tracer(object):
         made = np.array(object, dtype, ndmin=ndmin)
-        return from_known(made) if supported_dtype(made.dtype) else made
+        return from_known(made, of=object) if supported_dtype(made.dtype) else made
     x = asarray(object, dtype)
     while x.ndim < ndmin:
         x = x[None]
@@ -187,7 +195,7 @@ def array(
 def copy_(a: Any, order: str = "K", subok: bool = False) -> Tracer:
     x = as_tracer(a)
     if x.known is not None:
-        return from_known(x.known.copy())
+        return from_known(x.known.copy(), of=x)
     return ordered_stage(x.load(), x.shape, x.dtype, copy_order(x, order))
 
 
@@ -197,12 +205,13 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, **
     """Element k is ``start + k * delta`` with ``delta`` the difference of the first two, as NumPy computes it."""
     first, last = (0, start) if stop is None else (start, stop)
     by = 1 if step is None else step
+    given = first, last, by
     first, last, by = (v if isinstance(v, Size) else static_value(v) for v in (first, last, by))
     whole = all(type(v) in (int, Size) for v in (first, last, by))
     if not whole or not any(type(v) is Size for v in (first, last)):
         made = np.arange(*(v.item() if isinstance(v, Tracer) else v for v in (first, last, by)), dtype=dtype)
         if made.size <= MAX_KNOWN:
-            return from_known(made)
+            return from_known(made, of=given)
         if not whole:
             delta = made.dtype.type(made[1] - made[0])
             k = cast(Index(poly(Dim(0))), made.dtype)
@@ -231,17 +240,21 @@ def linspace(
 ) -> Any:
     """NumPy's formula: ``arange(num) * step + start``, the last element set to `stop`."""
     num = num if type(num) is Size else operator.index(static_value(num))
+    given = start, stop
+    if type(num) is not Size and not has_tracer((start, stop), sizes=False):
+        start, stop = known_number(start), known_number(stop)
     if retstep or num < 1 or (not has_tracer((start, stop)) and num <= MAX_KNOWN and type(num) is not Size):
         start, stop = (as_value(v) if is_tracer(v) else static_value(v) for v in (start, stop))
         made = np.linspace(start, stop, int(num), endpoint, dtype=dtype, retstep=True)
-        return (from_known(made[0]), made[1]) if retstep else from_known(made[0])
+        values = from_known(made[0], of=given)
+        return (values, made[1]) if retstep else values
     for v in filter(is_host, (start, stop)):
         checked_dtype(dtype_of(v))  # a large int would be an object
     strong = [
         v.dtype for v in (start, stop) if isinstance(v, (np.generic, np.ndarray)) or (is_tracer(v) and not v.weak)
     ]
     work = np.result_type(*strong, 1.0) if strong else np.dtype(np.float64)  # Python's numbers are weak
-    start, stop = (v if is_host(v) else as_tracer(v) for v in (start, stop))
+    start, stop = (v if is_host(v) else as_tracer(v) for v in map(as_number, (start, stop)))
     if any(is_tracer(v) and v.ndim for v in (start, stop)):
         raise current().error("numpy.linspace", "arrays as start or stop")
     div = num - 1 if endpoint else num
@@ -262,7 +275,7 @@ def linspace(
 @makes
 def eye(N: Any, M: Any = None, k: int = 0, dtype: Any = float, order: str = "C", **kwargs: Any) -> Tracer:
     shape = shape_of((N, N if M is None else M))
-    if count(shape) <= MAX_KNOWN and not any(type(n) is Size for n in shape):
+    if _is_known(shape):
         return from_known(np.eye(shape[0], shape[1], k, dtype))
     diagonal = GraphOp(
         "equal", (Index(poly(Dim(1)) - poly(Dim(0))), Const(operator.index(static_value(k)), np.int64)), bool

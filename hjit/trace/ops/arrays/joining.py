@@ -133,7 +133,8 @@ def join(arrays: Sequence[Tracer], axis: int, dtype: Any) -> Tracer:
     dtype = np.dtype(dtype)
     if all_known(arrays):
         with np.errstate(all="ignore"):
-            return from_known(np.concatenate([a.known for a in arrays], axis, dtype=dtype, casting="unsafe"))
+            known = np.concatenate([a.known for a in arrays], axis, dtype=dtype, casting="unsafe")
+            return from_known(known, of=list(arrays))
     regions = []
     total: int = 0
     for a in arrays:
@@ -277,7 +278,7 @@ def tile(A: Any, reps: Any) -> Any:
     many = [1] * (a.ndim - len(many)) + many
     shape = tuple(n * r for n, r in zip(a.shape, many, strict=True))
     if a.known is not None and np.prod(shape) <= MAX_KNOWN:
-        return from_known(np.tile(a.known, tuple(map(int, many))))
+        return from_known(np.tile(a.known, tuple(map(int, many))), of=a)
     steps = [int(r) if n != 1 else 1 for n, r in zip(a.shape, many, strict=True)]
     if 1 < np.prod(steps) <= 8 and all(n == 1 or type(r) is int for n, r in zip(a.shape, many, strict=True)):
         extents = tuple(m if n == 1 else n for n, m in zip(a.shape, shape, strict=True))
@@ -324,7 +325,7 @@ def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
         refuse(np.repeat, a, times, axis)
     shape = (*a.shape[:axis], n * times, *a.shape[axis + 1 :])
     if a.known is not None and np.prod(shape) <= MAX_KNOWN:
-        return from_known(np.repeat(a.known, int(times), axis))
+        return from_known(np.repeat(a.known, int(times), axis), of=a)
     index = list(identity(a.ndim))
     index[axis] = ZERO if n == 1 else index[axis] // current().poly(times) if times else ZERO
     return from_stage(Const(0, a.dtype) if any(m == 0 for m in shape) else a.at(index), shape, a.dtype)
@@ -340,7 +341,7 @@ def resize(a: Any, new_shape: Any) -> Any:
     for n in shape:
         total = total * n
     if a.known is not None and total <= MAX_KNOWN:
-        return from_known(np.resize(a.known, shape))
+        return from_known(np.resize(a.known, shape), of=a)
     if a.size == 0 or total == 0:
         return from_stage(Const(0, a.dtype), shape, a.dtype)
     rec = current()

@@ -108,7 +108,7 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: Any = None) -> Tracer
     if not np.shares_memory(known, a.known) if known is not None else merges and not _joins(a, target):
         if copy is False:
             raise ValueError("Unable to avoid creating a copy while reshaping.")
-        return from_known(known) if known is not None else from_stage(a.at(inner), tuple(target), a.dtype)
+        return from_known(known, of=a) if known is not None else from_stage(a.at(inner), tuple(target), a.dtype)
     return view(a, tuple(target), inner, known)
 
 

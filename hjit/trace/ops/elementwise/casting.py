@@ -42,7 +42,7 @@ def astype(x: Tracer, dtype: Any, casting: Casting = "unsafe", copy: bool = True
         return x
     if x.known is not None and x.known.size <= MAX_KNOWN:
         with np.errstate(all="ignore"):
-            return from_known(x.known.astype(dtype), x.is_scalar)
+            return from_known(x.known.astype(dtype), x.is_scalar, of=x)
     return ordered_stage(cast(x.load(), dtype), x.shape, dtype, copy_order(x, order), is_scalar=x.is_scalar)
 
 

@@ -17,7 +17,7 @@ from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, is_tracer, python_type
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
 from hjit.trace.tracing.scalars.host import HostScalar, as_cast, is_captured, is_host, number
-from hjit.trace.tracing.scalars.size import Size
+from hjit.trace.tracing.scalars.size import as_number
 
 
 def resolve_dtypes(
@@ -35,10 +35,9 @@ _OPERANDS = frozenset((Tracer, HostScalar, int, float, bool))
 
 def operand(x: Any) -> Any:
     """A tracer, a host scalar, or a Python number that takes the other operand's dtype (NEP 50)."""
+    x = as_number(x)
     if type(x) in _OPERANDS:
         return x
-    if isinstance(x, Size):
-        return int(x)
     if isinstance(x, complex) or (isinstance(x, np.generic) and not supported_dtype(x.dtype)):
         raise current().error(f"{type(x).__name__} operand", "hjit handles bool, integers and floats up to 64 bits")
     return as_tracer(x)
@@ -125,6 +124,7 @@ def common_dtype(operands: Iterable[Any]) -> np.dtype[Any]:
 
 def _kind(x: Any) -> Any:
     """A Python number of the type of `x`, which takes part in a promotion by its type alone, or a dtype."""
+    x = as_number(x)
     value = x.value if is_host(x) else x
     if type(value) in (int, float, complex):
         return type(value)(0)

@@ -20,7 +20,7 @@ from hjit.trace.ops.arguments import Casting, broadcast, concrete_shape
 from hjit.trace.ops.elementwise.promotion import load, loop_of, operand, resolve_dtypes
 from hjit.trace.ops.layout import operands_order, order_of, ordered_stage, tracers
 from hjit.trace.tracing.arrays.masked import MaskedRead
-from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.traced import Shape, Traced
 from hjit.trace.tracing.arrays.tracer import (
     MAX_KNOWN,
     Tracer,
@@ -33,8 +33,9 @@ from hjit.trace.tracing.arrays.tracer import (
 from hjit.trace.tracing.arrays.writing import write
 from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.externs.calls import extern_call
-from hjit.trace.tracing.recording.recorder import current
-from hjit.trace.tracing.scalars.host import is_captured, is_host, record
+from hjit.trace.tracing.recording.recorder import current, tracing
+from hjit.trace.tracing.scalars.host import beyond, is_captured, is_host, record, static_value
+from hjit.trace.tracing.scalars.size import Size, as_number
 
 # The ufuncs of one result that the back ends know. `divmod` and `modf` are pairs of these.
 UFUNCS = frozenset(
@@ -75,6 +76,8 @@ def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
     name = _compiled_name(ufunc)
     if name and method == "__call__" and not kwargs and _REAL.issuperset(map(type, inputs)):
         return _without_options(ufunc, name, inputs)
+    if method == "__call__":
+        inputs = tuple(map(as_number, inputs))
     is_complex = hook("complex_operands")(inputs, kwargs)
     if method != "__call__":
         return hook("complex_method" if is_complex else "ufunc_method")(ufunc, method, inputs, kwargs)
@@ -103,6 +106,15 @@ def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
             raise current().error(f"{ufunc.__name__}(out=)", "this ufunc is not compiled", "assign its result")
         return extern_call(ufunc.__name__, ufunc, inputs, kwargs)
     return _elementwise(ufunc, name, inputs, **kwargs)
+
+
+@provides
+def ufunc_of_sizes(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What `__array_ufunc__` of a size does: arrays with known contents stay known."""
+    is_traced = any(is_host(x) or issubclass(type(x), Traced) for x in inputs)
+    if tracing() and (is_traced or all(map(np.isscalar, inputs))):
+        return ufunc_call(ufunc, method, inputs, kwargs)
+    return getattr(ufunc, method)(*(int(x) if type(x) is Size else x for x in inputs), **kwargs)
 
 
 def _complex(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -283,14 +295,14 @@ def _known(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: Any, casting: Cast
             if known is None:
                 return None
             values.append(known)
-        elif is_host(x):
+        elif is_host(x) and not x.of_sizes:
             return None
         else:
             values.append(x)
     if max((v.size for v in values if isinstance(v, np.ndarray)), default=1) > MAX_KNOWN:
         return None
-    result = ufunc(*values, dtype=dtype, casting=casting)
-    return from_known(result, is_scalar=not isinstance(result, np.ndarray))
+    result = ufunc(*map(static_value, values), dtype=dtype, casting=casting)
+    return from_known(result, is_scalar=not isinstance(result, np.ndarray), of=operands)
 
 
 def _out_of_range(operands: tuple[Any, ...], loop: tuple[np.dtype[Any], ...]) -> bool:
@@ -304,12 +316,7 @@ def _side(x: Any, dtype: np.dtype[Any]) -> int:
     """-1 or 1 where a Python int is below or above the range of an integer dtype, else 0; guarded of a run-time one."""
     if dtype.kind not in "iu" or type(x.value if is_host(x) else x) is not int:
         return 0
-    return int(record(_beyond, x, dtype).make_static() if is_host(x) else _beyond(x, dtype))
-
-
-def _beyond(x: int, dtype: np.dtype[Any]) -> int:
-    info = np.iinfo(dtype)
-    return (x > info.max) - (x < info.min)
+    return int(record(beyond, x, dtype).make_static() if is_host(x) else beyond(x, dtype))
 
 
 def _constant_comparison(ufunc: np.ufunc, operands: tuple[Any, ...], loop: tuple[np.dtype[Any], ...]) -> Const:

@@ -39,7 +39,8 @@ def getitem(a: Tracer, key: Any) -> Any:
         return _frozen(view) if view.is_scalar else view
     if view.known is not None and all(x.known is not None for x in parsed.arrays.values()):
         return from_known(
-            view.known[tuple(parsed.arrays[k].known if k in parsed.arrays else slice(None) for k in range(view.ndim))]
+            view.known[tuple(parsed.arrays[k].known if k in parsed.arrays else slice(None) for k in range(view.ndim))],
+            of=(view, *parsed.arrays.values()),
         )
     plan = AdvancedIndex.of(view, parsed)
     return from_stage(
@@ -73,7 +74,7 @@ def _has_ellipsis(key: Any) -> bool:
 def _frozen(scalar: Tracer) -> Tracer:
     """A NumPy scalar does not change when its array does: freeze the version that it reads."""
     if scalar.known is not None:
-        return from_known(scalar.known.copy(), is_scalar=True)
+        return from_known(scalar.known.copy(), is_scalar=True, of=scalar)
     return from_stage(scalar.load(), (), scalar.dtype, is_scalar=True)
 
 

@@ -67,7 +67,7 @@ def _known(function: Callable[..., Any], *operands: Any, **kwargs: Any) -> Trace
     if any(t.known is None or t.size > MAX_KNOWN for t in arrays):
         return None
     result = function(*(t.known if is_tracer(t) else t for t in operands), **kwargs)
-    return from_known(result, is_scalar=not isinstance(result, np.ndarray))
+    return from_known(result, is_scalar=not isinstance(result, np.ndarray), of=arrays)
 
 
 def _result(value: Tracer, out: Any, casting: Casting = "same_kind") -> Any:

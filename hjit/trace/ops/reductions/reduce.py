@@ -101,7 +101,7 @@ def _reduction(name: str, a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any
     ):
         options = {} if initial is _MISSING else {"initial": initial}
         known = ufunc.reduce(a.known, axis=axis, dtype=dtype, keepdims=keepdims, where=where, **options)
-        return from_known(known, is_scalar=not isinstance(known, np.ndarray))
+        return from_known(known, is_scalar=not isinstance(known, np.ndarray), of=a)
     axes = axes_of(axis, a.ndim)
     dtype = _reduced_dtype(ufunc, name, a.dtype, dtype, out)
     if name.startswith("logical"):

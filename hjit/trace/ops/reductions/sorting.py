@@ -45,7 +45,7 @@ def _flat(a: Tracer, axis: Any) -> tuple[Tracer, int]:
 def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
     a = as_tracer(a)
     if a.known is not None:
-        return from_known(np.sort(a.known, static_value(axis), kind))
+        return from_known(np.sort(a.known, static_value(axis), kind), of=a)
     a, axis = _flat(a, axis)
     if not are_few(a, (axis,)):
         return by_numpy(np.sort, a, axis=axis, kind=kind, order=order, stable=stable, rule="monotone")
@@ -57,7 +57,7 @@ def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stab
     """Equal elements of short axes keep their order, as NumPy's ``kind="stable"`` has it."""
     a = as_tracer(a)
     if a.known is not None:
-        return from_known(np.argsort(a.known, static_value(axis), "stable"))
+        return from_known(np.argsort(a.known, static_value(axis), "stable"), of=a)
     a, axis = _flat(a, axis)
     if not are_few(a, (axis,), MAX_ARGSORTED):
         return by_numpy(np.argsort, a, axis=axis, kind=kind, order=order, stable=stable, rule="arrangement")

@@ -20,6 +20,7 @@ from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known, from
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import as_item, is_host, number, static_value
+from hjit.trace.tracing.scalars.size import as_number
 
 _BOUNDS = {"edge": "clamp", "wrap": "wrap", "reflect": "reflect", "symmetric": "symmetric"}
 _KEYWORDS = {
@@ -97,7 +98,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     if unknown:
         raise ValueError(f"unsupported keyword arguments for mode '{mode}': {unknown}")
     if a.known is not None and not has_tracer(kwargs) and not any(map(is_host, kwargs.values())):
-        return from_known(np.pad(a.known, [(int(b), int(c)) for b, c in widths], mode, **kwargs))
+        return from_known(np.pad(a.known, [(int(b), int(c)) for b, c in widths], mode, **kwargs), of=a)
     shape = tuple(n + before + after for n, (before, after) in zip(a.shape, widths, strict=True))
     if mode in ("constant", "empty"):
         border = current().uninitialised(a.dtype) if mode == "empty" else kwargs.get("constant_values", 0)
@@ -122,7 +123,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
 
 def _constant_pad(a: Tracer, widths: list[tuple[int, int]], shape: Shape, values: Any) -> Tracer:
     """The interior is an update; so is each border where values differ, later axes over earlier ones."""
-    pairs = _pairs(values, a.ndim)
+    pairs = [tuple(map(as_number, pair)) for pair in _pairs(values, a.ndim)]
     numbers = [v for pair in pairs for v in pair]
     plain = not any(is_host(v) or is_tracer(v) for v in numbers)
     common = np.array(numbers).dtype if plain and numbers else None
@@ -174,7 +175,8 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
         at = axes[k % len(axes)]
         total[at] = total.get(at, 0) + shifts[k % len(shifts)]
     if a.known is not None:
-        return from_known(np.roll(a.known, [int(s) for s in total.values()], tuple(total)) if total else a.known.copy())
+        known = np.roll(a.known, [int(s) for s in total.values()], tuple(total)) if total else a.known.copy()
+        return from_known(known, of=a)
     rec = current()
     index = list(identity(a.ndim))
     for at, s in total.items():

@@ -22,8 +22,9 @@ from hjit.trace.tracing.arrays.traced import Shape, Traced, TracedArray
 from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.frames import reads
 from hjit.trace.tracing.recording.recorder import current, rerolled_loops, supported_dtype, tracing
-from hjit.trace.tracing.scalars.host import Conversion, as_array, as_item, dtype_of, is_host, number
+from hjit.trace.tracing.scalars.host import Conversion, as_array, as_item, dtype_of, is_host, known_number, number
 from hjit.trace.tracing.scalars.induction import InductionVariable, as_traced
+from hjit.trace.tracing.scalars.size import Size, whole_size
 
 MAX_KNOWN = 4096  # elements up to which arrays made of known numbers are computed while tracing
 serials = itertools.count()
@@ -40,6 +41,7 @@ class TracedBuffer:
     Attributes:
         version: the input or stage that holds the present contents; "" for known contents not yet needed by a stage.
         contents: what it holds, where that is known, else None.
+        of_sizes: does what it holds follow from sizes? Then it is known to the trace, but no part of the kernel.
         argument: the name of the input whose memory this is, or "".
         strides: in bytes; None where the memory is in C order without gaps.
         serial: buffers made later have a larger one.
@@ -54,6 +56,7 @@ class TracedBuffer:
         "dtype",
         "last_read",
         "octets",
+        "of_sizes",
         "serial",
         "shape",
         "strides",
@@ -76,12 +79,13 @@ class TracedBuffer:
         self.serial, self.last_read = next(serials), -1
         self.octets: tuple[str, Tracer] | None = None
         self._element: Load | None = None
+        self.of_sizes = False
 
     def source(self) -> str:
         """The present version, made now where the contents are only known."""
         if not self.version:
             assert self.contents is not None
-            self.version = current().constant(self.contents).input.name
+            self.version = current().constant(self.contents, self.of_sizes).input.name
         return self.version
 
     def element(self) -> Load:
@@ -244,7 +248,7 @@ class Tracer(TracedArray):
     def load(self, shape: Shape | None = None) -> Expr:
         """The element at the iteration dimensions of a result of `shape`, this array being broadcast to it."""
         known, own = self.known, self._shape
-        if known is not None and known.size == 1:
+        if known is not None and known.size == 1 and not self.buffer.of_sizes:
             return Const(known.reshape(())[()], self.buffer.dtype)
         if shape is None or shape is own or shape == own:
             return self.at(identity(len(own)))
@@ -390,15 +394,21 @@ def is_tracer(x: Any) -> bool:
     return type(x) is Tracer
 
 
-def has_tracer(x: Any) -> bool:
-    """Is a tracer or a host scalar in `x`, or in the lists, tuples and dicts it is made of?"""
+def has_tracer(x: Any, sizes: bool = True) -> bool:
+    """Is a tracer or a host scalar in `x`, or in the lists, tuples and dicts it is made of?
+
+    Args:
+        sizes: do numbers that are computed of sizes alone count?
+    """
     t = type(x)
-    if issubclass(t, Traced) or is_host(x):
+    if issubclass(t, Traced):
         return True
+    if is_host(x):
+        return sizes or not x.of_sizes
     if t in (list, tuple):
-        return any(map(has_tracer, x))
+        return any(has_tracer(y, sizes) for y in x)
     if t is dict:
-        return any(map(has_tracer, x.values()))
+        return any(has_tracer(y, sizes) for y in x.values())
     return False
 
 
@@ -428,13 +438,22 @@ def index_value(p: Poly) -> Tracer:
     return found
 
 
-def from_known(array: Any, is_scalar: bool = False) -> Tracer:
-    """A new array with known contents, which the tracer owns."""
+def from_known(array: Any, is_scalar: bool = False, of: Any = ()) -> Tracer:
+    """A new array with known contents, which the tracer owns; computed `of` these numbers and arrays."""
     array = np.asarray(array)
     checked_dtype(array.dtype)
-    return Tracer(
-        TracedBuffer(array.shape, array.dtype, "", contents=array), array.shape, identity(array.ndim), array, is_scalar
-    )
+    buffer = TracedBuffer(array.shape, array.dtype, "", contents=array)
+    buffer.of_sizes = made_of_sizes(of)
+    return Tracer(buffer, array.shape, identity(array.ndim), array, is_scalar)
+
+
+def made_of_sizes(x: Any) -> bool:
+    """Is there a size, or what is computed of sizes and known, in `x`, or in the lists and tuples it is made of?"""
+    if type(x) in (list, tuple):
+        return any(map(made_of_sizes, x))
+    if type(x) is Tracer:
+        return x.buffer.of_sizes
+    return type(x) is Size or (is_host(x) and x.of_sizes)
 
 
 def checked_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -463,11 +482,29 @@ def from_source(array: np.ndarray[Any, Any], name: str, where: tuple[Any, ...]) 
     return tracer
 
 
+def as_size(x: Any) -> Any:
+    """A whole number that follows from sizes and is known, as a size; all else as it is."""
+    if type(x) is Tracer and x.dtype.kind in "iu":
+        return int_of_sizes(x)
+    return whole_size(x) if is_host(x) and x.of_sizes and isinstance(x.value, (int, np.integer)) else x
+
+
+def int_of_sizes(x: Tracer) -> Any:
+    """``int(x)`` of a number that follows from sizes and is known, as a size; any other array as it is."""
+    if not x.buffer.of_sizes or x.size != 1 or x.known is None:
+        return x
+    rec = current()
+    return rec.size(rec.poly(int(x.known.reshape(())[()])))
+
+
 def as_tracer(x: Any, dtype: Any = None) -> Tracer:
     """What `numpy.asarray` makes of `x`: an array, a number, or nested lists of them, traced or not."""
     if issubclass(type(x), Traced):
         array: Tracer = x.traced_array()
         return array if dtype is None or array.dtype == np.dtype(dtype) else array.astype(dtype)
+    given = x
+    if type(x) in (list, tuple) and not has_tracer(x, sizes=False):
+        x = known_number(x)
     if is_host(x):
         rec = current()
         dtype = checked_dtype(dtype_of(x) if dtype is None else np.dtype(dtype))
@@ -482,7 +519,7 @@ def as_tracer(x: Any, dtype: Any = None) -> Tracer:
     if isinstance(x, np.ndarray) and type(x) not in (np.ndarray, np.memmap):  # a matrix that a call has returned
         reason = "a subclass of ndarray may compute in its own way"
         raise current().error(f"{type(x).__module__}.{type(x).__name__}", reason, "use np.asarray(x) of it")
-    return from_known(np.array(x, dtype))
+    return from_known(np.array(x, dtype), of=given)
 
 
 def stored(x: Any, dtype: np.dtype[Any], how: Conversion = as_array) -> Tracer:

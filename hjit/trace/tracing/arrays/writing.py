@@ -8,10 +8,19 @@ from typing import Any
 from hjit.trace.ir.graph import Definition, Expr, Load, cast, identity, renumber, select
 from hjit.trace.ir.poly import Dim, poly
 from hjit.trace.tracing.arrays.traced import Shape
-from hjit.trace.tracing.arrays.tracer import Tracer, is_tracer, stored
+from hjit.trace.tracing.arrays.tracer import Tracer, is_tracer, made_of_sizes, stored
 from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.recording.recorder import current
-from hjit.trace.tracing.scalars.host import Conversion, as_array, as_item, is_captured, is_host, number
+from hjit.trace.tracing.scalars.host import (
+    Conversion,
+    as_array,
+    as_item,
+    is_captured,
+    is_host,
+    known_number,
+    number,
+)
+from hjit.trace.tracing.scalars.size import as_number
 
 
 @provides
@@ -28,6 +37,8 @@ def write(view: Tracer, value: Any, where: Expr | None = None, how: Conversion |
         raise ValueError("assignment destination is read-only")
     if is_captured(value) and view.dtype.kind != "f":
         value = value.make_static()  # what NumPy says of a number that does not fit, it says at once
+    given = value
+    value = as_number(value) if view.known is None or where is not None else known_number(value)
     source = value if is_tracer(value) else None
     if source is not None and source.buffer is view.buffer and source.index == view.index and where is None:
         return  # the second half of ``a[k] += x``
@@ -41,6 +52,7 @@ def write(view: Tracer, value: Any, where: Expr | None = None, how: Conversion |
     if source.known is not None and view.known is not None and where is None:
         view.known[...] = source.known
         root = view.buffer.root
+        root.of_sizes = root.of_sizes or made_of_sizes((given, source))
         current().changes.append((root, root.version, root.contents))
         root.version = ""
         return

@@ -12,17 +12,31 @@ import numpy as np
 from hjit.trace.ir.graph import identity
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_known
 from hjit.trace.tracing.arrays.scalar_class import plain_class
-from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer, is_tracer, python_float
+from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer, from_known, is_tracer, made_of_sizes, python_float
 from hjit.trace.tracing.complex_memory import complex_of, supported_complex
 from hjit.trace.tracing.recording.recorder import FilledArguments, current, supported_dtype
 from hjit.trace.tracing.recording.results import ExternResult, Unknown, as_part_of, call_extern, rebuild
-from hjit.trace.tracing.scalars.host import TapeEntry, is_host
+from hjit.trace.tracing.scalars.host import TapeEntry, is_host, known_number
 from hjit.trace.tracing.scalars.size import Size
 
 
 def concrete(function: Any, args: Any, kwargs: Any) -> Any:
     """Call a real function with real arguments; an array that it returns is one of the trace's own."""
-    return owned(function(*args, **kwargs))
+    if not made_of_sizes((args, (*kwargs.values(),))):
+        return owned(function(*args, **kwargs))
+    found = function(*known_number(args), **{k: known_number(x) for k, x in kwargs.items()})
+    return _of_sizes(owned(found))
+
+
+def _of_sizes(result: Any) -> Any:
+    """A result that follows from sizes: its arrays, and scalars of NumPy, are no part of the kernel."""
+    if type(result) in (list, tuple):
+        return type(result)(map(_of_sizes, result))
+    if isinstance(result, np.generic) and supported_dtype(result.dtype):
+        result = from_known(result, is_scalar=True)
+    if is_tracer(result):
+        result.buffer.of_sizes = True
+    return result
 
 
 def owned(result: Any, given: Sequence[Any] = (), originals: Sequence[Tracer] = ()) -> Any:

@@ -36,6 +36,7 @@ from hjit.trace.ir.graph import (
 )
 from hjit.trace.ir.poly import SMALL, Poly, Sym, poly, sizes_value
 from hjit.trace.ir.ranges import Range, Ranges
+from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.frames import line_in, site, site_of, traced_frame
 from hjit.trace.tracing.recording.iterations import Iterations
 from hjit.trace.tracing.recording.products import Product
@@ -95,9 +96,16 @@ def _elsewhere() -> TraceError:
     return error
 
 
+@provides
+def running_trace() -> Recorder | None:
+    """The recorder of the trace that this thread runs, if it runs one."""
+    found: Recorder | None = getattr(_state, "recorder", None)
+    return found
+
+
 def tracing() -> bool:
     """Is this thread running a trace?"""
-    return getattr(_state, "recorder", None) is not None
+    return running_trace() is not None
 
 
 def rerolled_loops() -> list[Any]:
@@ -386,12 +394,13 @@ class Recorder:
         self.inputs[name] = source
         return source
 
-    def constant(self, array: np.ndarray[Any, Any]) -> Source:
-        """Register an array whose contents the function itself made."""
+    def constant(self, array: np.ndarray[Any, Any], of_sizes: bool = False) -> Source:
+        """Register an array whose contents the function itself made; those that are `of_sizes` are no part of the
+        kernel."""
         array = np.asarray(array, order="C")
         if not supported_dtype(array.dtype):
             raise self.error(f"array of dtype {array.dtype}", "hjit handles bool, integers and floats up to 64 bits")
-        data = array.tobytes() if array.size <= MAX_CONSTANT else None
+        data = None if of_sizes or array.size > MAX_CONSTANT else array.tobytes()
         name = self.unique("const")
         shape = tuple(map(poly, array.shape)) if data is not None else self.polys(array.shape)
         source = Source(Input(name, array.dtype, shape, layout(array), data), array, ("constant",))

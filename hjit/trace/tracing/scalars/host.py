@@ -5,6 +5,10 @@ numbers is recorded on a tape that Python itself replays at each call, so it has
 exceptions included. Where the code needs the value (``if``, ``range``, ``int()``) it becomes *static*: a guard
 compares it at later calls, and a change traces anew.
 
+A size in arithmetic that is not of whole numbers (``h / w``, ``0.1 * h``, ``np.float32(w)``) is such a scalar, too: the
+shapes of the arguments give its value. It is the same for all calls that a trace serves, but not for all that share
+the kernel.
+
 A number in a closure, a default or a `functools.partial` is such a scalar as well, so that the functions that a factory
 makes share their kernels. Mostly it is a setting, though, and code may be faster for knowing it: it stays a parameter
 in arithmetic that gains nothing by its value, and is static elsewhere.
@@ -26,12 +30,30 @@ from hjit.trace.tracing.dispatch import hook
 
 @dataclass(slots=True)
 class ScalarTape:
-    """Host computations: entry k is a leaf of the arguments, or a function of earlier entries and constants."""
+    """Host computations: entry k is a leaf of the arguments, or a function of earlier entries and constants.
+
+    Attributes:
+        sizes: the scalars that sizes are, by polynomial.
+        of_sizes: the values of entries that sizes alone give.
+    """
 
     ops: list[tuple[Callable[..., Any], tuple[Any, ...]]] = field(default_factory=list)
     guards: list[tuple[int, Any]] = field(default_factory=list)
     converted: dict[tuple[Any, ...], HostScalar] = field(default_factory=dict)  # what `number` has recorded
     static: set[int] = field(default_factory=set)  # the entries that a guard is on
+    sizes: dict[Any, HostScalar] = field(default_factory=dict)
+    of_sizes: dict[int, Any] = field(default_factory=dict)
+
+    def settle(self) -> None:
+        """Keep what sizes alone give as it is: the trace serves calls of these sizes only."""
+        for k, value in self.of_sizes.items():
+            self.ops[k] = (_settled, (value,))
+        self.guards = [(k, expected) for k, expected in self.guards if k not in self.of_sizes]
+
+    @property
+    def is_settled(self) -> bool:
+        """Are all values the same for all calls?"""
+        return all(f is _settled for f, _ in self.ops)
 
     def is_fixed(self, k: int) -> bool:
         """Does entry k follow from numbers that guards are on?"""
@@ -47,6 +69,8 @@ class ScalarTape:
             for f, args in self.ops:
                 if f is _leaf:
                     values.append(leaves[args[0]])
+                elif f is _settled:
+                    values.append(args[0])
                 else:
                     values.append(f(*[values[a.k] if type(a) is TapeEntry else a for a in args]))
         except Exception:  # after the guards that come before it, the function may not even get there
@@ -66,6 +90,15 @@ class TapeEntry:
 
 def _leaf(leaf: int) -> Any:
     raise AssertionError("leaves are read by replay")
+
+
+def _settled(value: Any) -> Any:
+    raise AssertionError("it is read by replay")
+
+
+def size_value(n: int) -> int:
+    """A size of the trace as a plain int."""
+    return int(n)
 
 
 class CaptureSource(Protocol):
@@ -106,13 +139,14 @@ class HostScalar:
 
     Attributes:
         captured: does it come from closures, defaults and partials alone?
+        of_sizes: does it come from sizes alone?
     """
 
-    __slots__ = ("captured", "k", "tape", "value")
+    __slots__ = ("captured", "k", "of_sizes", "tape", "value")
     __array_priority__ = 1000
 
-    def __init__(self, tape: ScalarTape, k: int, value: Any, captured: bool = False) -> None:
-        self.tape, self.k, self.value, self.captured = tape, k, value, captured
+    def __init__(self, tape: ScalarTape, k: int, value: Any, captured: bool = False, of_sizes: bool = False) -> None:
+        self.tape, self.k, self.value, self.captured, self.of_sizes = tape, k, value, captured, of_sizes
 
     @classmethod
     def leaf(cls, tape: ScalarTape, leaf: int, value: Any) -> HostScalar:
@@ -125,6 +159,16 @@ class HostScalar:
         """A captured number, which is `value` now."""
         tape.ops.append((captured_number, (place, type(value))))
         return cls(tape, len(tape.ops) - 1, value, captured=True)
+
+    @classmethod
+    def of_size(cls, tape: ScalarTape, size: Any) -> HostScalar:
+        """A `Size` as a number."""
+        found = tape.sizes.get(size.poly)
+        if found is None:
+            tape.ops.append((size_value, (size,)))
+            found = tape.sizes[size.poly] = cls(tape, len(tape.ops) - 1, int(size), of_sizes=True)
+            tape.of_sizes[found.k] = found.value
+        return found
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:  # for isinstance(x, float) in the user's code
@@ -166,6 +210,8 @@ class HostScalar:
         return hash(self.make_static())
 
     def __round__(self, n: int | None = None) -> Any:
+        if self.of_sizes:
+            return hook("whole_size")(record(round, self)) if n is None else record(round, self, n)
         return round(self.make_static(), n)
 
 
@@ -209,6 +255,7 @@ def record(f: Callable[..., Any], *args: Any) -> Any:
         Exception: what `f` raises for these numbers, which become static: the traced function may handle it.
     """
     tape = next(a.tape for a in args if is_host(a))
+    args = tuple(HostScalar.of_size(tape, a) if _is_size(a) else a for a in args)
     try:
         value = f(*(a.value if is_host(a) else a for a in args))
     except Exception:
@@ -216,12 +263,26 @@ def record(f: Callable[..., Any], *args: Any) -> Any:
             a.make_static()
         raise
     tape.ops.append((f, tuple(TapeEntry(a.k) if is_host(a) else a for a in args)))
-    return HostScalar(tape, len(tape.ops) - 1, value, all(a.captured for a in args if is_host(a)))
+    hosts = [a for a in args if is_host(a)]
+    of_sizes = all(a.of_sizes for a in hosts)
+    if of_sizes:
+        tape.of_sizes[len(tape.ops) - 1] = value
+    return HostScalar(tape, len(tape.ops) - 1, value, all(a.captured for a in hosts), of_sizes)
 
 
 def static_value(x: Any) -> Any:
     """The value of anything; a host scalar becomes static: another value traces anew."""
     return x.make_static() if is_host(x) else x
+
+
+def known_number(x: Any) -> Any:
+    """What an array with known contents takes of a number: the value of a size, or of what is computed of sizes, which
+    becomes static; all else as it is, also in lists and tuples."""
+    if type(x) in (list, tuple):
+        return type(x)(map(known_number, x))
+    if _is_size(x):
+        return int(x)
+    return x.make_static() if is_host(x) and x.of_sizes else x
 
 
 # -- numbers as elements of arrays
@@ -261,6 +322,7 @@ def number(x: Any, dtype: np.dtype[Any], how: Conversion) -> Any:
     Raises:
         OverflowError, ValueError: NumPy refuses it, and so do later calls, before anything is written.
     """
+    x = hook("as_number")(x)
     if not is_host(x):
         return _quiet(how, x, dtype)
     alike = how in (as_item, as_array, as_fill) or type(x.value) is not int
@@ -281,6 +343,12 @@ def _array_dtype(value: int) -> np.dtype[Any]:
     return np.asarray(value).dtype
 
 
+def beyond(x: int, dtype: np.dtype[Any]) -> int:
+    """-1 or 1 where an int is below or above the range of an integer dtype, else 0."""
+    info = np.iinfo(dtype)
+    return (x > info.max) - (x < info.min)
+
+
 def _quiet(how: Conversion, value: Any, dtype: np.dtype[Any]) -> Any:
     """Compiled code does not warn where a NaN is cast, nor does this."""
     if type(value) is int:
@@ -291,7 +359,7 @@ def _quiet(how: Conversion, value: Any, dtype: np.dtype[Any]) -> Any:
 
 def _is_size(x: Any) -> bool:
     """A size that remembers what it was computed from? Arithmetic with constants keeps it one."""
-    return isinstance(x, int) and hasattr(x, "poly")
+    return not is_host(x) and isinstance(x, int) and hasattr(x, "poly")
 
 
 def _method(f: Callable[..., Any], swap: bool = False) -> Callable[..., Any]:
@@ -334,9 +402,17 @@ _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "int": int,
     "complex": complex,
     "index": operator.index,
-    "trunc": math.trunc,
-    "floor": math.floor,
-    "ceil": math.ceil,
 }
 for _name, _conversion in _CONVERSIONS.items():
     setattr(HostScalar, f"__{_name}__", lambda self, f=_conversion: f(self.make_static()))
+
+
+def _whole(f: Callable[[Any], Any]) -> Callable[[HostScalar], Any]:
+    def method(self: HostScalar) -> Any:
+        return hook("whole_size")(record(f, self)) if self.of_sizes else f(self.make_static())
+
+    return method
+
+
+for _name in ("trunc", "floor", "ceil"):
+    setattr(HostScalar, f"__{_name}__", _whole(getattr(math, _name)))
