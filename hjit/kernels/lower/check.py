@@ -43,7 +43,7 @@ from hjit.trace.ir.graph import Graph, Load, loads, walk
 from hjit.trace.ir.poly import Dim, Poly, Var, deep_atoms
 
 UNROLLED, SHARED_OUT, PRIVATISED = "unroll_and_jam", "distribute_threads", "privatise_scatters"
-WIDENED = "widen_accesses"
+WIDENED, COALESCED = "widen_accesses", "coalesce_accesses"
 WARP = 32  # threads that run in step
 GONE: dict[type, str] = {VectorLoop: "vectorize", Reduce: "block_reductions", Scan: "block_scans"}
 MADE_BY: dict[type, str] = {
@@ -58,7 +58,7 @@ MADE_BY: dict[type, str] = {
     Barrier: "insert_barriers",
     Name: "hoist_invariants",
 }
-ALL = (UNROLLED, SHARED_OUT, PRIVATISED, WIDENED, *MADE_BY.values(), *GONE.values())
+ALL = (UNROLLED, SHARED_OUT, COALESCED, PRIVATISED, WIDENED, *MADE_BY.values(), *GONE.values())
 
 
 def check_loop_ir(program: Program, graph: Graph, done: tuple[str, ...] = ALL) -> None:
@@ -115,8 +115,9 @@ class _Checker:
     def faults(self) -> Iterator[str]:
         names = frozenset({BEGIN, END} if self.nest.count is not None else ())
         origins = {a for b in self.nest.buffers.values() for p in b.origin for a in deep_atoms(p) if isinstance(a, Var)}
+        made = {COALESCED, PRIVATISED}.intersection(self.done)
         for b in self.nest.buffers.values():
-            if b.stage not in self.graph.by_name and (b.dtype is None or PRIVATISED not in self.done):
+            if b.stage not in self.graph.by_name and (b.dtype is None or not made):
                 yield f"the buffer {b.stage} is no stage"
         yield from self.body(self.nest.body, _Scope(names, {}))
         if not origins <= names.union(v for s in every(self.nest.body) for v in bound_vars(s)):

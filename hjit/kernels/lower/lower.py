@@ -10,6 +10,7 @@
     stream_stores      results that nothing reads again may be stored past the caches
     vectorize          vector loops: prologue, steady state, epilogue, and the last vector by its tail strategy
     distribute_threads loops over threads: what the threads of a block do together (CUDA)
+    coalesce_accesses  what neighbouring threads would read or write a row apart goes through shared memory (CUDA)
     privatise_scatters each block updates a copy in shared memory, and joins it to the result (CUDA)
     block_reductions   accumulators in registers, and how they are combined
     block_scans        scans by the threads of a block, so many elements at a time (CUDA)
@@ -30,6 +31,7 @@ from hjit.kernels.lower.check import check_loop_ir
 from hjit.kernels.lower.loopir import Nest, Program
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.passes.block_reductions import block_reductions, block_scans
+from hjit.kernels.lower.passes.coalesce_accesses import coalesce_accesses
 from hjit.kernels.lower.passes.distribute_threads import distribute_threads
 from hjit.kernels.lower.passes.fold_storage import fold_storage
 from hjit.kernels.lower.passes.hoist_invariants import hoist_invariants
@@ -66,6 +68,7 @@ CUDA: tuple[Pass, ...] = (
     *COMMON,
     partition_blocks,
     distribute_threads,
+    coalesce_accesses,
     privatise_scatters,
     block_reductions,
     block_scans,

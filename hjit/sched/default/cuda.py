@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hjit.sched.analysis.bounds import Definitions, Reads, Region
 from hjit.sched.analysis.propagation import Uses
@@ -28,25 +28,28 @@ from hjit.sched.default.thresholds import (
     SCAN_BLOCK,
     STENCIL_LOADS_LEFT,
     STENCIL_ROWS,
+    STRIP_BYTES,
     THREAD_BYTES,
     TILE_COLUMNS,
+    TRANSPOSE_BLOCK,
     UPDATES,
 )
 from hjit.sched.language.build import Step, nest, stored
 from hjit.sched.language.definitions import is_associative, is_atomic, is_direct
 from hjit.sched.language.groups import groups
+from hjit.sched.language.memory import memory_order
 from hjit.sched.language.tree import Loop, Node, Root, Store
 from hjit.trace.ir.costs import cost
 from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.intervals import Interval
-from hjit.trace.ir.poly import Var, poly
+from hjit.trace.ir.poly import Dim, Poly, Var, poly
 from hjit.trace.ir.scans import scan_of
 from hjit.trace.passes.block_reductions import contiguity, runs_along_rows
 
 
 def cuda_schedule(graph: Graph) -> Root:
     """The schedule of a canonical Graph; legal for every one."""
-    tiled = {s.name: tuple(_tiled(s, group) for group in groups(s)) for s in graph.stages}
+    tiled = {s.name: tuple(_tiled(graph, s, group) for group in groups(s)) for s in graph.stages}
     members = _members(graph, tiled)
     inside = {name for x in members.values() for name in x.names}
     roots: list[Node] = []
@@ -75,7 +78,7 @@ class CudaNests(Mapping[str, tuple[Node, ...]]):
 
     def __getitem__(self, stage: str) -> tuple[Node, ...]:
         s = self.graph.by_name[stage]
-        return tuple(_nest(s, _tiled(s, group)) for group in groups(s))
+        return tuple(_nest(s, _tiled(self.graph, s, group)) for group in groups(s))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.graph.by_name)
@@ -108,7 +111,7 @@ def _nest(s: Stage, x: _Tiled) -> Node:
 # -- loops of one stage
 
 
-def _tiled(s: Stage, group: tuple[int, ...]) -> _Tiled:
+def _tiled(graph: Graph, s: Stage, group: tuple[int, ...]) -> _Tiled:
     d = s.definitions[group[-1]]
     pure, reduction = range(len(d.dims)), range(len(d.dims), len(d.extents))
     serial: list[Step] = [(k, "serial", None) for k in reduction]
@@ -125,7 +128,48 @@ def _tiled(s: Stage, group: tuple[int, ...]) -> _Tiled:
     if d.is_scatter and d.order == "pure":
         serial = [*((k, "serial", None) for k in pure), *serial]
         return _Tiled(group, (), tuple(serial))
-    return _over(d, group, list(pure), serial, SCAN_BLOCK if is_long else BLOCK, _rows(d), _columns(s, d))
+    if d.order == "pure" and _reads_across(graph, d):
+        return _over(d, group, list(pure), serial, TRANSPOSE_BLOCK)
+    x = _over(d, group, list(pure), serial, SCAN_BLOCK if is_long else BLOCK, _rows(d), _columns(s, d))
+    return _in_strips(s, d, x) if is_long and _walks_rows(graph, s, d) else x
+
+
+def _in_strips(s: Stage, d: Definition, x: _Tiled) -> _Tiled:
+    """Threads that walk along rows, all of them through one strip after the other: its elements are read and written
+    through shared memory, see `hjit.kernels.lower.passes.coalesce_accesses`."""
+    (row,) = range(len(d.dims), len(d.extents))
+    size = STRIP_BYTES // max(s.dtype.itemsize, *(y.dtype.itemsize for y in d.loads))
+    inner = x.inner[:-1]
+    return replace(x, inner=((row, "serial", None), *inner, (row, "serial", size)))
+
+
+def _walks_rows(graph: Graph, s: Stage, d: Definition) -> bool:
+    """Is it a recurrence along the rows of an array, so that neighbouring threads touch elements a row apart?"""
+    if d.order != "sequential" or d.is_scatter or len(d.rdims) != 1:
+        return False
+    row, threads = len(d.dims), _long_dims(d)
+    accesses = [(s.name, d.target), *((x.source, x.index) for x in d.loads)]
+    found = [_ranks(graph, name, index, (row, *threads)) for name, index in accesses]
+    return any(row in ranks and max(ranks, key=ranks.__getitem__) == row and len(ranks) > 1 for ranks in found)
+
+
+def _reads_across(graph: Graph, d: Definition) -> bool:
+    """Are elements that a row apart in an array side by side in the result?"""
+    dims = _long_dims(d)
+    found = [_ranks(graph, x.source, x.index, dims) for x in d.loads]
+    return any(dims[-1] in ranks and max(ranks, key=ranks.__getitem__) != dims[-1] for ranks in found)
+
+
+def _long_dims(d: Definition) -> list[int]:
+    """The pure dimensions that are not short."""
+    return [k for k, n in enumerate(d.dims) if not n.is_const or n.const > FEW_ELEMENTS]
+
+
+def _ranks(graph: Graph, array: str, index: Sequence[Poly], dims: Sequence[int]) -> dict[int, int]:
+    """Dimensions that an access moves along -> the axis in memory, the fastest one last; none where it is not known."""
+    order = memory_order(graph, array) or ()
+    found = {k: [n for n, axis in enumerate(order) if index[axis].mentions(Dim(k))] for k in dims}
+    return {k: ranks[-1] for k, ranks in found.items() if ranks}
 
 
 def _over(
@@ -151,7 +195,8 @@ def _over(
     left = max(threads // count, 1)
     for n, k in enumerate(reversed(dims)):
         is_last = n == len(dims) - 1
-        sizes[k] = left if is_last else min(left, TILE_COLUMNS)
+        most = left if is_last else min(left, TILE_COLUMNS)
+        sizes[k] = min(most, max(d.extents[k].const, 1)) if d.extents[k].is_const else most
         left //= sizes[k]
     threads_of: list[Step] = []
     copies: list[Step] = []
