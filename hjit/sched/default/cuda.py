@@ -157,7 +157,7 @@ def _reads_across(graph: Graph, d: Definition) -> bool:
     """Are elements that a row apart in an array side by side in the result?"""
     dims = _long_dims(d)
     found = [_ranks(graph, x.source, x.index, dims) for x in d.loads]
-    return any(dims[-1] in ranks and max(ranks, key=ranks.__getitem__) != dims[-1] for ranks in found)
+    return bool(dims) and any(dims[-1] in ranks and max(ranks, key=ranks.__getitem__) != dims[-1] for ranks in found)
 
 
 def _long_dims(d: Definition) -> list[int]:
