@@ -477,7 +477,8 @@ class Buffer:
         lengths: per axis, over run-time sizes only.
         fold: the axis that is circular, its length a power of two, or None.
         shared: is it that of a block?
-        dtype: of its elements, where it is no stage of the Graph; made by privatise_scatters and coalesce_accesses.
+        dtype: of its elements, where it is no stage of the Graph; made by coalesce_accesses, privatise_scatters and
+            stage_operands.
     """
 
     stage: str

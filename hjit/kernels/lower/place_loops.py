@@ -7,17 +7,19 @@ are still loops, vector loops still run over the border, too.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from hjit.kernels.lower import nest_merging
-from hjit.kernels.lower.loopir import BEGIN, END, For, Let, Nest, Program, Stmt
+from hjit.kernels.lower.loopir import BEGIN, END, For, If, Let, Nest, Program, Stmt
 from hjit.kernels.lower.nest_merging import Renaming
 from hjit.kernels.lower.placing import walk
 from hjit.kernels.lower.placing.context import NestContext, Stmts, definition_of
 from hjit.kernels.lower.placing.environment import Env, Remaining
-from hjit.kernels.lower.placing.inner_loops import step_of
+from hjit.kernels.lower.placing.inner_loops import inner_loops, step_of
 from hjit.process import deadline
 from hjit.sched.analysis.bounds import Reads, infer_bounds, vector_axes, whole_region
 from hjit.sched.language.build import nests, parallel_loops
@@ -134,13 +136,50 @@ def _outermost(n: NestContext, top: Node, local: tuple[str, ...]) -> tuple[Env, 
 
 
 def _blocks(n: NestContext, loops: list[Loop], counts: list[Poly], env: Env) -> Stmts:
-    """Iteration `BEGIN` of loops that count as one."""
+    """Iteration `BEGIN` of loops that count as one.
+
+    Where the last block of a loop is shifted inwards, all are whole, unless there is less than one; that is code of its
+    own, in which threads take single elements.
+    """
+    shifted = {k: env.remains(x) for k, x in enumerate(loops) if _is_shifted(x)}
+    missing = [left.end - left.low - step_of(loops[k]) for k, left in shifted.items()]
+    if not missing:
+        return _block(n, loops, counts, env, frozenset())
+    whole = _block(n, loops, counts, env, frozenset(shifted))
+    clipped = _block(n, [*loops[:-1], _one_by_one(loops[-1])], counts, env, frozenset())
+    return (If(functools.reduce(functools.partial(extremum, "min"), missing), whole, clipped),)
+
+
+def _is_shifted(loop: Loop) -> bool:
+    """Does the last block of a loop start earlier where it would not be whole?"""
+    below = inner_loops(loop)
+    return bool(below) and below[0].tail == "shift_inwards"
+
+
+def _one_by_one(node: Node) -> Any:
+    """A nest without the loops over what one thread of its stage computes together, and over parts of a reduction."""
+    match node:
+        case Loop(kind="unroll" | "serial", size=int()):
+            return _one_by_one(node.children[0])
+        case Loop() | Store():
+            return replace(node, children=tuple(_one_by_one(x) for x in node.children))
+    return node
+
+
+def _block(n: NestContext, loops: list[Loop], counts: list[Poly], env: Env, shifted: frozenset[int]) -> Stmts:
+    """A block, of which the sides along some loops are whole."""
     lets: list[Stmt] = []
     for k, loop in enumerate(loops):
         left, step, var = env.remains(loop), step_of(loop), n.loop_var(loop)
         index = poly(BEGIN) if k == 0 else poly(BEGIN) % _divisor(counts[k:])
-        lets.append(Let(var, index // _divisor(counts[k + 1 :]) * step + left.low))
-        env = env.tile(loop, poly(var), step).deeper(var, step, poly(var))
+        first = index // _divisor(counts[k + 1 :]) * step + left.low
+        if k in shifted:
+            lets.append(Let(var, extremum("min", first, left.end - step)))
+            env = env.within(loop, Interval.tile(poly(var), step), step)
+        else:
+            lets.append(Let(var, first))
+            env = env.tile(loop, poly(var), step)
+        env = env.deeper(var, step, poly(var))
     return (*lets, *walk.place(n, loops[-1].children, env)[0])
 
 

@@ -48,7 +48,7 @@ from hjit.trace.ir.poly import Poly, Var, extremum, poly
 
 def block_reductions(nest: Nest, graph: Graph, machine: Machine) -> Nest:
     """The nest without `Reduce`."""
-    return replace(nest, body=_Reductions().body(nest.body, None))
+    return replace(nest, body=Reductions().body(nest.body, None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class _State:
 
 
 @dataclass(frozen=True, slots=True)
-class _Accumulator:
+class Accumulator:
     """The registers of a state."""
 
     total: Register
@@ -112,7 +112,7 @@ class _Accumulator:
             yield Set(self.error, state.error)
 
 
-class _Reductions:
+class Reductions:
     """Numbers the registers of a nest."""
 
     def __init__(self) -> None:
@@ -132,20 +132,20 @@ class _Reductions:
         else:
             yield from self.across_lanes(s, vectors)
 
-    def accumulator(self, s: Reduce, dtype: np.dtype[Any], lanes: int, compensated: bool) -> _Accumulator:
+    def accumulator(self, s: Reduce, dtype: np.dtype[Any], lanes: int, compensated: bool) -> Accumulator:
         self.count += 1
         name = f"{s.buffer}.{s.op}{self.count}"
-        return _Accumulator(Register(name, dtype), Register(f"{name}.error", dtype) if compensated else None, lanes)
+        return Accumulator(Register(name, dtype), Register(f"{name}.error", dtype) if compensated else None, lanes)
 
     # -- in each lane alone
     def across_lanes(self, s: Reduce, vectors: Vectors | None) -> Iterator[Stmt]:
         accs = [self.accumulator(s, s.dtype, _lanes(i, vectors), s.compensated) for i in s.items]
         for acc, i in zip(accs, s.items, strict=True):
             yield from acc.declared(i.initial)
-        yield from self.products(s, accs) if s.products else nested(s.loops, (_joining(s, accs),))
+        yield from self.products(s, accs) if s.products else nested(s.loops, (joining(s, accs),))
         yield stored(s, [acc.state for acc in accs])
 
-    def products(self, s: Reduce, accs: list[_Accumulator]) -> Body:
+    def products(self, s: Reduce, accs: list[Accumulator]) -> Body:
         """Sums of products by fused multiply-adds in the dtype of the result, in two levels, then into the
         accumulators."""
         counts = [x.trip_count for x in s.loops]
@@ -160,7 +160,7 @@ class _Reductions:
         s: Reduce,
         levels: Sequence[tuple[ReductionLoop, ...]],
         products: tuple[ReductionLoop, ...],
-        into: list[_Accumulator],
+        into: list[Accumulator],
     ) -> Body:
         """The products of some loops, summed at each of their levels before they are added to what is outside of it."""
         if not levels:
@@ -184,7 +184,7 @@ class _Reductions:
         shared = tuple(ThreadLoop(t.var, t.begin, t.end, t.step, t.trip_count) for t in s.loops[first:last])
 
         def threads(items: Sequence[Item]) -> Body:
-            return (Threads(shared, nested(s.loops[last:], (_joining(s, accs, items),))),)
+            return (Threads(shared, nested(s.loops[last:], (joining(s, accs, items),))),)
 
         body = threads(s.items)
         if s.interior:  # blocks decide once, and all their threads alike
@@ -213,7 +213,7 @@ class _Reductions:
 
         def vectors(count: int) -> Body:
             blocks = (
-                at((_joining(s, [own[k] for own in accs]),), {inner.var: poly(inner.var) + k * lanes} if k else {})
+                at((joining(s, [own[k] for own in accs]),), {inner.var: poly(inner.var) + k * lanes} if k else {})
                 for k in range(count)
             )
             return (Vectors(inner.var, lanes, tuple(b for block in blocks for b in block), count),)
@@ -223,7 +223,7 @@ class _Reductions:
         loops: list[Stmt] = [For(inner.var, inner.begin, to_block, block, vectors(many))]
         if many > 1:
             loops.append(For(inner.var, to_block, to_lanes, lanes, vectors(1)))
-        loops.append(For(inner.var, to_lanes, inner.end, 1, (_joining(s, singles),), rare=True))
+        loops.append(For(inner.var, to_lanes, inner.end, 1, (joining(s, singles),), rare=True))
         yield from nested(s.loops[:-1], tuple(loops))
         states = []
         for own, single, item in zip(accs, singles, s.items, strict=True):
@@ -244,13 +244,13 @@ def _lanes(i: Item, vectors: Vectors | None) -> int:
     return vectors.lanes if vectors is not None and any(p.mentions(vectors.var) for p in i.index) else 1
 
 
-def _joining(s: Reduce, accs: Sequence[_Accumulator], items: Sequence[Item] = ()) -> Block:
+def joining(s: Reduce, accs: Sequence[Accumulator], items: Sequence[Item] = ()) -> Block:
     """One more element of each item, or of others in their place."""
     new = ((acc, acc.state.joined(s.op, cast(i.value, s.dtype))) for acc, i in zip(accs, items or s.items, strict=True))
     return Block((), (), tuple(x for acc, state in new for x in acc.set(state)))
 
 
-def _multiplying(s: Reduce, accs: Sequence[_Accumulator]) -> Block:
+def _multiplying(s: Reduce, accs: Sequence[Accumulator]) -> Block:
     """One more product of each item, rounded once."""
     sets = []
     for acc, i in zip(accs, s.items, strict=True):

@@ -21,7 +21,7 @@ from hjit.kernels.lower.passes.distribute_threads import THREADS, WARP
 from hjit.kernels.lower.traverse import Body, with_bodies
 from hjit.sched.language.memory import C_ORDER, memory_order
 from hjit.trace.ir.graph import Expr, Graph, Load, loads, rewrite
-from hjit.trace.ir.poly import ONE, ZERO, Extremum, Indirect, Poly, Var, deep_atoms, poly
+from hjit.trace.ir.poly import ONE, ZERO, Indirect, Poly, Var, deep_atoms, poly, upper_bound
 
 MAX_BYTES = 24 << 10  # of a block's tiles, with what it has in shared memory already
 SECTOR = 32  # bytes that memory moves at least
@@ -322,7 +322,7 @@ def _strip_of(s: For) -> _Strip | None:
         return None
     blocks = [t for t in walk.body if isinstance(t, Block)]
     is_plain = walk.step == 1 and walk.limit is None and walk.first is None and walk.begin == poly(s.var)
-    is_plain = is_plain and _is_most(walk.end - walk.begin, s.step) and not any(b.sets for b in blocks)
+    is_plain = is_plain and (upper_bound(walk.end - walk.begin) or 0) <= s.step and not any(b.sets for b in blocks)
     stores = [x for b in blocks for x in b.stores]
     is_own = len({x.buffer for x in stores}) == 1 and all(x.atomic is None for x in stores)
     return _Strip(s, lets, last, walk) if is_plain and is_own else None
@@ -331,17 +331,6 @@ def _strip_of(s: For) -> _Strip | None:
 def _are_plain(loops: Sequence[ThreadLoop]) -> bool:
     """Loops over single elements, of which it is known how many there are at most."""
     return bool(loops) and all(t.step == 1 and t.most is not None for t in loops)
-
-
-def _is_most(length: Poly, most: int) -> bool:
-    """Is a length never more than a number?"""
-    if length.is_const:
-        return length.const <= most
-    for a in length.atoms():
-        if isinstance(a, Extremum) and a.which == "min" and length.terms[(a,)] == 1:
-            rest = length - poly(a)
-            return any(_is_most(rest + p, most) for p in (a.a, a.b))
-    return False
 
 
 def _base(index: Index, var: Var) -> tuple[Index, int]:
