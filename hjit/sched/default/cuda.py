@@ -21,18 +21,25 @@ from hjit.sched.default.thresholds import (
     FEW_ELEMENTS,
     FEW_RESULTS,
     LONG_REDUCTION,
+    MAX_ACCUMULATOR_REGISTERS,
     MAX_EXTRA_WORK,
     MAX_RECOMPUTED,
     MAX_SHARED_BYTES,
     MIN_STENCIL,
+    PRODUCT_STEP,
+    PRODUCT_TILE,
+    PRODUCT_UNROLL,
+    REGISTER_TILE,
     SCAN_BLOCK,
     STENCIL_LOADS_LEFT,
     STENCIL_ROWS,
+    STEPS_OF_SUM,
     STRIP_BYTES,
     THREAD_BYTES,
     TILE_COLUMNS,
     TRANSPOSE_BLOCK,
     UPDATES,
+    WARP,
 )
 from hjit.sched.language.build import Step, nest, stored
 from hjit.sched.language.definitions import is_associative, is_atomic, is_direct
@@ -95,12 +102,14 @@ class _Tiled:
         blocks: dimensions whose loops are over blocks.
         inner: the loops inside those.
         tile: how many elements of each pure dimension a block computes; None: all.
+        is_alone: is it computed at the root, because its own tiles are worth more than to be near what reads it?
     """
 
     group: tuple[int, ...]
     blocks: tuple[int, ...]
     inner: tuple[Step, ...]
     tile: tuple[int | None, ...] = ()
+    is_alone: bool = False
 
 
 def _nest(s: Stage, x: _Tiled) -> Node:
@@ -125,6 +134,9 @@ def _tiled(graph: Graph, s: Stage, group: tuple[int, ...]) -> _Tiled:
         (last,) = reduction
         blocks = (*pure, last) if scan.restart else tuple(pure)
         return _Tiled(group, blocks, ((last, "gpu_thread", scan.restart or None),))
+    found = _operands_in_tiles(s, d, group) if is_long else None
+    if found is not None:
+        return found
     if d.is_scatter and d.order == "pure":
         serial = [*((k, "serial", None) for k in pure), *serial]
         return _Tiled(group, (), tuple(serial))
@@ -241,6 +253,45 @@ def _columns(s: Stage, d: Definition) -> int:
     return max(THREAD_BYTES // max(s.dtype.itemsize, *(x.dtype.itemsize for x in d.loads), 1), 1)
 
 
+def _operands_in_tiles(s: Stage, d: Definition, group: tuple[int, ...]) -> _Tiled | None:
+    """A sum of products, or the like, of two operands that are read by many results each, as in a product of matrices:
+    blocks of rows and columns, a square of them for each thread, and the reduction in tiles, for which the operands go
+    through shared memory (`hjit.kernels.lower.passes.stage_operands`)."""
+    long = [k for k, n in enumerate(d.dims) if not n.is_const or n.const >= 2 * REGISTER_TILE]
+    if len(long) < 2 or long[-1] != len(d.dims) - 1 or not (is_associative(d) and is_direct(d)):
+        return None
+    row, column = long[-2:]
+    last = len(d.extents) - 1
+    reads = [{k for k in (row, column, last) if any(p.mentions(Dim(k)) for p in x.index)} for x in d.loads]
+    if {row, last} not in reads or {column, last} not in reads:
+        return None
+    side, step = REGISTER_TILE, PRODUCT_STEP
+    while side > 1 and side**2 * _accumulator_words(s) > MAX_ACCUMULATOR_REGISTERS:
+        side //= 2
+    sizes = {k: _power_of_two(d.dims[k], PRODUCT_TILE) for k in (row, column)}
+    bytes_of = max(x.dtype.itemsize for x in d.loads) * sum(sizes.values())
+    while step > 1 and step * bytes_of > MAX_SHARED_BYTES:
+        step //= 2
+    if math.prod(n // side for n in sizes.values()) < WARP or step == 1:
+        return None
+    threads: list[Step] = [(k, "gpu_thread", n, "shift_inwards") for k, n in sizes.items()]
+    sums: list[Step] = [(k, "serial", None) for k in range(len(d.dims), len(d.extents))]
+    tiles: list[Step] = [(last, "serial", step * STEPS_OF_SUM), (last, "serial", step), (last, "unroll", PRODUCT_UNROLL)]
+    squares: list[Step] = [(k, "unroll", side) for k in sizes] if side > 1 else []
+    return _Tiled(group, tuple(range(len(d.dims))), (*threads, *sums, *tiles, *squares), is_alone=True)
+
+
+def _accumulator_words(s: Stage) -> int:
+    """Registers for one sum: of a float one in double precision and two in its own, or twice as many; else one."""
+    words = -(-s.dtype.itemsize // 4)
+    return 2 + 2 * words + 2 * (words == 2) if s.dtype.kind == "f" else words
+
+
+def _power_of_two(n: Poly, most: int) -> int:
+    """The greatest one up to a length, and `most`."""
+    return most if not n.is_const else min(most, 1 << n.const.bit_length() - 1)
+
+
 def _is_long(d: Definition) -> bool:
     """Has each result terms enough for the threads of a block?"""
     known = [n.const if n.is_const else LONG_REDUCTION for n in d.rdims]
@@ -286,7 +337,8 @@ def _members(graph: Graph, tiled: Mapping[str, Sequence[_Tiled]]) -> dict[str, _
             continue
         x = tiled[s.name][reading[0]]
         if x.blocks and x.tile and is_direct(s.definitions[x.group[-1]]):
-            names = tuple(_inside(reads, s, x, taken, consumers))[::-1]
+            alone = {name for name, nests in tiled.items() if any(y.is_alone for y in nests)}
+            names = tuple(_inside(reads, s, x, taken | alone, consumers))[::-1]
             if names:
                 found[s.name] = _Members(reading[0], names)
                 taken.update(names)

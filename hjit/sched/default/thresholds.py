@@ -33,6 +33,14 @@ SCAN_BLOCK = 64  # threads where each has long work: there are few of them, so t
 STRIP_BYTES = 128
 TRANSPOSE_BLOCK = 512  # threads where what is read lies across: tiles of 16 rows and 32 columns, whole sectors both ways
 LONG_REDUCTION = 64  # iterations from which on those of a reduction are long work, or work for several threads
+# of a product of matrices, or the like: rows and columns of a block, 16 by 16 threads
+PRODUCT_TILE = 64
+REGISTER_TILE = 4  # rows and columns of a thread: 16 products for 8 numbers, which are two reads of shared memory
+PRODUCT_STEP = 16  # terms of the sum for which operands are in shared memory: a sum in the dtype of the result
+STEPS_OF_SUM = 4  # such sums that are added before they join the accumulator
+PRODUCT_UNROLL = 4  # terms whose code is repeated
+MAX_ACCUMULATOR_REGISTERS = 128  # half of those that a thread may have
+WARP = 32  # threads, at least
 UPDATES = 32  # that a thread does of a histogram: a block does 8192 before it joins the 256 bins of bytes to the result
 FEW_ELEMENTS = 16  # of the last dimensions, channels for instance: a tile has all of them
 FEW_RESULTS = 8  # of a reduction side by side, all of which a thread accumulates: it reads them side by side, too
