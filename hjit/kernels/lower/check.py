@@ -38,13 +38,12 @@ from hjit.kernels.lower.loopir import (
     Vectors,
 )
 from hjit.kernels.lower.traverse import bound_vars, every, inner, named_polys, own_polys, stmt_exprs
-from hjit.sched.language.limits import MAX_LANES
+from hjit.sched.language.limits import MAX_LANES, WARP
 from hjit.trace.ir.graph import Graph, Load, loads, walk
 from hjit.trace.ir.poly import Dim, Poly, Var, deep_atoms
 
 UNROLLED, SHARED_OUT, PRIVATISED = "unroll_and_jam", "distribute_threads", "privatise_scatters"
 WIDENED, COALESCED, STAGED = "widen_accesses", "coalesce_accesses", "stage_operands"
-WARP = 32  # threads that run in step
 GONE: dict[type, str] = {VectorLoop: "vectorize", Reduce: "block_reductions", Scan: "block_scans"}
 MADE_BY: dict[type, str] = {
     Outlined: "outline",
@@ -220,6 +219,8 @@ class _Checker:
     def combined_threads(self, s: CombineThreads, scope: _Scope) -> Iterator[str]:
         if not len(s.source) == len(s.other) == len(s.combined) or not self.nest.blocks:
             yield f"threads combine {s.source} with {s.other}"
+        if s.lanes & (s.lanes - 1) or s.lanes > WARP:
+            yield f"{s.lanes} lanes combine {s.source}"
         yield from (f"{r} is declared nowhere around" for r in s.source if r.name not in scope.registers)
 
     def scan(self, s: Scan, scope: _Scope) -> Iterator[str]:

@@ -103,7 +103,7 @@ def build_nest(reads: Reads, layouts: dict[str, Layout], top: Node, fast: bool) 
         round_up=_rounding(reads, top),
         vectors=vector_axes(reads, top) if local else {},
         is_doubled=any(isinstance(x, Loop) and x.tail == "shift_inwards" for x in nodes(top)),
-        in_blocks=any(isinstance(x, Loop) and x.kind in ("gpu_block", "gpu_thread") for x in nodes(top)),
+        in_blocks=any(isinstance(x, Loop) and x.kind.startswith("gpu_") for x in nodes(top)),
         atomics=frozenset(_atomics(reads, top)),
         fast=fast,
     )
@@ -219,7 +219,7 @@ def _iterations(left: Remaining, step: int) -> Poly:
 def _atomics(reads: Reads, top: Node) -> Iterator[tuple[str, int]]:
     """Definitions whose iterations update the same elements at once."""
     for x in nodes(top):
-        if isinstance(x, Loop) and x.kind in ("parallel", "gpu_block", "gpu_thread"):
+        if isinstance(x, Loop) and (x.kind == "parallel" or x.kind.startswith("gpu_")):
             compute = own(x, x.stage)
             d = definition_of(reads, compute)
             is_combined = (is_associative(d) and is_direct(d)) or scan_of(reads.stages[x.stage], d) is not None

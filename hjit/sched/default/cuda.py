@@ -39,11 +39,11 @@ from hjit.sched.default.thresholds import (
     TILE_COLUMNS,
     TRANSPOSE_BLOCK,
     UPDATES,
-    WARP,
 )
 from hjit.sched.language.build import Step, nest, stored
 from hjit.sched.language.definitions import is_associative, is_atomic, is_direct
 from hjit.sched.language.groups import groups
+from hjit.sched.language.limits import WARP
 from hjit.sched.language.memory import memory_order
 from hjit.sched.language.tree import Loop, Node, Root, Store
 from hjit.trace.ir.costs import cost

@@ -40,7 +40,6 @@ PRODUCT_STEP = 16  # terms of the sum for which operands are in shared memory: a
 STEPS_OF_SUM = 4  # such sums that are added before they join the accumulator
 PRODUCT_UNROLL = 4  # terms whose code is repeated
 MAX_ACCUMULATOR_REGISTERS = 128  # half of those that a thread may have
-WARP = 32  # threads, at least
 UPDATES = 32  # that a thread does of a histogram: a block does 8192 before it joins the 256 bins of bytes to the result
 FEW_ELEMENTS = 16  # of the last dimensions, channels for instance: a tile has all of them
 FEW_RESULTS = 8  # of a reduction side by side, all of which a thread accumulates: it reads them side by side, too

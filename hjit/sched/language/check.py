@@ -24,7 +24,7 @@ from hjit.sched.language.definitions import (
     starts_reduction,
 )
 from hjit.sched.language.kinds import LOOP_KINDS, TARGET_KINDS, LoopKind, Memory, TargetKind
-from hjit.sched.language.limits import DIVISION_CODE, MAX_CODE, MAX_UNROLL
+from hjit.sched.language.limits import DIVISION_CODE, MAX_CODE, MAX_THREADS, MAX_UNROLL, WARP
 from hjit.sched.language.target import REGISTER_BYTES
 from hjit.sched.language.tree import (
     Compute,
@@ -45,6 +45,7 @@ from hjit.trace.ir.poly import Poly
 from hjit.trace.ir.scans import Scan, scan_of
 from hjit.trace.passes.interleaved_updates import write_disjoint
 
+OVER_THREADS = ("gpu_thread", "gpu_lane")
 DIVISIONS = ("floor_divide", "remainder", "fmod")
 
 
@@ -223,7 +224,7 @@ def _stored(found: list[Leaf], graph: Graph) -> Iterator[str]:
 def _anywhere(store: Store, leaf: Leaf, graph: Graph) -> Iterator[str]:
     """Where no memory is named, it is that of its place: of the device, of a block, or of a thread."""
     between = {x.kind for x in leaf.path[leaf.path.index(store) : leaf.site] if isinstance(x, Loop)}
-    for kind, word in (("gpu_block", "blocks"), ("gpu_thread", "threads")):
+    for kind, word in (("gpu_block", "blocks"), ("gpu_thread", "threads"), ("gpu_lane", "lanes")):
         if kind in between:
             yield f"store {store.stage}: {word} compute parts of it, each its own: store it inside their loops"
 
@@ -234,14 +235,14 @@ def _shared(store: Store, leaf: Leaf, graph: Graph) -> Iterator[str]:
     around = leaf.path[: leaf.path.index(store)]
     if not any(isinstance(x, Loop) and x.kind == "gpu_block" for x in around):
         yield f"store {store.stage}: only what is kept inside loops over blocks is in shared memory"
-    if any(isinstance(x, Loop) and x.kind == "gpu_thread" for x in around):
+    if any(isinstance(x, Loop) and x.kind in OVER_THREADS for x in around):
         yield f"store {store.stage}: what is kept inside loops over threads is not shared"
 
 
 def _register(store: Store, leaf: Leaf, graph: Graph) -> Iterator[str]:
     """Registers are those of a thread."""
     yield from _anywhere(store, leaf, graph)
-    if not any(isinstance(x, Loop) and x.kind == "gpu_thread" for x in leaf.path[: leaf.path.index(store)]):
+    if not any(isinstance(x, Loop) and x.kind in OVER_THREADS for x in leaf.path[: leaf.path.index(store)]):
         yield f"store {store.stage}: only what is kept inside loops over threads is in registers"
 
 
@@ -384,7 +385,7 @@ def _gpu_thread(at: LoopAt) -> Iterator[str]:
     above = at.leaf.path[at.leaf.path.index(x) - 1]
     if any(y.kind == "parallel" for y in at.around):
         yield f"{loop_name(x)}: it is inside a parallel loop, of which each iteration is a thread"
-    if any(y.kind == "gpu_thread" and y.stage != x.stage for y in at.around):
+    if any(y.kind in OVER_THREADS and y.stage != x.stage for y in at.around):
         yield f"{loop_name(x)}: it lies inside loops over threads of another stage, where each thread runs alone"
     if x is not first and not (isinstance(above, Loop) and above.kind == "gpu_thread" and len(above.children) == 1):
         yield f"{loop_name(x)}: loops over threads are directly inside each other, with nothing else between them"
@@ -395,6 +396,57 @@ def _gpu_thread(at: LoopAt) -> Iterator[str]:
         yield f"{loop_name(x)}: iterations of a reduction write the same elements, one after the other"
     if at.is_reduction != (dims_of(first.dim)[0] >= len(d.dims)):
         yield f"{loop_name(x)}: threads run over a reduction, or over what is reduced, not both"
+
+
+def _gpu_lane(at: LoopAt) -> Iterator[str]:
+    """The iterations of a loop over lanes are those of one warp: consecutive threads, so many of them as divide it.
+
+    Over what is not reduced it is the last of the loops over threads. Over a reduction each result has so many lanes;
+    they combine what they have by shuffles, without a barrier.
+    """
+    x, d = at.loop, at.definition
+    threads = [y for y in at.around if y.kind == "gpu_thread" and y.stage == x.stage]
+    above = at.leaf.path[at.leaf.path.index(x) - 1]
+    if x.size is None or x.size > WARP or x.size & (x.size - 1):
+        yield f"{loop_name(x)}: a loop over lanes has a power of two of iterations, at most {WARP}; split it first"
+        return
+    if any(y.kind == "parallel" for y in at.around):
+        yield f"{loop_name(x)}: it is inside a parallel loop, of which each iteration is a thread"
+    if any(y.kind in OVER_THREADS and y.stage != x.stage for y in at.around):
+        yield f"{loop_name(x)}: it lies inside loops over threads of another stage, where each thread runs alone"
+    if sum(y.kind == "gpu_lane" for y in at.leaf.loops) > 1:
+        yield f"{loop_name(x)}: only one loop runs along the lanes"
+    if at.is_reduction:
+        yield from _reduced_by_lanes(at, threads)
+    elif at.inner is not None:
+        yield f"{loop_name(x)}: there is another loop over {dim_name(x.dim)} inside it, so lanes are no neighbours"
+    elif threads and not (isinstance(above, Loop) and above.kind == "gpu_thread" and len(above.children) == 1):
+        yield f"{loop_name(x)}: lanes are the last of the loops over threads, directly inside the others"
+    elif any(dims_of(y.dim)[0] >= len(d.dims) for y in threads):
+        yield f"{loop_name(x)}: threads run over a reduction, or over what is reduced, not both"
+
+
+def _reduced_by_lanes(at: LoopAt, threads: list[Loop]) -> Iterator[str]:
+    """Lanes share the iterations of a reduction; the results of a block have a thread for each of their lanes."""
+    x, d = at.loop, at.definition
+    outer = [y for y in at.leaf.loops[: at.leaf.loops.index(x)] if y.dim == x.dim]
+    if not (is_associative(d) and is_direct(d)):
+        yield f"{loop_name(x)}: iterations of a reduction write the same elements, one after the other"
+    if at.inner is not None or any(y.kind != "serial" for y in outer):
+        yield f"{loop_name(x)}: lanes take turns along a reduction: its other loops over {dim_name(x.dim)} are serial"
+    if any(dims_of(y.dim)[0] >= len(d.dims) for y in threads):
+        yield f"{loop_name(x)}: threads or lanes share a reduction, not both"
+    counts = [_iterations_of(at, y) for y in threads]
+    if None in counts or math.prod(n or 1 for n in counts) * (x.size or 1) > MAX_THREADS:
+        yield f"{loop_name(x)}: loops over threads around it have sizes, of {MAX_THREADS} threads together at most"
+
+
+def _iterations_of(at: LoopAt, loop: Loop) -> int | None:
+    """How many iterations a loop has at most; None where only the run knows."""
+    total = loop.size if loop.size is not None else _constant(at.definition, loop)
+    later = at.leaf.loops[at.leaf.loops.index(loop) + 1 :]
+    step = next((y.size or 1 for y in later if y.dim == loop.dim), 1)
+    return None if total is None else -(-total // step)
 
 
 def _scanned(at: LoopAt, scan: Scan) -> Iterator[str]:
@@ -415,6 +467,7 @@ LOOP_KIND_RULES: Mapping[LoopKind, Callable[[LoopAt], Iterator[str]]] = {
     "unroll": _unroll,
     "gpu_block": _parallel,
     "gpu_thread": _gpu_thread,
+    "gpu_lane": _gpu_lane,
 }
 
 

@@ -101,7 +101,7 @@ class Run:
                         item = item * n + k
                     self.vars |= {t.var: r[k] for t, r, k in zip(s.loops, ranges, place, strict=True)}
                     self.body(s.body, item % self.nest.threads)
-            case Barrier() | CombineThreads() | ScanThreads():
+            case Barrier() | CombineThreads(lanes=0) | ScanThreads():
                 for touched in (self.written, self.read, self.joined, self.apart):
                     touched.clear()
             case Block() | Name():

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hjit.kernels.lower.loopir import Block, Name, Nest, Program, Stmt, Threads
-from hjit.kernels.lower.passes.distribute_threads import WARP
 from hjit.kernels.lower.traverse import stmt_exprs
+from hjit.sched.language.limits import WARP
 from hjit.sched.language.memory import C_ORDER
 from hjit.trace.ir.graph import Graph, loads
 from hjit.trace.ir.poly import Indirect, Poly, deep_atoms, sizes_value

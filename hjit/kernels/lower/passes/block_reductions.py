@@ -37,13 +37,13 @@ from hjit.kernels.lower.loopir import (
     Vectors,
 )
 from hjit.kernels.lower.machine import Machine
-from hjit.kernels.lower.passes.distribute_threads import WARP
 from hjit.kernels.lower.thresholds import ACCUMULATORS, FEW_PRODUCTS, PRODUCTS, SUMS_OF_PRODUCTS
 from hjit.kernels.lower.traverse import Body, at, with_bodies
 from hjit.kernels.lower.two_sum import two_sum
+from hjit.sched.language.limits import WARP
 from hjit.trace.ir.graph import Const, Expr, Graph, Op, cast, select
 from hjit.trace.ir.identities import start_value
-from hjit.trace.ir.poly import Poly, Var, extremum, poly
+from hjit.trace.ir.poly import ZERO, Poly, Var, extremum, poly
 
 
 def block_reductions(nest: Nest, graph: Graph, machine: Machine) -> Nest:
@@ -122,7 +122,10 @@ class Reductions:
         return tuple(t for s in body for t in self.visit(s, vectors))
 
     def visit(self, s: Stmt, vectors: Vectors | None) -> Iterator[Stmt]:
-        if not isinstance(s, Reduce):
+        by_lanes = _by_lanes(s)
+        if by_lanes is not None:
+            yield from self.by_warp_lanes(*by_lanes)
+        elif not isinstance(s, Reduce):
             inside = s if isinstance(s, Vectors) else vectors
             yield with_bodies(s, lambda body: self.body(body, inside))
         elif any(t.threads for t in s.loops):
@@ -191,13 +194,41 @@ class Reductions:
             body = (If(poly(INTERIOR), threads(s.interior), body),)
         yield from nested(s.loops[:first], body)
         for acc in accs:
-            other = tuple(Register(f"{r.name}.other", r.dtype) for r in acc.registers)
-            both = acc.state.combined(s.op, _State(*other))
-            yield CombineThreads(
-                acc.registers, other, (both.total,) if both.error is None else (both.total, both.error)
-            )
+            yield self.combined(s, acc)
         states = (acc.state.joined(s.op, cast(i.initial, s.dtype)) for acc, i in zip(accs, s.items, strict=True))
         yield Threads((), (stored(s, list(states)),))
+
+    def combined(self, s: Reduce, acc: Accumulator) -> CombineThreads:
+        """What threads have of an accumulator as one."""
+        other = tuple(Register(f"{r.name}.other", r.dtype) for r in acc.registers)
+        both = acc.state.combined(s.op, _State(*other))
+        return CombineThreads(acc.registers, other, (both.total,) if both.error is None else (both.total, both.error))
+
+    def by_warp_lanes(self, loops: tuple[ThreadLoop, ...], s: Reduce) -> Iterator[Stmt]:
+        """Each result has so many lanes of a warp: each of them reduces every so-manieth element, then they are
+        combined, always in the same order."""
+        number = next(k for k, t in enumerate(s.loops) if t.warp_lanes)
+        inner = s.loops[number]
+        outer = next(k for k, t in enumerate(s.loops) if inner.begin.mentions(t.var))
+        lane, lanes = Var(f"{inner.var.name}.lane"), inner.warp_lanes
+        accs = [self.accumulator(s, s.dtype, 1, s.compensated) for _ in s.items]
+        neutral = Const(start_value(s.op, s.dtype), s.dtype)
+        for acc in accs:
+            yield from acc.declared(neutral)
+        own = replace(s.loops[outer], var=inner.var, begin=s.loops[outer].begin + poly(lane))
+        rest = (*s.loops[:outer], own, *(t for k, t in enumerate(s.loops[outer + 1 :], outer + 1) if k != number))
+
+        def lanes_of(items: Sequence[Item]) -> Body:
+            shared = (*loops, ThreadLoop(lane, ZERO, poly(lanes), 1, lanes))
+            return (Threads(shared, nested(rest, (joining(s, accs, items),))),)
+
+        body = lanes_of(s.items)
+        yield from (If(poly(INTERIOR), lanes_of(s.interior), body),) if s.interior else body
+        for acc in accs:
+            yield replace(self.combined(s, acc), lanes=lanes)
+        states = (acc.state.joined(s.op, cast(i.initial, s.dtype)) for acc, i in zip(accs, s.items, strict=True))
+        first = ThreadLoop(lane, ZERO, poly(1), 1, lanes)
+        yield Threads((*loops, first), (stored(s, list(states)),))
 
     # -- along the innermost loop
     def along_lanes(self, s: Reduce) -> Iterator[Stmt]:
@@ -237,6 +268,16 @@ class Reductions:
             yield CombineLanes(s.op, own[0].registers, whole.registers)
             states.append(whole.state.combined(s.op, single.state).joined(s.op, cast(item.initial, s.dtype)))
         yield stored(s, states)
+
+
+def _by_lanes(s: Stmt) -> tuple[tuple[ThreadLoop, ...], Reduce] | None:
+    """The loops over threads, and the reduction, where lanes of warps share one."""
+    match s:
+        case Threads(loops=loops, body=(Reduce() as r,)) if any(t.warp_lanes for t in r.loops):
+            return loops, r
+        case Reduce() if any(t.warp_lanes for t in s.loops):
+            return (), s
+    return None
 
 
 def _lanes(i: Item, vectors: Vectors | None) -> int:

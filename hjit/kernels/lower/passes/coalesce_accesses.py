@@ -17,8 +17,9 @@ import numpy as np
 
 from hjit.kernels.lower.loopir import Block, Buffer, For, If, Let, Nest, Stmt, Store, ThreadLoop, Threads
 from hjit.kernels.lower.machine import Machine
-from hjit.kernels.lower.passes.distribute_threads import THREADS, WARP
+from hjit.kernels.lower.passes.distribute_threads import THREADS
 from hjit.kernels.lower.traverse import Body, with_bodies
+from hjit.sched.language.limits import WARP
 from hjit.sched.language.memory import C_ORDER, memory_order
 from hjit.trace.ir.graph import Expr, Graph, Load, loads, rewrite
 from hjit.trace.ir.poly import ONE, ZERO, Indirect, Poly, Var, deep_atoms, poly, upper_bound

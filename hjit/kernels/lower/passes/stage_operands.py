@@ -228,7 +228,7 @@ def _joined(op: str, acc: Accumulator, part: Accumulator) -> Iterator[Set]:
 
 def _tile_of(r: Reduce) -> int | None:
     """Which of its loops runs over tiles: the last one in steps, with loops inside it."""
-    if r.interior or any(t.threads or t.lanes > 1 for t in r.loops):
+    if r.interior or any(t.threads or t.warp_lanes or t.lanes > 1 for t in r.loops):
         return None
     steps = [k for k, t in enumerate(r.loops[:-1]) if t.step > 1]
     return steps[-1] if steps else None
