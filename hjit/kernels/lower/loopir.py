@@ -633,7 +633,9 @@ def lines(s: Stmt, depth: int) -> Iterator[str]:
             yield from block(f"threads {loops}:" if s.loops else "first thread:", s.body)
         case CombineThreads():
             lets, texts = describe(*s.combined, share_loads=True)
-            yield from (pad + line for line in [f"combine {f'{s.lanes} lanes' if s.lanes else 'threads'}, {_names(s.source)} with {_names(s.other)}:", *lets])
+            who = f"{s.lanes} lanes" if s.lanes else "threads"
+            head = f"combine {who}, {_names(s.source)} with {_names(s.other)}:"
+            yield from (pad + line for line in [head, *lets])
             yield from (f"{pad}  {r} = {text}" for r, text in zip(s.source, texts, strict=True))
         case ScanThreads(op, source, total):
             yield f"{pad}scan threads, {_names(source)} by {op}, all of them {total}"

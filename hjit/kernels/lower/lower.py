@@ -32,7 +32,6 @@ from hjit.kernels.lower.check import check_loop_ir
 from hjit.kernels.lower.loopir import Nest, Program
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.passes.block_reductions import block_reductions, block_scans
-from hjit.kernels.lower.passes.coalesce_accesses import coalesce_accesses
 from hjit.kernels.lower.passes.distribute_threads import distribute_threads
 from hjit.kernels.lower.passes.fold_storage import fold_storage
 from hjit.kernels.lower.passes.hoist_invariants import hoist_invariants
@@ -41,7 +40,8 @@ from hjit.kernels.lower.passes.loop_partitioning import partition_blocks, partit
 from hjit.kernels.lower.passes.outlining import outline
 from hjit.kernels.lower.passes.privatise_scatters import privatise_scatters
 from hjit.kernels.lower.passes.scalar_replacement import replace_scalars
-from hjit.kernels.lower.passes.stage_operands import stage_operands
+from hjit.kernels.lower.passes.staging.coalesce_accesses import coalesce_accesses
+from hjit.kernels.lower.passes.staging.stage_operands import stage_operands
 from hjit.kernels.lower.passes.stream_stores import stream_stores
 from hjit.kernels.lower.passes.unroll_and_jam import unroll_and_jam
 from hjit.kernels.lower.passes.unused_lets import drop_unused_lets

@@ -148,7 +148,7 @@ def _tiled(graph: Graph, s: Stage, group: tuple[int, ...]) -> _Tiled:
 
 def _in_strips(s: Stage, d: Definition, x: _Tiled) -> _Tiled:
     """Threads that walk along rows, all of them through one strip after the other: its elements are read and written
-    through shared memory, see `hjit.kernels.lower.passes.coalesce_accesses`."""
+    through shared memory, see `hjit.kernels.lower.passes.staging.coalesce_accesses`."""
     (row,) = range(len(d.dims), len(d.extents))
     size = STRIP_BYTES // max(s.dtype.itemsize, *(y.dtype.itemsize for y in d.loads))
     inner = x.inner[:-1]
@@ -256,7 +256,7 @@ def _columns(s: Stage, d: Definition) -> int:
 def _operands_in_tiles(s: Stage, d: Definition, group: tuple[int, ...]) -> _Tiled | None:
     """A sum of products, or the like, of two operands that are read by many results each, as in a product of matrices:
     blocks of rows and columns, a square of them for each thread, and the reduction in tiles, for which the operands go
-    through shared memory (`hjit.kernels.lower.passes.stage_operands`)."""
+    through shared memory (`hjit.kernels.lower.passes.staging.stage_operands`)."""
     long = [k for k, n in enumerate(d.dims) if not n.is_const or n.const >= 2 * REGISTER_TILE]
     if len(long) < 2 or long[-1] != len(d.dims) - 1 or not (is_associative(d) and is_direct(d)):
         return None
@@ -276,7 +276,11 @@ def _operands_in_tiles(s: Stage, d: Definition, group: tuple[int, ...]) -> _Tile
         return None
     threads: list[Step] = [(k, "gpu_thread", n, "shift_inwards") for k, n in sizes.items()]
     sums: list[Step] = [(k, "serial", None) for k in range(len(d.dims), len(d.extents))]
-    tiles: list[Step] = [(last, "serial", step * STEPS_OF_SUM), (last, "serial", step), (last, "unroll", PRODUCT_UNROLL)]
+    tiles: list[Step] = [
+        (last, "serial", step * STEPS_OF_SUM),
+        (last, "serial", step),
+        (last, "unroll", PRODUCT_UNROLL),
+    ]
     squares: list[Step] = [(k, "unroll", side) for k in sizes] if side > 1 else []
     return _Tiled(group, tuple(range(len(d.dims))), (*threads, *sums, *tiles, *squares), is_alone=True)
 

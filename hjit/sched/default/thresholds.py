@@ -31,7 +31,9 @@ THREAD_BYTES = 4  # that a thread reads of an array, at least: with less, too li
 SCAN_BLOCK = 64  # threads where each has long work: there are few of them, so they go to many multiprocessors
 # bytes of the widest element in a strip of columns that threads walk along rows, through shared memory: a line
 STRIP_BYTES = 128
-TRANSPOSE_BLOCK = 512  # threads where what is read lies across: tiles of 16 rows and 32 columns, whole sectors both ways
+TRANSPOSE_BLOCK = (
+    512  # threads where what is read lies across: tiles of 16 rows and 32 columns, whole sectors both ways
+)
 LONG_REDUCTION = 64  # iterations from which on those of a reduction are long work, or work for several threads
 # of a product of matrices, or the like: rows and columns of a block, 16 by 16 threads
 PRODUCT_TILE = 64

@@ -480,7 +480,7 @@ class StageHandle:
         return self
 
     def gpu_lanes(self, loop: str, size: int | None = None) -> StageHandle:
-        """Run the iterations of a loop in the lanes of one warp; with a size, so many of them, as a loop inside ``loop``.
+        """Run the iterations of a loop in the lanes of one warp; with a size, so many of them.
 
         There are 32 lanes at most, a power of two. Over what is not reduced, it is the last loop over threads. Over a
         reduction each result has so many lanes: each of them reduces every 32nd element, say, and shuffles combine

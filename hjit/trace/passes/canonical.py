@@ -62,8 +62,8 @@ PASSES: tuple[Callable[..., Graph], ...] = (
     pack,  # copies of the right matrices of products, unless a schedule inlines them
     inline_after,  # what a schedule that knows the Graph so far inlines of it
 )
-# where many blocks of threads run at once, rows are not enough: reductions and scans have parts of rows. Blocks copy what
-# they need of matrices into shared memory by themselves.
+# where many blocks of threads run at once, rows are not enough: reductions and scans have parts of rows. Blocks copy
+# what they need of matrices themselves, into shared memory.
 _ON_CUDA: Mapping[Callable[..., Graph], tuple[Callable[..., Graph], ...]] = {
     split_reductions: (reduce_in_blocks, scan_in_blocks),
     pack: (),

@@ -15,7 +15,7 @@ from hjit.kernels.cuda.compilers import nvrtc, opencl
 from hjit.kernels.cuda.emit import emit_module
 from hjit.kernels.lower.loopir import Barrier, Program
 from hjit.kernels.lower.lower import CUDA, lower
-from hjit.kernels.lower.passes import coalesce_accesses
+from hjit.kernels.lower.passes.staging import coalesce_accesses
 from hjit.sched.default.cuda import cuda_schedule
 from hjit.sched.hand.schedule import Schedule
 from hjit.sched.language.check import check_tree

@@ -1,9 +1,9 @@
 """What neighbouring threads would read or write a row apart goes through shared memory, transposed there.
 
-A warp moves lines of memory: its threads are to touch neighbours. Where a thread walks a row (a recurrence, in strips of
-so many columns), or reads across what it writes, the threads of a block copy a tile with their last index along the row,
-wait, and then each works on its own part of the tile. What a recurrence writes goes back in the same way. Rows of a
-tile are padded, so that threads a row apart meet different banks of shared memory.
+A warp moves lines of memory: its threads are to touch neighbours. Where a thread walks a row (a recurrence, in strips
+of so many columns), or reads across what it writes, the threads of a block copy a tile, consecutive ones along its
+rows, wait, and then each works on its own part of the tile. What a recurrence writes goes back in the same way. Rows of
+a tile are padded, so that threads a row apart meet different banks of shared memory.
 """
 
 from __future__ import annotations
@@ -11,14 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
-
-import numpy as np
 
 from hjit.kernels.lower.loopir import Block, Buffer, For, If, Let, Nest, Stmt, Store, ThreadLoop, Threads
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.passes.distribute_threads import THREADS
-from hjit.kernels.lower.traverse import Body, with_bodies
+from hjit.kernels.lower.traverse import Body, stmt_exprs, with_bodies
 from hjit.sched.language.limits import WARP
 from hjit.sched.language.memory import C_ORDER, memory_order
 from hjit.trace.ir.graph import Expr, Graph, Load, loads, rewrite
@@ -236,7 +233,7 @@ class _Coalescing:
     # -- tiles
     def readable(self, blocks: Iterable[Block]) -> Iterator[Load]:
         """The loads of arrays that the nest does not compute, and whose place is known without other loads."""
-        for x in loads(*(y.value for b in blocks for y in (*b.stores, *b.sets))):
+        for x in loads(*(e for b in blocks for e in stmt_exprs(b))):
             is_gather = any(isinstance(a, Indirect) for p in x.index for a in deep_atoms(p))
             if x.source not in self.nest.writes and x.source not in self.nest.buffers and not is_gather:
                 yield x

@@ -19,7 +19,7 @@ from hjit.kernels.lower.passes.block_reductions import Accumulator, Reductions, 
 from hjit.kernels.lower.thresholds import PRODUCTS, SUMS_OF_PRODUCTS
 from hjit.kernels.lower.traverse import Body, with_bodies
 from hjit.sched.language.memory import C_ORDER, memory_order
-from hjit.trace.ir.graph import Const, Graph, Load, cast, loads, rewrite
+from hjit.trace.ir.graph import Const, Expr, Graph, Load, cast, loads, rewrite
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import ONE, ZERO, Poly, Var, poly, upper_bound
 
@@ -41,7 +41,11 @@ def stage_operands(nest: Nest, graph: Graph, machine: Machine) -> Nest:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """What a variable of the threads, or of a loop inside a tile, runs over: `first` .. `last`, `length` at most apart."""
+    """What a variable of the threads, or of a loop inside a tile, runs over.
+
+    Attributes:
+        length: from `first` to `last`, at most.
+    """
 
     first: Poly
     last: Poly
@@ -138,7 +142,7 @@ class _Staging:
         if number is None or spans is None or any(_mentions(t, spans) for t in r.loops[: number + 1]):
             return ()
         copies: list[Stmt] = []
-        staged: dict[Load, Load] = {}
+        staged: dict[Expr, Expr] = {}
         for x in self.operands(r, spans):
             name = self.buffer(x)
             if name is not None:
@@ -146,7 +150,7 @@ class _Staging:
                 staged |= {y: Load(name, x.at(y.index), y.dtype) for y in x.loads}
         if not staged:
             return ()
-        items = tuple(replace(i, value=rewrite(i.value, lambda e: staged.get(e))) for i in r.items)  # type: ignore[arg-type]
+        items = tuple(replace(i, value=rewrite(i.value, staged.get)) for i in r.items)
         return tuple(self.accumulated(s, replace(r, items=items), number, tuple(copies)))
 
     # -- the loops
@@ -201,9 +205,7 @@ class _Staging:
         order = memory_order(self.graph, x.array) or range(len(x.index))
         axes = {axis.number: axis for axis in x.axes}
         names = {k: Var(f"{name}.{k}") for k in axes}
-        loops = tuple(
-            ThreadLoop(names[k], axes[k].low, axes[k].high + 1, 1, axes[k].width) for k in order if k in axes
-        )
+        loops = tuple(ThreadLoop(names[k], axes[k].low, axes[k].high + 1, 1, axes[k].width) for k in order if k in axes)
         index = tuple(poly(names[k]) if k in axes else p for k, p in enumerate(x.index))
         value = Load(x.array, index, self.graph.dtypes[x.array])
         return Threads(loops, (Block((Store(name, x.at(index), value),)),))
