@@ -1,8 +1,8 @@
 """The kinds of targets, loops and memory: a row of a table each.
 
 A new kind of loop is its word in `LoopKind`, its row in `LOOP_KINDS`, and the rule that says where it is legal, in
-`hjit.sched.language.check.LOOP_KIND_RULES`. A new level of memory is the same with `Memory`, `MEMORY_LEVELS` and
-`MEMORY_RULES`. A new kind of target is its word in `TargetKind` and its row in `TARGET_KINDS`.
+`hjit.sched.language.loop_rules`. A new level of memory is the same with `Memory`, `MEMORY_LEVELS` and `MEMORY_RULES` of
+`hjit.sched.language.check`. A new kind of target is its word in `TargetKind` and its row in `TARGET_KINDS`.
 """
 
 from __future__ import annotations
