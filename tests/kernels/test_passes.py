@@ -70,6 +70,10 @@ def smoothed(a: Any) -> Any:
     return out
 
 
+def shortest(a: Any, b: Any) -> Any:
+    return (a[:, :, None] + b[None, :, :]).min(axis=1)
+
+
 def histogram(a: Any) -> Any:
     return np.bincount(a.ravel(), minlength=256)
 
@@ -104,6 +108,7 @@ ON_CUDA: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "privatise_scatters": (histogram, (IMAGE.astype(np.uint8),)),
     "block_scans": (running, (IMAGE,)),
     "coalesce_accesses": (smoothed, (IMAGE,)),
+    "stage_operands": (shortest, (IMAGE, IMAGE.T.copy())),
 }
 
 

@@ -19,13 +19,13 @@ from hjit.kernels.lower.nest_merging import Renaming
 from hjit.kernels.lower.placing import walk
 from hjit.kernels.lower.placing.context import NestContext, Stmts, definition_of
 from hjit.kernels.lower.placing.environment import Env, Remaining
-from hjit.kernels.lower.placing.inner_loops import inner_loops, step_of
+from hjit.kernels.lower.placing.inner_loops import inner_loops, is_alone, step_of
 from hjit.process import deadline
 from hjit.sched.analysis.bounds import Reads, infer_bounds, vector_axes, whole_region
 from hjit.sched.language.build import nests, parallel_loops
 from hjit.sched.language.definitions import is_associative, is_direct
 from hjit.sched.language.memory import C_ORDER, LINE, Layout
-from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, computes, dims_of, own
+from hjit.sched.language.tree import Compute, DimKey, Loop, Node, Root, Store, computes, dims_of, own
 from hjit.sched.language.tree import walk as nodes
 from hjit.trace.ir.costs import cost
 from hjit.trace.ir.graph import Graph
@@ -146,7 +146,8 @@ def _blocks(n: NestContext, loops: list[Loop], counts: list[Poly], env: Env) -> 
     if not missing:
         return _block(n, loops, counts, env, frozenset())
     whole = _block(n, loops, counts, env, frozenset(shifted))
-    clipped = _block(n, [*loops[:-1], _one_by_one(loops[-1])], counts, env, frozenset())
+    single = _one_by_one(loops[-1], frozenset(x.dim for x in loops))
+    clipped = _block(n, [*loops[:-1], single], counts, env, frozenset())
     return (If(functools.reduce(functools.partial(extremum, "min"), missing), whole, clipped),)
 
 
@@ -156,13 +157,20 @@ def _is_shifted(loop: Loop) -> bool:
     return bool(below) and below[0].tail == "shift_inwards"
 
 
-def _one_by_one(node: Node) -> Any:
-    """A nest without the loops over what one thread of its stage computes together, and over parts of a reduction."""
+def _one_by_one(node: Node, tiled: frozenset[DimKey]) -> Any:
+    """A nest without the loops over what one thread of its stage computes together, and over parts of a reduction.
+
+    Args:
+        tiled: dimensions of the loops over blocks; the first loop inside, which says how large a block is, stays.
+    """
     match node:
-        case Loop(kind="unroll" | "serial", size=int()):
-            return _one_by_one(node.children[0])
-        case Loop() | Store():
-            return replace(node, children=tuple(_one_by_one(x) for x in node.children))
+        case Loop(kind="unroll" | "serial", size=int(), children=(inside,)) if node.dim not in tiled and is_alone(node):
+            return _one_by_one(inside, tiled)
+        case Loop():
+            left = tiled - {node.dim} if node.size is not None else tiled
+            return replace(node, children=tuple(_one_by_one(x, left) for x in node.children))
+        case Store():
+            return replace(node, children=tuple(_one_by_one(x, tiled) for x in node.children))
     return node
 
 

@@ -265,24 +265,35 @@ def _operands_in_tiles(s: Stage, d: Definition, group: tuple[int, ...]) -> _Tile
     reads = [{k for k in (row, column, last) if any(p.mentions(Dim(k)) for p in x.index)} for x in d.loads]
     if {row, last} not in reads or {column, last} not in reads:
         return None
-    side, step = REGISTER_TILE, PRODUCT_STEP
-    while side > 1 and side**2 * _accumulator_words(s) > MAX_ACCUMULATOR_REGISTERS:
-        side //= 2
     sizes = {k: _power_of_two(d.dims[k], PRODUCT_TILE) for k in (row, column)}
-    bytes_of = max(x.dtype.itemsize for x in d.loads) * sum(sizes.values())
-    while step > 1 and step * bytes_of > MAX_SHARED_BYTES:
-        step //= 2
-    if math.prod(n // side for n in sizes.values()) < WARP or step == 1:
+    side, step = _side_by_registers(s), _terms_by_shared_bytes(d, sum(sizes.values()))
+    if step == 0 or math.prod(n // side for n in sizes.values()) < WARP:
         return None
     threads: list[Step] = [(k, "gpu_thread", n, "shift_inwards") for k, n in sizes.items()]
     sums: list[Step] = [(k, "serial", None) for k in range(len(d.dims), len(d.extents))]
     tiles: list[Step] = [
         (last, "serial", step * STEPS_OF_SUM),
         (last, "serial", step),
-        (last, "unroll", PRODUCT_UNROLL),
+        (last, "unroll", min(PRODUCT_UNROLL, step)),
     ]
     squares: list[Step] = [(k, "unroll", side) for k in sizes] if side > 1 else []
     return _Tiled(group, tuple(range(len(d.dims))), (*threads, *sums, *tiles, *squares), is_alone=True)
+
+
+def _side_by_registers(s: Stage) -> int:
+    """The rows and columns of a thread, for which it has registers enough."""
+    side = REGISTER_TILE
+    while side > 1 and side**2 * _accumulator_words(s) > MAX_ACCUMULATOR_REGISTERS:
+        side //= 2
+    return side
+
+
+def _terms_by_shared_bytes(d: Definition, elements: int) -> int:
+    """The terms for which operands of so many elements each fit into shared memory; 0: not even two."""
+    step, itemsize = PRODUCT_STEP, max(x.dtype.itemsize for x in d.loads)
+    while step > 1 and step * elements * itemsize > MAX_SHARED_BYTES:
+        step //= 2
+    return step if step > 1 else 0
 
 
 def _accumulator_words(s: Stage) -> int:
