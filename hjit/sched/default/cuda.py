@@ -127,6 +127,9 @@ def _tiled(graph: Graph, s: Stage, group: tuple[int, ...]) -> _Tiled:
     is_long = any(not n.is_const or n.const >= LONG_REDUCTION for n in d.rdims)
     if is_atomic(s, d) and s.dtype.itemsize >= 4 and (is_long or not d.dims):  # there are no atomics of narrower words
         return _scattered(d, group)
+    found = _operands_in_tiles(s, d, group) if is_long else None
+    if found is not None:
+        return found
     if is_associative(d) and is_direct(d) and (_is_long(d) or not d.dims) and runs_along_rows(d, s.name):
         return _along_rows(s, d, group)
     scan = scan_of(s, d) if is_long and group == group[-1:] and runs_along_rows(d, s.name) else None
@@ -134,9 +137,6 @@ def _tiled(graph: Graph, s: Stage, group: tuple[int, ...]) -> _Tiled:
         (last,) = reduction
         blocks = (*pure, last) if scan.restart else tuple(pure)
         return _Tiled(group, blocks, ((last, "gpu_thread", scan.restart or None),))
-    found = _operands_in_tiles(s, d, group) if is_long else None
-    if found is not None:
-        return found
     if d.is_scatter and d.order == "pure":
         serial = [*((k, "serial", None) for k in pure), *serial]
         return _Tiled(group, (), tuple(serial))

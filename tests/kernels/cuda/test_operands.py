@@ -208,6 +208,8 @@ def test_the_default_schedule_says_where_tiles_are_worth_it() -> None:
 
     a, b = operands((70, 83, 130), "f4")
     assert tiled(product, a, b) and tiled(shortest, a, b)
+    assert tiled(product, a, b[:, :16]) and tiled(differences, a, b)
+    assert not tiled(product, a[:5], b[:, :16])  # threads for less than a warp
     assert not tiled(product, a, b[:, 0])  # one of the operands is read once only
     assert not tiled(product, a[:3], b)  # rows for no more than a thread
     assert not tiled(lambda x: x.sum(axis=0), a)
