@@ -65,6 +65,17 @@ def blurred(a: Any) -> Any:
     return rows[:, :-1] * rows[:, 1:]
 
 
+def smoothed(a: Any) -> Any:
+    out = a.copy()
+    for x in range(1, a.shape[1]):
+        out[:, x] = 0.5 * a[:, x] + 0.5 * out[:, x - 1]
+    return out
+
+
+def shortest(a: Any, b: Any) -> Any:
+    return (a[:, :, None] + b[None, :, :]).min(axis=1)
+
+
 def histogram(a: Any) -> Any:
     return np.bincount(a.ravel(), minlength=256)
 
@@ -110,6 +121,8 @@ ON_CUDA: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "widen_accesses": (copied, (IMAGE.astype(np.uint8),)),
     "privatise_scatters": (histogram, (IMAGE.astype(np.uint8),)),
     "block_scans": (running, (IMAGE,)),
+    "coalesce_accesses": (smoothed, (IMAGE,)),
+    "stage_operands": (shortest, (IMAGE, IMAGE.T.copy())),
 }
 BY_HAND_ON_CUDA: dict[str, tuple[Any, tuple[Any, ...], Schedule]] = {
     "prefetch_windows": (blurred_down, (IMAGE,), down_strips),

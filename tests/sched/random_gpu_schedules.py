@@ -99,7 +99,11 @@ def _loops(s: Stage, group: tuple[int, ...], rng: random.Random, root: bool) -> 
     if by_threads:
         outer += [(k, "serial", size) for k, _, size in threads]  # type: ignore[misc]
         threads = []
+    if root and threads and rng.random() < 0.2:  # all blocks whole
+        threads = [(k, kind, size, "shift_inwards") if size else (k, kind, size) for k, kind, size, *_ in threads]
     sums: list[Step] = [(k, "serial", None) for k in reduction]
+    if reduction and is_associative(d) and is_direct(d) and not by_threads and rng.random() < 0.5:  # tiles, or lanes
+        sums.append((reduction[-1], *rng.choice((("serial", 4), ("serial", 16), ("gpu_lane", 8), ("gpu_lane", 32)))))
     if by_threads and sums:
         k = rng.randrange(len(sums))
         sums[k] = (sums[k][0], "gpu_thread", None)

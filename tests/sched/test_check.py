@@ -9,7 +9,8 @@ import pytest
 
 from hjit.errors import ScheduleError
 from hjit.sched.language import kinds, transforms
-from hjit.sched.language.check import LOOP_KIND_RULES, LOOP_RULES, MEMORY_RULES, RULES, check_loops, check_tree, faults
+from hjit.sched.language.check import LOOP_RULES, MEMORY_RULES, RULES, check_loops, check_tree, faults
+from hjit.sched.language.loop_rules import LOOP_KIND_RULES
 from hjit.sched.language.tree import Compute, Loop, Node, Root, Store
 from hjit.trace.ir.graph import Graph
 from tests.sched.examples import GRAPHS, IMAGE, TREES, H, W, X, Y, add, at, graph, stage, tree
@@ -87,6 +88,11 @@ BROKEN: dict[str, list[tuple[str | Graph, str | Root, str]]] = {
         ("point", "store out > gpu_block out.d0 > gpu_thread out.d1 > serial out.d0 of 4 > gpu_thread out.d1 of 2 > compute out", "directly inside each other"),
         ("product", "store out > gpu_thread out.d0 > gpu_block out.d1 > gpu_thread out.d2 > compute out 0, 1", "not both"),
         ("rows", Root((Store("out", (IN_THREADS,)),)), "where each thread runs alone"),
+        ("point", "store out > gpu_block out.d0 > gpu_lane out.d1 > compute out", "a power of two of iterations, at most 32"),
+        ("product", "store out > gpu_block out.d0 > gpu_block out.d1 > serial out.d2 > gpu_lane out.d2 of 12 > compute out 0, 1", "a power of two of iterations"),
+        ("point", "store out > gpu_block out.d1 > serial out.d0 > gpu_lane out.d1 of 8 > gpu_thread out.d0 of 4 > compute out", "lanes are the last of the loops over threads"),
+        ("product", "store out > gpu_block out.d0 > gpu_block out.d1 > gpu_thread out.d2 > gpu_lane out.d2 of 8 > compute out 0, 1", "lanes take turns along a reduction"),
+        ("product", "store out > gpu_thread out.d0 > gpu_thread out.d1 > serial out.d2 > gpu_lane out.d2 of 8 > compute out 0, 1", "loops over threads around it have sizes"),
         ("point", "store out > parallel out.d0 > parallel out.d0 of 4 > serial out.d1 > compute out", "only the loop over all of a dimension is parallel"),
         ("product", "store out > parallel out.d2 > serial out.d0 > serial out.d1 > compute out 0, 1", "iterations of a reduction write the same elements"),
         ("point", "store out > serial out.d0 > vector out.d1 > compute out", "a vector loop has a size"),

@@ -11,7 +11,7 @@ import numpy as np
 from hjit.kernels.cuda.ctext import Operand, c_type, storage_type, suffix
 from hjit.kernels.cuda.operations.ufuncs import apply
 from hjit.kernels.lower.loopir import CombineThreads, Nest, ScanThreads
-from hjit.kernels.lower.passes.distribute_threads import WARP
+from hjit.sched.language.limits import WARP
 from hjit.trace.ir.graph import Expr
 
 MAX_SHARED_BYTES = 48 << 10  # of a block without an opt-in, on every GPU
@@ -69,16 +69,18 @@ class AcrossThreads:
     def combine_threads(self, s: CombineThreads) -> None:
         """Halves with halves: what other warps have by the first one, from shared memory; then within it."""
         own = [self.registers[r.name] for r in s.source]
-        if self.threads > WARP:
+        if self.threads > WARP and not s.lanes:
             self.combine_warps(s, own)
         self.uses_shuffles = True
-        for head in ("HJ_FIRST_WARP ", f"for (i32 n = {WARP // 2}; n > 0; n /= 2) "):
+        heads = [] if s.lanes else ["HJ_FIRST_WARP "]
+        heads.append(f"for (i32 n = {(s.lanes or WARP) // 2}; n > 0; n /= 2) ")
+        for head in heads:
             self.line(f"{head}{{")
             self.depth += 1
         types = [storage_type(r.dtype) for r in s.source]
         others = [f"hj_shuffle_down_{t}({name}, n)" for t, name in zip(types, own, strict=True)]
         self.assign(own, self.combination(s, own, others))
-        for _ in range(2):
+        for _ in heads:
             self.depth -= 1
             self.line("}")
 

@@ -136,9 +136,9 @@ class _Kernel(AcrossThreads):
         nest = self.nest
         for stage, b in nest.buffers.items():
             self.buffers[stage] = self.fresh(stage)
-            memory = "HJ_SHARED " if b.shared else ""
+            memory, aligned = ("HJ_SHARED ", " HJ_ALIGNED") if b.shared else ("", "")
             t = storage_type(self.dtypes[stage] if b.dtype is None else b.dtype)
-            self.line(f"{memory}{t} {self.buffers[stage]}[{self._elements(b)}];")
+            self.line(f"{memory}{t} {self.buffers[stage]}[{self._elements(b)}]{aligned};")
         if nest.count is None:
             self.line("if (HJ_BLOCK_X || HJ_THREAD) return;")
         elif nest.blocks:
@@ -390,9 +390,11 @@ class _Kernel(AcrossThreads):
 
     def load_row(self, row: Row) -> None:
         """Its elements, as known values."""
-        dtype = self.dtypes[row.array]
+        b = self.nest.buffers.get(row.array)
+        dtype = self.dtypes[row.array] if b is None or b.dtype is None else b.dtype
         lanes, name = lanes_type(dtype, row.count * dtype.itemsize), self.fresh("row")
-        self.line(f"const {lanes} {name} = hj_load_row_{lanes}(&{self.access(row.array, row.index)});")
+        load = "row" if b is None else "shared"
+        self.line(f"const {lanes} {name} = hj_load_{load}_{lanes}(&{self.access(row.array, row.index)});")
         for k in range(row.count):
             self.keep(Load(row.array, row.at(k), dtype), f"{name}.lane[{k}]{truth(dtype)}")
 

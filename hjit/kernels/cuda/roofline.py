@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from hjit.kernels.cuda.compilers.machine_code import Resources
 from hjit.kernels.lower.loopir import Nest, Program
-from hjit.kernels.lower.passes.distribute_threads import WARP
 from hjit.kernels.lower.traverse import sources
+from hjit.sched.language.limits import WARP
 from hjit.sched.language.memory import C_ORDER, Layout
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import Poly, sizes_value

@@ -41,13 +41,12 @@ from hjit.kernels.lower.loopir import (
     WaitForCopies,
 )
 from hjit.kernels.lower.traverse import bound_vars, every, inner, named_polys, own_polys, stmt_exprs
-from hjit.sched.language.limits import MAX_LANES
+from hjit.sched.language.limits import MAX_LANES, WARP
 from hjit.trace.ir.graph import Graph, Load, loads, walk
 from hjit.trace.ir.poly import Dim, Poly, Var, deep_atoms
 
 UNROLLED, SHARED_OUT, PRIVATISED = "unroll_and_jam", "distribute_threads", "privatise_scatters"
-WIDENED = "widen_accesses"
-WARP = 32  # threads that run in step
+WIDENED, COALESCED, STAGED = "widen_accesses", "coalesce_accesses", "stage_operands"
 GONE: dict[type, str] = {VectorLoop: "vectorize", Reduce: "block_reductions", Scan: "block_scans"}
 MADE_BY: dict[type, str] = {
     Outlined: "outline",
@@ -64,7 +63,7 @@ MADE_BY: dict[type, str] = {
     Barrier: "insert_barriers",
     Name: "hoist_invariants",
 }
-ALL = (UNROLLED, SHARED_OUT, PRIVATISED, WIDENED, *MADE_BY.values(), *GONE.values())
+ALL = (UNROLLED, SHARED_OUT, COALESCED, PRIVATISED, STAGED, WIDENED, *MADE_BY.values(), *GONE.values())
 
 
 def check_loop_ir(program: Program, graph: Graph, done: tuple[str, ...] = ALL) -> None:
@@ -121,8 +120,9 @@ class _Checker:
     def faults(self) -> Iterator[str]:
         names = frozenset({BEGIN, END} if self.nest.count is not None else ())
         origins = {a for b in self.nest.buffers.values() for p in b.origin for a in deep_atoms(p) if isinstance(a, Var)}
+        made = {COALESCED, PRIVATISED, STAGED}.intersection(self.done)
         for b in self.nest.buffers.values():
-            if b.stage not in self.graph.by_name and (b.dtype is None or PRIVATISED not in self.done):
+            if b.stage not in self.graph.by_name and (b.dtype is None or not made):
                 yield f"the buffer {b.stage} is no stage"
         yield from self.body(self.nest.body, _Scope(names, {}))
         if not origins <= names.union(v for s in every(self.nest.body) for v in bound_vars(s)):
@@ -147,10 +147,15 @@ class _Checker:
                 yield f"the register {e} is declared nowhere around it"
         if GONE.get(type(s)) in self.done:
             yield f"there still is a {type(s).__name__} after {GONE[type(s)]}"
-        if type(s) in MADE_BY and MADE_BY[type(s)] not in self.done:
+        if type(s) in MADE_BY and MADE_BY[type(s)] not in self.done and not (isinstance(s, Declare) and self.is_staged):
             yield f"there is a {type(s).__name__} before {MADE_BY[type(s)]}"
         if type(s) in RULES:
             yield from RULES[type(s)](self, s, scope)
+
+    @property
+    def is_staged(self) -> bool:
+        """May some reductions have registers before others?"""
+        return STAGED in self.done
 
     def axes_read(self, source: str) -> int | None:
         """Of an array that may be read."""
@@ -220,6 +225,8 @@ class _Checker:
     def combined_threads(self, s: CombineThreads, scope: _Scope) -> Iterator[str]:
         if not len(s.source) == len(s.other) == len(s.combined) or not self.nest.blocks:
             yield f"threads combine {s.source} with {s.other}"
+        if s.lanes & (s.lanes - 1) or s.lanes > WARP:
+            yield f"{s.lanes} lanes combine {s.source}"
         yield from (f"{r} is declared nowhere around" for r in s.source if r.name not in scope.registers)
 
     def copied(self, s: CopyAsync, scope: _Scope) -> Iterator[str]:

@@ -249,6 +249,7 @@ class ReductionLoop:
         lanes: of its vectors, where the lanes run along it.
         unroll: iterations whose code is repeated.
         threads: do the threads of a block share its iterations?
+        warp_lanes: so many lanes of a warp share its iterations; 0: they do not.
     """
 
     var: Var
@@ -258,6 +259,7 @@ class ReductionLoop:
     lanes: int = 1
     unroll: int = 1
     threads: bool = False
+    warp_lanes: int = 0
 
     @property
     def trip_count(self) -> int | None:
@@ -422,6 +424,9 @@ class Threads:
 class CombineThreads:
     """The registers of all threads of a block into those of the first one, halves with halves.
 
+    With `lanes`, those of so many consecutive threads into those of the first of them; no barrier is needed then, and
+    none is implied.
+
     Attributes:
         source: they hold a value of each thread, afterwards the first thread's hold all of them.
         other: what stands for another thread's in `combined`.
@@ -431,6 +436,7 @@ class CombineThreads:
     source: tuple[Register, ...]
     other: tuple[Register, ...]
     combined: tuple[Expr, ...]
+    lanes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -511,7 +517,8 @@ class Buffer:
         lengths: per axis, over run-time sizes only.
         fold: the axis that is circular, its length a power of two, or None.
         shared: is it that of a block?
-        dtype: of its elements, where it is no stage of the Graph; made by privatise_scatters.
+        dtype: of its elements, where it is no stage of the Graph; made by coalesce_accesses, privatise_scatters and
+            stage_operands.
     """
 
     stage: str
@@ -682,7 +689,9 @@ def lines(s: Stmt, depth: int) -> Iterator[str]:
             yield from block(f"threads {loops}:" if s.loops else "first thread:", s.body)
         case CombineThreads():
             lets, texts = describe(*s.combined, share_loads=True)
-            yield from (pad + line for line in [f"combine threads, {_names(s.source)} with {_names(s.other)}:", *lets])
+            who = f"{s.lanes} lanes" if s.lanes else "threads"
+            head = f"combine {who}, {_names(s.source)} with {_names(s.other)}:"
+            yield from (pad + line for line in [head, *lets])
             yield from (f"{pad}  {r} = {text}" for r, text in zip(s.source, texts, strict=True))
         case ScanThreads(op, source, total):
             yield f"{pad}scan threads, {_names(source)} by {op}, all of them {total}"
@@ -758,4 +767,5 @@ def _thread_loop(t: ThreadLoop) -> str:
 def _reduction_loop(t: ReductionLoop) -> str:
     step = f" step {t.step}" if t.step != 1 else ""
     lanes = f" of {t.lanes} lanes" if t.lanes > 1 else " by threads" if t.threads else ""
+    lanes = f" by {t.warp_lanes} lanes of a warp" if t.warp_lanes else lanes
     return f"{t.var} in [{t.begin}, {t.end}){step}{lanes}" + (f" unrolled {t.unroll}" if t.unroll > 1 else "")

@@ -11,7 +11,9 @@
     stream_stores      results that nothing reads again may be stored past the caches
     vectorize          vector loops: prologue, steady state, epilogue, and the last vector by its tail strategy
     distribute_threads loops over threads: what the threads of a block do together (CUDA)
+    coalesce_accesses  what neighbouring threads would read or write a row apart goes through shared memory (CUDA)
     privatise_scatters each block updates a copy in shared memory, and joins it to the result (CUDA)
+    stage_operands     reductions in tiles read what several threads need from shared memory (CUDA)
     block_reductions   accumulators in registers, and how they are combined
     block_scans        scans by the threads of a block, so many elements at a time (CUDA)
     replace_scalars    what iterations read of earlier ones stays in registers
@@ -40,7 +42,9 @@ from hjit.kernels.lower.passes.loop_partitioning import partition_blocks, partit
 from hjit.kernels.lower.passes.outlining import outline
 from hjit.kernels.lower.passes.privatise_scatters import privatise_scatters
 from hjit.kernels.lower.passes.scalar_replacement import replace_scalars
+from hjit.kernels.lower.passes.staging.coalesce_accesses import coalesce_accesses
 from hjit.kernels.lower.passes.staging.copies import copy_async, prefetch_windows
+from hjit.kernels.lower.passes.staging.stage_operands import stage_operands
 from hjit.kernels.lower.passes.stream_stores import stream_stores
 from hjit.kernels.lower.passes.unroll_and_jam import unroll_and_jam
 from hjit.kernels.lower.passes.unused_lets import drop_unused_lets
@@ -70,7 +74,9 @@ CUDA: tuple[Pass, ...] = (
     prefetch_windows,
     partition_blocks,
     distribute_threads,
+    coalesce_accesses,
     privatise_scatters,
+    stage_operands,
     block_reductions,
     block_scans,
     replace_scalars,

@@ -7,24 +7,26 @@ are still loops, vector loops still run over the border, too.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from hjit.kernels.lower import nest_merging
-from hjit.kernels.lower.loopir import BEGIN, END, For, Let, Nest, Program, Rows, Stmt
+from hjit.kernels.lower.loopir import BEGIN, END, For, If, Let, Nest, Program, Rows, Stmt
 from hjit.kernels.lower.nest_merging import Renaming
 from hjit.kernels.lower.placing import walk
 from hjit.kernels.lower.placing.context import NestContext, Stmts, definition_of
 from hjit.kernels.lower.placing.environment import Env, Remaining
-from hjit.kernels.lower.placing.inner_loops import step_of
+from hjit.kernels.lower.placing.inner_loops import inner_loops, is_alone, step_of
 from hjit.kernels.lower.placing.rows import rows_of
 from hjit.process import deadline
 from hjit.sched.analysis.bounds import Reads, infer_bounds, vector_axes, whole_region
 from hjit.sched.language.build import nests, parallel_loops
 from hjit.sched.language.definitions import is_associative, is_direct
 from hjit.sched.language.memory import C_ORDER, LINE, Layout
-from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, computes, dims_of, own
+from hjit.sched.language.tree import Compute, DimKey, Loop, Node, Root, Store, computes, dims_of, own
 from hjit.sched.language.tree import walk as nodes
 from hjit.trace.ir.costs import cost
 from hjit.trace.ir.graph import Graph
@@ -110,7 +112,7 @@ def build_nest(reads: Reads, layouts: dict[str, Layout], top: Node, fast: bool) 
         round_up=_rounding(reads, top),
         vectors=vector_axes(reads, top) if local else {},
         is_doubled=any(isinstance(x, Loop) and x.tail == "shift_inwards" for x in nodes(top)),
-        in_blocks=any(isinstance(x, Loop) and x.kind in ("gpu_block", "gpu_thread") for x in nodes(top)),
+        in_blocks=any(isinstance(x, Loop) and x.kind.startswith("gpu_") for x in nodes(top)),
         atomics=frozenset(_atomics(reads, top)),
         fast=fast,
     )
@@ -144,13 +146,58 @@ def _outermost(n: NestContext, top: Node, local: tuple[str, ...]) -> tuple[Env, 
 
 
 def _blocks(n: NestContext, loops: list[Loop], counts: list[Poly], env: Env) -> Stmts:
-    """Iteration `BEGIN` of loops that count as one."""
+    """Iteration `BEGIN` of loops that count as one.
+
+    Where the last block of a loop is shifted inwards, all are whole, unless there is less than one; that is code of its
+    own, in which threads take single elements.
+    """
+    shifted = {k: env.remains(x) for k, x in enumerate(loops) if _is_shifted(x)}
+    missing = [left.end - left.low - step_of(loops[k]) for k, left in shifted.items()]
+    if not missing:
+        return _block(n, loops, counts, env, frozenset())
+    whole = _block(n, loops, counts, env, frozenset(shifted))
+    single = _one_by_one(loops[-1], frozenset(x.dim for x in loops))
+    clipped = _block(n, [*loops[:-1], single], counts, env, frozenset())
+    return (If(functools.reduce(functools.partial(extremum, "min"), missing), whole, clipped),)
+
+
+def _is_shifted(loop: Loop) -> bool:
+    """Does the last block of a loop start earlier where it would not be whole?"""
+    below = inner_loops(loop)
+    return bool(below) and below[0].tail == "shift_inwards"
+
+
+def _one_by_one(node: Node, tiled: frozenset[DimKey]) -> Any:
+    """A nest without the loops over what one thread of its stage computes together, and over parts of a reduction.
+
+    Args:
+        tiled: dimensions of the loops over blocks; the first loop inside, which says how large a block is, stays.
+    """
+    match node:
+        case Loop(kind="unroll" | "serial", size=int(), children=(inside,)) if node.dim not in tiled and is_alone(node):
+            return _one_by_one(inside, tiled)
+        case Loop():
+            left = tiled - {node.dim} if node.size is not None else tiled
+            return replace(node, children=tuple(_one_by_one(x, left) for x in node.children))
+        case Store():
+            return replace(node, children=tuple(_one_by_one(x, tiled) for x in node.children))
+    return node
+
+
+def _block(n: NestContext, loops: list[Loop], counts: list[Poly], env: Env, shifted: frozenset[int]) -> Stmts:
+    """A block, of which the sides along some loops are whole."""
     lets: list[Stmt] = []
     for k, loop in enumerate(loops):
         left, step, var = env.remains(loop), step_of(loop), n.loop_var(loop)
         index = poly(BEGIN) if k == 0 else poly(BEGIN) % _divisor(counts[k:])
-        lets.append(Let(var, index // _divisor(counts[k + 1 :]) * step + left.low))
-        env = env.tile(loop, poly(var), step).deeper(var, step, poly(var))
+        first = index // _divisor(counts[k + 1 :]) * step + left.low
+        if k in shifted:
+            lets.append(Let(var, extremum("min", first, left.end - step)))
+            env = env.within(loop, Interval.tile(poly(var), step), step)
+        else:
+            lets.append(Let(var, first))
+            env = env.tile(loop, poly(var), step)
+        env = env.deeper(var, step, poly(var))
     return (*lets, *walk.place(n, loops[-1].children, env)[0])
 
 
@@ -190,7 +237,7 @@ def _iterations(left: Remaining, step: int) -> Poly:
 def _atomics(reads: Reads, top: Node) -> Iterator[tuple[str, int]]:
     """Definitions whose iterations update the same elements at once."""
     for x in nodes(top):
-        if isinstance(x, Loop) and x.kind in ("parallel", "gpu_block", "gpu_thread"):
+        if isinstance(x, Loop) and (x.kind == "parallel" or x.kind.startswith("gpu_")):
             compute = own(x, x.stage)
             d = definition_of(reads, compute)
             is_combined = (is_associative(d) and is_direct(d)) or scan_of(reads.stages[x.stage], d) is not None

@@ -79,7 +79,7 @@ def has_threads(s: Stmt) -> bool:
     """Is there a loop in it that the threads of a block share, also one of a reduction or a scan?"""
     return any(
         (isinstance(t, For) and t.kind == "gpu_thread")
-        or (isinstance(t, Reduce) and any(loop.threads for loop in t.loops))
+        or (isinstance(t, Reduce) and any(loop.threads or loop.warp_lanes for loop in t.loops))
         or isinstance(t, Scan)
         for t in every((s,))
     )

@@ -134,6 +134,8 @@ def described(nest: Nest, buffers: Mapping[str, Any], tasks: int) -> Iterator[st
                 yield f"d{d}: {count} blocks{each}"
             elif kind == "gpu_thread":
                 yield f"d{d}: {count} threads"
+            elif kind == "gpu_lane":
+                yield f"d{d}: {count} lanes of a warp"
             elif kind == "vector":
                 yield f"d{d}: vectors of {over}"
             elif kind == "unroll":

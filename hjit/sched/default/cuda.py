@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hjit.sched.analysis.bounds import Definitions, Reads, Region
 from hjit.sched.analysis.propagation import Uses
@@ -21,32 +21,42 @@ from hjit.sched.default.thresholds import (
     FEW_ELEMENTS,
     FEW_RESULTS,
     LONG_REDUCTION,
+    MAX_ACCUMULATOR_REGISTERS,
     MAX_EXTRA_WORK,
     MAX_RECOMPUTED,
     MAX_SHARED_BYTES,
     MIN_STENCIL,
+    PRODUCT_STEP,
+    PRODUCT_TILE,
+    PRODUCT_UNROLL,
+    REGISTER_TILE,
     SCAN_BLOCK,
     STENCIL_LOADS_LEFT,
     STENCIL_ROWS,
+    STEPS_OF_SUM,
+    STRIP_BYTES,
     THREAD_BYTES,
     TILE_COLUMNS,
+    TRANSPOSE_BLOCK,
     UPDATES,
 )
 from hjit.sched.language.build import Step, nest, stored
 from hjit.sched.language.definitions import is_associative, is_atomic, is_direct
 from hjit.sched.language.groups import groups
+from hjit.sched.language.limits import WARP
+from hjit.sched.language.memory import memory_order
 from hjit.sched.language.tree import Loop, Node, Root, Store
 from hjit.trace.ir.costs import cost
 from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.intervals import Interval
-from hjit.trace.ir.poly import Var, poly
+from hjit.trace.ir.poly import Dim, Poly, Var, poly
 from hjit.trace.ir.scans import scan_of
 from hjit.trace.passes.block_reductions import contiguity, runs_along_rows
 
 
 def cuda_schedule(graph: Graph) -> Root:
     """The schedule of a canonical Graph; legal for every one."""
-    tiled = {s.name: tuple(_tiled(s, group) for group in groups(s)) for s in graph.stages}
+    tiled = {s.name: tuple(_tiled(graph, s, group) for group in groups(s)) for s in graph.stages}
     members = _members(graph, tiled)
     inside = {name for x in members.values() for name in x.names}
     roots: list[Node] = []
@@ -75,7 +85,7 @@ class CudaNests(Mapping[str, tuple[Node, ...]]):
 
     def __getitem__(self, stage: str) -> tuple[Node, ...]:
         s = self.graph.by_name[stage]
-        return tuple(_nest(s, _tiled(s, group)) for group in groups(s))
+        return tuple(_nest(s, _tiled(self.graph, s, group)) for group in groups(s))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.graph.by_name)
@@ -92,12 +102,14 @@ class _Tiled:
         blocks: dimensions whose loops are over blocks.
         inner: the loops inside those.
         tile: how many elements of each pure dimension a block computes; None: all.
+        is_alone: is it computed at the root, because its own tiles are worth more than to be near what reads it?
     """
 
     group: tuple[int, ...]
     blocks: tuple[int, ...]
     inner: tuple[Step, ...]
     tile: tuple[int | None, ...] = ()
+    is_alone: bool = False
 
 
 def _nest(s: Stage, x: _Tiled) -> Node:
@@ -108,13 +120,16 @@ def _nest(s: Stage, x: _Tiled) -> Node:
 # -- loops of one stage
 
 
-def _tiled(s: Stage, group: tuple[int, ...]) -> _Tiled:
+def _tiled(graph: Graph, s: Stage, group: tuple[int, ...]) -> _Tiled:
     d = s.definitions[group[-1]]
     pure, reduction = range(len(d.dims)), range(len(d.dims), len(d.extents))
     serial: list[Step] = [(k, "serial", None) for k in reduction]
     is_long = any(not n.is_const or n.const >= LONG_REDUCTION for n in d.rdims)
     if is_atomic(s, d) and s.dtype.itemsize >= 4 and (is_long or not d.dims):  # there are no atomics of narrower words
         return _scattered(d, group)
+    found = _operands_in_tiles(s, d, group) if is_long else None
+    if found is not None:
+        return found
     if is_associative(d) and is_direct(d) and (_is_long(d) or not d.dims) and runs_along_rows(d, s.name):
         return _along_rows(s, d, group)
     scan = scan_of(s, d) if is_long and group == group[-1:] else None
@@ -129,7 +144,48 @@ def _tiled(s: Stage, group: tuple[int, ...]) -> _Tiled:
     if d.is_scatter and d.order == "pure":
         serial = [*((k, "serial", None) for k in pure), *serial]
         return _Tiled(group, (), tuple(serial))
-    return _over(d, group, list(pure), serial, SCAN_BLOCK if is_long else BLOCK, _rows(d), _columns(s, d))
+    if d.order == "pure" and _reads_across(graph, d):
+        return _over(d, group, list(pure), serial, TRANSPOSE_BLOCK)
+    x = _over(d, group, list(pure), serial, SCAN_BLOCK if is_long else BLOCK, _rows(d), _columns(s, d))
+    return _in_strips(s, d, x) if is_long and _walks_rows(graph, s, d) else x
+
+
+def _in_strips(s: Stage, d: Definition, x: _Tiled) -> _Tiled:
+    """Threads that walk along rows, all of them through one strip after the other: its elements are read and written
+    through shared memory, see `hjit.kernels.lower.passes.staging.coalesce_accesses`."""
+    (row,) = range(len(d.dims), len(d.extents))
+    size = STRIP_BYTES // max(s.dtype.itemsize, *(y.dtype.itemsize for y in d.loads))
+    inner = x.inner[:-1]
+    return replace(x, inner=((row, "serial", None), *inner, (row, "serial", size)))
+
+
+def _walks_rows(graph: Graph, s: Stage, d: Definition) -> bool:
+    """Is it a recurrence along the rows of an array, so that neighbouring threads touch elements a row apart?"""
+    if d.order != "sequential" or d.is_scatter or len(d.rdims) != 1:
+        return False
+    row, threads = len(d.dims), _long_dims(d)
+    accesses = [(s.name, d.target), *((x.source, x.index) for x in d.loads)]
+    found = [_ranks(graph, name, index, (row, *threads)) for name, index in accesses]
+    return any(row in ranks and max(ranks, key=ranks.__getitem__) == row and len(ranks) > 1 for ranks in found)
+
+
+def _reads_across(graph: Graph, d: Definition) -> bool:
+    """Are elements that a row apart in an array side by side in the result?"""
+    dims = _long_dims(d)
+    found = [_ranks(graph, x.source, x.index, dims) for x in d.loads]
+    return bool(dims) and any(dims[-1] in ranks and max(ranks, key=ranks.__getitem__) != dims[-1] for ranks in found)
+
+
+def _long_dims(d: Definition) -> list[int]:
+    """The pure dimensions that are not short."""
+    return [k for k, n in enumerate(d.dims) if not n.is_const or n.const > FEW_ELEMENTS]
+
+
+def _ranks(graph: Graph, array: str, index: Sequence[Poly], dims: Sequence[int]) -> dict[int, int]:
+    """Dimensions that an access moves along -> the axis in memory, the fastest one last; none where it is not known."""
+    order = memory_order(graph, array) or ()
+    found = {k: [n for n, axis in enumerate(order) if index[axis].mentions(Dim(k))] for k in dims}
+    return {k: ranks[-1] for k, ranks in found.items() if ranks}
 
 
 def _over(
@@ -155,7 +211,8 @@ def _over(
     left = max(threads // count, 1)
     for n, k in enumerate(reversed(dims)):
         is_last = n == len(dims) - 1
-        sizes[k] = left if is_last else min(left, TILE_COLUMNS)
+        most = left if is_last else min(left, TILE_COLUMNS)
+        sizes[k] = min(most, max(d.extents[k].const, 1)) if d.extents[k].is_const else most
         left //= sizes[k]
     threads_of: list[Step] = []
     copies: list[Step] = []
@@ -198,6 +255,60 @@ def _columns(s: Stage, d: Definition) -> int:
     if d.order != "pure" or d.is_scatter or len(d.loads) >= MIN_STENCIL:
         return 1
     return max(THREAD_BYTES // max(s.dtype.itemsize, *(x.dtype.itemsize for x in d.loads), 1), 1)
+
+
+def _operands_in_tiles(s: Stage, d: Definition, group: tuple[int, ...]) -> _Tiled | None:
+    """A sum of products, or the like, of two operands that are read by many results each, as in a product of matrices:
+    blocks of rows and columns, a square of them for each thread, and the reduction in tiles, for which the operands go
+    through shared memory (`hjit.kernels.lower.passes.staging.stage_operands`)."""
+    long = [k for k, n in enumerate(d.dims) if not n.is_const or n.const >= 2 * REGISTER_TILE]
+    if len(long) < 2 or long[-1] != len(d.dims) - 1 or not (is_associative(d) and is_direct(d)):
+        return None
+    row, column = long[-2:]
+    last = len(d.extents) - 1
+    reads = [{k for k in (row, column, last) if any(p.mentions(Dim(k)) for p in x.index)} for x in d.loads]
+    if {row, last} not in reads or {column, last} not in reads:
+        return None
+    sizes = {k: _power_of_two(d.dims[k], PRODUCT_TILE) for k in (row, column)}
+    side, step = _side_by_registers(s), _terms_by_shared_bytes(d, sum(sizes.values()))
+    if step == 0 or math.prod(n // side for n in sizes.values()) < WARP:
+        return None
+    threads: list[Step] = [(k, "gpu_thread", n, "shift_inwards") for k, n in sizes.items()]
+    sums: list[Step] = [(k, "serial", None) for k in range(len(d.dims), len(d.extents))]
+    tiles: list[Step] = [
+        (last, "serial", step * STEPS_OF_SUM),
+        (last, "serial", step),
+        (last, "unroll", min(PRODUCT_UNROLL, step)),
+    ]
+    squares: list[Step] = [(k, "unroll", side) for k in sizes] if side > 1 else []
+    return _Tiled(group, tuple(range(len(d.dims))), (*threads, *sums, *tiles, *squares), is_alone=True)
+
+
+def _side_by_registers(s: Stage) -> int:
+    """The rows and columns of a thread, for which it has registers enough."""
+    side = REGISTER_TILE
+    while side > 1 and side**2 * _accumulator_words(s) > MAX_ACCUMULATOR_REGISTERS:
+        side //= 2
+    return side
+
+
+def _terms_by_shared_bytes(d: Definition, elements: int) -> int:
+    """The terms for which operands of so many elements each fit into shared memory; 0: not even two."""
+    step, itemsize = PRODUCT_STEP, max(x.dtype.itemsize for x in d.loads)
+    while step > 1 and step * elements * itemsize > MAX_SHARED_BYTES:
+        step //= 2
+    return step if step > 1 else 0
+
+
+def _accumulator_words(s: Stage) -> int:
+    """Registers for one sum: of a float one in double precision and two in its own, or twice as many; else one."""
+    words = -(-s.dtype.itemsize // 4)
+    return 2 + 2 * words + 2 * (words == 2) if s.dtype.kind == "f" else words
+
+
+def _power_of_two(n: Poly, most: int) -> int:
+    """The greatest one up to a length, and `most`."""
+    return most if not n.is_const else min(most, 1 << n.const.bit_length() - 1)
 
 
 def _is_long(d: Definition) -> bool:
@@ -245,7 +356,8 @@ def _members(graph: Graph, tiled: Mapping[str, Sequence[_Tiled]]) -> dict[str, _
             continue
         x = tiled[s.name][reading[0]]
         if x.blocks and x.tile and is_direct(s.definitions[x.group[-1]]):
-            names = tuple(_inside(reads, s, x, taken, consumers))[::-1]
+            alone = {name for name, nests in tiled.items() if any(y.is_alone for y in nests)}
+            names = tuple(_inside(reads, s, x, taken | alone, consumers))[::-1]
             if names:
                 found[s.name] = _Members(reading[0], names)
                 taken.update(names)

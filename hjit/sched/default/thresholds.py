@@ -29,7 +29,19 @@ BLOCK = 256  # threads: enough to hide latency, few enough for several blocks on
 TILE_COLUMNS = 32  # of a tile that a block computes: one warp reads and writes whole lines of 128 bytes of float32
 THREAD_BYTES = 4  # that a thread reads of an array, at least: with less, too little is on the way at a time
 SCAN_BLOCK = 64  # threads where each has long work: there are few of them, so they go to many multiprocessors
+# bytes of the widest element in a strip of columns that threads walk along rows, through shared memory: a line
+STRIP_BYTES = 128
+TRANSPOSE_BLOCK = (
+    512  # threads where what is read lies across: tiles of 16 rows and 32 columns, whole sectors both ways
+)
 LONG_REDUCTION = 64  # iterations from which on those of a reduction are long work, or work for several threads
+# of a product of matrices, or the like: rows and columns of a block, 16 by 16 threads
+PRODUCT_TILE = 64
+REGISTER_TILE = 4  # rows and columns of a thread: 16 products for 8 numbers, which are two reads of shared memory
+PRODUCT_STEP = 16  # terms of the sum for which operands are in shared memory: a sum in the dtype of the result
+STEPS_OF_SUM = 4  # such sums that are added before they join the accumulator
+PRODUCT_UNROLL = 4  # terms whose code is repeated
+MAX_ACCUMULATOR_REGISTERS = 128  # half of those that a thread may have
 UPDATES = 32  # that a thread does of a histogram: a block does 8192 before it joins the 256 bins of bytes to the result
 FEW_ELEMENTS = 16  # of the last dimensions, channels for instance: a tile has all of them
 FEW_RESULTS = 8  # of a reduction side by side, all of which a thread accumulates: it reads them side by side, too

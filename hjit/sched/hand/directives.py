@@ -380,7 +380,7 @@ class _Inside(dict[str, Sequence[Node]]):
 
     def __init__(self, s: Stage, tree: Root, site: Path, at_root: Mapping[str, Sequence[Node]]) -> None:
         around = {x.kind for k in range(1, len(site) + 1) if isinstance(x := at(tree, site[:k]), Loop)}
-        if "gpu_thread" in around:
+        if around & {"gpu_thread", "gpu_lane"}:
             nests = [nest_in_thread(s, group) for group in groups(s)]
         elif "gpu_block" in around:
             nests = [nest_in_block(s, group) for group in groups(s)]

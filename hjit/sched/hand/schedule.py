@@ -479,6 +479,15 @@ class StageHandle:
             self._add("kind", loop, "gpu_thread")
         return self
 
+    def gpu_lanes(self, loop: str, size: int | None = None) -> StageHandle:
+        """Run the iterations of a loop in the lanes of one warp; with a size, so many of them.
+
+        There are 32 lanes at most, a power of two. Over what is not reduced, it is the last loop over threads. Over a
+        reduction each result has so many lanes: each of them reduces every 32nd element, say, and shuffles combine
+        what they have, without shared memory or a barrier.
+        """
+        return self._add("kind", loop, "gpu_lane") if size is None else self._add("inner", loop, "gpu_lane", size)
+
     def gpu_tile(self, y: str, x: str, yi: str, xi: str, ysize: int, xsize: int, tail: Tail = "auto") -> StageHandle:
         """Compute tiles of two loops: a block for each, whose threads share its elements."""
         tiled = self.tile(y, x, y, x, yi, xi, ysize, xsize, tail)

@@ -1,8 +1,8 @@
 """Is a schedule tree legal for a Graph?
 
 `RULES` is the list: each rule has a name, and yields what breaks it. Where one kind of loop is legal is in
-`LOOP_KIND_RULES`, one level of memory in `MEMORY_RULES`. `HJIT_CHECK=1` applies them all after every transform of a
-tree.
+`hjit.sched.language.loop_rules`, one level of memory in `MEMORY_RULES`. `HJIT_CHECK=1` applies them all after every
+transform of a tree.
 """
 
 from __future__ import annotations
@@ -10,21 +10,19 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
 
 from hjit.errors import ScheduleError
 from hjit.sched.language.definitions import (
     are_apart,
     free_from,
     is_associative,
-    is_atomic,
     is_direct,
     is_repeatable,
     starts_reduction,
 )
-from hjit.sched.language.kinds import LOOP_KINDS, TARGET_KINDS, LoopKind, Memory, TargetKind
-from hjit.sched.language.limits import DIVISION_CODE, MAX_CODE, MAX_UNROLL
+from hjit.sched.language.kinds import LOOP_KINDS, TARGET_KINDS, Memory, TargetKind
+from hjit.sched.language.limits import DIVISION_CODE, MAX_CODE
+from hjit.sched.language.loop_rules import LOOP_KIND_RULES, OVER_THREADS, Leaf, LoopAt, constant_length
 from hjit.sched.language.target import REGISTER_BYTES
 from hjit.sched.language.tree import (
     Compute,
@@ -40,36 +38,10 @@ from hjit.sched.language.tree import (
 )
 from hjit.sched.language.tree import walk as walk_tree
 from hjit.trace.ir.costs import instruction_count
-from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Op, Stage, walk
-from hjit.trace.ir.poly import Poly
-from hjit.trace.ir.scans import Scan, scan_of
+from hjit.trace.ir.graph import Const, Expr, Graph, Op, walk
 from hjit.trace.passes.interleaved_updates import write_disjoint
 
 DIVISIONS = ("floor_divide", "remainder", "fmod")
-
-
-@dataclass(frozen=True)
-class Leaf:
-    """A computation and the nodes above it, outermost first."""
-
-    path: tuple[Node, ...]
-    compute: Compute
-
-    @cached_property
-    def loops(self) -> tuple[Loop, ...]:
-        """The stage's own loops."""
-        return tuple(x for x in self.path if isinstance(x, Loop) and x.stage == self.compute.stage)
-
-    @cached_property
-    def site(self) -> int:
-        """How many nodes of the path lie outside the stage's own loops and the stores directly around them."""
-        own = next(
-            (k for k, x in enumerate(self.path) if isinstance(x, Loop) and x.stage == self.compute.stage),
-            len(self.path),
-        )
-        while own and isinstance(self.path[own - 1], Store):
-            own -= 1
-        return own
 
 
 Rule = Callable[[list[Leaf], Graph], Iterator[str]]
@@ -223,7 +195,7 @@ def _stored(found: list[Leaf], graph: Graph) -> Iterator[str]:
 def _anywhere(store: Store, leaf: Leaf, graph: Graph) -> Iterator[str]:
     """Where no memory is named, it is that of its place: of the device, of a block, or of a thread."""
     between = {x.kind for x in leaf.path[leaf.path.index(store) : leaf.site] if isinstance(x, Loop)}
-    for kind, word in (("gpu_block", "blocks"), ("gpu_thread", "threads")):
+    for kind, word in (("gpu_block", "blocks"), ("gpu_thread", "threads"), ("gpu_lane", "lanes")):
         if kind in between:
             yield f"store {store.stage}: {word} compute parts of it, each its own: store it inside their loops"
 
@@ -234,14 +206,14 @@ def _shared(store: Store, leaf: Leaf, graph: Graph) -> Iterator[str]:
     around = leaf.path[: leaf.path.index(store)]
     if not any(isinstance(x, Loop) and x.kind == "gpu_block" for x in around):
         yield f"store {store.stage}: only what is kept inside loops over blocks is in shared memory"
-    if any(isinstance(x, Loop) and x.kind == "gpu_thread" for x in around):
+    if any(isinstance(x, Loop) and x.kind in OVER_THREADS for x in around):
         yield f"store {store.stage}: what is kept inside loops over threads is not shared"
 
 
 def _register(store: Store, leaf: Leaf, graph: Graph) -> Iterator[str]:
     """Registers are those of a thread."""
     yield from _anywhere(store, leaf, graph)
-    if not any(isinstance(x, Loop) and x.kind == "gpu_thread" for x in leaf.path[: leaf.path.index(store)]):
+    if not any(isinstance(x, Loop) and x.kind in OVER_THREADS for x in leaf.path[: leaf.path.index(store)]):
         yield f"store {store.stage}: only what is kept inside loops over threads is in registers"
 
 
@@ -289,28 +261,6 @@ def _dimensions(found: list[Leaf], graph: Graph) -> Iterator[str]:
                 yield f"{loop_name(x)}: reduction dimensions are not fused"
 
 
-@dataclass(frozen=True, slots=True)
-class LoopAt:
-    """A loop of the stage that a leaf computes, and what its rule looks at.
-
-    Attributes:
-        around: all loops outside of it, of whatever stages.
-        inner: the next loop over the same dimension inside it.
-    """
-
-    loop: Loop
-    leaf: Leaf
-    around: tuple[Loop, ...]
-    inner: Loop | None
-    stage: Stage
-    definition: Definition
-
-    @property
-    def is_reduction(self) -> bool:
-        """Does it run over a reduction dimension?"""
-        return dims_of(self.loop.dim)[0] >= len(self.definition.dims)
-
-
 def _loop_kinds(found: list[Leaf], graph: Graph) -> Iterator[str]:
     for leaf in found:
         s = graph.stage(leaf.compute.stage)
@@ -320,113 +270,6 @@ def _loop_kinds(found: list[Leaf], graph: Graph) -> Iterator[str]:
             if x.stage == s.name:
                 inner = next((y for y in loops[k + 1 :] if y.stage == s.name and y.dim == x.dim), None)
                 yield from LOOP_KIND_RULES[x.kind](LoopAt(x, leaf, loops[:k], inner, s, d))
-
-
-def _serial(at: LoopAt) -> Iterator[str]:
-    """Legal everywhere."""
-    yield from ()
-
-
-def _parallel(at: LoopAt) -> Iterator[str]:
-    x = at.loop
-    if any(y.kind != x.kind for y in at.around) or (*at.around, x)[0].stage != at.stage.name:
-        yield f"{loop_name(x)}: only the outermost loops of a root are {x.kind}"
-    if at.is_reduction and not is_atomic(at.stage, at.definition) and not _restarts(at):
-        yield (
-            f"{loop_name(x)}: iterations of a reduction write the same elements; only histograms and the like of whole "
-            f"numbers are updated atomically, `rfactor` splits others into parts"
-        )
-    if x.size is not None:
-        yield f"{loop_name(x)}: only the loop over all of a dimension is {x.kind}"
-
-
-def _restarts(at: LoopAt) -> bool:
-    """Does a scan begin anew in each iteration of a loop over blocks?"""
-    found = scan_of(at.stage, at.definition)
-    inner = None if at.inner is None else at.inner.size
-    return found is not None and at.loop.kind == "gpu_block" and found.restart != 0 and found.restart == inner
-
-
-def _vector(at: LoopAt) -> Iterator[str]:
-    x, d = at.loop, at.definition
-    if x.size is None:
-        yield f"{loop_name(x)}: a vector loop has a size"
-    if at.inner is not None:
-        yield f"{loop_name(x)}: there is another loop over {dim_name(x.dim)} inside it"
-    if sum(y.kind == "vector" for y in at.leaf.loops) > 1:
-        yield f"{loop_name(x)}: only one dimension runs along the lanes"
-    if at.is_reduction and not (is_associative(d) and is_direct(d)) and dims_of(x.dim)[0] < free_from(at.stage, d):
-        yield f"{loop_name(x)}: lanes of this reduction may write the same element"
-    if not at.is_reduction and d.is_scatter:
-        yield f"{loop_name(x)}: lanes that write wherever an array says may write the same element"
-
-
-def _unroll(at: LoopAt) -> Iterator[str]:
-    x, d = at.loop, at.definition
-    if x.size is None and _constant(d, x) is None:
-        yield f"{loop_name(x)}: only a loop of a known length is unrolled; split it first"
-        return
-    loops, copies = at.leaf.loops, 1
-    for k, y in enumerate(loops[: loops.index(x) + 1]):
-        n = (y.size if y.size is not None else _constant(d, y)) if y.kind == "unroll" else None
-        if n is not None:
-            inner = next((z.size for z in loops[k + 1 :] if z.dim == y.dim), None)
-            copies *= max(n // (inner or 1), 1)
-    if copies > MAX_UNROLL:
-        yield f"{loop_name(x)}: {copies} copies of the body, more than {MAX_UNROLL}"
-
-
-def _gpu_thread(at: LoopAt) -> Iterator[str]:
-    """Loops over threads of a stage are directly inside each other, so that their iterations are shared out among the
-    threads as those of one loop."""
-    x, d = at.loop, at.definition
-    first = next(y for y in at.leaf.loops if y.kind == "gpu_thread")
-    above = at.leaf.path[at.leaf.path.index(x) - 1]
-    if any(y.kind == "parallel" for y in at.around):
-        yield f"{loop_name(x)}: it is inside a parallel loop, of which each iteration is a thread"
-    if any(y.kind == "gpu_thread" and y.stage != x.stage for y in at.around):
-        yield f"{loop_name(x)}: it lies inside loops over threads of another stage, where each thread runs alone"
-    if x is not first and not (isinstance(above, Loop) and above.kind == "gpu_thread" and len(above.children) == 1):
-        yield f"{loop_name(x)}: loops over threads are directly inside each other, with nothing else between them"
-    scan = scan_of(at.stage, d) if at.is_reduction else None
-    if scan is not None:
-        yield from _scanned(at, scan)
-    elif at.is_reduction and not (is_associative(d) and is_direct(d)) and not is_atomic(at.stage, d):
-        yield f"{loop_name(x)}: iterations of a reduction write the same elements, one after the other"
-    if at.is_reduction != (dims_of(first.dim)[0] >= len(d.dims)):
-        yield f"{loop_name(x)}: threads run over a reduction, or over what is reduced, not both"
-
-
-def _scanned(at: LoopAt, scan: Scan) -> Iterator[str]:
-    """Threads share all iterations of a scan, or those between two of which it begins anew."""
-    x = at.loop
-    if (x.size or 0) != scan.restart:
-        yield f"{loop_name(x)}: threads scan {scan.restart or 'all'} iterations together"
-    if not isinstance(x.children[0], Compute):
-        yield f"{loop_name(x)}: threads scan elements, not what loops inside it compute"
-    if (*at.around, x)[0].stage != at.stage.name:
-        yield f"{loop_name(x)}: threads scan only what is computed at the root"
-
-
-LOOP_KIND_RULES: Mapping[LoopKind, Callable[[LoopAt], Iterator[str]]] = {
-    "serial": _serial,
-    "parallel": _parallel,
-    "vector": _vector,
-    "unroll": _unroll,
-    "gpu_block": _parallel,
-    "gpu_thread": _gpu_thread,
-}
-
-
-def _constant(d: Definition, x: Loop) -> int | None:
-    """The elements of the dimensions of a loop, where they are known."""
-    total = 1
-    for k in dims_of(x.dim):
-        n: Poly = d.extents[k]
-        if not n.is_const:
-            return None
-        total *= n.const
-    return total
 
 
 def _reductions(found: list[Leaf], graph: Graph) -> Iterator[str]:
@@ -520,7 +363,7 @@ def _code(found: list[Leaf], graph: Graph) -> Iterator[str]:
             if x.size is not None and (x.kind in ("vector", "unroll") or x.tail == "shift_inwards"):
                 tails[key] = tails.get(key, 1) + 1
             if x.kind == "unroll":
-                n = x.size if x.size is not None else _constant(parts[-1], x) or 1
+                n = x.size if x.size is not None else constant_length(parts[-1], x) or 1
                 inner = next((y.size for y in leaf.loops if y.dim == x.dim and y.size is not None and y.size < n), 1)
                 copies *= max(n // inner, 1)
         lanes = next((x.size or 1 for x in leaf.loops if x.kind == "vector"), 1)

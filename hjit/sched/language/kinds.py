@@ -1,8 +1,8 @@
 """The kinds of targets, loops and memory: a row of a table each.
 
 A new kind of loop is its word in `LoopKind`, its row in `LOOP_KINDS`, and the rule that says where it is legal, in
-`hjit.sched.language.check.LOOP_KIND_RULES`. A new level of memory is the same with `Memory`, `MEMORY_LEVELS` and
-`MEMORY_RULES`. A new kind of target is its word in `TargetKind` and its row in `TARGET_KINDS`.
+`hjit.sched.language.loop_rules`. A new level of memory is the same with `Memory`, `MEMORY_LEVELS` and `MEMORY_RULES` of
+`hjit.sched.language.check`. A new kind of target is its word in `TargetKind` and its row in `TARGET_KINDS`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-LoopKind = Literal["serial", "parallel", "vector", "unroll", "gpu_block", "gpu_thread"]
+LoopKind = Literal["serial", "parallel", "vector", "unroll", "gpu_block", "gpu_thread", "gpu_lane"]
 Memory = Literal["heap", "shared", "register"]
 TargetKind = Literal["cpu", "cuda"]
 
@@ -58,6 +58,7 @@ LOOP_KINDS: Mapping[LoopKind, LoopTraits] = {
     "unroll": LoopTraits(is_straight_line=True, colour="#e9d5ff"),
     "gpu_block": LoopTraits(is_straight_line=False, colour="#fdba74", is_outermost=True),
     "gpu_thread": LoopTraits(is_straight_line=False, colour="#fef08a"),
+    "gpu_lane": LoopTraits(is_straight_line=False, colour="#d9f99d"),
 }
 MEMORY_LEVELS: Mapping[Memory, MemoryTraits] = {
     "heap": MemoryTraits(max_elements=1 << 40),
@@ -66,5 +67,7 @@ MEMORY_LEVELS: Mapping[Memory, MemoryTraits] = {
 }
 TARGET_KINDS: Mapping[TargetKind, TargetTraits] = {
     "cpu": TargetTraits(("serial", "parallel", "vector", "unroll"), ("heap",)),
-    "cuda": TargetTraits(("serial", "parallel", "unroll", "gpu_block", "gpu_thread"), ("heap", "shared", "register")),
+    "cuda": TargetTraits(
+        ("serial", "parallel", "unroll", "gpu_block", "gpu_thread", "gpu_lane"), ("heap", "shared", "register")
+    ),
 }

@@ -21,6 +21,8 @@ MAX_SIZE = 1 << 28
 # lanes of one vector: four registers of bytes, or 32 of float64. LLVM ends the process from 65,536 on, and is slow long
 # before
 MAX_LANES = 256
+WARP = 32  # lanes of a warp: threads of a GPU that run in step
+MAX_THREADS = 1024  # of a block, on every GPU
 MAX_UNROLL = 256  # copies of one body: LLVM's time grows with them, see `MAX_CODE`
 # elements that the axes of a stage are rounded up to, all axes multiplied: a longer gap is memory that nobody reads
 MAX_ALIGN = 1 << 20

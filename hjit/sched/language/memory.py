@@ -43,6 +43,17 @@ class Layout:
 C_ORDER = Layout()
 
 
+def memory_order(graph: Graph, array: str) -> tuple[int, ...] | None:
+    """The axes of an input or a stage from the slowest to the fastest in memory, where it is known which is fastest;
+    stages are taken to be in C order."""
+    i = graph.input_by_name.get(array)
+    axes = tuple(range(len(graph.shapes[array])))
+    if i is None or i.data is not None:
+        return axes
+    fast = [k for k in axes if i.layout[k] == 1]
+    return (*(k for k in axes if k != fast[-1]), fast[-1]) if fast else None
+
+
 def rejoined(p: Poly) -> Poly:
     """The polynomial with ``c * k * (a // k) + c * (a % k)`` written as ``c * a``."""
     for m, c in p.terms.items():

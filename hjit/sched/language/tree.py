@@ -81,6 +81,7 @@ class Loop(_Memoised):
     Attributes:
         dim: a dimension, or several that run as one, the last one fastest (Halide's `fuse`).
         kind: "vector": the lanes of one vector. "unroll": code for each iteration. "parallel": outermost only, tasks.
+            "gpu_block", "gpu_thread": blocks of threads, and the threads of one. "gpu_lane": lanes of one warp.
         size: number of elements of an inner loop; None for the loop over all.
         tail: of an inner loop, what happens where its size does not divide what is left. "guard_with_if": a shorter
             iteration. "shift_inwards": the last iteration starts earlier and repeats what the one before did.

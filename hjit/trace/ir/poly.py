@@ -503,6 +503,20 @@ def lower_bound(n: Poly) -> int:
     return total
 
 
+def upper_bound(n: Poly) -> int | None:
+    """A constant that a length never exceeds, as its minima say; None where they say nothing."""
+    if n.is_const:
+        return n.const
+    found = [
+        bound
+        for m, c in n.terms.items()
+        if c == 1 and len(m) == 1 and isinstance(m[0], Extremum) and m[0].which == "min"
+        for end in (m[0].a, m[0].b)
+        if (bound := upper_bound(n - poly(m[0]) + end)) is not None
+    ]
+    return min(found, default=None)
+
+
 def sizes_value(p: Poly, sizes: Mapping[str, int]) -> int:
     """The number that a polynomial over sizes is."""
 

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from hjit.process import deadline, debug
@@ -62,10 +62,13 @@ PASSES: tuple[Callable[..., Graph], ...] = (
     pack,  # copies of the right matrices of products, unless a schedule inlines them
     inline_after,  # what a schedule that knows the Graph so far inlines of it
 )
-# where many blocks of threads run at once, rows are not enough: reductions and scans have parts of rows
-CUDA_PASSES = tuple(
-    new for run in PASSES for new in ((reduce_in_blocks, scan_in_blocks) if run is split_reductions else (run,))
-)
+# where many blocks of threads run at once, rows are not enough: reductions and scans have parts of rows. Blocks copy
+# what they need of matrices themselves, into shared memory.
+_ON_CUDA: Mapping[Callable[..., Graph], tuple[Callable[..., Graph], ...]] = {
+    split_reductions: (reduce_in_blocks, scan_in_blocks),
+    pack: (),
+}
+CUDA_PASSES = tuple(new for run in PASSES for new in _ON_CUDA.get(run, (run,)))
 REQUESTABLE = (
     fuse,
     rfactor,

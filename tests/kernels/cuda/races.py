@@ -44,10 +44,10 @@ def races(program: Program, sizes: Mapping[str, int], blocks: int = 3) -> Iterat
         if nest.blocks and nest.count is not None and nest.renaming is None:
             count = sizes_value(nest.count, sizes)
             for block in sorted({*range(min(blocks, count)), *range(max(count - blocks, 0), count)}):
-                yield from _Run(nest, sizes, block).found()
+                yield from Run(nest, sizes, block).found()
 
 
-class _Run:
+class Run:
     """One block."""
 
     def __init__(self, nest: Nest, sizes: Mapping[str, int], block: int) -> None:
@@ -106,7 +106,7 @@ class _Run:
                         item = item * n + k
                     self.vars |= {t.var: r[k] for t, r, k in zip(s.loops, ranges, place, strict=True)}
                     self.body(s.body, item % self.nest.threads)
-            case Barrier() | CombineThreads() | ScanThreads():
+            case Barrier() | CombineThreads(lanes=0) | ScanThreads():
                 for touched in (self.written, self.read, self.joined, self.apart):
                     touched.clear()
             case CommitCopies():

@@ -106,6 +106,20 @@ def few_threads(s: Schedule) -> None:
     s[s.stages[-1]].gpu_tile("y", "x", "yi", "xi", 3, 5)
 
 
+def shifted(s: Schedule) -> None:
+    """The last blocks begin earlier, so that all are whole; an image of less than one has blocks of its own."""
+    down, out = s.stages
+    s[out].gpu_tile("y", "x", "yi", "xi", 8, 32, "shift_inwards")
+    s[down].compute_at(out, "x").store_in("shared")
+
+
+def shifted_strips(s: Schedule) -> None:
+    """As `shifted`, and a block has several rows of tiles."""
+    out = s.stages[-1]
+    s[out].split("y", "y", "ys", 8).split("ys", "ys", "yi", 4).split("x", "x", "xi", 32, "shift_inwards")
+    s[out].reorder("y", "x", "ys", "yi", "xi").gpu_blocks("y", "x").gpu_threads("yi", "xi")
+
+
 class _Sizes(dict[str, int]):
     """Run-time sizes, all alike."""
 
@@ -119,6 +133,8 @@ HAND: dict[str, tuple[Any, Callable[[Schedule], Any]]] = {
     "strips": (rows, in_strips),
     "a window that slides down a strip": (chain, sliding),
     "tiles that are no multiples of a warp": (rows, few_threads),
+    "blocks shifted inwards": (rows, shifted),
+    "strips shifted inwards": (rows, shifted_strips),
 }
 
 
@@ -128,6 +144,16 @@ def test_schedules_by_hand_are_numpys(case: str) -> None:
     function, edit = HAND[case]
     graph, program = loops(function, edit)
     np.testing.assert_allclose(computed(graph, program, GRAY), function(GRAY), rtol=1e-6)
+
+
+@needs_opencl
+@pytest.mark.parametrize("edit", [shifted, shifted_strips])
+def test_blocks_are_shifted_inwards_where_there_is_room(edit: Any) -> None:
+    graph, program = loops(rows, edit)
+    assert "min(32*" in str(program) and "else:" in str(program)
+    for shape in ((6, 200), (40, 20), (10, 34), (9, 33), (5, 5)):
+        image = GRAY[: shape[0], : shape[1]].copy()
+        np.testing.assert_allclose(computed(graph, program, image), rows(image), rtol=1e-6)
 
 
 def test_memory_is_that_of_the_place() -> None:

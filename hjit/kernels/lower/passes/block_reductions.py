@@ -37,18 +37,18 @@ from hjit.kernels.lower.loopir import (
     Vectors,
 )
 from hjit.kernels.lower.machine import Machine
-from hjit.kernels.lower.passes.distribute_threads import WARP
 from hjit.kernels.lower.thresholds import ACCUMULATORS, FEW_PRODUCTS, PRODUCTS, SUMS_OF_PRODUCTS
 from hjit.kernels.lower.traverse import Body, at, with_bodies
 from hjit.kernels.lower.two_sum import two_sum
+from hjit.sched.language.limits import WARP
 from hjit.trace.ir.graph import Const, Expr, Graph, Op, cast, select
 from hjit.trace.ir.identities import start_value
-from hjit.trace.ir.poly import Poly, Var, extremum, poly
+from hjit.trace.ir.poly import ZERO, Poly, Var, extremum, poly
 
 
 def block_reductions(nest: Nest, graph: Graph, machine: Machine) -> Nest:
     """The nest without `Reduce`."""
-    return replace(nest, body=_Reductions().body(nest.body, None))
+    return replace(nest, body=Reductions().body(nest.body, None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class _State:
 
 
 @dataclass(frozen=True, slots=True)
-class _Accumulator:
+class Accumulator:
     """The registers of a state."""
 
     total: Register
@@ -112,7 +112,7 @@ class _Accumulator:
             yield Set(self.error, state.error)
 
 
-class _Reductions:
+class Reductions:
     """Numbers the registers of a nest."""
 
     def __init__(self) -> None:
@@ -122,7 +122,10 @@ class _Reductions:
         return tuple(t for s in body for t in self.visit(s, vectors))
 
     def visit(self, s: Stmt, vectors: Vectors | None) -> Iterator[Stmt]:
-        if not isinstance(s, Reduce):
+        by_lanes = _by_lanes(s)
+        if by_lanes is not None:
+            yield from self.by_warp_lanes(*by_lanes)
+        elif not isinstance(s, Reduce):
             inside = s if isinstance(s, Vectors) else vectors
             yield with_bodies(s, lambda body: self.body(body, inside))
         elif any(t.threads for t in s.loops):
@@ -132,20 +135,20 @@ class _Reductions:
         else:
             yield from self.across_lanes(s, vectors)
 
-    def accumulator(self, s: Reduce, dtype: np.dtype[Any], lanes: int, compensated: bool) -> _Accumulator:
+    def accumulator(self, s: Reduce, dtype: np.dtype[Any], lanes: int, compensated: bool) -> Accumulator:
         self.count += 1
         name = f"{s.buffer}.{s.op}{self.count}"
-        return _Accumulator(Register(name, dtype), Register(f"{name}.error", dtype) if compensated else None, lanes)
+        return Accumulator(Register(name, dtype), Register(f"{name}.error", dtype) if compensated else None, lanes)
 
     # -- in each lane alone
     def across_lanes(self, s: Reduce, vectors: Vectors | None) -> Iterator[Stmt]:
         accs = [self.accumulator(s, s.dtype, _lanes(i, vectors), s.compensated) for i in s.items]
         for acc, i in zip(accs, s.items, strict=True):
             yield from acc.declared(i.initial)
-        yield from self.products(s, accs) if s.products else nested(s.loops, (_joining(s, accs),))
+        yield from self.products(s, accs) if s.products else nested(s.loops, (joining(s, accs),))
         yield stored(s, [acc.state for acc in accs])
 
-    def products(self, s: Reduce, accs: list[_Accumulator]) -> Body:
+    def products(self, s: Reduce, accs: list[Accumulator]) -> Body:
         """Sums of products by fused multiply-adds in the dtype of the result, in two levels, then into the
         accumulators."""
         counts = [x.trip_count for x in s.loops]
@@ -160,7 +163,7 @@ class _Reductions:
         s: Reduce,
         levels: Sequence[tuple[ReductionLoop, ...]],
         products: tuple[ReductionLoop, ...],
-        into: list[_Accumulator],
+        into: list[Accumulator],
     ) -> Body:
         """The products of some loops, summed at each of their levels before they are added to what is outside of it."""
         if not levels:
@@ -184,20 +187,48 @@ class _Reductions:
         shared = tuple(ThreadLoop(t.var, t.begin, t.end, t.step, t.trip_count) for t in s.loops[first:last])
 
         def threads(items: Sequence[Item]) -> Body:
-            return (Threads(shared, nested(s.loops[last:], (_joining(s, accs, items),))),)
+            return (Threads(shared, nested(s.loops[last:], (joining(s, accs, items),))),)
 
         body = threads(s.items)
         if s.interior:  # blocks decide once, and all their threads alike
             body = (If(poly(INTERIOR), threads(s.interior), body),)
         yield from nested(s.loops[:first], body)
         for acc in accs:
-            other = tuple(Register(f"{r.name}.other", r.dtype) for r in acc.registers)
-            both = acc.state.combined(s.op, _State(*other))
-            yield CombineThreads(
-                acc.registers, other, (both.total,) if both.error is None else (both.total, both.error)
-            )
+            yield self.combined(s, acc)
         states = (acc.state.joined(s.op, cast(i.initial, s.dtype)) for acc, i in zip(accs, s.items, strict=True))
         yield Threads((), (stored(s, list(states)),))
+
+    def combined(self, s: Reduce, acc: Accumulator) -> CombineThreads:
+        """What threads have of an accumulator as one."""
+        other = tuple(Register(f"{r.name}.other", r.dtype) for r in acc.registers)
+        both = acc.state.combined(s.op, _State(*other))
+        return CombineThreads(acc.registers, other, (both.total,) if both.error is None else (both.total, both.error))
+
+    def by_warp_lanes(self, loops: tuple[ThreadLoop, ...], s: Reduce) -> Iterator[Stmt]:
+        """Each result has so many lanes of a warp: each of them reduces every so-manieth element, then they are
+        combined, always in the same order."""
+        number = next(k for k, t in enumerate(s.loops) if t.warp_lanes)
+        inner = s.loops[number]
+        outer = next(k for k, t in enumerate(s.loops) if inner.begin.mentions(t.var))
+        lane, lanes = Var(f"{inner.var.name}.lane"), inner.warp_lanes
+        accs = [self.accumulator(s, s.dtype, 1, s.compensated) for _ in s.items]
+        neutral = Const(start_value(s.op, s.dtype), s.dtype)
+        for acc in accs:
+            yield from acc.declared(neutral)
+        own = replace(s.loops[outer], var=inner.var, begin=s.loops[outer].begin + poly(lane))
+        rest = (*s.loops[:outer], own, *(t for k, t in enumerate(s.loops[outer + 1 :], outer + 1) if k != number))
+
+        def lanes_of(items: Sequence[Item]) -> Body:
+            shared = (*loops, ThreadLoop(lane, ZERO, poly(lanes), 1, lanes))
+            return (Threads(shared, nested(rest, (joining(s, accs, items),))),)
+
+        body = lanes_of(s.items)
+        yield from (If(poly(INTERIOR), lanes_of(s.interior), body),) if s.interior else body
+        for acc in accs:
+            yield replace(self.combined(s, acc), lanes=lanes)
+        states = (acc.state.joined(s.op, cast(i.initial, s.dtype)) for acc, i in zip(accs, s.items, strict=True))
+        first = ThreadLoop(lane, ZERO, poly(1), 1, lanes)
+        yield Threads((*loops, first), (stored(s, list(states)),))
 
     # -- along the innermost loop
     def along_lanes(self, s: Reduce) -> Iterator[Stmt]:
@@ -213,7 +244,7 @@ class _Reductions:
 
         def vectors(count: int) -> Body:
             blocks = (
-                at((_joining(s, [own[k] for own in accs]),), {inner.var: poly(inner.var) + k * lanes} if k else {})
+                at((joining(s, [own[k] for own in accs]),), {inner.var: poly(inner.var) + k * lanes} if k else {})
                 for k in range(count)
             )
             return (Vectors(inner.var, lanes, tuple(b for block in blocks for b in block), count),)
@@ -223,7 +254,7 @@ class _Reductions:
         loops: list[Stmt] = [For(inner.var, inner.begin, to_block, block, vectors(many))]
         if many > 1:
             loops.append(For(inner.var, to_block, to_lanes, lanes, vectors(1)))
-        loops.append(For(inner.var, to_lanes, inner.end, 1, (_joining(s, singles),), rare=True))
+        loops.append(For(inner.var, to_lanes, inner.end, 1, (joining(s, singles),), rare=True))
         yield from nested(s.loops[:-1], tuple(loops))
         states = []
         for own, single, item in zip(accs, singles, s.items, strict=True):
@@ -239,18 +270,28 @@ class _Reductions:
         yield stored(s, states)
 
 
+def _by_lanes(s: Stmt) -> tuple[tuple[ThreadLoop, ...], Reduce] | None:
+    """The loops over threads, and the reduction, where lanes of warps share one."""
+    match s:
+        case Threads(loops=loops, body=(Reduce() as r,)) if any(t.warp_lanes for t in r.loops):
+            return loops, r
+        case Reduce() if any(t.warp_lanes for t in s.loops):
+            return (), s
+    return None
+
+
 def _lanes(i: Item, vectors: Vectors | None) -> int:
     """Of the vector that an item is part of."""
     return vectors.lanes if vectors is not None and any(p.mentions(vectors.var) for p in i.index) else 1
 
 
-def _joining(s: Reduce, accs: Sequence[_Accumulator], items: Sequence[Item] = ()) -> Block:
+def joining(s: Reduce, accs: Sequence[Accumulator], items: Sequence[Item] = ()) -> Block:
     """One more element of each item, or of others in their place."""
     new = ((acc, acc.state.joined(s.op, cast(i.value, s.dtype))) for acc, i in zip(accs, items or s.items, strict=True))
     return Block((), (), tuple(x for acc, state in new for x in acc.set(state)))
 
 
-def _multiplying(s: Reduce, accs: Sequence[_Accumulator]) -> Block:
+def _multiplying(s: Reduce, accs: Sequence[Accumulator]) -> Block:
     """One more product of each item, rounded once."""
     sets = []
     for acc, i in zip(accs, s.items, strict=True):

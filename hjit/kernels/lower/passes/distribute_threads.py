@@ -22,12 +22,11 @@ from hjit.kernels.lower.loopir import (
 )
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.traverse import Body, every, has_threads, with_bodies
+from hjit.sched.language.limits import MAX_THREADS, WARP
 from hjit.trace.ir.graph import Graph
 
-WARP = 32  # threads that run in step
 # of a block where nothing else says how many: enough to hide latency, few enough for several blocks at once
 THREADS = 256
-MAX_THREADS = 1024  # of a block, on every GPU
 
 
 def distribute_threads(nest: Nest, graph: Graph, machine: Machine) -> Nest:
@@ -86,15 +85,23 @@ def _serial(s: Stmt) -> Stmt:
 
 def _threads(stage: str, body: Body) -> int:
     """How many threads a block has: as the stage of the nest has iterations for, where that is known."""
-    counts = [math.prod(most) for most in _iterations(stage, body) if None not in most]
-    wanted = max(counts, default=THREADS)
+    counts = (math.prod(most) for most in _iterations(stage, body) if None not in most)
+    wanted = next(counts, THREADS)
     return min(max(-(-wanted // WARP), 1) * WARP, MAX_THREADS)
 
 
 def _iterations(stage: str, body: Body) -> Iterator[list[int | None]]:
     for s in every(body):
         if isinstance(s, Threads) and s.loops and any(_writes(t, stage) for t in every(s.body)):
-            yield [t.most for t in s.loops]
+            yield [*(t.most for t in s.loops), *_warp_lanes(s.body)]
+        elif isinstance(s, Reduce) and _writes(s, stage) and _warp_lanes((s,)):
+            yield [*_warp_lanes((s,))]
+
+
+def _warp_lanes(body: Body) -> list[int]:
+    """How many lanes of a warp share a reduction, if they do."""
+    found = [t.warp_lanes for s in every(body) if isinstance(s, Reduce) for t in s.loops if t.warp_lanes]
+    return found[:1]
 
 
 def _writes(s: Stmt, stage: str) -> bool:

@@ -25,7 +25,7 @@ Write = TypeVar("Write", Store, Set)
 
 def hoist_invariants(nest: Nest, graph: Graph, machine: Machine) -> Nest:
     """The nest in which loops compute no value again and again."""
-    changing = frozenset(nest.writes).intersection(sources(nest.body))
+    changing = frozenset((*nest.writes, *nest.buffers)).intersection(sources(nest.body))
     return replace(nest, body=_Hoisting(changing).body(nest.body))
 
 

@@ -105,7 +105,7 @@ class _Barriers:
             case SlidingProduce():
                 body, after = self.body(s.body, since.without(s.stage) if s.is_apart else since)
                 return (replace(s, body=body),), since.union(after)
-            case CombineThreads() | ScanThreads():
+            case CombineThreads(lanes=0) | ScanThreads():
                 return (s,), _Since()
         wait = self.wait((s,), since)
         own = self.touched((s,))

@@ -2,22 +2,24 @@
 
 A block of statements that has been unrolled along rows stores neighbours. Those of an array that make up 4, 8 or 16
 bytes are a `Row`, and so is what it reads at the same distance from their beginning: where one is aligned, so are the
-others, but for what rows of an image are no multiple of that.
+others, but for what rows of an image are no multiple of that. In shared memory, what a thread reads side by side of a
+tile is a `Row` where it begins at a multiple of its length whichever thread it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from hjit.kernels.lower.loopir import Block, Nest, Row, Stmt
+from hjit.kernels.lower.loopir import Block, Buffer, Nest, Row, Stmt, ThreadLoop, Threads
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.traverse import every, sources, stmt_exprs, with_bodies
+from hjit.sched.language.memory import C_ORDER
 from hjit.trace.ir.graph import Graph, loads
-from hjit.trace.ir.poly import Indirect, Poly, deep_atoms
+from hjit.trace.ir.poly import ONE, ZERO, Indirect, Poly, Var, deep_atoms, poly
 
 BYTES = (16, 8, 4)  # of one access
 
@@ -30,10 +32,14 @@ def widen_accesses(nest: Nest, graph: Graph, machine: Machine) -> Nest:
     # elements and whole rows of an array that is read and written are not told apart
     wide = rows - (read & written) - nest.buffers.keys()
 
-    def widened(s: Stmt) -> Stmt:
+    tiles = {b.stage: b for b in nest.buffers.values() if b.shared and b.dtype is not None and _has_whole_rows(b)}
+
+    def widened(s: Stmt, loops: tuple[ThreadLoop, ...] = ()) -> Stmt:
         if isinstance(s, Block):
-            return replace(s, rows=tuple(_rows(s, wide, graph.dtypes.__getitem__)))
-        return with_bodies(s, lambda body: tuple(map(widened, body)))
+            rows = _rows(s, wide, graph.dtypes.__getitem__)
+            return replace(s, rows=(*rows, *_shared_rows(s, tiles, loops)))
+        inside = s.loops if isinstance(s, Threads) else loops
+        return with_bodies(s, lambda body: tuple(widened(t, inside) for t in body))
 
     return replace(nest, body=tuple(map(widened, nest.body)))
 
@@ -64,6 +70,26 @@ class _Side:
                     break
             else:
                 k += 1
+
+
+def _has_whole_rows(b: Buffer) -> bool:
+    """Do all rows of a buffer begin at multiples of the longest access?"""
+    length = b.lengths[-1] if b.lengths else ONE
+    aligned = length.is_const and b.dtype is not None and length.const * b.dtype.itemsize % BYTES[0] == 0
+    return aligned and b.layout == C_ORDER and b.fold is None and b.origin[-1] == ZERO
+
+
+def _shared_rows(s: Block, tiles: Mapping[str, Buffer], loops: tuple[ThreadLoop, ...]) -> Iterator[Row]:
+    """What a thread reads side by side of tiles."""
+    first = {t.var: t.begin + poly(t.var) * t.step for t in loops}  # of thread `var`, counted from the first one
+    for side in _sides([(x.source, x.index) for x in loads(*stmt_exprs(s)) if x.source in tiles]):
+        dtype = tiles[side.array].dtype
+        assert dtype is not None
+        base = side.base.substitute(lambda a: first.get(a) if isinstance(a, Var) else None)
+        for row in side.rows(dtype.itemsize, side.at[0]):
+            start = base + row.index[-1].const
+            if start.const % row.count == 0 and all(c % row.count == 0 for c in start.terms.values()):
+                yield row
 
 
 def _rows(s: Block, wide: set[str], dtype: Callable[[str], np.dtype[Any]]) -> Iterator[Row]:

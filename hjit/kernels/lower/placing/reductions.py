@@ -53,7 +53,8 @@ def headers(n: NestContext, chain: list[Loop], d: Definition, env: Env) -> tuple
             found.append(header)
             continue
         else:
-            header = replace(header, threads=x.kind == "gpu_thread")
+            by_lanes = x.size or 0 if x.kind == "gpu_lane" else 0
+            header = replace(header, threads=x.kind == "gpu_thread", warp_lanes=by_lanes)
         env = env.at(x, poly(var))
         found.append(header)
     return env, tuple(found)

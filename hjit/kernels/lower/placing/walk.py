@@ -133,7 +133,7 @@ def _run(n: NestContext, node: Loop, env: Env, body: Body) -> Stmts:
     """A loop, given what is inside it."""
     env = env.fused(node)
     left = env.remains(node)
-    if node.kind == "gpu_thread":
+    if node.kind in ("gpu_thread", "gpu_lane"):
         return (_threads(n, node, env, left),)
     vectors = vectors_below(node)
     if vectors is not None:
