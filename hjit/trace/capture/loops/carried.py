@@ -109,8 +109,9 @@ class Carried:
             if dtype is None:
                 self.slots.append(None)
                 continue
-            known = k == 0 and self.initial is not UNBOUND
-            self.slots.append(_slot(rec, self.name, element(rec, self.initial, dtype) if known else Const(0, dtype)))
+            known = self.initial is not UNBOUND and self.kinds[0].dtype is not None
+            initial = cast(element(rec, self.initial, dtype), dtype) if known else Const(0, dtype)
+            self.slots.append(_slot(rec, self.name, initial))
         self.second = _slot(rec, f"{self.name}_changed", Const(False, np.bool_)) if self.switches else None
 
     def value(self, k: int) -> Any:
@@ -156,16 +157,17 @@ class CarriedVariables:
     """The variables of a function that iterations of a loop change.
 
     Attributes:
-        by_name: them.
-        at_last: those that are the loop's own variable.
+        kept: what may be carried, and its value before the loop; `UNBOUND` where it has none.
+        by_name: what is.
+        at_last: those that are the loop's own variable at the end of each iteration; None: that is not known yet.
         had: the kind of each on the way that is traced.
         ints: what iterations leave in those that are ints of Python, by the arrays that hold them before.
     """
 
-    def __init__(self, rec: Recorder, frame: types.FrameType) -> None:
-        self.rec, self.frame = rec, frame
+    def __init__(self, rec: Recorder, frame: types.FrameType, kept: Mapping[str, Any]) -> None:
+        self.rec, self.frame, self.kept = rec, frame, kept
         self.by_name: dict[str, Carried] = {}
-        self.at_last: set[str] = set()
+        self.at_last: set[str] | None = None
         self.had: dict[str, int] = {}
         self.given: dict[str, Any] = {}
         self.ints: dict[str, tuple[Expr, Tracer, list[Expr]]] = {}
@@ -184,9 +186,24 @@ class CarriedVariables:
                     self.ints[version] = (initial, slot, [])
                     self.rec.carried_ints[version] = CarriedInt(Const(0, initial.dtype))
 
+    @property
+    def has_first_iteration(self) -> bool:
+        """Is there one that holds something else in the first iteration than in the others?"""
+        return any(x.has_first_iteration for x in self.by_name.values())
+
+    def begins(self) -> dict[str, Expr]:
+        """What the arrays hold before the loop, by their versions, where these numbers are known."""
+        found = {}
+        for slot in (slot for x in self.by_name.values() for slot in x.slots if slot is not None):
+            stage = self.rec.stages[slot.buffer.version]
+            if isinstance(stage.initial, Const) and not stage.updates:
+                found[stage.name] = stage.initial
+        return found
+
     def begin_path(self, is_first: Callable[[], bool], branch: Callable[[Any], bool]) -> None:
         """Give the variables what they hold at the start of an iteration, each of one kind."""
-        first = any(x.has_first_iteration for x in self.by_name.values()) and is_first()
+        first = self.has_first_iteration and is_first()
+        self.given = dict(self.kept)
         for name, x in self.by_name.items():
             if x.second is not None:
                 self.had[name] = int(branch(x.second))
@@ -195,11 +212,11 @@ class CarriedVariables:
             self.given[name] = x.value(self.had[name])
         set_locals(self.frame, self.given)
 
-    def end_path(self, changed: Mapping[str, Any], variable: InductionVariable, read: Collection[str]) -> bool:
+    def end_path(self, variable: InductionVariable, read: Collection[str]) -> bool:
         """Write what the variables hold at the end of an iteration; False where more is to be known before.
 
         Args:
-            changed: those that hold something else than before the loop, with what that was.
+            variable: of the loop.
             read: those that an iteration may read before it sets them.
 
         Raises:
@@ -207,11 +224,13 @@ class CarriedVariables:
         """
         now = self.frame.f_locals
         is_known = True
-        for name, initial in changed.items():
-            if name in self.by_name:
-                continue
-            if now.get(name) is variable and name not in read:
-                self.at_last.add(name)
+        if self.at_last is None:
+            self.at_last = {name for name in self.kept if now.get(name) is variable and name not in read}
+        others = {name for name in self.at_last if now.get(name) is not variable}
+        self.at_last -= others
+        for name, initial in self.kept.items():
+            is_left = now.get(name, UNBOUND) is initial and name not in others
+            if name in self.by_name or name in self.at_last or is_left:
                 continue
             kind = Kind.of(now.get(name, UNBOUND))
             if initial is UNBOUND and name in read:
@@ -225,7 +244,7 @@ class CarriedVariables:
         for name, x in self.by_name.items():
             value = now.get(name, UNBOUND)
             kind = Kind.of(value)
-            if kind is None or (name in self.at_last):
+            if kind is None:
                 raise NotCarried(f"{name}, which iterations change, is no number")
             if x.initial is UNBOUND and value is self.given.get(name):
                 raise NotCarried(f"{name} may be left without a value")
@@ -272,14 +291,23 @@ class CarriedVariables:
             if ints.overflow(s for s in body.values() if not s.shape and not s.updates):
                 raise NotCarried("an int of Python may come to have more than 64 bits")
 
-    def end(self, variable: InductionVariable, last: Any) -> None:
+    def note_ints(self) -> None:
+        """Note the arrays that hold ints of Python after the loop."""
+        for version, slot in self.finals.items():
+            self.rec.carried_ints[slot.buffer.version] = self.rec.carried_ints[version]
+
+    def check_bound(self) -> None:
+        """Raise where a variable has no value before the loop, and none after it."""
+        others = [name for name in self.kept if name not in self.by_name and name not in (self.at_last or ())]
+        if any(self.kept[name] is UNBOUND for name in others):
+            raise NotCarried("a variable may be left without a value")
+
+    def end(self, last: Any) -> None:
         """Give the variables what they hold after the loop."""
-        values: dict[str, Any] = dict.fromkeys(self.at_last, last)
+        values: dict[str, Any] = dict.fromkeys(self.at_last or (), last)
         for name, x in self.by_name.items():
             k = int(bool(x.second)) if x.switches else len(x.kinds) - 1
             values[name] = x.value(k)
-        for version, slot in self.finals.items():
-            self.rec.carried_ints[slot.buffer.version] = self.rec.carried_ints[version]
         set_locals(self.frame, values)
 
 

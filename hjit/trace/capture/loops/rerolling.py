@@ -30,7 +30,7 @@ from hjit.trace.capture.captured import ObjectProxy
 from hjit.trace.capture.loops.bytecode import Loop, has_no_side_effects, loops
 from hjit.trace.capture.loops.carried import UNBOUND, CarriedVariables, NotCarried
 from hjit.trace.capture.loops.packing import pack_nests
-from hjit.trace.capture.loops.paths import NotOneUpdate, Path, ReadsWhatItWrites
+from hjit.trace.capture.loops.paths import NotOneUpdate, Path, ReadsWhatItWrites, without_first
 from hjit.trace.capture.loops.recurrences import merge_iterations
 from hjit.trace.ir.poly import SMALL, Var, poly
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
@@ -71,15 +71,10 @@ def range_(*args: Any) -> Any:
 
 @dataclass
 class _LoopState:
-    """Variables that an iteration must leave unchanged, and containers that it can reach, with their contents."""
+    """Variables that an iteration may change, and containers that it can reach and must not, with their contents."""
 
     kept: dict[str, Any]  # `UNBOUND` for those that have no value yet
     containers: list[tuple[Any, list[Any]]] = field(default_factory=list)
-
-    def changed(self, frame: types.FrameType) -> list[str]:
-        """The variables that hold something else now."""
-        now = frame.f_locals
-        return [name for name, value in self.kept.items() if now.get(name, UNBOUND) is not value]
 
     def keeps_containers(self) -> bool:
         """Do the containers hold what they held?"""
@@ -208,7 +203,7 @@ class _RerolledLoop:
         self.paths: list[Path] = []
         self.decided: list[tuple[str, bool]] = []  # on the present path
         self.ahead: list[bool] = []  # its first outcomes, those after them are True
-        self.carried = CarriedVariables(rec, frame)
+        self.carried = CarriedVariables(rec, frame, found.kept)
 
     def __iter__(self) -> _RerolledLoop:
         return self
@@ -288,9 +283,8 @@ class _RerolledLoop:
             raise self.refusal("a decision, a draw or a call of another library in the loop")
         if not self.found.keeps_containers():
             raise self.refusal("a list or a dict is changed")
-        changed = {name: self.found.kept[name] for name in self.found.changed(self.frame)}
         try:
-            return self.carried.end_path(changed, self.variable, self.loop.read)
+            return self.carried.end_path(self.variable, self.loop.read)
         except NotCarried as why:
             raise self.refusal(str(why)) from None
 
@@ -308,6 +302,10 @@ class _RerolledLoop:
         rec = self.rec
         try:
             self.carried.check_ints(self.paths)
+            self.carried.check_bound()
+            if self.carried.has_first_iteration:
+                checks = {*rec.checks, *(noted.stage for noted in rec.indices.values())}
+                self.paths = without_first(self.paths, self.carried.begins(), checks)
             merge_iterations(rec, self.var, rec.poly(self.count), self.serial, self.paths)
         except ReadsWhatItWrites as why:
             raise CannotReroll(self.site, str(why), overwriting=not self.is_overwriting) from None
@@ -315,9 +313,10 @@ class _RerolledLoop:
             raise self.refusal(str(why)) from None
         self._forget_conditions()
         rec.loops.pop()
+        self.carried.note_ints()
         if not rec.loops:
             pack_nests(rec)
-        self.carried.end(self.variable, self.last)
+        self.carried.end(self.last)
 
     def refusal(self, why: str) -> CannotReroll:
         self.rec.refused = self.site

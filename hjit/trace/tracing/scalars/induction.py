@@ -228,7 +228,9 @@ def _comparison(f: Callable[[Any, Any], bool]) -> Callable[[InductionVariable, A
             raise self.refusal("decision on the iteration")
         comparison = Comparison(self.loop, f, first, (last - first) // (self.loop.trip_count - 1))
         decided = comparison.decided()
-        return self.loop.compared(traced(self, other), comparison) if decided is None else decided
+        if decided is not None:
+            return decided
+        return self.loop.compared(traced(self, hook("index_value")(ends[2])), comparison)
 
     return method
 
