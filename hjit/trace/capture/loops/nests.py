@@ -221,6 +221,10 @@ class Slots:
         }
 
 
+class NotShared(Exception):
+    """A number of the loop inside has to be kept apart from the one that it begins with."""
+
+
 @dataclass
 class Way:
     """One way through an iteration: what it leaves in the arrays, in terms of what it finds in them.
@@ -228,6 +232,8 @@ class Way:
     Attributes:
         keys: for each version of an array that the loop changes the array's name.
         before: for each version that the way makes the one before it.
+        is_sharing: may a number of the loop inside be kept where the one is that it begins with?
+        shared: for each such array of the loop inside the one where it is.
         always: numbers that are kept whichever way is taken.
         inner: the dimensions of the loop inside, as variables, and their extents.
         kept: stages that do not depend on these arrays.
@@ -239,6 +245,8 @@ class Way:
     slots: Slots
     keys: dict[str, str]
     before: Mapping[str, str]
+    is_sharing: bool = True
+    shared: dict[str, str] = field(default_factory=dict)
     phase: int = BEFORE
     inner: tuple[tuple[Var, Poly], ...] = ()
     seen: dict[str, int] = field(default_factory=dict)
@@ -267,6 +275,8 @@ class Way:
             if self._depends((name,)):
                 self._refuse(self.rewritten(Load(name, (), BOOL)), refused)
         self.inner, self.phase = inner, AFTER if inner else BEFORE
+        if any(not any(w.array == key and w.phase == AFTER for w in self.writes) for key in self.shared.values()):
+            raise NotShared
 
     def _refuse(self, is_refused: Expr, refused: str) -> None:
         before = next((w.value for w in reversed(self.writes) if w.array == refused), Load(refused, (), BOOL))
@@ -369,8 +379,13 @@ class Way:
             return
         if s.shape or s.initial is None:
             raise NotOneUpdate("it writes to, or reduces, a temporary that depends on what the loop writes")
+        begin = self.rewritten(s.initial)
+        if self.is_sharing and isinstance(begin, Load) and begin.source in self.keys.values() and not begin.index:
+            if begin.source not in self.shared.values() and all(w.array != begin.source for w in self.writes):
+                self.keys[name] = self.shared[name] = begin.source
+                return
         self.keys[name] = key = self._slot(s.dtype)
-        self._begins[key] = self.rewritten(s.initial)
+        self._begins[key] = begin
 
     def _slot(self, dtype: np.dtype[Any]) -> str:
         k = self._numbers.get(dtype.str, 0)
@@ -414,6 +429,9 @@ class Way:
     def _forwarded(self, e: Load) -> Expr:
         """What an element holds at the present place."""
         key = self.keys[e.source]
+        if self.phase != BEFORE and key in self.shared.values() and e.source not in self.shared:
+            if not any(w.array == key and w.phase == AFTER for w in self.writes[: self.seen.get(e.source, 0)]):
+                raise NotShared
         found: Expr = Load(key, e.index, e.dtype)
         if key in self._begins and self.phase != BEFORE:
             found = select(self.first, self._begins[key], found)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.capture.loops.nests import Kept, Nest, Slots, Way, Write, merged
+from hjit.trace.capture.loops.nests import Kept, Nest, NotShared, Slots, Way, Write, merged
 from hjit.trace.capture.loops.paths import Change, NotOneUpdate, Path
 from hjit.trace.ir.graph import Const, Load, Stage, identity, substitute
 from hjit.trace.ir.poly import Atom, Dim, IntLike, Poly, Var
@@ -96,13 +96,11 @@ def merge_several(rec: Recorder, var: Var, count: Poly, group: Group) -> None:
     slots = Slots(rec)
     keys = {id(b): rec.unique(version_name(old)) for b, old, _ in group.buffers}
     refused = rec.unique("refused")
-    ways = [_way(rec, Kept(rec, var, count), slots, group, part, keys) for part in group.ways]
-    inner = next((w.inner for w in ways if w.inner), ())
-    if any(w.inner not in ((), inner) for w in ways):
-        raise NotOneUpdate("it has different loops inside")
-    refusals = [name for name in rec.checks if any(w.depends(name) for w in ways)]
-    for way, part in zip(ways, group.ways, strict=True):
-        way.end(inner, [name for name in refusals if name in part.path.body], refused)
+    try:
+        ways, inner, refusals = _ways(rec, var, count, slots, group, keys, refused, is_sharing=True)
+    except NotShared:
+        slots = Slots(rec)
+        ways, inner, refusals = _ways(rec, var, count, slots, group, keys, refused, is_sharing=False)
     numbers, elements = merged([(part.path, way) for part, way in zip(group.ways, ways, strict=True)])
     writes = [Write(name, (), value) for name, value in numbers.items() if value != Load(name, (), value.dtype)]
     arrays = {
@@ -123,14 +121,35 @@ def merge_several(rec: Recorder, var: Var, count: Poly, group: Group) -> None:
         b.set_version(keys[id(b)])
 
 
-def _way(rec: Recorder, kept: Kept, slots: Slots, group: Group, part: PartOfPath, keys: Mapping[int, str]) -> Way:
-    """One way through the iteration, taken up."""
-    named = {old: keys[id(b)] for b, old, _ in group.buffers}
-    for new, old in part.before.items():
-        named[new] = named[old]
-    way = Way(kept, slots, named, part.before)
-    way.take(part.stages)
-    return way
+def _ways(
+    rec: Recorder,
+    var: Var,
+    count: Poly,
+    slots: Slots,
+    group: Group,
+    keys: Mapping[int, str],
+    refused: str,
+    is_sharing: bool,
+) -> tuple[list[Way], tuple[tuple[Var, Poly], ...], list[str]]:
+    """The ways through the iteration, the loop inside, and what of it says whether NumPy refuses something.
+
+    Raises:
+        NotShared: they are to be tried with `is_sharing` False.
+    """
+    ways = []
+    for part in group.ways:
+        named = {old: keys[id(b)] for b, old, _ in group.buffers}
+        for new, old in part.before.items():
+            named[new] = named[old]
+        ways.append(Way(Kept(rec, var, count), slots, named, part.before, is_sharing))
+        ways[-1].take(part.stages)
+    inner = next((w.inner for w in ways if w.inner), ())
+    if any(w.inner not in ((), inner) for w in ways):
+        raise NotOneUpdate("it has different loops inside")
+    refusals = [name for name in rec.checks if any(w.depends(name) for w in ways)]
+    for way, part in zip(ways, group.ways, strict=True):
+        way.end(inner, [name for name in refusals if name in part.path.body], refused)
+    return ways, inner, refusals
 
 
 def _over_iterations(nest: Nest, var: Var, inner: tuple[tuple[Var, Poly], ...]) -> Nest:
