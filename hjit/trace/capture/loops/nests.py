@@ -252,6 +252,9 @@ class Way:
     seen: dict[str, int] = field(default_factory=dict)
     writes: list[Write] = field(default_factory=list)
     _values: dict[str, tuple[int, Expr]] = field(default_factory=dict)
+    _sources: dict[str, Expr] = field(default_factory=dict)
+    _made: dict[str, int] = field(default_factory=dict)  # where each version is made
+    _inside: set[str] = field(default_factory=set)  # what the loop inside writes
     _latched: dict[str, Expr] = field(default_factory=dict)
     _begins: dict[str, Expr] = field(default_factory=dict)
     _numbers: dict[str, int] = field(default_factory=dict)
@@ -307,6 +310,7 @@ class Way:
                 self._take_nest(as_nest(s))
             else:
                 self._values[s.name] = self.phase, self.rewritten(value)
+                self._sources[s.name] = value
         else:
             self.kept.add(s, self.rewritten)
 
@@ -333,7 +337,7 @@ class Way:
         target, value = ((), initial) if d is None else (d.target, d.value)
         assert value is not None
         self._write(Write(self.keys[s.name], target, self.rewritten(value), None, self.phase))
-        self.seen[s.name] = len(self.writes)
+        self.seen[s.name], self._made[s.name] = len(self.writes), self.phase
 
     def _write(self, w: Write) -> None:
         if any(isinstance(a, Indirect) for p in w.target for a in deep_atoms(p)):
@@ -351,7 +355,8 @@ class Way:
             self._begin(name, s)
         self.phase = INSIDE
         for name in nest.arrays:
-            self.seen[name] = len([w for w in self.writes if w.phase == BEFORE])
+            self.seen[name], self._made[name] = len([w for w in self.writes if w.phase == BEFORE]), INSIDE
+        self._inside |= {self.keys[w.array] for w in nest.writes}
         change: dict[Atom, Poly] = {Dim(k): poly(v) for k, (v, _) in enumerate(self.inner)}
         new = [
             w.map(lambda e: self.rewritten(substitute(e, change.get)), lambda p: p.substitute(change.get))
@@ -412,15 +417,37 @@ class Way:
 
     def _value(self, e: Load) -> Expr:
         phase, value = self._values[e.source]
-        if phase == BEFORE and self.phase != BEFORE and any(x.source in self._arrays for x in value.loads):
-            if e.index:
-                raise NotOneUpdate("it writes to, or reduces, a temporary that depends on what the loop writes")
-            if e.source not in self._latched:
-                key = self._slot(e.dtype)
-                self._latched[e.source] = value = select(self.first, value, Load(key, (), e.dtype))
-                self._write(Write(key, (), value, None, INSIDE))
-            return self._latched[e.source]
-        return substitute(value, lambda a: e.index[a.k] if isinstance(a, Dim) else None)
+
+        def at(value: Expr) -> Expr:
+            return substitute(value, lambda a: e.index[a.k] if isinstance(a, Dim) else None)
+
+        if phase != BEFORE or self.phase == BEFORE or not any(x.source in self._arrays for x in value.loads):
+            return at(value)
+        return self.rewritten(at(self._sources[e.source])) if e.index else self._latch(e.source, value)
+
+    def _latch(self, name: str, value: Expr) -> Expr:
+        """A number as it is before the loop inside, kept for its iterations."""
+        if name not in self._latched:
+            key = self._slot(value.dtype)
+            self._latched[name] = kept = select(self.first, value, Load(key, (), value.dtype))
+            self._write(Write(key, (), kept, None, INSIDE))
+        return self._latched[name]
+
+    def _is_stale(self, version: str) -> bool:
+        """Has an element, which a version from before the loop inside holds, perhaps another number now?"""
+        if self.phase == BEFORE or self._made.get(version, BEFORE) != BEFORE:
+            return False
+        key, later = self.keys[version], self.writes[self.seen.get(version, 0) :]
+        return key in self._inside or any(w.array == key and w.phase == BEFORE for w in later)
+
+    def _as_before(self, e: Load) -> Expr:
+        """What an element held before the loop inside."""
+        if e.index:
+            raise NotOneUpdate("it reads what a loop inside has written, as it was before that")
+        phase, self.phase = self.phase, BEFORE
+        value = self._forwarded(e)
+        self.phase = phase
+        return self._latch(e.source, value)
 
     @property
     def _arrays(self) -> set[str]:
@@ -432,6 +459,8 @@ class Way:
         if self.phase != BEFORE and key in self.shared.values() and e.source not in self.shared:
             if not any(w.array == key and w.phase == AFTER for w in self.writes[: self.seen.get(e.source, 0)]):
                 raise NotShared
+        if self._is_stale(e.source):
+            return self._as_before(e)
         found: Expr = Load(key, e.index, e.dtype)
         if key in self._begins and self.phase != BEFORE:
             found = select(self.first, self._begins[key], found)
