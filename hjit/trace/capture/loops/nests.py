@@ -364,6 +364,10 @@ class Way:
         ]
         for w in new:
             self._write(replace(w, array=self.keys[w.array], phase=INSIDE))
+        written = {w.array for w in self.writes if w.phase == INSIDE}
+        for key, begin in self._begins.items():
+            if key not in written:  # its iterations leave it
+                self._write(Write(key, (), select(self.first, begin, Load(key, (), begin.dtype)), None, INSIDE))
         self.phase = AFTER
         for name in nest.arrays:
             self.seen[name] = len(self.writes)

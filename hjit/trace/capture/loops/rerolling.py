@@ -304,9 +304,10 @@ class _RerolledLoop:
             self.carried.check_ints(self.paths)
             self.carried.check_bound()
             if self.carried.has_first_iteration:
-                checks = {*rec.checks, *(noted.stage for noted in rec.indices.values())}
-                self.paths = without_first(self.paths, self.carried.begins(), checks)
+                self._drop_first()
             merge_iterations(rec, self.var, rec.poly(self.count), self.serial, self.paths)
+            if any(name in p.body and name not in rec.stages for name in rec.checks for p in self.paths):
+                raise NotOneUpdate("NumPy refuses some values of what the loop computes")
         except ReadsWhatItWrites as why:
             raise CannotReroll(self.site, str(why), overwriting=not self.is_overwriting) from None
         except (NotOneUpdate, NotCarried) as why:
@@ -317,6 +318,15 @@ class _RerolledLoop:
         if not rec.loops:
             pack_nests(rec)
         self.carried.end(self.last)
+
+    def _drop_first(self) -> None:
+        """The first iteration needs no way of its own where it does what the others do."""
+        rec = self.rec
+        checks = {*rec.checks, *(noted.stage for noted in rec.indices.values())}
+        found = without_first(self.paths, self.carried.begins(), checks)
+        gone = [p for p in self.paths if p.decided[0][1]] if len(found) < len(self.paths) else []
+        rec.checks[:] = [name for name in rec.checks if all(name not in p.body for p in gone)]
+        self.paths = found
 
     def refusal(self, why: str) -> CannotReroll:
         self.rec.refused = self.site

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -54,6 +54,8 @@ def independent(rec: Recorder, paths: Sequence[Path], lasting: Sequence[Sequence
         decided = frozenset[int]().union(*(of[name] for name, _ in path.decided))
         for buffer, *_, new in changes:
             _join(groups, {id(buffer)} | of[new] | decided)
+        for name in rec.checks:
+            _join(groups, of.get(name, frozenset()))
     for group in {id(g): g for g in groups.values()}.values():
         ways = []
         for path, changes, of in zip(paths, lasting, found, strict=True):
@@ -63,7 +65,7 @@ def independent(rec: Recorder, paths: Sequence[Path], lasting: Sequence[Sequence
         yield Group(tuple(first[k] for k in first if k in group), tuple(ways))
 
 
-def _join(groups: dict[int, set[int]], some: set[int]) -> None:
+def _join(groups: dict[int, set[int]], some: Collection[int]) -> None:
     together = set[int]().union(*(groups[k] for k in some))
     for k in together:
         groups[k] = together
