@@ -91,7 +91,7 @@ class Loops:
     def statement(self, depth: int) -> list[str]:
         kind = self.r.random()
         if kind < 0.2 and depth:
-            place, needs = self.r.choice([(p, n) for p, n in PLACES.items() if n])
+            needs = self.r.choice([n for n in PLACES.values() if n])
             self.guarded.append(needs)
             body = self.block(depth - 1)
             self.guarded.remove(needs)
@@ -112,7 +112,9 @@ class Loops:
     def source(self) -> str:
         r = self.r
         lines = ["def f(a, t):", "    h, w = a.shape"]
-        lines += [f"    {x} = {r.choice(('np.zeros_like(a)', 'a.copy()', 'a * 2', 'np.zeros((h, w))'))}" for x in self.arrays]
+        lines += [
+            f"    {x} = {r.choice(('np.zeros_like(a)', 'a.copy()', 'a * 2', 'np.zeros((h, w))'))}" for x in self.arrays
+        ]
         inner = [v for v in self.carried if r.random() < 0.25]
         lines += [f"    {v} = {r.choice(BEGINS[v])}" for v in self.carried if v not in inner]
         last = r.choice(("range(w)", "range(w)", "range(w - 1)", "range(1, w)", "reversed(range(w))", "range(0, w, 2)"))

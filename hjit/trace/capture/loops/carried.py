@@ -68,7 +68,8 @@ class Kind:
 def element(rec: Recorder, x: Any, dtype: np.dtype[Any]) -> Expr:
     """The number that a value is, of its own dtype."""
     if is_tracer(x):
-        return x.load(())
+        value: Expr = x.load(())
+        return value
     if is_host(x):
         return rec.scalar(number(x, dtype, as_array), dtype)
     if type(x) in (Size, InductionVariable):
@@ -193,7 +194,7 @@ class CarriedVariables:
 
     def begins(self) -> dict[str, Expr]:
         """What the arrays hold before the loop, by their versions, where these numbers are known."""
-        found = {}
+        found: dict[str, Expr] = {}
         for slot in (slot for x in self.by_name.values() for slot in x.slots if slot is not None):
             stage = self.rec.stages[slot.buffer.version]
             if isinstance(stage.initial, Const) and not stage.updates:

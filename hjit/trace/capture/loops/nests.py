@@ -216,9 +216,7 @@ class Slots:
 
     def stages(self) -> dict[str, Stage]:
         """All of them."""
-        return {
-            name: Stage(name, np.dtype(dtype), (), Const(0, dtype)) for (dtype, _), name in self.names.items()
-        }
+        return {name: Stage(name, np.dtype(dtype), (), Const(0, dtype)) for (dtype, _), name in self.names.items()}
 
 
 class NotShared(Exception):

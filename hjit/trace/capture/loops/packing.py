@@ -39,7 +39,9 @@ def pack_nests(rec: Recorder) -> None:
 
 def _stages(rec: Recorder, nest: Nest) -> list[Stage]:
     if len(nest.arrays) == 1 and all(w.where is None for w in nest.writes):
-        return [_joined(next(iter(nest.arrays.values())), nest.dims, nest.rdims, [(w.target, w.value) for w in nest.writes])]
+        return [
+            _joined(next(iter(nest.arrays.values())), nest.dims, nest.rdims, [(w.target, w.value) for w in nest.writes])
+        ]
     packed = Packed(nest, rec.unique("packed"), packed_dtype(nest, set(rec.carried_ints)))
     return [packed.stage(), *packed.parts()]
 
@@ -49,8 +51,7 @@ def _joined(
 ) -> Stage:
     """A stage with more updates, which run together."""
     new = [
-        Definition(dims, rdims, target, value, "sequential", joined=k > 0)
-        for k, (target, value) in enumerate(writes)
+        Definition(dims, rdims, target, value, "sequential", joined=k > 0) for k, (target, value) in enumerate(writes)
     ]
     return replace(s, updates=(*s.updates, *new))
 
@@ -146,8 +147,4 @@ class Packed:
 
     def parts(self) -> list[Stage]:
         """The arrays after the nest."""
-        return [
-            replace(s, initial=self.unpacked(name, identity(len(s.shape)))) for name, s in self.nest.arrays.items()
-        ]
-
-
+        return [replace(s, initial=self.unpacked(name, identity(len(s.shape)))) for name, s in self.nest.arrays.items()]

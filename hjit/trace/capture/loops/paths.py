@@ -11,7 +11,6 @@ from hjit.trace.ir.poly import Atom, Dim, IntLike, Poly, Var, poly
 from hjit.trace.ir.rewriting import map_exprs
 from hjit.trace.tracing.recording.recorder import Recorder
 
-
 Change = tuple[Any, str, Any, str]  # a buffer, its version before, the contents where they were known, and its version
 
 

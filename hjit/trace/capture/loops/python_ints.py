@@ -81,15 +81,15 @@ class CarriedInts(Ranges):
             case Load() if e.source == own:
                 return 0
             case Load() if e.source in self.carried:
-                x = self.carried[e.source]
-                return _sum(self.moves(x.initial, own), x.growth)
+                carried = self.carried[e.source]
+                return _sum(self.moves(carried.initial, own), carried.growth)
             case Load() if self._is_named(e.source):
                 initial = self.stages[e.source].initial
                 assert initial is not None
                 return self.moves(initial, own)
             case Op(name="select"):
-                a, b = (self.moves(x, own) for x in e.args[1:])
-                return None if a is None or b is None else max(a, b)
+                ways = [self.moves(x, own) for x in e.args[1:]]
+                return None if None in ways else max(w for w in ways if w is not None)
             case Op(name="add" | "subtract") if e.dtype == _INT64:
                 a, b = e.args
                 for x, y in ((a, b), (b, a)) if e.name == "add" else ((a, b),):

@@ -229,7 +229,9 @@ class _RerolledLoop:
         self.effects = len(rec.breaks), len(rec.undo)
         self.var = Var(f"iteration{len(rec.loops)}")
         rec.loops.append(self)
-        self.variable = InductionVariable(self, self.start, self.last, rec.poly(self.start) + self.step * poly(self.var))
+        self.variable = InductionVariable(
+            self, self.start, self.last, rec.poly(self.start) + self.step * poly(self.var)
+        )
         self.mark, self.serial = _Mark.of(rec), next(serials)
 
     def _begin_again(self) -> None:

@@ -16,6 +16,7 @@ from hjit.trace.tracing.arrays.tracer import TracedBuffer
 from hjit.trace.tracing.arrays.writing import version_name
 from hjit.trace.tracing.recording.recorder import Recorder
 
+
 @dataclass(frozen=True, slots=True)
 class PartOfPath:
     """What one way through an iteration has recorded that has to do with some arrays.
@@ -157,7 +158,5 @@ def _ways(
 def _over_iterations(nest: Nest, var: Var, inner: tuple[tuple[Var, Poly], ...]) -> Nest:
     """The nest with its iterations as dimensions."""
     place: dict[Atom, IntLike] = {v: Dim(k) for k, v in enumerate([var, *(v for v, _ in inner)])}
-    writes = tuple(
-        w.map(lambda e: substitute(e, place.get), lambda p: p.substitute(place.get)) for w in nest.writes
-    )
+    writes = tuple(w.map(lambda e: substitute(e, place.get), lambda p: p.substitute(place.get)) for w in nest.writes)
     return replace(nest, writes=writes)
