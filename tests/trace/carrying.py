@@ -121,7 +121,6 @@ class Loops:
         rows = r.choice(("range(h)", "range(h)", "range(1, h)", "reversed(range(h))"))
         if r.random() < 0.15:  # one loop alone
             lines += ["    y = 1", f"    for x in {last}:"]
-            lines += [f"        {v} = {r.choice(BEGINS[v])}" for v in ()]
             inner, indent = [], " " * 8
             lines[2:2] = [f"    {v} = {r.choice(BEGINS[v])}" for v in self.carried]
         else:

@@ -105,7 +105,7 @@ class Carried:
     def begin(self, rec: Recorder) -> None:
         """Make the arrays, which hold what the variable holds before the loop."""
         self.slots = []
-        for k, kind in enumerate(self.kinds):
+        for kind in self.kinds:
             dtype = kind.dtype
             if dtype is None:
                 self.slots.append(None)
