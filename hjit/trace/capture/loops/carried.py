@@ -11,7 +11,7 @@ import ctypes
 import math
 import sys
 import types
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from hjit.trace.capture.loops.paths import Path
 from hjit.trace.capture.loops.python_ints import HALF, CarriedInt, CarriedInts
-from hjit.trace.ir.graph import Const, Expr, Index, cast
+from hjit.trace.ir.graph import Const, Expr, Index, Stage, cast
 from hjit.trace.ir.poly import Atom
 from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer, is_tracer
 from hjit.trace.tracing.arrays.writing import update
@@ -42,6 +42,7 @@ class Kind:
     dtype: np.dtype[Any] | None
     weak: bool = False
     constant: Any = None
+    is_constant: bool = False  # a dtype equals None where it is float64
 
     @classmethod
     def of(cls, x: Any) -> Kind | None:
@@ -57,7 +58,7 @@ class Kind:
             return cls(np.dtype(type(x)), True) if fits else None
         if isinstance(x, np.generic) and supported_dtype(x.dtype):
             return cls(x.dtype)
-        return cls(None, constant=x) if x is None or type(x) is str else None
+        return cls(None, constant=x, is_constant=True) if x is None or type(x) is str else None
 
     @property
     def is_int(self) -> bool:
@@ -266,20 +267,29 @@ class CarriedVariables:
                 update(slot, e)
         return is_known
 
-    def check_ints(self, paths: Iterable[Path]) -> None:
-        """Raise where an int of Python may leave what arrays hold."""
+    def arrays(self) -> set[str]:
+        """What holds them, as the versions that iterations find."""
+        slots = (slot for x in self.by_name.values() for slot in (*x.slots, x.second))
+        return {slot.buffer.version for slot in slots if slot is not None}
+
+    def check_ints(self, paths: Sequence[Path], stages: Mapping[str, Stage]) -> None:
+        """Raise where an int of Python may leave what arrays hold.
+
+        Args:
+            paths: the ways through an iteration.
+            stages: what does not change while the loop runs.
+        """
         rec = self.rec
-        bodies = [p.body for p in paths]
-        stages = dict(rec.stages)
-        for body in bodies:
-            stages |= body
         if not rec.carried_ints:
             return
         most: dict[Atom, int] = {loop.var: loop.trip_count - 1 for loop in rec.loops}
         iterations = math.prod(loop.trip_count for loop in rec.loops)
-        ints = CarriedInts(stages, rec.carried_ints, most, rec.sizes)
+        temporaries = {name: s for p in paths for name, s in p.body.items()}
+        changed = {version for p in paths for c in p.changes for version in (c[1], c[3])}
+        fixed = {name: s for name, s in (stages | temporaries).items() if name not in changed}
         for version in self.ints:
             del rec.carried_ints[version]
+        ints = CarriedInts(fixed, rec.carried_ints, most, rec.sizes)
         waiting = dict(self.ints)
         while waiting:
             done = {v: found for v in waiting if (found := _checked(ints, v, *waiting[v], iterations)) is not None}
@@ -288,8 +298,8 @@ class CarriedVariables:
             rec.carried_ints.update(done)
             for v in done:
                 self.finals[v] = waiting.pop(v)[1]
-        for body in bodies:
-            if ints.overflow(s for s in body.values() if not s.shape and not s.updates):
+        for p in paths:
+            if ints.overflow(s for s in p.body.values() if not s.shape and not s.updates):
                 raise NotCarried("an int of Python may come to have more than 64 bits")
 
     def note_ints(self) -> None:

@@ -87,8 +87,8 @@ class CarriedInts(Ranges):
                 initial = self.stages[e.source].initial
                 assert initial is not None
                 return self.moves(initial, own)
-            case Op(name="select"):
-                ways = [self.moves(x, own) for x in e.args[1:]]
+            case Op(name="select" | "maximum" | "minimum"):
+                ways = [self.moves(x, own) for x in e.args[-2:]]
                 return None if None in ways else max(w for w in ways if w is not None)
             case Op(name="add" | "subtract") if e.dtype == _INT64:
                 a, b = e.args

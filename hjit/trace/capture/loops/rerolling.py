@@ -32,6 +32,7 @@ from hjit.trace.capture.loops.carried import UNBOUND, CarriedVariables, NotCarri
 from hjit.trace.capture.loops.packing import pack_nests
 from hjit.trace.capture.loops.paths import NotOneUpdate, Path, ReadsWhatItWrites, without_first
 from hjit.trace.capture.loops.recurrences import merge_iterations
+from hjit.trace.ir.graph import Stage
 from hjit.trace.ir.poly import SMALL, Var, poly
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.tracer import is_tracer, serials, stage_of
@@ -303,7 +304,7 @@ class _RerolledLoop:
     def _end(self) -> None:
         rec = self.rec
         try:
-            self.carried.check_ints(self.paths)
+            self.carried.check_ints(self.paths, self._fixed())
             self.carried.check_bound()
             if self.carried.has_first_iteration:
                 self._drop_first()
@@ -320,6 +321,17 @@ class _RerolledLoop:
         if not rec.loops:
             pack_nests(rec)
         self.carried.end(self.last)
+
+    def _fixed(self) -> dict[str, Stage]:
+        """The stages that hold the same in all iterations, also of loops around."""
+        rec = self.rec
+        outermost = rec.loops[0]
+        recent = set(list(rec.stages)[outermost.mark.at[0] :])
+        changed = {version for c in rec.changes[outermost.mark.at[1] :] for version in (c[1], c[0].version)}
+        for loop in rec.loops:
+            changed |= loop.carried.arrays()
+        is_inside = outermost is not self
+        return {n: s for n, s in rec.stages.items() if n not in changed and (n in recent or not is_inside)}
 
     def _drop_first(self) -> None:
         """The first iteration needs no way of its own where it does what the others do."""
