@@ -467,7 +467,9 @@ def joined(is_joined: bool = True) -> Graph:
     """Two numbers that change places at each iteration."""
     own = [Load("s", (poly(k),), np.float64) for k in (0, 1)]
     updates = tuple(
-        Definition((), (N,), (poly(k),), Op("add", (own[1 - k], A), np.float64), "sequential", joined=is_joined and k == 1)
+        Definition(
+            (), (N,), (poly(k),), Op("add", (own[1 - k], A), np.float64), "sequential", joined=is_joined and k == 1
+        )
         for k in (0, 1)
     )
     s = Stage("s", np.dtype(np.float64), (poly(2),), Const(1, np.float64), updates)
