@@ -372,7 +372,7 @@ def test_what_does_not_depend_on_each_other_is_apart() -> None:
 
 def grows_without_end(a: Any) -> Any:
     n = 1
-    for y in range(a.shape[0]):
+    for _ in range(a.shape[0]):
         n = n * 3
     return n
 
@@ -419,7 +419,7 @@ def keeps_rows(a: Any) -> Any:
 def out_of_range(a: Any) -> Any:
     k = 0
     s = 0.0
-    for y in range(a.shape[0]):
+    for _ in range(a.shape[0]):
         k += 2
         s += a[k, 0]
     return s
@@ -427,7 +427,7 @@ def out_of_range(a: Any) -> Any:
 
 def text(a: Any) -> Any:
     name = ""
-    for y in range(a.shape[0]):
+    for _ in range(a.shape[0]):
         name = name + "x"
     return len(name)
 

@@ -1,4 +1,5 @@
-"""Variables that a loop carries from one iteration to the next: each is an array without axes that iterations update.
+"""Variables that a loop carries from one iteration to the next: each is an array that iterations update, without axes
+where it holds numbers.
 
 A variable may have a number of one kind in some iterations, and of another in others, as ``best = -1.0`` and then
 ``best = a[y, x]``: of these two kinds each has an array of its own, and a bool says which the variable has. Where all
@@ -19,11 +20,11 @@ import numpy as np
 
 from hjit.trace.capture.loops.paths import Path
 from hjit.trace.capture.loops.python_ints import HALF, CarriedInt, CarriedInts
-from hjit.trace.ir.graph import Const, Expr, Index, Stage, cast
-from hjit.trace.ir.poly import Atom
-from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer, is_tracer
+from hjit.trace.ir.graph import Const, Expr, Index, Stage, cast, identity
+from hjit.trace.ir.poly import Atom, Poly
+from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer, is_tracer, serials
 from hjit.trace.tracing.arrays.writing import update
-from hjit.trace.tracing.recording.recorder import Recorder, supported_dtype
+from hjit.trace.tracing.recording.recorder import Recorder, current, supported_dtype
 from hjit.trace.tracing.scalars.host import as_array, is_host, number
 from hjit.trace.tracing.scalars.induction import InductionVariable
 from hjit.trace.tracing.scalars.size import Size
@@ -37,17 +38,21 @@ class Kind:
 
     Attributes:
         dtype: None of a constant that is no number.
+        length: of a new array with one axis; None of a number.
     """
 
     dtype: np.dtype[Any] | None
     weak: bool = False
     constant: Any = None
     is_constant: bool = False  # a dtype equals None where it is float64
+    length: Poly | None = None
 
     @classmethod
     def of(cls, x: Any) -> Kind | None:
         """The kind of a value; None where no array can hold it."""
         if is_tracer(x):
+            if x.ndim == 1:
+                return cls(x.dtype, length=current().poly(x.shape[0]))
             return cls(x.dtype, x.weak) if x.is_scalar and not x.ndim else None
         if is_host(x):
             x = x.value
@@ -67,9 +72,9 @@ class Kind:
 
 
 def element(rec: Recorder, x: Any, dtype: np.dtype[Any]) -> Expr:
-    """The number that a value is, of its own dtype."""
+    """The number that a value is, or the element of an array, of its own dtype."""
     if is_tracer(x):
-        value: Expr = x.load(())
+        value: Expr = x.load()
         return value
     if is_host(x):
         return rec.scalar(number(x, dtype, as_array), dtype)
@@ -113,7 +118,7 @@ class Carried:
                 continue
             known = self.initial is not UNBOUND and self.kinds[0].dtype is not None
             initial = cast(element(rec, self.initial, dtype), dtype) if known else Const(0, dtype)
-            self.slots.append(_slot(rec, self.name, initial))
+            self.slots.append(_slot(rec, self.name, initial, () if kind.length is None else (rec.size(kind.length),)))
         self.second = _slot(rec, f"{self.name}_changed", Const(False, np.bool_)) if self.switches else None
 
     def value(self, k: int) -> Any:
@@ -123,6 +128,8 @@ class Carried:
             return kind.constant
         if k == 0 and self.has_first_iteration:
             return self.initial
+        if kind.length is not None:
+            return Tracer(slot.buffer, slot.shape, slot.index)
         found = Tracer(slot.buffer, (), (), is_scalar=True)
         found.weak = kind.weak
         return found
@@ -145,10 +152,10 @@ class _Unbound:
 UNBOUND = _Unbound()
 
 
-def _slot(rec: Recorder, name: str, initial: Expr) -> Tracer:
-    """An array without axes that holds a number."""
-    stage = rec.stage(initial, (), initial.dtype, name=name)
-    return Tracer(TracedBuffer((), initial.dtype, stage.name), (), ())
+def _slot(rec: Recorder, name: str, initial: Expr, shape: tuple[int, ...] = ()) -> Tracer:
+    """An array that holds what a variable does."""
+    stage = rec.stage(initial, shape, initial.dtype, name=name)
+    return Tracer(TracedBuffer(shape, initial.dtype, stage.name), shape, identity(len(shape)))
 
 
 class NotCarried(Exception):
@@ -174,12 +181,16 @@ class CarriedVariables:
         self.given: dict[str, Any] = {}
         self.ints: dict[str, tuple[Expr, Tracer, list[Expr]]] = {}
         self.finals: dict[str, Tracer] = {}
+        self.versions: dict[str, str] = {}
+        self.serial = next(serials)
 
     def begin(self) -> None:
         """Make the arrays that hold them."""
         self.ints = {}
         for x in self.by_name.values():
             x.begin(self.rec)
+            if x.slots[0] is not None:
+                self.versions[x.name] = x.slots[0].buffer.version
             for slot, kind in zip(x.slots, x.kinds, strict=True):
                 if slot is not None and kind.is_int:
                     version = slot.buffer.version
@@ -250,6 +261,8 @@ class CarriedVariables:
                 raise NotCarried(f"{name}, which iterations change, is no number")
             if x.initial is UNBOUND and value is self.given.get(name):
                 raise NotCarried(f"{name} may be left without a value")
+            if kind.length is not None or x.kinds[0].length is not None:
+                self._check_array(x, value, kind)
             if kind not in x.kinds:
                 x.kinds.append(kind)
                 is_known = False
@@ -266,6 +279,20 @@ class CarriedVariables:
             for slot, e in writes:
                 update(slot, e)
         return is_known
+
+    def _check_array(self, x: Carried, value: Any, kind: Kind) -> None:
+        """Raise where an array is not a new one at the end of each iteration, or is changed in place."""
+        begin, slot = self.kept[x.name], x.slots[0] if x.slots else None
+        if kind != x.kinds[0] or not is_tracer(begin):
+            raise NotCarried(f"{x.name} is an array in some iterations only, or one of another type")
+        buffer = value.buffer
+        given = {id(y.buffer) for z in self.by_name.values() for y in z.slots if y is not None}
+        others = [y for name, y in self.frame.f_locals.items() if name != x.name and is_tracer(y)]
+        is_new = value.is_whole and buffer.serial > self.serial and not buffer.argument and buffer.root is buffer
+        if not is_new or id(buffer) in given or any(y.buffer is buffer for y in others):
+            raise NotCarried(f"{x.name} is not a new array in each iteration")
+        if slot is not None and slot.buffer.version != self.versions[x.name]:
+            raise NotCarried(f"{x.name} is changed in place")
 
     def arrays(self) -> set[str]:
         """What holds them, as the versions that iterations find."""

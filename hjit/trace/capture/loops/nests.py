@@ -196,6 +196,12 @@ class Kept:
         self.rec.nests.update((name, nest) for nest in self.nests for name in nest.arrays)
 
 
+def _moves_with(p: Poly, v: Var) -> bool:
+    """Is an index another one in each iteration of a loop, whatever those of others are?"""
+    factor = p.coefficient(v)
+    return factor is not None and factor.is_const and factor != ZERO and sum(isinstance(a, Var) for a in deep_atoms(p)) == 1
+
+
 @dataclass
 class Slots:
     """Numbers that are kept from one iteration of an inner loop to the next, by dtype and order."""
@@ -252,7 +258,7 @@ class Way:
     _values: dict[str, tuple[int, Expr]] = field(default_factory=dict)
     _sources: dict[str, Expr] = field(default_factory=dict)
     _made: dict[str, int] = field(default_factory=dict)  # where each version is made
-    _inside: set[str] = field(default_factory=set)  # what the loop inside writes
+    _inside: dict[str, set[tuple[Poly, ...]]] = field(default_factory=dict)  # what the loop inside writes, and where
     _latched: dict[str, Expr] = field(default_factory=dict)
     _begins: dict[str, Expr] = field(default_factory=dict)
     _numbers: dict[str, int] = field(default_factory=dict)
@@ -354,8 +360,12 @@ class Way:
         self.phase = INSIDE
         for name in nest.arrays:
             self.seen[name], self._made[name] = len([w for w in self.writes if w.phase == BEFORE]), INSIDE
-        self._inside |= {self.keys[w.array] for w in nest.writes}
         change: dict[Atom, Poly] = {Dim(k): poly(v) for k, (v, _) in enumerate(self.inner)}
+        before = [w for w in self.writes if w.phase == INSIDE]
+        for w in nest.writes:
+            place = tuple(p.substitute(change.get) for p in w.target)
+            self._inside.setdefault(self.keys[w.array], set()).add(place)
+        self._check_unwritten(before, {self.keys[w.array] for w in nest.writes})
         new = [
             w.map(lambda e: self.rewritten(substitute(e, change.get)), lambda p: p.substitute(change.get))
             for w in nest.writes
@@ -369,6 +379,17 @@ class Way:
         self.phase = AFTER
         for name in nest.arrays:
             self.seen[name] = len(self.writes)
+
+    def _check_unwritten(self, writes: Sequence[Write], keys: set[str]) -> None:
+        """Raise where a loop inside reads what a later one, which runs together with it, has written by then."""
+        for x in (x for w in writes for e in w.exprs() for x in e.loads):
+            if x.source in keys and not self._is_unwritten(x.source, x.index):
+                raise NotOneUpdate("it has several loops inside that depend on each other")
+
+    def _is_unwritten(self, key: str, index: tuple[Poly, ...]) -> bool:
+        """Is an element written in this iteration of the loop inside, and in no other one?"""
+        alone = {v for v, _ in self.inner for p in index if _moves_with(p, v)}
+        return self._inside[key] == {index} and len(alone) == len(self.inner)
 
     def _reads_inner(self, nest: Nest) -> bool:
         """Does a second loop inside depend on what the first one writes?"""
@@ -435,12 +456,13 @@ class Way:
             self._write(Write(key, (), kept, None, INSIDE))
         return self._latched[name]
 
-    def _is_stale(self, version: str) -> bool:
+    def _is_stale(self, version: str, index: tuple[Poly, ...]) -> bool:
         """Has an element, which a version from before the loop inside holds, perhaps another number now?"""
         if self.phase == BEFORE or self._made.get(version, BEFORE) != BEFORE:
             return False
         key, later = self.keys[version], self.writes[self.seen.get(version, 0) :]
-        return key in self._inside or any(w.array == key and w.phase == BEFORE for w in later)
+        is_changed = key in self._inside and not (self.phase == INSIDE and self._is_unwritten(key, index))
+        return is_changed or any(w.array == key and w.phase == BEFORE for w in later)
 
     def _as_before(self, e: Load) -> Expr:
         """What an element held before the loop inside."""
@@ -461,7 +483,7 @@ class Way:
         if self.phase != BEFORE and key in self.shared.values() and e.source not in self.shared:
             if not any(w.array == key and w.phase == AFTER for w in self.writes[: self.seen.get(e.source, 0)]):
                 raise NotShared
-        if self._is_stale(e.source):
+        if self._is_stale(e.source, e.index):
             return self._as_before(e)
         found: Expr = Load(key, e.index, e.dtype)
         if key in self._begins and self.phase != BEFORE:
