@@ -361,8 +361,9 @@ class Reference:
                 for point in itertools.product(*map(range, inner)):
                     frame = Frame(self, k, (*_grids(pure), *point))
                     values = [cast(frame.value(x.value), s.dtype) for x in together]
-                    for x, value in zip(together, values, strict=True):
-                        now.put(frame.target(x.target), rounded_again(value, s.dtype) if rounded else value)
+                    places = [frame.target(x.target) for x in together]
+                    for place, value in zip(places, values, strict=True):
+                        now.put(place, rounded_again(value, s.dtype) if rounded else value)
                     self.whole[k, s.name] = now.approx
                 continue
             assert isinstance(d.value, Op)

@@ -305,6 +305,35 @@ def neighbours(a: Any) -> Any:
     return out
 
 
+def where_an_earlier_pixel_says(a: Any) -> Any:
+    out = a * 2
+    k = 5
+    for y in range(a.shape[0]):
+        for x in range(a.shape[1]):
+            if k <= x:
+                if y + 1 < a.shape[0] and x + 1 < a.shape[1]:
+                    out[y + 1, x + 1] += a[y, 0]
+            k = x
+    return out, k
+
+
+def rows_from_a_new_row(a: Any) -> Any:
+    out = np.zeros(a.shape)
+    state = a[0] * 1.0
+    for y in range(a.shape[0]):
+        state = 0.5 * state + 0.5 * a[y]
+        out[y] = state
+    return out
+
+
+def greatest_rows(a: Any) -> Any:
+    most, count = a[0].copy(), 0
+    for y in range(1, a.shape[0]):
+        most = np.maximum(most, a[y])
+        count += 1
+    return most, count
+
+
 def two_images(a: Any) -> Any:
     low, high = np.zeros_like(a), np.zeros_like(a)
     for y in range(a.shape[0]):
@@ -327,7 +356,10 @@ def in_place(a: Any) -> Any:
     return changed
 
 
-PLACES = [error_diffusion, to_bytes, serpentine, integral, neighbours, two_images, in_place]
+PLACES = [
+    error_diffusion, to_bytes, serpentine, integral, neighbours, two_images, in_place, where_an_earlier_pixel_says,
+    rows_from_a_new_row, greatest_rows,
+]  # fmt: skip
 
 
 def check(f: Callable[..., Any], dtype: Any, shapes: Any = ((20, 31), (33, 24)), **options: Any) -> Any:
@@ -425,6 +457,27 @@ def out_of_range(a: Any) -> Any:
     return s
 
 
+def two_names_of_an_array(a: Any) -> Any:
+    state = np.zeros(a.shape[1])
+    before = state
+    for y in range(a.shape[0]):
+        before = state
+        state = state + a[y]
+        before[0] = 5
+    return state, before
+
+
+def loops_that_depend_on_each_other(a: Any) -> Any:
+    out, b, s = np.zeros_like(a), a.copy(), 0.0
+    for y in range(a.shape[0]):
+        for x in range(1, a.shape[1]):
+            out[y, x] = b[y, x - 1] + s
+        for x in range(1, a.shape[1]):
+            b[y, x] = b[y, x] * 0.5 + s
+        s = s * 0.5 + b[y, 0]
+    return out, b, s
+
+
 def text(a: Any) -> Any:
     name = ""
     for _ in range(a.shape[0]):
@@ -436,11 +489,12 @@ def text(a: Any) -> Any:
     "f",
     [
         grows_without_end, divides, has_no_value, read_before_it_is_set, of_three_types, keeps_rows, out_of_range, text,
+        two_names_of_an_array, loops_that_depend_on_each_other,
     ],
     ids=lambda f: f.__name__,
 )  # fmt: skip
 def test_what_cannot_be_carried_is_as_before(f: Callable[..., Any]) -> None:
-    check(f, np.float64, ((20, 3), (41, 2)), on_unsupported="numpy")
+    check(f, np.float64, ((20, 21), (41, 2)), on_unsupported="numpy")
 
 
 # -- random loops

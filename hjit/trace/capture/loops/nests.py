@@ -199,7 +199,12 @@ class Kept:
 def _moves_with(p: Poly, v: Var) -> bool:
     """Is an index another one in each iteration of a loop, whatever those of others are?"""
     factor = p.coefficient(v)
-    return factor is not None and factor.is_const and factor != ZERO and sum(isinstance(a, Var) for a in deep_atoms(p)) == 1
+    return (
+        factor is not None
+        and factor.is_const
+        and factor != ZERO
+        and sum(isinstance(a, Var) for a in deep_atoms(p)) == 1
+    )
 
 
 @dataclass
