@@ -429,8 +429,8 @@ def read_before_it_is_set(a: Any) -> Any:
     s = 0.0
     for y in range(a.shape[0]):
         if y > 0:
-            s += v
-        v = a[y, 0]
+            s += v  # noqa: F821
+        v = a[y, 0]  # noqa: F841
     return s
 
 
