@@ -313,7 +313,7 @@ class CarriedVariables:
         iterations = math.prod(loop.trip_count for loop in rec.loops)
         temporaries = {name: s for p in paths for name, s in p.body.items()}
         changed = {version for p in paths for c in p.changes for version in (c[1], c[3])}
-        fixed = {name: s for name, s in (stages | temporaries).items() if name not in changed}
+        fixed = {name: s for name, s in {**stages, **temporaries}.items() if name not in changed}
         for version in self.ints:
             del rec.carried_ints[version]
         ints = CarriedInts(fixed, rec.carried_ints, most, rec.sizes)
