@@ -89,7 +89,7 @@ def carry_of(s: Stage) -> Carry | None:
     if not s.updates:
         return None
     *others, d = s.updates
-    if d.order != "sequential" or not d.rdims or d.is_scatter:
+    if d.order != "sequential" or not d.rdims or d.is_scatter or d.joined:
         return None
     dim = len(d.dims)
     tied = set(whole_axes(replace(s, updates=tuple(others))))

@@ -26,7 +26,7 @@ _FIELDS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     Op: lambda e: (e.name, e.args, e.dtype.str),
     Cast: lambda e: (e.arg, e.dtype.str),
     Poly: lambda p: (tuple(p.terms), tuple(p.terms.values()), p.const),
-    Definition: lambda d: (d.dims, d.rdims, d.target, d.value, d.order),
+    Definition: lambda d: (d.dims, d.rdims, d.target, d.value, d.order, d.reorders, d.joined),
     Stage: lambda s: (s.name, s.dtype.str, s.shape, s.initial, s.updates, s.origin),
     Input: lambda i: (i.name, i.dtype.str, i.shape, i.layout, i.data),
     Scalar: lambda s: (s.name, s.dtype.str),

@@ -344,25 +344,26 @@ class Reference:
     def _updated(self, k: int, s: Stage, shape: tuple[int, ...]) -> Approx:
         """A stage that is computed definition by definition; while that lasts, `whole` has it as far as it is."""
         now = PartialStage(shape, s.dtype)
-        for d in s.definitions:
+        for together in s.steps:
+            d = together[0]
             self.whole[k, s.name] = now.approx
             pure = [sizes_value(n, self.inputs.sizes) for n in d.dims]
             inner = [sizes_value(n, self.inputs.sizes) for n in d.rdims]
             if 0 in pure or 0 in inner:
                 continue
-            running = scanned(d, s.name)
+            running = scanned(d, s.name) if len(together) == 1 else None
             if running is not None:
                 now.put(*self._scan(k, d, *running, pure, inner[0], s.dtype))
                 self.whole[k, s.name] = now.approx
                 continue
             if d.order in ("pure", "sequential"):
+                rounded = d.order == "sequential" and bool(d.rdims) and s.dtype.kind == "f"  # perhaps in another order
                 for point in itertools.product(*map(range, inner)):
                     frame = Frame(self, k, (*_grids(pure), *point))
-                    value = cast(frame.value(d.value), s.dtype)
-                    rounded = (
-                        d.order == "sequential" and bool(d.rdims) and s.dtype.kind == "f"
-                    )  # which may be in another order
-                    now.put(frame.target(d.target), rounded_again(value, s.dtype) if rounded else value)
+                    values = [cast(frame.value(x.value), s.dtype) for x in together]
+                    places = [frame.target(x.target) for x in together]
+                    for place, value in zip(places, values, strict=True):
+                        now.put(place, rounded_again(value, s.dtype) if rounded else value)
                     self.whole[k, s.name] = now.approx
                 continue
             assert isinstance(d.value, Op)

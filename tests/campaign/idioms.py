@@ -324,6 +324,48 @@ def rows_from_rows(w: Author, v: str) -> str:
 
 
 @idiom
+def numbers_of_loops(w: Author, v: str) -> str:
+    a = w.pick(flat)
+    return lines(
+        f"{v} = {a}.copy()",
+        *w.one_of(
+            ("s_ = 0", f"for y in range(len({v})):", f"    s_ = s_ + {v}[y, 0]", f"    {v}[y, 0] = s_"),
+            (
+                "m = 0",
+                f"for y in range(len({v})):",
+                f"    if {a}[y, 0] > n:",
+                "        m += 1",
+                f"    {v}[y, 0] = m % 7",
+            ),
+            (
+                f"m = {a}[0, 0]",
+                f"for y in range({a}.shape[0]):",
+                f"    for x in range({a}.shape[1]):",
+                f"        m = max(m, {a}[y, x])",
+                f"{v}[0, 0] = m",
+            ),
+            (
+                f"for y in range({v}.shape[0]):",
+                f"    for x in range({v}.shape[1]):",
+                f"        e = {v}[y, x] // 2",
+                f"        {v}[y, x] = e",
+                f"        if x + 1 < {v}.shape[1]:",
+                f"            {v}[y, x + 1] += e // 2",
+                f"        if y + 1 < {v}.shape[0] and x > 0:",
+                f"            {v}[y + 1, x - 1] -= e",
+            ),
+            (
+                "at = 0",
+                f"for x in range(1, {a}.shape[1]):",
+                f"    if {a}[0, x] > {a}[0, at]:",
+                "        at = x",
+                f"{v}[0, at] = {a}[0, at - 1]",
+            ),
+        ),
+    )
+
+
+@idiom
 def windows_in_loops(w: Author, v: str) -> str:
     a = w.pick(flat)
     start, step, end = w.one_of(

@@ -68,6 +68,7 @@ BROKEN = {
     "target_has_an_index_per_axis": graph(IMG, Definition(N, (), HERE[:1], IMG)),
     "value_has_the_dtype": graph(Cast(IMG, F8)),
     "order_is_the_operation": graph(IMG, stages=with_update(order="maximum")),
+    "joined_updates_are_alike": graph(IMG, stages=with_update(joined=True)),
     "dimensions_exist": graph(load("img", Dim(0), Dim(2))),
     "loop_variables_are_lowered": graph(load("img", Dim(0), Var("x"))),
     "sources_exist": graph(load("image", Dim(0), Dim(1))),

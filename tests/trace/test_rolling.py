@@ -900,7 +900,6 @@ def decides_in_the_body(img: Any) -> Any:
 
 UNROLLED = [
     wraps_around,
-    carried,
     used_after,
     breaks,
     returns_early,
@@ -969,7 +968,7 @@ def twice_as_large(img: Any) -> Any:
 
 COMPUTING = [
     turn_in_the_value, decision_on_the_turn, condition_on_the_turn, distance_to_a_point, checkerboard,
-    clamped_neighbours, twice_as_large,
+    clamped_neighbours, twice_as_large, carried,
 ]  # fmt: skip
 
 

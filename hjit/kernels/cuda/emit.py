@@ -363,7 +363,7 @@ class _Kernel(AcrossThreads):
         self.registers[s.register.name] = name
 
     def block(self, s: Block) -> None:
-        """All values first, in names of their own, then stores and registers."""
+        """All values first, and places that depend on values, in names of their own, then stores and registers."""
         self.line("{")
         self.depth += 1
         rows = [row for row in s.rows if self.is_contiguous(row.array)]
@@ -371,8 +371,11 @@ class _Kernel(AcrossThreads):
             if row.array not in self.nest.writes:
                 self.load_row(row)
         exprs = [*(x.value for x in s.stores), *(x.value for x in s.sets)]
-        self.share(exprs)
+        places = [x for put in s.stores for p in put.index for x in p.exprs] if len(s.stores) > 1 else []
+        self.share([*exprs, *places])
         values = [self.kept(e) for e in exprs]
+        for x in places:
+            self.kept(x)
         stores = {(put.buffer, put.index): (put, v) for put, v in zip(s.stores, values, strict=False)} if rows else {}
         for row in rows:
             if row.array in self.nest.writes:

@@ -112,7 +112,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Evaluate all values, which share their common sub-expressions, then store them and set the registers.
+    """Evaluate all values, which share their common sub-expressions, and all places, then store and set the registers.
 
     Attributes:
         ahead: what later iterations load, fetched into the caches.

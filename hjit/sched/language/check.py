@@ -159,9 +159,14 @@ def _groups(found: list[Leaf], graph: Graph) -> Iterator[str]:
     for leaf in found:
         s, numbers = graph.stage(leaf.compute.stage), leaf.compute.definitions
         parts = [s.definitions[n] for n in numbers]
+        if parts[0].joined or any(d.joined for d in s.definitions[numbers[-1] + 1 : numbers[-1] + 2]):
+            yield f"compute {s.name} {numbers}: updates that are joined run together"
+            continue
         if len(parts) == 1 or (numbers == (0, 1) and starts_reduction(s)):
             continue
         is_row = numbers == tuple(range(numbers[0], numbers[0] + len(numbers)))
+        if is_row and all(d.joined for d in parts[1:]):
+            continue
         if is_row and all(are_apart(a, b, s.name) for a, b in itertools.combinations(parts, 2)):
             continue
         if not is_row or any(d.order != "pure" or d.dims != parts[0].dims for d in parts):

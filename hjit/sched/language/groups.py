@@ -10,18 +10,19 @@ from hjit.trace.passes.limits import INTERLEAVED_STEPS
 
 
 def groups(s: Stage) -> list[tuple[int, ...]]:
-    """Definitions that one nest computes together: interleaved updates of one region, and updates of separate parts."""
+    """Definitions that one nest computes together: those that are joined, interleaved updates of one
+    region, and updates of separate parts."""
     found: list[list[int]] = []
     definitions = s.definitions
     for n, d in enumerate(definitions):
-        if n == 1 and s.initial is not None and starts_reduction(s):
+        if d.joined or (n == 1 and s.initial is not None and starts_reduction(s)):
             found[-1].append(n)
-        elif found and all(are_apart(definitions[k], d, s.name) for k in found[-1]):
+        elif not found or any(definitions[k].joined for k in found[-1]):
+            found.append([n])
+        elif all(are_apart(definitions[k], d, s.name) for k in found[-1]):
             found[-1].append(n)
-        elif (
-            found
-            and _adjacent(definitions[found[-1][-1]], d, s.name)
-            and all(write_disjoint(definitions[k], d) for k in found[-1])
+        elif _adjacent(definitions[found[-1][-1]], d, s.name) and all(
+            write_disjoint(definitions[k], d) for k in found[-1]
         ):
             found[-1].append(n)
         else:

@@ -135,6 +135,8 @@ def _extreme(function: Callable[..., Any], ufunc: np.ufunc, beats: Callable[[Any
         items = args[0] if len(args) == 1 and type(args[0]) in (list, tuple) else args
         if not kwargs and InductionVariable in map(type, items) and all(type(x) in _WHOLE for x in items):
             return functools.reduce(of_indices, items)
+        if not kwargs and len(items) > 1 and InductionVariable in map(type, items):
+            items = args = tuple(map(as_traced, items))
         kinds = {_number_type(x) for x in items}
         if kwargs or len(items) < 2 or len(kinds) > 1 or None in kinds or not any(map(is_tracer, items)):
             return function(*args, **kwargs)

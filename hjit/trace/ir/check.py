@@ -103,6 +103,18 @@ def order_is_the_operation(place: Place) -> Iterator[str]:
         yield f"the order is {d.order}, which is not the operation"
 
 
+def joined_updates_are_alike(place: Place) -> Iterator[str]:
+    """What runs together is sequential, has the same dimensions, and is an update after another one."""
+    d = place.definition
+    if not d.joined:
+        return
+    before = place.stage.definitions[place.number - 1]
+    if place.number == 0 or (place.number == 1 and place.stage.initial is not None):
+        yield "the first update is joined to none"
+    elif (d.dims, d.rdims, d.order) != (before.dims, before.rdims, before.order) or d.order != "sequential":
+        yield "it is joined to an update of other dimensions, or another order"
+
+
 # -- of an index
 
 
@@ -177,6 +189,7 @@ DEFINITION_RULES: tuple[Callable[[Place], Iterator[str]], ...] = (
     target_has_an_index_per_axis,
     value_has_the_dtype,
     order_is_the_operation,
+    joined_updates_are_alike,
 )
 INDEX_RULES: tuple[Callable[[Place, Poly], Iterator[str]], ...] = (
     dimensions_exist,

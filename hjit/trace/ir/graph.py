@@ -395,6 +395,8 @@ class Definition:
         order: "pure", "sequential", or the associative operation ("add", "maximum", ...) of a reduction
             ``stage[target] = op(stage[target], x)`` that may run in any order.
         reorders: of a sequential sum of floats, does NumPy leave its order open, as that of `np.cumsum`?
+        joined: does it run together with the update before it, of the same dimensions? In each iteration the values of
+            both are evaluated before either is stored; both are sequential.
     """
 
     dims: tuple[Poly, ...]
@@ -403,6 +405,7 @@ class Definition:
     value: Expr
     order: str = "pure"
     reorders: bool = False
+    joined: bool = False
 
     __hash__ = _hash_once
 
@@ -434,6 +437,7 @@ class Definition:
         loops = [f"d{k} < {n}" for k, n in enumerate(self.dims)]
         loops += [f"d{k} <r {n}" for k, n in enumerate(self.rdims, len(self.dims))]
         how = f"{self.order}, in any grouping" if self.reorders else self.order
+        how = f"{how}, together with the one before" if self.joined else how
         order = "" if self.order == "pure" else f"  ({how})"
         lets, (value,) = describe(self.value)
         where = "".join(f"\n      where {line}" for line in lets)
@@ -487,6 +491,14 @@ class Stage:
         """The pure one, where there is one, and the updates."""
         first = () if self.initial is None else (pure(self.shape, self.initial),)
         return first + self.updates
+
+    @cached_property
+    def steps(self) -> tuple[tuple[Definition, ...], ...]:
+        """The definitions in their order, those that are `joined` together."""
+        found: list[tuple[Definition, ...]] = []
+        for d in self.definitions:
+            found[-1:] = [(*found[-1], d)] if d.joined else [*found[-1:], (d,)]
+        return tuple(found)
 
     def exprs(self) -> tuple[Expr, ...]:
         """The expressions of all definitions."""

@@ -129,6 +129,18 @@ class _Run(IndexEvaluator):
         for first in _blocks(stage, d, pure, inner):
             self._define(stage, d, [*first, *map(slice, pure[len(first) :])], inner)
 
+    def define_together(self, stage: Stage, step: Sequence[Definition]) -> None:
+        """Definitions that are joined: all values of an iteration, and then all stores."""
+        out = self.arrays[stage.name]
+        pure, inner = ([sizes_value(n, self.sizes) for n in ns] for ns in (step[0].dims, step[0].rdims))
+        if 0 in pure or 0 in inner:
+            return
+        for point in itertools.product(*map(range, inner)):
+            self.dims, self.memo = [*_grids([*map(slice, pure)]), *point], {}
+            stores = [(tuple(np.asarray(self.index(p)) for p in d.target), self.value(d.value)) for d in step]
+            for where, value in stores:
+                out[where] = value
+
     def _define(self, stage: Stage, d: Definition, block: list[slice], inner: list[int]) -> None:
         out, pure = self.arrays[stage.name], _grids(block)
         if d.order in ("pure", "sequential"):
@@ -240,6 +252,6 @@ def interpret(
         for stage in graph.stages:
             shape = [sizes_value(p, sizes) for p in stage.shape]
             state[stage.name] = np.zeros(shape, stage.dtype)
-            for d in stage.definitions:
-                run.define(stage, d)
+            for step in stage.steps:
+                run.define_together(stage, step) if len(step) > 1 else run.define(stage, step[0])
     return [state[name] for name in graph.outputs]

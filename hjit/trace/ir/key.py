@@ -111,6 +111,7 @@ def write_graph(graph: Graph) -> Writer:
         for d in s.updates:
             target = ",".join(map(w.poly, d.target))
             dims, rdims = ",".join(map(w.poly, d.dims)), ",".join(map(w.poly, d.rdims))
-            w.lines.append(f"update {d.order}{' reorders' * d.reorders} [{dims}|{rdims}] [{target}]={w.expr(d.value)}")
+            how = f"{d.order}{' reorders' * d.reorders}{' joined' * d.joined}"
+            w.lines.append(f"update {how} [{dims}|{rdims}] [{target}]={w.expr(d.value)}")
     w.lines.append(f"return {','.join(w.names[name] for name in graph.outputs)}")
     return w

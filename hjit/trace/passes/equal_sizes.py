@@ -133,8 +133,12 @@ def _substituted(graph: Graph, change: Change) -> Graph:
             shape=polys(s.shape),
             initial=None if s.initial is None else substitute(s.initial, change),
             updates=tuple(
-                Definition(
-                    polys(d.dims), polys(d.rdims), polys(d.target), substitute(d.value, change), d.order, d.reorders
+                replace(
+                    d,
+                    dims=polys(d.dims),
+                    rdims=polys(d.rdims),
+                    target=polys(d.target),
+                    value=substitute(d.value, change),
                 )
                 for d in s.updates
             ),

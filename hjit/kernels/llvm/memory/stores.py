@@ -20,7 +20,7 @@ Place = tuple[str, Poly]  # an array, and the position in it
 
 
 def store_all(e: NestEmitter, stores: Sequence[Store], sets: Sequence[Set] = ()) -> None:
-    """Evaluate all values, then store them, neighbours together, and set the registers."""
+    """Evaluate all values and places, then store them, neighbours together, and set the registers."""
     plain = [p for p in stores if p.atomic is None]
     places = [(p.buffer, e.flat(p.buffer, p.index)) for p in plain]
     runs = list(_runs(e, places))
@@ -28,6 +28,9 @@ def store_all(e: NestEmitter, stores: Sequence[Store], sets: Sequence[Set] = ())
     values = [(at, _vectors(e, [p.value for p in plain[at]])) for at in runs]
     joining = [(p, to_memory(e.code, e.value(p.value))) for p in stores if p.atomic is not None]
     kept = [e.value(x.value) for x in sets]
+    if len(stores) > 1:  # places that depend on values are those before any store
+        for x in (x for p in stores for q in p.index for x in q.exprs):
+            e.value(x)
     _store_runs(e, places, values)
     for p, v in joining:
         assert p.atomic is not None

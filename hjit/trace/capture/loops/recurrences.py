@@ -6,65 +6,28 @@ among what they write (if-conversion).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from hjit.trace.capture.loops.nests import Kept
+from hjit.trace.capture.loops.paths import NotOneUpdate, Path, ReadsWhatItWrites, lift
+from hjit.trace.capture.loops.several import Group, independent, merge_several
 from hjit.trace.ir.borders import piecewise
 from hjit.trace.ir.graph import Definition, Expr, Load, ScalarRef, Stage, identity, rewrite, select, substitute, walk
-from hjit.trace.ir.poly import ONE, ZERO, Atom, Dim, Indirect, IntLike, Poly, Var, deep_atoms, poly
+from hjit.trace.ir.poly import ONE, ZERO, Atom, Dim, Indirect, Poly, Var, deep_atoms, poly
 from hjit.trace.ir.rewriting import map_exprs
 from hjit.trace.tracing.arrays.tracer import TracedBuffer
 from hjit.trace.tracing.arrays.writing import version_name
 from hjit.trace.tracing.recording.recorder import Recorder
 
 
-class NotOneUpdate(Exception):
-    """What an iteration recorded is not one update of one array."""
-
-
-class ReadsWhatItWrites(NotOneUpdate):
-    """An iteration has used what the array holds before the first one, which it does not hold before the others."""
-
-
-@dataclass(frozen=True, slots=True)
-class Path:
-    """What one way through an iteration recorded.
-
-    Attributes:
-        body: its stages by name.
-        changes: of buffers, see `Recorder.changes`, with the versions that the buffers had in the end.
-        decided: the stages of the conditions that it met, and the outcomes.
-    """
-
-    body: dict[str, Stage]
-    changes: tuple[tuple[Any, str, Any, str], ...]
-    decided: tuple[tuple[str, bool], ...]
-
-    @classmethod
-    def rolled_back(cls, rec: Recorder, at: tuple[int, int], decided: Sequence[tuple[str, bool]]) -> Path:
-        """What was recorded since `at`, so many stages and changes; the recorder and the buffers are as before."""
-        stages, changes = at
-        body = {name: rec.stages.pop(name) for name in list(rec.stages)[stages:]}
-        made = tuple((*c, c[0].version) for c in rec.changes[changes:])
-        del rec.changes[changes:]
-        for buffer, version, contents, _ in reversed(made):
-            buffer.version, buffer.contents = version, contents
-        return cls(body, made, tuple(decided))
-
-    def is_checked(self, rec: Recorder) -> bool:
-        """May NumPy refuse something that it computes?"""
-        return not self.body.keys().isdisjoint((*rec.checks, *(noted.stage for noted in rec.indices.values())))
-
-    def lasting(self, serial: int) -> list[tuple[Any, str, Any, str]]:
-        """Changes of buffers that were there when the loop began."""
-        return [c for c in self.changes if c[0].serial < serial or c[0].argument]
-
-
 def merge_iterations(rec: Recorder, var: Var, count: Poly, serial: int, paths: Sequence[Path]) -> None:
     """Record one update over `count` iterations in place of what all ways through one of them have recorded.
+
+    Where an iteration writes several arrays, or an array in several places, these updates run together.
 
     Args:
         serial: the serial number of buffers when the loop began.
@@ -73,42 +36,53 @@ def merge_iterations(rec: Recorder, var: Var, count: Poly, serial: int, paths: S
         NotOneUpdate: it is not one update.
     """
     lasting = [p.lasting(serial) for p in paths]
-    first = next((c for changes in lasting for c in changes), None)
-    if first is None:
+    changes = [c for some in lasting for c in some]
+    for buffer, _, contents, _ in changes:
+        if contents is not None and buffer.last_read > serial:
+            raise ReadsWhatItWrites("it reads what it writes")
+    if any(c[3] not in p.body for p, some in zip(paths, lasting, strict=True) for c in some):
+        raise NotOneUpdate("it writes known numbers")
+    if not changes:
         for path in paths:
-            if path.is_checked(rec):
-                _keep(rec, path.body, _Body(var, count, "", frozenset()))  # nothing depends on what is written
-        return
-    buffer, old, contents, _ = first
-    if any(c[0] is not buffer for changes in lasting for c in changes):
-        raise NotOneUpdate("it writes to several arrays")
-    if contents is not None and buffer.last_read > serial:
-        raise ReadsWhatItWrites("it reads what it writes")
-    bodies = []
-    for path, changes in zip(paths, lasting, strict=True):
-        versions = (*(c[1] for c in changes[1:]), changes[0][3]) if changes else ()
-        if any(v not in path.body for v in versions):
-            raise NotOneUpdate("it writes known numbers")
-        bodies.append(_Body(var, count, old, frozenset(versions)))
-        _keep(rec, path.body, bodies[-1])
-    iteration = _one_of(paths, bodies, buffer.dtype)
+            if path.is_checked(rec):  # nothing depends on what is written
+                _Body(Kept(rec, var, count), "", frozenset()).take(path.body.values()).kept.record()
+    for group in independent(rec, paths, lasting):
+        _merge(rec, var, count, group)
+
+
+def _merge(rec: Recorder, var: Var, count: Poly, group: Group) -> None:
+    """Merge what writes some arrays that depend on each other."""
+    if len(group.buffers) == 1:
+        try:
+            _merge_one(rec, var, count, group)
+        except NotOneUpdate as why:
+            if group.is_known:
+                raise
+            try:
+                merge_several(rec, var, count, group)
+            except NotOneUpdate:
+                raise why from None
+    else:
+        merge_several(rec, var, count, group)
+
+
+def _merge_one(rec: Recorder, var: Var, count: Poly, group: Group) -> None:
+    """Merge what writes one array, in one place."""
+    ((buffer, old, contents),) = group.buffers
+    bodies = [_Body(Kept(rec, var, count), old, frozenset(p.before)).take(p.stages) for p in group.ways]
+    iteration = _one_of([p.path for p in group.ways], bodies, buffer.dtype)
     assert iteration.write is not None
-    if contents is not None and not _reads_arguments(rec, iteration):
+    if contents is not None and not _reads_arguments(rec, iteration, bodies):
         raise NotOneUpdate("its result is known while tracing")
+    refusals = [name for name in rec.checks if any(b.is_value(name) for b in bodies)]
+    if refusals and len(bodies) > 1:
+        raise NotOneUpdate("NumPy refuses some values in a branch of what the loop writes")
+    checks = [iteration.checked(group.ways[0].path.body[name], "") for name in refusals]
+    for b in bodies:
+        b.kept.record()
     _install(rec, iteration, buffer, iteration.write)
-    for name in rec.checks:  # of all iterations, whichever way they take: where one holds, NumPy runs
-        found = next((p.body[name] for p in paths if name in p.body), None)
-        if found is not None and name not in rec.stages:
-            if len(paths) > 1:
-                raise NotOneUpdate("NumPy refuses some values in a branch of what the loop writes")
-            rec.stages[name] = iteration.checked(found, buffer.version)
-
-
-def _keep(rec: Recorder, body: dict[str, Stage], iteration: _Body) -> None:
-    """Take up all stages of an iteration, and record those that are stages still."""
-    for s in body.values():
-        iteration.add(s)
-    rec.stages.update((s.name, s) for s in iteration.kept)
+    for s in checks:  # of all iterations, whichever way they take: where one holds, NumPy runs
+        rec.stages[s.name] = map_exprs(s, lambda e: _redirected(e, "", buffer.version))
 
 
 def _one_of(paths: Sequence[Path], bodies: Sequence[_Body], dtype: np.dtype[Any]) -> _Body:
@@ -128,8 +102,7 @@ def _one_of(paths: Sequence[Path], bodies: Sequence[_Body], dtype: np.dtype[Any]
         taken, other = value(yes, met + 1), value(no, met + 1)
         return taken if taken == other else select(body.condition(path.decided[met][0]), taken, other)
 
-    kept = [s for b in bodies for s in b.kept]
-    return replace(bodies[0], write=replace(d, value=value(list(zip(paths, bodies, strict=True)), 0)), kept=kept)
+    return replace(bodies[0], write=replace(d, value=value(list(zip(paths, bodies, strict=True)), 0)))
 
 
 @dataclass
@@ -139,34 +112,53 @@ class _Body:
     Attributes:
         old: the version of the written array that the iteration found.
         versions: those that it made.
-        kept: stages that do not depend on that array, with an axis for the iterations where they depend on it.
+        kept: stages that do not depend on that array.
         write: what is written, over the dimensions of the written view; its value loads `old` where it reads the array.
     """
 
-    var: Var
-    count: Poly
+    kept: Kept
     old: str
     versions: frozenset[str]
-    kept: list[Stage] = field(default_factory=list)
     write: Definition | None = None
-    _lifted: set[str] = field(default_factory=set)
     _values: dict[str, Expr] = field(default_factory=dict)
     _memo: dict[Expr, Expr] = field(default_factory=dict)
 
-    def add(self, s: Stage) -> None:
-        """Take up the next stage."""
+    @property
+    def var(self) -> Var:
+        """The iteration."""
+        return self.kept.var
+
+    @property
+    def count(self) -> Poly:
+        """How many iterations there are."""
+        return self.kept.count
+
+    def take(self, stages: Iterable[Stage]) -> _Body:
+        """Take up what the iteration has recorded."""
+        for s in stages:
+            self._add(s)
+        return self
+
+    def is_value(self, stage: str) -> bool:
+        """Is a stage part of what is written?"""
+        return stage in self._values
+
+    def _add(self, s: Stage) -> None:
+        nest = self.kept.rec.nests.get(s.name)
+        if nest is not None and (s.name in self.versions or self._depends(nest.sources())):
+            raise NotOneUpdate("it has a loop inside that writes several places")
         if s.name in self.versions:
             self._written(s)
-        elif any(x.source == self.old or x.source in self.versions or x.source in self._values for x in s.loads):
+        elif nest is None and self._depends({x.source for x in s.loads}):
             value = piecewise(s)
             if value is None:
                 raise NotOneUpdate("it writes to, or reduces, a temporary that depends on what the loop writes")
             self._values[s.name] = self._rewritten(value)
-        elif self._varies(s):
-            self._lifted.add(s.name)
-            self.kept.append(self._lift(map_exprs(s, self._rewritten)))
         else:
-            self.kept.append(s)
+            self.kept.add(s, self._rewritten)
+
+    def _depends(self, sources: Iterable[str]) -> bool:
+        return any(name == self.old or name in self.versions or name in self._values for name in sources)
 
     def condition(self, stage: str) -> Expr:
         """What a stage without axes decides, in each iteration."""
@@ -189,16 +181,8 @@ class _Body:
                 raise NotOneUpdate("NumPy refuses some values of what it reads elsewhere in what it writes")
             return Load(final, e.index, e.dtype) if away.const * step.const < 0 else None
 
-        return self._lift(replace(s, initial=rewrite(self._values[s.name], change), updates=()))
-
-    def _varies(self, s: Stage) -> bool:
-        exprs = s.exprs()
-        targets = [p for d in s.updates for p in d.target]
-        return (
-            any(e.mentions(self.var) for e in exprs)
-            or any(p.mentions(self.var) for p in targets)
-            or any(x.source in self._lifted for x in s.loads)
-        )
+        checked = replace(s, initial=rewrite(self._values[s.name], change), updates=())
+        return lift(checked, self.var, self.count)
 
     def _rewritten(self, e: Expr) -> Expr:
         """The expression with temporaries put in their place."""
@@ -206,7 +190,7 @@ class _Body:
         def change(e: Expr) -> Expr | None:
             if not isinstance(e, Load):
                 return None
-            if e.source in self._lifted:
+            if e.source in self.kept.lifted:
                 return Load(e.source, (poly(self.var), *e.index), e.dtype)
             if e.source in self._values:
                 return substitute(self._values[e.source], lambda a: e.index[a.k] if isinstance(a, Dim) else None)
@@ -228,19 +212,6 @@ class _Body:
         ):
             return Load(self.old, e.index, e.dtype)
         raise NotOneUpdate("it reads elsewhere in what it has just written")
-
-    def _lift(self, s: Stage) -> Stage:
-        """The stage for all iterations: the iteration is its first axis."""
-
-        def change(a: Atom) -> IntLike | None:
-            return Dim(a.k + 1) if isinstance(a, Dim) else Dim(0) if a == self.var else None
-
-        def lifted(d: Definition) -> Definition:
-            target = (poly(Dim(0)), *(p.substitute(change) for p in d.target))
-            return Definition((self.count, *d.dims), d.rdims, target, substitute(d.value, change), d.order)
-
-        initial = None if s.initial is None else substitute(s.initial, change)
-        return replace(s, shape=(self.count, *s.shape), initial=initial, updates=tuple(map(lifted, s.updates)))
 
     def _written(self, s: Stage) -> None:
         if s.updates:
@@ -268,10 +239,10 @@ def _redirected(e: Expr, source: str, to: str) -> Expr:
     return rewrite(e, lambda x: Load(to, x.index, x.dtype) if isinstance(x, Load) and x.source == source else None)
 
 
-def _reads_arguments(rec: Recorder, iteration: _Body) -> bool:
+def _reads_arguments(rec: Recorder, iteration: _Body, bodies: Sequence[_Body]) -> bool:
     """Does the value depend on more than constants?"""
     assert iteration.write is not None
-    made = {s.name for s in iteration.kept}
+    made = {s.name for b in bodies for s in b.kept.stages}
 
     def varies(name: str) -> bool:
         return name in made or name not in rec.inputs or rec.inputs[name].where != ("constant",)

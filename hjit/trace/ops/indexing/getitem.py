@@ -11,7 +11,7 @@ import numpy as np
 
 from hjit.trace.ir.graph import Definition, Expr, Index, Load, cast, compose, identity, renumber
 from hjit.trace.ir.graph import substitute as substitute_expr
-from hjit.trace.ir.poly import Dim, Indirect, Poly, poly
+from hjit.trace.ir.poly import ZERO, Dim, Extremum, Indirect, Poly, extremum, poly
 from hjit.trace.ops.arguments import broadcast
 from hjit.trace.ops.indexing.block_scatters import parts
 from hjit.trace.tracing.arrays.masked import MaskedRead, same_values
@@ -227,6 +227,20 @@ def _in_range(k: int, n: int, axis: int) -> int:
     return k + n if k < 0 else k
 
 
+def _index(k: int, n: int, axis: int) -> Poly:
+    """The index of one element."""
+    rec = current()
+    if type(k) is not InductionVariable or 0 <= min(k.first, k.last) <= max(k.first, k.last) < n:
+        return rec.poly(_in_range(k, n, axis))
+    least, most = sorted(k.known_ends())
+    if not -n <= least <= most < n or least < 0 <= most:
+        return rec.poly(_in_range(k, n, axis))
+    index, extent = rec.poly(k) + (rec.poly(n) if most < 0 else 0), rec.poly(n)
+    clamped = extremum("min", extremum("max", index, ZERO), extent - 1)  # for iterations that do not come here
+    rec.clamped.update((a, index) for a in clamped.atoms() if isinstance(a, Extremum) and clamped == poly(a))
+    return clamped
+
+
 # -- basic indexing
 
 
@@ -255,7 +269,7 @@ def basic_view(a: Tracer, items: Sequence[Any]) -> Tracer:
             inner.append(poly(Dim(len(shape))) * step + (0 if count == 0 else rec.poly(start)))
             shape.append(count)
         else:
-            inner.append(rec.poly(_in_range(k, n, axis)))
+            inner.append(_index(k, n, axis))
         axis += 1
     known = None
     if a._known is not None and not _is_varying(items):  # the Ellipsis keeps a single element a view

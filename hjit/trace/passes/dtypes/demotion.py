@@ -57,7 +57,11 @@ def demote_integers(graph: Graph) -> Graph:
 
 def _without_idle_updates(s: Stage) -> Stage:
     """The stage without updates that leave every element as it is: ``maximum(own, 0)`` of unsigned numbers."""
-    updates = tuple(d for d in s.updates if d.value != Load(s.name, d.target, s.dtype))
+    updates = tuple(
+        d
+        for k, d in enumerate(s.updates)
+        if d.value != Load(s.name, d.target, s.dtype) or any(x.joined for x in s.updates[k : k + 2])
+    )
     return s if s.initial is None or len(updates) == len(s.updates) else replace(s, updates=updates)
 
 

@@ -58,6 +58,8 @@ def _start(s: Stage, d: Definition) -> tuple[int, int, Poly] | None:
     """
     if d.order != "sequential" or len(d.rdims) != 1 or len(d.dims) != len(s.shape) - 1:
         return None
+    if any(x.joined for x in s.updates):
+        return None
     iteration = Dim(len(d.dims))
     along = [k for k, p in enumerate(d.target) if p.mentions(iteration)]
     others = [k for k in range(len(s.shape)) if k not in along]

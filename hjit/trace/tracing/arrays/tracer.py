@@ -545,9 +545,14 @@ def stored(x: Any, dtype: np.dtype[Any], how: Conversion = as_array) -> Tracer:
 
 def _fitting(x: Tracer, dtype: np.dtype[Any]) -> Tracer:
     """A computed Python number that an integer dtype holds without its fraction; whether it does is a decision."""
+    if x.dtype == dtype or x.dtype.kind == "b":
+        return x
     info = np.iinfo(dtype)
     whole = call(np.trunc, x)
-    if not bool((whole >= float(info.min)) & (whole < float(info.max) + 1)):
+    fits = (whole >= float(info.min)) & (whole < float(info.max) + 1)
+    if current().loops and fits.known is None:
+        current().check(~fits)  # of any iteration
+    elif not bool(fits):
         as_item(as_value(x).item(), dtype)
     return x
 

@@ -34,7 +34,7 @@ from hjit.trace.ir.graph import (
     Stage,
     identity,
 )
-from hjit.trace.ir.poly import SMALL, Poly, Sym, poly, sizes_value
+from hjit.trace.ir.poly import SMALL, Atom, Poly, Sym, poly, sizes_value
 from hjit.trace.ir.ranges import Range, Ranges
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.frames import line_in, site, site_of, traced_frame
@@ -219,6 +219,10 @@ class Recorder:
         class_called: may it have called one in a variable?
         loops: those whose iterations are now traced as one, innermost last.
         refused: the last one that turned out to need that.
+        nests: of those that write several places in each iteration, by the arrays that they write, while `loops` run.
+        carried_ints: ints of Python that `loops` carry, by the arrays that hold them.
+        clamped: of indices that are in range behind a condition alone, what they are where it holds.
+        comparisons: of variables of loops, by the stages that hold the outcomes.
         hosts: the numbers that the scalars are.
         changes: for each write a buffer, the version before, and its contents where they were known.
         refusals: what could not be traced.
@@ -264,6 +268,10 @@ class Recorder:
     class_called: bool = False
     loops: list[Any] = field(default_factory=list)
     refused: LoopSite | None = None
+    nests: dict[str, Any] = field(default_factory=dict)
+    carried_ints: dict[str, Any] = field(default_factory=dict)
+    clamped: dict[Atom, Poly] = field(default_factory=dict)
+    comparisons: dict[str, Any] = field(default_factory=dict)
     changes: list[tuple[Any, str, np.ndarray[Any, Any] | None]] = field(default_factory=list)
     refusals: list[TraceError] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)

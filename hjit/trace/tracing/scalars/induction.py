@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import operator
 import sys
+from bisect import bisect_left
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,13 +37,67 @@ class CannotReroll(BaseException):
 
 
 class RerolledLoop(Protocol):
-    """A loop whose iterations are traced as one."""
+    """A loop whose iterations are traced as one.
+
+    Attributes:
+        trip_count: how many there are.
+        known: the numbers of the first and the last iteration that can take the way that is traced.
+    """
+
+    trip_count: int
+    known: tuple[int, int]
 
     def refusal(self, why: str) -> CannotReroll:
         """The exception that ends that."""
 
     def branch(self, condition: Any) -> bool:
         """The outcome of a condition, an array of one element, on the way through the iteration that is traced."""
+
+    def compared(self, outcome: Any, comparison: Comparison) -> Any:
+        """The traced outcome of a comparison, which is noted: where it is a condition, indices are known better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A comparison of a loop's variable: in iteration k it is ``f(first + step * k, 0)``."""
+
+    loop: RerolledLoop
+    f: Callable[[Any, Any], bool]
+    first: int
+    step: int
+
+    def holds(self, k: int) -> bool:
+        """Its outcome in an iteration."""
+        return bool(self.f(self.first + self.step * k, 0))
+
+    def decided(self) -> bool | None:
+        """Its outcome, where that is the same in all iterations that can be meant."""
+        low, high = self.loop.known
+        if self.f in (operator.eq, operator.ne) and self.step and low < high:
+            zero = self._zero()
+            return None if zero is not None and low <= zero <= high else self.f is operator.ne
+        return self.holds(low) if self.holds(low) is self.holds(high) else None
+
+    def _zero(self) -> int | None:
+        """The iteration in which both sides are equal."""
+        k, rest = divmod(-self.first, self.step)
+        return k if rest == 0 else None
+
+    def narrow(self, outcome: bool) -> None:
+        """Leave only iterations between the first and the last one with an outcome."""
+        low, high = self.loop.known
+        if self.f in (operator.eq, operator.ne) and (self.f is operator.eq) is outcome:
+            zero = self._zero()
+            if zero is not None and low <= zero <= high:
+                self.loop.known = zero, zero
+            return
+        if self.f in (operator.eq, operator.ne):
+            low, high = low + (self.holds(low) is not outcome), high - (self.holds(high) is not outcome)
+        elif self.holds(low) is not outcome:
+            low = bisect_left(range(high + 1), True, low, high, key=lambda k: self.holds(k) is outcome)
+        elif self.holds(high) is not outcome:
+            high = bisect_left(range(high + 1), True, low, high, key=lambda k: self.holds(k) is not outcome) - 1
+        self.loop.known = low, high
 
 
 class InductionVariable:
@@ -65,6 +121,16 @@ class InductionVariable:
     def traced(self) -> Any:
         """The number as a traced Python int."""
         return hook("index_value")(self.poly)
+
+    @property
+    def step(self) -> int:
+        """By how much it grows from one iteration to the next."""
+        return (self.last - self.first) // (self.loop.trip_count - 1)
+
+    def known_ends(self) -> tuple[int, int]:
+        """The number in the first and in the last iteration that can take the way that is traced."""
+        low, high = self.loop.known
+        return self.first + self.step * low, self.first + self.step * high
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         return getattr(ufunc, method)(*map(as_traced, inputs), **options)
@@ -149,14 +215,22 @@ def _comparison(f: Callable[[Any, Any], bool]) -> Callable[[InductionVariable, A
 
     def method(self: InductionVariable, other: Any) -> Any:
         ends = _ends(self, other)
-        if ends is not None:
-            first, last = self.first - ends[0], self.last - ends[1]
-            apart = f in (operator.eq, operator.ne) and first * last <= 0 and (first, last) != (0, 0)
-            if not apart and f(first, 0) == f(last, 0):
-                return f(first, 0)
-        if type(sys._getframe(1).f_globals) is dict:
+        is_own = type(sys._getframe(1).f_globals) is dict
+        if ends is None:
+            if is_own:
+                raise self.refusal("decision on the iteration")
+            return traced(self, other)
+        first, last = self.first - ends[0], self.last - ends[1]
+        apart = f in (operator.eq, operator.ne) and first * last <= 0 and (first, last) != (0, 0)
+        if not apart and f(first, 0) == f(last, 0):
+            return f(first, 0)
+        if is_own:
             raise self.refusal("decision on the iteration")
-        return traced(self, other)
+        comparison = Comparison(self.loop, f, first, (last - first) // (self.loop.trip_count - 1))
+        decided = comparison.decided()
+        if decided is not None:
+            return decided
+        return self.loop.compared(traced(self, hook("index_value")(ends[2])), comparison)
 
     return method
 

@@ -1,0 +1,371 @@
+"""Variables that a loop carries from one iteration to the next: each is an array that iterations update, without axes
+where it holds numbers.
+
+A variable may have a number of one kind in some iterations, and of another in others, as ``best = -1.0`` and then
+``best = a[y, x]``: of these two kinds each has an array of its own, and a bool says which the variable has. Where all
+iterations leave the second kind, it has the first one in the first iteration.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import sys
+import types
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.capture.loops.paths import Path
+from hjit.trace.capture.loops.python_ints import HALF, CarriedInt, CarriedInts
+from hjit.trace.ir.graph import Const, Expr, Index, Stage, cast, identity
+from hjit.trace.ir.poly import Atom, Poly
+from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer, is_tracer, serials
+from hjit.trace.tracing.arrays.writing import update
+from hjit.trace.tracing.recording.recorder import Recorder, current, supported_dtype
+from hjit.trace.tracing.scalars.host import as_array, is_host, number
+from hjit.trace.tracing.scalars.induction import InductionVariable
+from hjit.trace.tracing.scalars.size import Size
+
+MAX_KINDS = 2  # of one variable
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a variable can hold: a number of a dtype of NumPy's, one of Python's (`weak`), or this one constant.
+
+    Attributes:
+        dtype: None of a constant that is no number.
+        length: of a new array with one axis; None of a number.
+    """
+
+    dtype: np.dtype[Any] | None
+    weak: bool = False
+    constant: Any = None
+    is_constant: bool = False  # a dtype equals None where it is float64
+    length: Poly | None = None
+
+    @classmethod
+    def of(cls, x: Any) -> Kind | None:
+        """The kind of a value; None where no array can hold it."""
+        if is_tracer(x):
+            if x.ndim == 1:
+                return cls(x.dtype, length=current().poly(x.shape[0]))
+            return cls(x.dtype, x.weak) if x.is_scalar and not x.ndim else None
+        if is_host(x):
+            x = x.value
+        if type(x) in (Size, InductionVariable):
+            return cls(np.dtype(np.int64), True)
+        if type(x) in (bool, int, float):
+            fits = type(x) is not int or -(2**63) <= x < 2**63
+            return cls(np.dtype(type(x)), True) if fits else None
+        if isinstance(x, np.generic) and supported_dtype(x.dtype):
+            return cls(x.dtype)
+        return cls(None, constant=x, is_constant=True) if x is None or type(x) is str else None
+
+    @property
+    def is_int(self) -> bool:
+        """Is it an int of Python?"""
+        return self.weak and self.dtype is not None and self.dtype.kind == "i"
+
+
+def element(rec: Recorder, x: Any, dtype: np.dtype[Any]) -> Expr:
+    """The number that a value is, or the element of an array, of its own dtype."""
+    if is_tracer(x):
+        value: Expr = x.load()
+        return value
+    if is_host(x):
+        return rec.scalar(number(x, dtype, as_array), dtype)
+    if type(x) in (Size, InductionVariable):
+        return Index(x.poly)
+    return Const(x, dtype)
+
+
+@dataclass
+class Carried:
+    """A variable that iterations change.
+
+    Attributes:
+        name: of the variable.
+        initial: what it holds before the loop; `UNBOUND` where it has no value then.
+        kinds: what it was seen to hold, the kind of `initial` first.
+        switches: may an iteration leave it the kind that it had? Else it has the second one after the first iteration.
+        slots: for each kind the array that holds it.
+        second: does it hold the second kind? An array, made where it `switches`.
+    """
+
+    name: str
+    initial: Any
+    kinds: list[Kind]
+    switches: bool = False
+    slots: list[Tracer | None] = field(default_factory=list)
+    second: Tracer | None = None
+
+    @property
+    def has_first_iteration(self) -> bool:
+        """Does it hold something else in the first iteration than in the others?"""
+        return len(self.kinds) > 1 and not self.switches
+
+    def begin(self, rec: Recorder) -> None:
+        """Make the arrays, which hold what the variable holds before the loop."""
+        self.slots = []
+        for kind in self.kinds:
+            dtype = kind.dtype
+            if dtype is None:
+                self.slots.append(None)
+                continue
+            known = self.initial is not UNBOUND and self.kinds[0].dtype is not None
+            initial = cast(element(rec, self.initial, dtype), dtype) if known else Const(0, dtype)
+            self.slots.append(_slot(rec, self.name, initial, () if kind.length is None else (rec.size(kind.length),)))
+        self.second = _slot(rec, f"{self.name}_changed", Const(False, np.bool_)) if self.switches else None
+
+    def value(self, k: int) -> Any:
+        """What the variable holds at present, where it is of kind `k`."""
+        slot, kind = self.slots[k], self.kinds[k]
+        if slot is None:
+            return kind.constant
+        if k == 0 and self.has_first_iteration:
+            return self.initial
+        if kind.length is not None:
+            return Tracer(slot.buffer, slot.shape, slot.index)
+        found = Tracer(slot.buffer, (), (), is_scalar=True)
+        found.weak = kind.weak
+        return found
+
+    def changed(self, rec: Recorder, had: int, value: Any, k: int) -> list[tuple[Tracer, Expr]]:
+        """What an iteration that has left `value`, of kind `k`, writes where."""
+        slot, kind = self.slots[k], self.kinds[k]
+        found: list[tuple[Tracer, Expr]] = []
+        if slot is not None and kind.dtype is not None and not (k == 0 and self.has_first_iteration):
+            found.append((slot, cast(element(rec, value, kind.dtype), kind.dtype)))
+        if self.second is not None and had != k:
+            found.append((self.second, Const(k == 1, np.bool_)))
+        return found
+
+
+class _Unbound:
+    """The value of a variable that has none."""
+
+
+UNBOUND = _Unbound()
+
+
+def _slot(rec: Recorder, name: str, initial: Expr, shape: tuple[int, ...] = ()) -> Tracer:
+    """An array that holds what a variable does."""
+    stage = rec.stage(initial, shape, initial.dtype, name=name)
+    return Tracer(TracedBuffer(shape, initial.dtype, stage.name), shape, identity(len(shape)))
+
+
+class NotCarried(Exception):
+    """What a variable holds cannot be carried from one iteration to the next."""
+
+
+class CarriedVariables:
+    """The variables of a function that iterations of a loop change.
+
+    Attributes:
+        kept: what may be carried, and its value before the loop; `UNBOUND` where it has none.
+        by_name: what is.
+        at_last: those that are the loop's own variable at the end of each iteration; None: that is not known yet.
+        had: the kind of each on the way that is traced.
+        ints: what iterations leave in those that are ints of Python, by the arrays that hold them before.
+    """
+
+    def __init__(self, rec: Recorder, frame: types.FrameType, kept: Mapping[str, Any]) -> None:
+        self.rec, self.frame, self.kept = rec, frame, kept
+        self.by_name: dict[str, Carried] = {}
+        self.at_last: set[str] | None = None
+        self.had: dict[str, int] = {}
+        self.given: dict[str, Any] = {}
+        self.ints: dict[str, tuple[Expr, Tracer, list[Expr]]] = {}
+        self.finals: dict[str, Tracer] = {}
+        self.versions: dict[str, str] = {}
+        self.serial = next(serials)
+
+    def begin(self) -> None:
+        """Make the arrays that hold them."""
+        self.ints = {}
+        for x in self.by_name.values():
+            x.begin(self.rec)
+            if x.slots[0] is not None:
+                self.versions[x.name] = x.slots[0].buffer.version
+            for slot, kind in zip(x.slots, x.kinds, strict=True):
+                if slot is not None and kind.is_int:
+                    version = slot.buffer.version
+                    initial = self.rec.stages[version].initial
+                    assert initial is not None
+                    self.ints[version] = (initial, slot, [])
+                    self.rec.carried_ints[version] = CarriedInt(Const(0, initial.dtype))
+
+    @property
+    def has_first_iteration(self) -> bool:
+        """Is there one that holds something else in the first iteration than in the others?"""
+        return any(x.has_first_iteration for x in self.by_name.values())
+
+    def begins(self) -> dict[str, Expr]:
+        """What the arrays hold before the loop, by their versions, where these numbers are known."""
+        found: dict[str, Expr] = {}
+        for slot in (slot for x in self.by_name.values() for slot in x.slots if slot is not None):
+            stage = self.rec.stages[slot.buffer.version]
+            if isinstance(stage.initial, Const) and not stage.updates:
+                found[stage.name] = stage.initial
+        return found
+
+    def begin_path(self, is_first: Callable[[], bool], branch: Callable[[Any], bool]) -> None:
+        """Give the variables what they hold at the start of an iteration, each of one kind."""
+        first = self.has_first_iteration and is_first()
+        self.given = dict(self.kept)
+        for name, x in self.by_name.items():
+            if x.second is not None:
+                self.had[name] = int(branch(x.second))
+            else:
+                self.had[name] = int(x.has_first_iteration and not first)
+            self.given[name] = x.value(self.had[name])
+        set_locals(self.frame, self.given)
+
+    def end_path(self, variable: InductionVariable, read: Collection[str]) -> bool:
+        """Write what the variables hold at the end of an iteration; False where more is to be known before.
+
+        Args:
+            variable: of the loop.
+            read: those that an iteration may read before it sets them.
+
+        Raises:
+            NotCarried: one of them cannot be carried.
+        """
+        now = self.frame.f_locals
+        is_known = True
+        if self.at_last is None:
+            self.at_last = {name for name in self.kept if now.get(name) is variable and name not in read}
+        others = {name for name in self.at_last if now.get(name) is not variable}
+        self.at_last -= others
+        for name, initial in self.kept.items():
+            is_left = now.get(name, UNBOUND) is initial and name not in others
+            if name in self.by_name or name in self.at_last or is_left:
+                continue
+            kind = Kind.of(now.get(name, UNBOUND))
+            if initial is UNBOUND and name in read:
+                raise NotCarried(f"{name} may be read before it is set")
+            begin = kind if initial is UNBOUND else Kind.of(initial)
+            if begin is None or kind is None:
+                raise NotCarried(f"{name}, which iterations change, is no number")
+            self.by_name[name] = Carried(name, initial, [begin])
+            is_known = False
+        writes: list[tuple[Tracer, Expr]] = []
+        for name, x in self.by_name.items():
+            value = now.get(name, UNBOUND)
+            kind = Kind.of(value)
+            if kind is None:
+                raise NotCarried(f"{name}, which iterations change, is no number")
+            if x.initial is UNBOUND and value is self.given.get(name):
+                raise NotCarried(f"{name} may be left without a value")
+            if kind.length is not None or x.kinds[0].length is not None:
+                self._check_array(x, value, kind)
+            if kind not in x.kinds:
+                x.kinds.append(kind)
+                is_known = False
+            elif x.has_first_iteration and kind == x.kinds[0]:
+                x.switches, is_known = True, False
+            if len(x.kinds) > MAX_KINDS:
+                raise NotCarried(f"{name} has numbers of more than {MAX_KINDS} types")
+            if is_known:
+                writes += x.changed(self.rec, self.had[name], value, x.kinds.index(kind))
+        if is_known:
+            for slot, e in writes:
+                if slot.buffer.version in self.ints:
+                    self.ints[slot.buffer.version][2].append(e)
+            for slot, e in writes:
+                update(slot, e)
+        return is_known
+
+    def _check_array(self, x: Carried, value: Any, kind: Kind) -> None:
+        """Raise where an array is not a new one at the end of each iteration, or is changed in place."""
+        begin, slot = self.kept[x.name], x.slots[0] if x.slots else None
+        if kind != x.kinds[0] or not is_tracer(begin):
+            raise NotCarried(f"{x.name} is an array in some iterations only, or one of another type")
+        buffer = value.buffer
+        given = {id(y.buffer) for z in self.by_name.values() for y in z.slots if y is not None}
+        others = [y for name, y in self.frame.f_locals.items() if name != x.name and is_tracer(y)]
+        is_new = value.is_whole and buffer.serial > self.serial and not buffer.argument and buffer.root is buffer
+        if not is_new or id(buffer) in given or any(y.buffer is buffer for y in others):
+            raise NotCarried(f"{x.name} is not a new array in each iteration")
+        if slot is not None and slot.buffer.version != self.versions[x.name]:
+            raise NotCarried(f"{x.name} is changed in place")
+
+    def arrays(self) -> set[str]:
+        """What holds them, as the versions that iterations find."""
+        slots = (slot for x in self.by_name.values() for slot in (*x.slots, x.second))
+        return {slot.buffer.version for slot in slots if slot is not None}
+
+    def check_ints(self, paths: Sequence[Path], stages: Mapping[str, Stage]) -> None:
+        """Raise where an int of Python may leave what arrays hold.
+
+        Args:
+            paths: the ways through an iteration.
+            stages: what does not change while the loop runs.
+        """
+        rec = self.rec
+        if not rec.carried_ints:
+            return
+        most: dict[Atom, int] = {loop.var: loop.trip_count - 1 for loop in rec.loops}
+        iterations = math.prod(loop.trip_count for loop in rec.loops)
+        temporaries = {name: s for p in paths for name, s in p.body.items()}
+        changed = {version for p in paths for c in p.changes for version in (c[1], c[3])}
+        fixed = {name: s for name, s in {**stages, **temporaries}.items() if name not in changed}
+        for version in self.ints:
+            del rec.carried_ints[version]
+        ints = CarriedInts(fixed, rec.carried_ints, most, rec.sizes)
+        waiting = dict(self.ints)
+        while waiting:
+            done = {v: found for v in waiting if (found := _checked(ints, v, *waiting[v], iterations)) is not None}
+            if not done:
+                raise NotCarried("an int of Python may come to have more than 64 bits")
+            rec.carried_ints.update(done)
+            for v in done:
+                self.finals[v] = waiting.pop(v)[1]
+        for p in paths:
+            if ints.overflow(s for s in p.body.values() if not s.shape and not s.updates):
+                raise NotCarried("an int of Python may come to have more than 64 bits")
+
+    def note_ints(self) -> None:
+        """Note the arrays that hold ints of Python after the loop."""
+        for version, slot in self.finals.items():
+            self.rec.carried_ints[slot.buffer.version] = self.rec.carried_ints[version]
+
+    def check_bound(self) -> None:
+        """Raise where a variable has no value before the loop, and none after it."""
+        others = [name for name in self.kept if name not in self.by_name and name not in (self.at_last or ())]
+        if any(self.kept[name] is UNBOUND for name in others):
+            raise NotCarried("a variable may be left without a value")
+
+    def end(self, last: Any) -> None:
+        """Give the variables what they hold after the loop."""
+        values: dict[str, Any] = dict.fromkeys(self.at_last or (), last)
+        for name, x in self.by_name.items():
+            k = int(bool(x.second)) if x.switches else len(x.kinds) - 1
+            values[name] = x.value(k)
+        set_locals(self.frame, values)
+
+
+def _checked(
+    ints: CarriedInts, version: str, initial: Expr, slot: Tracer, values: Sequence[Expr], iterations: int
+) -> CarriedInt | None:
+    """An int that stays within 2**53, and how far it moves; None where it may not."""
+    begin = ints.moves(initial)
+    ways = [ints.moves(e, version) for e in values]
+    if begin is None or None in ways:
+        return None
+    growth = max((w for w in ways if w is not None), default=0) * iterations
+    return CarriedInt(initial, growth) if growth <= HALF else None
+
+
+def set_locals(frame: types.FrameType, values: Mapping[str, Any]) -> None:
+    """Give local variables of a running function other values, as a debugger does."""
+    if not values:
+        return
+    seen = frame.f_locals
+    seen.update(values)
+    if sys.version_info < (3, 13):  # from then on `f_locals` writes through (PEP 667)
+        ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))

@@ -1,0 +1,621 @@
+"""Loops whose iterations write several places: arrays, and variables that they carry.
+
+All that an iteration leaves is a function of what it finds, so a `Nest` evaluates all values, and then stores them. A
+loop inside is flattened with what stands before and after it: that happens in its first and in its last iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.capture.loops.paths import NotOneUpdate, Path, lift, varies
+from hjit.trace.ir.borders import piecewise
+from hjit.trace.ir.graph import (
+    Const,
+    Definition,
+    Expr,
+    Index,
+    Load,
+    Op,
+    Stage,
+    identity,
+    rewrite,
+    select,
+    substitute,
+)
+from hjit.trace.ir.poly import ZERO, Atom, Dim, Indirect, IntLike, Poly, Var, deep_atoms, poly
+from hjit.trace.ir.rewriting import map_exprs
+from hjit.trace.tracing.recording.recorder import Recorder
+
+BOOL = np.dtype(bool)
+Rewritten = Callable[[Expr], Expr]
+BEFORE, INSIDE, AFTER = range(3)  # where something stands in an iteration: relative to the loop inside
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """``array[target] = value``, where a condition holds.
+
+    Attributes:
+        phase: where it stands.
+    """
+
+    array: str
+    target: tuple[Poly, ...]
+    value: Expr
+    where: Expr | None = None
+    phase: int = INSIDE
+
+    def map(self, f: Any, index: Any) -> Write:
+        """The write with its expressions and the indices of its target rewritten."""
+        where = None if self.where is None else f(self.where)
+        return replace(self, target=tuple(map(index, self.target)), value=f(self.value), where=where)
+
+    def exprs(self) -> tuple[Expr, ...]:
+        """The expressions that it evaluates."""
+        return (self.value, *([] if self.where is None else [self.where]), *(e for p in self.target for e in p.exprs))
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """``for dims, rdims: evaluate all values; store them``. Loads of its arrays read what they hold at that moment.
+
+    Attributes:
+        arrays: by name, as they are before: stages without updates.
+        dims: the first axes of every array and every target; points along them do not meet.
+    """
+
+    arrays: Mapping[str, Stage]
+    dims: tuple[Poly, ...]
+    rdims: tuple[Poly, ...]
+    writes: tuple[Write, ...]
+
+    def stage(self, name: str) -> Stage:
+        """What stands for an array until the nest becomes stages."""
+        own = [w for w in self.writes if w.array == name]
+        updates = tuple(Definition(self.dims, self.rdims, w.target, w.value, "sequential") for w in own)
+        return replace(self.arrays[name], updates=updates)
+
+    def sources(self) -> set[str]:
+        """The arrays that it reads."""
+        begin = {x.source for s in self.arrays.values() for x in s.loads}
+        return begin | {x.source for w in self.writes for e in w.exprs() for x in e.loads}
+
+    def lifted(self, var: Var, count: Poly, rewritten: Any) -> Nest:
+        """One nest for each iteration of a loop around it, along a first axis."""
+
+        def change(a: Atom) -> IntLike | None:
+            return Dim(a.k + 1) if isinstance(a, Dim) else Dim(0) if a == var else None
+
+        def own(e: Expr) -> Expr | None:
+            if isinstance(e, Load) and e.source in self.arrays:
+                return Load(e.source, (poly(var), *e.index), e.dtype)
+            return None
+
+        def moved(e: Expr) -> Expr:
+            return substitute(rewritten(rewrite(e, own)), change)
+
+        arrays = {name: lift(map_exprs(s, rewritten), var, count) for name, s in self.arrays.items()}
+        writes = tuple(w.map(moved, lambda p: p.substitute(change)) for w in self.writes)
+        writes = tuple(replace(w, target=(poly(Dim(0)), *w.target)) for w in writes)
+        return Nest(arrays, (count, *self.dims), self.rdims, writes)
+
+
+def as_nest(s: Stage, old: str = "") -> Nest:
+    """An array that one update follows, as the loops that it runs in.
+
+    Args:
+        old: of a stage without updates, the version of the array before it.
+
+    Raises:
+        NotOneUpdate: its order is not that of loops.
+    """
+    here = identity(len(s.shape))
+    if s.updates:
+        before, d = s.initial, s.updates[0]
+    else:
+        assert s.initial is not None
+        before, d = Load(old, here, s.dtype), Definition(s.shape, (), here, s.initial)
+    if len(s.updates) > 1 or d.order not in ("pure", "sequential"):
+        raise NotOneUpdate("it writes in a way of its own")
+    source = before.source if isinstance(before, Load) else ""
+    own = [x for x in d.loads if x.source in (s.name, source)]
+    if any(x.index != d.target if d.order == "pure" else x.source == source for x in own):
+        raise NotOneUpdate("it reads elsewhere along an axis that is written at once")
+
+    def change(e: Expr) -> Expr | None:
+        return Load(s.name, e.index, e.dtype) if isinstance(e, Load) and e.source == source else None
+
+    write = Write(s.name, d.target, rewrite(d.value, change))
+    return Nest({s.name: replace(s, initial=before, updates=())}, (), d.extents, (write,))
+
+
+def both(a: Expr | None, b: Expr | None) -> Expr | None:
+    """The conjunction of two conditions, each of which None stands for True."""
+    if a is None or b is None:
+        return b if a is None else a
+    return a if a == b else Op("logical_and", (a, b), BOOL)
+
+
+def negated(a: Expr) -> Expr:
+    """Where a condition does not hold."""
+    return Op("logical_not", (a,), BOOL)
+
+
+def choose(condition: Expr, a: Expr, b: Expr) -> Expr:
+    """A select, where there is something to select."""
+    return a if a == b else select(condition, a, b)
+
+
+@dataclass
+class Kept:
+    """The stages of an iteration that do not depend on what the loop writes: they are computed before it.
+
+    Attributes:
+        stages: with an axis for the iterations where they depend on the iteration; those of nests among them.
+        nests: what these are the arrays of.
+        lifted: the names of those with that axis.
+    """
+
+    rec: Recorder
+    var: Var
+    count: Poly
+    stages: list[Stage] = field(default_factory=list)
+    nests: list[Nest] = field(default_factory=list)
+    lifted: set[str] = field(default_factory=set)
+
+    def add(self, s: Stage, rewritten: Rewritten) -> None:
+        """Keep a stage, whose loads `rewritten` makes loads of what is kept."""
+        nest = self.rec.nests.get(s.name)
+        if nest is not None:
+            if all(s.name not in x.arrays for x in self.nests):
+                self._add_nest(nest, rewritten)
+        elif varies(s, self.var, self.lifted):
+            self.lifted.add(s.name)
+            self.stages.append(lift(map_exprs(s, rewritten), self.var, self.count))
+        else:
+            self.stages.append(s)
+
+    def _add_nest(self, nest: Nest, rewritten: Rewritten) -> None:
+        exprs = [e for w in nest.writes for e in w.exprs()] + [e for s in nest.arrays.values() for e in s.exprs()]
+        targets = [p for w in nest.writes for p in w.target]
+        moves = any(e.mentions(self.var) for e in exprs) or any(p.mentions(self.var) for p in targets)
+        if moves or not self.lifted.isdisjoint(nest.sources()):
+            nest = nest.lifted(self.var, self.count, rewritten)
+            self.lifted |= set(nest.arrays)
+        self.nests.append(nest)
+        self.stages += [nest.stage(name) for name in nest.arrays]
+
+    def record(self) -> None:
+        """Record what is kept."""
+        self.rec.stages.update((s.name, s) for s in self.stages)
+        self.rec.nests.update((name, nest) for nest in self.nests for name in nest.arrays)
+
+
+def _moves_with(p: Poly, v: Var) -> bool:
+    """Is an index another one in each iteration of a loop, whatever those of others are?"""
+    factor = p.coefficient(v)
+    return (
+        factor is not None
+        and factor.is_const
+        and factor != ZERO
+        and sum(isinstance(a, Var) for a in deep_atoms(p)) == 1
+    )
+
+
+@dataclass
+class Slots:
+    """Numbers that are kept from one iteration of an inner loop to the next, by dtype and order."""
+
+    rec: Recorder
+    names: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    def name(self, dtype: np.dtype[Any], k: int) -> str:
+        """The array without axes that holds the k-th number of a dtype."""
+        key = dtype.str, k
+        if key not in self.names:
+            self.names[key] = self.rec.unique("kept")
+        return self.names[key]
+
+    def of_condition(self) -> str:
+        """A new one, that holds a condition."""
+        return self.name(BOOL, -1 - len(self.names))
+
+    def stages(self) -> dict[str, Stage]:
+        """All of them."""
+        return {name: Stage(name, np.dtype(dtype), (), Const(0, dtype)) for (dtype, _), name in self.names.items()}
+
+
+class NotShared(Exception):
+    """A number of the loop inside has to be kept apart from the one that it begins with."""
+
+
+@dataclass
+class Way:
+    """One way through an iteration: what it leaves in the arrays, in terms of what it finds in them.
+
+    Attributes:
+        keys: for each version of an array that the loop changes the array's name.
+        before: for each version that the way makes the one before it.
+        is_sharing: may a number of the loop inside be kept where the one is that it begins with?
+        shared: for each such array of the loop inside the one where it is.
+        always: numbers that are kept whichever way is taken.
+        inner: the dimensions of the loop inside, as variables, and their extents.
+        kept: stages that do not depend on these arrays.
+        seen: how many of the writes came before each version.
+        writes: in their order.
+    """
+
+    kept: Kept
+    slots: Slots
+    keys: dict[str, str]
+    before: Mapping[str, str]
+    is_sharing: bool = True
+    shared: dict[str, str] = field(default_factory=dict)
+    phase: int = BEFORE
+    inner: tuple[tuple[Var, Poly], ...] = ()
+    seen: dict[str, int] = field(default_factory=dict)
+    writes: list[Write] = field(default_factory=list)
+    _values: dict[str, tuple[int, Expr]] = field(default_factory=dict)
+    _sources: dict[str, Expr] = field(default_factory=dict)
+    _made: dict[str, int] = field(default_factory=dict)  # where each version is made
+    _inside: dict[str, set[tuple[Poly, ...]]] = field(default_factory=dict)  # what the loop inside writes, and where
+    _latched: dict[str, Expr] = field(default_factory=dict)
+    _begins: dict[str, Expr] = field(default_factory=dict)
+    _numbers: dict[str, int] = field(default_factory=dict)
+    _taken: set[int] = field(default_factory=set)
+    always: dict[str, Expr] = field(default_factory=dict)
+
+    def take(self, stages: Iterable[Stage]) -> None:
+        """Take up what the way has recorded."""
+        for s in stages:
+            self._add(s)
+
+    def end(self, inner: tuple[tuple[Var, Poly], ...], refusals: Iterable[str], refused: str) -> None:
+        """All is taken up.
+
+        Args:
+            inner: the loop inside, which other ways may have.
+            refusals: stages that say whether NumPy refuses something.
+            refused: the array that says whether it has done so.
+        """
+        for name in refusals:
+            if self._depends((name,)):
+                self._refuse(self.rewritten(Load(name, (), BOOL)), refused)
+        self.inner, self.phase = inner, AFTER if inner else BEFORE
+        if any(not any(w.array == key and w.phase == AFTER for w in self.writes) for key in self.shared.values()):
+            raise NotShared
+
+    def _refuse(self, is_refused: Expr, refused: str) -> None:
+        before = next((w.value for w in reversed(self.writes) if w.array == refused), Load(refused, (), BOOL))
+        self._write(Write(refused, (), Op("logical_or", (before, is_refused), BOOL), None, self.phase))
+
+    def condition(self, stage: str) -> Expr:
+        """What a stage without axes decides, in all iterations of the loop inside."""
+        phase, value = self._values.get(stage, (AFTER, None))
+        if value is None or phase != BEFORE or not self.inner or not any(x.source in self._arrays for x in value.loads):
+            return self.rewritten(Load(stage, (), BOOL))
+        key = self.slots.of_condition()
+        self.always[key] = select(self.first, value, Load(key, (), BOOL))
+        return self.always[key]
+
+    # -- stages
+
+    def _add(self, s: Stage) -> None:
+        nest = self.kept.rec.nests.get(s.name)
+        if nest is not None and self._is_changed(nest):
+            if id(nest) not in self._taken:
+                self._taken.add(id(nest))
+                self._take_nest(nest)
+        elif s.name in self.before:
+            self._written(s)
+        elif self._depends({x.source for x in s.loads}):
+            value = piecewise(s)
+            if value is None:
+                self._take_nest(as_nest(s))
+            else:
+                self._values[s.name] = self.phase, self.rewritten(value)
+                self._sources[s.name] = value
+        else:
+            self.kept.add(s, self.rewritten)
+
+    def _is_changed(self, nest: Nest) -> bool:
+        """Is a loop inside to be part of this one?"""
+        return any(name in self.before for name in nest.arrays) or self._depends(nest.sources())
+
+    def depends(self, stage: str) -> bool:
+        """Is a stage part of what is written?"""
+        return self._depends((stage,))
+
+    def _depends(self, sources: Iterable[str]) -> bool:
+        return any(name in self.keys or name in self._values for name in sources)
+
+    def _written(self, s: Stage) -> None:
+        initial = s.initial
+        keeps = isinstance(initial, Load) and initial.index == identity(len(s.shape)) and initial.source in self.keys
+        if (s.updates and not keeps) or len(s.updates) > 1:
+            raise NotOneUpdate("it writes in a way of its own")
+        d = s.updates[0] if s.updates else None
+        if (d is None and s.shape) or (d is not None and d.extents):
+            self._take_nest(as_nest(s, self.before[s.name]))
+            return
+        target, value = ((), initial) if d is None else (d.target, d.value)
+        assert value is not None
+        self._write(Write(self.keys[s.name], target, self.rewritten(value), None, self.phase))
+        self.seen[s.name], self._made[s.name] = len(self.writes), self.phase
+
+    def _write(self, w: Write) -> None:
+        if any(isinstance(a, Indirect) for p in w.target for a in deep_atoms(p)):
+            raise NotOneUpdate("it writes where an array says")
+        self.writes.append(w)
+
+    def _take_nest(self, nest: Nest) -> None:
+        if self.phase == AFTER and [n for _, n in self.inner] != list(nest.rdims):
+            raise NotOneUpdate("it has several loops inside that depend on each other")
+        if nest.dims or (self.phase == AFTER and self._reads_inner(nest)):
+            raise NotOneUpdate("it has several loops inside that depend on each other")
+        if self.phase == BEFORE:
+            self.inner = tuple((Var(f"{self.kept.var}.{k}"), n) for k, n in enumerate(nest.rdims))
+        for name, s in nest.arrays.items():
+            self._begin(name, s)
+        self.phase = INSIDE
+        for name in nest.arrays:
+            self.seen[name], self._made[name] = len([w for w in self.writes if w.phase == BEFORE]), INSIDE
+        change: dict[Atom, Poly] = {Dim(k): poly(v) for k, (v, _) in enumerate(self.inner)}
+        before = [w for w in self.writes if w.phase == INSIDE]
+        for w in nest.writes:
+            place = tuple(p.substitute(change.get) for p in w.target)
+            self._inside.setdefault(self.keys[w.array], set()).add(place)
+        self._check_unwritten(before, {self.keys[w.array] for w in nest.writes})
+        new = [
+            w.map(lambda e: self.rewritten(substitute(e, change.get)), lambda p: p.substitute(change.get))
+            for w in nest.writes
+        ]
+        for w in new:
+            self._write(replace(w, array=self.keys[w.array], phase=INSIDE))
+        written = {w.array for w in self.writes if w.phase == INSIDE}
+        for key, begin in self._begins.items():
+            if key not in written:  # its iterations leave it
+                self._write(Write(key, (), select(self.first, begin, Load(key, (), begin.dtype)), None, INSIDE))
+        self.phase = AFTER
+        for name in nest.arrays:
+            self.seen[name] = len(self.writes)
+
+    def _check_unwritten(self, writes: Sequence[Write], keys: set[str]) -> None:
+        """Raise where a loop inside reads what a later one, which runs together with it, has written by then."""
+        for x in (x for w in writes for e in w.exprs() for x in e.loads):
+            if x.source in keys and not self._is_unwritten(x.source, x.index):
+                raise NotOneUpdate("it has several loops inside that depend on each other")
+
+    def _is_unwritten(self, key: str, index: tuple[Poly, ...]) -> bool:
+        """Is an element written in this iteration of the loop inside, and in no other one?"""
+        alone = {v for v, _ in self.inner for p in index if _moves_with(p, v)}
+        return self._inside[key] == {index} and len(alone) == len(self.inner)
+
+    def _reads_inner(self, nest: Nest) -> bool:
+        """Does a second loop inside depend on what the first one writes?"""
+        written = {w.array for w in self.writes}
+        sources = nest.sources() | set(nest.arrays)
+        named = {self.keys[name] for name in sources if name in self.keys}
+        after = {n for n in sources if n in self._values and self._values[n][0] == AFTER}
+        return bool(after) or not written.isdisjoint(named)
+
+    def _begin(self, name: str, s: Stage) -> None:
+        """An array that the loop inside changes: one of this loop, or a number that it begins with."""
+        if name in self.before:
+            if not (isinstance(s.initial, Load) and self.keys.get(s.initial.source) == self.keys[name]):
+                raise NotOneUpdate("it writes in a way of its own")
+            return
+        if s.shape or s.initial is None:
+            raise NotOneUpdate("it writes to, or reduces, a temporary that depends on what the loop writes")
+        begin = self.rewritten(s.initial)
+        if self.is_sharing and isinstance(begin, Load) and begin.source in self.keys.values() and not begin.index:
+            if begin.source not in self.shared.values() and all(w.array != begin.source for w in self.writes):
+                self.keys[name] = self.shared[name] = begin.source
+                return
+        self.keys[name] = key = self._slot(s.dtype)
+        self._begins[key] = begin
+
+    def _slot(self, dtype: np.dtype[Any]) -> str:
+        k = self._numbers.get(dtype.str, 0)
+        self._numbers[dtype.str] = k + 1
+        return self.slots.name(dtype, k)
+
+    # -- expressions
+
+    def rewritten(self, e: Expr) -> Expr:
+        """An expression at the present place, over what the iteration finds."""
+
+        def change(e: Expr) -> Expr | None:
+            if not isinstance(e, Load):
+                return None
+            if e.source in self.kept.lifted:
+                return Load(e.source, (poly(self.kept.var), *e.index), e.dtype)
+            if e.source in self._values:
+                return self._value(e)
+            if e.source in self.keys:
+                return self._forwarded(e)
+            return None
+
+        return rewrite(e, change)
+
+    def _value(self, e: Load) -> Expr:
+        phase, value = self._values[e.source]
+
+        def at(value: Expr) -> Expr:
+            return substitute(value, lambda a: e.index[a.k] if isinstance(a, Dim) else None)
+
+        if phase != BEFORE or self.phase == BEFORE or not any(x.source in self._arrays for x in value.loads):
+            return at(value)
+        return self.rewritten(at(self._sources[e.source])) if e.index else self._latch(e.source, value)
+
+    def _latch(self, name: str, value: Expr) -> Expr:
+        """A number as it is before the loop inside, kept for its iterations."""
+        if name not in self._latched:
+            key = self._slot(value.dtype)
+            self._latched[name] = kept = select(self.first, value, Load(key, (), value.dtype))
+            self._write(Write(key, (), kept, None, INSIDE))
+        return self._latched[name]
+
+    def _is_stale(self, version: str, index: tuple[Poly, ...]) -> bool:
+        """Has an element, which a version from before the loop inside holds, perhaps another number now?"""
+        if self.phase == BEFORE or self._made.get(version, BEFORE) != BEFORE:
+            return False
+        key, later = self.keys[version], self.writes[self.seen.get(version, 0) :]
+        is_changed = key in self._inside and not (self.phase == INSIDE and self._is_unwritten(key, index))
+        return is_changed or any(w.array == key and w.phase == BEFORE for w in later)
+
+    def _as_before(self, e: Load) -> Expr:
+        """What an element held before the loop inside."""
+        if e.index:
+            raise NotOneUpdate("it reads what a loop inside has written, as it was before that")
+        phase, self.phase = self.phase, BEFORE
+        value = self._forwarded(e)
+        self.phase = phase
+        return self._latch(e.source, value)
+
+    @property
+    def _arrays(self) -> set[str]:
+        return set(self.keys.values())
+
+    def _forwarded(self, e: Load) -> Expr:
+        """What an element holds at the present place."""
+        key = self.keys[e.source]
+        if self.phase != BEFORE and key in self.shared.values() and e.source not in self.shared:
+            if not any(w.array == key and w.phase == AFTER for w in self.writes[: self.seen.get(e.source, 0)]):
+                raise NotShared
+        if self._is_stale(e.source, e.index):
+            return self._as_before(e)
+        found: Expr = Load(key, e.index, e.dtype)
+        if key in self._begins and self.phase != BEFORE:
+            found = select(self.first, self._begins[key], found)
+        for w in self.writes[: self.seen.get(e.source, 0)]:
+            if w.array != key or not self._is_same(w, e.index, self.phase):
+                continue
+            value = w.value if w.where is None else select(w.where, w.value, found)
+            found = choose(self.first, value, found) if w.phase == BEFORE != self.phase else value
+        return found
+
+    def _is_same(self, w: Write, index: tuple[Poly, ...], phase: int) -> bool:
+        """Is that the element of a write, where both are in the same iteration of the loop inside? Else another one.
+
+        Raises:
+            NotOneUpdate: it may be.
+        """
+        at_first, at_last = self._ends_of_inner()
+        place = at_first if w.phase == BEFORE != phase else at_last if w.phase == INSIDE and phase == AFTER else {}
+        differ = [self._plain(p, place) - self._plain(q, place) for p, q in zip(w.target, index, strict=True)]
+        if all(p == ZERO for p in differ):
+            return True
+        if any(p.is_const and p != ZERO for p in differ):
+            return False
+        raise NotOneUpdate("it may read, or write, elsewhere in what it has just written")
+
+    def _ends_of_inner(self) -> tuple[dict[Atom, Poly], dict[Atom, Poly]]:
+        return {v: ZERO for v, _ in self.inner}, {v: n - 1 for v, n in self.inner}
+
+    def _plain(self, p: Poly, place: Mapping[Atom, Poly]) -> Poly:
+        """An index in the iterations in which the way comes there."""
+        return p.substitute(self.kept.rec.clamped.get).substitute(place.get)
+
+    @property
+    def first(self) -> Expr:
+        """Is it the first iteration of the loop inside?"""
+        return self._at({v: ZERO for v, _ in self.inner})
+
+    @property
+    def last(self) -> Expr:
+        """Is it the last one?"""
+        return self._at({v: n - 1 for v, n in self.inner})
+
+    def _at(self, place: Mapping[Var, Poly]) -> Expr:
+        found: Expr | None = None
+        for v, p in place.items():
+            found = both(found, Op("equal", (Index(poly(v)), Index(p)), BOOL))
+        assert found is not None
+        return found
+
+    # -- what it leaves
+
+    def numbers(self) -> dict[str, Expr]:
+        """What it leaves in arrays without axes."""
+        found: dict[str, Expr] = {}
+        for w in self.writes:
+            if w.target:
+                continue
+            before = found.get(w.array, Load(w.array, (), w.value.dtype))
+            value = w.value if w.where is None else select(w.where, w.value, before)
+            found[w.array] = choose(place, value, before) if (place := self._place(w)) is not None else value
+        return found
+
+    def elements(self) -> list[Write]:
+        """What it writes to arrays with axes, each element once."""
+        found: list[Write] = []
+        for w in self.writes:
+            if not w.target:
+                continue
+            w = replace(w, where=both(self._place(w), w.where))
+            others = []
+            for x in found:
+                is_apart = x.array != w.array or x.phase == w.phase == INSIDE  # where the loop inside has seen to it
+                if is_apart or not self._is_same(x, w.target, w.phase):
+                    others.append(x)
+                elif w.where is not None:
+                    others.append(replace(x, where=both(x.where, negated(w.where))))
+            found = [*others, w]
+        return found
+
+    def _place(self, w: Write) -> Expr | None:
+        if not self.inner or w.phase == INSIDE:
+            return None
+        return self.first if w.phase == BEFORE else self.last
+
+
+def merged(ways: Sequence[tuple[Path, Way]]) -> tuple[dict[str, Expr], list[Write]]:
+    """What the way that is taken leaves in arrays without axes, and writes to others."""
+    kept: dict[str, Expr] = {}
+
+    def go(some: Sequence[tuple[Path, Way]], met: int) -> tuple[dict[str, Expr], list[Write]]:
+        path, way = some[0]
+        if len(path.decided) == met:
+            return way.numbers(), way.elements()
+        yes, no = (go([w for w in some if w[0].decided[met][1] is outcome], met + 1) for outcome in (True, False))
+        if yes == no:
+            return yes
+        condition = way.condition(path.decided[met][0])
+        kept.update(way.always)
+        return _numbers(condition, yes[0], no[0]), list(_elements(condition, yes[1], no[1]))
+
+    numbers, elements = go(ways, 0)
+    return numbers | kept, elements
+
+
+def _numbers(condition: Expr, yes: dict[str, Expr], no: dict[str, Expr]) -> dict[str, Expr]:
+    found: dict[str, Expr] = {}
+    for name in dict.fromkeys((*yes, *no)):
+        dtype = (yes.get(name) or no[name]).dtype
+        a, b = (side.get(name, Load(name, (), dtype)) for side in (yes, no))
+        found[name] = choose(condition, a, b)
+    return found
+
+
+def _elements(condition: Expr, yes: list[Write], no: list[Write]) -> Iterator[Write]:
+    """Writes to one element on both sides are one."""
+    others = {(w.array, w.target): w for w in no}
+    for w in yes:
+        x = others.pop((w.array, w.target), None)
+        if x is None:
+            yield replace(w, where=both(condition, w.where))
+            continue
+        value = choose(condition, w.value, x.value)
+        if w.where == x.where:
+            yield replace(w, value=value)
+        else:
+            true = Const(True, BOOL)
+            yield replace(w, value=value, where=choose(condition, w.where or true, x.where or true))
+    for w in others.values():
+        yield replace(w, where=both(negated(condition), w.where))

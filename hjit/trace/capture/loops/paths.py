@@ -1,0 +1,134 @@
+"""The ways through an iteration of a loop that is traced as one, and the stages that they record."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hjit.trace.ir.graph import Definition, Expr, Load, Stage, rewrite, substitute
+from hjit.trace.ir.poly import Atom, Dim, IntLike, Poly, Var, poly
+from hjit.trace.ir.rewriting import map_exprs
+from hjit.trace.tracing.recording.recorder import Recorder
+
+Change = tuple[Any, str, Any, str]  # a buffer, its version before, the contents where they were known, and its version
+
+
+class NotOneUpdate(Exception):
+    """What an iteration recorded is not one update, of one array or of several."""
+
+
+class ReadsWhatItWrites(NotOneUpdate):
+    """An iteration has used what the array holds before the first one, which it does not hold before the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """What one way through an iteration recorded.
+
+    Attributes:
+        body: its stages by name.
+        changes: of buffers, see `Recorder.changes`, with the versions that the buffers had in the end.
+        decided: the stages of the conditions that it met, and the outcomes.
+    """
+
+    body: dict[str, Stage]
+    changes: tuple[tuple[Any, str, Any, str], ...]
+    decided: tuple[tuple[str, bool], ...]
+
+    @classmethod
+    def rolled_back(cls, rec: Recorder, at: tuple[int, int], decided: Sequence[tuple[str, bool]]) -> Path:
+        """What was recorded since `at`, so many stages and changes; the recorder and the buffers are as before."""
+        stages, changes = at
+        body = {name: rec.stages.pop(name) for name in list(rec.stages)[stages:]}
+        made = tuple((*c, c[0].version) for c in rec.changes[changes:])
+        del rec.changes[changes:]
+        for buffer, version, contents, _ in reversed(made):
+            buffer.version, buffer.contents = version, contents
+        return cls(body, made, tuple(decided))
+
+    def is_checked(self, rec: Recorder) -> bool:
+        """May NumPy refuse something that it computes?"""
+        return not self.body.keys().isdisjoint((*rec.checks, *(noted.stage for noted in rec.indices.values())))
+
+    def needed(self, checks: Collection[str]) -> list[Stage]:
+        """The stages that matter to what it changes, to what it decides after its first condition, and to `checks`."""
+        live = {c[3] for c in self.changes} | {c[1] for c in self.changes} | {name for name, _ in self.decided[1:]}
+        live |= set(checks)
+        found = []
+        for s in reversed(self.body.values()):
+            if s.name in live:
+                found.append(s)
+                live |= s.sources
+        return found[::-1]
+
+    def lasting(self, serial: int) -> list[Change]:
+        """Changes of buffers that were there when the loop began, each with the version that it made."""
+        found = [c for c in self.changes if c[0].serial < serial or c[0].argument]
+        later: dict[int, str] = {}
+        steps: list[Change] = []
+        for buffer, before, contents, last in reversed(found):
+            steps.append((buffer, before, contents, later.get(id(buffer), last)))
+            later[id(buffer)] = before
+        return steps[::-1]
+
+
+def without_first(paths: Sequence[Path], begins: Mapping[str, Expr], checks: Collection[str]) -> list[Path]:
+    """The ways through an iteration that is not the first one, where the first one does the same.
+
+    Args:
+        paths: the first condition of each is that it is the first iteration.
+        begins: numbers that the first iteration finds in arrays.
+        checks: stages that say whether NumPy refuses something.
+    """
+    first, others = ([p for p in paths if p.decided[0][1] is outcome] for outcome in (True, False))
+    if len(first) == len(others) and all(_are_alike(a, b, begins, checks) for a, b in zip(first, others, strict=True)):
+        return [replace(p, decided=p.decided[1:]) for p in others]
+    return list(paths)
+
+
+def _are_alike(a: Path, b: Path, begins: Mapping[str, Expr], checks: Collection[str]) -> bool:
+    """Have two ways recorded the same, but for names, where what `b` reads of some arrays is what they begin with?"""
+    left, right = a.needed(checks), b.needed(checks)
+    if len(left) != len(right) or len(a.changes) != len(b.changes):
+        return False
+    names = {y.name: x.name for x, y in zip(left, right, strict=True)}
+
+    def change(e: Expr) -> Expr | None:
+        if not isinstance(e, Load):
+            return None
+        return begins.get(e.source, Load(names.get(e.source, e.source), e.index, e.dtype))
+
+    memo: dict[Expr, Expr] = {}
+    for x, y in zip(left, right, strict=True):
+        same = map_exprs(y, lambda e: rewrite(e, change, memo))
+        if replace(x, name="", origin=None) != replace(same, name="", origin=None):
+            return False
+    changes = [(c[0], names.get(c[1], c[1]), names.get(c[3], c[3])) for c in b.changes]
+    decided = [(names.get(name), outcome) for name, outcome in b.decided[1:]]
+    return changes == [(c[0], c[1], c[3]) for c in a.changes] and decided == list(a.decided[1:])
+
+
+def varies(s: Stage, var: Var, lifted: Collection[str]) -> bool:
+    """Is a stage another one in each iteration?"""
+    exprs = s.exprs()
+    targets = [p for d in s.updates for p in d.target]
+    return (
+        any(e.mentions(var) for e in exprs)
+        or any(p.mentions(var) for p in targets)
+        or any(x.source in lifted for x in s.loads)
+    )
+
+
+def lift(s: Stage, var: Var, count: Poly) -> Stage:
+    """The stage for all iterations: the iteration is its first axis."""
+
+    def change(a: Atom) -> IntLike | None:
+        return Dim(a.k + 1) if isinstance(a, Dim) else Dim(0) if a == var else None
+
+    def lifted(d: Definition) -> Definition:
+        target = (poly(Dim(0)), *(p.substitute(change) for p in d.target))
+        return replace(d, dims=(count, *d.dims), target=target, value=substitute(d.value, change))
+
+    initial = None if s.initial is None else substitute(s.initial, change)
+    return replace(s, shape=(count, *s.shape), initial=initial, updates=tuple(map(lifted, s.updates)))
