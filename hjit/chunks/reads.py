@@ -184,22 +184,35 @@ def _slices(part: tuple[Ends, ...]) -> Slices:
 class Loaded:
     """The arrays that a Graph reads, in passes: one before and one after each reduction over all of an array.
 
-    What comes after would else keep the chunks in memory that were loaded before. Where they come from a file, or from
-    memory, they are rather loaded again, by tasks of their own.
+    What comes after would else keep the chunks in memory that were loaded before. Where there is no room for that, and
+    they come from a file, or from memory, they are rather loaded again, by tasks of their own.
     """
 
-    def __init__(self, arrays: Mapping[str, Any], seed: str) -> None:
-        """`seed`: for the names of these tasks."""
-        self._arrays, self._seed = arrays, seed
+    def __init__(self, arrays: Mapping[str, Any], seed: str, room: int) -> None:
+        """
+        Args:
+            seed: for the names of these tasks.
+            room: bytes of what may be kept.
+        """
+        self._arrays, self._seed, self._room = arrays, seed, room
         self._passes: dict[str, dict[int, Any]] = {}
+        self._kept: set[str] = set()
 
     def of(self, name: str, number: int) -> Any:
         """An array in a pass."""
         passes = self._passes.setdefault(name, {})
         if number not in passes:
             array = self._arrays[name]
-            passes[number] = _again(array, f"{self._seed}-{number}") if passes else array
+            passes[number] = array if not passes or self._is_kept(name) else _again(array, f"{self._seed}-{number}")
         return passes[number]
+
+    def _is_kept(self, name: str) -> bool:
+        """Is there room for an array, or has it been found before?"""
+        size = self._arrays[name].nbytes
+        if name not in self._kept and size <= self._room:
+            self._room -= size
+            self._kept.add(name)
+        return name in self._kept
 
 
 def _again(array: Any, seed: str) -> Any:

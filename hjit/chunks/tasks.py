@@ -13,7 +13,9 @@ import numpy as np
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
+from hjit.chunks.kept import parts_with_kept
 from hjit.chunks.kernels import PartKernel, for_workers
+from hjit.chunks.limits import kept_bytes
 from hjit.chunks.parts import Cutter, Grid, Part
 from hjit.chunks.reads import Loaded, Reads, WindowAssembly
 from hjit.chunks.rows import rows_as_dims
@@ -88,7 +90,7 @@ class Tasks:
         self.options, self.scheduler, self.scalars = for_workers(options), scheduler, scalars
         chunks = {i.name: arrays[i.name].chunks for i in graph.inputs if i.data is None}
         self.cutter = Cutter(graph, sizes, chunks, scalars)
-        self.parts = self.cutter.parts()
+        self.parts, self._room = parts_with_kept(self.cutter, kept_bytes())
         self._elements = max((math.prod(map(float, x)) for x in self.cutter.bounds.shapes.values()), default=0.0)
         inputs = [arrays[i.name].name for i in graph.inputs if i.data is None]
         self.token = tokenize(
@@ -98,7 +100,7 @@ class Tasks:
     def outputs(self) -> dict[str, Any]:
         """The arrays of the Graph's outputs."""
         with few_collections():
-            loaded = Loaded(dict(self.arrays), self.token)
+            loaded = Loaded(dict(self.arrays), self.token, self._room)
             passes: dict[str, int] = {}  # of each output: reductions that come before it
             for number, part in enumerate(self.parts):
                 after = max((passes[n] for n in part.reads if n in passes), default=0)
@@ -184,6 +186,8 @@ class Tasks:
             if part.pieces:
                 how = f"a reduction: partial results of {how}; they are combined in a tree"
             yield f"{names}: {how}"
+            if kept := self.cutter.kept.intersection(part.outputs):
+                yield f"    {', '.join(sorted(kept))}: kept, as other parts would compute it again"
             if part.is_whole and tasks == 1:
                 yield "    one task, as every element may need any element of what it reads"
             for name, carry in part.carries.items():
