@@ -14,6 +14,7 @@ import pytest
 import hjit
 from hjit.call.arguments import leaves_of
 from hjit.chunks import parts, tasks
+from hjit.chunks.cut import cut_graph
 from hjit.errors import HjitWarning, TraceError
 from hjit.kernels.runtime import kernel
 from tests.fuzz import random_program
@@ -28,8 +29,10 @@ CASES: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
+    cut_graph.cache_clear()  # tests change limits
     with dask.config.set(scheduler="sync"):
         yield
+    cut_graph.cache_clear()
 
 
 def image(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> Array:

@@ -12,6 +12,7 @@ import pytest
 
 import hjit
 from hjit.chunks import kept, kernels, limits, parts, tasks
+from hjit.chunks.cut import cut_graph
 from tests.fuzz import random_program
 from tests.test_dask import CASES, assert_as_numpy, chunked, equalised, image, stretched, tasks_of
 from tests.test_dask_scans import CASES as SCANS
@@ -24,8 +25,10 @@ Array = np.ndarray[Any, Any]
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
+    cut_graph.cache_clear()  # tests change limits
     with dask.config.set(scheduler="sync"):
         yield
+    cut_graph.cache_clear()
 
 
 def set_room(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
@@ -124,7 +127,7 @@ def test_the_room_is_for_all_that_is_kept(monkeypatch: pytest.MonkeyPatch) -> No
         set_room(monkeypatch, room)
         made = tasks_of(normalised_twice, x)
         found.append(len(made.cutter.kept))
-        assert made._room == room - found[-1] * x.nbytes
+        assert made.cut.room == room - found[-1] * x.nbytes
     assert found == [2, 1, 0]
 
 
@@ -162,3 +165,27 @@ def test_kernels_are_known_to_later_calls(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(kernels, "KEPT_KERNELS", 1)
     np.testing.assert_array_equal(hjit.pipeline(contrast, tune=False)(da.from_array(x, chunks=100)), contrast(x))
     assert len(kernels._scheduled) == 1
+
+
+def test_a_graph_is_cut_once_for_arrays_with_the_same_chunks() -> None:
+    p = hjit.pipeline(lambda x, k: contrast(x) // k, tune=False)
+    cut_graph.cache_clear()
+    x, other = image((300, 400), "u1"), image((300, 400), "u1", seed=1)
+    lazy = [p(da.from_array(a, chunks=(100, 90)), 3) for a in (x, other)]
+    assert cut_graph.cache_info().misses == 1 and lazy[0].name != lazy[1].name
+    for found, a in zip(lazy, (x, other), strict=True):
+        np.testing.assert_array_equal(found, p.py_func(a, 3))
+    np.testing.assert_array_equal(p(da.from_array(x, chunks=100), 3), p.py_func(x, 3))
+    assert cut_graph.cache_info().misses == 2, "other chunks"
+    np.testing.assert_array_equal(p(da.from_array(x, chunks=100), 5), p.py_func(x, 5))
+
+
+def test_indices_that_follow_from_scalars_are_theirs() -> None:
+    @hjit.pipeline
+    def shifted(x: Array, by: float) -> Any:
+        rows = np.minimum(np.arange(x.shape[0]) * by, x.shape[0] - 1).astype(np.int64)
+        return x[rows] + 1
+
+    x = image((300, 400), "f4")
+    for by in (1.0, 0.5, 0.0, -0.0, 1.0):
+        np.testing.assert_array_equal(shifted(da.from_array(x, chunks=100), by), shifted.py_func(x, by))

@@ -17,7 +17,10 @@ KEPT_COST = 16  # additions an element that it costs to keep it, in memory; half
 # (`REPEATED_COST` of hjit.trace.passes.limits)
 TASK_COST = 1 << 20  # additions that a task of Dask costs: 100 to 200 us
 
-KEPT_KERNELS = 64  # kernels of chunks whose schedules stay for later calls
+# -- what is known to later calls
+MAX_CUTS = 16  # Graphs that were cut, for some chunks: a megabyte each for some thousand chunks
+MAX_LAYOUTS = 1024  # of windows among chunks: most windows of an image lie alike
+KEPT_KERNELS = 64  # schedules of kernels of chunks
 
 
 def kept_bytes() -> int:

@@ -21,13 +21,13 @@ from dask.base import clone_key
 from dask.highlevelgraph import HighLevelGraph
 
 from hjit.chunks.bounds import Region
+from hjit.chunks.limits import MAX_LAYOUTS
 
 Array = np.ndarray[Any, Any]
 Ends = tuple[int, int]
 Slices = tuple[slice, ...]
 
 EXCERPT = 0.5  # a window that has less of a chunk than this is given that part only, not to move or keep all of it
-MAX_LAYOUTS = 1024  # of windows among chunks that are remembered: most windows of an image lie alike
 TOGETHER = 0.25  # of a chunk: what other tasks need of it is one task up to here, and moves as one
 
 
