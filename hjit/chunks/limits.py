@@ -19,7 +19,7 @@ TASK_COST = 1 << 20  # additions that a task of Dask costs: 100 to 200 us
 
 # -- what is known to later calls
 MAX_CUTS = 16  # Graphs that were cut, for some chunks: a megabyte each for some thousand chunks
-MAX_LAYOUTS = 1024  # of windows among chunks: most windows of an image lie alike
+MAX_LAYOUTS = 1024  # intervals and windows among chunks: most windows of an image lie alike
 KEPT_KERNELS = 64  # schedules of kernels of chunks
 
 

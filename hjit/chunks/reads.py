@@ -126,7 +126,7 @@ def spans(chunks: Sequence[int]) -> Callable[[int, int], tuple[int, Spans]]:
     """Which chunks of an axis an interval lies in: a function of its ends, to the first of them and all of them."""
     edges = [0, *itertools.accumulate(chunks)]
 
-    @functools.cache
+    @functools.lru_cache(maxsize=MAX_LAYOUTS)
     def of(low: int, high: int) -> tuple[int, Spans]:
         first, last = bisect_right(edges, low) - 1, bisect_right(edges, high) - 1
         return first, tuple(_span(edges[k], edges[k + 1], low, high) for k in range(first, last + 1))
