@@ -11,6 +11,7 @@ import pytest
 
 import hjit
 from hjit.chunks import parts
+from hjit.chunks.cut import cut_graph
 from tests.test_dask import assert_as_numpy, chunked, image, tasks_of
 
 dask = pytest.importorskip("dask")
@@ -22,8 +23,10 @@ CASES: list[Callable[..., Any]] = []
 @pytest.fixture(autouse=True)
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(parts, "SMALL_WORK", 1)  # small images as large ones are
+    cut_graph.cache_clear()
     with dask.config.set(scheduler="sync"):
         yield
+    cut_graph.cache_clear()
 
 
 def case(f: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,7 +1,8 @@
 """Runs the kernel of a part: on a chunk's windows, by its numbers. It travels to other processes by pickle.
 
 There the kernel comes from that process's cache, or is compiled once. Chunks whose windows have lengths that are no
-run-time sizes (`hjit.chunks.windows`) have kernels of their own.
+run-time sizes (`hjit.chunks.windows`) have kernels of their own. What was decided for one is kept for later calls: each
+call makes `PartKernel`s of its own, as does each process that they travel to.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.chunks.limits import KEPT_KERNELS
 from hjit.chunks.serialisation import deserialise_graph, serialise_graph
 from hjit.chunks.windows import Windows, with_constants
 from hjit.kernels.lower.params import SMALL_ARRAY
@@ -23,6 +25,7 @@ from hjit.options import Options
 from hjit.process import forks
 from hjit.process.deep_stack import with_deep_stack
 from hjit.process.garbage_collection import few_collections
+from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import SMALL
 from hjit.trace.passes.canonical import canonicalise
 from hjit.trace.passes.rewrites import Rewrites
@@ -31,6 +34,31 @@ from hjit.tuning.decide import decided
 
 Array = np.ndarray[Any, Any]
 Constants = tuple[tuple[str, int], ...]
+KernelKey = tuple[Graph, Constants, tuple[tuple[str, int], ...], Options, Scheduler | None]
+
+_scheduled: dict[KernelKey, Scheduled] = {}  # the latest used at the end
+_order = threading.Lock()  # guards it
+
+
+def after_fork() -> None:
+    """A child has one thread only, and it holds no lock."""
+    global _order
+    _order = threading.Lock()
+
+
+def _known(key: KernelKey) -> Scheduled | None:
+    with _order:
+        found = _scheduled.pop(key, None)
+        if found is not None:
+            _scheduled[key] = found
+        return found
+
+
+def _keep(key: KernelKey, scheduled: Scheduled) -> None:
+    with _order:
+        _scheduled[key] = scheduled
+        while len(_scheduled) > KEPT_KERNELS:
+            del _scheduled[next(iter(_scheduled))]
 
 
 class PartKernel:
@@ -65,6 +93,9 @@ class PartKernel:
         self._made: dict[Constants, Scheduled] = {}
         self._lock = threading.RLock()
 
+    def _key(self, constants: Constants) -> KernelKey:
+        return self.graph, constants, tuple(sorted(self.sizes.items())), self.options, self.scheduler
+
     def __getstate__(self) -> dict[str, Any]:
         state = {k: v for k, v in self.__dict__.items() if not k.startswith("_")}
         return {**state, "graph": serialise_graph(self.graph)}
@@ -98,11 +129,12 @@ class PartKernel:
 
     def _make(self, constants: Constants, sizes: Mapping[str, int], arrays: Mapping[str, Array]) -> Scheduled:
         with forks.builds, self._lock:
-            found = self._made.get(constants)
+            found = self._made.get(constants) or _known(self._key(constants))
             if found is None:
                 with few_collections():
                     found = with_deep_stack(lambda: self._built(constants, sizes, arrays))
-                self._made[constants] = found
+                _keep(self._key(constants), found)
+            self._made[constants] = found
             return found
 
     def _built(self, constants: Constants, sizes: Mapping[str, int], arrays: Mapping[str, Array]) -> Scheduled:

@@ -19,16 +19,12 @@ import numpy as np
 
 from hjit.chunks.bounds import BoundsInference, Interval, Region, elements, filled, hull
 from hjit.chunks.carries import Carry, carry_of
+from hjit.chunks.limits import LARGE, RECOMPUTED, RECOMPUTED_SCAN, SMALL_WORK
 from hjit.trace.ir.graph import Const, Definition, Graph, Load, Op, Stage
 from hjit.trace.ir.poly import Poly, Sym, deep_atoms, sizes_value
 
-RECOMPUTED = 3.0  # a stage is computed so often at most, all chunks together; and an array read
-SMALL_WORK = 1 << 16  # iterations, and elements, that may be computed and read by every chunk
-LARGE = 1 << 22  # elements of a partial result
 IDENTITIES = {"add": 0, "multiply": 1, "bitwise_xor": 0}  # of operations that begin with it
 IDEMPOTENT = {"minimum", "maximum", "fmin", "fmax", "logical_or", "logical_and", "bitwise_or", "bitwise_and"}
-
-RECOMPUTED_SCAN = 1.5  # the same of a scan, which chunks can go on with
 
 Grid = tuple[tuple[int, ...], ...]  # for each axis the lengths of the chunks
 Given = Mapping[int, Mapping[int, Interval]]  # of updates of a stage: the iterations of dimensions
@@ -71,6 +67,7 @@ class Cutter:
 
     Attributes:
         chunks: of the arrays that it reads: the lengths along each axis.
+        kept: stages that parts need and do not compute themselves (`hjit.chunks.kept`).
     """
 
     def __init__(
@@ -78,6 +75,8 @@ class Cutter:
     ) -> None:
         self.graph, self.sizes, self.chunks, self.scalars = graph, sizes, chunks, scalars
         self.bounds = BoundsInference(graph, sizes, scalars)
+        self.kept: frozenset[str] = frozenset()
+        self._parts: dict[str, Part] = {}
         self._carried: dict[tuple[str, ...], BoundsInference] = {}
         self.position = {s.name: k for k, s in enumerate(graph.stages)}
         self._reduced: dict[str, Grid | None] = {}
@@ -91,9 +90,20 @@ class Cutter:
         while wanted:
             name = wanted.pop()
             if name not in found:
-                found[name] = self._part(name)
+                found[name] = self.part_of(name)
                 wanted += [n for n in found[name].reads if n in self.position]
         return self._joined(found)
+
+    def keep(self, name: str) -> None:
+        """Parts read this stage, which is one of its own, rather than computing it."""
+        self.kept |= {name}
+        self._parts = {n: p for n, p in self._parts.items() if n == name or name not in p.required}
+
+    def part_of(self, name: str) -> Part:
+        """The part that computes a stage alone."""
+        if name not in self._parts:
+            self._parts[name] = self._part(name)
+        return self._parts[name]
 
     def _joined(self, found: Mapping[str, Part]) -> list[Part]:
         """The parts of single stages, those that read one another's chunks at most once together."""
@@ -131,7 +141,7 @@ class Cutter:
         return self.bounds.shapes[name], part.grid, part.pieces, tuple(d.rdims for d in updates[:1]), carries
 
     def _part(self, name: str) -> Part:
-        """The part that computes a stage, by the first grid of chunks for which no task sees too much."""
+        """By the first grid of chunks for which no task sees too much."""
         pieces, carry = self._pieces(name) or (), self._carries[name]
         for grid in self._grids(name):
             carries = {name: carry} if carry is not None and len(grid[carry.axis]) > 1 else {}
@@ -266,6 +276,8 @@ class Cutter:
 
     def _is_too_much(self, name: str, region: Region, count: int) -> bool:
         """Is a stage rather computed once, than for each chunk as far as that needs it?"""
+        if name in self.kept:
+            return True
         if count == 1 and not self._pieces(name):
             return False
         if self._pieces(name) and self._is_long(name):

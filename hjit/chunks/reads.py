@@ -6,10 +6,13 @@ by one task, as long as that is little in all, so that a chunk of a stencil's re
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
+import operator
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import dask.array as da
@@ -18,12 +21,10 @@ from dask.base import clone_key
 from dask.highlevelgraph import HighLevelGraph
 
 from hjit.chunks.bounds import Region
+from hjit.chunks.limits import MAX_LAYOUTS
 
 Array = np.ndarray[Any, Any]
 Ends = tuple[int, int]
-ChunkSlice = tuple[
-    int, slice, Ends, float
-]  # a chunk along an axis; where in the window its part is; the part; how much of it
 Slices = tuple[slice, ...]
 
 EXCERPT = 0.5  # a window that has less of a chunk than this is given that part only, not to move or keep all of it
@@ -81,26 +82,78 @@ def excerpts(block: Array, wanted: Excerpts) -> tuple[Array, ...]:
     return tuple(block[part].copy(order="C") for part in wanted.parts)
 
 
-def spans(chunks: Sequence[int]) -> Callable[[int, int], tuple[ChunkSlice, ...]]:
-    """Which chunks of an axis an interval lies in: a function of its ends."""
-    edges = [0, *itertools.accumulate(chunks)]
-    known: dict[tuple[int, int], tuple[ChunkSlice, ...]] = {}
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A chunk along an axis, as an interval has it.
 
-    def of(low: int, high: int) -> tuple[ChunkSlice, ...]:
-        found = known.get((low, high))
-        if found is None:
-            first, last = bisect_right(edges, low) - 1, bisect_right(edges, high) - 1
-            found = known[low, high] = tuple(
-                _span(k, edges[k], edges[k + 1], low, high) for k in range(first, last + 1)
-            )
-        return found
+    Attributes:
+        place: where in the interval its part is.
+        part: this part of the chunk.
+        share: how much of the chunk that is.
+    """
+
+    place: Ends
+    part: Ends
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A chunk that a window has some of; the same for all windows that lie alike to chunks of the same lengths.
+
+    Attributes:
+        offset: the chunk, from the first one of the window.
+        place: where in the window its part is.
+        part: this part of the chunk.
+        share: how much of the chunk that is.
+    """
+
+    offset: tuple[int, ...]
+    place: Slices
+    part: tuple[Ends, ...]
+    share: float
+
+    @property
+    def is_cut_out(self) -> bool:
+        """Is the task given this part only?"""
+        return self.share < EXCERPT
+
+
+Spans = tuple[Span, ...]  # of consecutive chunks
+
+
+def spans(chunks: Sequence[int]) -> Callable[[int, int], tuple[int, Spans]]:
+    """Which chunks of an axis an interval lies in: a function of its ends, to the first of them and all of them."""
+    edges = [0, *itertools.accumulate(chunks)]
+
+    @functools.lru_cache(maxsize=MAX_LAYOUTS)
+    def of(low: int, high: int) -> tuple[int, Spans]:
+        first, last = bisect_right(edges, low) - 1, bisect_right(edges, high) - 1
+        return first, tuple(_span(edges[k], edges[k + 1], low, high) for k in range(first, last + 1))
 
     return of
 
 
-def _span(k: int, start: int, stop: int, low: int, high: int) -> ChunkSlice:
+def _span(start: int, stop: int, low: int, high: int) -> Span:
     a, z = max(low, start), min(high + 1, stop)
-    return k, slice(a - low, z - low), (a - start, z - start), (z - a) / max(stop - start, 1)
+    return Span((a - low, z - low), (a - start, z - start), (z - a) / max(stop - start, 1))
+
+
+@functools.lru_cache(maxsize=MAX_LAYOUTS)
+def pieces(along: tuple[Spans, ...]) -> tuple[Piece, ...]:
+    """The chunks that a window lies in, by those along each axis."""
+    found = []
+    for numbered in itertools.product(*map(enumerate, along)):
+        each = [x for _, x in numbered]
+        offset, part = tuple(k for k, _ in numbered), tuple(x.part for x in each)
+        found.append(Piece(offset, _slices(x.place for x in each), part, math.prod(x.share for x in each)))
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=MAX_LAYOUTS)
+def excerpts_of(*parts: tuple[Ends, ...]) -> Excerpts:
+    """These parts of a chunk; the same object for all chunks of which the same is wanted."""
+    return Excerpts(tuple(map(_slices, parts)))
 
 
 class _Cuts:
@@ -129,77 +182,106 @@ class Reads:
             key: for the names of what is cut out of chunks.
         """
         self.name, self.dtype, self.key = array.name, array.dtype, key
-        self._along = [spans(chunks) for chunks in array.chunks]
+        along = [spans(chunks) for chunks in array.chunks]
         self._ends = list(zip(*(zip(low.tolist(), high.tolist(), strict=True) for low, high in region), strict=True))
         self._cuts: dict[tuple[int, ...], _Cuts] = {}
-        self._windows = {ends: list(self._chunks(ends)) for ends in self._ends or [()]}
-        for found in self._windows.values():
-            for at, _, part, share in found:
-                if share < EXCERPT:
-                    cuts = self._cuts.get(at)
-                    if cuts is None:
-                        cuts = self._cuts[at] = _Cuts()
-                    cuts.add(part, share)
+        self._layouts: dict[Any, Any] = {}
+        self._windows: dict[tuple[Ends, ...], tuple[tuple[Piece, ...], list[tuple[int, ...]]]] = {}
+        for ends in self._ends or [()]:
+            if ends not in self._windows:
+                found = [f(*x) for f, x in zip(along, ends, strict=True)]
+                self._windows[ends] = self._window([k for k, _ in found], pieces(tuple(x for _, x in found)))
 
-    def _chunks(self, ends: Sequence[Ends]) -> Iterator[tuple[Any, Any, Any, float]]:
-        """The chunks that a window lies in: which; where in the window; what of them; how much of them."""
-        for found in itertools.product(*(f(*x) for f, x in zip(self._along, ends, strict=True))):
-            at, place, part, shares = zip(*found, strict=True) if found else ((), (), (), ())
-            yield at, place, part, math.prod(shares)
+    def _window(
+        self, first: Sequence[int], found: tuple[Piece, ...]
+    ) -> tuple[tuple[Piece, ...], list[tuple[int, ...]]]:
+        """The pieces of a window, and their chunks; notes what is cut out of these."""
+        chunks = [tuple(map(operator.add, first, piece.offset)) for piece in found]
+        for at, piece in zip(chunks, found, strict=True):
+            if piece.is_cut_out:
+                cuts = self._cuts.get(at)
+                if cuts is None:
+                    cuts = self._cuts[at] = _Cuts()
+                cuts.add(piece.part, piece.share)
+        return found, chunks
 
     def of(self, number: int) -> tuple[Any, list[Any]]:
         """The window of a task, for `WindowAssembly`, and the keys of what it is put together from."""
         ends = self._ends[number] if self._ends else ()
-        places, blocks = [], []
-        for at, place, part, share in self._windows[ends]:
-            block: Any = (self.name, *at)
-            what: Any = None
-            if share < EXCERPT:
-                cuts = self._cuts[at]
-                what = cuts.numbers[part]
-                block = (self.key, *at)
-                if cuts.share > TOGETHER:
-                    block, what = (*block, what), 0
-            elif share < 1.0:
-                what = _slices(part)
-            places.append((place, what))
-            blocks.append(block)
-        return (tuple(high - low + 1 for low, high in ends), self.dtype, tuple(places)), blocks
+        found, chunks = self._windows[ends]
+        numbers: list[int | None] = []  # of what is cut out
+        blocks: list[Any] = []
+        for at, piece in zip(chunks, found, strict=True):
+            if not piece.is_cut_out:
+                numbers.append(None)
+                blocks.append((self.name, *at))
+                continue
+            cuts = self._cuts[at]
+            k = cuts.numbers[piece.part]
+            is_together = cuts.share <= TOGETHER
+            numbers.append(k if is_together else 0)
+            blocks.append((self.key, *at) if is_together else (self.key, *at, k))
+        return self._layout(found, tuple(numbers), ends), blocks
+
+    def _layout(self, found: tuple[Piece, ...], numbers: tuple[int | None, ...], ends: tuple[Ends, ...]) -> Any:
+        """A window as `WindowAssembly` has it; the same object for all windows that are put together alike."""
+        shape = tuple(high - low + 1 for low, high in ends)
+        key = id(found), numbers, shape  # `_windows` holds the pieces
+        layout = self._layouts.get(key)
+        if layout is None:
+            parts = [None if x.share == 1.0 else _slices(x.part) for x in found]
+            whats = [part if k is None else k for part, k in zip(parts, numbers, strict=True)]
+            places = tuple((x.place, what) for x, what in zip(found, whats, strict=True))
+            layout = self._layouts[key] = (shape, self.dtype, places)
+        return layout
 
     def tasks(self) -> Iterator[tuple[Any, Any]]:
         """What is cut out of chunks, by key."""
         for at, cuts in self._cuts.items():
-            block, parts = (self.name, *at), [_slices(part) for part in cuts.numbers]
+            block = (self.name, *at)
             if cuts.share <= TOGETHER:
-                yield (self.key, *at), (excerpts, block, Excerpts(tuple(parts)))
+                yield (self.key, *at), (excerpts, block, excerpts_of(*cuts.numbers))
                 continue
-            for number, part in enumerate(parts):
-                yield (self.key, *at, number), (excerpts, block, Excerpts((part,)))
+            for number, part in enumerate(cuts.numbers):
+                yield (self.key, *at, number), (excerpts, block, excerpts_of(part))
 
 
-def _slices(part: tuple[Ends, ...]) -> Slices:
+def _slices(part: Iterable[Ends]) -> Slices:
     return tuple(slice(*ends) for ends in part)
 
 
 class Loaded:
     """The arrays that a Graph reads, in passes: one before and one after each reduction over all of an array.
 
-    What comes after would else keep the chunks in memory that were loaded before. Where they come from a file, or from
-    memory, they are rather loaded again, by tasks of their own.
+    What comes after would else keep the chunks in memory that were loaded before. Where there is no room for that, and
+    they come from a file, or from memory, they are rather loaded again, by tasks of their own.
     """
 
-    def __init__(self, arrays: Mapping[str, Any], seed: str) -> None:
-        """`seed`: for the names of these tasks."""
-        self._arrays, self._seed = arrays, seed
+    def __init__(self, arrays: Mapping[str, Any], seed: str, room: int) -> None:
+        """
+        Args:
+            seed: for the names of these tasks.
+            room: bytes of what may be kept.
+        """
+        self._arrays, self._seed, self._room = arrays, seed, room
         self._passes: dict[str, dict[int, Any]] = {}
+        self._kept: set[str] = set()
 
     def of(self, name: str, number: int) -> Any:
         """An array in a pass."""
         passes = self._passes.setdefault(name, {})
         if number not in passes:
             array = self._arrays[name]
-            passes[number] = _again(array, f"{self._seed}-{number}") if passes else array
+            passes[number] = array if not passes or self._is_kept(name) else _again(array, f"{self._seed}-{number}")
         return passes[number]
+
+    def _is_kept(self, name: str) -> bool:
+        """Is there room for an array, or has it been found before?"""
+        size = self._arrays[name].nbytes
+        if name not in self._kept and size <= self._room:
+            self._room -= size
+            self._kept.add(name)
+        return name in self._kept
 
 
 def _again(array: Any, seed: str) -> Any:

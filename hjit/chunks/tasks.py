@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -13,30 +13,18 @@ import numpy as np
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
+from hjit.chunks.cut import cut_graph
 from hjit.chunks.kernels import PartKernel, for_workers
-from hjit.chunks.parts import Cutter, Grid, Part
+from hjit.chunks.limits import kept_bytes
+from hjit.chunks.parts import Grid, Part
 from hjit.chunks.reads import Loaded, Reads, WindowAssembly
-from hjit.chunks.rows import rows_as_dims
-from hjit.chunks.serialisation import serialise_graph
-from hjit.chunks.windows import windows
+from hjit.chunks.windows import Windows
 from hjit.options import Options
 from hjit.process.garbage_collection import few_collections
 from hjit.trace.ir.graph import Graph
-from hjit.trace.passes.delinearisation import delinearise
-from hjit.trace.passes.elimination.stage_elimination import drop_dead_stages, merge_equal_stages
-from hjit.trace.passes.fusion import fuse
 from hjit.tuning.choice import Scheduler
 
 Array = np.ndarray[Any, Any]
-Passes = tuple[Callable[[Graph], Graph], ...]
-PASSES: Passes = (  # before a Graph is cut
-    drop_dead_stages,
-    merge_equal_stages,
-    fuse,
-    drop_dead_stages,
-    delinearise,
-    rows_as_dims,
-)
 FAN_IN = 16  # partial results that are combined at once
 
 
@@ -81,24 +69,25 @@ class Tasks:
             arrays: Dask's, by input.
             scalars: their values.
         """
-        for run in PASSES:
-            graph = run(graph)
-        self.name, self.graph, self.sizes = name, graph, sizes
-        self.arrays = dict(arrays)
-        self.options, self.scheduler, self.scalars = for_workers(options), scheduler, scalars
         chunks = {i.name: arrays[i.name].chunks for i in graph.inputs if i.data is None}
-        self.cutter = Cutter(graph, sizes, chunks, scalars)
-        self.parts = self.cutter.parts()
-        self._elements = max((math.prod(map(float, x)) for x in self.cutter.bounds.shapes.values()), default=0.0)
-        inputs = [arrays[i.name].name for i in graph.inputs if i.data is None]
-        self.token = tokenize(
-            serialise_graph(graph), dict(sizes), inputs, scalars, self.options, [p.grid for p in self.parts]
+        self.name, self.sizes, self.arrays = name, sizes, dict(arrays)
+        self.options, self.scheduler, self.scalars = for_workers(options), scheduler, scalars
+        self.cut = cut_graph(
+            graph,
+            tuple(sorted(sizes.items())),
+            tuple(chunks.items()),
+            tuple((n, x.dtype, x.tobytes()) for n, x in ((n, np.asarray(v)) for n, v in scalars.items())),
+            kept_bytes(),
         )
+        self.graph, self.cutter, self.parts = self.cut.graph, self.cut.cutter, self.cut.parts
+        self._elements = max((math.prod(map(float, x)) for x in self.cutter.bounds.shapes.values()), default=0.0)
+        inputs = [arrays[n].name for n in chunks]
+        self.token = tokenize(self.cut.digest, inputs, self.options, [p.grid for p in self.parts])
 
     def outputs(self) -> dict[str, Any]:
         """The arrays of the Graph's outputs."""
         with few_collections():
-            loaded = Loaded(dict(self.arrays), self.token)
+            loaded = Loaded(dict(self.arrays), self.token, self.cut.room)
             passes: dict[str, int] = {}  # of each output: reductions that come before it
             for number, part in enumerate(self.parts):
                 after = max((passes[n] for n in part.reads if n in passes), default=0)
@@ -106,11 +95,15 @@ class Tasks:
                 arrays = {
                     n: self.arrays[n] if n in passes else loaded.of(n, after) for n in part.reads if n in self.arrays
                 }
-                self._add(part, f"{self.name}-{number}-{self.token}", arrays)
+                self._add(part, self.cut.windows[number], f"{self.name}-{number}-{self.token}", arrays)
         return {n: self.arrays[n] for n in self.graph.outputs}
 
-    def _add(self, part: Part, key: str, arrays: Mapping[str, Any]) -> None:
-        """The arrays of one part, which reads these."""
+    def _add(self, part: Part, groups: Sequence[Windows], key: str, arrays: Mapping[str, Any]) -> None:
+        """The arrays of one part, which reads these.
+
+        Args:
+            groups: of its chunks.
+        """
         layer: dict[Any, Any] = {}
         single = len(part.outputs) == 1
         step = f"{key}-partial" if part.pieces else key if single else f"{key}-all"
@@ -119,7 +112,7 @@ class Tasks:
         chunks += [(self._own(part, n, step, positions, layer), region) for n, region in part.before.items()]
         reads = [Reads(array, region, f"{key}-excerpts-{k}") for k, (array, region) in enumerate(chunks)]
         layer.update(task for r in reads for task in r.tasks())
-        for group, made in enumerate(windows(self.graph, self.cutter.bounds_with(part.carries), part)):
+        for group, made in enumerate(groups):
             needed = reads if made.before else reads[: len(arrays)]
             kernel = f"{key}-kernel-{group}"
             layer[kernel] = PartKernel(
@@ -184,6 +177,8 @@ class Tasks:
             if part.pieces:
                 how = f"a reduction: partial results of {how}; they are combined in a tree"
             yield f"{names}: {how}"
+            if kept := self.cutter.kept.intersection(part.outputs):
+                yield f"    {', '.join(sorted(kept))}: kept, as other parts would compute it again"
             if part.is_whole and tasks == 1:
                 yield "    one task, as every element may need any element of what it reads"
             for name, carry in part.carries.items():

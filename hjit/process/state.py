@@ -38,6 +38,10 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_stores", "how often this process has written an entry", "a number"),
         State("_refused", "folders that a warning was given of", "one of each name that is given as `cache_dir`"),
     ),
+    "chunks.kernels": (
+        State("_scheduled", "schedules of the kernels of Dask's chunks, the latest used at the end", "KEPT_KERNELS"),
+        State("_order", "guards it", "a lock", RESET),
+    ),
     "process.garbage_collection": (
         State("_lock", "guards the two below", "a lock", RESET),
         State("_inside", "calls during which garbage is collected less often", "a number", RESET),

@@ -6,7 +6,6 @@ integers, which is exact and so the same.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import operator
 from collections.abc import Sequence
@@ -32,6 +31,7 @@ from hjit.trace.ops.stencils.ndimage_access import (
     store,
     times,
 )
+from hjit.trace.ops.stencils.ndimage_windows import unrolled_window
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import static_value
@@ -152,16 +152,13 @@ def uniform_filter1d(image: Any, size: int, axis: int, output: Tracer, mode: int
     exact = image.dtype.kind in "biu" and image.dtype.itemsize <= 4 and holds(np.dtype(np.int16), cval)
     work = DOUBLE if not exact else np.dtype(np.int32 if image.dtype.itemsize <= 2 and size < 2**15 else np.int64)
 
-    def tap(j: Any) -> Expr:
-        return cast(near.at(on_axis(axis, image.ndim, j - ahead)), work)
+    def tap() -> Expr:
+        return cast(near.at(on_axis(axis, image.ndim, poly(Dim(image.ndim)) - ahead)), work)
 
-    if size <= MAX_LINE_TAPS:
-        total = functools.reduce(add, map(tap, range(size)))
-    else:
-        total = reduced(image, Const(0, work), (size,), lambda: tap(poly(Dim(image.ndim))), "add")
-    total = cast(total, DOUBLE)
-    store(
-        output,
-        Op("true_divide", (total if exact else Op("reordered", (total,), DOUBLE), Const(size, DOUBLE)), DOUBLE),
-        safe=False,
-    )
+    def rounded(total: Expr) -> Expr:
+        return total if exact else Op("reordered", (total,), DOUBLE)
+
+    total = unrolled_window(near, axis, -ahead, size, "add", work, rounded)
+    if total is None:
+        total = rounded(reduced(image, Const(0, work), (size,), tap, "add"))
+    store(output, Op("true_divide", (cast(total, DOUBLE), Const(size, DOUBLE)), DOUBLE), safe=False)

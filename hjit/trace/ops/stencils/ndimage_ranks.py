@@ -14,7 +14,7 @@ import numpy as np
 from hjit.trace.ir.graph import Const, Expr, Op, cast, select
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import Dim, poly
-from hjit.trace.ops.limits import MAX_LINE_TAPS, MAX_RANKED
+from hjit.trace.ops.limits import MAX_RANKED
 from hjit.trace.ops.reductions.networks import ranked
 from hjit.trace.ops.stencils.ndimage_access import (
     BOOL,
@@ -32,6 +32,7 @@ from hjit.trace.ops.stencils.ndimage_access import (
     source,
     store,
 )
+from hjit.trace.ops.stencils.ndimage_windows import unrolled_window
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known
 from hjit.trace.tracing.externs.foreign import foreign
 from hjit.trace.tracing.recording.recorder import current
@@ -70,14 +71,13 @@ def min_or_max_filter1d(
     )
     work, name = _native(image, cval), "minimum" if minimum else "maximum"
 
-    def tap(j: Any) -> Expr:
-        return cast(near.at(on_axis(axis, image.ndim, j - ahead)), work)
+    def tap() -> Expr:
+        return cast(near.at(on_axis(axis, image.ndim, poly(Dim(image.ndim)) - ahead)), work)
 
-    if size <= MAX_LINE_TAPS:
-        store(output, functools.reduce(lambda a, b: Op(name, (a, b), work), map(tap, range(size))), safe=False)
-        return
-    start = Const(start_value(name, work), work)
-    store(output, reduced(image, start, (size,), lambda: tap(poly(Dim(image.ndim))), name, name), safe=False)
+    found = unrolled_window(near, axis, -ahead, size, name, work, lambda e: e)
+    if found is None:
+        found = reduced(image, Const(start_value(name, work), work), (size,), tap, name, name)
+    store(output, found, safe=False)
 
 
 def min_or_max_filter(

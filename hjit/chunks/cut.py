@@ -1,0 +1,83 @@
+"""A Graph, cut for arrays with some chunks: all of a call that does not depend on what the arrays hold.
+
+The last few are known, as the same function is called with image after image: then a call traces the function, and
+makes tasks.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from dask.base import tokenize
+
+from hjit.chunks.kept import parts_with_kept
+from hjit.chunks.limits import MAX_CUTS
+from hjit.chunks.parts import Cutter, Grid, Part
+from hjit.chunks.rows import rows_as_dims
+from hjit.chunks.serialisation import serialise_graph
+from hjit.chunks.windows import Windows, windows
+from hjit.trace.ir.graph import Graph
+from hjit.trace.passes.delinearisation import delinearise
+from hjit.trace.passes.elimination.stage_elimination import drop_dead_stages, merge_equal_stages
+from hjit.trace.passes.fusion import fuse
+
+Passes = tuple[Callable[[Graph], Graph], ...]
+PASSES: Passes = (  # before a Graph is cut
+    drop_dead_stages,
+    merge_equal_stages,
+    fuse,
+    drop_dead_stages,
+    delinearise,
+    rows_as_dims,
+)
+
+
+@dataclass(frozen=True)
+class CutGraph:
+    """A Graph, cut.
+
+    Attributes:
+        room: bytes that arrays which are read in several passes may take.
+        digest: of the Graph, sizes and scalars.
+    """
+
+    graph: Graph
+    cutter: Cutter
+    parts: list[Part]
+    room: int
+    digest: str
+
+    @cached_property
+    def windows(self) -> list[list[Windows]]:
+        """The Graphs of the chunks of each part."""
+        return [windows(self.graph, self.cutter.bounds_with(part.carries), part) for part in self.parts]
+
+
+@functools.lru_cache(maxsize=MAX_CUTS)
+def cut_graph(
+    graph: Graph,
+    sizes: tuple[tuple[str, int], ...],
+    chunks: tuple[tuple[str, Grid], ...],
+    scalars: tuple[tuple[str, np.dtype[Any], bytes], ...],
+    room: int,
+) -> CutGraph:
+    """The parts of a Graph.
+
+    Args:
+        graph: as it was traced.
+        sizes: numbers of the run-time sizes.
+        chunks: of the inputs.
+        scalars: their dtypes and bytes.
+        room: bytes of what may be kept.
+    """
+    for run in PASSES:
+        graph = run(graph)
+    values = {n: np.frombuffer(text, dtype)[0] for n, dtype, text in scalars}
+    cutter = Cutter(graph, dict(sizes), dict(chunks), values)
+    parts, left = parts_with_kept(cutter, room)
+    return CutGraph(graph, cutter, parts, left, tokenize(serialise_graph(graph), sizes, scalars))
