@@ -37,7 +37,10 @@ NAMES = {"pipeline": PIPELINE, "schedule": SCHEDULE, "machine": MACHINE, "coeffi
 
 PIPELINE_WIDTH, SCHEDULE_WIDTH = 8, 24  # of the embeddings, as in the paper's code
 
-ROWS = 1024  # stages of schedules that NumPy works out at once: what lies between the layers stays in a cache
+# Stages of schedules that NumPy works out at once: what lies between the layers stays in a cache, and OpenBLAS multiplies
+# matrices of up to so many rows in this thread. Of more it wakes others, and waits for them: 0.3 us a stage became 15 us
+# where something else ran on a core.
+ROWS = 512
 
 IS_OUTPUT = PIPELINE.index("is_output")
 LOGGED = np.array([x == "reduction_points" for x in PIPELINE])  # of the pipeline features; the others are small counts
