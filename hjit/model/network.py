@@ -37,9 +37,9 @@ NAMES = {"pipeline": PIPELINE, "schedule": SCHEDULE, "machine": MACHINE, "coeffi
 
 PIPELINE_WIDTH, SCHEDULE_WIDTH = 8, 24  # of the embeddings, as in the paper's code
 
-# Stages of schedules that NumPy works out at once: what lies between the layers stays in a cache, and OpenBLAS multiplies
-# matrices of up to so many rows in this thread. Of more it wakes others, and waits for them: 0.3 us a stage became 15 us
-# where something else ran on a core.
+# Stages of schedules that NumPy works out at once: what lies between the layers stays in a cache, and OpenBLAS
+# multiplies matrices of so many rows in this thread. Of more it wakes others, and waits for them: where something else
+# ran on a core, 0.3 us a stage became 15.
 ROWS = 512
 
 IS_OUTPUT = PIPELINE.index("is_output")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
 
 from hjit import cache
 from hjit.errors import CompileError
@@ -23,10 +22,8 @@ log = logging.getLogger("hjit")
 def compiled_walk(options: Options) -> Walk | None:
     """The walk as machine code: of this process, from the disk cache, or compiled, which takes some 0.8 s.
 
-    None where it cannot be compiled, or ``HJIT_WALK=python`` says not to: features are then recorded in Python.
+    None where it cannot be compiled: features are then recorded in Python.
     """
-    if os.environ.get("HJIT_WALK") == "python":
-        return None
     return _walk(str(options.cache_dir), options.cache)
 
 
@@ -35,30 +32,31 @@ def _walk(cache_dir: str, mode: str) -> Walk | None:
     name = f"hjit_walk_{cache.digest(cache.versions(), backend.machine_text('cpu'))[:32]}"
     code = cache.load(name, cache_dir, mode)
     try:
-        if code is not None:
-            try:
-                return signal_safe(_loaded, code, name)
-            except CompileError as error:
-                log.debug("the compiled walk is compiled anew: %s", error)
-        code = signal_safe(backend.compile_functions, module(FUNCTIONS, (Tables, Nest, Work), name), name)
-        cache.store(name, code, {"versions": cache.versions()}, cache_dir, mode)
-        return signal_safe(_loaded, code, name)
+        found = None if code is None else _loaded(code, name)
+        if found is None:
+            code = signal_safe(backend.compile_functions, llvm_ir(name), name)
+            cache.store(name, code, {"versions": cache.versions()}, cache_dir, mode)
+            found = _loaded(code, name)
     except CompileError as error:
         log.debug("features are recorded in Python: %s", error)
         return None
+    return found
 
 
-def _loaded(code: bytes, name: str) -> Walk:
-    """The function in some object code; it keeps what it needs.
+def llvm_ir(name: str) -> str:
+    """The walk as LLVM IR; `name`: of its entry."""
+    assert FUNCTIONS[-1] is featurise
+    return module(FUNCTIONS, (Tables, Nest, Work), name)
 
-    Raises:
-        CompileError: there is none.
-    """
+
+def _loaded(code: bytes, name: str) -> Walk | None:
+    """The function in some object code; it keeps what it needs. None: there is none."""
     try:
         return machine_code.linked(code, name).entry
     except machine_code.NotLinked as why:
         log.debug("LLVM loads %s: %s", name, why)
-    return backend.load_object(code, name, "cpu").entry
-
-
-assert FUNCTIONS[-1] is featurise  # what a `Walk` calls
+    try:
+        return signal_safe(backend.load_object, code, name, "cpu").entry
+    except CompileError as error:
+        log.debug("the compiled walk: %s", error)
+        return None

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import struct
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -92,8 +93,8 @@ def module(functions: Sequence[Callable[..., Any]], records: Sequence[Any], entr
     """LLVM IR of some functions, each of which calls only those before it.
 
     Args:
-        entry: the name of ``i32 entry(ptr words)``, which calls the last of them: a word for each number, those of a
-            `Record` for a record, and for an array its address and the lengths of its axes.
+        entry: the name of ``i32 entry(ptr words)``, which calls the last of them, whose result is an ``int``: a word
+            for each number, those of a `Record` for a record, and for an array its address and the lengths of its axes.
     """
     known = {r.__name__: record_of(r) for r in records}
     made: dict[str, Signature] = {}
@@ -153,8 +154,10 @@ def _entry(name: str, called: str, signature: Signature) -> str:
             lines.append(f"  %v{word} = load {type_}, ptr %p{word}")
             given.append(f"{type_} %v{word}")
             word += 1
-    call = f"  call {signature.result} @{called}({', '.join(given)})"
-    return "\n".join([f"define i32 @{name}(ptr %words) {{", *lines, call, "  ret i32 0", "}"])
+    assert signature.results == (INT,)
+    call = f"  %found = call i64 @{called}({', '.join(given)})"
+    result = ["  %result = trunc i64 %found to i32", "  ret i32 %result"]
+    return "\n".join([f"define i32 @{name}(ptr %words) {{", *lines, call, *result, "}"])
 
 
 class Translation:
@@ -370,8 +373,10 @@ class Translation:
                 return Value(kind, (self._new(f"load {kind}, ptr %{name}"),))
             case ast.Name(id=name):
                 return self._value(ast.Constant(value=self.globals[name]))
-            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=x)):
-                return self._value(ast.Constant(value=-x)) if not isinstance(x, int) else Value(INT, (str(-x),))
+            case ast.Attribute(value=ast.Name(id=name), attr=constant) if name not in self.known:
+                return self._value(ast.Constant(value=getattr(self.globals[name], constant)))
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(n))):
+                return Value(INT, (str(-n),))
             case ast.UnaryOp(op=ast.USub(), operand=x):
                 return self._negated(self._value(x))
             case ast.UnaryOp(op=ast.Not()) | ast.BoolOp() | ast.Compare():
@@ -465,11 +470,11 @@ class Translation:
             case ast.BoolOp(op=op, values=values):
                 return self._short(isinstance(op, ast.And), values)
             case ast.Compare(left=left, ops=ops, comparators=others):
-                values = [self._value(x) for x in (left, *others)]
-                found = [self._compared(op, a, b) for op, a, b in zip(ops, values, values[1:], strict=False)]
+                given = [self._value(x) for x in (left, *others)]
+                found = [self._compared(op, a, b) for op, a, b in zip(ops, given, given[1:], strict=False)]
                 result = found[0]
-                for x in found[1:]:
-                    result = self._new(f"and i1 {result}, {x}")
+                for truth in found[1:]:
+                    result = self._new(f"and i1 {result}, {truth}")
                 return result
         return self._as(self._value(e), BOOL)
 
@@ -510,9 +515,9 @@ class Translation:
             case ast.Name(id="int"):
                 return [Value(INT, (self._as(self._value(e.args[0]), INT),))]
             case ast.Name(id="abs"):
-                x = self._value(e.args[0])
-                below = self._compared(ast.Lt(), x, Value(INT, ("0",)))
-                return [self._select(below, self._negated(x), x)]
+                given = self._value(e.args[0])
+                below = self._compared(ast.Lt(), given, Value(INT, ("0",)))
+                return [self._select(below, self._negated(given), given)]
             case ast.Name(id="min" | "max" as which):
                 a, b = (self._value(x) for x in e.args)
                 first = self._compared(ast.Lt() if which == "min" else ast.Gt(), b, a)
@@ -567,6 +572,5 @@ class Translation:
 
 
 def _float(x: float) -> str:
-    import struct
-
+    """LLVM's text of a double, exactly."""
     return f"0x{struct.unpack('<Q', struct.pack('<d', x))[0]:016X}"

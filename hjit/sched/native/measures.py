@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from hjit.model.names import SCHEDULE
+from hjit.sched.native import records as rec
 from hjit.sched.native.places import (
+    at_root,
     begin_nest,
     begin_stages,
     begun_env,
-    at_root,
     enter,
     times,
 )
-from hjit.sched.native.records import *  # noqa: F403
+from hjit.sched.native.records import Floats1, Floats2, Floats3, Nest, Tables, Work
 from hjit.sched.native.regions import (
     ceil_div,
     compiled,
@@ -22,7 +23,6 @@ from hjit.sched.native.regions import (
     points,
     ratio,
     read_region,
-    reading,
 )
 
 (
@@ -39,14 +39,14 @@ assert len(SCHEDULE) == FEATURES
 @compiled
 def count(g: Tables, n: Nest, w: Work, c: int, tasks_count: float, is_head: bool, row: Floats1) -> None:
     """How often, how much, and how much at once."""
-    part, s = n.computations[c, C_PART], n.computations[c, C_STAGE]
-    part_dims(g, part, w.site_axes[s], Z_RUN_LOW, w.one)
+    part, s = n.computations[c, rec.C_PART], n.computations[c, rec.C_STAGE]
+    part_dims(g, part, w.site_axes[s], rec.Z_RUN_LOW, w.one)
     part_lengths(g, part, w.one, w.lengths)
-    each = points(g, part, w.lengths) * ratio(w.sites[s, Z_RUNS], w.sites[s, Z_REALIZATIONS])
-    row[NUM_REALIZATIONS], row[NUM_PRODUCTIONS] = w.sites[s, Z_REALIZATIONS], w.sites[s, Z_COUNT]
+    each = points(g, part, w.lengths) * ratio(w.sites[s, rec.Z_RUNS], w.sites[s, rec.Z_REALIZATIONS])
+    row[NUM_REALIZATIONS], row[NUM_PRODUCTIONS] = w.sites[s, rec.Z_REALIZATIONS], w.sites[s, rec.Z_COUNT]
     row[POINTS_REALIZATION] = each
-    row[POINTS_TOTAL] = each * w.sites[s, Z_REALIZATIONS]
-    row[POINTS_MINIMUM] = g.floats[g.ints[part + P_FLOATS]]
+    row[POINTS_TOTAL] = each * w.sites[s, rec.Z_REALIZATIONS]
+    row[POINTS_MINIMUM] = g.floats[g.ints[part + rec.P_FLOATS]]
     row[INNER_PARALLELISM] = tasks_count if is_head else 1.0
     row[OUTER_PARALLELISM] = 1.0 if is_head else tasks_count
 
@@ -54,10 +54,10 @@ def count(g: Tables, n: Nest, w: Work, c: int, tasks_count: float, is_head: bool
 @compiled
 def tile(g: Tables, n: Nest, w: Work, c: int, env: int, row: Floats1) -> None:
     """The innermost tile."""
-    part = n.computations[c, C_PART]
-    opened, at = w.envs[env, E_OPENED], w.envs[env, E_TILE]
-    for k in range(g.ints[part + P_DIMS]):
-        w.lengths[k] = w.dims[opened, k, LENGTH]
+    part = n.computations[c, rec.C_PART]
+    opened, at = w.envs[env, rec.E_OPENED], w.envs[env, rec.E_TILE]
+    for k in range(g.ints[part + rec.P_DIMS]):
+        w.lengths[k] = w.dims[opened, k, rec.LENGTH]
     row[POINTS_PRODUCTION] = points(g, part, w.lengths)
     pure, every = 1.0, 1.0
     if at >= 0:
@@ -67,23 +67,23 @@ def tile(g: Tables, n: Nest, w: Work, c: int, env: int, row: Floats1) -> None:
                     w.lengths[n.keys[key, 1 + k]] = 1.0
         for key in range(n.keys.shape[0]):
             if w.known[at, key]:
-                every *= w.left[at, key, L_LENGTH]
-                if n.keys[key, 1] < g.ints[part + P_PURE]:
-                    pure *= w.left[at, key, L_LENGTH]
-    for k in range(g.ints[part + P_DIMS]):
+                every *= w.left[at, key, rec.L_LENGTH]
+                if n.keys[key, 1] < g.ints[part + rec.P_PURE]:
+                    pure *= w.left[at, key, rec.L_LENGTH]
+    for k in range(g.ints[part + rec.P_DIMS]):
         every *= w.lengths[k]
-        if k < g.ints[part + P_PURE]:
+        if k < g.ints[part + rec.P_PURE]:
             pure *= w.lengths[k]
     copies, always = 1.0, False
-    loops = n.computations[c, C_LOOPS]
+    loops = n.computations[c, rec.C_LOOPS]
     for k in range(n.lists[loops], 0, -1):
         node = n.lists[loops + k]
-        kind = n.nodes[node, N_KIND]
-        if kind <= PARALLEL and n.keys[n.nodes[node, N_KEY], 1] < g.ints[part + P_PURE]:
+        kind = n.nodes[node, rec.N_KIND]
+        if kind <= rec.PARALLEL and n.keys[n.nodes[node, rec.N_KEY], 1] < g.ints[part + rec.P_PURE]:
             break
-        if kind == UNROLL:
-            if n.nodes[node, N_OPTIONAL]:
-                copies *= ratio(w.loops[node, O_SIZE], w.loops[node, O_STEP])
+        if kind == rec.UNROLL:
+            if n.nodes[node, rec.N_OPTIONAL]:
+                copies *= ratio(w.loops[node, rec.O_SIZE], w.loops[node, rec.O_STEP])
             else:
                 always = True
     row[INNERMOST], row[INNERMOST_PURE] = every, pure
@@ -93,9 +93,9 @@ def tile(g: Tables, n: Nest, w: Work, c: int, env: int, row: Floats1) -> None:
 @compiled
 def row_bytes(g: Tables, memory: int, axes: Floats2, low: int) -> float:
     """Bytes along the innermost dimension of the part that columns `low` and after it of [axes, ...] say."""
-    total, axes_count = g.floats[g.ints[memory + M_FLOATS]], g.ints[memory + M_NDIM]
-    for k in range(axes_count - g.ints[memory + M_ROW], axes_count):
-        axis = g.ints[memory + M_ORDER + k]
+    total, axes_count = g.floats[g.ints[memory + rec.M_FLOATS]], g.ints[memory + rec.M_NDIM]
+    for k in range(axes_count - g.ints[memory + rec.M_ROW], axes_count):
+        axis = g.ints[memory + rec.M_ORDER + k]
         total *= axes[axis, low + 1] - axes[axis, low] + 1.0
     return total
 
@@ -103,24 +103,24 @@ def row_bytes(g: Tables, memory: int, axes: Floats2, low: int) -> float:
 @compiled
 def own_sizes(g: Tables, n: Nest, w: Work, s: int, row: Floats1) -> None:
     """Bytes of the stage itself at the sites."""
-    memory, root = n.stages[s, T_MEMORY], n.stages[s, T_ROOT]
-    at, axes = g.ints[memory + M_FLOATS], g.ints[memory + M_NDIM]
-    row[BYTES_REALIZATION] = w.sites[s, Z_BYTES]
+    memory, root = n.stages[s, rec.T_MEMORY], n.stages[s, rec.T_ROOT]
+    at, axes = g.ints[memory + rec.M_FLOATS], g.ints[memory + rec.M_NDIM]
+    row[BYTES_REALIZATION] = w.sites[s, rec.Z_BYTES]
     row[ROW_REALIZATION] = g.floats[at]
-    for k in range(axes - g.ints[memory + M_ROW], axes):
-        row[ROW_REALIZATION] *= w.site_axes[s, g.ints[memory + M_ORDER + k], Z_LENGTH]
-    at = g.ints[root + M_FLOATS]
+    for k in range(axes - g.ints[memory + rec.M_ROW], axes):
+        row[ROW_REALIZATION] *= w.site_axes[s, g.ints[memory + rec.M_ORDER + k], rec.Z_LENGTH]
+    at = g.ints[root + rec.M_FLOATS]
     row[BYTES_ROOT], row[ROW_ROOT] = g.floats[at], g.floats[at]
     row[BYTES_PRODUCTION], row[BYTES_TASK] = g.floats[at], g.floats[at]
     for axis in range(axes):
         row[BYTES_ROOT] *= g.floats[at + 1 + axis]
         site = w.site_axes[s, axis]
-        row[BYTES_PRODUCTION] *= site[Z_HIGH] - site[Z_LOW] + 1.0
-        row[BYTES_TASK] *= site[Z_TASK_HIGH] - site[Z_TASK_LOW] + 1.0
-    for k in range(axes - g.ints[root + M_ROW], axes):
-        row[ROW_ROOT] *= g.floats[at + 1 + g.ints[root + M_ORDER + k]]
-    row[ROW_PRODUCTION] = row_bytes(g, root, w.site_axes[s], Z_LOW)
-    row[ROW_TASK] = row_bytes(g, root, w.site_axes[s], Z_TASK_LOW)
+        row[BYTES_PRODUCTION] *= site[rec.Z_HIGH] - site[rec.Z_LOW] + 1.0
+        row[BYTES_TASK] *= site[rec.Z_TASK_HIGH] - site[rec.Z_TASK_LOW] + 1.0
+    for k in range(axes - g.ints[root + rec.M_ROW], axes):
+        row[ROW_ROOT] *= g.floats[at + 1 + g.ints[root + rec.M_ORDER + k]]
+    row[ROW_PRODUCTION] = row_bytes(g, root, w.site_axes[s], rec.Z_LOW)
+    row[ROW_TASK] = row_bytes(g, root, w.site_axes[s], rec.Z_TASK_LOW)
 
 
 # -- reading
@@ -129,35 +129,35 @@ def own_sizes(g: Tables, n: Nest, w: Work, s: int, row: Floats1) -> None:
 @compiled
 def touched(g: Tables, n: Nest, w: Work, c: int, source: int, dims: Floats2) -> tuple[float, float]:
     """Bytes of an array that iterations read, and contiguous pieces."""
-    part, memory, t = n.computations[c, C_PART], n.sources[source, S_MEMORY], n.sources[source, S_STAGE]
+    part, memory, t = n.computations[c, rec.C_PART], n.sources[source, rec.S_MEMORY], n.sources[source, rec.S_STAGE]
     some = 1.0
-    if not g.ints[part + P_PLAIN]:
+    if not g.ints[part + rec.P_PLAIN]:
         part_lengths(g, part, dims, w.lengths)
-        for k in range(g.ints[part + P_DIMS]):
+        for k in range(g.ints[part + rec.P_DIMS]):
             some *= w.lengths[k]
         some = min(some, 1.0)
-        for k in range(g.ints[part + P_DIMS]):
+        for k in range(g.ints[part + rec.P_DIMS]):
             w.two[k, 0], w.two[k, 1] = dims[k, 0], max(dims[k, 0], dims[k, 1])
-        read_region(g, n.sources[source, S_FOOTPRINT], w.two, w.region, w.stack)
+        read_region(g, n.sources[source, rec.S_FOOTPRINT], w.two, w.region, w.stack)
     else:
-        read_region(g, n.sources[source, S_FOOTPRINT], dims, w.region, w.stack)
-    at, axes = g.ints[memory + M_FLOATS], g.ints[memory + M_NDIM]
+        read_region(g, n.sources[source, rec.S_FOOTPRINT], dims, w.region, w.stack)
+    at, axes = g.ints[memory + rec.M_FLOATS], g.ints[memory + rec.M_NDIM]
     elements, longest = 1.0, 1.0
     for axis in range(axes):
         length = w.region[axis, 1] - w.region[axis, 0] + 1.0
         if t >= 0:
-            length = min(length, w.site_axes[t, axis, Z_LENGTH])
+            length = min(length, w.site_axes[t, axis, rec.Z_LENGTH])
         w.lengths[axis] = length
         elements *= length
         longest = max(longest, length)
-    if not g.ints[memory + M_FIXED]:
+    if not g.ints[memory + rec.M_FIXED]:
         return elements * g.floats[at] * some, elements / longest * some
     lines, joined = 1.0, True
     for k in range(axes - 1, -1, -1):
-        axis = g.ints[memory + M_ORDER + k]
+        axis = g.ints[memory + rec.M_ORDER + k]
         if not joined:
             lines *= w.lengths[axis]
-        whole = w.site_axes[t, axis, Z_LENGTH] if t >= 0 else g.floats[at + 1 + axis]
+        whole = w.site_axes[t, axis, rec.Z_LENGTH] if t >= 0 else g.floats[at + 1 + axis]
         joined = joined and w.lengths[axis] >= whole
     return elements * g.floats[at] * some, lines * some
 
@@ -165,13 +165,13 @@ def touched(g: Tables, n: Nest, w: Work, c: int, source: int, dims: Floats2) -> 
 @compiled
 def memory_bytes(g: Tables, n: Nest, w: Work, source: int) -> float:
     """Of an array that is read."""
-    t = n.sources[source, S_STAGE]
+    t = n.sources[source, rec.S_STAGE]
     if t >= 0:
-        return w.sites[t, Z_BYTES]
-    memory = n.sources[source, S_MEMORY]
-    at = g.ints[memory + M_FLOATS]
+        return w.sites[t, rec.Z_BYTES]
+    memory = n.sources[source, rec.S_MEMORY]
+    at = g.ints[memory + rec.M_FLOATS]
     total = g.floats[at]
-    for axis in range(g.ints[memory + M_NDIM]):
+    for axis in range(g.ints[memory + rec.M_NDIM]):
         total *= g.floats[at + 1 + axis]
     return total
 
@@ -179,33 +179,33 @@ def memory_bytes(g: Tables, n: Nest, w: Work, source: int) -> float:
 @compiled
 def read(g: Tables, n: Nest, w: Work, c: int, env: int, task: int, is_head: bool, row: Floats1) -> None:
     """Bytes and contiguous pieces of memory read by a realization, by a task and by a vector."""
-    part, s = n.computations[c, C_PART], n.computations[c, C_STAGE]
-    dims = g.ints[part + P_DIMS]
+    part, s = n.computations[c, rec.C_PART], n.computations[c, rec.C_STAGE]
+    dims = g.ints[part + rec.P_DIMS]
     for column in (
         READ_BYTES_REALIZATION, READ_LINES_REALIZATION, READ_BYTES_TASK, READ_LINES_TASK, READ_BYTES_VECTOR,
         READ_LINES_VECTOR, ALLOCATION_READ,
     ):  # fmt: skip
         row[column] = 0.0
-    sources = n.computations[c, C_SOURCES]
-    for source in range(sources, sources + n.computations[c, C_SOURCE_COUNT]):
-        is_fixed = g.ints[n.sources[source, S_MEMORY] + M_FIXED]
+    sources = n.computations[c, rec.C_SOURCES]
+    for source in range(sources, sources + n.computations[c, rec.C_SOURCE_COUNT]):
+        is_fixed = g.ints[n.sources[source, rec.S_MEMORY] + rec.M_FIXED]
         copy_dims(w, env, dims, w.one)
         size, lines = touched(g, n, w, c, source, w.one)
         row[READ_BYTES_VECTOR] += size
         row[READ_LINES_VECTOR] += lines
         if is_fixed:
-            part_dims(g, part, w.site_axes[s], Z_STORED_LOW, w.one)
+            part_dims(g, part, w.site_axes[s], rec.Z_STORED_LOW, w.one)
             size, lines = touched(g, n, w, c, source, w.one)
         row[READ_BYTES_REALIZATION] += size
         row[READ_LINES_REALIZATION] += lines
         if is_fixed:
             size = memory_bytes(g, n, w, source) * (1.0 if size > 0.0 else 0.0)
         row[ALLOCATION_READ] += size
-        if is_fixed and n.sources[source, S_OUTSIDE]:
+        if is_fixed and n.sources[source, rec.S_OUTSIDE]:
             if is_head:
                 copy_dims(w, task, dims, w.one)
             else:
-                part_dims(g, part, w.site_axes[s], Z_TASK_LOW, w.one)
+                part_dims(g, part, w.site_axes[s], rec.Z_TASK_LOW, w.one)
             size, lines = touched(g, n, w, c, source, w.one)
             row[READ_BYTES_TASK] += size
             row[READ_LINES_TASK] += lines
@@ -218,9 +218,9 @@ def read(g: Tables, n: Nest, w: Work, c: int, env: int, task: int, is_head: bool
 def split(m: float, lanes: float, together: float, tail: int, shifts: bool) -> tuple[float, float]:
     """Whole vectors and single elements of `m` elements."""
     whole, many = floor_div(m, lanes), ceil_div(m, lanes)
-    if tail == PREDICATE:
+    if tail == rec.PREDICATE:
         return many, 0.0
-    if not shifts or tail == GUARD:
+    if not shifts or tail == rec.GUARD:
         return whole, m - whole * lanes
     if m < lanes:
         return 0.0, m
@@ -244,62 +244,62 @@ def split_in(m: float, region: float, lanes: float, together: float, tail: int, 
 def whole_vectors(n: Nest, w: Work, chain: int, m: float, shifts: bool) -> tuple[float, float]:
     """`hjit.sched.features.schedule_features.whole_vectors`; `chain`: where its loops are listed."""
     loops, last = chain + 1, n.lists[chain] - 1
-    lanes, tail = w.loops[n.lists[loops + last], O_SIZE], n.nodes[n.lists[loops + last], N_TAIL]
+    lanes, tail = w.loops[n.lists[loops + last], rec.O_SIZE], n.nodes[n.lists[loops + last], rec.N_TAIL]
     first, straight = last, True
     for k in range(last, -1, -1):  # the outermost one whose inner ones are unrolled
-        if k < last - 1 and n.nodes[n.lists[loops + k + 1], N_KIND] != UNROLL:
+        if k < last - 1 and n.nodes[n.lists[loops + k + 1], rec.N_KIND] != rec.UNROLL:
             straight = False
-        if straight and n.nodes[n.lists[loops + k], N_ALONE]:
+        if straight and n.nodes[n.lists[loops + k], rec.N_ALONE]:
             first = k
-    together = lanes if first >= last - 1 else w.loops[n.lists[loops + first + 1], O_SIZE]
+    together = lanes if first >= last - 1 else w.loops[n.lists[loops + first + 1], rec.O_SIZE]
     node = n.lists[loops + first]
-    own = w.loops[node, O_SIZE]
+    own = w.loops[node, rec.O_SIZE]
     a, b = split_in(m, own, lanes, together, tail, shifts)
-    if own == 0.0 or not n.nodes[node, N_OPTIONAL] or n.nodes[node, N_KIND] != SERIAL or first == 0:
+    if own == 0.0 or not n.nodes[node, rec.N_OPTIONAL] or n.nodes[node, rec.N_KIND] != rec.SERIAL or first == 0:
         return a, b
     around = n.lists[loops + first - 1]
-    if n.nodes[around, N_ALONE] and own <= together:
-        return split_in(m, w.loops[around, O_SIZE], lanes, together, tail, shifts)
+    if n.nodes[around, rec.N_ALONE] and own <= together:
+        return split_in(m, w.loops[around, rec.O_SIZE], lanes, together, tail, shifts)
     return a, b
 
 
 @compiled
 def vectors(g: Tables, n: Nest, w: Work, c: int, env: int, row: Floats1) -> None:
     """How many vectors and scalars."""
-    part = n.computations[c, C_PART]
+    part = n.computations[c, rec.C_PART]
     row[VECTOR_SIZE], row[NUM_VECTORS], row[NUM_SCALARS] = 1.0, 0.0, row[POINTS_TOTAL]
-    array = n.stages[n.computations[c, C_STAGE], T_ARRAY]
-    row[NATIVE_SIZE] = g.floats[g.ints[array + A_FLOATS] + 1]
-    chain = n.computations[c, C_CHAIN]
+    array = n.stages[n.computations[c, rec.C_STAGE], rec.T_ARRAY]
+    row[NATIVE_SIZE] = g.floats[g.ints[array + rec.A_FLOATS] + 1]
+    chain = n.computations[c, rec.C_CHAIN]
     if n.lists[chain] == 0:
         return
-    key = n.nodes[n.lists[chain + 1], N_KEY]
-    opened = w.envs[env, E_OPENED]
+    key = n.nodes[n.lists[chain + 1], rec.N_KEY]
+    opened = w.envs[env, rec.E_OPENED]
     elements, last = 1.0, n.keys[key, n.keys[key, 0]]
     for k in range(n.keys[key, 0]):
-        elements *= w.dims[opened, n.keys[key, 1 + k], LENGTH]
-    shifts = g.ints[part + P_REPEATABLE] != 0 and last < g.ints[part + P_PURE]
+        elements *= w.dims[opened, n.keys[key, 1 + k], rec.LENGTH]
+    shifts = g.ints[part + rec.P_REPEATABLE] != 0 and last < g.ints[part + rec.P_PURE]
     many, scalars = whole_vectors(n, w, chain, elements, shifts)
     rows = ratio(row[POINTS_TOTAL], elements)
-    row[VECTOR_SIZE] = w.loops[n.lists[chain + n.lists[chain]], O_SIZE]
+    row[VECTOR_SIZE] = w.loops[n.lists[chain + n.lists[chain]], rec.O_SIZE]
     row[NUM_VECTORS], row[NUM_SCALARS] = rows * many, rows * scalars
 
 
 @compiled
 def block(n: Nest, w: Work, c: int, numbers: Floats1) -> None:
     """What loads are counted from: the lanes of a vector, and for each unrolled loop its copies and its step."""
-    at = n.computations[c, C_NUMBERS]
+    at = n.computations[c, rec.C_NUMBERS]
     numbers[at] = 1.0
-    loops, k = n.computations[c, C_LOOPS], at + 1
+    loops, k = n.computations[c, rec.C_LOOPS], at + 1
     for position in range(loops + 1, loops + 1 + n.lists[loops]):
         node = n.lists[position]
-        kind = n.nodes[node, N_KIND]
-        if kind == UNROLL:
-            numbers[k] = max(ceil_div(w.loops[node, O_LENGTH], w.loops[node, O_STEP]), 1.0)
-            numbers[k + 1] = w.loops[node, O_STEP]
+        kind = n.nodes[node, rec.N_KIND]
+        if kind == rec.UNROLL:
+            numbers[k] = max(ceil_div(w.loops[node, rec.O_LENGTH], w.loops[node, rec.O_STEP]), 1.0)
+            numbers[k + 1] = w.loops[node, rec.O_STEP]
             k += 2
-        elif kind == VECTOR and n.nodes[node, N_COLUMN] >= 0:
-            numbers[at] = w.loops[node, O_SIZE]
+        elif kind == rec.VECTOR and n.nodes[node, rec.N_COLUMN] >= 0:
+            numbers[at] = w.loops[node, rec.O_SIZE]
 
 
 # -- working sets
@@ -316,16 +316,16 @@ def allocated(n: Nest, w: Work, lists: int, place: int, last: int) -> float:
             for k in range(lists + 1, lists + 1 + n.lists[lists], 2):
                 is_inside = is_inside or n.lists[k] <= at <= n.lists[k + 1]
         if is_inside:
-            total += w.sites[s, Z_BYTES]
+            total += w.sites[s, rec.Z_BYTES]
     return total
 
 
 @compiled
 def working_sets(n: Nest, w: Work, c: int, row: Floats1) -> None:
     """Bytes of all that is allocated at the sites and further in, once the walk is over."""
-    s, task = n.computations[c, C_STAGE], n.computations[c, C_TASK_PLACE]
+    s, task = n.computations[c, rec.C_STAGE], n.computations[c, rec.C_TASK_PLACE]
     stored, computed = w.places[s, 0], w.places[s, 1]
-    row[SET] = allocated(n, w, n.stages[s, T_INSIDE], 1, 0)
+    row[SET] = allocated(n, w, n.stages[s, rec.T_INSIDE], 1, 0)
     row[SET_TASK] = allocated(n, w, -1, task, n.ends[task])
     row[SET_PRODUCTION] = allocated(n, w, -1, computed, n.ends[computed])
     row[SET_REALIZATION] = allocated(n, w, -1, stored, n.ends[stored])
@@ -334,8 +334,8 @@ def working_sets(n: Nest, w: Work, c: int, row: Floats1) -> None:
 @compiled
 def inline_rows(n: Nest, c: int, row: Floats1, features: Floats2) -> None:
     """The rows of the stages that are inlined into a computation, as if it called each of them once."""
-    first = n.computations[c, C_ROW]
-    for k in range(1, 1 + n.computations[c, C_INLINED]):
+    first = n.computations[c, rec.C_ROW]
+    for k in range(1, 1 + n.computations[c, rec.C_INLINED]):
         other = features[first + k]
         other[INLINED_CALLS], other[NUM_VECTORS] = row[POINTS_TOTAL], row[NUM_VECTORS]
         other[NUM_SCALARS], other[VECTOR_SIZE] = row[NUM_SCALARS], row[VECTOR_SIZE]
@@ -357,7 +357,7 @@ def measure(
     numbers: Floats1,
 ) -> None:
     """The features of a computation, but for its working sets."""
-    s, row = n.computations[c, C_STAGE], features[n.computations[c, C_ROW]]
+    s, row = n.computations[c, rec.C_STAGE], features[n.computations[c, rec.C_ROW]]
     count(g, n, w, c, count_of_tasks, s == head, row)
     tile(g, n, w, c, env, row)
     own_sizes(g, n, w, s, row)
@@ -372,33 +372,34 @@ def featurise_one(g: Tables, n: Nest, w: Work, sizes: Floats1, tasks: int, featu
     """One choice of sizes: features [rows, FEATURES], the numbers of the blocks, and what all that is stored takes."""
     for s in range(n.stages.shape[0]):
         w.places[s, 0] = -1
-        if n.stages[s, T_IS_HEAD]:
+        if n.stages[s, rec.T_IS_HEAD]:
             at_root(g, n, w, s)
     new, task, head, count_of_tasks = 0, 0, 0, 1.0
     for node in range(n.nodes.shape[0]):
-        around = n.nodes[node, N_AROUND]
+        around = n.nodes[node, rec.N_AROUND]
         if around < 0:
             task, new = begin_nest(g, n, w, sizes, tasks, node, new)
-            env, head, count_of_tasks = task, n.nodes[node, N_STAGE], times(w, task)
-        elif n.nodes[node, N_BEGINS]:
+            env, head, count_of_tasks = task, n.nodes[node, rec.N_STAGE], times(w, task)
+        elif n.nodes[node, rec.N_BEGINS]:
             begun_env(g, n, w, node, new)
             env, new = new, new + 1
         else:
             env = w.inside[around]
-        if n.nodes[node, N_IS] == LOOP:
+        if n.nodes[node, rec.N_IS] == rec.LOOP:
             enter(g, n, w, sizes, env, node, new)
             new += 1
             begin_stages(g, n, w, node)
         else:
-            measure(g, n, w, n.nodes[node, N_FIRST], env, task, head, count_of_tasks, features, numbers)
+            measure(g, n, w, n.nodes[node, rec.N_FIRST], env, task, head, count_of_tasks, features, numbers)
     for c in range(n.computations.shape[0]):
-        working_sets(n, w, c, features[n.computations[c, C_ROW]])
+        working_sets(n, w, c, features[n.computations[c, rec.C_ROW]])
     numbers[len(numbers) - 1] = allocated(n, w, -1, 0, n.ends[0])
 
 
 @compiled
-def featurise(g: Tables, n: Nest, w: Work, sizes: Floats2, tasks: int, features: Floats3, numbers: Floats2) -> None:
-    """Many choices: sizes [batch, loops], features [batch, rows, FEATURES], numbers [batch, numbers + 1]."""
-    w.status[0] = OK
+def featurise(g: Tables, n: Nest, w: Work, sizes: Floats2, tasks: int, features: Floats3, numbers: Floats2) -> int:
+    """Many choices: sizes [batch, loops], features [batch, rows, FEATURES], numbers [batch, numbers + 1]: the status."""
+    w.status[0] = rec.OK
     for k in range(features.shape[0]):
         featurise_one(g, n, w, sizes[k], tasks, features[k], numbers[k])
+    return w.status[0]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 
 from hjit.sched.analysis.bounds import vector_axes
-from hjit.sched.analysis.footprint import Footprint
 from hjit.sched.analysis.sites import layout_of
 from hjit.sched.analysis.sized import Part, SizedGraph
 from hjit.sched.language.build import flattened, parallel_loops
@@ -64,8 +66,7 @@ class _Leaf:
     numbers: slice
 
 
-@dataclass(frozen=True, slots=True)
-class _Around:
+class _Around(NamedTuple):
     """What is around a node.
 
     Attributes:
@@ -132,11 +133,6 @@ class Encoder:
         leaves = tuple(map(self._leaf, self.leaves))
         return EncodedNest(next(iter(self.heads)), self._packed(), leaves, self.rows, self.numbers, self.environments)
 
-    @property
-    def vectors(self) -> Mapping[str, frozenset[int]]:
-        """The axes of each stage that vectors run along; needed only where a window slides."""
-        return vector_axes(self.graph.reads, self.nest) if self.is_sliding else {}
-
     def _new_place(self) -> int:
         self.ends.append(len(self.ends))
         return len(self.ends) - 1
@@ -152,12 +148,14 @@ class Encoder:
     # -- nodes
     def _visit(self, node: Loop | Compute, around: _Around, begins: bool, slides: bool = False) -> None:
         """A node, and all inside it."""
-        part = self.graph.part(node.stage, own(node, node.stage).definitions)
+        under = computes(node)
+        first = under[0] if under[0].stage == node.stage else own(node, node.stage)
+        part = self.graph.part(node.stage, first.definitions)
         row = [0] * at.NODE
         row[at.N_STAGE], row[at.N_PART] = self.number[node.stage], self.tables.part(self.graph, part)
         row[at.N_AROUND], row[at.N_TASK_PLACE] = around.row, around.task
         row[at.N_BEGINS], row[at.N_SLIDES] = begins, slides
-        row[at.N_FIRST], row[at.N_LAST] = len(self.computations), len(self.computations) + len(computes(node))
+        row[at.N_FIRST], row[at.N_LAST] = len(self.computations), len(self.computations) + len(under)
         self.nodes.append(row)
         self.environments += 2
         if around.row < 0:
@@ -176,7 +174,8 @@ class Encoder:
         row[at.N_IS], row[at.N_KIND], row[at.N_TAIL] = at.LOOP, KINDS[loop.kind], TAILS[loop.tail]
         row[at.N_KEY] = self.keys.setdefault(dims_of(loop.dim), len(self.keys))
         row[at.N_COLUMN], row[at.N_INNER], row[at.N_PLACE] = -1, -1, self._new_place()
-        row[at.N_ALONE] = all(c.stage == loop.stage for c in computes(loop))
+        under = computes(loop)
+        row[at.N_ALONE] = len(under) == 1 or all(c.stage == loop.stage for c in under)
         if loop.size is not None:
             row[at.N_COLUMN], row[at.N_OPTIONAL] = self.columns, loop.size < 0
             self.columns += 1
@@ -226,30 +225,39 @@ class Encoder:
         layouts = {name: self.layouts.get(name, None if name in stages else C_ORDER) for name in x.part.footprints}
         return Leaf(x.part, x.row, x.vector, x.unrolled, layouts, x.numbers)
 
-    def _source(self, name: str, footprint: Footprint, reader: str) -> Row:
-        """What a computation reads; see `hjit.sched.features.schedule_features.Measures.source`."""
+    def _source(self, name: str) -> tuple[int, int, bool]:
+        """An array that is read: its stage in the nest or -1, its memory, and is it outside of the nest? See
+        `hjit.sched.features.schedule_features.Measures.source`."""
         graph, tables = self.graph, self.tables
         is_inside = name in self.number and name not in self.heads
         if name in self.layouts or name not in graph.stages:
             memory = tables.memory(graph, name, self.layouts.get(name, C_ORDER))
         else:
             memory = tables.memory(graph, name, is_order_fixed=False)
-        number = self.number[name] if is_inside else -1
-        return [number, tables.footprint(footprint), memory, name != reader and not is_inside]
+        return self.number[name] if is_inside else -1, memory, not is_inside
 
-    def _stage(self, name: str) -> Row:
+    def _stage(self, name: str, vectors: Mapping[str, frozenset[int]]) -> Row:
         graph, tables, layout = self.graph, self.tables, self.layouts.get(name, C_ORDER)
         found = [0] * at.STAGE
         found[at.T_ARRAY], found[at.T_MEMORY] = tables.array(graph, name), tables.memory(graph, name, layout)
         found[at.T_ROOT] = tables.memory(graph, name, Layout(layout.order))
         found[at.T_IS_HEAD], found[at.T_INSIDE] = name in self.heads, self._list(self.inside[name])
-        found[at.T_VECTORS] = sum(1 << axis for axis in self.vectors.get(name, ()))
+        found[at.T_VECTORS] = sum(1 << axis for axis in vectors.get(name, ()))
         return found
 
     def _packed(self) -> Packed:
         """All tables, parts of one array."""
-        sources = [self._source(name, w, x.part.stage) for x in self.leaves for name, w in x.part.footprints.items()]
-        stages = [self._stage(name) for name in self.number]
+        known: dict[str, tuple[int, int, bool]] = {}
+        sources: list[Row] = []
+        for x in self.leaves:
+            for name, footprint in self.tables.sources(x.part):
+                found = known.get(name)
+                if found is None:
+                    found = known[name] = self._source(name)
+                number, memory, is_outside = found
+                sources.append([number, footprint, memory, is_outside and name != x.part.stage])
+        vectors = vector_axes(self.graph.reads, self.nest) if self.is_sliding else {}  # of no matter elsewhere
+        stages = [self._stage(name, vectors) for name in self.number]
         width = max(map(len, self.keys), default=1)
         keys = [[len(ks), *ks, *[0] * (width - len(ks))] for ks in self.keys]
         order = sorted(range(len(self.computations)), key=lambda c: -self.computations[c][at.C_STAGE])
@@ -257,7 +265,8 @@ class Encoder:
         tables = [self.nodes, self.computations, sources, stages, keys or [[0] * (1 + width)]]
         widths = (at.NODE, at.COMPUTATION, at.SOURCE, at.STAGE, 1 + width)
         shapes = [(len(rows), n) for rows, n in zip(tables, widths, strict=True)]
-        flat = [n for rows in tables for row in rows for n in row]
-        lines = [order, roots, self.ends, self.lists]
-        every = np.array([*flat, *(n for x in lines for n in x)], np.int64)
-        return Packed(every, (*shapes, *((len(x),) for x in lines)))
+        every = array("q", chain.from_iterable(chain.from_iterable(tables)))
+        lines = (order, roots, self.ends, self.lists)
+        for numbers in lines:
+            every.extend(numbers)
+        return Packed(np.frombuffer(every, np.int64), (*shapes, *((len(x),) for x in lines)))

@@ -6,7 +6,7 @@ walk (`regions`, `places`, `measures`) reads them; what it works out on the way 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -34,8 +34,8 @@ END, CONST, DIM, TIMES, QUOTIENT, LEAST, MOST, MIRROR, WRAP = range(9)
 LOOP, COMPUTE = range(2)
 SERIAL, PARALLEL, UNROLL, VECTOR = range(4)
 AUTO, GUARD, PREDICATE = range(3)
-# A node, in the order in which they run: what it is; its stage; its place, and that of its nest; the loop around it; its
-# dimension, and kind; the column of its size (-1: it has none), whether it may be no loop, its tail; the
+# A node, in the order in which they run: what it is; its stage; its place, and that of its nest; the loop around it;
+# its dimension, and kind; the column of its size (-1: it has none), whether it may be no loop, its tail; the
 # computations under it; the loop inside it over the same dimension; is nothing of other stages inside; parallel loops
 # from here on; does its stage begin here, and is it stored further out; where what is inside is listed: loops and
 # computations, and stages that are stored; the part of its first computation
@@ -71,8 +71,14 @@ NONE, SOME, ANY = range(3)  # is needed
 
 OK, TOO_LARGE = range(2)  # did it work? Too large: whole numbers for the rates at which windows slide
 
-Ints1 = Ints2 = Ints3 = np.ndarray[Any, np.dtype[np.int64]]
-Floats1 = Floats2 = Floats3 = Floats4 = np.ndarray[Any, np.dtype[np.float64]]
+# arrays of so many axes: see `hjit.kernels.functions.translate`
+Ints1: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+Ints2: TypeAlias = Ints1
+Ints3: TypeAlias = Ints1
+Floats1: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
+Floats2: TypeAlias = Floats1
+Floats3: TypeAlias = Floats1
+Floats4: TypeAlias = Floats1
 
 
 class Tables(NamedTuple):

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.sched.native.records import *  # noqa: F403
+from hjit.sched.native import records as rec
+from hjit.sched.native.records import Floats1, Floats2, Nest, Tables, Work
 
 FUNCTIONS: list[Callable[..., Any]] = []  # in the order in which they are compiled
 
@@ -66,7 +67,7 @@ def reduced(w: Work, numerator: int, denominator: int) -> tuple[int, int]:
     by = gcd(abs(numerator), denominator)
     numerator, denominator = numerator // by, denominator // by
     if abs(numerator) >= 1 << 31 or denominator >= 1 << 31:
-        w.status[0] = TOO_LARGE
+        w.status[0] = rec.TOO_LARGE
         return 0, 1
     return numerator, denominator
 
@@ -105,13 +106,13 @@ def mirrored(mode: int, low: float, high: float, n: float) -> tuple[float, float
 def interval(g: Tables, at: int, dims: Floats2, stack: Floats2) -> tuple[float, float]:
     """The interval of an index over those of the dimensions, [dimensions, 2]."""
     code, top = g.ints, 0
-    while code[at] != END:
+    while code[at] != rec.END:
         op = code[at]
-        if op == CONST:
+        if op == rec.CONST:
             top += 1
             stack[top, 0], stack[top, 1] = code[at + 1], code[at + 2]
             at += 3
-        elif op == DIM:
+        elif op == rec.DIM:
             k, c = code[at + 1], code[at + 2]
             if c > 0:
                 stack[top, 0] += dims[k, 0] * c
@@ -120,7 +121,7 @@ def interval(g: Tables, at: int, dims: Floats2, stack: Floats2) -> tuple[float, 
                 stack[top, 0] += dims[k, 1] * c
                 stack[top, 1] += dims[k, 0] * c
             at += 3
-        elif op == TIMES:
+        elif op == rec.TIMES:
             c = code[at + 1]
             top -= 1
             if c > 0:
@@ -130,21 +131,21 @@ def interval(g: Tables, at: int, dims: Floats2, stack: Floats2) -> tuple[float, 
                 stack[top, 0] += stack[top + 1, 1] * c
                 stack[top, 1] += stack[top + 1, 0] * c
             at += 2
-        elif op == QUOTIENT:
+        elif op == rec.QUOTIENT:
             n = float(code[at + 1])
             stack[top, 0], stack[top, 1] = floor_div(stack[top, 0], n), floor_div(stack[top, 1], n)
             at += 2
-        elif op == LEAST:
+        elif op == rec.LEAST:
             top -= 1
             stack[top, 0] = min(stack[top, 0], stack[top + 1, 0])
             stack[top, 1] = min(stack[top, 1], stack[top + 1, 1])
             at += 1
-        elif op == MOST:
+        elif op == rec.MOST:
             top -= 1
             stack[top, 0] = max(stack[top, 0], stack[top + 1, 0])
             stack[top, 1] = max(stack[top, 1], stack[top + 1, 1])
             at += 1
-        elif op == MIRROR:
+        elif op == rec.MIRROR:
             n = float(code[at + 2])
             low, high = mirrored(code[at + 1], stack[top, 0], stack[top, 1], n)
             stack[top, 0], stack[top, 1] = clip(low, n), clip(high, n)
@@ -161,7 +162,7 @@ def interval(g: Tables, at: int, dims: Floats2, stack: Floats2) -> tuple[float, 
 @compiled
 def hull(g: Tables, axis: int, dims: Floats2, stack: Floats2) -> tuple[float, float]:
     """What is read along an axis: around all intervals there."""
-    at = g.ints[axis + X_INTERVALS]
+    at = g.ints[axis + rec.X_INTERVALS]
     low, high = interval(g, g.ints[at + 1], dims, stack)
     for k in range(1, g.ints[at]):
         a, b = interval(g, g.ints[at + 1 + k], dims, stack)
@@ -172,9 +173,9 @@ def hull(g: Tables, axis: int, dims: Floats2, stack: Floats2) -> tuple[float, fl
 @compiled
 def read_region(g: Tables, footprint: int, dims: Floats2, found: Floats2, stack: Floats2) -> None:
     """`Footprint.region`: the region of an array that is read, into [axes, 2]."""
-    shape = g.ints[footprint + W_FLOATS]
-    for axis in range(g.ints[footprint + W_NDIM]):
-        low, high = hull(g, footprint + W_AXES + axis * AXIS, dims, stack)
+    shape = g.ints[footprint + rec.W_FLOATS]
+    for axis in range(g.ints[footprint + rec.W_NDIM]):
+        low, high = hull(g, footprint + rec.W_AXES + axis * rec.AXIS, dims, stack)
         found[axis, 0], found[axis, 1] = clip(low, g.floats[shape + axis]), clip(high, g.floats[shape + axis])
 
 
@@ -183,16 +184,20 @@ def read_region(g: Tables, footprint: int, dims: Floats2, found: Floats2, stack:
 
 @compiled
 def part_dims(g: Tables, part: int, region: Floats2, at: int, found: Floats2) -> None:
-    """`Part.dims`: the iterations that write a region, columns `at` and after it of [axes, ...], into [dimensions, 2]."""
-    extents = g.ints[part + P_FLOATS] + 1
-    for k in range(g.ints[part + P_DIMS]):
+    """`Part.dims`: the iterations that write a region, columns `at` and after it of [axes, ...], into `found`."""
+    extents = g.ints[part + rec.P_FLOATS] + 1
+    for k in range(g.ints[part + rec.P_DIMS]):
         found[k, 0], found[k, 1] = 0.0, g.floats[extents + k] - 1.0
-    rows = g.ints[part + P_INVERSE]
-    for row in range(rows + 1, rows + 1 + g.ints[rows] * INVERSE, INVERSE):
-        k, axis = g.ints[row + I_DIM], g.ints[row + I_AXIS]
+    rows = g.ints[part + rec.P_INVERSE]
+    for row in range(rows + 1, rows + 1 + g.ints[rows] * rec.INVERSE, rec.INVERSE):
+        k, axis = g.ints[row + rec.I_DIM], g.ints[row + rec.I_AXIS]
         low, high = region[axis, at], region[axis, at + 1]
-        if g.ints[row + I_SOLVED]:
-            c, rest, n = float(g.ints[row + I_FACTOR]), float(g.ints[row + I_REST]), float(g.ints[row + I_ELEMENTS])
+        if g.ints[row + rec.I_SOLVED]:
+            c, rest, n = (
+                float(g.ints[row + rec.I_FACTOR]),
+                float(g.ints[row + rec.I_REST]),
+                float(g.ints[row + rec.I_ELEMENTS]),
+            )
             low, high = max(ceil_div(low - rest, c), 0.0), min(floor_div(high - rest, c), n - 1.0)
         found[k, 0], found[k, 1] = low, high
 
@@ -200,24 +205,24 @@ def part_dims(g: Tables, part: int, region: Floats2, at: int, found: Floats2) ->
 @compiled
 def reading(g: Tables, part: int, dims: Floats2) -> None:
     """`Part.reading`, in place."""
-    if not g.ints[part + P_PLAIN]:
-        for k in range(g.ints[part + P_DIMS]):
+    if not g.ints[part + rec.P_PLAIN]:
+        for k in range(g.ints[part + rec.P_DIMS]):
             dims[k, 1] = max(dims[k, 0], dims[k, 1])
 
 
 @compiled
 def part_lengths(g: Tables, part: int, dims: Floats2, found: Floats1) -> None:
     """`Part.lengths`, into [dimensions]."""
-    extents = g.ints[part + P_FLOATS] + 1
-    for k in range(g.ints[part + P_DIMS]):
-        least = min(g.floats[extents + k], 1.0) if g.ints[part + P_PLAIN] else 0.0
+    extents = g.ints[part + rec.P_FLOATS] + 1
+    for k in range(g.ints[part + rec.P_DIMS]):
+        least = min(g.floats[extents + k], 1.0) if g.ints[part + rec.P_PLAIN] else 0.0
         found[k] = max(dims[k, 1] - dims[k, 0] + 1.0, least)
 
 
 @compiled
 def points(g: Tables, part: int, lengths: Floats1) -> float:
     """`Part.points`."""
-    at = g.ints[part + P_DEFINITIONS]
+    at = g.ints[part + rec.P_DEFINITIONS]
     total = 0.0
     for d in range(g.ints[at]):
         product = 1.0
@@ -231,7 +236,7 @@ def points(g: Tables, part: int, lengths: Floats1) -> float:
 def copy_dims(w: Work, env: int, count: int, found: Floats2) -> None:
     """The ranges of the dimensions of an environment's stage, into [dimensions, 2]."""
     for k in range(count):
-        found[k, 0], found[k, 1] = w.dims[env, k, LOW], w.dims[env, k, HIGH]
+        found[k, 0], found[k, 1] = w.dims[env, k, rec.LOW], w.dims[env, k, rec.HIGH]
 
 
 # -- what is needed at a place
@@ -240,14 +245,14 @@ def copy_dims(w: Work, env: int, count: int, found: Floats2) -> None:
 @compiled
 def complete(g: Tables, w: Work, s: int, array: int) -> None:
     """`SizedGraph.completed`, of what is needed of a stage into `Work.wanted` and `Work.region`."""
-    shape = g.ints[array + A_FLOATS] + 2
-    for axis in range(g.ints[array + A_NDIM]):
+    shape = g.ints[array + rec.A_FLOATS] + 2
+    for axis in range(g.ints[array + rec.A_NDIM]):
         n = g.floats[shape + axis]
-        is_whole, step = g.ints[array + A_AXES + 2 * axis], float(g.ints[array + A_AXES + 2 * axis + 1])
-        low, high = -FAR, FAR
-        if w.used[s] and not is_whole and w.needed[s, axis] == SOME:
+        is_whole, step = g.ints[array + rec.A_AXES + 2 * axis], float(g.ints[array + rec.A_AXES + 2 * axis + 1])
+        low, high = -rec.FAR, rec.FAR
+        if w.used[s] and not is_whole and w.needed[s, axis] == rec.SOME:
             low, high = w.needs[s, axis, 0], w.needs[s, axis, 1]
-            if step > 1.0 and not (low == -FAR and high == FAR):
+            if step > 1.0 and not (low == -rec.FAR and high == rec.FAR):
                 low, high = floor_div(low, step) * step, floor_div(high, step) * step + (step - 1.0)
         w.wanted[axis, 0], w.wanted[axis, 1] = low, high
         w.region[axis, 0], w.region[axis, 1] = clip(low, n), clip(high, n)
@@ -257,29 +262,29 @@ def complete(g: Tables, w: Work, s: int, array: int) -> None:
 def slide(g: Tables, w: Work, b: int, s: int, array: int, axis: int, loop: int) -> None:
     """`hjit.sched.analysis.sites.steady`, of one axis."""
     speed, per = w.rates[s, axis, 0], w.rates[s, axis, 1]
-    if speed <= 0 or (w.wanted[axis, 0] == -FAR and w.wanted[axis, 1] == FAR):
+    if speed <= 0 or (w.wanted[axis, 0] == -rec.FAR and w.wanted[axis, 1] == rec.FAR):
         return
     low, high = w.region[axis, 0], w.region[axis, 1]
-    c = g.ints[array + A_AXES + 2 * axis + 1]
-    new = min(ceil_div(w.loops[loop, O_STEP] * float(speed), float(per * c)) * float(c), high - low + 1.0)
-    several = w.loops[loop, O_LENGTH] > w.loops[loop, O_STEP]
+    c = g.ints[array + rec.A_AXES + 2 * axis + 1]
+    new = min(ceil_div(w.loops[loop, rec.O_STEP] * float(speed), float(per * c)) * float(c), high - low + 1.0)
+    several = w.loops[loop, rec.O_LENGTH] > w.loops[loop, rec.O_STEP]
     more = w.slacks[s, axis, 0] / w.slacks[s, axis, 1]
-    w.required[b, s, axis, R_PART_LOW] = high - (new - 1.0) if several else low
-    w.required[b, s, axis, R_WINDOW] = w.wanted[axis, 1] - w.wanted[axis, 0] + 1.0 + more if several else 0.0
-    w.required[b, s, axis, R_SLIDES] = 1.0
+    w.required[b, s, axis, rec.R_PART_LOW] = high - (new - 1.0) if several else low
+    w.required[b, s, axis, rec.R_WINDOW] = w.wanted[axis, 1] - w.wanted[axis, 0] + 1.0 + more if several else 0.0
+    w.required[b, s, axis, rec.R_SLIDES] = 1.0
 
 
 @compiled
 def begin(g: Tables, n: Nest, w: Work, b: int, s: int, env: int, any_slides: bool) -> None:
     """What is required of a stage that begins at a place, given what its consumers need."""
-    array = n.stages[s, T_ARRAY]
+    array = n.stages[s, rec.T_ARRAY]
     complete(g, w, s, array)
-    loop = w.envs[env, E_INNER]
-    for axis in range(g.ints[array + A_NDIM]):
+    loop = w.envs[env, rec.E_INNER]
+    for axis in range(g.ints[array + rec.A_NDIM]):
         low, high = w.region[axis, 0], w.region[axis, 1]
-        w.required[b, s, axis, R_LOW], w.required[b, s, axis, R_HIGH] = low, high
-        w.required[b, s, axis, R_PART_LOW], w.required[b, s, axis, R_PART_HIGH] = low, high
-        w.required[b, s, axis, R_SLIDES] = 0.0
+        w.required[b, s, axis, rec.R_LOW], w.required[b, s, axis, rec.R_HIGH] = low, high
+        w.required[b, s, axis, rec.R_PART_LOW], w.required[b, s, axis, rec.R_PART_HIGH] = low, high
+        w.required[b, s, axis, rec.R_SLIDES] = 0.0
         w.slacks[s, axis, 0], w.slacks[s, axis, 1] = w.rates[s, axis, 2], w.rates[s, axis, 3]
         if any_slides and w.sliding[s] and loop >= 0 and w.used[s]:
             slide(g, w, b, s, array, axis, loop)
@@ -291,19 +296,19 @@ def begin(g: Tables, n: Nest, w: Work, b: int, s: int, env: int, any_slides: boo
 def rates_of_dims(g: Tables, n: Nest, w: Work, c: int, env: int) -> None:
     """How fast the dimensions of a computation move with the loop around a place, and their slack, into
     `Work.dim_rates`."""
-    part, s = n.computations[c, C_PART], n.computations[c, C_STAGE]
-    for k in range(g.ints[part + P_DIMS]):
+    part, s = n.computations[c, rec.C_PART], n.computations[c, rec.C_STAGE]
+    for k in range(g.ints[part + rec.P_DIMS]):
         w.dim_rates[k, 0], w.dim_rates[k, 1], w.dim_rates[k, 2], w.dim_rates[k, 3] = 0, 1, 0, 1
-    loop, is_open = w.envs[env, E_INNER], w.opened[env, s] >= 0
-    if loop >= 0 and n.nodes[loop, N_STAGE] == s:
-        key = n.nodes[loop, N_KEY]
+    loop, is_open = w.envs[env, rec.E_INNER], w.opened[env, s] >= 0
+    if loop >= 0 and n.nodes[loop, rec.N_STAGE] == s:
+        key = n.nodes[loop, rec.N_KEY]
         rest = 1.0
         for k in range(1, n.keys[key, 0]):
-            rest *= g.floats[g.ints[part + P_FLOATS] + 1 + n.keys[key, 1 + k]]
+            rest *= g.floats[g.ints[part + rec.P_FLOATS] + 1 + n.keys[key, 1 + k]]
         w.dim_rates[n.keys[key, 1], 0], w.dim_rates[n.keys[key, 1], 1] = reduced(w, 1, max(int(rest), 1))
-    rows = g.ints[part + P_INVERSE]
-    for row in range(rows + 1, rows + 1 + g.ints[rows] * INVERSE, INVERSE):
-        k, axis, c1 = g.ints[row + I_DIM], g.ints[row + I_AXIS], g.ints[row + I_FACTOR]
+    rows = g.ints[part + rec.P_INVERSE]
+    for row in range(rows + 1, rows + 1 + g.ints[rows] * rec.INVERSE, rec.INVERSE):
+        k, axis, c1 = g.ints[row + rec.I_DIM], g.ints[row + rec.I_AXIS], g.ints[row + rec.I_FACTOR]
         if not is_open:
             w.dim_rates[k, 2], w.dim_rates[k, 3] = multiplied(w, w.slacks[s, axis, 0], w.slacks[s, axis, 1], 1, c1)
             if w.used[s]:
@@ -313,10 +318,10 @@ def rates_of_dims(g: Tables, n: Nest, w: Work, c: int, env: int) -> None:
 @compiled
 def move(g: Tables, w: Work, t: int, footprint: int) -> None:
     """How fast what is needed of a source moves, and its slack: the most of all consumers."""
-    for axis in range(g.ints[footprint + W_NDIM]):
-        record = footprint + W_AXES + axis * AXIS
-        at = g.ints[record + X_RATES]
-        speed, per, slack, by = 0, 1, g.ints[record + X_SLACK], 1
+    for axis in range(g.ints[footprint + rec.W_NDIM]):
+        record = footprint + rec.W_AXES + axis * rec.AXIS
+        at = g.ints[record + rec.X_RATES]
+        speed, per, slack, by = 0, 1, g.ints[record + rec.X_SLACK], 1
         for row in range(at + 1, at + 1 + 3 * g.ints[at], 3):
             k, c, d = g.ints[row], g.ints[row + 1], g.ints[row + 2]
             a, b = multiplied(w, w.dim_rates[k, 0], w.dim_rates[k, 1], c, d)
@@ -332,16 +337,16 @@ def move(g: Tables, w: Work, t: int, footprint: int) -> None:
 @compiled
 def use(g: Tables, n: Nest, w: Work, source: int, dims: Floats2, any_slides: bool) -> None:
     """Note what one consumer needs of a source."""
-    t, footprint = n.sources[source, S_STAGE], n.sources[source, S_FOOTPRINT]
-    for axis in range(g.ints[footprint + W_NDIM]):
-        record = footprint + W_AXES + axis * AXIS
-        if not g.ints[record + X_MOVING]:
-            w.needed[t, axis] = ANY
-        elif w.needed[t, axis] != ANY:
+    t, footprint = n.sources[source, rec.S_STAGE], n.sources[source, rec.S_FOOTPRINT]
+    for axis in range(g.ints[footprint + rec.W_NDIM]):
+        record = footprint + rec.W_AXES + axis * rec.AXIS
+        if not g.ints[record + rec.X_MOVING]:
+            w.needed[t, axis] = rec.ANY
+        elif w.needed[t, axis] != rec.ANY:
             low, high = hull(g, record, dims, w.stack)
-            if w.needed[t, axis] == SOME:
+            if w.needed[t, axis] == rec.SOME:
                 low, high = min(low, w.needs[t, axis, 0]), max(high, w.needs[t, axis, 1])
-            w.needed[t, axis], w.needs[t, axis, 0], w.needs[t, axis, 1] = SOME, low, high
+            w.needed[t, axis], w.needs[t, axis, 0], w.needs[t, axis, 1] = rec.SOME, low, high
     if any_slides:
         move(g, w, t, footprint)
     w.used[t] = 1
@@ -351,7 +356,7 @@ def use(g: Tables, n: Nest, w: Work, source: int, dims: Floats2, any_slides: boo
 def is_among(n: Nest, s: int, first: int, last: int) -> bool:
     """Is a stage computed by some computations?"""
     for c in range(first, last):
-        if n.computations[c, C_STAGE] == s:
+        if n.computations[c, rec.C_STAGE] == s:
             return True
     return False
 
@@ -364,30 +369,30 @@ def regions(g: Tables, n: Nest, w: Work, b: int, env: int, first: int, last: int
         any_slides: do some, those of `Work.sliding`?
     """
     for c in range(first, last):
-        s = n.computations[c, C_STAGE]
+        s = n.computations[c, rec.C_STAGE]
         w.used[s] = 0
         for axis in range(w.needed.shape[1]):
-            w.needed[s, axis] = NONE
+            w.needed[s, axis] = rec.NONE
             w.rates[s, axis, 0], w.rates[s, axis, 1], w.rates[s, axis, 2], w.rates[s, axis, 3] = 0, 1, 0, 1
     before = -1
     for position in range(len(n.order)):
         c = n.order[position]
         if not first <= c < last:
             continue
-        part, s = n.computations[c, C_PART], n.computations[c, C_STAGE]
+        part, s = n.computations[c, rec.C_PART], n.computations[c, rec.C_STAGE]
         at = w.opened[env, s]
         if at < 0:
             if s != before:
                 begin(g, n, w, b, s, env, any_slides)
-            part_dims(g, part, w.required[b, s], R_PART_LOW, w.one)
+            part_dims(g, part, w.required[b, s], rec.R_PART_LOW, w.one)
         else:
-            copy_dims(w, at, g.ints[part + P_DIMS], w.one)
+            copy_dims(w, at, g.ints[part + rec.P_DIMS], w.one)
         before = s
         reading(g, part, w.one)
         if any_slides:
             rates_of_dims(g, n, w, c, env)
-        sources = n.computations[c, C_SOURCES]
-        for source in range(sources, sources + n.computations[c, C_SOURCE_COUNT]):
-            t = n.sources[source, S_STAGE]
+        sources = n.computations[c, rec.C_SOURCES]
+        for source in range(sources, sources + n.computations[c, rec.C_SOURCE_COUNT]):
+            t = n.sources[source, rec.S_STAGE]
             if t >= 0 and t != s and w.opened[env, t] < 0 and is_among(n, t, first, last):
                 use(g, n, w, source, w.one, any_slides)

@@ -22,7 +22,7 @@ class _Growing:
 
     def __init__(self, dtype: type) -> None:
         self.length = 0
-        self.values = np.zeros(1024, dtype)
+        self.values: np.ndarray[Any, Any] = np.zeros(1024, dtype)
 
     def add(self, record: Sequence[float]) -> int:
         """Append a record; where it is."""
@@ -45,6 +45,7 @@ class GraphTables:
     def __init__(self) -> None:
         self._ints, self._floats = _Growing(np.int64), _Growing(np.float64)
         self._known: dict[Hashable, int] = {}
+        self._sources: dict[Part, list[tuple[str, int]]] = {}
         self.dims = self.axes = self.deep = 1
 
     @property
@@ -98,7 +99,15 @@ class GraphTables:
 
     def part(self, graph: SizedGraph, part: Part) -> int:
         """What a computation evaluates."""
-        return self._once(part, lambda: self._part(graph, part))
+        found = self._known.get(part)  # without a function of its own: there are many
+        return self._once(part, lambda: self._part(graph, part)) if found is None else found
+
+    def sources(self, part: Part) -> list[tuple[str, int]]:
+        """The arrays that a part reads, and the footprint of each."""
+        found = self._sources.get(part)
+        if found is None:
+            found = self._sources[part] = [(name, self.footprint(w)) for name, w in part.footprints.items()]
+        return found
 
     def _part(self, graph: SizedGraph, part: Part) -> list[int]:
         self.dims = max(self.dims, len(part.extents))

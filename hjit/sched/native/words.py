@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from hjit.sched.native import records as at
+from hjit.sched.native.measures import featurise
 from hjit.sched.native.records import Nest, Tables, Work
 
 Walk = Callable[[bytes], int]
@@ -76,18 +77,14 @@ def walked(
         walk: None: in Python, which takes a thousand times as long.
     """
     if walk is None:
-        from hjit.sched.native.measures import featurise
-
         room, given = Work(*work.arrays(_dtypes(Work))), Nest(*nest.arrays(_dtypes(Nest)))
-        featurise(tables, given, room, sizes, tasks, features, numbers)
-    else:
-        words = array("q", [n for x in tables for n in (address_of(x), len(x))])
-        words.extend(nest.words())
-        words.extend(work.words())
-        words.extend((address_of(sizes), *sizes.shape, tasks))
-        words.extend((address_of(features), *features.shape, address_of(numbers), *numbers.shape))
-        walk(words.tobytes())
-    return bool(work.every[-1:].view(np.int64)[0] == at.OK)
+        return featurise(tables, given, room, sizes, tasks, features, numbers) == at.OK
+    words = array("q", [n for x in tables for n in (address_of(x), len(x))])
+    words.extend(nest.words())
+    words.extend(work.words())
+    words.extend((address_of(sizes), *sizes.shape, tasks))
+    words.extend((address_of(features), *features.shape, address_of(numbers), *numbers.shape))
+    return walk(words.tobytes()) == at.OK
 
 
 def _dtypes(record: Any) -> Iterator[Any]:

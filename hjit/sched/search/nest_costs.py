@@ -19,7 +19,8 @@ from hjit.model.costs import Cost, PreparedCost
 from hjit.model.names import SCHEDULE
 from hjit.sched.analysis.sized import SizedGraph
 from hjit.sched.features.algorithm_features import pipeline_features
-from hjit.sched.features.featurise import Structure, merged, nest_features
+from hjit.sched.features.featurise import Structure, nest_features
+from hjit.sched.features.results import merged
 from hjit.sched.language.groups import groups
 from hjit.sched.language.memory import C_ORDER
 from hjit.sched.language.tree import Node, Root, computes
