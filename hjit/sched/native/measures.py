@@ -398,7 +398,7 @@ def featurise_one(g: Tables, n: Nest, w: Work, sizes: Floats1, tasks: int, featu
 
 @compiled
 def featurise(g: Tables, n: Nest, w: Work, sizes: Floats2, tasks: int, features: Floats3, numbers: Floats2) -> int:
-    """Many choices: sizes [batch, loops], features [batch, rows, FEATURES], numbers [batch, numbers + 1]: the status."""
+    """Many: sizes [batch, loops], features [batch, rows, FEATURES], numbers [batch, numbers + 1]; the status."""
     w.status[0] = rec.OK
     for k in range(features.shape[0]):
         featurise_one(g, n, w, sizes[k], tasks, features[k], numbers[k])
