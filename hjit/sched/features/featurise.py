@@ -2,7 +2,8 @@
 
 `hjit.sched.analysis.sites` walks a nest and says how often everything runs and on which regions, and
 `hjit.sched.features.schedule_features` makes the numbers of it that the paper names. All that is recorded once for
-nests that differ in sizes only (`hjit.sched.analysis.tape`).
+nests that differ in sizes only (`hjit.sched.analysis.tape`). Where `SizedGraph.walk` is compiled code, that works out
+the same numbers instead (`hjit.sched.native`), in a tenth of the time or less: this is what it is tested against.
 
 A stage's features depend on the child of the root that it is in, on how the arrays that are read there lie in memory,
 and on `working_set_at_root`; so a nest is featurised once and kept under its `nest_key` (Anderson 2021, section 3.3).
