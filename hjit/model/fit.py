@@ -29,6 +29,7 @@ from hjit.model.network import FIXED, LOGGED, Network, prepare, random, shapes
 from hjit.model.terms import Array
 
 BATCH = 32  # schedules of one program
+FEW = 0.002  # share of stages whose features are beyond the limits: the network has learnt nothing there
 FEWEST_STAGES = 8  # programs are padded to this or a power of two above it: a compilation for each
 
 
@@ -233,7 +234,8 @@ def fit(
     train, test = split(programs, held_out, rng)
     if not train:
         raise ModelError(f"of {len(programs)} programs none are left to fit a cost model to: hold out fewer, or none")
-    network = _calibrated(start or _normalised(random(seed), train), train)
+    network = _limited(start, train) if start is not None else _normalised(random(seed), train)
+    network = _calibrated(network, train)
     arrays, losses = _trained(network.arrays, train, passes, learning_rate, _adam(loss, decay), rng, show)
     network = Network(arrays)
     return network, Report(losses, accuracy(network, train), accuracy(network, test) if test else None)
@@ -270,10 +272,10 @@ def steadied(programs: Sequence[Program]) -> list[Program]:
 
 def _normalised(network: Network, programs: Sequence[Program]) -> Network:
     """The network with features normalised as these programs have them."""
-    logs = np.concatenate([np.log1p(p.schedule).reshape(-1, len(SCHEDULE)) for p in programs])
-    pipeline = np.concatenate([np.where(LOGGED, np.log1p(p.pipeline), p.pipeline) for p in programs])
+    pipeline, logs = _features(programs)
     facts = np.log1p(np.stack([p.machine for p in programs]))
     found = {
+        **limits(programs),
         "pipeline_scale": 1
         / np.maximum(pipeline.std(0), 1),  # counts: only shrunk, so that a rare operation is not a giant
         "schedule_mean": logs.mean(0),
@@ -282,6 +284,27 @@ def _normalised(network: Network, programs: Sequence[Program]) -> Network:
         "machine_scale": _inverse(facts.std(0)),
     }
     return Network({**network.arrays, **{name: x.astype(np.float32) for name, x in found.items()}})
+
+
+def _limited(network: Network, programs: Sequence[Program]) -> Network:
+    """The network with limits that hold these programs, too."""
+    ours, theirs = network.arrays, limits(programs)
+    wider = {name: np.maximum(ours[name], x) for name, x in theirs.items() if name != "schedule_low"}
+    return Network({**ours, **wider, "schedule_low": np.minimum(ours["schedule_low"], theirs["schedule_low"])})
+
+
+def limits(programs: Sequence[Program]) -> dict[str, Array]:
+    """The arrays of `hjit.model.network.LIMITS`, of what some programs have, but for a few stages of them."""
+    pipeline, logs = _features(programs)
+    low, high = np.quantile(logs, (FEW, 1 - FEW), axis=0)
+    found = {"pipeline_high": np.quantile(pipeline, 1 - FEW, axis=0), "schedule_low": low, "schedule_high": high}
+    return {name: x.astype(np.float32) for name, x in found.items()}
+
+
+def _features(programs: Sequence[Program]) -> tuple[Array, Array]:
+    """Of all stages, [n, len(PIPELINE)]; and of all stages of all schedules, log(1 + x), [m, len(SCHEDULE)]."""
+    logs = np.concatenate([np.log1p(p.schedule).reshape(-1, len(SCHEDULE)) for p in programs])
+    return np.concatenate([np.where(LOGGED, np.log1p(p.pipeline), p.pipeline) for p in programs]), logs
 
 
 def _inverse(deviation: Array) -> Array:

@@ -6,9 +6,11 @@ Two heads embed the features of a stage, and one layer makes 27 coefficients of 
     schedule head    linear in log(1 + features) of the schedule and of the machine, then relu
     coefficients     softplus(linear in both heads), each times its own unit in nanoseconds
 
-Three things differ from the paper. Its last activation is a relu, which on 200 synthetic programs left a quarter to a
+Four things differ from the paper. Its last activation is a relu, which on 200 synthetic programs left a quarter to a
 half of the coefficients at zero for good; a softplus comes as near to zero, but always has a gradient. Features are
-normalised as the training set has them. And facts of the machine are among them: a working set compares with a cache.
+normalised as the training set has them. Facts of the machine are among them: a working set compares with a cache. And
+the network does not extrapolate: features of schedules are limited to the range that they have in the training set, and
+a stage of more operations than any there is as several stages, whose points cost as much as those of the largest there.
 
 The pipeline head and all that concerns the machine are computed once for a graph (`prepare`).
 """
@@ -32,8 +34,10 @@ from hjit.errors import ModelError
 from hjit.model.names import MACHINE, PIPELINE, SCHEDULE
 from hjit.model.terms import COEFFICIENTS, GUESSES, Array, stage_costs
 
-FORMAT = "hjit-network-1"
+FORMAT = "hjit-network-2"
 NAMES = {"pipeline": PIPELINE, "schedule": SCHEDULE, "machine": MACHINE, "coefficients": COEFFICIENTS}
+
+UNLIMITED = 1e6  # more than any count, and than the logarithm of any feature
 
 PIPELINE_WIDTH, SCHEDULE_WIDTH = 8, 24  # of the embeddings, as in the paper's code
 
@@ -44,9 +48,14 @@ ROWS = 512
 
 IS_OUTPUT = PIPELINE.index("is_output")
 LOGGED = np.array([x == "reduction_points" for x in PIPELINE])  # of the pipeline features; the others are small counts
+COUNTS = np.array([x.startswith(("op_", "access_")) for x in PIPELINE])  # of what is done for a point
+PER_POINT = np.array([x.endswith("_points") for x in COEFFICIENTS])
 
-FIXED = ("pipeline_scale", "schedule_mean", "schedule_scale", "machine_mean", "machine_scale")
-"""The arrays that training does not change: how features are normalised."""
+LIMITS = ("pipeline_high", "schedule_low", "schedule_high")
+"""The arrays with what the training set has: the most of each count, and the range of log(1 + feature) of schedules."""
+
+FIXED = ("pipeline_scale", "schedule_mean", "schedule_scale", "machine_mean", "machine_scale", *LIMITS)
+"""The arrays that training does not change: how features are normalised and limited."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,15 +63,18 @@ class Prepared:
     """The network for one graph on one machine; what does not depend on the schedule is computed.
 
     Attributes:
-        weights, bias: the schedule head on log(1 + features), [len(SCHEDULE), width] and [width].
+        low, high: the limits of log(1 + features), [len(SCHEDULE), 1].
+        weights, bias: the schedule head on them, [len(SCHEDULE), width] and [width].
         mix: from the schedule head to the coefficients, [width, 27].
         embedded: what the pipeline head adds to the coefficients, [stages, 27].
-        unit: nanoseconds, [27].
+        unit: nanoseconds, [stages, 27].
         is_output: [stages].
         machine: [len(MACHINE)].
         xp: numpy or jax.numpy.
     """
 
+    low: Array
+    high: Array
     weights: Array
     bias: Array
     mix: Array
@@ -76,9 +88,10 @@ class Prepared:
         """Nanoseconds for a unit of each term, [batch, stages, 27] > 0; features [batch, stages, len(SCHEDULE)]."""
         xp, (features, stages, batch) = self.xp, schedule.T.shape
         rows = schedule.T.reshape(features, -1)  # one product of two matrices, not one for each schedule
-        head = xp.maximum(self.weights.T @ xp.log(1 + rows) + self.bias[:, None], 0)
-        mixed = (self.mix.T @ head).reshape(len(self.unit), stages, batch) + self.embedded.T[:, :, None]
-        return (softplus(mixed, xp) * self.unit[:, None, None]).T
+        logs = xp.minimum(xp.maximum(xp.log(1 + rows), self.low), self.high)
+        head = xp.maximum(self.weights.T @ logs + self.bias[:, None], 0)
+        mixed = (self.mix.T @ head).reshape(len(COEFFICIENTS), stages, batch) + self.embedded.T[:, :, None]
+        return (softplus(mixed, xp) * self.unit.T[:, :, None]).T
 
     def stages(self, schedule: Array) -> Array:
         """Predicted seconds of each stage, float32 [batch, stages]; features [batch, stages, len(SCHEDULE)]."""
@@ -96,7 +109,7 @@ class Prepared:
         found = [np.zeros(0, np.float32)]
         for k in range(0, len(schedule), ROWS):
             at = stages[k : k + ROWS]
-            some = replace(self, embedded=self.embedded[at], is_output=self.is_output[at])
+            some = replace(self, embedded=self.embedded[at], unit=self.unit[at], is_output=self.is_output[at])
             found.append(some._stages(schedule[None, k : k + ROWS])[0])
         return np.concatenate(found)
 
@@ -121,19 +134,28 @@ def prepare(arrays: Mapping[str, Array], pipeline: Array, machine: Array, xp: Mo
     """
     pipeline, machine = xp.asarray(pipeline, dtype=xp.float32), xp.asarray(machine, dtype=xp.float32)
     positive = 1 / (1 + xp.exp(-arrays["pipeline_weights"]))
-    counts = (xp.where(LOGGED, xp.log(1 + pipeline), pipeline) * arrays["pipeline_scale"]) @ positive
+    logged = xp.where(LOGGED, xp.log(1 + pipeline), pipeline)
+    times = _times(logged, arrays["pipeline_high"], xp)
+    counts = (xp.where(COUNTS, logged / times, logged) * arrays["pipeline_scale"]) @ positive
     facts = (xp.log(1 + machine) - arrays["machine_mean"]) * arrays["machine_scale"]
     weights = arrays["schedule_scale"][:, None] * arrays["schedule_weights"]
     return Prepared(
+        low=arrays["schedule_low"][:, None],
+        high=arrays["schedule_high"][:, None],
         weights=weights,
         bias=arrays["schedule_bias"] + facts @ arrays["machine_weights"] - arrays["schedule_mean"] @ weights,
         mix=arrays["schedule_mix"],
         embedded=counts @ arrays["pipeline_mix"] + arrays["mix_bias"],
-        unit=xp.exp(arrays["log_unit"]),
+        unit=xp.exp(arrays["log_unit"]) * xp.where(PER_POINT, times, 1),
         is_output=pipeline[:, IS_OUTPUT],
         machine=machine,
         xp=xp,
     )
+
+
+def _times(counts: Array, most: Array, xp: ModuleType) -> Array:
+    """Of how many stages of the training set's size each stage has the operations, at least 1, [stages, 1]."""
+    return xp.maximum((xp.where(COUNTS, counts, 0) / xp.maximum(most, 1)).max(-1, keepdims=True), 1)
 
 
 def shapes(pipeline_width: int = PIPELINE_WIDTH, schedule_width: int = SCHEDULE_WIDTH) -> dict[str, tuple[int, ...]]:
@@ -145,6 +167,9 @@ def shapes(pipeline_width: int = PIPELINE_WIDTH, schedule_width: int = SCHEDULE_
         "schedule_scale": (s,),
         "machine_mean": (m,),
         "machine_scale": (m,),
+        "pipeline_high": (p,),
+        "schedule_low": (s,),
+        "schedule_high": (s,),
         "pipeline_weights": (p, pipeline_width),
         "schedule_weights": (s, schedule_width),
         "machine_weights": (m, schedule_width),
@@ -267,6 +292,8 @@ def random(seed: int, pipeline_width: int = PIPELINE_WIDTH, schedule_width: int 
     arrays["pipeline_scale"] += 1 / 4
     arrays["schedule_mean"] += 7  # features from 1 to e14
     arrays["schedule_scale"] += 1 / 5
+    arrays["pipeline_high"] += UNLIMITED
+    arrays["schedule_high"] += UNLIMITED
     arrays["machine_mean"] += 12
     arrays["machine_scale"] += 1 / 6
     arrays["mix_bias"] += np.log(np.e - 1)  # of which the softplus is 1

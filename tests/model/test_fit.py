@@ -125,6 +125,20 @@ def test_a_fit_goes_on_from_a_network_and_keeps_its_normalisation() -> None:
     assert second.losses[0] < first.losses[0] / 2
 
 
+def test_a_network_knows_the_range_of_what_it_was_fitted_to() -> None:
+    """And a later fit makes it wider, never narrower."""
+    larger = replace(FEW[0], schedule=FEW[0].schedule * 100, pipeline=FEW[0].pipeline * 100)
+    before, _ = fit(FEW, passes=1, held_out=0)
+    after, _ = fit([larger], passes=1, held_out=0, start=before)
+    logs = np.concatenate([np.log1p(p.schedule).reshape(-1, len(SCHEDULE)) for p in FEW])
+    assert (before.arrays["schedule_high"] <= logs.max(0)).all()
+    assert (before.arrays["schedule_high"] >= np.median(logs, axis=0)).all()
+    for high in ("schedule_high", "pipeline_high"):
+        assert (after.arrays[high] >= before.arrays[high]).all()
+        assert (after.arrays[high] > before.arrays[high]).any()
+    np.testing.assert_array_equal(after.arrays["schedule_low"], before.arrays["schedule_low"])
+
+
 def test_only_weights_are_trained() -> None:
     """A fit changes nothing of the network that it starts from, and of the new one all but the normalisation."""
     start = network.random(0)

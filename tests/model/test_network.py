@@ -13,6 +13,7 @@ from hjit.model import network
 from hjit.model.costs import Cost, WeightedSum
 from hjit.model.names import MACHINE, OPERATIONS, PIPELINE, SCHEDULE
 from hjit.model.network import Network, load, prepare
+from hjit.model.terms import COEFFICIENTS
 from tests.test_import import loaded_by
 
 FACTS = np.array([8, 32, 32e3, 1e6, 16e6, 20e9], np.float32)
@@ -125,6 +126,30 @@ def test_empty_batches_and_features_of_float64_are_fine() -> None:
     )
 
 
+def limited(**given: float) -> network.Network:
+    """The network with other limits."""
+    return network.Network({**NET.arrays, **{name: np.full_like(NET.arrays[name], x) for name, x in given.items()}})
+
+
+def test_coefficients_do_not_change_beyond_the_limits() -> None:
+    net = limited(schedule_high=3.0).prepare(PIPE, FACTS)
+    np.testing.assert_array_equal(
+        net.coefficients(np.full_like(SCHED, 1e3)), net.coefficients(np.full_like(SCHED, 1e9))
+    )
+    free = NET.prepare(PIPE, FACTS)
+    assert (free.coefficients(np.full_like(SCHED, 1e3)) != free.coefficients(np.full_like(SCHED, 1e9))).any()
+
+
+def test_a_point_of_many_operations_costs_as_several_of_some() -> None:
+    per_point = np.array([x.endswith("_points") for x in COEFFICIENTS])
+    some = np.where(network.COUNTS, 4, 1).astype(np.float32)[None]
+    many = np.where(network.COUNTS, 12, 1).astype(np.float32)[None]
+    net = limited(pipeline_high=4.0)
+    a, b = (net.prepare(p, FACTS).coefficients(SCHED[:, :1]) for p in (some, many))
+    np.testing.assert_allclose(b[..., per_point], 3 * a[..., per_point], rtol=1e-6)
+    np.testing.assert_allclose(b[..., ~per_point], a[..., ~per_point], rtol=1e-6)
+
+
 def test_random_networks_follow_their_seed() -> None:
     again, other = network.random(3), network.random(4)
     np.testing.assert_array_equal(again.stages(PIPE, SCHED, FACTS), NET.stages(PIPE, SCHED, FACTS))
@@ -210,7 +235,7 @@ def test_npy_and_foreign_npz_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "json_text", ["", "[]", "3", "{}", '{"format": "hjit-network-1"}', '{"format": "hjit-network-1", "pipeline": 3}']
+    "json_text", ["", "[]", "3", "{}", '{"format": "hjit-network-2"}', '{"format": "hjit-network-2", "pipeline": 3}']
 )
 def test_a_description_that_is_none_is_refused(json_text: str, tmp_path: Path) -> None:
     assert "not a cost model" in refusal(tmp_path, saved(about=np.array(json_text)))

@@ -210,3 +210,39 @@ def test_pieces_with_steps_in_any_number_of_lanes(lanes: int, step: int) -> None
         stage = s.stages[-1]
         s[stage].update(1).vectorize("x", lanes)
         check(written, a, e, schedule=s)
+
+
+@pytest.mark.parametrize("shape", [(7, 20), (45, 83), (200, 64)])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_window_reads_what_each_iteration_computes_anew(shape: tuple[int, int], threads: int) -> None:
+    """The iterations before the first one, which fill the window, compute that, too."""
+
+    def sharpened(img: Any) -> Any:
+        bright = np.sqrt(img) * 2
+        rows = bright[:-2] + bright[2:]
+        out = rows[:-3] * rows[3:]
+        return out
+
+    image = RNG.random(shape, np.float32)
+    _, s = scheduled(sharpened, image)
+    s["out"].parallel("y").vectorize("x", 8)
+    s["rows"].compute_at("out", "y").store_root().vectorize("x", 8)
+    s["bright"].compute_at("out", "y").vectorize("x", 8)
+    check(sharpened, image, schedule=s, num_threads=threads)
+
+
+def test_code_is_repeated_for_as_many_rows_as_are_needed() -> None:
+    """Two rows at a time, where six would be too many: else each would be one of its own."""
+
+    def brighter(img: Any) -> Any:
+        rows = img[:, :-2] + img[:, 2:]
+        out = rows * rows
+        return out
+
+    image = RNG.random((40, 66), np.float32)
+    f, s = scheduled(brighter, image)
+    s["out"].split("y", "yo", "yi", 2).vectorize("x", 16)
+    s["rows"].compute_at("out", "yo").split("y", "yo", "yi", 6).unroll("yi").vectorize("x", 16)
+    check(brighter, image, schedule=s)
+    f.use(s)
+    assert "for rows.d0 in [rows.low0, rows.high0 + 1) step 2 " in f.loops(image)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from operator import is_
 
 from hjit.kernels.lower.loopir import (
     Block,
@@ -45,15 +46,24 @@ def inner(s: Stmt) -> tuple[Body, ...]:
 
 
 def with_bodies(s: Stmt, change: Callable[[Body], Body]) -> Stmt:
-    """A statement with other statements inside it."""
+    """A statement with other statements inside it; the same one where they are the same."""
     match s:
         case For() | Vectors() | SlidingProduce() | Outlined() | Threads():
-            return replace(s, body=change(s.body))
+            body = change(s.body)
+            return s if _is_same(body, s.body) else replace(s, body=body)
         case VectorLoop():
-            return replace(s, body=change(s.body), remainder=change(s.remainder))
+            body, remainder = change(s.body), change(s.remainder)
+            is_same = _is_same(body, s.body) and _is_same(remainder, s.remainder)
+            return s if is_same else replace(s, body=body, remainder=remainder)
         case If():
-            return replace(s, body=change(s.body), otherwise=change(s.otherwise))
+            body, otherwise = change(s.body), change(s.otherwise)
+            is_same = _is_same(body, s.body) and _is_same(otherwise, s.otherwise)
+            return s if is_same else replace(s, body=body, otherwise=otherwise)
     return s
+
+
+def _is_same(a: Body, b: Body) -> bool:
+    return len(a) == len(b) and all(map(is_, a, b))
 
 
 def every(body: Iterable[Stmt]) -> Iterator[Stmt]:
@@ -213,10 +223,15 @@ def with_parts(s: Stmt, poly: Callable[[Poly], Poly], expr: Callable[[Expr], Exp
     return s
 
 
-def substitute_in(s: Stmt, change: Change) -> Stmt:
-    """The statement, and those inside it, with the atoms of all indices and values replaced."""
-    s = with_parts(s, lambda p: p.substitute(change), lambda e: substitute(e, change))
-    return with_bodies(s, lambda body: tuple(substitute_in(t, change) for t in body))
+def substitute_in(s: Stmt, change: Change, memo: dict[Expr, Expr] | None = None) -> Stmt:
+    """The statement, and those inside it, with the atoms of all indices and values replaced.
+
+    Args:
+        memo: values and what they became, of other statements with the same `change`.
+    """
+    known: dict[Expr, Expr] = {} if memo is None else memo
+    s = with_parts(s, lambda p: p.substitute(change), lambda e: substitute(e, change, known))
+    return with_bodies(s, lambda body: tuple(substitute_in(t, change, known) for t in body))
 
 
 def at(body: Body, values: Mapping[Var, Poly]) -> Body:
@@ -225,4 +240,5 @@ def at(body: Body, values: Mapping[Var, Poly]) -> Body:
     def change(a: Atom) -> Poly | None:
         return values.get(a) if isinstance(a, Var) else None
 
-    return tuple(substitute_in(s, change) for s in body)
+    memo: dict[Expr, Expr] = {}
+    return tuple(substitute_in(s, change, memo) for s in body)

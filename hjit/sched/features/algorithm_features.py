@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -220,16 +220,7 @@ def _atom_slope(a: Atom, k: int) -> Slope:
         case FloorDiv() if a.by.is_const:
             slope = _slope(a.arg, k)
             return None if slope is None else Fraction(slope) / a.by.const
-    return None if Dim(k) in _deep(poly(a)) else 0
-
-
-def _deep(p: Poly) -> Iterator[Atom]:
-    """Atoms at any depth, those in values that are indices included."""
-    yield from deep_atoms(p)
-    for e in p.exprs:
-        for x in walk(e):
-            for q in x.polys:
-                yield from _deep(q)
+    return None if poly(a).mentions(Dim(k)) else 0
 
 
 def access_class(j: Jacobian, taps: int) -> str:

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -251,7 +252,7 @@ def rewrite(e: Expr, change: Callable[[Expr], Expr | None], memo: dict[Expr, Exp
         new: Expr = e
         if e.args:
             args = tuple(map(go, e.args))
-            if any(a is not b for a, b in zip(args, e.args, strict=True)):
+            if not all(map(is_, args, e.args)):
                 new = e.with_args(args)
         elif any(p.exprs for p in e.polys):
             new = map_polys(e, lambda p: p.substitute(poly_change))
@@ -266,7 +267,7 @@ def map_polys(e: Expr, f: Callable[[Poly], Poly]) -> Expr:
     """A `Load` or `Index` with its polynomials replaced."""
     if isinstance(e, Load):
         index = tuple(map(f, e.index))
-        return e if all(a is b for a, b in zip(index, e.index, strict=True)) else Load(e.source, index, e.dtype)
+        return e if all(map(is_, index, e.index)) else Load(e.source, index, e.dtype)
     if isinstance(e, Index):
         p = f(e.poly)
         return e if p is e.poly else Index(p)
@@ -290,7 +291,7 @@ def substitute(e: Expr, change: Change, memo: dict[Expr, Expr] | None = None) ->
         if done is None:
             if e.args:
                 args = tuple(map(go, e.args))
-                done = e if all(a is b for a, b in zip(args, e.args, strict=True)) else e.with_args(args)
+                done = e if all(map(is_, args, e.args)) else e.with_args(args)
             else:
                 done = map_polys(e, lambda p: p.substitute(deep_change))
             memo[e] = done

@@ -27,11 +27,12 @@ class Atom:
     _hash: int
 
     def __init__(self, *values: Any) -> None:
+        put = object.__setattr__
         for name, value in zip(self.fields, values, strict=True):
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "_key", values)
-        object.__setattr__(self, "_hash", hash((type(self).__name__, values)))
-        object.__setattr__(self, "parts", tuple([v for v in values if v is not None and not isinstance(v, (int, str))]))
+            put(self, name, value)
+        put(self, "_key", values)
+        put(self, "_hash", hash((type(self).__name__, values)))
+        put(self, "parts", tuple([v for v in values if v is not None and not isinstance(v, (int, str))]))
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} is immutable")
@@ -153,15 +154,16 @@ IntLike = Union[int, "Poly", Atom]
 class Poly:
     """sum of ``coefficient * product of atoms``, plus a constant."""
 
-    __slots__ = ("_exprs", "_hash", "const", "terms")
+    __slots__ = ("_deep", "_exprs", "_hash", "const", "terms")
     terms: dict[Monomial, int]
     const: int
+    _deep: dict[Atom, None] | None
     _exprs: tuple[Any, ...] | None
     _hash: int | None
 
     def __init__(self, terms: dict[Monomial, int], const: int) -> None:
         self.terms, self.const = terms, const
-        self._hash = self._exprs = None  # found on demand: most polynomials are intermediate results
+        self._hash = self._exprs = self._deep = None  # found on demand: most polynomials are intermediate results
 
     def __hash__(self) -> int:
         found = self._hash
@@ -326,7 +328,7 @@ class Poly:
 
     def mentions(self, atom: Atom) -> bool:
         """Is `atom` anywhere in the polynomial, also inside of other atoms?"""
-        return any(a == atom or mentions(a, atom) for m in self.terms for a in m)
+        return bool(self.terms) and (atom in deep_atoms(self) or any(e.mentions(atom) for e in self.exprs))
 
     def evaluate(self, values: Callable[[Atom], int]) -> int:
         """The number that this polynomial is, `values` giving each atom's."""
@@ -402,13 +404,20 @@ def _without(m: Monomial, drop: Monomial) -> Monomial | None:
     return tuple(left)
 
 
-def deep_atoms(p: Poly) -> Iterator[Atom]:
-    """The atoms of a polynomial and those inside them, but for those of expressions."""
-    for a in p.atoms():
-        yield a
-        for q in a.parts:
-            if isinstance(q, Poly):
-                yield from deep_atoms(q)
+def deep_atoms(p: Poly) -> Mapping[Atom, None]:
+    """The atoms of a polynomial and those inside them, but for those of expressions, outer ones first: the keys, which
+    are a set that has an order."""
+    found = p._deep
+    if found is None:
+        found = {}
+        for m in p.terms:
+            for a in m:
+                found[a] = None
+                for q in a.parts:
+                    if isinstance(q, Poly) and q.terms:
+                        found.update(deep_atoms(q))
+        p._deep = found
+    return found
 
 
 def mentions(a: Atom, atom: Atom) -> bool:

@@ -87,6 +87,8 @@ def _compared(graph: Graph) -> Iterator[Equation]:
 
 def _along(d: Definition, index: tuple[Poly, ...], shape: tuple[Poly, ...]) -> Iterator[Equation]:
     for p, n in zip(index, shape, strict=True):
+        if len(p.terms) != 1:
+            continue
         inner = p.unbounded
         if len(inner.terms) != 1:
             continue

@@ -295,9 +295,8 @@ class NestEmitter:
         """Does an atom depend on run-time sizes alone, so that the nest can be given what it is?"""
         found = self.sizes.get(a)
         if found is None:
-            inside = list(deep_atoms(poly(a)))
             found = self.sizes[a] = self.uniforms is not None and all(
-                isinstance(x, (Sym, FloorDiv, Mod, Extremum, Boundary)) for x in inside
+                isinstance(x, (Sym, FloorDiv, Mod, Extremum, Boundary)) for x in deep_atoms(poly(a))
             )
         return found
 

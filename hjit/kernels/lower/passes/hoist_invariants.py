@@ -10,13 +10,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from operator import is_
+from typing import TypeVar
 
-from hjit.kernels.lower.loopir import Block, Choose, For, Let, Name, Nest, Register, Stmt, Vectors
+from hjit.kernels.lower.loopir import Block, Choose, For, Let, Name, Nest, Register, Set, Stmt, Store, Vectors
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.traverse import Body, bound_vars, every, named_polys, sources, with_bodies
 from hjit.trace.ir.borders import fold_select
 from hjit.trace.ir.graph import Cast, Expr, Graph, Load, Op
 from hjit.trace.ir.poly import Dim, Extremum, FloorDiv, Mod, Poly, Sym, Var, deep_atoms
+
+Write = TypeVar("Write", Store, Set)
 
 
 def hoist_invariants(nest: Nest, graph: Graph, machine: Machine) -> Nest:
@@ -58,14 +62,19 @@ class _Hoisting:
                 loop.hoisted.append(s)
                 loop.names.setdefault(value, s.register)
             case Block():
-                stores = tuple(replace(x, value=self.outside(x.value, loop)) for x in s.stores)
                 yield replace(
-                    s, stores=stores, sets=tuple(replace(x, value=self.outside(x.value, loop)) for x in s.sets)
+                    s,
+                    stores=tuple(self.with_value(x, loop) for x in s.stores),
+                    sets=tuple(self.with_value(x, loop) for x in s.sets),
                 )
             case Vectors():
                 yield replace(s, body=tuple(t for x in s.body for t in self.without(x, loop)))
             case _:
                 yield s
+
+    def with_value(self, x: Write, loop: _Loop) -> Write:
+        value = self.outside(x.value, loop)
+        return x if value is x.value else replace(x, value=value)
 
     def outside(self, e: Expr, loop: _Loop) -> Expr:
         """The expression with names for its largest parts that do not depend on the loop."""
@@ -83,7 +92,7 @@ class _Hoisting:
                 loop.hoisted.append(Name(loop.names[e], e))
             return loop.names[e]
         args = tuple(self.outside(a, loop) for a in e.args)
-        return e if all(a is b for a, b in zip(args, e.args, strict=True)) else e.with_args(args)
+        return e if all(map(is_, args, e.args)) else e.with_args(args)
 
 
 def _without_indices(loop: For) -> tuple[list[Let | Choose], Body]:
@@ -135,6 +144,6 @@ class _Loop:
     def _is_invariant(self, e: Expr) -> bool:
         if isinstance(e, Register) or (isinstance(e, Load) and e.source in self.changing):
             return False
-        if any(a in self.inside for p in e.polys for a in deep_atoms(p) if isinstance(a, Var)):
+        if not all(self.inside.isdisjoint(deep_atoms(p)) for p in e.polys):
             return False
         return all(map(self.is_invariant, e.args)) and all(self.is_invariant(x) for p in e.polys for x in p.exprs)

@@ -3,7 +3,7 @@
 A stage whose memory lies outside that loop keeps what earlier iterations computed (Halide 2012, section 4.3). Of the
 axis that moves with the loop only the last elements are kept, in a circular buffer as long as the window that an
 iteration reads; where vectors run along that axis, all are kept: they do not go round a circle. So that no iteration
-must compute more than its part, the loop starts some iterations early with nothing but the sliding stages.
+must compute more than its part, the loop starts some iterations early with the sliding stages and what they read.
 """
 
 from __future__ import annotations
@@ -55,11 +55,13 @@ class Needed:
         regions: of each stage that begins there.
         windows: of those among them that slide.
         warm: iterations that the loop around the place starts early to fill the windows.
+        early: the stages that these iterations compute.
     """
 
     regions: dict[str, Region]
     windows: dict[str, Window]
     warm: int = 0
+    early: frozenset[str] = frozenset()
 
 
 def infer(site: Site, name: Namer, name_first: Namer) -> Needed:
@@ -88,9 +90,7 @@ def infer(site: Site, name: Namer, name_first: Namer) -> Needed:
         if w.new:
             windows[stage] = _from_first(site, stage, w, first[stage])
             warm = max(warm, _warm_up(site, stage, w, regions[stage], first[stage]))
-    if warm:
-        _check_producers(site, windows, regions)
-    return Needed(regions, windows, warm)
+    return Needed(regions, windows, warm, _needed_early(site, windows, regions) if warm else frozenset())
 
 
 def _first_regions(site: Site, name: Namer) -> dict[str, Region]:
@@ -152,15 +152,17 @@ def _warm_up(site: Site, stage: str, w: Window, region: Region, first: Region) -
     return iterations
 
 
-def _check_producers(site: Site, windows: dict[str, Window], regions: dict[str, Region]) -> None:
-    """Of a loop that starts early, what begins inside it does not: no window may need that."""
-    for stage in windows:
-        for number in range(len(site.reads.stages[stage].definitions)):
-            for source in site.reads.part(stage, number).footprints:
-                if source in regions and source not in windows and source not in site.opened:
-                    why = f"{stage}, which reads it, is stored outside of the loop and it is not"
-                    why += "; store it inside that loop"
-                    raise SlidingError(stage, f"{source} cannot slide along {site.loop[0]}: {why}")
+def _needed_early(site: Site, windows: dict[str, Window], regions: dict[str, Region]) -> frozenset[str]:
+    """The stages that windows need in the iterations before the first one: what they read, and what that reads."""
+    found: set[str] = set()
+    work = list(windows)
+    while work:
+        stage = work.pop()
+        if stage in regions and stage not in site.opened and stage not in found:
+            found.add(stage)
+            parts = (site.reads.part(stage, k) for k in range(len(site.reads.stages[stage].definitions)))
+            work += (source for part in parts for source in part.footprints)
+    return frozenset(found)
 
 
 def _error(site: Site, stage: str, why: str) -> SlidingError:

@@ -60,15 +60,15 @@ def place(n: NestContext, children: tuple[Node, ...], env: Env) -> tuple[Stmts, 
         always += buffers.allocate(n, x.stage, env.stores[x.stage][1], env.in_thread)
         region, window = found.regions[x.stage], found.windows.get(x.stage)
         if window is None:
-            body += _realise(n, x, region, env)
-            continue
-        is_last = all(y.stage != x.stage for y in items[k + 1 :])
-        one = _slide(n, x, window, region, env, is_last)
-        if found.warm:
-            always += (*_when_begun(site, body), one)
+            computed = _realise(n, x, region, env)
+        else:
+            is_last = all(y.stage != x.stage for y in items[k + 1 :])
+            computed = (_slide(n, x, window, region, env, is_last),)
+        if x.stage in found.early:
+            always += (*_when_begun(site, body), *computed)
             body = []
         else:
-            body.append(one)
+            body += computed
     return (*always, *(_when_begun(site, body) if found.warm else body)), found.warm
 
 
@@ -201,7 +201,8 @@ def iterations(n: NestContext, node: Loop, env: Env, begin: Poly, end: Poly) -> 
         part = Remaining(replace(env.remains(node).interval, low=begin, high=end - 1))
         return (_vectors(n, node, env.fused(node), part, *vectors, _inside(n, node)),)
     env = env.fused(node)
-    left, step = env.remains(node), step_of(node)
+    left = env.remains(node)
+    step = _step_within(node, left.interval)
     var = n.loop_var(node)
     v = poly(var)
     if step == 1:
@@ -224,6 +225,13 @@ def iterations(n: NestContext, node: Loop, env: Env, begin: Poly, end: Poly) -> 
                 few = _clipped(n, node, var, env, begin, end)
             many = _counted(n, node, var, begin, end, step, full, limit=left.end)
             return (If(left.end - left.low - step, many, few),)
+
+
+def _step_within(node: Loop, interval: Interval) -> int:
+    """How far one iteration of a loop goes: copies of code for more than there ever is would all be left out."""
+    step, most = step_of(node), interval.length
+    is_less = most.is_const and 0 < most.const < step
+    return most.const if is_less and tails.is_unrolled(node) else step
 
 
 def _clipped(n: NestContext, node: Loop, var: Var, env: Env, begin: Poly, end: Poly) -> Stmts:

@@ -8,6 +8,7 @@ computed by the same operations as the pixels would be, so the numbers stay the 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from operator import is_
 
 import numpy as np
 
@@ -76,7 +77,7 @@ class _Tabulation:
         if not e.args:
             return e
         args = tuple(map(self.replace, e.args))
-        return e if all(a is b for a, b in zip(args, e.args, strict=True)) else e.with_args(args)
+        return e if all(map(is_, args, e.args)) else e.with_args(args)
 
     def rows(self, dependence: _Dependence) -> int:
         """Rows of the table; more than allowed where a large dimension is mentioned."""
