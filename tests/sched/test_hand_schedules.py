@@ -231,6 +231,26 @@ def test_a_window_reads_what_each_iteration_computes_anew(shape: tuple[int, int]
     check(sharpened, image, schedule=s, num_threads=threads)
 
 
+def test_a_window_does_not_read_what_is_looked_up_anew() -> None:
+    """Before the first iteration nobody has written the indices."""
+
+    def toned(img: Any, tone: Any) -> Any:
+        place = img // 2 % 256
+        bright = tone[place]
+        rows = bright[:-2] + bright[2:]
+        out = rows[:-3] * rows[3:]
+        return out
+
+    tone = RNG.random(256, np.float32)
+    f, s = scheduled(toned, IMAGE, tone)
+    s["out"].parallel("y").vectorize("x", 8)
+    s["rows"].compute_at("out", "y").store_root()
+    s["bright"].compute_at("out", "y")
+    s["place"].compute_at("out", "y").store_root()
+    with pytest.raises(ScheduleError, match="looks up elements at computed indices"):
+        f.use(s)(IMAGE, tone)
+
+
 def test_code_is_repeated_for_as_many_rows_as_are_needed() -> None:
     """Two rows at a time, where six would be too many: else each would be one of its own."""
 
@@ -245,4 +265,5 @@ def test_code_is_repeated_for_as_many_rows_as_are_needed() -> None:
     s["rows"].compute_at("out", "yo").split("y", "yo", "yi", 6).unroll("yi").vectorize("x", 16)
     check(brighter, image, schedule=s)
     f.use(s)
-    assert "for rows.d0 in [rows.low0, rows.high0 + 1) step 2 " in f.loops(image)
+    (program,) = f.loops(image)
+    assert "for rows.d0 in [rows.low0, rows.high0 + 1) step 2 " in str(program)

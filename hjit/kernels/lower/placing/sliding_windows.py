@@ -153,15 +153,27 @@ def _warm_up(site: Site, stage: str, w: Window, region: Region, first: Region) -
 
 
 def _needed_early(site: Site, windows: dict[str, Window], regions: dict[str, Region]) -> frozenset[str]:
-    """The stages that windows need in the iterations before the first one: what they read, and what that reads."""
+    """The stages that windows need in the iterations before the first one: what they read, and what that reads.
+
+    Where a window needs nothing yet, those compute what nobody reads, of what nobody has written: no index may be among
+    it.
+
+    Raises:
+        SlidingError: one is.
+    """
     found: set[str] = set()
-    work = list(windows)
+    work = [(stage, stage) for stage in windows]
     while work:
-        stage = work.pop()
-        if stage in regions and stage not in site.opened and stage not in found:
-            found.add(stage)
-            parts = (site.reads.part(stage, k) for k in range(len(site.reads.stages[stage].definitions)))
-            work += (source for part in parts for source in part.footprints)
+        stage, window = work.pop()
+        if stage not in regions or stage in site.opened or stage in found:
+            continue
+        found.add(stage)
+        definitions = site.reads.stages[stage].definitions
+        if stage not in windows and any(p.exprs for d in definitions for x in d.loads for p in x.index):
+            why = f"it reads {stage}, which looks up elements at computed indices, and is stored inside the loop"
+            raise _error(site, window, why)
+        parts = (site.reads.part(stage, k) for k in range(len(definitions)))
+        work += ((source, window) for part in parts for source in part.footprints)
     return frozenset(found)
 
 
