@@ -55,6 +55,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_held", "numba's lock during a fork", "one", GATES),
         State("unfinished", "what says whether a compilation that nobody waits for holds that lock", "one"),
     ),
+    "tuning.walk": (State("_known", "the compiled walk", "one"),),
     "sched.native.regions": (
         State("FUNCTIONS", "the functions of the compiled walk", "filled when modules are imported"),
     ),

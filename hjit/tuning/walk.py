@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 
 from hjit import cache
@@ -19,16 +18,21 @@ from hjit.sched.native.words import Walk
 log = logging.getLogger("hjit")
 
 
+_known: Walk | None = None
+
+
 def compiled_walk(options: Options) -> Walk | None:
     """The walk as machine code: of this process, from the disk cache, or compiled, which takes some 0.8 s.
 
     None where it cannot be compiled: features are then recorded in Python.
     """
-    return _walk(str(options.cache_dir), options.cache)
+    global _known
+    if _known is None:
+        _known = _made(str(options.cache_dir), options.cache)
+    return _known
 
 
-@functools.lru_cache(maxsize=1)
-def _walk(cache_dir: str, mode: str) -> Walk | None:
+def _made(cache_dir: str, mode: str) -> Walk | None:
     name = f"hjit_walk_{cache.digest(cache.versions(), backend.machine_text('cpu'))[:32]}"
     code = cache.load(name, cache_dir, mode)
     try:
@@ -37,7 +41,7 @@ def _walk(cache_dir: str, mode: str) -> Walk | None:
             code = signal_safe(backend.compile_functions, llvm_ir(name), name)
             cache.store(name, code, {"versions": cache.versions()}, cache_dir, mode)
             found = _loaded(code, name)
-    except CompileError as error:
+    except (CompileError, OSError) as error:  # the latter where there is no source
         log.debug("features are recorded in Python: %s", error)
         return None
     return found

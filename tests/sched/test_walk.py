@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ import pytest
 from benchmarks.search import plans, tallied
 from hjit import cache
 from hjit.errors import CompileError
-from hjit.kernels.runtime import backend
 from hjit.model.names import SCHEDULE
 from hjit.options import Options
 from hjit.sched.analysis.sized import SizedGraph
@@ -161,7 +160,7 @@ def test_a_walk_that_gives_up_leaves_it_to_the_recorded_features() -> None:
 
 
 @pytest.fixture
-def compiled_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def compiled_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is compiled meanwhile."""
     found: list[str] = []
     real = tuning_walk.llvm_ir
@@ -171,37 +170,42 @@ def compiled_names(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         return real(name)
 
     monkeypatch.setattr(tuning_walk, "llvm_ir", llvm_ir)
-    tuning_walk._walk.cache_clear()
-    yield found
-    tuning_walk._walk.cache_clear()
+    monkeypatch.setattr(tuning_walk, "_known", None)
+    return found
 
 
-def test_it_is_compiled_once_and_kept(tmp_path: Path, compiled_names: list[str]) -> None:
+def test_it_is_compiled_once_and_kept(
+    tmp_path: Path, compiled_names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     options = Options(cache_dir=str(tmp_path))
     assert compiled_walk(options) is not None
-    tuning_walk._walk.cache_clear()  # as in another process
+    monkeypatch.setattr(tuning_walk, "_known", None)  # as in another process
     assert compiled_walk(options) is not None
     (name,) = compiled_names
     assert [x.stem for x in tmp_path.glob("*.code")] == [name]
 
 
 @pytest.mark.parametrize("code", [b"", b"no object code", b"\x7fELF\x02\x01\x01" + bytes(300)])
-def test_damaged_code_is_compiled_anew(tmp_path: Path, compiled_names: list[str], code: bytes) -> None:
+def test_damaged_code_is_compiled_anew(
+    tmp_path: Path, compiled_names: list[str], code: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options = Options(cache_dir=str(tmp_path))
     assert compiled_walk(options) is not None
     cache.store(compiled_names[0], code, {}, tmp_path, "rw")
-    tuning_walk._walk.cache_clear()
+    monkeypatch.setattr(tuning_walk, "_known", None)
     found = compiled_walk(options)
     assert len(compiled_names) == 2
     name, text = TREES["read by two"]
     assert assert_same(SizedGraph(GRAPHS[name], SIZES), tree(text), found)
 
 
-def test_where_it_cannot_be_compiled_features_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(text: str, name: str) -> bytes:
-        raise CompileError("busy")
+@pytest.mark.parametrize("error", [CompileError("busy"), OSError("could not get source code")])
+def test_where_it_cannot_be_compiled_features_are_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def refused(name: str) -> str:
+        raise error
 
-    monkeypatch.setattr(backend, "compile_functions", refused)
-    tuning_walk._walk.cache_clear()
+    monkeypatch.setattr(tuning_walk, "llvm_ir", refused)
+    monkeypatch.setattr(tuning_walk, "_known", None)
     assert compiled_walk(Options(cache_dir=str(tmp_path))) is None
-    tuning_walk._walk.cache_clear()
