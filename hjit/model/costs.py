@@ -21,6 +21,10 @@ class PreparedCost(Protocol):
     def stages(self, schedule: Array) -> Array:
         """The cost of each stage, [batch, stages], of schedule features [batch, stages, len(SCHEDULE)]."""
 
+    def rows(self, schedule: Array, stages: Array) -> Array:
+        """The costs of some of the stages in any order, [rows], of schedule features [rows, len(SCHEDULE)]; `stages`:
+        which of them each row is of."""
+
 
 class Cost(Protocol):
     """A cost model: the lower the better."""
@@ -100,6 +104,11 @@ class PreparedWeightedSum:
         points = np.where(inlined > 0, inlined, f["vector_size"] * f["num_vectors"] + f["num_scalars"])
         kept = self.weights.mem * f["bytes_at_realization"] + self.weights.stores * f["points_computed_total"]
         return points * (self.operations + self.weights.loads * f["scalar_loads_per_scalar"]) + self.intermediate * kept
+
+    def rows(self, schedule: Array, stages: Array) -> Array:
+        """The costs of some stages; see `PreparedCost.rows`."""
+        some = PreparedWeightedSum(self.weights, self.operations[stages], self.intermediate[stages])
+        return some.stages(schedule[None])[0]
 
 
 def _count(pipeline: Array, operations: tuple[str, ...]) -> Array:

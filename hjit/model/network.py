@@ -23,7 +23,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -41,7 +41,10 @@ UNLIMITED = 1e6  # more than any count, and than the logarithm of any feature
 
 PIPELINE_WIDTH, SCHEDULE_WIDTH = 8, 24  # of the embeddings, as in the paper's code
 
-ROWS = 1024  # stages of schedules that NumPy works out at once: what lies between the layers stays in a cache
+# Stages of schedules that NumPy works out at once: what lies between the layers stays in a cache, and OpenBLAS
+# multiplies matrices of so many rows in this thread. Of more it wakes others, and waits for them: where something else
+# ran on a core, 0.3 us a stage became 15.
+ROWS = 512
 
 IS_OUTPUT = PIPELINE.index("is_output")
 LOGGED = np.array([x == "reduction_points" for x in PIPELINE])  # of the pipeline features; the others are small counts
@@ -96,6 +99,19 @@ class Prepared:
         if self.xp is np and len(schedule) > some:
             return np.concatenate([self._stages(schedule[k : k + some]) for k in range(0, len(schedule), some)])
         return self._stages(schedule)
+
+    def rows(self, schedule: Array, stages: Array) -> Array:
+        """Predicted seconds of some of the stages in any order, float32 [rows]; features [rows, len(SCHEDULE)].
+
+        Args:
+            stages: which stage each row is of, int [rows].
+        """
+        found = [np.zeros(0, np.float32)]
+        for k in range(0, len(schedule), ROWS):
+            at = stages[k : k + ROWS]
+            some = replace(self, embedded=self.embedded[at], unit=self.unit[at], is_output=self.is_output[at])
+            found.append(some._stages(schedule[None, k : k + ROWS])[0])
+        return np.concatenate(found)
 
     def _stages(self, schedule: Array) -> Array:
         schedule = self.xp.asarray(schedule, dtype=self.xp.float32).T.copy().T  # each feature in one piece, for speed

@@ -59,6 +59,10 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_held", "numba's lock during a fork", "one", GATES),
         State("unfinished", "what says whether a compilation that nobody waits for holds that lock", "one"),
     ),
+    "tuning.walk": (State("_known", "the compiled walk", "one"),),
+    "sched.native.regions": (
+        State("FUNCTIONS", "the functions of the compiled walk", "filled when modules are imported"),
+    ),
     "kernels.cuda.compilers.opencl": (State("_building", "one thread builds a program", "a lock", RESET),),
     "kernels.cuda.runtime.kernels": (
         State("_kernels", "kernels by name and device, the latest used at the end", "KEPT kernels", RESET),

@@ -39,6 +39,7 @@ from hjit.tuning.limits import (
     NOT_MUCH_COSTLIER,
 )
 from hjit.tuning.plans import Plan
+from hjit.tuning.walk import compiled_walk
 from hjit.tuning.weights import weights
 
 log = logging.getLogger("hjit")
@@ -111,6 +112,7 @@ def searched(
     note(doing="searching")
     if (status := watched()) is not None and status.end is None:
         ends_in(effort.seconds + effort.refine + COMPILING_SECONDS[str(options.tune)] + MEASURED_SECONDS * effort.timed)
+    compiled_walk(options)  # perhaps compiled now, the one time on a machine: that is no searching
     with few_collections():
         return _searched(segment, sizes, options, effort)
 
@@ -286,4 +288,5 @@ def space_of(
     """The space of the schedules of a Graph on this machine."""
     threads, target = launch.threads(options.num_threads), segment.target
     facts = machine.facts(threads, target.vector_bytes, options.cache_dir, options.cache)
-    return Space(segment.graph, sizes, cost or weights(), facts, threads, target, memoise=memoise)
+    walk = compiled_walk(options)
+    return Space(segment.graph, sizes, cost or weights(), facts, threads, target, memoise=memoise, walk=walk)

@@ -35,6 +35,17 @@ NET = network.random(3)
 # -- numbers
 
 
+@pytest.mark.parametrize("cost", [NET, WeightedSum()])
+def test_stages_of_several_nests_are_costed_together(cost: Cost) -> None:
+    pipeline, schedule = features(1, 300, 5)
+    prepared = cost.prepare(pipeline, FACTS)
+    stages = np.random.default_rng(0).integers(0, 5, 2 * network.ROWS + 7)
+    batch = np.arange(len(stages)) % 300
+    wanted = prepared.stages(schedule)[batch, stages]
+    np.testing.assert_allclose(prepared.rows(schedule[batch, stages], stages), wanted, rtol=1e-5)
+    assert len(prepared.rows(schedule[:0, 0], stages[:0])) == 0
+
+
 def test_coefficients_follow_section_4_2() -> None:
     """Figure 4 computed anew, one stage of one schedule at a time, in double precision."""
     a = {name: x.astype(np.float64) for name, x in NET.arrays.items()}

@@ -91,12 +91,14 @@ class Footprint(propagation.Footprint[Interval]):
         rates: for each axis how far its base moves with some dimensions.
         slack: for each axis by how many elements what is read at the array's ends may lie further apart than in its
             middle, as boundary conditions move indices there: by so much memory is longer, which serves all iterations.
+        indices: for each axis what `every` is of: an index without its constant, and the least and the greatest one.
     """
 
     shape: tuple[float, ...]
     every: tuple[tuple[Over[Interval], ...], ...]
     rates: tuple[tuple[tuple[int, Fraction], ...], ...]
     slack: tuple[int, ...]
+    indices: tuple[tuple[tuple[Poly, int, int], ...], ...]
 
     def needs(self, dims: Dims) -> Region:
         """The region, as far as it reaches beyond the array too."""
@@ -150,7 +152,8 @@ def footprint(
         0 if base is None else _slack(tuple(dict.fromkeys(ps)), tuple(extents))
         for base, ps in zip(bases, zip(*indices, strict=True), strict=True)
     )
-    return Footprint(axes, shape, every, moves, tuple(slack))
+    found_at = tuple(tuple((rest, low, high) for rest, (low, high) in seen.items()) for seen in moving)
+    return Footprint(axes, shape, every, moves, tuple(slack), found_at)
 
 
 def is_bounded(p: Poly) -> bool:

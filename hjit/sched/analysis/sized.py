@@ -32,7 +32,6 @@ from hjit.sched.language.definitions import is_associative, is_direct, is_repeat
 from hjit.sched.language.memory import C_ORDER, Layout
 from hjit.sched.language.tree import DimKey
 from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Index, Input, Load, Op, Stage, loads, renumber, walk
-from hjit.trace.ir.intervals import Over
 from hjit.trace.ir.poly import SMALL, Dim, Poly, single_dim
 
 T = TypeVar("T")
@@ -101,6 +100,7 @@ class SizedGraph:
         plans: what `hjit.sched.features.featurise` has recorded, on `tape`, in the `sizes_of` loops; `forget` bounds
             what it takes.
         walked: what `hjit.sched.analysis.sites` knows of places in nests.
+        walk: the compiled walk of `hjit.sched.native`, for features; None: they are recorded.
         counts, reads_of, blocks: the points at which `hjit.sched.features.load_counts` counts loads, the loads of parts
             by array, and what was counted.
     """
@@ -112,6 +112,7 @@ class SizedGraph:
         vector_bytes: int = 64,
         tasks: int | None = None,
         inlined: frozenset[str] = frozenset(),
+        walk: Callable[[bytes], int] | None = None,
     ) -> None:
         """`sizes`: the numbers of the run-time sizes (`Sym`) by name."""
         self.graph, self.vector_bytes, self.tasks, self.inlined = graph, vector_bytes, tasks, inlined
@@ -123,6 +124,7 @@ class SizedGraph:
         self.counts: dict[Any, Any] = {}
         self.reads_of: dict[Any, Any] = {}
         self.blocks: dict[Any, Any] = {}
+        self.walk = walk
         self._sizes = sizes
         self._inputs = {x.name: x for x in graph.inputs}
         self._made: dict[tuple[Any, ...], Any] = {}
@@ -254,7 +256,7 @@ class SizedGraph:
                 c = p.coefficient(Dim(k))
                 assert c is not None
                 plain = c.const == 1 and p.const == 0 and extents[k] == shape[axis]
-                solved = None if plain else _solved(float(c.const), float(p.const), extents[k])
+                solved = None if plain else Solved(float(c.const), float(p.const), extents[k])
                 inverse.append((k, axis, c.const, solved))
         found: dict[tuple[str, At], None] = {}
         calls: dict[str, list[At]] = {}
@@ -358,10 +360,17 @@ class SizedGraph:
         return tuple(wanted), tuple(found)
 
 
-def _solved(c: float, rest: float, n: float) -> Over[Interval]:
+@dataclass(frozen=True, slots=True)
+class Solved:
     """The interval of a dimension of `n` elements of which an axis is ``c * Dim + rest``; possibly none: it ends before
     it begins."""
-    return lambda x: NUMERIC.solved(x, c, rest, n)
+
+    c: float
+    rest: float
+    n: float
+
+    def __call__(self, x: Interval) -> Interval:
+        return NUMERIC.solved(x, self.c, self.rest, self.n)
 
 
 def _at(p: Poly, index: At) -> Poly:

@@ -2,7 +2,8 @@
 
 `hjit.sched.analysis.sites` walks a nest and says how often everything runs and on which regions, and
 `hjit.sched.features.schedule_features` makes the numbers of it that the paper names. All that is recorded once for
-nests that differ in sizes only (`hjit.sched.analysis.tape`).
+nests that differ in sizes only (`hjit.sched.analysis.tape`). Where `SizedGraph.walk` is compiled code, that works out
+the same numbers instead (`hjit.sched.native`), in a tenth of the time or less: this is what it is tested against.
 
 A stage's features depend on the child of the root that it is in, on how the arrays that are read there lie in memory,
 and on `working_set_at_root`; so a nest is featurised once and kept under its `nest_key` (Anderson 2021, section 3.3).
@@ -22,32 +23,15 @@ from hjit.sched.analysis.sites import layout_of, sites_of
 from hjit.sched.analysis.sized import SizedGraph
 from hjit.sched.analysis.tape import Array, Num, Program, Tape, Var
 from hjit.sched.features.load_counts import Block
+from hjit.sched.features.results import COLUMN, NestFeatures, Sizes, finished, merged
 from hjit.sched.features.schedule_features import Measures, Row, inlined
+from hjit.sched.features.walked import WalkedPlan
 from hjit.sched.language.memory import Layout
 from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, computes, structural_hash, walk
+from hjit.sched.native.nests import is_known
+from hjit.sched.native.words import Walk
 
-LOADS = [
-    SCHEDULE.index(name) for name in ("scalar_loads_per_vector", "vector_loads_per_vector", "scalar_loads_per_scalar")
-]
-CALLS = [SCHEDULE.index(name) for name in ("inlined_calls", "num_vectors", "num_scalars")]
-COLUMN = {name: k for k, name in enumerate(SCHEDULE)}
-Sizes = np.ndarray[Any, np.dtype[np.int64]]  # of loops, [batch, slots]
 Placed = Mapping[str, Layout]  # stages that a tree stores, and how they lie in memory
-
-
-@dataclass(frozen=True)
-class NestFeatures:
-    """The features of the stages that one child of the root computes, and of those that are inlined into them.
-
-    Attributes:
-        stages: their names.
-        values: float64 [batch, stages, len(SCHEDULE)]; working_set_at_root is zero.
-        allocated: float64 [batch], bytes: what this nest adds to working_set_at_root.
-    """
-
-    stages: tuple[str, ...]
-    values: Array
-    allocated: Array
 
 
 def schedule_features(graph: SizedGraph, root: Root, tiles: np.ndarray[Any, Any] | None = None) -> Array:
@@ -142,37 +126,6 @@ def layouts_of(node: Node) -> dict[str, Layout]:
         if not isinstance(x, Compute):
             nodes += x.children
     return found
-
-
-# -- several computations of one stage
-
-MEANS = frozenset(
-    """innermost_loop_extent innermost_pure_loop_extent unrolled_loop_extent inner_parallelism outer_parallelism
-    vector_size scalar_loads_per_vector vector_loads_per_vector scalar_loads_per_scalar unique_bytes_read_per_vector
-    unique_lines_read_per_vector bytes_at_task innermost_bytes_at_task working_set_at_task""".split()
-)
-SUMS = frozenset(
-    """points_computed_per_realization points_computed_per_production points_computed_total points_computed_minimum
-    inlined_calls unique_bytes_read_per_realization unique_lines_read_per_realization
-    allocation_bytes_read_per_realization num_vectors num_scalars unique_bytes_read_per_task
-    unique_lines_read_per_task""".split()
-)
-_IS_MEAN = np.array([name in MEANS for name in SCHEDULE])
-_IS_SUM = np.array([name in SUMS for name in SCHEDULE])
-
-
-def merged(rows: Sequence[Array]) -> Array:
-    """The features of a stage from those of its computations, [batch, len(SCHEDULE)] each.
-
-    Counts add up, what is said of one tile, task or vector is a mean over the points, and the rest is the stage's own.
-    """
-    if len(rows) == 1:
-        return rows[0]
-    every = np.stack(rows)
-    weights = every[..., COLUMN["points_computed_total"]] + every[..., COLUMN["inlined_calls"]]
-    weights = np.where(weights.sum(0) > 0.0, weights, 1.0)
-    mean = np.einsum("rb,rbf->bf", weights / weights.sum(0), every)
-    return np.where(_IS_SUM, every.sum(0), np.where(_IS_MEAN, mean, every.max(0)))
 
 
 # -- what is recorded of a nest
@@ -281,20 +234,14 @@ class Plan:
         values[:] = self.known
         values.reshape(batch, -1)[:, self.to] = numbers[: len(self.to)].T
         np.maximum(values, 0.0, out=values)  # a piece without elements
-        numbers = numbers[len(self.to) :]
-        alike = (numbers == numbers[:, :1]).all(1).tolist()
-        for k, block, at in self.blocks:
-            found = block.count(self.graph, numbers[at], all(alike[at]))
-            if block.called is None:
-                values[:, k, LOADS] = found
-            else:
-                values[:, k, CALLS] *= found[..., [0, 0, 1]]
-        stages = tuple(dict.fromkeys(self.names))
-        if len(stages) < len(self.names):
-            values = np.stack(
-                [merged([values[:, k] for k, x in enumerate(self.names) if x == name]) for name in stages], 1
-            )
-        return NestFeatures(stages, values, np.broadcast_to(np.asarray(allocated, np.float64), (batch,)))
+        return finished(
+            self.graph,
+            self.names,
+            values,
+            numbers[len(self.to) :],
+            self.blocks,
+            np.broadcast_to(np.asarray(allocated, np.float64), (batch,)),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,8 +275,23 @@ class Structure:
         """For sizes in place of its own, [batch, slots]."""
         return self.plan(tiles).run(tiles)
 
-    def plan(self, tiles: Sizes) -> Plan:
-        """What works out the features for these sizes, of which only those are open that differ from row to row."""
+    def plan(self, tiles: Sizes) -> Plan | WalkedPlan:
+        """What works out the features for these sizes: the compiled walk, where there is one, for all of them."""
+        walk = self.graph.walk
+        return self.recorded(tiles) if walk is None or not is_known(self.nest) else self.walked(walk)
+
+    def walked(self, walk: Walk) -> WalkedPlan:
+        """The compiled walk of this structure."""
+        plan: WalkedPlan | None = self.graph.plans.get(self.key)
+        if plan is None:
+            plan = WalkedPlan.of(
+                self.graph, walk, self.nest, self.placed, lambda tiles: self.recorded(tiles).run(tiles)
+            )
+            self.graph.plans[self.key] = plan
+        return plan
+
+    def recorded(self, tiles: Sizes) -> Plan:
+        """The recorded operations, of which only those sizes are open that differ from row to row."""
         same = (tiles == tiles[:1]).all(0).tolist()
         key = self.key, tuple(n if is_same else None for n, is_same in zip(tiles[0].tolist(), same, strict=True))
         plans = self.graph.plans

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -19,15 +19,16 @@ from hjit.model.costs import Cost, PreparedCost
 from hjit.model.names import SCHEDULE
 from hjit.sched.analysis.sized import SizedGraph
 from hjit.sched.features.algorithm_features import pipeline_features
-from hjit.sched.features.featurise import Structure, merged, nest_features
+from hjit.sched.features.featurise import Structure, nest_features
+from hjit.sched.features.results import NestFeatures, merged
 from hjit.sched.language.groups import groups
 from hjit.sched.language.memory import C_ORDER
 from hjit.sched.language.tree import Node, Root, computes
 from hjit.sched.search.batches import IN_C_ORDER, NONE, Batch, Layouts, NestCost, Rows
 from hjit.sched.search.pruning import Rules
-from hjit.sched.search.successors import Floats
+from hjit.sched.search.successors import Floats, Ints
 from hjit.sched.search.templates import Sizes, Templates, chosen, columns, parallel_iterations
-from hjit.sched.search.thresholds import COST_BITS, MAX_BATCH, MAX_OTHERS, MAX_PLANS
+from hjit.sched.search.thresholds import COST_BITS, COSTED_ROWS, MAX_BATCH, MAX_OTHERS, MAX_PLANS
 from hjit.trace.ir.graph import Graph
 
 NOTHING: frozenset[str] = frozenset()
@@ -55,6 +56,17 @@ class _OtherNests:
     calls: Floats
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Featurised:
+    """A nest whose features are known: the stage that it is of, what is inlined, and where its stages are in the
+    Graph."""
+
+    head: str
+    inlined: frozenset[str]
+    features: NestFeatures
+    at: Ints
+
+
 @dataclass(slots=True)
 class _Memory:
     """What is kept of costs.
@@ -65,7 +77,7 @@ class _Memory:
         others: of the nests that a decision does not change, together, by number.
         numbers: of all that these depend on.
         number: the next one; none is used twice.
-        prepared: the cost model for the stages of a nest.
+        prepared: the cost model for the stages of the Graph; None: not yet.
     """
 
     known: dict[Hashable, NestCost] = field(default_factory=dict)
@@ -73,7 +85,7 @@ class _Memory:
     others: dict[int, _OtherNests] = field(default_factory=dict)
     numbers: dict[Hashable, int] = field(default_factory=dict)
     number: Iterator[int] = field(default_factory=itertools.count)
-    prepared: dict[tuple[str, ...], PreparedCost] = field(default_factory=dict)
+    prepared: PreparedCost | None = None
 
 
 class NestCosts:
@@ -177,8 +189,9 @@ class NestCosts:
                 found.append((key, b, nest, is_new))
                 if key not in memory.known and key not in wanted:
                     wanted[key] = self._structured(nest, sizes, through, b.layouts, b.undecided)
-        for keys in _by_structure(wanted):
-            whole = self._run(wanted[keys[0]][0], np.concatenate([wanted[key][1] for key in keys]))
+        parts = _by_structure(wanted)
+        some = ((wanted[keys[0]][0], np.concatenate([wanted[key][1] for key in keys])) for keys in parts)
+        for keys, whole in zip(parts, self._run(some), strict=True):
             ends = [0, *itertools.accumulate(len(wanted[key][1]) for key in keys)]
             memory.known.update((key, whole.some(slice(*ends[k : k + 2]))) for k, key in enumerate(keys))
         for key, b, nest, is_new in found:
@@ -280,11 +293,12 @@ class NestCosts:
         """
         through = self.through(nest, inlined)
         if not self.memoise:
-            return self._run(*self._structured(nest, sizes, through, layouts, undecided))
+            return next(self._run([self._structured(nest, sizes, through, layouts, undecided)]))
         key = self._key(nest, sizes, through, layouts, undecided)
         found = self._memory.known.get(key)
         if found is None:
-            found = self._memory.known[key] = self._run(*self._structured(nest, sizes, through, layouts, undecided))
+            found = next(self._run([self._structured(nest, sizes, through, layouts, undecided)]))
+            self._memory.known[key] = found
         return found
 
     def features(self, tree: Root, inlined: frozenset[str], layouts: Layouts) -> Floats:
@@ -340,19 +354,46 @@ class NestCosts:
             placed = {n: x for n, x in placed.items() if n not in undecided}
         return Structure.of(self.sized_for(through), nest, placed), columns(nest, sizes)
 
-    def _run(self, structure: Structure, sizes: Sizes) -> NestCost:
-        """What is known of a nest, for each choice of the sizes of its loops."""
-        self.tally.featurised += len(sizes)
-        plan = structure.plan(sizes)
-        features = plan.run(sizes)
-        at = np.array([self.sized.position[n] for n in features.stages], np.int64)
-        prepared = self._memory.prepared.get(features.stages)
-        if prepared is None:
-            prepared = self._memory.prepared[features.stages] = self.cost_model.prepare(self.pipeline[at], self.machine)
-        costs = _rounded(np.asarray(prepared.stages(features.values), np.float64).sum(-1))
-        forbidden = self.rules.forbidden(features.values, self._least[at], self.cores, self._most_tasks(plan.head))
-        is_inlined = np.array([n in plan.graph.inlined for n in features.stages], np.bool_)
-        return NestCost(np.where(forbidden, inf, costs), at[is_inlined], features.values[:, is_inlined, CALLS].T.copy())
+    def _run(self, nests: Iterable[tuple[Structure, Sizes]]) -> Iterator[NestCost]:
+        """What is known of some nests, for each choice of the sizes of their loops. Few of them are held at once, and
+        their stages costed together: for one nest alone, calling NumPy takes longer than computing."""
+        held: list[_Featurised] = []
+        rows = 0
+        for structure, sizes in nests:
+            self.tally.featurised += len(sizes)
+            plan = structure.plan(sizes)
+            features = plan.run(sizes)
+            at = np.array([self.sized.position[n] for n in features.stages], np.int64)
+            held.append(_Featurised(plan.head, plan.graph.inlined, features, at))
+            rows += len(sizes) * len(at)
+            if rows >= COSTED_ROWS:
+                yield from self._costed(held)
+                held, rows = [], 0
+        yield from self._costed(held)
+
+    def _costed(self, held: Sequence[_Featurised]) -> Iterator[NestCost]:
+        if not held:
+            return
+        schedule = np.concatenate([x.features.values.reshape(-1, len(SCHEDULE)) for x in held])
+        stages = np.concatenate([np.tile(x.at, len(x.features.values)) for x in held])
+        every = np.asarray(self._prepared.rows(schedule, stages), np.float64)
+        first = 0
+        for x in held:
+            values = x.features.values
+            end = first + len(values) * len(x.at)
+            costs = _rounded(every[first:end].reshape(len(values), -1).sum(-1))
+            forbidden = self.rules.forbidden(values, self._least[x.at], self.cores, self._most_tasks(x.head))
+            is_inlined = np.array([n in x.inlined for n in x.features.stages], np.bool_)
+            calls = values[:, is_inlined, CALLS].T.copy()
+            yield NestCost(np.where(forbidden, inf, costs), x.at[is_inlined], calls)
+            first = end
+
+    @property
+    def _prepared(self) -> PreparedCost:
+        """The cost model for the stages of the Graph."""
+        if self._memory.prepared is None:
+            self._memory.prepared = self.cost_model.prepare(self.pipeline, self.machine)
+        return self._memory.prepared
 
     def _most_tasks(self, stage: str) -> float:
         """How many tasks a stage has by default, the nest with the fewest: iterations of its parallel loops."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -136,6 +137,7 @@ class Rules:
         return np.asarray(computed > self.recompute * points)
 
 
+@functools.lru_cache(maxsize=64)
 def log_spaced(most: int, each: int, least: int = 1) -> tuple[int, ...]:
     """Whole numbers, `each` of them from one power of two to the next as far as there are so many, up to `most`."""
     spaced = (m << k for k in range(most.bit_length()) for m in range(each, 2 * each))

@@ -40,6 +40,7 @@ from hjit.sched.language.definitions import is_direct
 from hjit.sched.language.memory import C_ORDER, Layout, Strides, away_from_borders
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Loop, Node, Root, Store, computes, dims_of, walk
+from hjit.sched.native.words import Walk
 from hjit.sched.search.batches import IN_C_ORDER, NONE, Batch, Layouts, Rows, State
 from hjit.sched.search.buckets import Buckets
 from hjit.sched.search.nest_costs import NOTHING, NestCosts, Tally
@@ -76,6 +77,7 @@ class Space:
         frozen_loops: stages whose loops are those of the default schedule: what is not searched, either.
         rules: what is pruned.
         memoise: are the costs of nests kept? If not, every decision works all of them out again.
+        walk: what works out features, see `SizedGraph`.
 
     Attributes:
         decisions: in the order in which they are made.
@@ -95,9 +97,10 @@ class Space:
         frozen_loops: Collection[str] = (),
         rules: Rules | None = None,
         memoise: bool = True,
+        walk: Walk | None = None,
     ) -> None:
         self.graph, self.cores, self.target, self.rules = graph, cores, target, rules or Rules()
-        self.sized = SizedGraph(graph, sizes, target.vector_bytes, tasks=cores * LAUNCHED_TASKS)
+        self.sized = SizedGraph(graph, sizes, target.vector_bytes, tasks=cores * LAUNCHED_TASKS, walk=walk)
         self.templates = Templates(Strides(graph), target, cores, self.rules.tiles)
         self.nests = NestCosts(self.sized, sizes, cost, machine, cores, self.templates, self.rules, memoise)
         self.consumers = graph.consumers()

@@ -50,5 +50,6 @@ MIN_GAIN = 0.999  # cost of a schedule, relative to the one before it, that coun
 # bits of a cost that count: others depend on what was computed with it, as matrices are then multiplied otherwise
 COST_BITS = 18
 MAX_BATCH = 2048  # choices whose features are computed together, where they are not of one batch: fits the caches
+COSTED_ROWS = 1 << 13  # stages of schedules that are costed together, of several nests: some 2.5 MB of features
 MAX_PLANS = 1 << 13  # nests of which it is kept how their features are worked out: half a gigabyte
 MAX_OTHERS = 1 << 14  # sets of nests of which it is kept what they cost together

@@ -11,7 +11,7 @@ import pytest
 
 import hjit
 from benchmarks import apps
-from hjit.kernels.cuda.compilers import nvrtc, opencl
+from hjit.kernels.cuda.compilers import nvrtc
 from hjit.kernels.cuda.emit import emit_module
 from hjit.kernels.lower.loopir import Barrier, Program
 from hjit.kernels.lower.lower import CUDA, lower
@@ -20,6 +20,7 @@ from hjit.sched.default.cuda import cuda_schedule
 from hjit.sched.hand.schedule import Schedule
 from hjit.sched.language.check import check_tree
 from hjit.trace.ir.graph import Graph
+from tests.kernels.cuda.launching import needs_device
 from tests.kernels.cuda.races import races
 from tests.kernels.cuda.running import computed
 from tests.kernels.cuda.test_blocks import schedule, statements, without
@@ -28,7 +29,6 @@ from tests.trace.test_canonical import canonical
 
 RNG = np.random.default_rng(11)
 PLAIN = tuple(p for p in CUDA if p is not coalesce_accesses.coalesce_accesses)
-needs_device = pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
 needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC")
 
 

@@ -10,12 +10,13 @@ import pytest
 
 import hjit
 from hjit.errors import ScheduleError
-from hjit.kernels.cuda.compilers import nvrtc, opencl
+from hjit.kernels.cuda.compilers import nvrtc
 from hjit.kernels.cuda.emit import emit_module
 from hjit.kernels.lower.loopir import Barrier, CombineThreads, Program
 from hjit.kernels.lower.lower import CUDA, lower
 from hjit.sched.hand.schedule import Schedule
 from hjit.trace.ir.graph import Graph
+from tests.kernels.cuda.launching import needs_device
 from tests.kernels.cuda.races import races
 from tests.kernels.cuda.running import computed
 from tests.kernels.cuda.test_blocks import schedule, statements
@@ -23,7 +24,6 @@ from tests.kernels.cuda.transactions import traffic
 from tests.trace.test_canonical import canonical
 
 IMAGE = np.random.default_rng(13).random((77, 101), np.float32)
-needs_device = pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
 needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC")
 
 

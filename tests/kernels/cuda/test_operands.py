@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.cuda.compilers import nvrtc, opencl
+from hjit.kernels.cuda.compilers import nvrtc
 from hjit.kernels.cuda.emit import emit_module
 from hjit.kernels.lower.loopir import Barrier, Block, Program
 from hjit.kernels.lower.lower import CUDA, lower
@@ -19,6 +19,7 @@ from hjit.sched.default.cuda import cuda_schedule
 from hjit.sched.hand.schedule import Schedule
 from hjit.sched.language.check import check_tree
 from hjit.trace.ir.graph import Graph
+from tests.kernels.cuda.launching import needs_device
 from tests.kernels.cuda.races import races
 from tests.kernels.cuda.running import computed
 from tests.kernels.cuda.test_blocks import schedule, statements, without
@@ -27,7 +28,6 @@ from tests.trace.test_canonical import canonical
 
 RNG = np.random.default_rng(12)
 PLAIN = tuple(p for p in CUDA if p is not stage_operands.stage_operands)
-needs_device = pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")
 needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC")
 
 

@@ -1,0 +1,211 @@
+"""The compiled walk against the recorded features: the same numbers, and the same choices."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.search import plans, tallied
+from hjit import cache
+from hjit.errors import CompileError
+from hjit.model.names import SCHEDULE
+from hjit.options import Options
+from hjit.sched.analysis.sized import SizedGraph
+from hjit.sched.default.schedules import default_schedule
+from hjit.sched.features.featurise import Structure, layouts_of, schedule_features
+from hjit.sched.features.walked import WalkedPlan
+from hjit.sched.language.target import Target
+from hjit.sched.language.tree import Compute, Loop, Root
+from hjit.sched.native import records as rec
+from hjit.sched.native.nests import is_known
+from hjit.sched.native.words import Walk
+from hjit.trace.passes.canonical import canonicalise
+from hjit.trace.passes.fusion import inline
+from hjit.tuning import autoschedule
+from hjit.tuning import walk as tuning_walk
+from hjit.tuning.autoschedule import EFFORTS
+from hjit.tuning.walk import compiled_walk
+from tests.fuzz import random_program
+from tests.sched.examples import GRAPHS, SIZES, TREES, tree
+from tests.sched.random_schedules import random_schedule
+from tests.trace.test_canonical import graphs as traced
+
+ROUNDING = 1e-12  # as of recorded features themselves, in another order of products and quotients
+Tiles = Callable[[Any], Any]
+
+
+def own(tiles: Any) -> Any:
+    """The tree's own sizes."""
+    return tiles
+
+
+def several(rng: random.Random) -> Tiles:
+    """Multiples of the tree's own, and any."""
+
+    def tiles(own: Any) -> Any:
+        multiples = own * np.array([[rng.choice([1, 1, 2, 4]) for _ in own[0]] for _ in range(4)], np.int64)
+        return np.concatenate([multiples, [[rng.randint(1, 40) for _ in own[0]]]]).astype(np.int64)
+
+    return tiles
+
+
+def plan_of(structure: Structure, walk: Walk | None) -> WalkedPlan:
+    def fails(tiles: Any) -> Any:
+        raise AssertionError("the walk gave up")
+
+    return WalkedPlan.of(structure.graph, walk, structure.nest, structure.placed, fails)
+
+
+def assert_same(graph: SizedGraph, root: Root, walk: Walk | None, tiles: Tiles = own) -> int:
+    """Assert that the walk finds what is recorded, of all nests of a schedule; of how many?"""
+    count, placed = 0, layouts_of(root)
+    for nest in root.children:
+        if not is_known(nest):
+            continue
+        structure = Structure.of(graph, nest, placed)
+        sizes = tiles(np.array([structure.sizes], np.int64))
+        recorded, walked = structure.recorded(sizes).run(sizes), plan_of(structure, walk).run(sizes)
+        assert walked.stages == recorded.stages
+        np.testing.assert_array_equal(walked.allocated, np.broadcast_to(recorded.allocated, len(sizes)))
+        np.testing.assert_allclose(
+            walked.values, recorded.values, rtol=ROUNDING, err_msg=f"{recorded.stages}\n{SCHEDULE}\n{root}"
+        )
+        count += 1
+    return count
+
+
+@pytest.fixture(scope="module")
+def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
+    found = compiled_walk(Options(cache_dir=str(tmp_path_factory.mktemp("walk"))))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("case", TREES)
+@pytest.mark.parametrize("tasks", [None, 4])
+def test_features_are_the_recorded_ones(walk: Walk, case: str, tasks: int | None) -> None:
+    name, text = TREES[case]
+    graph = SizedGraph(GRAPHS[name], SIZES, 32, tasks)
+    count = assert_same(graph, tree(text), walk)
+    assert count or "round_up" in text
+    if tasks is None:
+        assert assert_same(graph, tree(text), None) == count  # the same functions in Python
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_so_they_are_of_random_schedules(walk: Walk, name: str) -> None:
+    rng, count = random.Random(name), 0
+    for _ in range(20):
+        sizes = {"h": rng.choice([14, 100, 1000]), "w": rng.choice([18, 333, 2000]), "k": 6}
+        graph = SizedGraph(GRAPHS[name], sizes, 32, rng.choice([None, 3, 8]))
+        count += assert_same(graph, random_schedule(GRAPHS[name], rng), walk, several(rng))
+    assert count > 10
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_and_of_random_programs(walk: Walk, seed: int) -> None:
+    program, rng = random_program(seed), random.Random(seed)
+    with np.errstate(all="ignore"):
+        graph, recorder, _ = traced(program.function(), *program.args.values())
+    for g in (graph, canonicalise(graph)):
+        sized = SizedGraph(g, recorder.sizes, 32, 8)
+        for _ in range(3):
+            assert_same(sized, random_schedule(g, rng), walk, several(rng))
+
+
+def test_inlined_stages_have_rows_of_their_own(walk: Walk) -> None:
+    graph = GRAPHS[TREES["read by two"][0]]
+    for stage in graph.stages:
+        if stage.initial is not None and not stage.updates and stage.name not in graph.outputs:
+            inlined = frozenset({stage.name})
+            root = default_schedule(inline(graph, set(inlined)), Target(32))
+            assert assert_same(SizedGraph(graph, SIZES, 32, 4, inlined), root, walk)
+
+
+@pytest.mark.parametrize("app", ["unsharp", "camera_pipe", "interpolate"])
+def test_searches_choose_the_same(app: str, walk: Walk, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    effort = replace(EFFORTS["greedy"], seconds=1e9)
+    for given in (walk, None):
+        monkeypatch.setattr(autoschedule, "compiled_walk", lambda options, given=given: given)
+        with tallied() as tallies:
+            made = plans(app, "greedy", 2, True, effort)
+        found.append([(str(p.tree), p.inlined, p.cost, p.evaluations) for p, *_ in made])
+        assert sum(x.featurised for x in tallies) > 100
+    assert found[0] == found[1]
+
+
+# -- what it does not know, and where there is none
+
+
+def test_rounded_regions_are_recorded(walk: Walk) -> None:
+    nest = Loop("out", 0, "serial", None, (Loop("out", 0, "serial", 4, (Compute("out", (0,)),), "round_up"),))
+    assert not is_known(nest)
+    assert is_known(replace(nest, children=(Compute("out", (0,)),)))
+
+
+def test_a_walk_that_gives_up_leaves_it_to_the_recorded_features() -> None:
+    def gives_up(words: bytes) -> int:
+        return rec.TOO_LARGE
+
+    name, text = TREES["read by two"]
+    wanted = schedule_features(SizedGraph(GRAPHS[name], SIZES), tree(text))
+    assert (schedule_features(SizedGraph(GRAPHS[name], SIZES, walk=gives_up), tree(text)) == wanted).all()
+
+
+@pytest.fixture
+def compiled_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is compiled meanwhile."""
+    found: list[str] = []
+    real = tuning_walk.llvm_ir
+
+    def llvm_ir(name: str) -> str:
+        found.append(name)
+        return real(name)
+
+    monkeypatch.setattr(tuning_walk, "llvm_ir", llvm_ir)
+    monkeypatch.setattr(tuning_walk, "_known", None)
+    return found
+
+
+def test_it_is_compiled_once_and_kept(
+    tmp_path: Path, compiled_names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = Options(cache_dir=str(tmp_path))
+    assert compiled_walk(options) is not None
+    monkeypatch.setattr(tuning_walk, "_known", None)  # as in another process
+    assert compiled_walk(options) is not None
+    (name,) = compiled_names
+    assert [x.stem for x in tmp_path.glob("*.code")] == [name]
+
+
+@pytest.mark.parametrize("code", [b"", b"no object code", b"\x7fELF\x02\x01\x01" + bytes(300)])
+def test_damaged_code_is_compiled_anew(
+    tmp_path: Path, compiled_names: list[str], code: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = Options(cache_dir=str(tmp_path))
+    assert compiled_walk(options) is not None
+    cache.store(compiled_names[0], code, {}, tmp_path, "rw")
+    monkeypatch.setattr(tuning_walk, "_known", None)
+    found = compiled_walk(options)
+    assert len(compiled_names) == 2
+    name, text = TREES["read by two"]
+    assert assert_same(SizedGraph(GRAPHS[name], SIZES), tree(text), found)
+
+
+@pytest.mark.parametrize("error", [CompileError("busy"), OSError("could not get source code")])
+def test_where_it_cannot_be_compiled_features_are_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def refused(name: str) -> str:
+        raise error
+
+    monkeypatch.setattr(tuning_walk, "llvm_ir", refused)
+    monkeypatch.setattr(tuning_walk, "_known", None)
+    assert compiled_walk(Options(cache_dir=str(tmp_path))) is None
