@@ -12,7 +12,6 @@ from hjit.kernels.lower.check import ALL, RULES, check_loop_ir
 from hjit.kernels.lower.loopir import (
     Barrier,
     Block,
-    Buffer,
     CombineLanes,
     CombineThreads,
     CommitCopies,
@@ -22,9 +21,7 @@ from hjit.kernels.lower.loopir import (
     Item,
     Let,
     Name,
-    Nest,
     Outlined,
-    Program,
     Reduce,
     ReductionLoop,
     Register,
@@ -42,6 +39,7 @@ from hjit.kernels.lower.loopir import (
     Vectors,
     WaitForCopies,
 )
+from hjit.kernels.lower.program import Buffer, Nest, Program
 from hjit.sched.language.memory import C_ORDER
 from hjit.trace.ir.graph import Const, Load
 from hjit.trace.ir.poly import Dim, Poly, Var, poly

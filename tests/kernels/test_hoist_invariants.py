@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 import hjit
-from hjit.kernels.lower.loopir import Choose, For, Let, Nest
+from hjit.kernels.lower.loopir import Choose, For, Let
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.passes.hoist_invariants import hoist_invariants
+from hjit.kernels.lower.program import Nest
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import FloorDiv, Var, extremum, poly
 from tests.numpy_check import check

@@ -15,10 +15,11 @@ import pytest
 
 import hjit
 from hjit.kernels.lower import lower as lowering
-from hjit.kernels.lower.loopir import Block, For, Let, Nest, Program, Stmt, Store
+from hjit.kernels.lower.loopir import Block, For, Let, Stmt, Store
 from hjit.kernels.lower.lower import COMMON, CPU, CUDA, Pass, lower
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.passes.outlining import MANY
+from hjit.kernels.lower.program import Nest, Program
 from hjit.sched.default.cuda import cuda_schedule
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language.target import Target

@@ -14,8 +14,6 @@ from hjit.kernels.lower.loopir import (
     For,
     If,
     Let,
-    Nest,
-    Program,
     Reduce,
     ResetWindow,
     Scan,
@@ -24,6 +22,7 @@ from hjit.kernels.lower.loopir import (
     VectorLoop,
 )
 from hjit.kernels.lower.place_loops import BEGIN, END
+from hjit.kernels.lower.program import Nest, Program
 from hjit.trace.ir.poly import Atom, Poly, Sym
 
 

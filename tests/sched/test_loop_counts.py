@@ -10,8 +10,8 @@ import pytest
 
 from hjit.call.segments import TraceSegments
 from hjit.errors import HjitError
-from hjit.kernels.lower.loopir import Program
 from hjit.kernels.lower.lower import lower
+from hjit.kernels.lower.program import Program
 from hjit.kernels.runtime import features
 from hjit.model import generator, network
 from hjit.model.names import SCHEDULE

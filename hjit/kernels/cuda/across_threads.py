@@ -10,7 +10,8 @@ import numpy as np
 
 from hjit.kernels.cuda.ctext import Operand, c_type, storage_type, suffix
 from hjit.kernels.cuda.operations.ufuncs import apply
-from hjit.kernels.lower.loopir import CombineThreads, Nest, ScanThreads
+from hjit.kernels.lower.loopir import CombineThreads, ScanThreads
+from hjit.kernels.lower.program import Nest
 from hjit.sched.language.limits import WARP
 from hjit.trace.ir.graph import Expr
 

@@ -27,7 +27,6 @@ from hjit.kernels.lower.loopir import (
     END,
     Barrier,
     Block,
-    Buffer,
     Choose,
     CombineThreads,
     CommitCopies,
@@ -37,8 +36,6 @@ from hjit.kernels.lower.loopir import (
     If,
     Let,
     Name,
-    Nest,
-    Program,
     Register,
     ResetWindow,
     Row,
@@ -53,6 +50,7 @@ from hjit.kernels.lower.loopir import (
 )
 from hjit.kernels.lower.nest_merging import Renaming
 from hjit.kernels.lower.passes.distribute_threads import THREADS
+from hjit.kernels.lower.program import Buffer, Nest, Program
 from hjit.kernels.lower.traverse import every
 from hjit.sched.language.memory import C_ORDER, Layout, rejoined
 from hjit.trace.ir.borders import fold_select

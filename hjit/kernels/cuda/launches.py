@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.kernels.lower.loopir import Rows
 from hjit.kernels.lower.passes.distribute_threads import THREADS
+from hjit.kernels.lower.program import Rows
 from hjit.trace.ir.poly import Poly
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hjit.kernels.cuda.compilers.machine_code import Resources
-from hjit.kernels.lower.loopir import Nest, Program
+from hjit.kernels.lower.program import Nest, Program
 from hjit.kernels.lower.traverse import sources
 from hjit.sched.language.limits import WARP
 from hjit.sched.language.memory import C_ORDER, Layout

@@ -28,10 +28,10 @@ from hjit.kernels.llvm.driver.entry import driver_text
 from hjit.kernels.llvm.driver.launching import Call
 from hjit.kernels.llvm.nest import outline
 from hjit.kernels.llvm.nest.emitter import NAME, NestEmitter, global_name
-from hjit.kernels.lower.loopir import Program
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.nest_merging import Renaming
 from hjit.kernels.lower.params import Params
+from hjit.kernels.lower.program import Program
 from hjit.process import deadline
 from hjit.trace.ir.graph import Graph, Input
 from hjit.trace.ir.poly import Poly

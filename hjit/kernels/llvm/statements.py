@@ -20,13 +20,13 @@ from hjit.kernels.lower.loopir import (
     Let,
     LineStart,
     Name,
-    Nest,
     Outlined,
     Register,
     ResetWindow,
     SlidingProduce,
     Vectors,
 )
+from hjit.kernels.lower.program import Nest
 from hjit.kernels.lower.traverse import sources
 from hjit.trace.ir.graph import Load
 from hjit.trace.ir.poly import Boundary, Indirect

@@ -14,7 +14,6 @@ from hjit.errors import CompileError
 from hjit.kernels.lower.loopir import (
     BEGIN,
     END,
-    TAIL_TEXT,
     Barrier,
     Block,
     CombineLanes,
@@ -25,9 +24,7 @@ from hjit.kernels.lower.loopir import (
     For,
     LineStart,
     Name,
-    Nest,
     Outlined,
-    Program,
     Reduce,
     Register,
     ResetWindow,
@@ -40,6 +37,8 @@ from hjit.kernels.lower.loopir import (
     Vectors,
     WaitForCopies,
 )
+from hjit.kernels.lower.printing import TAIL_TEXT
+from hjit.kernels.lower.program import Nest, Program
 from hjit.kernels.lower.traverse import bound_vars, every, inner, named_polys, own_polys, stmt_exprs
 from hjit.sched.language.limits import MAX_LANES, WARP
 from hjit.trace.ir.graph import Graph, Load, loads, walk

@@ -31,7 +31,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from hjit.kernels.lower.check import check_loop_ir
-from hjit.kernels.lower.loopir import Nest, Program
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.passes.block_reductions import block_reductions, block_scans
 from hjit.kernels.lower.passes.distribute_threads import distribute_threads
@@ -51,6 +50,7 @@ from hjit.kernels.lower.passes.unused_lets import drop_unused_lets
 from hjit.kernels.lower.passes.vectorize import vectorize
 from hjit.kernels.lower.passes.widen_accesses import widen_accesses
 from hjit.kernels.lower.place_loops import place_loops
+from hjit.kernels.lower.program import Nest, Program
 from hjit.process import deadline, debug
 from hjit.sched.language.tree import Root
 from hjit.trace.ir.graph import Graph

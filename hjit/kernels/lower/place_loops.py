@@ -14,13 +14,14 @@ from dataclasses import replace
 from typing import Any
 
 from hjit.kernels.lower import nest_merging
-from hjit.kernels.lower.loopir import BEGIN, END, For, If, Let, Nest, Program, Rows, Stmt
+from hjit.kernels.lower.loopir import BEGIN, END, For, If, Let, Stmt
 from hjit.kernels.lower.nest_merging import Renaming
 from hjit.kernels.lower.placing import walk
 from hjit.kernels.lower.placing.context import NestContext, Stmts, definition_of
 from hjit.kernels.lower.placing.environment import Env, Remaining
 from hjit.kernels.lower.placing.inner_loops import inner_loops, is_alone, step_of
 from hjit.kernels.lower.placing.rows import rows_of
+from hjit.kernels.lower.program import Nest, Program, Rows
 from hjit.process import deadline
 from hjit.sched.analysis.bounds import Reads, infer_bounds, vector_axes, whole_region
 from hjit.sched.language.build import nests, parallel_loops

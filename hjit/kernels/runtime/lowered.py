@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from hjit.errors import CompileError, ScheduleError
 from hjit.kernels.llvm.emit import emit_module
-from hjit.kernels.lower.loopir import Program
 from hjit.kernels.lower.lower import lower
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.params import Params, params_of
+from hjit.kernels.lower.program import Program
 from hjit.kernels.runtime import features
 from hjit.kernels.runtime.scheduled import Scheduled
 from hjit.options import Options

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hjit.trace.ir.graph import Graph
 
 if TYPE_CHECKING:
-    from hjit.kernels.lower.loopir import Program
+    from hjit.kernels.lower.program import Program
 
 PAGE_BYTES = 4096  # whose offset selects a line of the first cache, as on most processors
 STAGGER_BYTES = 5 * 64  # between the page offsets of arrays that follow each other: five lines of a cache

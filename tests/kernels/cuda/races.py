@@ -21,8 +21,6 @@ from hjit.kernels.lower.loopir import (
     If,
     Let,
     Name,
-    Nest,
-    Program,
     ResetWindow,
     ScanThreads,
     SlidingProduce,
@@ -30,6 +28,7 @@ from hjit.kernels.lower.loopir import (
     Threads,
     WaitForCopies,
 )
+from hjit.kernels.lower.program import Nest, Program
 from hjit.kernels.lower.traverse import stmt_exprs
 from hjit.trace.ir.graph import Expr, Load, loads
 from hjit.trace.ir.poly import Atom, Indirect, Poly, Sym, Var, deep_atoms, sizes_value

@@ -10,7 +10,7 @@ import numpy as np
 
 from hjit.kernels.cuda.emit import emit_module
 from hjit.kernels.cuda.launches import Parameter
-from hjit.kernels.lower.loopir import Program
+from hjit.kernels.lower.program import Program
 from hjit.sched.hand.schedule import Schedule
 from hjit.sched.language.memory import C_ORDER
 from hjit.sched.language.target import Target

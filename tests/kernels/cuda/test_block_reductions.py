@@ -12,8 +12,9 @@ import pytest
 import hjit
 from hjit.kernels.cuda.compilers import nvrtc
 from hjit.kernels.cuda.emit import emit_module
-from hjit.kernels.lower.loopir import CombineThreads, If, Program, Threads
+from hjit.kernels.lower.loopir import CombineThreads, If, Threads
 from hjit.kernels.lower.lower import CUDA, lower
+from hjit.kernels.lower.program import Program
 from hjit.kernels.lower.traverse import every
 from hjit.sched.default.cuda import cuda_schedule
 from hjit.trace.ir.graph import Graph

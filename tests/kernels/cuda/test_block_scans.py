@@ -14,8 +14,9 @@ import hjit
 from hjit.errors import ScheduleError
 from hjit.kernels.cuda.compilers import nvrtc
 from hjit.kernels.cuda.emit import emit_module
-from hjit.kernels.lower.loopir import Program, ScanThreads
+from hjit.kernels.lower.loopir import ScanThreads
 from hjit.kernels.lower.lower import CUDA, lower
+from hjit.kernels.lower.program import Program
 from hjit.kernels.lower.traverse import every
 from hjit.sched.default.cuda import cuda_schedule
 from hjit.sched.language.build import nest

@@ -14,8 +14,9 @@ from hjit.errors import ScheduleError
 from hjit.kernels.cuda import across_threads
 from hjit.kernels.cuda.compilers import nvrtc
 from hjit.kernels.cuda.emit import MAX_SHARED_BYTES, emit_module
-from hjit.kernels.lower.loopir import Barrier, CombineThreads, Program, Stmt, Threads
+from hjit.kernels.lower.loopir import Barrier, CombineThreads, Stmt, Threads
 from hjit.kernels.lower.lower import CUDA, lower
+from hjit.kernels.lower.program import Program
 from hjit.kernels.lower.traverse import Body, every, with_bodies
 from hjit.sched.default.cuda import cuda_schedule
 from hjit.sched.hand.schedule import Schedule

@@ -13,9 +13,10 @@ import hjit
 from benchmarks import apps
 from hjit.kernels.cuda.compilers import nvrtc
 from hjit.kernels.cuda.emit import emit_module
-from hjit.kernels.lower.loopir import Barrier, Program
+from hjit.kernels.lower.loopir import Barrier
 from hjit.kernels.lower.lower import CUDA, lower
 from hjit.kernels.lower.passes.staging import coalesce_accesses
+from hjit.kernels.lower.program import Program
 from hjit.sched.default.cuda import cuda_schedule
 from hjit.sched.hand.schedule import Schedule
 from hjit.sched.language.check import check_tree

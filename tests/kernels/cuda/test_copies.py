@@ -12,8 +12,9 @@ import pytest
 import hjit
 from hjit.kernels.cuda.compilers import nvrtc
 from hjit.kernels.cuda.emit import emit_module
-from hjit.kernels.lower.loopir import Barrier, CommitCopies, CopyAsync, For, Program, Stmt, WaitForCopies
+from hjit.kernels.lower.loopir import Barrier, CommitCopies, CopyAsync, For, Stmt, WaitForCopies
 from hjit.kernels.lower.lower import CUDA, lower
+from hjit.kernels.lower.program import Program
 from hjit.kernels.lower.traverse import Body, every, with_bodies
 from hjit.sched.hand.schedule import Schedule
 from hjit.trace.ir.graph import Graph

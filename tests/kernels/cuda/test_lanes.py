@@ -12,8 +12,9 @@ import hjit
 from hjit.errors import ScheduleError
 from hjit.kernels.cuda.compilers import nvrtc
 from hjit.kernels.cuda.emit import emit_module
-from hjit.kernels.lower.loopir import Barrier, CombineThreads, Program
+from hjit.kernels.lower.loopir import Barrier, CombineThreads
 from hjit.kernels.lower.lower import CUDA, lower
+from hjit.kernels.lower.program import Program
 from hjit.sched.hand.schedule import Schedule
 from hjit.trace.ir.graph import Graph
 from tests.kernels.cuda.launching import needs_device

@@ -12,9 +12,10 @@ import pytest
 import hjit
 from hjit.kernels.cuda.compilers import nvrtc
 from hjit.kernels.cuda.emit import emit_module
-from hjit.kernels.lower.loopir import Barrier, Block, Program
+from hjit.kernels.lower.loopir import Barrier, Block
 from hjit.kernels.lower.lower import CUDA, lower
 from hjit.kernels.lower.passes.staging import stage_operands
+from hjit.kernels.lower.program import Program
 from hjit.sched.default.cuda import cuda_schedule
 from hjit.sched.hand.schedule import Schedule
 from hjit.sched.language.check import check_tree

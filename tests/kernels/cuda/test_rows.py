@@ -11,8 +11,9 @@ import pytest
 
 from hjit.kernels.cuda.compilers import nvrtc
 from hjit.kernels.cuda.emit import emit_module
-from hjit.kernels.lower.loopir import Block, Program
+from hjit.kernels.lower.loopir import Block
 from hjit.kernels.lower.lower import CUDA, lower
+from hjit.kernels.lower.program import Program
 from hjit.sched.default.cuda import cuda_schedule
 from hjit.sched.hand.schedule import Schedule
 from hjit.trace.ir.graph import Graph

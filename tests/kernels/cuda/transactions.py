@@ -8,7 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hjit.kernels.lower.loopir import Block, Name, Nest, Program, Stmt, Threads
+from hjit.kernels.lower.loopir import Block, Name, Stmt, Threads
+from hjit.kernels.lower.program import Nest, Program
 from hjit.kernels.lower.traverse import stmt_exprs
 from hjit.sched.language.limits import WARP
 from hjit.sched.language.memory import C_ORDER

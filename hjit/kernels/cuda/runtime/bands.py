@@ -20,7 +20,7 @@ IntArray = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True, slots=True)
 class RowTable:
-    """`hjit.kernels.lower.loopir.Rows` at the sizes of a call: a number for each iteration."""
+    """`hjit.kernels.lower.program.Rows` at the sizes of a call: a number for each iteration."""
 
     stage: str
     count: int

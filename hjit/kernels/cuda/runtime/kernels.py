@@ -21,7 +21,7 @@ from hjit.kernels.cuda.compilers.nvrtc import resources
 from hjit.kernels.cuda.launches import Launch, Parameter
 from hjit.kernels.cuda.runtime.bands import IntArray, RowTable
 from hjit.kernels.cuda.runtime.device import Device
-from hjit.kernels.lower.loopir import ITERATION, Rows
+from hjit.kernels.lower.program import ITERATION, Rows
 from hjit.kernels.runtime.kernel import count
 from hjit.kernels.runtime.naming import schedule_text
 from hjit.kernels.runtime.scheduled import Scheduled

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from hjit.errors import CompileError, ScheduleError
 from hjit.kernels.cuda.emit import emit_module
 from hjit.kernels.cuda.launches import Module
-from hjit.kernels.lower.loopir import Program
 from hjit.kernels.lower.lower import CUDA, lower
 from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.program import Program
 from hjit.kernels.runtime.scheduled import Scheduled
 from hjit.options import Options
 from hjit.process import debug

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from hjit.kernels.llvm.builder.function_merging import Uniform
 from hjit.kernels.llvm.nest.emitter import NestEmitter
 from hjit.kernels.llvm.thresholds import TASK_OPERATIONS
-from hjit.kernels.lower.loopir import Nest
 from hjit.kernels.lower.params import PARALLEL_FOR, STATUS, TASKS_PER_THREAD, THREADS
+from hjit.kernels.lower.program import Nest
 
 
 @dataclass(frozen=True, slots=True)

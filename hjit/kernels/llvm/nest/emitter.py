@@ -19,9 +19,10 @@ from hjit.kernels.llvm.builder.code import BOOL, I64, Code, Val, const, splat, t
 from hjit.kernels.llvm.builder.function_merging import Inner, Uniform
 from hjit.kernels.llvm.nest.value_table import ValueTable
 from hjit.kernels.llvm.vecmath import apply as vecmath
-from hjit.kernels.lower.loopir import Buffer, Register, Stmt
+from hjit.kernels.lower.loopir import Register, Stmt
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.params import Params
+from hjit.kernels.lower.program import Buffer
 from hjit.sched.language.memory import C_ORDER, Layout, rejoined
 from hjit.trace.ir.borders import fold_select
 from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Index, Load, Op, ScalarRef, loads

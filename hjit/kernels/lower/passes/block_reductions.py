@@ -23,7 +23,6 @@ from hjit.kernels.lower.loopir import (
     For,
     If,
     Item,
-    Nest,
     Reduce,
     ReductionLoop,
     Register,
@@ -37,6 +36,7 @@ from hjit.kernels.lower.loopir import (
     Vectors,
 )
 from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.program import Nest
 from hjit.kernels.lower.thresholds import ACCUMULATORS, FEW_PRODUCTS, PRODUCTS, SUMS_OF_PRODUCTS
 from hjit.kernels.lower.traverse import Body, at, with_bodies
 from hjit.kernels.lower.two_sum import two_sum

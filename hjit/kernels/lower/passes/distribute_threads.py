@@ -10,17 +10,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from hjit.kernels.lower.loopir import (
-    Block,
-    For,
-    Nest,
-    Reduce,
-    SlidingProduce,
-    Stmt,
-    ThreadLoop,
-    Threads,
-)
+from hjit.kernels.lower.loopir import Block, For, Reduce, SlidingProduce, Stmt, ThreadLoop, Threads
 from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.program import Nest
 from hjit.kernels.lower.traverse import Body, every, has_threads, with_bodies
 from hjit.sched.language.limits import MAX_THREADS, WARP
 from hjit.trace.ir.graph import Graph

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hjit.kernels.lower.loopir import Buffer, Nest, SlidingProduce
+from hjit.kernels.lower.loopir import SlidingProduce
 from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.program import Buffer, Nest
 from hjit.kernels.lower.traverse import every
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import ZERO, Poly, poly

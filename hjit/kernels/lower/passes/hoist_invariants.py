@@ -13,8 +13,9 @@ from dataclasses import replace
 from operator import is_
 from typing import TypeVar
 
-from hjit.kernels.lower.loopir import Block, Choose, For, Let, Name, Nest, Register, Set, Stmt, Store, Vectors
+from hjit.kernels.lower.loopir import Block, Choose, For, Let, Name, Register, Set, Stmt, Store, Vectors
 from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.program import Nest
 from hjit.kernels.lower.traverse import Body, bound_vars, every, named_polys, sources, with_bodies
 from hjit.trace.ir.borders import fold_select
 from hjit.trace.ir.graph import Cast, Expr, Graph, Load, Op

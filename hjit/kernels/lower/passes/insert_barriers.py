@@ -16,12 +16,12 @@ from hjit.kernels.lower.loopir import (
     CopyAsync,
     For,
     If,
-    Nest,
     ScanThreads,
     SlidingProduce,
     Stmt,
 )
 from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.program import Nest
 from hjit.kernels.lower.traverse import Body, every, own_polys, sources
 from hjit.trace.ir.graph import Graph, loads
 

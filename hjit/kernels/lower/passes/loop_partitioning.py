@@ -11,9 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from hjit.kernels.lower.loopir import INTERIOR, For, If, Let, Nest, Reduce, ResetWindow, Scan, Stmt, VectorLoop
+from hjit.kernels.lower.loopir import INTERIOR, For, If, Let, Reduce, ResetWindow, Scan, Stmt, VectorLoop
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.passes.vectorize import vectors_at_once
+from hjit.kernels.lower.program import Nest
 from hjit.kernels.lower.traverse import (
     bound_vars,
     every,

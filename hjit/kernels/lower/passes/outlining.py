@@ -11,18 +11,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from hjit.kernels.lower.loopir import (
-    For,
-    If,
-    Nest,
-    Outlined,
-    ResetWindow,
-    SlidingProduce,
-    Stmt,
-    VectorLoop,
-    lines,
-)
+from hjit.kernels.lower.loopir import For, If, Outlined, ResetWindow, SlidingProduce, Stmt, VectorLoop
 from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.printing import lines
+from hjit.kernels.lower.program import Nest
 from hjit.kernels.lower.traverse import inner, with_bodies
 from hjit.trace.ir.graph import Graph
 

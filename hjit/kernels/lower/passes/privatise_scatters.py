@@ -14,21 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from hjit.kernels.lower.loopir import (
-    BEGIN,
-    Block,
-    Buffer,
-    For,
-    If,
-    Let,
-    Nest,
-    ResetWindow,
-    Stmt,
-    Store,
-    ThreadLoop,
-    Threads,
-)
+from hjit.kernels.lower.loopir import BEGIN, Block, For, If, Let, ResetWindow, Stmt, Store, ThreadLoop, Threads
 from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.program import Buffer, Nest
 from hjit.kernels.lower.traverse import Body, every, own_polys, sources, with_bodies
 from hjit.sched.language.memory import C_ORDER
 from hjit.trace.ir.graph import Const, Graph, Load, Stage, cast, loads

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from hjit.kernels.lower.loopir import Block, Declare, For, If, Nest, Register, Set, Stmt, Store, Vectors
+from hjit.kernels.lower.loopir import Block, Declare, For, If, Register, Set, Stmt, Store, Vectors
 from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.program import Nest
 from hjit.kernels.lower.traverse import Body, with_bodies
 from hjit.trace.ir.graph import Const, Expr, Graph, Load, loads, rewrite
 from hjit.trace.ir.poly import Poly, Var, poly

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hjit.kernels.lower.loopir import Block, For, Let, LineAlignment, Nest, Stmt, Store, VectorLoop
+from hjit.kernels.lower.loopir import Block, For, Let, LineAlignment, Stmt, Store, VectorLoop
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.params import written_once
+from hjit.kernels.lower.program import Nest
 from hjit.kernels.lower.traverse import Body, every, with_bodies
 from hjit.sched.language.memory import C_ORDER, rejoined
 from hjit.trace.ir.graph import Graph

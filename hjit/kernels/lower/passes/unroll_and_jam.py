@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hjit.kernels.lower.loopir import Block, For, If, Nest, Reduce, Stmt, VectorLoop
+from hjit.kernels.lower.loopir import Block, For, If, Reduce, Stmt, VectorLoop
 from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.program import Nest
 from hjit.kernels.lower.traverse import at, with_bodies
 from hjit.trace.ir.graph import Graph
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from hjit.kernels.lower.loopir import Buffer, Let, Nest, Stmt
+from hjit.kernels.lower.loopir import Let, Stmt
 from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.program import Buffer, Nest
 from hjit.kernels.lower.traverse import inner, own_polys, with_bodies
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import Poly, Var, deep_atoms

@@ -9,20 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from hjit.kernels.lower.loopir import (
-    Block,
-    Choose,
-    For,
-    If,
-    Let,
-    LineStart,
-    Nest,
-    Reduce,
-    Stmt,
-    VectorLoop,
-    Vectors,
-)
+from hjit.kernels.lower.loopir import Block, Choose, For, If, Let, LineStart, Reduce, Stmt, VectorLoop, Vectors
 from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.program import Nest
 from hjit.kernels.lower.traverse import Body, at, with_bodies
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import ZERO, Poly, Var, extremum, lower_bound, poly

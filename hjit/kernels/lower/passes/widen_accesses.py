@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from hjit.kernels.lower.loopir import Block, Buffer, Nest, Row, Stmt, ThreadLoop, Threads
+from hjit.kernels.lower.loopir import Block, Row, Stmt, ThreadLoop, Threads
 from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.program import Buffer, Nest
 from hjit.kernels.lower.traverse import every, sources, stmt_exprs, with_bodies
 from hjit.sched.language.memory import C_ORDER
 from hjit.trace.ir.graph import Graph, loads

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hjit.kernels.lower.loopir import Buffer, Let
+from hjit.kernels.lower.loopir import Let
 from hjit.kernels.lower.placing.context import NestContext, Stmts
+from hjit.kernels.lower.program import Buffer
 from hjit.sched.analysis.bounds import Region
 from hjit.sched.language.limits import check_buffer
 from hjit.sched.language.memory import C_ORDER

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from hjit.kernels.lower.loopir import Buffer, Let, Stmt, Store
+from hjit.kernels.lower.loopir import Let, Stmt, Store
+from hjit.kernels.lower.program import Buffer
 from hjit.sched.analysis.bounds import Reads, Region
 from hjit.sched.language.memory import Layout
 from hjit.sched.language.tree import Compute, Loop, dims_of

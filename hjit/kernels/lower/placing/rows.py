@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator
 
-from hjit.kernels.lower.loopir import ITERATION, Rows
 from hjit.kernels.lower.placing.context import NestContext
 from hjit.kernels.lower.placing.environment import Env
 from hjit.kernels.lower.placing.inner_loops import step_of
+from hjit.kernels.lower.program import ITERATION, Rows
 from hjit.sched.analysis.bounds import Dims, Reads, Region, infer_bounds
 from hjit.sched.language.tree import Loop, Node, computes
 from hjit.trace.ir.intervals import SYMBOLIC, Interval, bounds_of, whole

@@ -227,7 +227,7 @@ def _in_range(k: int, n: int, axis: int) -> int:
     return k + n if k < 0 else k
 
 
-def _index(k: int, n: int, axis: int) -> Poly:
+def _index(k: int | InductionVariable, n: int, axis: int) -> Poly:
     """The index of one element."""
     rec = current()
     if type(k) is not InductionVariable or 0 <= min(k.first, k.last) <= max(k.first, k.last) < n:

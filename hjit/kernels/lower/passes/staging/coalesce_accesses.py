@@ -12,9 +12,10 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from hjit.kernels.lower.loopir import Block, Buffer, For, If, Let, Nest, Stmt, Store, ThreadLoop, Threads
+from hjit.kernels.lower.loopir import Block, For, If, Let, Stmt, Store, ThreadLoop, Threads
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.passes.distribute_threads import THREADS
+from hjit.kernels.lower.program import Buffer, Nest
 from hjit.kernels.lower.traverse import Body, stmt_exprs, with_bodies
 from hjit.sched.language.limits import WARP
 from hjit.sched.language.memory import C_ORDER, memory_order

@@ -13,14 +13,12 @@ from dataclasses import replace
 
 from hjit.kernels.lower.loopir import (
     Block,
-    Buffer,
     Choose,
     CommitCopies,
     CopyAsync,
     For,
     If,
     Let,
-    Nest,
     ResetWindow,
     SlidingProduce,
     Stmt,
@@ -29,6 +27,7 @@ from hjit.kernels.lower.loopir import (
 )
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.passes.unused_lets import drop_unused_lets
+from hjit.kernels.lower.program import Buffer, Nest
 from hjit.kernels.lower.traverse import Body, at, bound_vars, every, stmt_polys, with_bodies
 from hjit.trace.ir.graph import Graph, Load
 from hjit.trace.ir.poly import Poly, Var, deep_atoms, poly

@@ -13,9 +13,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hjit.kernels.lower.loopir import Block, Buffer, Nest, Reduce, ReductionLoop, Set, Stmt, Store, ThreadLoop, Threads
+from hjit.kernels.lower.loopir import Block, Reduce, ReductionLoop, Set, Stmt, Store, ThreadLoop, Threads
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.passes.block_reductions import Accumulator, Reductions, joining, nested, stored
+from hjit.kernels.lower.program import Buffer, Nest
 from hjit.kernels.lower.thresholds import PRODUCTS, SUMS_OF_PRODUCTS
 from hjit.kernels.lower.traverse import Body, with_bodies
 from hjit.sched.language.memory import C_ORDER, memory_order
