@@ -142,7 +142,8 @@ def _block_lines(s: Block) -> Iterator[str]:
     """Loads ahead, names of what the values share, stores and registers."""
     yield from (f"prefetch {x}" for x in s.ahead)
     yield from (f"{x.count} at once: {_access(x.array, x.index)} .." for x in s.rows)
-    lets, texts = describe(*(x.value for x in (*s.stores, *s.sets)), share_loads=True)
+    values = [x.value for x in s.stores] + [x.value for x in s.sets]
+    lets, texts = describe(*values, share_loads=True)
     yield from lets
     for store, text in zip(s.stores, texts, strict=False):
         to = _access(store.buffer, store.index)

@@ -221,7 +221,7 @@ def _masked_key(a: Tracer, items: list[Any], masks: list[Tracer], advanced: list
     return _Key(items[:at] + [slice(None)] * mask.ndim + items[at + 1 :], {}, mask=mask)
 
 
-def _in_range(k: int, n: int, axis: int) -> int:
+def _in_range(k: Any, n: int, axis: int) -> Any:
     if not -n <= k < n:
         raise IndexError(f"index {int(k)} is out of bounds for axis {axis} with size {int(n)}")
     return k + n if k < 0 else k
