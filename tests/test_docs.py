@@ -66,7 +66,16 @@ NOT_RUN_OF_README = ("import cupy", "mypackage", "cuda.schedule(img)", "mosaic.z
 @pytest.mark.usefixtures("as_users_run_them")
 def test_the_examples_of_the_readme_run() -> None:
     photo = np.random.default_rng(0).random((120, 160), np.float32)
-    given = {"hjit": hjit, "np": np, "photo": photo, "img": photo, "out": photo.copy(), "alpha": 0.5, "h": len(photo)}
+    given = {
+        "hjit": hjit,
+        "np": np,
+        "photo": photo,
+        "img": photo.copy(),
+        "out": photo.copy(),
+        "alpha": 0.5,
+        "h": len(photo),
+    }
+    given |= {"w": photo.shape[1], "highest": 0.0}
     namespace = {**examples.new_namespace(), **given}
     codes = [code for _, code in examples.blocks((ROOT / "README.md").read_text())]
     left_out = [[code for code in codes if text in code] for text in NOT_RUN_OF_README]

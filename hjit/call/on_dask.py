@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,9 +26,9 @@ from hjit.options import Options
 from hjit.process.deep_stack import with_deep_stack
 from hjit.trace.capture.captured import without_memory
 from hjit.trace.capture.trace import PyTree, Result, Trace, trace
-from hjit.trace.ir.graph import Graph, Load, Stage
-from hjit.trace.ir.poly import sizes_value
-from hjit.trace.tracing.recording.recorder import Recorder
+from hjit.trace.ir.graph import Graph, Input, Load, Stage
+from hjit.trace.ir.poly import poly, sizes_value
+from hjit.trace.tracing.recording.recorder import MAX_CONSTANT, Recorder
 from hjit.tuning.choice import Scheduler
 
 MAX_EAGER_ELEMENTS = 1 << 16  # elements that a function may decide on, or hand to an extern call
@@ -199,10 +199,25 @@ def explained(settings: CallSettings, structure: PyTree, leaves: list[Any]) -> s
     return "\n".join([f"{settings.name} runs in tasks of Dask:", *(f"  {line}" for line in call.tasks.lines())])
 
 
+def _with_known(rec: Recorder, graph: Graph) -> Graph:
+    """The Graph with the small arrays that the function has made of sizes, which are those of one image: what chunks
+    read at their elements is known then."""
+
+    def known(x: Input) -> Input:
+        source = rec.inputs[x.name]
+        if x.data is not None or source.where != ("constant",) or source.array.size > MAX_CONSTANT:
+            return x
+        return replace(x, shape=tuple(map(poly, source.array.shape)), data=source.array.tobytes())
+
+    return replace(graph, inputs=tuple(map(known, graph.inputs)))
+
+
 def _tasks(settings: CallSettings, rec: Recorder, graph: Graph, leaves: Sequence[Any]) -> Tasks:
     values = rec.tape.replay(leaves) or ()
     scalars = {name: values[slot.k] for name, (slot, _) in rec.scalar_slots().items() if slot.k < len(values)}
-    arrays = _arrays(rec, leaves)
+    graph = _with_known(rec, graph)
+    known = {x.name for x in graph.inputs if x.data is not None}
+    arrays = {name: x for name, x in _arrays(rec, leaves).items() if name not in known}
     found: Tasks = with_deep_stack(
         lambda: Tasks(settings.name, graph, rec.sizes, arrays, scalars, settings.options, settings.scheduler)
     )

@@ -60,6 +60,7 @@ def blocks() -> dict[str, Case]:
     """Schedules by hand, and what the threads of a block do together: reductions, scans, scatters; accesses side by
     side, copies to shared memory."""
     names = "test_blocks", "test_block_reductions", "test_block_scans", "test_scatters", "test_rows", "test_copies"
+    names += "test_coalescing", "test_lanes", "test_operands"
     return _tests(*names)
 
 

@@ -96,8 +96,10 @@ class Program:
     def result(self, state: State | Schedule) -> Array:
         choice = by_search({self.graph.outputs: state.tree}, state.inlined)
         bound, _ = compiled(self.variant, choice, Options(tune=False, cache="off"))
-        (out,) = bound.new_outputs()
-        assert bound.run([self.image], [out], ())
+        guarded = self.variant.guards.values((self.image,))
+        assert guarded is not None
+        (out,), slots = bound.new_outputs(), self.variant.body.slots
+        assert bound.run([self.image], [out], [guarded[0][slots[name]] for name, _ in bound.scalars])
         return out
 
 

@@ -130,7 +130,7 @@ class Size(Int):
             return pow(self.value, other, modulo)
         if type(other) is int and 0 < other <= MAX_POWER:
             return self if other == 1 else self * self ** (other - 1)
-        return _power(self, other)
+        return POWER(self, other)
 
     def __lshift__(self, other: Any) -> Any:
         return self * (1 << other) if type(other) is int and 0 <= other <= SMALL else self.value << other
@@ -188,7 +188,7 @@ def _of_numbers(f: Callable[[Any, Any], Any], swap: bool = False) -> Callable[[S
     return method
 
 
-_power = _of_numbers(operator.pow)
+POWER = _of_numbers(operator.pow)
 
 
 def _of_sizes(f: Callable[[Any, Any], Any], swap: bool = False) -> Callable[[Size, Any], Any]:
