@@ -254,20 +254,27 @@ def record(f: Callable[..., Any], *args: Any) -> Any:
     Raises:
         Exception: what `f` raises for these numbers, which become static: the traced function may handle it.
     """
-    tape = next(a.tape for a in args if is_host(a))
-    args = tuple(HostScalar.of_size(tape, a) if _is_size(a) else a for a in args)
+    tape = next(a.tape for a in args if type(a) is HostScalar)
+    hosts: list[HostScalar] = []
+    values, entries = [], []
+    for a in args:  # in one loop: a helper of the user's makes thousands of these
+        x = HostScalar.of_size(tape, a) if _is_size(a) else a
+        is_one = type(x) is HostScalar
+        if is_one:
+            hosts.append(x)
+        values.append(x.value if is_one else x)
+        entries.append(TapeEntry(x.k) if is_one else x)
     try:
-        value = f(*(a.value if is_host(a) else a for a in args))
+        value = f(*values)
     except Exception:
-        for a in filter(is_host, args):
-            a.make_static()
+        for x in hosts:
+            x.make_static()
         raise
-    tape.ops.append((f, tuple(TapeEntry(a.k) if is_host(a) else a for a in args)))
-    hosts = [a for a in args if is_host(a)]
-    of_sizes = all(a.of_sizes for a in hosts)
+    tape.ops.append((f, tuple(entries)))
+    number, of_sizes = len(tape.ops) - 1, all([x.of_sizes for x in hosts])
     if of_sizes:
-        tape.of_sizes[len(tape.ops) - 1] = value
-    return HostScalar(tape, len(tape.ops) - 1, value, all(a.captured for a in hosts), of_sizes)
+        tape.of_sizes[number] = value
+    return HostScalar(tape, number, value, all([x.captured for x in hosts]), of_sizes)
 
 
 def static_value(x: Any) -> Any:
@@ -359,7 +366,8 @@ def _quiet(how: Conversion, value: Any, dtype: np.dtype[Any]) -> Any:
 
 def _is_size(x: Any) -> bool:
     """A size that remembers what it was computed from? Arithmetic with constants keeps it one."""
-    return not is_host(x) and isinstance(x, int) and hasattr(x, "poly")
+    t = type(x)
+    return t is not int and t is not HostScalar and isinstance(x, int) and hasattr(x, "poly")
 
 
 def _method(f: Callable[..., Any], swap: bool = False) -> Callable[..., Any]:
