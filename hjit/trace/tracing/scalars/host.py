@@ -271,10 +271,10 @@ def record(f: Callable[..., Any], *args: Any) -> Any:
             x.make_static()
         raise
     tape.ops.append((f, tuple(entries)))
-    number, of_sizes = len(tape.ops) - 1, all([x.of_sizes for x in hosts])
+    number, of_sizes = len(tape.ops) - 1, all(x.of_sizes for x in hosts)
     if of_sizes:
         tape.of_sizes[number] = value
-    return HostScalar(tape, number, value, all([x.captured for x in hosts]), of_sizes)
+    return HostScalar(tape, number, value, all(x.captured for x in hosts), of_sizes)
 
 
 def static_value(x: Any) -> Any:
