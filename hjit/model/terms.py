@@ -141,4 +141,17 @@ def stage_costs(coefficients: Array, schedule: Array, is_output: Array, machine:
         coefficients: nanoseconds for one unit of each term; they broadcast to [batch, stages, 27].
         schedule, is_output, machine, xp: as for `terms`.
     """
-    return (terms(schedule, is_output, machine, xp) * coefficients).sum(-1) * 1e-9
+    found = (terms(schedule, is_output, machine, xp) * coefficients).sum(-1) * 1e-9
+    return xp.maximum(found, _streaming(schedule, xp.asarray(machine, dtype=schedule.dtype)))
+
+
+def _streaming(schedule: Array, machine: Array) -> Array:
+    """Seconds that memory takes at least for what each stage reads and writes, [batch, stages]; 0 where the last cache
+    holds that. It is not in the paper, whose programs are shorter: of hundreds of whole arrays few are in a cache when
+    they are read."""
+    realizations, written, read = (
+        schedule[..., SCHEDULE.index(name)]
+        for name in ("num_realizations", "bytes_at_realization", "unique_bytes_read_per_realization")
+    )
+    cache, copied = machine[MACHINE.index("l3_bytes")], machine[MACHINE.index("bandwidth")]
+    return realizations * (written + read) / (2 * copied) * (written + read > cache)

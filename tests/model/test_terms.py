@@ -17,9 +17,10 @@ def row(**features: float) -> np.ndarray:
     return x
 
 
-def machine(cores: int) -> np.ndarray:
+def machine(cores: int, **facts: float) -> np.ndarray:
     x = np.ones(len(MACHINE), np.float32)
-    x[MACHINE.index("cores")] = cores
+    for name, value in {"cores": cores, "l3_bytes": 1e12, **facts}.items():
+        x[MACHINE.index(name)] = value
     return x
 
 
@@ -201,6 +202,14 @@ def test_sizes_below_one_divide_as_one() -> None:
         )
     )
     assert (values[15], values[21]) == (2 * 2 * 30, 5)
+
+
+def test_no_stage_is_faster_than_memory() -> None:
+    """But where the last cache holds what it reads and writes."""
+    schedule = row(num_realizations=3, bytes_at_realization=400, unique_bytes_read_per_realization=800)
+    for cache, seconds in ((1000, 3 * (400 + 800) / (2 * 50)), (1300, 0)):
+        cost = stage_costs(np.zeros(27), schedule, np.zeros(1), machine(4, l3_bytes=cache, bandwidth=50))
+        assert cost == pytest.approx(seconds)
 
 
 def test_the_cost_of_a_stage_is_in_nanoseconds_per_unit() -> None:
