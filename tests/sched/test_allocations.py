@@ -5,29 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
 
-from hjit.call.segments import TraceSegments
-from hjit.errors import HjitError
-from hjit.kernels.lower.lower import lower
-from hjit.kernels.runtime import features
-from hjit.model import generator, network
 from hjit.model.names import SCHEDULE
-from hjit.options import Options
-from hjit.pipeline import Pipeline
 from hjit.sched.language.build import parallel_loops
 from hjit.sched.language.tree import Loop, Root, Store
 from hjit.trace.ir.poly import sizes_value
-from hjit.training.cases import segment_of
-from hjit.training.schedules import candidates
-from hjit.tuning.autoschedule import space_of
-from hjit.tuning.decide import by_search
+from tests.sched.lowered import lowered
 
 BYTES = SCHEDULE.index("bytes_at_realization")
-GIVEN: dict[str, Any] = {"verify": "off", "cache": "off", "tune": False, "num_threads": 2}
 
 
 @dataclass(frozen=True)
@@ -36,12 +24,12 @@ class Allocation:
 
     program: int
     stage: str
-    lowered: float
+    given: float
     expected: float
 
     @property
     def ratio(self) -> float:
-        return self.lowered / self.expected
+        return self.given / self.expected
 
 
 def of_tasks(root: Root) -> set[str]:
@@ -60,34 +48,16 @@ def of_tasks(root: Root) -> set[str]:
 
 def allocations(program: int, schedules: int) -> Iterator[Allocation]:
     """Of the buffers of some schedules of a random program."""
-    made = generator.random_program(program, 300 * 300)
-    options = Options(on_unsupported="raise", **GIVEN)
-    variant = Pipeline(made.function, GIVEN).variant_of(tuple(made.inputs(program)), {}, options)
-    if len(variant.graphs) != 1:
-        return
-    (graph,), sizes, cost = variant.graphs, variant.rec.sizes, network.random(program)
-    space = space_of(segment_of(graph, options), sizes, options, cost)
-    cut = TraceSegments(variant.trace, features.schedule_target(options.target))
-    names = [s.name for s in graph.stages]
-    for _, found in candidates(space, graph, schedules, program, cost):
-        choice = by_search({graph.outputs: found.tree}, found.inlined)
-        (segment,) = cut(choice.rewrites)
-        tree = choice.of(segment).tree
-        assert tree is not None
-        try:
-            lowered = lower(segment.graph, tree)
-        except HjitError:
-            continue
-        values = space.features(found.tree, found.inlined)
-        shared = of_tasks(found.tree)
-        for buffer in lowered.buffers.values():
-            stage = segment.graph.stage(buffer.stage)
-            if stage.name in names and (stage.name not in shared or buffer.fold is not None):
+    for x in lowered(program, 300 * 300, schedules, threads=2):
+        shared = of_tasks(x.tree)
+        for buffer in x.nests.buffers.values():
+            stage = x.graph.stage(buffer.stage)
+            if stage.name in x.features and (stage.name not in shared or buffer.fold is not None):
                 lengths = [
-                    min(max(sizes_value(p, sizes), 0), _aligned(max(sizes_value(n, sizes), 1), a))
+                    min(max(sizes_value(p, x.sizes), 0), _aligned(max(sizes_value(n, x.sizes), 1), a))
                     for p, n, a in zip(buffer.lengths, stage.shape, buffer.layout.align or (1,) * 9, strict=False)
                 ]
-                expected = values[names.index(stage.name), BYTES]
+                expected = x.features[stage.name][BYTES]
                 yield Allocation(program, stage.name, stage.dtype.itemsize * math.prod(lengths), max(expected, 1.0))
 
 

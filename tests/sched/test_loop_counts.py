@@ -8,22 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from hjit.call.segments import TraceSegments
-from hjit.errors import HjitError
-from hjit.kernels.lower.lower import lower
-from hjit.kernels.lower.program import Program
-from hjit.kernels.runtime import features
-from hjit.model import generator, network
 from hjit.model.names import SCHEDULE
-from hjit.options import Options
-from hjit.pipeline import Pipeline
-from hjit.training.cases import segment_of
-from hjit.training.schedules import candidates
-from hjit.tuning.autoschedule import space_of
-from hjit.tuning.candidates import with_fixes
-from hjit.tuning.choice import Choice
-from hjit.tuning.decide import by_search
 from tests.sched.loop_counts import stored
+from tests.sched.lowered import lowered
 
 VECTORS, SCALARS, TASKS = map(SCHEDULE.index, ("num_vectors", "num_scalars", "inner_parallelism"))
 
@@ -35,44 +22,24 @@ class Computed:
     program: int
     origin: str
     stage: str
-    lowered: float
+    ran: float
     expected: float
 
     @property
     def ratio(self) -> float:
-        return self.lowered / self.expected
+        return self.ran / self.expected
 
 
 def computed(program: int, schedules: int) -> Iterator[Computed]:
     """Of the stages of a random program under some schedules."""
-    made = generator.random_program(program, 200 * 200)
-    given = {"verify": "off", "cache": "off", "tune": False, "num_threads": 1}
-    options = Options(on_unsupported="raise", **given)  # type: ignore[arg-type]
-    variant = Pipeline(made.function, given).variant_of(tuple(made.inputs(program)), {}, options)
-    if len(variant.graphs) != 1:
-        return
-    (graph,), sizes, cost = variant.graphs, variant.rec.sizes, network.random(program)
-    space = space_of(segment_of(graph, options), sizes, options, cost)
-    cut = TraceSegments(variant.trace, features.schedule_target(options.target))
-    names = [s.name for s in graph.stages]
-
-    def make(choice: Choice) -> Program:
-        (segment,) = cut(choice.rewrites)
-        tree = choice.of(segment).tree
-        assert tree is not None
-        return lower(segment.graph, tree, passes=())
-
-    for origin, found in candidates(space, graph, schedules, program, cost):
-        try:
-            lowered, done = with_fixes(make, by_search({graph.outputs: found.tree}, found.inlined), cut)
-        except HjitError:
-            continue
-        values = dict(zip(names, space.features(done.trees[graph.outputs], found.inlined), strict=True))
-        tasks = {n.stage: max(int(values[n.stage][TASKS]), 1) if n.stage in values else 1 for n in lowered.nests}
-        for stage, x in stored(lowered, sizes, tasks).items():
-            if stage in values:
-                expected = values[stage][VECTORS] + values[stage][SCALARS]
-                yield Computed(program, origin, stage, x.vectors + x.scalars, max(expected, 1.0))
+    for x in lowered(program, 200 * 200, schedules, threads=1, passes=()):
+        tasks = {
+            n.stage: max(int(x.features[n.stage][TASKS]), 1) if n.stage in x.features else 1 for n in x.nests.nests
+        }
+        for stage, s in stored(x.nests, x.sizes, tasks).items():
+            if stage in x.features:
+                expected = x.features[stage][VECTORS] + x.features[stage][SCALARS]
+                yield Computed(program, x.origin, stage, s.vectors + s.scalars, max(expected, 1.0))
 
 
 def judged(programs: range, schedules: int) -> None:
