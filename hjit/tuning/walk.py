@@ -41,7 +41,7 @@ def _made(cache_dir: str, mode: str) -> Walk | None:
             code = signal_safe(backend.compile_functions, llvm_ir(name), name)
             cache.store(name, code, {"versions": cache.versions()}, cache_dir, mode)
             found = _loaded(code, name)
-    except (CompileError, OSError) as error:  # the latter where there is no source
+    except (CompileError, NotImplementedError, OSError) as error:  # OSError: there is no source
         log.debug("features are recorded in Python: %s", error)
         return None
     return found

@@ -199,7 +199,9 @@ def test_damaged_code_is_compiled_anew(
     assert assert_same(SizedGraph(GRAPHS[name], SIZES), tree(text), found)
 
 
-@pytest.mark.parametrize("error", [CompileError("busy"), OSError("could not get source code")])
+@pytest.mark.parametrize(
+    "error", [CompileError("busy"), OSError("could not get source code"), NotImplementedError("match x:")]
+)
 def test_where_it_cannot_be_compiled_features_are_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:

@@ -117,15 +117,7 @@ def nest_key(graph: SizedGraph, nest: Node, placed: Placed | None = None) -> str
 
 def layouts_of(node: Node) -> dict[str, Layout]:
     """How every stage lies in memory that is stored under a node."""
-    found: dict[str, Layout] = {}
-    nodes = [node]
-    while nodes:
-        x = nodes.pop()
-        if isinstance(x, Store):
-            found[x.stage] = layout_of(x)
-        if not isinstance(x, Compute):
-            nodes += x.children
-    return found
+    return {x.stage: layout_of(x) for x in walk(node) if isinstance(x, Store)}
 
 
 # -- what is recorded of a nest
@@ -277,8 +269,10 @@ class Structure:
 
     def plan(self, tiles: Sizes) -> Plan | WalkedPlan:
         """What works out the features for these sizes: the compiled walk, where there is one, for all of them."""
-        walk = self.graph.walk
-        return self.recorded(tiles) if walk is None or not is_known(self.nest) else self.walked(walk)
+        compiled = self.graph.walk
+        if compiled is not None and (self.key in self.graph.plans or is_known(self.nest)):
+            return self.walked(compiled)
+        return self.recorded(tiles)
 
     def walked(self, walk: Walk) -> WalkedPlan:
         """The compiled walk of this structure."""

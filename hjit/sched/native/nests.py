@@ -15,7 +15,7 @@ from hjit.sched.analysis.sites import layout_of
 from hjit.sched.analysis.sized import Part, SizedGraph
 from hjit.sched.language.build import flattened, parallel_loops
 from hjit.sched.language.memory import C_ORDER, Layout
-from hjit.sched.language.tree import Compute, DimKey, Loop, Node, computes, dims_of, own
+from hjit.sched.language.tree import Compute, DimKey, Loop, Node, computes, dims_of, own, walk
 from hjit.sched.native import records as at
 from hjit.sched.native.tables import tables_of
 from hjit.sched.native.words import Packed
@@ -27,14 +27,7 @@ Row = list[int]
 
 def is_known(nest: Node) -> bool:
     """Does the compiled walk know all that is in a nest? It knows neither loops of GPUs nor regions rounded up."""
-    nodes = [nest]
-    while nodes:
-        x = nodes.pop()
-        if isinstance(x, Loop) and (x.kind not in KINDS or x.tail not in TAILS):
-            return False
-        if not isinstance(x, Compute):
-            nodes += x.children
-    return True
+    return all(x.kind in KINDS and x.tail in TAILS for x in walk(nest) if isinstance(x, Loop))
 
 
 @dataclass(frozen=True, slots=True)
