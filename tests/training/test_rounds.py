@@ -186,3 +186,18 @@ def test_numbers_among_the_arguments_are_no_hindrance(tmp_path: Path) -> None:
 
     (found,) = measured(scaled, [[np.abs(IMAGE), 1.5]], OPTIONS, 3, 0, MeasurementLock(tmp_path))
     assert len(found.samples) > 1
+
+
+def test_the_first_run_of_a_slow_schedule_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+
+    class Cold:
+        seconds = iter((2.0, 0.2))  # of memory that is touched for the first time, and of the kernel
+
+        def run(self, inputs: Any, outputs: Any, scalars: Any) -> bool:
+            nonlocal now
+            now += next(self.seconds)
+            return True
+
+    monkeypatch.setattr(cases.time, "perf_counter", lambda: now)
+    assert cases.timed(Cold(), [], []) == pytest.approx(0.2)  # type: ignore[arg-type]
