@@ -70,7 +70,8 @@ class Inspectable(Tunable[P, R]):
         entry = self._entries.get(key_of(args, kwargs)) or Entry()
         if entry.plain is None and entry.parts is not None and self.parts is not None:
             return "\n".join(in_parts(self.__name__, self.parts))
-        return explained(self.__name__, entry.plain, entry.variants, entry.timing is not None)
+        is_host = not any(map(is_device_array, leaves))
+        return explained(self.__name__, entry.plain, entry.variants, entry.timing is not None, is_host)
 
     def report(self, *args: Any, **kwargs: Any) -> Report:
         """How calls with such arguments run, and why they take as long as they do.

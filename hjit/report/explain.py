@@ -18,19 +18,22 @@ def reason(plain: str) -> str:
     return plain.partition(PLAIN_NUMPY)[2] or plain or "a kernel that it has with others gave wrong results"
 
 
-def explained(name: str, plain: str | None, variants: Sequence[Variant], is_timed: bool) -> str:
+def explained(name: str, plain: str | None, variants: Sequence[Variant], is_timed: bool, is_host: bool) -> str:
     """How calls with some arguments run.
 
     Args:
         plain: why NumPy runs them; None: it does not.
         variants: what they run otherwise.
         is_timed: are calls being timed beside NumPy?
+        is_host: are no arrays a GPU's?
     """
     if plain is not None:
         return f"{name} runs as plain NumPy with such arguments: {reason(plain)}"
     if not variants:
         return f"{name} has no kernel for such arguments yet: call it with them"
-    text = "\n".join(f"{name} runs compiled: {', '.join(_parts(v))}" for v in variants)
+    text = "\n".join(
+        f"{name} runs compiled: {', '.join((*_parts(v), *(_bands(v) if is_host else ())))}" for v in variants
+    )
     return f"{text}\nThe first calls are timed beside NumPy, interleaved with it" if is_timed else text
 
 
@@ -74,3 +77,10 @@ def _parts(v: Variant) -> Iterator[str]:
     said = f" ({'launched' if graphs == kernels else f'{graphs} of them launched'} as a CUDA graph)" if graphs else ""
     yield f"{kernels} kernel{'' if kernels == 1 else 's'}{said}"
     yield from (v.body.how(k) for k in range(len(v.rec.breaks)))
+
+
+def _bands(v: Variant) -> Iterator[str]:
+    """What NumPy's arrays are copied in, for a GPU."""
+    for b in v.bounds:
+        if count := getattr(b, "bands", 0):
+            yield f"NumPy's arrays are copied in {count} bands of rows, while kernels run over others"

@@ -131,6 +131,7 @@ def test_each_band_reads_what_has_come(case: str, moves: Strict) -> None:
         assert log.index("launch") < len(log) - 1 - log[::-1].index("send"), "kernels wait for all"
         assert log.index("fetch") < len(log) - 1 - log[::-1].index("launch"), "results wait for all"
     assert f.stats.fallbacks == 0
+    assert "bands of rows, while kernels run over others" in f.explain(*args)
 
 
 @needs_opencl
@@ -140,6 +141,7 @@ def test_what_needs_all_of_an_image_is_copied_as_a_whole(case: str, moves: Stric
     f = hjit.pipeline(function, target="cuda", verify="off", on_unsupported="raise")
     same(f, args)
     assert set(moves.log) == {"launch"}
+    assert "bands" not in f.explain(*args)
 
 
 @needs_opencl

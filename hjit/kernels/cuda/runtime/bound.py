@@ -164,6 +164,12 @@ class Bound:
         """Are the kernels launched as a CUDA graph?"""
         return self._ready is not None and self._ready.graphs is not None and self._ready.graphs.is_faster is True
 
+    @property
+    def bands(self) -> int:
+        """In how many bands of rows NumPy's arrays are copied while kernels run over others; 0: as a whole."""
+        banded = None if self._ready is None else self._ready.banded
+        return 0 if banded is None else len(banded.bands)
+
     def number(self, p: Poly) -> int:
         """A size at those of this call."""
         return sizes_value(p, self.sizes)
