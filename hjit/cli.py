@@ -93,6 +93,8 @@ def parser() -> argparse.ArgumentParser:
     train.add_argument(
         "--jobs", type=int, default=2, metavar="N", help="processes that compile at once (default: %(default)s)"
     )
+    train.add_argument("--also", type=Path, nargs="+", default=[], metavar="FILE", help="samples to fit to besides")
+    train.add_argument("--pack", type=Path, metavar="FILE", help="write all samples of the folder to one file")
     train.set_defaults(run=_train)
 
     cache = commands.add_parser(
@@ -219,11 +221,15 @@ def _profile(given: argparse.Namespace) -> int:
 
 
 def _train(given: argparse.Namespace) -> int:
+    from hjit.training import dataset
     from hjit.training.rounds import Settings, Training
 
     try:
+        others = [p for file in given.also for p in dataset.read(file).programs]
         training = Training(given.folder, Settings(given.programs, given.schedules, given.seed, given.target))
-        training.run(given.rounds, given.minutes, given.jobs, lambda line: print(line, flush=True))
+        training.run(given.rounds, given.minutes, given.jobs, lambda line: print(line, flush=True), others)
+        if given.pack is not None:
+            dataset.write(given.pack, dataset.collected(training.folders))
     except (ModelError, ModuleNotFoundError, OSError) as error:
         return _failed(error)
     print(training)

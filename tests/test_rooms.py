@@ -302,6 +302,7 @@ LATE = {
         "report.profile": SHOWN,
         "report.patch": SELDOM,
         "sched.language.target": FIRST_CALL,
+        "training.dataset": TRAINING,
         "training.rounds": TRAINING,
         "tuning.kept_plans": SELDOM,
     },

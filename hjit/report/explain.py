@@ -82,5 +82,5 @@ def _parts(v: Variant) -> Iterator[str]:
 def _bands(v: Variant) -> Iterator[str]:
     """What NumPy's arrays are copied in, for a GPU."""
     for b in v.bounds:
-        if count := getattr(b, "bands", 0):
+        if count := getattr(b, "band_count", 0):
             yield f"NumPy's arrays are copied in {count} bands of rows, while kernels run over others"

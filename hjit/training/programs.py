@@ -95,11 +95,15 @@ def _save(file: Path, x: Measured) -> None:
 
 def load(folders: Sequence[Path]) -> list[Program]:
     """The samples of some folders, in the order of their names; of programs that are done only."""
-    found = []
+    return [program for program, _ in load_with_origins(folders)]
+
+
+def load_with_origins(folders: Sequence[Path]) -> Iterator[tuple[Program, tuple[str, ...]]]:
+    """As `load`, with the origins of each program's schedules."""
     for file in (file for folder in folders for file in _done(folder)):
         with np.load(file) as x:
-            found.append(Program(x["pipeline"], x["schedule"], x["runtimes"], x["machine"]))
-    return found
+            program = Program(x["pipeline"], x["schedule"], x["runtimes"], x["machine"])
+            yield program, tuple(map(str, x["origins"]))
 
 
 def best_by_origin(folder: Path) -> Iterator[dict[str, float]]:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from hjit.errors import ModelError
-from hjit.model.fit import Report, check_packages, fit, steadied
+from hjit.model.fit import Program, Report, check_packages, fit, steadied
 from hjit.process.files import replacing
 from hjit.process.machine import cpu
 from hjit.training import programs
@@ -123,11 +123,17 @@ class Training:
         """Those of the last finished round."""
         return self.folder / str(len(self.rounds) - 1) / "weights.npz" if self.rounds else None
 
-    def run(self, rounds: int, minutes: float | None, jobs: int, show: Show) -> None:
+    @property
+    def folders(self) -> list[Path]:
+        """Of all rounds, the one that is not finished included."""
+        return [x for k in range(len(self.rounds) + 1) if (x := self.folder / str(k)).is_dir()]
+
+    def run(self, rounds: int, minutes: float | None, jobs: int, show: Show, others: Sequence[Program] = ()) -> None:
         """Finish rounds, until there are so many or the time is over.
 
         Args:
             jobs: processes that compile at once; one at a time measures, while the others wait.
+            others: samples from elsewhere, which weights are fitted to, too.
 
         Raises:
             ModuleNotFoundError: what fitting needs is not installed.
@@ -140,7 +146,7 @@ class Training:
             start = time.monotonic()
             if not self._collect(place, jobs, end, show):
                 return
-            self._finish(place, time.monotonic() - start, show)
+            self._finish(place, time.monotonic() - start, show, others)
 
     # -- one round
     def seeds(self, number: int) -> Iterable[int]:
@@ -192,23 +198,23 @@ class Training:
         else:
             show(f"{seed}: {(place / f'{seed}.json').read_text().strip()}")
 
-    def _finish(self, place: Path, seconds: float, show: Show) -> None:
+    def _finish(self, place: Path, seconds: float, show: Show, others: Sequence[Program]) -> None:
         """Fit weights to all rounds so far, and note what they are worth."""
         number = len(self.rounds)
-        report = self._fit([self.folder / str(k) for k in range(number + 1)], place / "weights.npz", show)
+        report = self._fit([*others, *programs.load(self.folders)], place / "weights.npz", show)
         found = summed_up(number, place, self.seeds(number), seconds)
         trained, held_out = ({} if x is None else asdict(x) for x in (report.trained, report.held_out))
         self.rounds.append(asdict(replace(found, trained=trained, held_out=held_out)))
         self._keep()
 
-    def _fit(self, folders: list[Path], out: Path, show: Show) -> Report:
+    def _fit(self, samples: Sequence[Program], out: Path, show: Show) -> Report:
         def told(number: int, error: float) -> None:
             if number % 10 == 9:
                 show(f"pass {number + 1}: {error:.5f}")
 
-        known = steadied(programs.load(folders))
+        known = steadied(samples)
         if not known:
-            raise ModelError(f"no program has samples so far; {folders[-1]} says why not")
+            raise ModelError(f"no program has samples so far; {out.parent} says why not")
         several = len({p.pipeline.tobytes() for p in known}) > 1
         network, report = fit(
             known,

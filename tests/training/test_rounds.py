@@ -199,5 +199,5 @@ def test_the_first_run_of_a_slow_schedule_does_not_count(monkeypatch: pytest.Mon
             now += next(self.seconds)
             return True
 
-    monkeypatch.setattr(cases.time, "perf_counter", lambda: now)
+    monkeypatch.setattr("hjit.training.cases.time.perf_counter", lambda: now)
     assert cases.timed(Cold(), [], []) == pytest.approx(0.2)  # type: ignore[arg-type]

@@ -165,7 +165,7 @@ class Bound:
         return self._ready is not None and self._ready.graphs is not None and self._ready.graphs.is_faster is True
 
     @property
-    def bands(self) -> int:
+    def band_count(self) -> int:
         """In how many bands of rows NumPy's arrays are copied while kernels run over others; 0: as a whole."""
         banded = None if self._ready is None else self._ready.banded
         return 0 if banded is None else len(banded.bands)

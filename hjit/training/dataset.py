@@ -1,0 +1,124 @@
+"""Samples of whole trainings in one file, some hundred bytes each: what weights are fitted to again later.
+
+The file is an npz under LZMA. All programs lie one after the other in its arrays, features of schedules one feature
+after the other, since a schedule shares most of them with the next:
+
+    about       JSON: the format, the names of the features, those of the origins
+    stages, schedules   of each program, int32 [programs]
+    pipeline    float32 [all stages, len(PIPELINE)]
+    schedule    float32 [len(SCHEDULE), all stages of all schedules]
+    runtimes    seconds, float32 [all schedules]
+    origins     numbers of names, uint8 [all schedules]
+    machine     float32 [programs, len(MACHINE)]
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import lzma
+import os
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hjit.errors import ModelError
+from hjit.model.fit import Program
+from hjit.model.names import MACHINE, PIPELINE, SCHEDULE
+from hjit.process.files import replacing
+from hjit.training import programs
+
+FORMAT = "hjit-samples-1"
+NAMES = {"pipeline": list(PIPELINE), "schedule": list(SCHEDULE), "machine": list(MACHINE)}
+_DAMAGE = (EOFError, KeyError, IndexError, ValueError, zipfile.BadZipFile, lzma.LZMAError)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dataset:
+    """Measured programs, and how each of their schedules was found.
+
+    Attributes:
+        origins: of each program those of its schedules, see `hjit.training.schedules.candidates`.
+    """
+
+    programs: tuple[Program, ...]
+    origins: tuple[tuple[str, ...], ...]
+
+    def __post_init__(self) -> None:
+        if [len(p.runtimes) for p in self.programs] != [len(x) for x in self.origins]:
+            raise ModelError("programs have other numbers of schedules than of origins")
+
+
+def collected(folders: Sequence[Path]) -> Dataset:
+    """The samples of folders that `hjit.training.programs` wrote; of programs that are done only."""
+    found, origins = [], []
+    for program, names in programs.load_with_origins(folders):
+        found.append(program)
+        origins.append(names)
+    return Dataset(tuple(found), tuple(origins))
+
+
+def write(path: str | os.PathLike[str], data: Dataset) -> None:
+    """Write a file that `read` reads.
+
+    Raises:
+        OSError: it cannot be written.
+        ModelError: there are no samples.
+    """
+    if not data.programs:
+        raise ModelError("there are no samples to write")
+    names = sorted({x for origins in data.origins for x in origins})
+    about = {"format": FORMAT, **NAMES, "origins": names}
+    rows = [p.schedule.reshape(-1, len(SCHEDULE)) for p in data.programs]
+    content = io.BytesIO()
+    np.savez(
+        content,
+        about=np.array(json.dumps(about)),
+        stages=np.array([len(p.pipeline) for p in data.programs], np.int32),
+        schedules=np.array([len(p.runtimes) for p in data.programs], np.int32),
+        pipeline=np.concatenate([p.pipeline for p in data.programs]),
+        schedule=np.ascontiguousarray(np.concatenate(rows).T),
+        runtimes=np.concatenate([p.runtimes for p in data.programs]),
+        origins=np.array([names.index(x) for origins in data.origins for x in origins], np.uint8),
+        machine=np.stack([p.machine for p in data.programs]),
+    )
+    with replacing(Path(path)) as new:
+        new.write_bytes(lzma.compress(content.getvalue(), preset=9))
+
+
+def read(path: str | os.PathLike[str]) -> Dataset:
+    """The samples that `write` wrote.
+
+    Raises:
+        OSError: the file cannot be read.
+        ModelError: it is not such a file, or has other features than this version's.
+    """
+    data = Path(path).read_bytes()
+    try:
+        with np.load(io.BytesIO(lzma.decompress(data)), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        about = json.loads(str(arrays.pop("about")))
+        if about["format"] != FORMAT or any(about[kind] != names for kind, names in NAMES.items()):
+            raise ModelError(f"{path}: samples in another format, or of other features than this version of hjit has")
+        return _unpacked(arrays, about["origins"])
+    except _DAMAGE as error:
+        raise ModelError(f"{path}: not samples of hjit, or damaged ({error})") from None
+
+
+def _unpacked(arrays: dict[str, Any], names: Sequence[str]) -> Dataset:
+    stages, schedules = arrays["stages"].astype(int), arrays["schedules"].astype(int)
+    rows = np.split(np.ascontiguousarray(arrays["schedule"].T), np.cumsum(stages * schedules)[:-1])
+    pipelines = np.split(arrays["pipeline"], np.cumsum(stages)[:-1])
+    runtimes = np.split(arrays["runtimes"], np.cumsum(schedules)[:-1])
+    origins = np.split(arrays["origins"], np.cumsum(schedules)[:-1])
+    found = [
+        Program(pipeline, x.reshape(count, len(pipeline), len(SCHEDULE)), seconds, machine)
+        for pipeline, x, count, seconds, machine in zip(
+            pipelines, rows, schedules, runtimes, arrays["machine"], strict=True
+        )
+    ]
+    return Dataset(tuple(found), tuple(tuple(names[k] for k in x) for x in origins))

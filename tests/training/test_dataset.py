@@ -1,0 +1,86 @@
+"""Samples of a training in one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hjit import cli
+from hjit.errors import ModelError
+from hjit.model.fit import Program
+from hjit.model.fit import fit as hjit_fit
+from hjit.model.names import MACHINE, PIPELINE, SCHEDULE
+from hjit.training import cases, dataset, programs, rounds, schedules
+from hjit.training.dataset import Dataset
+from hjit.training.rounds import Settings, Training, unseen
+from tests.training.test_rounds import measure_here
+
+RNG = np.random.default_rng(0)
+
+
+def program(stages: int, count: int) -> Program:
+    """Features and times without a meaning."""
+    of = lambda *shape: RNG.random(shape, np.float32) + 1e-3  # noqa: E731
+    return Program(of(stages, len(PIPELINE)), of(count, stages, len(SCHEDULE)), of(count), of(len(MACHINE)))
+
+
+def same(a: Program, b: Program) -> bool:
+    return all(np.array_equal(getattr(a, x), getattr(b, x)) for x in ("pipeline", "schedule", "runtimes", "machine"))
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    data = Dataset((program(3, 2), program(1, 5)), (("default", "beam"), ("random",) * 4 + ("default",)))
+    dataset.write(tmp_path / "x.xz", data)
+    found = dataset.read(tmp_path / "x.xz")
+    assert found.origins == data.origins
+    assert all(map(same, found.programs, data.programs))
+
+
+def test_damage_and_other_features_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "x.xz"
+    dataset.write(file, Dataset((program(3, 2),), (("default", "beam"),)))
+    content = file.read_bytes()
+    for damaged in (b"", b"samples", content[: len(content) // 2], content[:-9]):
+        file.write_bytes(damaged)
+        with pytest.raises(ModelError, match=r"x\.xz"):
+            dataset.read(file)
+    file.write_bytes(content)
+    monkeypatch.setitem(dataset.NAMES, "schedule", [*SCHEDULE[1:], "moons"])
+    with pytest.raises(ModelError, match="other features"):
+        dataset.read(file)
+    with pytest.raises(ModelError, match="no samples"):
+        dataset.write(file, Dataset((), ()))
+
+
+def test_another_training_is_fitted_to_them_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(programs, "PIXELS", (64**2, 64**2))
+    monkeypatch.setattr(programs, "IMAGES", 1)
+    monkeypatch.setattr(cases, "PROGRAM_SECONDS", 60.0)
+    monkeypatch.setattr(rounds, "process", measure_here)
+    monkeypatch.setattr(schedules, "SEARCH_SECONDS", 0.3)
+    monkeypatch.setattr(rounds, "PASSES", 2)
+    file, settings = tmp_path / "samples.xz", ["--programs", "2", "--schedules", "3", "--seed", "4"]
+    assert cli.main(["train", str(tmp_path / "a"), *settings, "--rounds", "1", "--pack", str(file)]) == 0
+    packed = dataset.read(file)
+    first = Training(tmp_path / "a", Settings(2, 3, 4))
+    assert len(packed.programs) == first.rounds[0]["programs"] > 0
+    assert all(map(same, packed.programs, programs.load([tmp_path / "a" / "0"])))
+
+    fitted: list[int] = []
+
+    def fit(known: Any, **given: Any) -> Any:
+        fitted.append(len(known))
+        return hjit_fit(known, **given)
+
+    monkeypatch.setattr(rounds, "fit", fit)
+    second = Training(tmp_path / "b", Settings(2, 3, 6))
+    second.run(1, None, 1, unseen, packed.programs)
+    assert fitted == [second.rounds[0]["programs"] + len(packed.programs)]
+    file.write_bytes(b"")
+    assert cli.main(["train", str(tmp_path / "c"), "--also", str(file)]) == 1
+    assert "samples.xz" in capsys.readouterr().err
