@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hjit.trace.ir.graph import Definition, Expr, Index, Load, Op, Stage, identity
 from hjit.trace.ir.poly import Dim, Indirect, Poly
+from hjit.trace.ir.scans import scan_of
 
 LONG_SUM = 1 << 17  # elements of long sums, which are summed as NumPy has them; the errors are those of a sample
 SAMPLE_EACH, SAMPLE_ALL = 64, 4096  # elements in the sample: of each sum at least, and of all sums together
@@ -41,10 +42,16 @@ def is_first_index(d: Definition) -> bool:
     )
 
 
-def scanned(d: Definition, name: str) -> tuple[Load, Expr] | None:
-    """The previous element of a cumulative sum, and what is added to it; None if it is none."""
+def scanned(s: Stage, d: Definition) -> tuple[Load, Expr] | None:
+    """The previous element of a cumulative sum, and what is added to it; None if it is none.
+
+    A sum in parts, which restart from what comes before them, is one: that is the previous element, rounded otherwise.
+    """
     if d.order != "sequential" or len(d.rdims) != 1 or not isinstance(d.value, Op) or d.value.name != "add":
         return None
+    name, in_parts = s.name, scan_of(s, d)
+    if in_parts is not None and in_parts.restart:
+        return in_parts.before, in_parts.element
     for before, element in (d.value.args, d.value.args[::-1]):
         if isinstance(before, Load) and before.source == name and all(x.source != name for x in element.loads):
             steps = [t - i for t, i in zip(d.target, before.index, strict=True)]

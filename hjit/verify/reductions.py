@@ -199,8 +199,13 @@ class _Extreme(Total):
             )
 
 
-def sums_of(start: Approx, x: Approx) -> Approx:
-    """Cumulative sums along the last axis; each may be rounded differently from the one before."""
+def sums_of(start: Approx, x: Approx, reorders: bool = False) -> Approx:
+    """Cumulative sums along the last axis; each may be rounded differently from the one before.
+
+    Args:
+        reorders: may hjit add in another order, as blocks of threads do? What they add up on the way is up to the sum
+            of absolute values.
+    """
     dtype, shape = x.value.dtype, x.value.shape
     whole = dtype.kind != "f"
     wide = dtype if whole else np.dtype(wider(dtype))
@@ -212,7 +217,9 @@ def sums_of(start: Approx, x: Approx) -> Approx:
         for k in range(3):
             most = np.asarray(old[k])[..., None] + np.cumsum(np.broadcast_to(errors[k], shape), axis=-1)
             if not whole:
-                most = most + (2.0 if k == SAME_WAY else 1.0) * np.cumsum(ulp(value, most, dtype), axis=-1)
+                numpys = np.cumsum(ulp(value, most, dtype), axis=-1)
+                ours = np.maximum(numpys, _by_blocks(start, x, most)) if reorders else numpys
+                most = most + {OURS: ours, NUMPYS: numpys, SAME_WAY: ours + numpys}[k]
             found.append(np.where(np.isnan(most), np.inf, most))
     nonfinite = None
     for b in (start.nonfinite[..., None] if start.nonfinite is not None else None, x.nonfinite):
@@ -228,6 +235,14 @@ def sums_of(start: Approx, x: Approx) -> Approx:
     if not any(e.any() for e in found):
         return Approx(value, None, nonfinite if nonfinite is not None and nonfinite.any() else None)
     return Approx(value, as_columns(found), nonfinite if nonfinite is not None and nonfinite.any() else None)
+
+
+def _by_blocks(start: Approx, x: Approx, errors: Array) -> Array:
+    """The roundings of cumulative sums along the last axis that are added up in any order, as trees are."""
+    size = _finite(start.value)[..., None].astype(np.float64) + np.cumsum(_finite(x.value), axis=-1, dtype=np.float64)
+    count = np.arange(1, x.value.shape[-1] + 1)
+    roundings = np.minimum(count, SUM_ROUNDINGS + np.log2(count))
+    return np.asarray(roundings * (float(np.finfo(x.value.dtype).eps) / 2) * (size + errors))
 
 
 class PartialStage:

@@ -351,7 +351,7 @@ class Reference:
             inner = [sizes_value(n, self.inputs.sizes) for n in d.rdims]
             if 0 in pure or 0 in inner:
                 continue
-            running = scanned(d, s.name) if len(together) == 1 else None
+            running = scanned(s, d) if len(together) == 1 else None
             if running is not None:
                 now.put(*self._scan(k, d, *running, pure, inner[0], s.dtype))
                 self.whole[k, s.name] = now.approx
@@ -400,7 +400,7 @@ class Reference:
             cast(Frame(self, k, (*(g[..., 0] for g in grids[:-1]), 0)).load(before), dtype), tuple(pure)
         )
         target = tuple(np.broadcast_to(i, shape) for i in frame.target(d.target)[0])
-        return (target, None), sums_of(start, x)
+        return (target, None), sums_of(start, x, d.reorders)
 
     def _scatter(self, k: int, d: Definition, extents: list[int], now: PartialStage) -> None:
         """``ufunc.at``: elements whose place is computed."""

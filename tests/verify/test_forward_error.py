@@ -210,6 +210,20 @@ def test_sums_up_to_each_element_are_as_far_off_as_their_roundings(shape: tuple[
     assert (found.errors[OURS] <= np.cumsum(error, axis=-1) + 1e-5).all()
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_cumulative_sums_by_trees_are_within_the_bound_of_those_in_any_order(dtype: Any) -> None:
+    x = RANDOM.normal(size=(400, 1024)).astype(dtype)
+    ours = x.copy()
+    for k in 2 ** np.arange(10):  # Hillis and Steele
+        ours[:, k:] = ours[:, k:] + ours[:, :-k]
+    start = Approx(np.zeros(400, dtype))
+    free, fixed = (sums_of(start, Approx(x), reorders) for reorders in (True, False))
+    assert free.errors is not None and fixed.errors is not None
+    assert (np.abs(ours - free.value) <= free.errors[OURS]).all()
+    assert (np.abs(ours - np.cumsum(x, axis=-1)) <= free.errors[SAME_WAY]).all()
+    assert (free.errors[OURS] <= 120 * np.finfo(dtype).eps * np.cumsum(np.abs(x), axis=-1) + fixed.errors[OURS]).all()
+
+
 def test_a_fused_product_is_near_the_one_that_is_rounded_twice() -> None:
     """NumPy computes some layouts of complex numbers without it."""
     args = [ANY, ANY[::-1], -np.asarray(ANY * ANY[::-1])]

@@ -111,6 +111,18 @@ def test_sums_of_columns_are_not_less_accurate_than_numpys(dtype: str, on_device
 
 
 @needs_device
+@pytest.mark.parametrize("shape", [(40, 53), (400, 530)])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_sums_that_cancel_are_not_taken_for_wrong(
+    axis: int, dtype: str, shape: tuple[int, int], on_device: None
+) -> None:
+    f = hjit.pipeline(lambda a: np.cumsum(a, axis=axis), target="cuda", verify="first")
+    f(np.random.default_rng(0).normal(size=shape).astype(dtype))
+    assert f.stats.fallbacks == 0
+
+
+@needs_device
 def test_infinities_and_nan_go_on(on_device: None) -> None:
     f = hjit.pipeline(lambda a: np.cumsum(a, axis=1), target="cuda", verify="off")
     for dtype in (np.float32, np.float64):
