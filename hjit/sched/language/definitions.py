@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from hjit.trace.ir.graph import Definition, Load, Op, Stage, identity
-from hjit.trace.ir.poly import ZERO, Dim, Indirect, single_dim
+from hjit.trace.ir.poly import ZERO, Dim, Indirect, Poly, single_dim
 
 ATOMICS = ("add", "minimum", "maximum", "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or")
 
@@ -17,18 +19,28 @@ def is_direct(d: Definition) -> bool:
 def free_from(s: Stage, d: Definition) -> int:
     """The first dimension inside each iteration of a recurrence: along it, and later ones, the order is free.
 
-    Of the stage such points read their own element, or rows that none of them writes.
+    Of the stage such points, and those of the definitions that run together with it, write and read their own elements,
+    or rows that none of them writes.
     """
-    if d.order != "sequential" or d.is_scatter:
-        return len(d.extents)
-    own = [x for x in d.loads if x.source == s.name and x.index != d.target]
-    for k in range(len(d.dims) + 1, len(d.extents)):
-        free = [Dim(n) for n in range(k, len(d.extents))]
-        rows = [(a, p) for a, p in enumerate(d.target) if not any(p.mentions(n) for n in free)]
-        apart = all(any((away := x.index[a] - p).is_const and away != ZERO for a, p in rows) for x in own)
-        if apart and {n.k for n in free} <= {single_dim(p, len(d.extents)) for p in d.target}:
+    count = len(d.extents)
+    together = [x for step in s.steps if d in step for x in step] or [d]
+    if d.order != "sequential" or any(x.is_scatter for x in together):
+        return count
+    touched = {index for x in together for index in (x.target, *(y.index for y in x.loads if y.source == s.name))}
+    for k in range(len(d.dims) + 1, count):
+        if all(_writes_rows_of_its_own(x, k, touched) for x in together):
             return k
-    return len(d.extents)
+    return count
+
+
+def _writes_rows_of_its_own(d: Definition, first: int, touched: Iterable[tuple[Poly, ...]]) -> bool:
+    """Does each point of the dimensions from `first` on write an element that no other one of them touches?"""
+    free = {Dim(k) for k in range(first, len(d.extents))}
+    rows = [(axis, p) for axis, p in enumerate(d.target) if not any(p.mentions(k) for k in free)]
+    if not {k.k for k in free} <= {single_dim(p, len(d.extents)) for p in d.target}:
+        return False
+    others = [index for index in touched if index != d.target]
+    return all(any((away := index[axis] - p).is_const and away != ZERO for axis, p in rows) for index in others)
 
 
 def is_associative(d: Definition) -> bool:
