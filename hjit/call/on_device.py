@@ -20,11 +20,15 @@ from hjit.call.arguments import each_once, is_device_array
 from hjit.call.entry import Call
 from hjit.call.guards import GuardValues, look_up
 from hjit.call.results import MISS, Outcome, Results, given_name
+from hjit.call.segments import TraceSegments
 from hjit.call.variant import OneKernel, Steps, Variant
 from hjit.kernels.cuda.runtime import library
 from hjit.kernels.cuda.runtime.device import Device, current, found
+from hjit.sched.language.target import Target
 from hjit.trace.capture.captured import without_memory
 from hjit.trace.capture.trace import PyTree, Result, flatten
+from hjit.trace.ir.graph import Graph
+from hjit.trace.passes.rewrites import NO_REWRITES
 from hjit.trace.tracing.complex_memory import complex_of, parts_of
 from hjit.trace.tracing.recording.products import Product
 from hjit.trace.tracing.recording.recorder import GraphBreak, OutOfBounds, Recorder, packed
@@ -268,10 +272,18 @@ class OnDevice(Variant):
     """
 
     uploaded: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    _reference: list[Graph] = field(default_factory=list)
 
     @property
     def on_device(self) -> bool:
         return True
+
+    @property
+    def reference_graphs(self) -> list[Graph]:
+        """Without what is rewritten for many threads."""
+        if not self._reference:
+            self._reference = [x.graph for x in TraceSegments(self.trace, Target())(NO_REWRITES)]
+        return self._reference
 
     def run(
         self,

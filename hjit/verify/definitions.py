@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hjit.trace.ir.graph import Definition, Expr, Index, Load, Op, Stage, identity
 from hjit.trace.ir.poly import Dim, Indirect, Poly
-from hjit.trace.ir.scans import scan_of
 
 LONG_SUM = 1 << 17  # elements of long sums, which are summed as NumPy has them; the errors are those of a sample
 SAMPLE_EACH, SAMPLE_ALL = 64, 4096  # elements in the sample: of each sum at least, and of all sums together
@@ -42,16 +41,10 @@ def is_first_index(d: Definition) -> bool:
     )
 
 
-def scanned(s: Stage, d: Definition) -> tuple[Load, Expr] | None:
-    """The previous element of a cumulative sum, and what is added to it; None if it is none.
-
-    A sum in parts, which restart from what comes before them, is one: that is the previous element, rounded otherwise.
-    """
+def scanned(d: Definition, name: str) -> tuple[Load, Expr] | None:
+    """The previous element of a cumulative sum, and what is added to it; None if it is none."""
     if d.order != "sequential" or len(d.rdims) != 1 or not isinstance(d.value, Op) or d.value.name != "add":
         return None
-    name, in_parts = s.name, scan_of(s, d)
-    if in_parts is not None and in_parts.restart:
-        return in_parts.before, in_parts.element
     for before, element in (d.value.args, d.value.args[::-1]):
         if isinstance(before, Load) and before.source == name and all(x.source != name for x in element.loads):
             steps = [t - i for t, i in zip(d.target, before.index, strict=True)]
@@ -62,6 +55,18 @@ def scanned(s: Stage, d: Definition) -> tuple[Load, Expr] | None:
                 if not any(isinstance(a, Dim) for a in line.atoms()):
                     return before, element
     return None
+
+
+def scattered(d: Definition, name: str) -> Expr | None:
+    """What is added, in order, to elements whose places are computed; None where an update does something else."""
+    if d.order != "sequential" or d.dims or not d.is_scatter or not isinstance(d.value, Op) or d.value.name != "add":
+        return None
+    old = Load(name, d.target, d.value.dtype)
+    others = [x for x in d.value.args if x != old]
+    in_targets = {x.source for p in d.target for e in p.exprs for x in e.loads}
+    if len(others) != 1 or name in in_targets or any(x.source == name for x in others[0].loads):
+        return None
+    return others[0]
 
 
 def is_long(d: Definition, count: int, size: int) -> bool:

@@ -28,6 +28,7 @@ from hjit.verify.definitions import (
     is_first_index,
     is_long,
     scanned,
+    scattered,
     varies,
 )
 from hjit.verify.externs import bounds, is_guess, larger, reordered
@@ -351,10 +352,14 @@ class Reference:
             inner = [sizes_value(n, self.inputs.sizes) for n in d.rdims]
             if 0 in pure or 0 in inner:
                 continue
-            running = scanned(s, d) if len(together) == 1 else None
+            running = scanned(d, s.name) if len(together) == 1 else None
             if running is not None:
                 now.put(*self._scan(k, d, *running, pure, inner[0], s.dtype))
                 self.whole[k, s.name] = now.approx
+                continue
+            added = scattered(d, s.name) if len(together) == 1 else None
+            if added is not None:
+                self._scatter(k, added, d, inner, now)
                 continue
             if d.order in ("pure", "sequential"):
                 rounded = d.order == "sequential" and bool(d.rdims) and s.dtype.kind == "f"  # perhaps in another order
@@ -368,7 +373,7 @@ class Reference:
                 continue
             assert isinstance(d.value, Op)
             if any(varies(p, len(pure)) for p in d.target):
-                self._scatter(k, d, pure + inner, now)
+                self._scatter(k, d.value.args[1], d, pure + inner, now)
                 continue
             self.work.count(math.prod(pure + inner), WITH_ERRORS)
             index = tuple(i.reshape(-1, 1) for i in np.unravel_index(np.arange(math.prod(pure)), pure)) if pure else ()
@@ -402,17 +407,16 @@ class Reference:
         target = tuple(np.broadcast_to(i, shape) for i in frame.target(d.target)[0])
         return (target, None), sums_of(start, x, d.reorders)
 
-    def _scatter(self, k: int, d: Definition, extents: list[int], now: PartialStage) -> None:
-        """``ufunc.at``: elements whose place is computed."""
-        assert isinstance(d.value, Op)
+    def _scatter(self, k: int, e: Expr, d: Definition, extents: list[int], now: PartialStage) -> None:
+        """``ufunc.at``: elements `e` whose places are computed."""
         size = math.prod(extents)
         self.work.count(size, WITH_ERRORS)
         grids = [i.reshape(-1) for i in np.unravel_index(np.arange(size), extents)]
         frame = Frame(self, k, tuple(grids))
-        element = broadcast_to(cast(frame.value(d.value.args[1]), now.approx.value.dtype), (size,))
+        element = broadcast_to(cast(frame.value(e), now.approx.value.dtype), (size,))
         target, doubtful = frame.target(d.target)
         target = tuple(np.broadcast_to(t, (size,)) for t in target)
-        now.join(d.order, target, element, doubtful, self.fast)
+        now.join("add" if d.order == "sequential" else d.order, target, element, doubtful, self.fast)
 
 
 def _grids(extents: list[int]) -> list[Any]:

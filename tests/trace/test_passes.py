@@ -116,6 +116,16 @@ def mixed_colours(a: Any) -> Any:
     return mixed[:, 1:] - mixed[:, :-1]
 
 
+def weights(img: Any, x: Any) -> Any:
+    found = np.zeros(256, x.dtype)
+    np.add.at(found, img, x)
+    return found
+
+
+def ranks(img: Any) -> Any:
+    return np.cumsum(np.bincount(img.ravel(), minlength=256))
+
+
 def histogram(a: Any) -> Any:
     return np.bincount((a >> 4).ravel(), minlength=16)
 
@@ -173,7 +183,9 @@ EXAMPLES = {
     "cache_reads": Example(edges, rewrites=Rewrites(cached={"a0"})),
     "pack": Example(product, (IMAGE, IMAGE.T.copy())),
     "inline_after": Example(edges, rewrites=Rewrites(inlined_after={"roots"})),
+    "scatter_in_parallel": Example(weights, (BYTES, IMAGE)),
     "reduce_in_blocks": Example(total),
+    "separate_scans": Example(ranks, (BYTES,)),
     "scan_in_blocks": Example(running_total, (IMAGE[0],)),
 }
 ALL = tuple(dict.fromkeys((*PASSES, *CUDA_PASSES)))

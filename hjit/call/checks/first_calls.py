@@ -269,7 +269,7 @@ def _allowed(variant: Variant, guarded: GuardValues, arrays: Mapping[str, Any]) 
         variant.rec.sizes,
         {name: values[k] for name, k in variant.body.slots.items()},
     )
-    graphs, breaks, found = variant.graphs, variant.breaks, variant.tolerances()
+    graphs, breaks, found = variant.reference_graphs, variant.breaks, variant.tolerances()
     reference = Reference(graphs, breaks, inputs, INEXACT, variant.fast_math)
     decisions = [e.needs[0] for e in breaks if e is not None and e.call is None]
     arranged = functools.partial(variant.results.arranged, found)

@@ -20,7 +20,6 @@ from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import Poly, sizes_value
 
 LAUNCH_SECONDS = 3e-6  # from one small kernel to the next in a stream; about the same on all
-MOST_LOADS = 64  # elements that one of a result reads of an array, at most: of a table it may be few
 REGISTER_UNIT = 256  # registers of a warp are given out in such portions
 
 
@@ -99,12 +98,19 @@ class Estimate:
 def must_move(graph: Graph, nest: Nest, layouts: Mapping[str, Layout], sizes: Mapping[str, int]) -> int:
     """The bytes of the arrays that a nest reads and writes, each once; of what it reads at few places, those alone."""
     arrays = {i.name: i.dtype.itemsize for i in graph.inputs} | {s.name: s.dtype.itemsize for s in graph.stages}
-    points = max(sizes_value(nest.points, sizes), 0)
     found = 0
     for name in {*sources(nest.body), nest.stage} - nest.buffers.keys():
         if name in arrays:
             whole = _elements(layouts.get(name, C_ORDER).lengths(graph.shapes[name]), sizes)
-            found += arrays[name] * min(whole, points * MOST_LOADS)
+            found += arrays[name] * min(whole, _accesses(graph, nest, name, sizes))
+    return found
+
+
+def _accesses(graph: Graph, nest: Nest, name: str, sizes: Mapping[str, int]) -> int:
+    """How often a nest reads or writes an element of an array, at most."""
+    found = max(sizes_value(nest.points, sizes), 0) if name in nest.writes else 0
+    for d in (d for stage in nest.writes for d in graph.stage(stage).definitions):
+        found += sum(x.source == name for x in d.loads) * _elements(d.extents, sizes)
     return found
 
 

@@ -30,9 +30,10 @@ from hjit.trace.passes.fission import separate_boundary_terms, split_reductions
 from hjit.trace.passes.fusion import fuse, inline_after
 from hjit.trace.passes.interleaved_updates import equalise_interleaved
 from hjit.trace.passes.padding import select_padding
+from hjit.trace.passes.parallel_scatters import scatter_in_parallel
 from hjit.trace.passes.privatisation import privatise_histograms
 from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites, cache_reads, pack, rfactor
-from hjit.trace.passes.scans import scan_in_blocks
+from hjit.trace.passes.scans import scan_in_blocks, separate_scans
 
 PASSES: tuple[Callable[..., Graph], ...] = (
     drop_dead_stages,  # nothing that no output needs
@@ -62,10 +63,11 @@ PASSES: tuple[Callable[..., Graph], ...] = (
     pack,  # copies of the right matrices of products, unless a schedule inlines them
     inline_after,  # what a schedule that knows the Graph so far inlines of it
 )
-# where many blocks of threads run at once, rows are not enough: reductions and scans have parts of rows. Blocks copy
-# what they need of matrices themselves, into shared memory.
+# where many blocks of threads run at once, rows are not enough: reductions and scans have parts of rows, and scatters
+# are of whole numbers, in any order. Blocks copy what they need of matrices themselves, into shared memory.
 _ON_CUDA: Mapping[Callable[..., Graph], tuple[Callable[..., Graph], ...]] = {
-    split_reductions: (reduce_in_blocks, scan_in_blocks),
+    privatise_histograms: (scatter_in_parallel, privatise_histograms),
+    split_reductions: (reduce_in_blocks, separate_scans, scan_in_blocks),
     pack: (),
 }
 CUDA_PASSES = tuple(new for run in PASSES for new in _ON_CUDA.get(run, (run,)))

@@ -37,6 +37,7 @@ BLOCK_ROWS, BLOCK_COLUMNS = 64, 256  # as many of two; columns are those side by
 COLUMN_ROWS = 128  # of a column that a thread reduces: partial results are a 64th of what is read, or less
 SCAN_ELEMENTS = 1 << 14  # of a row that a block scans
 SCAN_ROWS = 128  # of a column that a thread scans
+SERIAL_SCATTER = 64  # iterations of a scatter that one thread runs: less than what other kernels cost
 SHORT_AXIS = 16  # of a short axis, such as channels
 
 # -- interleaved updates

@@ -24,12 +24,13 @@ from hjit.trace.ir.graph import (
     cast,
     identity,
     renumber,
+    rewrite,
     select,
     substitute,
 )
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import ZERO, Atom, Dim, IntLike, Poly, boundary, poly
-from hjit.trace.ir.rewriting import fresh
+from hjit.trace.ir.rewriting import fresh, map_exprs
 from hjit.trace.ir.scans import Scan, scan_of
 from hjit.trace.passes.block_reductions import IDEMPOTENT, runs_along_rows
 from hjit.trace.passes.limits import SCAN_ELEMENTS, SCAN_ROWS, SHORT_AXIS
@@ -50,6 +51,42 @@ def scan_in_blocks(graph: Graph) -> Graph:
         else:
             stages.append(s)
     return replace(graph, stages=tuple(stages))
+
+
+def separate_scans(graph: Graph) -> Graph:
+    """Scans of what a stage has itself become stages of their own, so that threads scan them together."""
+    stages: list[Stage] = []
+    names = set(graph.arrays)
+    for s in graph.stages:
+        own = _own_scan(s)
+        if own is None:
+            stages.append(s)
+            continue
+        terms = fresh(f"{s.name}_terms", names)
+        names.add(terms)
+
+        def renamed(e: Expr, old: str = s.name, new: str = terms) -> Expr:
+            return rewrite(
+                e, lambda x: Load(new, x.index, x.dtype) if isinstance(x, Load) and x.source == old else None
+            )
+
+        stages.append(map_exprs(replace(s, name=terms, updates=s.updates[:-1]), renamed))
+        scan = replace(s.updates[-1], value=Op(own.op, (own.before, renamed(own.element)), s.dtype))
+        stages.append(replace(s, initial=Load(terms, identity(len(s.shape)), s.dtype), updates=(scan,)))
+    return replace(graph, stages=tuple(stages))
+
+
+def _own_scan(s: Stage) -> Scan | None:
+    """The last update of a stage, if it is a scan but for what it adds, which is what the stage has."""
+    d = s.updates[-1] if s.updates else None
+    if s.initial is None or d is None or d.joined or not isinstance(d.value, Op) or len(d.value.args) != 2:
+        return None
+    for before, element in (d.value.args, d.value.args[::-1]):
+        if {x.index for x in element.loads if x.source == s.name} == {d.target}:
+            found = scan_of(s, replace(d, value=Op(d.value.name, (before, Const(0, s.dtype)), s.dtype)))
+            if found is not None:
+                return replace(found, element=element)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,3 +78,15 @@ def test_a_table_is_not_read_more_often_than_there_are_elements() -> None:
     sizes = {"a0.0": 10, "a0.1": 10, "a.0": 10, "a.1": 10, "t.0": 1 << 20, "a1.0": 1 << 20}
     found = [estimate(graph, program, k, 256, sizes, H100, None).bytes for k in range(len(program.nests))]
     assert sum(found) < 1 << 20
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda a: a.sum(axis=1), lambda a: a.sum(axis=0), lambda a: a.max(), lambda a: np.bincount(a.ravel() > 0)],
+)
+def test_a_reduction_reads_all_that_it_reduces(function: object) -> None:
+    graph = canonical(function, np.ones((400, 500), np.float32))
+    program = lower(graph, cuda_schedule(graph), passes=CUDA)
+    sizes = {"a0.0": 4000, "a0.1": 6000}
+    found = max(estimate(graph, program, k, 256, sizes, H100, None).bytes for k in range(len(program.nests)))
+    assert 4 * 4000 * 6000 <= found < 1.1 * 4 * 4000 * 6000
