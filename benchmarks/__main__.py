@@ -44,11 +44,13 @@ def parser() -> argparse.ArgumentParser:
         "idioms: short image code compared with NumPy; "
         "model: what the cost model alone chooses for the applications; "
         "overhead: what a call costs; products: matrix products; "
+        "ranges: features of the applications beside those of generated programs; "
         "search: what searching the applications' schedules costs, and the same as apps; "
         "skimage: scikit-image's own tests, plain and compiled"
     )
     kinds = (
-        "ablate", "apps", "coverage", "dask", "gpu", "idioms", "model", "overhead", "products", "search", "skimage",
+        "ablate", "apps", "coverage", "dask", "gpu", "idioms", "model", "overhead", "products", "ranges", "search",
+        "skimage",
     )  # fmt: skip
     p.add_argument("name", nargs="?", default="apps", choices=kinds, help=what)
     p.add_argument("--json", metavar="FILE", type=Path, help="write the numbers here, too")
@@ -105,6 +107,12 @@ def measured(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) 
 
     if given.name == "gpu":
         return on_gpu(given, keep)
+    if given.name == "ranges":
+        from benchmarks import ranges
+
+        numbers = ranges.run(given.apps, small=given.small, show=print)
+        print(ranges.table(numbers))
+        return numbers
     if given.name == "model":
         return of_model(given, keep)
     if given.name == "ablate":

@@ -8,11 +8,14 @@ are neither long nor meaningful: they show the model every situation that a stag
   float64, and mostly become floats early, as image code does.
 - Values have bounds, and nothing decides on inexact numbers, so that every run can be compared with NumPy's.
 - Every stage is used: what nothing reads at the end is combined into the one or two results.
+- Three programs in ten have stages as large applications have them, too (`hjit.model.generator_windows`,
+  `hjit.model.generator_gathers`), so that no feature of these is beyond what a cost model was trained on.
 """
 
 from __future__ import annotations
 
 import linecache
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,15 +24,19 @@ from typing import Any
 
 import numpy as np
 
+from hjit.model.generator_gathers import GATHERS
 from hjit.model.generator_local import combined
 from hjit.model.generator_sketch import Parameter, Sketch, Unsuitable, Value
 from hjit.model.generator_stages import KINDS
+from hjit.model.generator_windows import WINDOWS
 
 LENGTHS = (4, 25)  # stages of a program
 PIXELS = (256**2, 1536**2)  # of an image of the default size, those of all channels
 LAYOUTS = (("hw", 5.0), ("hwc", 2.5), ("chw", 2.0), ("features", 1.5))
 DTYPES = (("uint8", 4.0), ("uint16", 1.5), ("int32", 0.7), ("float32", 5.0), ("float64", 0.5))
 BOUNDS = {"uint8": (0, 255), "uint16": (0, 4095), "int32": (-2000, 2000), "float32": (0, 1), "float64": (0, 1)}
+EVERY_KIND = (*KINDS, *WINDOWS, *GATHERS)
+LARGE = 0.3  # of the programs have stages of all kinds, the others of `KINDS`
 ATTEMPTS = 40  # draws of a stage before the program ends as it is
 
 
@@ -60,13 +67,15 @@ class Program:
         function: Callable[..., Any] = scope["pipeline"]
         return function
 
-    def inputs(self, seed: int = 0) -> tuple[np.ndarray[Any, Any], ...]:
-        """Arguments for the function: images of waves and noise, and uniform weights."""
+    def inputs(self, seed: int = 0) -> tuple[Any, ...]:
+        """Arguments for the function: images of waves and noise, uniform weights, and numbers."""
         r = np.random.default_rng(seed)
         return tuple(_array(p, r) for p in self.parameters)
 
 
-def _array(p: Parameter, r: np.random.Generator) -> np.ndarray[Any, Any]:
+def _array(p: Parameter, r: np.random.Generator) -> np.ndarray[Any, Any] | float:
+    if not p.shape:
+        return round(float(r.uniform(p.low, p.high)), 3)
     x = r.random(p.shape, np.float32)
     for axis, n in zip(p.axes, p.shape, strict=False):
         if axis in "hw":
@@ -87,17 +96,23 @@ def random_program(seed: int, size: int | None = None) -> Program:
     return Program(seed, _source(s), tuple(s.parameters), kinds)
 
 
+def is_large(seed: int) -> bool:
+    """Has the program of a seed stages as large applications have them? Its other draws do not depend on it."""
+    return random.Random(f"large {seed}").random() < LARGE
+
+
 def drawn(seed: int, size: int | None = None) -> tuple[Sketch, tuple[str, ...]]:
     """The sketch of a program, and the kinds of its stages."""
     s = Sketch(seed)
     length = s.integer(*LENGTHS) if s.chance(0.5) else s.integer(LENGTHS[0], 12)
     _inputs(s, size, length)
+    table = EVERY_KIND if is_large(seed) else KINDS
     kinds: list[str] = []
     misses = 0
     while (
         len(kinds) < LENGTHS[0] or len(kinds) + len(s.unused) - 1 < length
     ) and misses < ATTEMPTS:  # joining takes one each
-        kind = s.weighted([((name, stage), weight) for name, stage, weight in KINDS])
+        kind = s.weighted([((name, stage), weight) for name, stage, weight in table])
         if _attempt(s, kind[1]):
             kinds.append(kind[0])
         else:

@@ -91,7 +91,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Parameter:
-    """An argument of the program: an image, or an array of weights."""
+    """An argument of the program: an image, an array of weights, or a number, whose shape is ()."""
 
     name: str
     shape: tuple[int, ...]
@@ -184,21 +184,28 @@ class Sketch:
         return found[-1] if self.chance(0.4) else self.one(found)
 
     def parameter(
-        self, base: str, shape: tuple[int, ...], dtype: str, low: float, high: float, axes: str = ""
+        self,
+        base: str,
+        shape: tuple[int, ...],
+        dtype: str,
+        low: float,
+        high: float,
+        axes: str = "",
+        scale: tuple[int, int] = (0, 0),
     ) -> Value:
-        p = Parameter(self._name(base), shape, dtype, low, high, axes)
+        p = Parameter(self.fresh(base), shape, dtype, low, high, axes)
         self.parameters.append(p)
-        return Value(p.name, axes, shape, dtype, low, high)
+        return Value(p.name, axes, shape, dtype, low, high, scale)
 
     def line(self, text: str) -> None:
-        """Append a line; the variables on it are used."""
+        """Append a line; the variables on it are used, attributes of their names are not."""
         self.lines.append(text)
-        read = re.findall(r"[A-Za-z_]\w*", text)
+        read = re.findall(r"(?<![\w.])[A-Za-z_]\w*", text)
         self.unused = [name for name in self.unused if name not in read]
 
     def temporary(self, base: str, text: str) -> str:
         """A variable that no later stage reads."""
-        name = self._name(base)
+        name = self.fresh(base)
         self.line(f"{name} = {text}")
         return name
 
@@ -208,14 +215,14 @@ class Sketch:
         Raises:
             Unsuitable: it has too few pixels, or too many elements.
         """
-        name = self._name(base)
+        name = self.fresh(base)
         v = self.checked(replace(like, name=name, **changes))
         self.line(f"{name} = {text}")
         return v
 
     def filled(self, base: str, lines: Sequence[str], like: Value, **changes: Any) -> Value:
         """As `let`, of several lines in which ``{}`` is the variable."""
-        name = self._name(base)
+        name = self.fresh(base)
         v = self.checked(replace(like, name=name, **changes))
         for text in lines:
             self.line(text.replace("{}", name))
@@ -243,7 +250,8 @@ class Sketch:
         self.unused.append(v.name)
         return self.known(v)
 
-    def _name(self, base: str) -> str:
+    def fresh(self, base: str) -> str:
+        """A name that no variable has."""
         n = self.names[base] = self.names.get(base, 0) + 1
         return base if n == 1 else f"{base}{n}"
 

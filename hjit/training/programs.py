@@ -30,6 +30,7 @@ from hjit.process.files import replacing
 from hjit.training.cases import ROUNDS, Measured, MeasurementLock, Mismatch, measured
 
 PIXELS = (256**2, 2048**2)  # of the images of a program
+SHORT, LARGEST = 8, 4096**2  # stages of a program whose largest images may have so many pixels
 IMAGES = 3  # sizes of them, for one program
 ONE_THREAD = 4  # of so many programs one runs on one thread, so that the model sees both
 
@@ -48,10 +49,18 @@ def measure(seed: int, folder: Path, count: int, weights: Path | None, target: s
     return summary
 
 
-def _measured(seed: int, folder: Path, count: int, weights: Path | None, target: str) -> dict[str, Any]:
+def sizes(seed: int) -> list[int]:
+    """Pixels of the images of a program: large ones, where it has few stages."""
     rng = random.Random(seed)
     low, high = map(math.log, PIXELS)
-    programs = [random_program(seed, round(math.exp(rng.uniform(low, high)))) for _ in range(IMAGES)]
+    found = [round(math.exp(rng.uniform(low, high))) for _ in range(IMAGES)]
+    if len(random_program(seed, PIXELS[0]).stages) <= SHORT:
+        found[-1] = round(math.exp(rng.uniform(high, math.log(LARGEST))))
+    return found
+
+
+def _measured(seed: int, folder: Path, count: int, weights: Path | None, target: str) -> dict[str, Any]:
+    programs = [random_program(seed, pixels) for pixels in sizes(seed)]
     same = [p for p in programs if p.source == programs[0].source]
     threads = 1 if seed % ONE_THREAD == ONE_THREAD - 1 else 0
     options = Options(

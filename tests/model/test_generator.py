@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.model.generator import BOUNDS, LENGTHS, drawn, random_program
+from hjit.model.generator import BOUNDS, EVERY_KIND, LENGTHS, drawn, is_large, random_program
 from hjit.model.generator_sketch import SMALLEST
 from hjit.model.generator_stages import KINDS
 from tests.trace.test_canonical import canonical
 
 SMALL = 4000  # pixels
+LARGE = [seed for seed in range(150) if is_large(seed)]  # programs of all kinds of stages
 STENCILS = (
     "stencil",
     "stencil_2d",
@@ -59,15 +60,18 @@ def test_arguments_are_those_of_a_seed() -> None:
     assert [(a.shape, str(a.dtype)) for a in p.inputs()] == [(x.shape, x.dtype) for x in p.parameters]
 
 
-@pytest.mark.parametrize("seed", range(0, 200, 10))
+@pytest.mark.parametrize("seed", [*range(0, 200, 10), 88, 89, 176])
 def test_every_line_is_needed(seed: int) -> None:
-    """What a line computes is read by a later one or returned, and so is every argument."""
-    tree = ast.parse(random_program(seed).source)
+    """What a line computes is read by a later one or returned, and so is every argument.
+
+    In the last ones a variable was named `mean`, and the method of this name was taken for a use of it.
+    """
+    tree = ast.parse(random_program(seed, SMALL).source)
     names = [x for x in ast.walk(tree) if isinstance(x, ast.Name)]
     made = {x.id for x in names if isinstance(x.ctx, ast.Store)} | {
         x.arg for x in ast.walk(tree) if isinstance(x, ast.arg)
     }
-    assert made <= {x.id for x in names if isinstance(x.ctx, ast.Load)}
+    assert made <= {x.id for x in names if isinstance(x.ctx, ast.Load)} | {"_"}
 
 
 @pytest.mark.parametrize("start", range(0, 120, 20))
@@ -100,12 +104,37 @@ def test_weighted_sums_are_of_parts_that_broadcast() -> None:
 
 
 def test_every_kind_occurs() -> None:
-    kinds = Counter(kind for seed in range(200) for kind in random_program(seed).stages)
-    assert set(kinds) == {name for name, *_ in KINDS}
+    kinds: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
+    for seed in range(300):
+        kinds[is_large(seed)].update(random_program(seed).stages)
+    assert set(kinds[False]) == {name for name, *_ in KINDS}
+    assert set(kinds[True]) == {name for name, *_ in EVERY_KIND}
+    assert len({name for name, *_ in EVERY_KIND}) == len(EVERY_KIND), "the name of a kind says which it is"
+
+
+def test_large_programs_are_some_of_all() -> None:
+    assert 0.25 < sum(map(is_large, range(1000))) / 1000 < 0.35
+    assert {is_large(seed) for seed in range(0, 60, 2)} == {is_large(seed) for seed in range(1, 60, 2)} == {True, False}
+
+
+def test_arguments_of_large_programs_may_be_numbers_and_of_other_sizes() -> None:
+    programs = [random_program(seed, SMALL) for seed in LARGE]
+    assert any(
+        isinstance(x, float) and p.low <= x <= p.high
+        for program in programs
+        for p, x in zip(program.parameters, program.inputs(), strict=True)
+        if not p.shape
+    )
+    small = [p for program in programs for p in program.parameters if p.name.startswith("small")]
+    assert small
+    assert {p.dtype for p in small} == {"uint8", "float32"}
+    for program in programs:
+        sides = [max(p.shape) for p in program.parameters if p.name.startswith("small")]
+        assert not sides or max(sides) <= max(program.parameters[0].shape) // 2
 
 
 def test_lengths_layouts_and_dtypes_spread() -> None:
-    programs = [random_program(seed) for seed in range(200)]
+    programs = [random_program(seed) for seed in range(200) if not is_large(seed)]
     lengths = [len(p.stages) for p in programs]
     assert min(lengths) >= LENGTHS[0] and max(lengths) <= LENGTHS[1] + 3 and len(set(lengths)) > 15
     firsts = [p.parameters[0] for p in programs]
