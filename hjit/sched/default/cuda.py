@@ -19,6 +19,7 @@ from hjit.sched.default.schedules import loads_of_rows
 from hjit.sched.default.thresholds import (
     BLOCK,
     FEW_ELEMENTS,
+    FEW_PLANES,
     FEW_RESULTS,
     LONG_REDUCTION,
     MAX_ACCUMULATOR_REGISTERS,
@@ -26,6 +27,7 @@ from hjit.sched.default.thresholds import (
     MAX_RECOMPUTED,
     MAX_SHARED_BYTES,
     MIN_STENCIL,
+    MOST_ROWS,
     PRODUCT_STEP,
     PRODUCT_TILE,
     PRODUCT_UNROLL,
@@ -35,7 +37,9 @@ from hjit.sched.default.thresholds import (
     STENCIL_ROWS,
     STEPS_OF_SUM,
     STRIP_BYTES,
+    TALLER,
     THREAD_BYTES,
+    THREAD_COLUMNS,
     TILE_COLUMNS,
     TRANSPOSE_BLOCK,
     UPDATES,
@@ -66,7 +70,7 @@ def cuda_schedule(graph: Graph) -> Root:
         found = [_nest(s, x) for x in tiled[s.name]]
         if s.name in members:
             x = members[s.name]
-            found[x.nest] = _with_members(graph, s, tiled[s.name][x.nest], x.names)
+            found[x.nest] = _with_members(graph, s, x.tiled, x.names)
         roots.append(Store(s.name, tuple(found)))
     return Root(tuple(roots))
 
@@ -146,7 +150,7 @@ def _tiled(graph: Graph, s: Stage, group: tuple[int, ...]) -> _Tiled:
         return _Tiled(group, (), tuple(serial))
     if d.order == "pure" and _reads_across(graph, d):
         return _over(d, group, list(pure), serial, TRANSPOSE_BLOCK)
-    x = _over(d, group, list(pure), serial, SCAN_BLOCK if is_long else BLOCK, _rows(d), _columns(s, d))
+    x = _over(d, group, list(pure), serial, SCAN_BLOCK if is_long else BLOCK, _rows(d), _columns(s, d), _planes(d))
     return _in_strips(s, d, x) if is_long and _walks_rows(graph, s, d) else x
 
 
@@ -196,12 +200,15 @@ def _over(
     threads: int,
     rows: int = 1,
     columns: int = 1,
+    planes: int = 0,
 ) -> _Tiled:
     """Loops over tiles of some dimensions, and over the elements of one, which so many threads share.
 
     Args:
         rows, columns: that a thread computes.
+        planes: the first dimensions of which each thread computes all.
     """
+    each, dims = dims[:planes], dims[planes:]
     whole: list[int] = []  # small dimensions, the last ones
     count = 1
     while dims and d.extents[dims[-1]].is_const and count * max(d.extents[dims[-1]].const, 1) <= FEW_ELEMENTS:
@@ -224,6 +231,7 @@ def _over(
             copies.append((k, "unroll", jam))
             sizes[k] *= jam
     threads_of += [(k, "gpu_thread", None) for k in whole]
+    copies += [(k, "unroll", None) for k in each]
     tile = tuple(sizes.get(k) for k in range(len(d.dims)))
     return _Tiled(group, tuple(dims), (*threads_of, *copies, *inside), tile)
 
@@ -250,11 +258,25 @@ def _rows(d: Definition) -> int:
     return STENCIL_ROWS if found <= STENCIL_LOADS_LEFT * STENCIL_ROWS * len(d.value.loads) else 1
 
 
+def _planes(d: Definition) -> int:
+    """The first dimensions that are a few planes, colours for instance, of which a thread computes all: it reads once
+    what they share, and blocks compute once what is computed for them."""
+    if d.order != "pure" or d.rdims or d.is_scatter:
+        return 0
+    count, number = 1, 0
+    for n in d.dims[:-2]:
+        count *= n.const if n.is_const else FEW_PLANES + 1
+        if not 0 < count <= FEW_PLANES:
+            break
+        number += 1
+    return number
+
+
 def _columns(s: Stage, d: Definition) -> int:
     """How many neighbours a thread computes, of types that are narrower than what it can load at once."""
     if d.order != "pure" or d.is_scatter or len(d.loads) >= MIN_STENCIL:
         return 1
-    return max(THREAD_BYTES // max(s.dtype.itemsize, *(x.dtype.itemsize for x in d.loads), 1), 1)
+    return min(max(THREAD_BYTES // max(s.dtype.itemsize, *(x.dtype.itemsize for x in d.loads), 1), 1), THREAD_COLUMNS)
 
 
 def _operands_in_tiles(s: Stage, d: Definition, group: tuple[int, ...]) -> _Tiled | None:
@@ -335,9 +357,14 @@ def _along_rows(s: Stage, d: Definition, group: tuple[int, ...]) -> _Tiled:
 
 @dataclass(frozen=True, slots=True)
 class _Members:
-    """The stages that the blocks of a nest compute for themselves, in the order of the Graph."""
+    """The stages that the blocks of a nest compute for themselves, in the order of the Graph.
+
+    Attributes:
+        tiled: the loops of the nest.
+    """
 
     nest: int
+    tiled: _Tiled
     names: tuple[str, ...]
 
 
@@ -357,11 +384,44 @@ def _members(graph: Graph, tiled: Mapping[str, Sequence[_Tiled]]) -> dict[str, _
         x = tiled[s.name][reading[0]]
         if x.blocks and x.tile and is_direct(s.definitions[x.group[-1]]):
             alone = {name for name, nests in tiled.items() if any(y.is_alone for y in nests)}
-            names = tuple(_inside(reads, s, x, taken | alone, consumers))[::-1]
+            tried = [(y, tuple(_inside(reads, s, y, taken | alone, consumers))[::-1]) for y in _other_tiles(x)]
+            x, names = max(tried, key=lambda y: len(y[1]))  # the first of equal ones
             if names:
-                found[s.name] = _Members(reading[0], names)
+                found[s.name] = _Members(reading[0], x, names)
                 taken.update(names)
     return found
+
+
+def _other_tiles(x: _Tiled) -> Iterator[_Tiled]:
+    """The loops, and those over other tiles: higher ones, of which blocks compute less of what others compute, too, and
+    narrower ones, of which more stages fit into shared memory."""
+    row, column = x.blocks[-2:] if len(x.blocks) > 1 else (-1, -1)
+    for y in (x, _each(x, column, 1)):
+        if y is None:
+            continue
+        yield y
+        rows = math.prod(n or 1 for k, kind, n, *_ in x.inner if (k, kind) == (row, "unroll"))
+        for times in (n for n in TALLER if n * rows <= MOST_ROWS):
+            if (higher := _each(y, row, rows * times)) is not None:
+                yield higher
+
+
+def _each(x: _Tiled, dim: int, count: int) -> _Tiled | None:
+    """The loops where each thread computes so many elements along a dimension; None where threads do not share it."""
+    threads = [n for k, kind, n, *_ in x.inner if (k, kind) == (dim, "gpu_thread")]
+    if len(threads) != 1 or threads[0] is None:
+        return None
+    before = math.prod(n or 1 for k, kind, n, *_ in x.inner if (k, kind) == (dim, "unroll"))
+    size = threads[0] // before * count
+    inner: list[Step] = [
+        (dim, "gpu_thread", size) if step[:2] == (dim, "gpu_thread") else step
+        for step in x.inner
+        if step[:2] != (dim, "unroll")
+    ]
+    if count > 1:
+        last = max(n for n, (_, kind, *_) in enumerate(inner) if kind == "gpu_thread")
+        inner.insert(last + 1, (dim, "unroll", count))
+    return replace(x, inner=tuple(inner), tile=tuple(size if k == dim else n for k, n in enumerate(x.tile)))
 
 
 def _inside(reads: Reads, head: Stage, x: _Tiled, taken: set[str], consumers: Mapping[str, list[str]]) -> Iterator[str]:

@@ -27,7 +27,10 @@ MIN_JAM_BYTES = 4  # bytes of the widest type at work, at least: rows of narrowe
 
 BLOCK = 256  # threads: enough to hide latency, few enough for several blocks on one multiprocessor
 TILE_COLUMNS = 32  # of a tile that a block computes: one warp reads and writes whole lines of 128 bytes of float32
-THREAD_BYTES = 4  # that a thread reads of an array, at least: with less, too little is on the way at a time
+# that a thread reads of an array, at least, in one access of 128 bits where it is aligned. An H100 has 15 kB on the way
+# for each multiprocessor (Little: 3.35 TB/s, some 600 ns): 8 bytes for each of 2048 threads
+THREAD_BYTES = 16
+THREAD_COLUMNS = 8  # elements of narrow types, at most: rows of 640 pixels still have threads enough
 SCAN_BLOCK = 64  # threads where each has long work: there are few of them, so they go to many multiprocessors
 # bytes of the widest element in a strip of columns that threads walk along rows, through shared memory: a line
 STRIP_BYTES = 128
@@ -45,6 +48,9 @@ MAX_ACCUMULATOR_REGISTERS = 128  # half of those that a thread may have
 UPDATES = 32  # that a thread does of a histogram: a block does 8192 before it joins the 256 bins of bytes to the result
 FEW_ELEMENTS = 16  # of the last dimensions, channels for instance: a tile has all of them
 FEW_RESULTS = 8  # of a reduction side by side, all of which a thread accumulates: it reads them side by side, too
+FEW_PLANES = 4  # of the first dimensions: each thread computes all
+TALLER = (2, 4)  # times the rows of a tile, where blocks then compute more stages for themselves
+MOST_ROWS = 8  # of a thread then
 STENCIL_ROWS = 4  # rows that a thread computes of a stencil, as `JAM_ROWS`
 MIN_STENCIL = 4  # loads of one element, at least, for which that is worth it
 STENCIL_LOADS_LEFT = 0.75  # the part of its rows' loads that is left, at most
