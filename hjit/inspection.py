@@ -136,7 +136,7 @@ class Inspectable(Tunable[P, R]):
         target = features.schedule_target(options.target)
 
         def graphs(rewrites: Any) -> list[Any]:
-            return [g for g in graphs_of(whole, goals, rewrites, form_for(target)) if g.outputs]
+            return [g for g in graphs_of(whole, goals, rewrites, form_for(target, options.fast_math)) if g.outputs]
 
         return Schedule(graphs, getattr(self._schedule, "directives", ()), target)
 

@@ -62,7 +62,7 @@ def candidate_of(
 
 def segments_for(traced: Trace, options: Options) -> TraceSegments:
     """The segments of a trace on its target."""
-    return TraceSegments(traced, features.schedule_target(options.target))
+    return TraceSegments(traced, features.schedule_target(options.target), fast_math=options.fast_math)
 
 
 def decided_for(traced: Trace, options: Options, scheduler: Scheduler | None) -> tuple[TraceSegments, Decision]:

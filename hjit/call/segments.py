@@ -27,9 +27,10 @@ Form = Callable[[Graph, Rewrites], Graph]
 class TraceSegments:
     """The segments of a trace, made once for each set of rewrites that a search or a plan asks for."""
 
-    def __init__(self, trace: Trace, target: Target, by_chance: bool = True) -> None:
-        """`by_chance`: see `hjit.trace.passes.equal_sizes.unify_sizes`."""
+    def __init__(self, trace: Trace, target: Target, by_chance: bool = True, fast_math: bool = False) -> None:
+        """`by_chance`: see `hjit.trace.passes.equal_sizes.unify_sizes`; `fast_math`: `canonicalise`."""
         self._recorded, self._goals, self._target = recorded(trace.recorder, by_chance), trace.goals, target
+        self._form = form_for(target, fast_math)
         self._made: dict[Hashable, Segments] = {}
 
     def __call__(self, rewrites: Rewrites) -> Segments:
@@ -37,8 +38,8 @@ class TraceSegments:
         key = _key(rewrites)
         found = None if key is None else self._made.get(key)
         if found is None:
-            form = form_for(self._target)
-            found = tuple(Segment(g, self._target) for g in graphs_of(self._recorded, self._goals, rewrites, form))
+            graphs = graphs_of(self._recorded, self._goals, rewrites, self._form)
+            found = tuple(Segment(g, self._target) for g in graphs)
             if key is not None:
                 self._made[key] = found
         return found
@@ -58,9 +59,9 @@ def recorded(rec: Recorder, by_chance: bool = True) -> Graph:
     return unify_sizes(rec.graph(()), rec.sizes, rec.equations, by_chance)
 
 
-def form_for(target: Target) -> Form:
+def form_for(target: Target, fast_math: bool) -> Form:
     """What makes the canonical Graph for a target."""
-    return functools.partial(canonicalise, target=target.kind)
+    return functools.partial(canonicalise, target=target.kind, fast_math=fast_math)
 
 
 def graphs_of(

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.call.segments import TraceSegments, strides_of
+from hjit.call.compiling import segments_for
+from hjit.call.segments import strides_of
 from hjit.call.variant import Variant
 from hjit.errors import HjitError
 from hjit.kernels.runtime import features
@@ -248,7 +249,7 @@ def compiled(variant: Variant, choice: Choice, options: Options) -> tuple[Bound,
     Raises:
         HjitError: it cannot be lowered.
     """
-    rec, segments_of = variant.rec, TraceSegments(variant.trace, features.schedule_target(options.target))
+    rec, segments_of = variant.rec, segments_for(variant.trace, options)
     choice.check(segments_of(choice.rewrites))
 
     def make(choice: Choice) -> Bound:

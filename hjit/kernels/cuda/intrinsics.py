@@ -291,6 +291,7 @@ def atomic(op: str, dtype: DType, shared: bool) -> str:
     Raises:
         ScheduleError: there is none.
     """
-    if op not in ATOMIC_UFUNCS or dtype.kind not in "iu" or dtype.itemsize < 4:
+    is_known = op in ATOMIC_UFUNCS and (dtype.kind in "iu" or (dtype.kind == "f" and op == "add"))
+    if not is_known or dtype.itemsize < 4:
         raise ScheduleError(f"tasks cannot join {dtype} by {op} on CUDA; make the loop over them serial")
     return f"hj_atomic_{ATOMIC_UFUNCS[op]}_{'shared' if shared else 'global'}_{c_type(dtype)}"

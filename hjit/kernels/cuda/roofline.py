@@ -11,6 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from hjit.kernels.cuda.compilers.machine_code import Resources
 from hjit.kernels.lower.program import Nest, Program
 from hjit.kernels.lower.traverse import sources
@@ -32,6 +34,7 @@ class Gpu:
         multiprocessors: how many there are.
         bandwidth: of the memory, bytes a second.
         operations: of float32, a second; a fused multiply-add would count two.
+        doubles: the part of them that there are of float64.
         threads, blocks, registers, shared: that a multiprocessor holds at once; shared memory in bytes.
     """
 
@@ -40,6 +43,7 @@ class Gpu:
     multiprocessors: int
     bandwidth: float
     operations: float
+    doubles: float
     threads: int
     blocks: int
     registers: int
@@ -49,12 +53,12 @@ class Gpu:
 # From NVIDIA's data sheets and the table of compute capabilities in the CUDA C++ Programming Guide; half of the rate
 # that data sheets name: products and sums are rounded one by one.
 GPUS: Mapping[int, Gpu] = {
-    75: Gpu("T4", 75, 40, 320e9, 4.1e12, 1024, 16, 1 << 16, 64 << 10),
-    80: Gpu("A100", 80, 108, 1555e9, 9.7e12, 2048, 32, 1 << 16, 164 << 10),
-    86: Gpu("A10", 86, 72, 600e9, 15.6e12, 1536, 16, 1 << 16, 100 << 10),
-    89: Gpu("L4", 89, 58, 300e9, 15.1e12, 1536, 24, 1 << 16, 100 << 10),
-    90: Gpu("H100", 90, 132, 3350e9, 33.5e12, 2048, 32, 1 << 16, 228 << 10),
-    100: Gpu("B200", 100, 148, 8000e9, 37e12, 2048, 32, 1 << 16, 228 << 10),
+    75: Gpu("T4", 75, 40, 320e9, 4.1e12, 1 / 32, 1024, 16, 1 << 16, 64 << 10),
+    80: Gpu("A100", 80, 108, 1555e9, 9.7e12, 1 / 2, 2048, 32, 1 << 16, 164 << 10),
+    86: Gpu("A10", 86, 72, 600e9, 15.6e12, 1 / 64, 1536, 16, 1 << 16, 100 << 10),
+    89: Gpu("L4", 89, 58, 300e9, 15.1e12, 1 / 64, 1536, 24, 1 << 16, 100 << 10),
+    90: Gpu("H100", 90, 132, 3350e9, 33.5e12, 1 / 2, 2048, 32, 1 << 16, 228 << 10),
+    100: Gpu("B200", 100, 148, 8000e9, 37e12, 1 / 2, 2048, 32, 1 << 16, 228 << 10),
 }
 
 
@@ -133,7 +137,9 @@ def estimate(
     nest = program.nests[number]
     body = nest if nest.renaming is None else program.nests[nest.renaming.nest]
     size, work = must_move(graph, body, program.layouts, sizes), max(sizes_value(nest.work, sizes), 0)
-    parts = {"launch": LAUNCH_SECONDS, "memory": size / on.bandwidth, "arithmetic": work / on.operations}
+    is_double = any(graph.stage(name).dtype == np.float64 for name in body.writes)
+    rate = on.operations * (on.doubles if is_double else 1)
+    parts = {"launch": LAUNCH_SECONDS, "memory": size / on.bandwidth, "arithmetic": work / rate}
     seconds = LAUNCH_SECONDS + max(parts["memory"], parts["arithmetic"])
     held = None if needs is None else occupancy(on, threads, needs)
     return Estimate(size, work, held, seconds, max(parts, key=lambda k: parts[k]))

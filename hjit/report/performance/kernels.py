@@ -9,10 +9,11 @@ from functools import cached_property
 from typing import Any
 
 from hjit.call.build import on_deep_stack
+from hjit.call.compiling import segments_for
 from hjit.call.segments import TraceSegments
 from hjit.call.variant import Step, Variant
 from hjit.errors import HjitError
-from hjit.kernels.runtime import features, launch
+from hjit.kernels.runtime import launch
 from hjit.kernels.runtime.lowered import Lowered, lowered
 from hjit.options import Options
 from hjit.process import machine
@@ -48,7 +49,7 @@ class Reading:
     @cached_property
     def segments_of(self) -> TraceSegments:
         """Its Graphs, with some rewrites."""
-        return TraceSegments(self.variant.trace, features.schedule_target(self.options.target))
+        return segments_for(self.variant.trace, self.options)
 
     @cached_property
     def recorded(self) -> Graph:

@@ -80,10 +80,11 @@ def are_apart(a: Definition, b: Definition, name: str) -> bool:
 
 
 def is_atomic(s: Stage, d: Definition) -> bool:
-    """Can tasks update the same elements at once? Whole numbers only: their sums are the same in any order."""
+    """Can tasks update the same elements at once? Sums of whole numbers are the same in any order; those of floats have
+    the order "add" only where theirs is free."""
     if (
         d.order not in ATOMICS
-        or s.dtype.kind not in "iub"
+        or (s.dtype.kind not in "iub" and (d.order != "add" or s.dtype.itemsize not in (4, 8)))
         or is_direct(d)
         or not isinstance(d.value, Op)
         or d.value.dtype != s.dtype

@@ -30,7 +30,7 @@ from hjit.trace.passes.fission import separate_boundary_terms, split_reductions
 from hjit.trace.passes.fusion import fuse, inline_after
 from hjit.trace.passes.interleaved_updates import equalise_interleaved
 from hjit.trace.passes.padding import select_padding
-from hjit.trace.passes.parallel_scatters import scatter_in_parallel
+from hjit.trace.passes.parallel_scatters import reorder_scattered_sums, scatter_in_parallel
 from hjit.trace.passes.privatisation import privatise_histograms
 from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites, cache_reads, pack, rfactor
 from hjit.trace.passes.scans import scan_in_blocks, separate_scans
@@ -80,9 +80,20 @@ REQUESTABLE = (
 )  # those that are given the rewrites that a schedule requests
 
 
-def canonicalise(graph: Graph, requested: Rewrites = NO_REWRITES, target: Literal["cpu", "cuda"] = "cpu") -> Graph:
-    """The canonical form of a Graph for a kind of target, with the rewrites that a schedule requests."""
+def canonicalise(
+    graph: Graph,
+    requested: Rewrites = NO_REWRITES,
+    target: Literal["cpu", "cuda"] = "cpu",
+    fast_math: bool = False,
+) -> Graph:
+    """The canonical form of a Graph for a kind of target, with the rewrites that a schedule requests.
+
+    Args:
+        fast_math: on CUDA, may floats be added to computed places in any order?
+    """
     show = debug.passes("canonicalise")
+    if fast_math and target == "cuda":
+        graph = reorder_scattered_sums(graph)
     for run in deadline.within("canonicalising", PASSES if target == "cpu" else CUDA_PASSES):
         graph = run(graph, requested) if run in REQUESTABLE else run(graph)
         if debug.checks():

@@ -51,6 +51,22 @@ FIXED = 28  # bits of a fixed-point number: 2**34 of them are added up in 64
 NAN, PLUS, MINUS, ANY = 1, 2, 4, 8  # what has been added to an element: infinities, and anything but -0.0
 
 
+def reorder_scattered_sums(graph: Graph) -> Graph:
+    """Sums of floats at computed places may be added in any order, by atomic operations."""
+
+    def reordered(s: Stage, number: int) -> Definition:
+        d, x = s.updates[number], _scatter_of(s, number)
+        if x is None or x.op != "add" or s.dtype not in (np.float32, np.float64) or x.element.dtype != s.dtype:
+            return d
+        return replace(d, value=Op("add", (Load(s.name, d.target, s.dtype), x.element), s.dtype), order="add")
+
+    stages = (
+        s if _next(s) is None else replace(s, updates=tuple(reordered(s, k) for k in range(len(s.updates))))
+        for s in graph.stages
+    )
+    return replace(graph, stages=tuple(stages))
+
+
 def scatter_in_parallel(graph: Graph) -> Graph:
     """Scatters that only one thread could run become such that many can."""
     found: list[Stage] = []
@@ -103,7 +119,7 @@ def _scatter_of(s: Stage, number: int) -> _Scatter | None:
     if op == "subtract":
         op, element = "add", Op("negative", (element,), element.dtype)
     if s.dtype.kind == "f":
-        return _Scatter(number, op, element) if op in ("add", "maximum", "minimum") else None
+        return _Scatter(number, op, element) if op in ("add", "maximum", "minimum") and d.order != "add" else None
     is_narrow = s.dtype.itemsize < I4.itemsize and s.dtype.kind in "iub"
     return _Scatter(number, op, element) if is_narrow and op in WORDS else None
 

@@ -209,6 +209,18 @@ def test_they_are_not_taken_for_wrong(function: Callable[..., Any], on_device: N
     assert f.stats.fallbacks == 0
 
 
+@needs_device
+@pytest.mark.parametrize("function", SUMS)
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_fast_math_adds_floats_by_atomic_operations(function: Callable[..., Any], dtype: str, on_device: None) -> None:
+    f = hjit.pipeline(function, target="cuda", verify="off", on_unsupported="raise", fast_math=True)
+    x = RNG.standard_normal(U.shape).astype(dtype)
+    got = f(U, x)
+    np.testing.assert_allclose(got, function(U, x), rtol=1e-4, atol=1e-4)
+    if function is not counted:  # whose sums are in double precision, rounded each time
+        assert f"hj_atomic_add_global_f{8 * got.dtype.itemsize}" in str(f.inspect_cuda(U, x))
+
+
 def summed_up(u: Any) -> Any:
     return np.cumsum(np.bincount(u.ravel(), minlength=256))
 

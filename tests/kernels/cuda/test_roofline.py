@@ -90,3 +90,20 @@ def test_a_reduction_reads_all_that_it_reduces(function: object) -> None:
     sizes = {"a0.0": 4000, "a0.1": 6000}
     found = max(estimate(graph, program, k, 256, sizes, H100, None).bytes for k in range(len(program.nests)))
     assert 4 * 4000 * 6000 <= found < 1.1 * 4 * 4000 * 6000
+
+
+def test_doubles_take_longer_where_there_are_few_units_for_them() -> None:
+    def long(a: object) -> object:
+        for _ in range(40):
+            a = a * a + 1.5  # type: ignore[operator]
+        return a
+
+    seconds = {}
+    for dtype in ("f4", "f8"):
+        graph = canonical(long, np.ones((40, 50), dtype))
+        program = lower(graph, cuda_schedule(graph), passes=CUDA)
+        for on in (GPUS[80], GPUS[86]):
+            one = estimate(graph, program, 0, 256, {"a0.0": 4000, "a0.1": 4000}, on, None)
+            seconds[dtype, on.name] = one.seconds
+    assert seconds["f8", "A10"] > 4 * seconds["f8", "A100"]
+    assert seconds["f4", "A10"] < 3 * seconds["f4", "A100"]
