@@ -147,7 +147,7 @@ def stage_costs(coefficients: Array, schedule: Array, is_output: Array, machine:
         schedule, is_output, machine, xp: as for `terms`.
     """
     found = (terms(schedule, is_output, machine, xp) * coefficients).sum(-1) * 1e-9
-    return xp.maximum(found, _streaming(schedule, xp.asarray(machine, dtype=schedule.dtype)))
+    return xp.maximum(found, streaming(schedule, xp.asarray(machine, dtype=schedule.dtype)))
 
 
 def whole_terms(allocated: Array, machine: Array, xp: ModuleType = np) -> Array:
@@ -166,7 +166,7 @@ def whole_terms(allocated: Array, machine: Array, xp: ModuleType = np) -> Array:
     return xp.stack((allocated, xp.maximum(allocated - cache, 0)), -1)
 
 
-def _streaming(schedule: Array, machine: Array) -> Array:
+def streaming(schedule: Array, machine: Array) -> Array:
     """Seconds that memory takes at least for what each stage reads and writes, [batch, stages]; 0 where the last cache
     holds that. It is not in the paper, whose programs are shorter: of hundreds of whole arrays few are in a cache when
     they are read."""
