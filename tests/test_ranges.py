@@ -10,7 +10,9 @@ import pytest
 
 from benchmarks import apps, ranges
 from benchmarks.ranges import FEATURES, SMALL, Outside, compared, outside, table
-from hjit.model.generator import is_large, random_program
+from hjit.model.generator import Program, _source, is_large, random_program
+from hjit.model.generator_gathers import batch_layer, strips
+from hjit.model.generator_sketch import Sketch
 from hjit.model.names import PIPELINE, SCHEDULE
 from hjit.training.programs import IMAGES, LARGEST, PIXELS, SHORT, sizes
 
@@ -65,3 +67,31 @@ def test_definitions_of_applications_are_within_those_of_a_few_programs(app: str
     ours = ranges.of_application(app, small=True)[:, len(SCHEDULE) :]
     high, most = programs.max(0), ours.max(0)
     assert {name: (most[k], high[k]) for k, name in enumerate(PIPELINE) if most[k] > high[k] * (1 + ranges.SLACK)} == {}
+
+
+def drawn_alone(stage: Any, ok: Any, image: tuple[int, int], limit: int) -> Any:
+    """The features of a program of one stage, the first one that is as it should be, on a large image."""
+    for seed in range(200):
+        s = Sketch(seed)
+        s.limit = limit
+        s.keep(s.parameter("image", image, "float32", 0, 1, "hw"))
+        s.keep(stage(s))
+        if ok(s):
+            program = Program(seed, _source(s), tuple(s.parameters), ("one",))
+            return ranges.features(program.function, program.inputs(seed)).max(0)
+    raise AssertionError("there is no such program")
+
+
+def test_layers_of_large_programs_run_as_often_as_those_of_applications() -> None:
+    """The convolutional layer of the applications is computed in 13,600 parts, of which 10 run at the same time."""
+    found = drawn_alone(
+        batch_layer, lambda s: "concatenate" in s.lines[-1] and s.parameters[1].shape[0] == 5, (64, 64), 1 << 24
+    )
+    assert found[FEATURES.index("num_realizations")] >= 13_600
+    assert found[FEATURES.index("outer_parallelism")] >= 10
+
+
+def test_rows_in_one_piece_are_as_long_as_those_of_applications() -> None:
+    """The coefficients of bilateral guided upsampling lie in pieces of 133,120 bytes."""
+    found = drawn_alone(strips, lambda s: "::32]" in "".join(s.lines), (2048, 2048), 1 << 24)
+    assert found[FEATURES.index("innermost_bytes_at_task")] >= 133_120

@@ -323,7 +323,7 @@ class NestCosts:
                 k = sized.position[name]
                 found[k] = merged([found[k][None], row[None]])[0] if found[k].any() else row
             allocated += float(part.allocated[0])
-        placed = [s.name not in inlined for s in self.graph.stages] & found.any(-1)
+        placed = found.any(-1) & np.array([s.name not in inlined for s in self.graph.stages], np.bool_)
         found[placed, AT_ROOT] = allocated
         return found
 
