@@ -11,7 +11,7 @@ import pytest
 from benchmarks import apps, ranges
 from benchmarks.ranges import FEATURES, SMALL, Outside, compared, outside, table
 from hjit.model.generator import Program, _source, is_large, random_program
-from hjit.model.generator_gathers import batch_layer, strips
+from hjit.model.generator_gathers import batch_layer
 from hjit.model.generator_sketch import Sketch
 from hjit.model.names import PIPELINE, SCHEDULE
 from hjit.training.programs import IMAGES, LARGEST, PIXELS, SHORT, sizes
@@ -89,9 +89,3 @@ def test_layers_of_large_programs_run_as_often_as_those_of_applications() -> Non
     )
     assert found[FEATURES.index("num_realizations")] >= 13_600
     assert found[FEATURES.index("outer_parallelism")] >= 10
-
-
-def test_rows_in_one_piece_are_as_long_as_those_of_applications() -> None:
-    """The coefficients of bilateral guided upsampling lie in pieces of 133,120 bytes."""
-    found = drawn_alone(strips, lambda s: "::32]" in "".join(s.lines), (2048, 2048), 1 << 24)
-    assert found[FEATURES.index("innermost_bytes_at_task")] >= 133_120
