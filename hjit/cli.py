@@ -97,6 +97,13 @@ def parser() -> argparse.ArgumentParser:
     train.add_argument("--pack", type=Path, metavar="FILE", help="write all samples of the folder to one file")
     train.set_defaults(run=_train)
 
+    calibrate = commands.add_parser(
+        "calibrate", help="measure this machine for some minutes, and correct the cost model by it where that helps"
+    )
+    calibrate.add_argument("--minutes", type=float, default=3.0, metavar="N", help="(default: %(default)s)")
+    calibrate.add_argument("--remove", action="store_true", help="forget the corrections of this machine instead")
+    calibrate.set_defaults(run=_calibrate)
+
     cache = commands.add_parser(
         "cache", help="look at the disk cache, empty it, or carry its plans (schedules that were found) elsewhere"
     )
@@ -116,7 +123,7 @@ def parser() -> argparse.ArgumentParser:
 
     info = commands.add_parser("info", help="versions, machine, threads and the options in force")
     info.set_defaults(run=_info)
-    for command in (demo, run, profile, train, cache, *actions.choices.values(), info):
+    for command in (demo, run, profile, train, calibrate, cache, *actions.choices.values(), info):
         # no default: that of an action would hide what stands before it, as in `hjit cache --json x list`
         command.add_argument("--json", metavar="FILE", default=argparse.SUPPRESS, help=JSON_HELP)
     top.set_defaults(json=None)
@@ -237,6 +244,24 @@ def _train(given: argparse.Namespace) -> int:
     return _done(given, {"settings": asdict(training.settings), "rounds": training.rounds, "weights": weights})
 
 
+def _calibrate(given: argparse.Namespace) -> int:
+    from hjit.model.calibration import to_json
+    from hjit.training.calibrate import run, spoken
+    from hjit.tuning import calibrated
+
+    try:
+        if given.remove:
+            removed = calibrated.remove()
+            print("the corrections of this machine are removed" if removed else "this machine has no corrections")
+            return _done(given, {"removed": removed})
+        outcome = run(given.minutes)
+    except (ModelError, OptionError, OSError) as error:
+        return _failed(error)
+    print(spoken(outcome))
+    about = {} if outcome.calibration is None else to_json(outcome.calibration)
+    return _done(given, {"kept": outcome.kept, "why": outcome.why, "measured": outcome.programs, **about})
+
+
 def _cache(given: argparse.Namespace) -> int:
     try:
         cache_dir = resolve({}).cache_dir
@@ -311,6 +336,7 @@ def _info(given: argparse.Namespace) -> int:
     ]
     if "HJIT_WEIGHTS" in os.environ:
         lines.append(("weights", f"{os.environ['HJIT_WEIGHTS']}  (HJIT_WEIGHTS)"))
+    lines.append(("calibrated", _calibrated()))
     lines += inventory.lines()
     print("\n".join(f"{name:<17} {text}" for name, text in lines))
     print("\noptions")
@@ -319,6 +345,20 @@ def _info(given: argparse.Namespace) -> int:
         origin = f"  (HJIT_{field.name.upper()})" if field.name in from_outside else ""
         print(f"  {field.name:<18} {getattr(options, field.name)!r}{origin}")
     return _done(given, {**dict(lines), "options": asdict(options), "from_environment": sorted(from_outside)})
+
+
+def _calibrated() -> str:
+    """Is the cost model corrected for this machine?"""
+    from hjit.tuning.calibrated import kept
+    from hjit.tuning.weights import file_digest
+
+    try:
+        found = kept(file_digest())
+    except OptionError as error:
+        return f"no ({error})"
+    if found is None:
+        return "no (hjit calibrate)"
+    return f"yes, by {found.programs} programs: error {found.before:.3f} before, {found.after:.3f} corrected"
 
 
 def installed_version(name: str) -> str:

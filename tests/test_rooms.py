@@ -297,14 +297,18 @@ LATE = {
         "kernels.cuda.runtime.inventory": GPU,
         "kernels.runtime.features": FIRST_CALL,
         "kernels.runtime.launch": FIRST_CALL,
+        "model.calibration": TRAINING,
         "modules": SELDOM,
         "profiler": SELDOM,
         "report.profile": SHOWN,
         "report.patch": SELDOM,
         "sched.language.target": FIRST_CALL,
+        "training.calibrate": TRAINING,
         "training.dataset": TRAINING,
         "training.rounds": TRAINING,
+        "tuning.calibrated": SELDOM,
         "tuning.kept_plans": SELDOM,
+        "tuning.weights": SELDOM,
     },
     "call.build": {
         "call.compiling": COMPILER,
@@ -375,7 +379,8 @@ LATE = {
     },
     "tuning.decide": {"tuning.autoschedule": SEARCH},
     "tuning.learning": {"model.fit": TRAINING},
-    "tuning.weights": {"model.network": SEARCH},
+    "tuning.calibrated": {"model.calibration": SELDOM},
+    "tuning.weights": {"model.calibration": SELDOM, "model.network": SEARCH},
 }
 
 

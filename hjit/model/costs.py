@@ -25,6 +25,12 @@ class PreparedCost(Protocol):
         """The costs of some of the stages in any order, [rows], of schedule features [rows, len(SCHEDULE)]; `stages`:
         which of them each row is of."""
 
+    def whole(self, allocated: Array) -> Array | None:
+        """What a schedule costs beside its stages, [batch], of the bytes that it allocates in all, float64 [batch].
+
+        None where that is nothing, whatever it allocates.
+        """
+
 
 class Cost(Protocol):
     """A cost model: the lower the better."""
@@ -39,6 +45,8 @@ class Cost(Protocol):
 
     def stages(self, pipeline: Array, schedule: Array, machine: Array) -> Array:
         """The cost of each stage, [batch, stages], not negative; in seconds where the model predicts them.
+
+        What a schedule costs beside its stages is shared by them, where their `working_set_at_root` is known.
 
         Args:
             pipeline: [stages, len(PIPELINE)].
@@ -109,6 +117,9 @@ class PreparedWeightedSum:
         """The costs of some stages; see `PreparedCost.rows`."""
         some = PreparedWeightedSum(self.weights, self.operations[stages], self.intermediate[stages])
         return some.stages(schedule[None])[0]
+
+    def whole(self, allocated: Array) -> None:
+        """Nothing; see `PreparedCost.whole`."""
 
 
 def _count(pipeline: Array, operations: tuple[str, ...]) -> Array:

@@ -25,11 +25,12 @@ import numpy as np
 from hjit.errors import ModelError
 from hjit.model.costs import Cost
 from hjit.model.names import MACHINE, PIPELINE, SCHEDULE
-from hjit.model.network import FIXED, LOGGED, Network, prepare, random, shapes
+from hjit.model.network import AT_ROOT, FIXED, LOGGED, UNFITTED, Network, prepare, random, shapes
 from hjit.model.terms import Array
 
 BATCH = 32  # schedules of one program
 FEW = 0.002  # share of stages whose features are beyond the limits: the network has learnt nothing there
+SEEN = np.arange(len(SCHEDULE)) != AT_ROOT  # which features of schedules the network sees; that one has its own terms
 FEWEST_STAGES = 8  # programs are padded to this or a power of two above it: a compilation for each
 
 
@@ -279,7 +280,7 @@ def _normalised(network: Network, programs: Sequence[Program]) -> Network:
         "pipeline_scale": 1
         / np.maximum(pipeline.std(0), 1),  # counts: only shrunk, so that a rare operation is not a giant
         "schedule_mean": logs.mean(0),
-        "schedule_scale": _inverse(logs.std(0)),
+        "schedule_scale": _inverse(logs.std(0)) * SEEN,
         "machine_mean": facts.mean(0),
         "machine_scale": _inverse(facts.std(0)),
     }
@@ -303,7 +304,7 @@ def limits(programs: Sequence[Program]) -> dict[str, Array]:
 
 def _features(programs: Sequence[Program]) -> tuple[Array, Array]:
     """Of all stages, [n, len(PIPELINE)]; and of all stages of all schedules, log(1 + x), [m, len(SCHEDULE)]."""
-    logs = np.concatenate([np.log1p(p.schedule).reshape(-1, len(SCHEDULE)) for p in programs])
+    logs = np.concatenate([np.log1p(p.schedule).reshape(-1, len(SCHEDULE)) * SEEN for p in programs])
     return np.concatenate([np.where(LOGGED, np.log1p(p.pipeline), p.pipeline) for p in programs]), logs
 
 
@@ -318,8 +319,13 @@ def _calibrated(network: Network, programs: Sequence[Program]) -> Network:
         np.log(p.runtimes / np.maximum(network.stages(p.pipeline, p.schedule, p.machine).sum(-1), _TINY))
         for p in programs
     ]
-    log_unit = network.arrays["log_unit"] + np.concatenate(errors).mean()
-    return Network({**network.arrays, "log_unit": log_unit.astype(np.float32)})
+    shift = np.concatenate(errors).mean()
+    whole = network.arrays["whole_log_unit"]
+    found = {
+        "log_unit": network.arrays["log_unit"] + shift,
+        "whole_log_unit": np.where(whole > UNFITTED, whole + shift, UNFITTED),
+    }
+    return Network({**network.arrays, **{name: x.astype(np.float32) for name, x in found.items()}})
 
 
 def _trained(

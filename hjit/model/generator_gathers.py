@@ -176,7 +176,7 @@ def batch_layer(s: Sketch) -> Value:
     """A convolution of a batch of feature maps, arguments of another size than the image, and a maximum over it."""
     once(s, "batch")
     base = s.limit
-    side = max(20, min(84, int(base**0.27)))
+    side = max(20, min(104, int(base**0.28)))
     c = max(4, min(128, int((base / 8) ** 0.35)))
     n, last = s.one((2, 5, 12)), s.chance(0.6)
     side, c = (side, c) if n < 12 else (max(20, side // 2), max(4, c // 2))
@@ -203,8 +203,9 @@ def batch_layer(s: Sketch) -> Value:
     like = Value(out, axes, made, "float32", -3.1, 3.1, exact=False)
     if last and s.chance(0.6):  # one below the other
         sizes = n * (side - 2), side - 2, c
-        text = f"np.maximum({out}, 0).reshape(-1, {out}.shape[2], {out}.shape[3])"
-        return s.let("layer", text, like, shape=sizes, low=0, high=3.1)
+        bias = s.parameter("bias", (c,), "float32", -0.1, 0.1).name
+        text = f"np.concatenate(list(np.maximum({out} + {bias}, 0)))"
+        return s.let("layer", text, like, shape=sizes, low=0, high=3.3)
     how = s.one(("max", "max", "min"))
     return s.let("layer", f"np.maximum({out}.{how}(axis=0), 0)", like, low=0, high=3.1)
 
@@ -270,7 +271,7 @@ def mosaic(s: Sketch) -> Value:
     """The four phases of a Bayer mosaic interpolated, and interleaved to an image of three channels."""
     v = s.some(lambda v: len(v.axes) == 2 and 3 * v.elements <= s.limit)
     v = s.wide(v, 4)
-    a, b = v.axes
+    a, b = v.axes[0], v.axes[1]
     if min(v.shape) < SMALLEST + 5:
         raise Unsuitable
     even = v.at(**{x: f": {v.extent(x)} // 2 * 2" for x in v.axes})

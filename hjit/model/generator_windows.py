@@ -180,11 +180,11 @@ def long_extreme(s: Sketch) -> Value:
     along = s.let("along", f"np.{f}({runs}[{levels}]{first}, {runs}[{levels}]{second})", v, low=p.low, high=p.high)
     q = padded(s, along, {other: 26}, {other: 26}, "edge")
     steps = s.one((7, 14, 26))
-    near = [q.at(**{other: f"26 {sign} k : 26 {sign} k + {v.extent(other)}"}) for sign in "-+"]
+    sides = [q.at(**{other: f"26 {sign} k : 26 {sign} k + {v.extent(other)}"}) for sign in "-+"]
     lines = [
         f"{{}} = {along.name}",
         f"for k in range(1, {steps + 1}):",
-        f"    {{}} = np.{f}({{}}, np.{f}({near[0]}, {near[1]}))",
+        f"    {{}} = np.{f}({{}}, np.{f}({sides[0]}, {sides[1]}))",
     ]
     return s.filled("grown", lines, along)
 

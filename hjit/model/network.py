@@ -13,6 +13,8 @@ the network does not extrapolate: features of schedules are limited to the range
 a stage of more operations than any there is as several stages, whose points cost as much as those of the largest there.
 
 The pipeline head and all that concerns the machine are computed once for a graph (`prepare`).
+
+`working_set_at_root` is not among what the heads see, for it is of all stages: see `hjit.model.terms.whole_terms`.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ import numpy as np
 
 from hjit.errors import ModelError
 from hjit.model.names import MACHINE, PIPELINE, SCHEDULE
-from hjit.model.terms import COEFFICIENTS, GUESSES, Array, stage_costs
+from hjit.model.terms import COEFFICIENTS, GUESSES, WHOLE, WHOLE_GUESSES, Array, stage_costs, whole_terms
 
 FORMAT = "hjit-network-2"
 NAMES = {"pipeline": PIPELINE, "schedule": SCHEDULE, "machine": MACHINE, "coefficients": COEFFICIENTS}
@@ -46,7 +48,10 @@ PIPELINE_WIDTH, SCHEDULE_WIDTH = 8, 24  # of the embeddings, as in the paper's c
 # ran on a core, 0.3 us a stage became 15.
 ROWS = 512
 
+UNFITTED = -100.0  # logarithm of a unit that comes to nothing: of terms that a network was not fitted with
+
 IS_OUTPUT = PIPELINE.index("is_output")
+AT_ROOT = SCHEDULE.index("working_set_at_root")
 LOGGED = np.array([x == "reduction_points" for x in PIPELINE])  # of the pipeline features; the others are small counts
 COUNTS = np.array([x.startswith(("op_", "access_")) for x in PIPELINE])  # of what is done for a point
 PER_POINT = np.array([x.endswith("_points") for x in COEFFICIENTS])
@@ -68,6 +73,8 @@ class Prepared:
         mix: from the schedule head to the coefficients, [width, 27].
         embedded: what the pipeline head adds to the coefficients, [stages, 27].
         unit: nanoseconds, [stages, 27].
+        whole_unit: nanoseconds of the terms of a whole schedule, [len(WHOLE)].
+        has_whole: do these come to anything?
         is_output: [stages].
         machine: [len(MACHINE)].
         xp: numpy or jax.numpy.
@@ -80,6 +87,8 @@ class Prepared:
     mix: Array
     embedded: Array
     unit: Array
+    whole_unit: Array
+    has_whole: bool
     is_output: Array
     machine: Array
     xp: ModuleType
@@ -97,8 +106,21 @@ class Prepared:
         """Predicted seconds of each stage, float32 [batch, stages]; features [batch, stages, len(SCHEDULE)]."""
         some = max(ROWS // max(schedule.shape[1], 1), 1)
         if self.xp is np and len(schedule) > some:
-            return np.concatenate([self._stages(schedule[k : k + some]) for k in range(0, len(schedule), some)])
-        return self._stages(schedule)
+            return np.concatenate([self.stages(schedule[k : k + some]) for k in range(0, len(schedule), some)])
+        return self._with_whole(self._stages(schedule), schedule) if self.has_whole else self._stages(schedule)
+
+    def whole(self, allocated: Array) -> Array | None:
+        """Predicted seconds beside those of stages, see `hjit.model.costs.PreparedCost`."""
+        if not self.has_whole:
+            return None
+        return (whole_terms(allocated, self.machine, self.xp) * self.whole_unit).sum(-1) * 1e-9
+
+    def _with_whole(self, costs: Array, schedule: Array) -> Array:
+        """The costs of stages with what a whole schedule costs, shared by those stages that are placed."""
+        sets = self.xp.asarray(schedule[..., AT_ROOT], dtype=self.xp.float32)
+        seconds = (whole_terms(sets.max(-1), self.machine, self.xp) * self.whole_unit).sum(-1) * 1e-9
+        placed = (sets > 0).astype(costs.dtype)
+        return costs + placed * (seconds / placed.sum(-1).clip(min=1)).astype(costs.dtype)[:, None]
 
     def rows(self, schedule: Array, stages: Array) -> Array:
         """Predicted seconds of some of the stages in any order, float32 [rows]; features [rows, len(SCHEDULE)].
@@ -147,6 +169,8 @@ def prepare(arrays: Mapping[str, Array], pipeline: Array, machine: Array, xp: Mo
         mix=arrays["schedule_mix"],
         embedded=counts @ arrays["pipeline_mix"] + arrays["mix_bias"],
         unit=xp.exp(arrays["log_unit"]) * xp.where(PER_POINT, times, 1),
+        whole_unit=xp.exp(arrays["whole_log_unit"]),
+        has_whole=xp is not np or bool((arrays["whole_log_unit"] > UNFITTED).any()),
         is_output=pipeline[:, IS_OUTPUT],
         machine=machine,
         xp=xp,
@@ -178,6 +202,7 @@ def shapes(pipeline_width: int = PIPELINE_WIDTH, schedule_width: int = SCHEDULE_
         "schedule_mix": (schedule_width, c),
         "mix_bias": (c,),
         "log_unit": (c,),
+        "whole_log_unit": (len(WHOLE),),
     }
 
 
@@ -224,6 +249,7 @@ def load(path: str | os.PathLike[str]) -> Network:
             arrays = {name: file[name] for name in file.files}
         about = json.loads(str(arrays.pop("about")))
         _check_about(about)
+        arrays.setdefault("whole_log_unit", np.full(len(WHOLE), UNFITTED, np.float32))  # of before there were any
         _check_arrays(arrays)
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from None
@@ -292,10 +318,12 @@ def random(seed: int, pipeline_width: int = PIPELINE_WIDTH, schedule_width: int 
     arrays["pipeline_scale"] += 1 / 4
     arrays["schedule_mean"] += 7  # features from 1 to e14
     arrays["schedule_scale"] += 1 / 5
+    arrays["schedule_scale"][AT_ROOT] = 0
     arrays["pipeline_high"] += UNLIMITED
     arrays["schedule_high"] += UNLIMITED
     arrays["machine_mean"] += 12
     arrays["machine_scale"] += 1 / 6
     arrays["mix_bias"] += np.log(np.e - 1)  # of which the softplus is 1
     arrays["log_unit"] = np.log(list(GUESSES.values()))
+    arrays["whole_log_unit"] = np.log(list(WHOLE_GUESSES.values()))
     return Network({name: x.astype(np.float32) for name, x in arrays.items()})

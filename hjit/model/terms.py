@@ -54,6 +54,11 @@ GUESSES = {
 
 COEFFICIENTS = tuple(GUESSES)
 
+WHOLE_GUESSES = {"bytes_allocated": 0.002, "bytes_allocated_beyond_caches": 0.02}
+"""The terms of a whole schedule, of its `working_set_at_root`: the name of each, and nanoseconds, as above."""
+
+WHOLE = tuple(WHOLE_GUESSES)
+
 
 def terms(schedule: Array, is_output: Array, machine: Array, xp: ModuleType = np) -> Array:
     """What each coefficient multiplies, with the names of appendix B.
@@ -142,10 +147,26 @@ def stage_costs(coefficients: Array, schedule: Array, is_output: Array, machine:
         schedule, is_output, machine, xp: as for `terms`.
     """
     found = (terms(schedule, is_output, machine, xp) * coefficients).sum(-1) * 1e-9
-    return xp.maximum(found, _streaming(schedule, xp.asarray(machine, dtype=schedule.dtype)))
+    return xp.maximum(found, streaming(schedule, xp.asarray(machine, dtype=schedule.dtype)))
 
 
-def _streaming(schedule: Array, machine: Array) -> Array:
+def whole_terms(allocated: Array, machine: Array, xp: ModuleType = np) -> Array:
+    """What the coefficients of a whole schedule multiply, [batch, len(WHOLE)], not negative.
+
+    The paper has `working_set_at_root` among the features of every stage, where it would couple the costs of all loop
+    nests, each of which is costed once. Here it has terms of its own, beside those of the nests: pages that are
+    touched for the first time, and memory that the last cache does not hold from one nest to the next.
+
+    Args:
+        allocated: bytes that all of a schedule allocates, its `working_set_at_root`, [batch].
+        machine: [len(MACHINE)].
+        xp: numpy or jax.numpy.
+    """
+    cache = xp.asarray(machine, dtype=allocated.dtype)[MACHINE.index("l3_bytes")]
+    return xp.stack((allocated, xp.maximum(allocated - cache, 0)), -1)
+
+
+def streaming(schedule: Array, machine: Array) -> Array:
     """Seconds that memory takes at least for what each stage reads and writes, [batch, stages]; 0 where the last cache
     holds that. It is not in the paper, whose programs are shorter: of hundreds of whole arrays few are in a cache when
     they are read."""

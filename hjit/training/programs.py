@@ -35,15 +35,18 @@ IMAGES = 3  # sizes of them, for one program
 ONE_THREAD = 4  # of so many programs one runs on one thread, so that the model sees both
 
 
-def measure(seed: int, folder: Path, count: int, weights: Path | None, target: str) -> dict[str, Any]:
+def measure(
+    seed: int, folder: Path, count: int, weights: Path | None, target: str, most: int = LARGEST
+) -> dict[str, Any]:
     """Measure a random program and write its files; returns the summary.
 
     Args:
         count: schedules.
+        most: pixels of an image.
         weights: of the cost model that picks some of them; None: random ones do.
         target: see `hjit.options.Options`.
     """
-    summary = _measured(seed, folder, count, weights, target)
+    summary = _measured(seed, folder, count, weights, target, most)
     with replacing(folder / f"{seed}.json") as new:
         new.write_text(json.dumps(summary) + "\n")
     return summary
@@ -59,8 +62,8 @@ def sizes(seed: int) -> list[int]:
     return found
 
 
-def _measured(seed: int, folder: Path, count: int, weights: Path | None, target: str) -> dict[str, Any]:
-    programs = [random_program(seed, pixels) for pixels in sizes(seed)]
+def _measured(seed: int, folder: Path, count: int, weights: Path | None, target: str, most: int) -> dict[str, Any]:
+    programs = [random_program(seed, min(pixels, most)) for pixels in sizes(seed)]
     same = [p for p in programs if p.source == programs[0].source]
     threads = 1 if seed % ONE_THREAD == ONE_THREAD - 1 else 0
     options = Options(
@@ -137,8 +140,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--schedules", type=int, default=16)
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--target", default="cpu")
+    parser.add_argument("--most", type=int, default=LARGEST, metavar="PIXELS")
     given = parser.parse_args(argv)
-    print(json.dumps(measure(given.seed, given.folder, given.schedules, given.weights, given.target)))
+    print(json.dumps(measure(given.seed, given.folder, given.schedules, given.weights, given.target, given.most)))
     return 0
 
 

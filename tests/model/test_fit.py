@@ -285,6 +285,26 @@ def test_samples_that_are_none_are_refused(changed: dict[str, np.ndarray], messa
         Program(**{**good, **changed})
 
 
+def test_the_working_set_of_a_schedule_has_terms_of_its_own() -> None:
+    """No head of the network sees it, and weights that were fitted without it go on without it."""
+    at_root, rng = SCHEDULE.index("working_set_at_root"), np.random.default_rng(0)
+    programs = []
+    for p in FEW:
+        schedule = p.schedule.copy()
+        schedule[..., at_root] = allocated = np.exp(rng.uniform(12, 20, (len(schedule), 1)))
+        programs.append(replace(p, schedule=schedule, runtimes=p.runtimes + 5e-11 * allocated[:, 0]))
+    net, _ = fit(programs, passes=2, held_out=0.0)
+    seen = {name: net.arrays[name][at_root] for name in ("schedule_scale", "schedule_low", "schedule_high")}
+    assert not any(seen.values())
+    allocated = np.array([1e6, 1e9])
+    seconds = net.prepare(programs[0].pipeline, FACTS).whole(allocated)
+    assert seconds is not None and (seconds > 0).all()
+    unfitted = np.full_like(net.arrays["whole_log_unit"], network.UNFITTED)
+    again, _ = fit(programs, start=Network({**net.arrays, "whole_log_unit": unfitted}), passes=2, held_out=0.0)
+    assert (again.arrays["whole_log_unit"] == unfitted).all()
+    assert again.prepare(programs[0].pipeline, FACTS).whole(allocated) is None
+
+
 # -- accuracy
 
 

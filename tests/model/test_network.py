@@ -13,9 +13,10 @@ from hjit.model import network
 from hjit.model.costs import Cost, WeightedSum
 from hjit.model.names import MACHINE, OPERATIONS, PIPELINE, SCHEDULE
 from hjit.model.network import Network, load, prepare
-from hjit.model.terms import COEFFICIENTS
+from hjit.model.terms import COEFFICIENTS, WHOLE_GUESSES
 from tests.test_import import loaded_by
 
+AT_ROOT = SCHEDULE.index("working_set_at_root")
 FACTS = np.array([8, 32, 32e3, 1e6, 16e6, 20e9], np.float32)
 assert len(FACTS) == len(MACHINE)
 
@@ -38,6 +39,7 @@ NET = network.random(3)
 @pytest.mark.parametrize("cost", [NET, WeightedSum()])
 def test_stages_of_several_nests_are_costed_together(cost: Cost) -> None:
     pipeline, schedule = features(1, 300, 5)
+    schedule[..., SCHEDULE.index("working_set_at_root")] = 0  # which no nest knows
     prepared = cost.prepare(pipeline, FACTS)
     stages = np.random.default_rng(0).integers(0, 5, 2 * network.ROWS + 7)
     batch = np.arange(len(stages)) % 300
@@ -90,8 +92,48 @@ def test_costs_are_seconds_of_each_stage() -> None:
 
 
 def test_a_stage_costs_the_same_with_others_and_alone() -> None:
-    whole = NET.stages(PIPE, SCHED, FACTS)
-    np.testing.assert_allclose(NET.stages(PIPE[[1, 3]], SCHED[2:3][:, [1, 3]], FACTS), whole[2:3][:, [1, 3]], rtol=1e-5)
+    alone = SCHED.copy()
+    alone[..., AT_ROOT] = 0  # what all stages share
+    whole = NET.stages(PIPE, alone, FACTS)
+    np.testing.assert_allclose(NET.stages(PIPE[[1, 3]], alone[2:3][:, [1, 3]], FACTS), whole[2:3][:, [1, 3]], rtol=1e-5)
+
+
+# -- the working set of a whole schedule
+
+
+def test_what_a_schedule_allocates_costs_beside_its_stages() -> None:
+    stages, allocated = SCHED.copy(), np.array([0.0, 1e6, 16e6, 1e9])
+    stages[..., AT_ROOT] = 0
+    all_of_it = stages.copy()
+    all_of_it[:, :3, AT_ROOT] = allocated[:, None]  # the others are not placed, or inlined
+    prepared = NET.prepare(PIPE, FACTS)
+    seconds = prepared.whole(allocated)
+    assert seconds is not None and seconds[0] == 0 and (np.diff(seconds) > 0).all()
+    by_byte, beyond = (1e-9 * x for x in WHOLE_GUESSES.values())
+    np.testing.assert_allclose(seconds, by_byte * allocated + beyond * np.maximum(allocated - 16e6, 0), rtol=1e-5)
+    more = prepared.stages(all_of_it).astype(np.float64) - prepared.stages(stages)
+    np.testing.assert_allclose(more[:, :3], np.repeat(seconds[:, None] / 3, 3, 1), rtol=1e-3, atol=1e-9)
+    assert not more[:, 3:].any()
+    large = np.repeat(all_of_it, network.ROWS, 0)  # more than are worked out at once
+    np.testing.assert_allclose(prepared.stages(large)[:: network.ROWS], prepared.stages(all_of_it), rtol=1e-6)
+
+
+def test_weights_of_before_know_nothing_of_it(tmp_path: Path) -> None:
+    """Those that come with hjit, and files that have no such array: the same costs, to the last bit."""
+    from hjit.tuning.limits import WEIGHTS
+
+    path = tmp_path / "weights.npz"
+    NET.save(path)
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files if name != "whole_log_unit"}
+    np.savez(path, **arrays)
+    none = SCHED.copy()
+    none[..., AT_ROOT] = 0
+    for known in (load(path), load(WEIGHTS)):
+        prepared = known.prepare(PIPE, FACTS)
+        assert prepared.whole(np.array([1e9])) is None
+        np.testing.assert_array_equal(prepared.stages(SCHED), prepared.stages(none))
+    assert WeightedSum().prepare(PIPE, FACTS).whole(np.array([1e9])) is None
 
 
 def test_stages_of_zeros_cost_nothing_and_change_no_other() -> None:

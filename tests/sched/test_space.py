@@ -13,8 +13,11 @@ import pytest
 
 from hjit.model.costs import WeightedSum
 from hjit.model.names import SCHEDULE
+from hjit.model.network import UNFITTED, Network
+from hjit.model.network import random as random_network
 from hjit.options import Options
 from hjit.pipeline import Pipeline
+from hjit.sched.features.featurise import layouts_of, nest_features
 from hjit.sched.language.check import faults
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Loop, Root, Store, computes, walk
@@ -34,6 +37,7 @@ from hjit.tuning.decide import by_search
 from hjit.tuning.weights import weights
 
 Array = np.ndarray[Any, Any]
+AT_ROOT = SCHEDULE.index("working_set_at_root")
 MACHINE = (2.0, 64.0, 32e3, 1e6, 16e6, 1e10)
 
 
@@ -145,10 +149,49 @@ def test_every_child_is_legal_and_its_cost_that_of_its_tree(program: Program) ->
                     list(faults(child.tree, Graph(program.graph.inputs, program.graph.scalars, stages, outputs))) == []
                 )
             assert cost >= 0
-            again = sum(space.costs_of_nests(child.tree, child.inlined))
+            again = space.schedule_cost(child.tree, child.inlined)
             (own,) = costs(space, [child])
             assert own == again or abs(own - again) <= 1e-9 * own
         state = rng.choice([c for c, x in zip(children, costs(space, children), strict=True) if x < math.inf])
+
+
+def test_what_all_nests_allocate_costs_beside_them(program: Program) -> None:
+    """By a model that knows of it: of batches, of trees, and of the features of a schedule, memoised or not."""
+    rng = random.Random(3)
+    network = random_network(0)
+    without = Network({**network.arrays, "whole_log_unit": np.full(2, UNFITTED, np.float32)})
+    for memoise in (True, False):
+        space, plain = (
+            Space(program.graph, program.variant.rec.sizes, x, MACHINE, 2, program.space.target, memoise=memoise)
+            for x in (network, without)
+        )
+        state = space.start
+        while not state.batch.is_complete:
+            children = after(space, state)
+            found, alone = costs(space, children), costs(plain, after(plain, state))
+            finite = [k for k, cost in enumerate(found) if cost < math.inf]
+            for k in rng.sample(finite, min(4, len(finite))):
+                child = children[k]
+                own = [plain.nests.unchanged(x, child.inlined, child.batch.layouts) for x in child.nests]
+                more = float(space.nests.whole(np.array(sum(x.allocated[0] for x in own))))
+                assert found[k] - alone[k] == pytest.approx(more, rel=1e-3, abs=1e-12)
+                nests = sum(x.costs[0] for x in own)
+                assert space.schedule_cost(child.tree, child.inlined) == pytest.approx(nests + more, rel=1e-5)
+            state = children[rng.choice(finite)]
+        features = space.features(state.tree, state.inlined)
+        placed = [s.name not in state.inlined for s in program.graph.stages]
+        (allocated,) = set(features[placed, AT_ROOT])
+        nests = [
+            nest_features(space.nests.sized_for(state.inlined), x, None, layouts_of(state.tree)) for x in state.nests
+        ]
+        assert allocated == sum(x.allocated[0] for x in nests) > 0
+        assert not features[~np.array(placed), AT_ROOT].any()
+        total = space.schedule_cost(state.tree, state.inlined)
+        assert total > sum(space.costs_of_nests(state.tree, state.inlined)) * (1 + 1e-9)
+        predicted = network.stages(space.nests.pipeline, features[None], space.nests.machine).sum()
+        assert total == pytest.approx(float(predicted), rel=5e-3)  # features of one stage in several nests are merged
+        if not state.inlined:
+            assert space.tree_cost(state.tree) == pytest.approx(total, rel=1e-9)
 
 
 def test_the_first_form_is_that_of_the_default_schedule(program: Program) -> None:

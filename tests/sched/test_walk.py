@@ -119,6 +119,18 @@ def test_and_of_random_programs(walk: Walk, seed: int) -> None:
             assert_same(sized, random_schedule(g, rng), walk, several(rng))
 
 
+def test_what_a_schedule_allocates_is_the_same(walk: Walk) -> None:
+    """The one feature of all stages, from what either way says of each nest."""
+    at_root = SCHEDULE.index("working_set_at_root")
+    for name, text in TREES.values():
+        found, recorded = (
+            schedule_features(SizedGraph(GRAPHS[name], SIZES, 32, 4, walk=x), tree(text))[..., at_root]
+            for x in (walk, None)
+        )
+        np.testing.assert_array_equal(found, recorded)
+        assert found.any() and len(set(found[found > 0])) == 1
+
+
 def test_inlined_stages_have_rows_of_their_own(walk: Walk) -> None:
     graph = GRAPHS[TREES["read by two"][0]]
     for stage in graph.stages:

@@ -27,6 +27,7 @@ from hjit.options import Options
 from hjit.process import debug, machine
 from hjit.trace.ir.key import write_graph
 from hjit.trace.tracing.recording.recorder import Recorder
+from hjit.tuning.calibrated import kept_text
 from hjit.tuning.weights import weights_file
 
 log = logging.getLogger("hjit")
@@ -158,7 +159,7 @@ def _weights() -> str:
     """What searches: the names of plans follow from its contents, which take longer to read."""
     with contextlib.suppress(OSError):
         s = weights_file().stat()
-        return f"{weights_file()} {s.st_size} {s.st_mtime_ns}"
+        return f"{weights_file()} {s.st_size} {s.st_mtime_ns} {kept_text()}"
     return ""
 
 

@@ -26,15 +26,17 @@ class NestCost:
         costs: inf where a rule forbids it.
         called: positions in the Graph of the stages that are inlined into it.
         calls: how often it evaluates each of those, [called, choices].
+        allocated: bytes that it allocates, [choices].
     """
 
     costs: Floats
     called: Ints
     calls: Floats
+    allocated: Floats
 
     def some(self, rows: Rows) -> NestCost:
         """Of some choices."""
-        return NestCost(self.costs[rows], self.called, self.calls[:, rows])
+        return NestCost(self.costs[rows], self.called, self.calls[:, rows], self.allocated[rows])
 
 
 @dataclass(slots=True, eq=False)

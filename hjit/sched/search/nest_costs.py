@@ -1,7 +1,8 @@
 """What the children of the root cost: computed for many choices of the sizes of their loops at once, and kept.
 
-The cost of a schedule is the sum over the children of its root (Anderson 2021, section 3.3). What a rule of
-`hjit.sched.search.pruning` forbids costs infinitely much.
+The cost of a schedule is the sum over the children of its root (Anderson 2021, section 3.3), and what the memory costs
+that they allocate together, where the cost model knows (`hjit.model.terms.whole_terms`): of each child these bytes are
+kept beside its cost. What a rule of `hjit.sched.search.pruning` forbids costs infinitely much.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from hjit.sched.search.thresholds import COST_BITS, COSTED_ROWS, MAX_BATCH, MAX_
 from hjit.trace.ir.graph import Graph
 
 NOTHING: frozenset[str] = frozenset()
-CALLS = SCHEDULE.index("inlined_calls")
+CALLS, AT_ROOT = SCHEDULE.index("inlined_calls"), SCHEDULE.index("working_set_at_root")
 
 
 @dataclass(slots=True)
@@ -50,10 +51,12 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _OtherNests:
-    """Some nests together: what they cost, and how often they evaluate each inlined stage, [stages]."""
+    """Some nests together: what they cost, how often they evaluate each inlined stage, [stages], and bytes that they
+    allocate."""
 
     cost: float
     calls: Floats
+    allocated: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,14 +207,14 @@ class NestCosts:
         """The costs of states: those of their nests together."""
         others = self._others(batch)
         if batch.changed is None:
-            return np.full(len(batch.sizes[rows]), others.cost)
+            return np.full(len(batch.sizes[rows]), others.cost + float(self.whole(np.array(others.allocated))))
         if batch.own is not None:
             own = batch.own.some(rows)
         else:
             own = self.known(
                 batch.nests[batch.changed], batch.sizes[rows], batch.inlined, batch.layouts, batch.undecided
             )
-        total = own.costs + others.cost
+        total = own.costs + others.cost + self.whole(own.allocated + others.allocated)
         elsewhere = others.calls[own.called]
         if elsewhere.any():  # of what one nest alone computes it is known
             every = np.where(elsewhere > 0.0, elsewhere, -inf)[:, None] + own.calls
@@ -243,14 +246,21 @@ class NestCosts:
 
     def _together(self, batch: Batch) -> _OtherNests:
         cost, calls, times = 0.0, np.zeros(len(self.graph.stages)), np.zeros(len(self.graph.stages))
+        allocated = 0.0
         for nest in batch.others:
             own = self.unchanged(nest, batch.inlined, batch.layouts, batch.undecided)
             cost += float(own.costs[0])
+            allocated += float(own.allocated[0])
             if len(own.called):
                 calls[own.called] += own.calls[:, 0]
                 times[own.called] += 1.0
         is_forbidden = times.any() and (self.rules.is_too_often(calls, self._least) & (times > 1.0)).any()
-        return _OtherNests(inf if is_forbidden else cost, calls)
+        return _OtherNests(inf if is_forbidden else cost, calls, allocated)
+
+    def whole(self, allocated: Floats) -> Floats:
+        """What schedules cost beside their nests, of the bytes that they allocate in all."""
+        seconds = self._prepared.whole(allocated)
+        return np.zeros(np.shape(allocated)) if seconds is None else _rounded(np.asarray(seconds, np.float64))
 
     @functools.cached_property
     def _least(self) -> Floats:
@@ -302,14 +312,19 @@ class NestCosts:
         return found
 
     def features(self, tree: Root, inlined: frozenset[str], layouts: Layouts) -> Floats:
-        """The features of a schedule as the cost model sees them, [stages, len(SCHEDULE)]: those of each nest alone."""
+        """The features of a schedule as the cost model sees them, [stages, len(SCHEDULE)]: those of each nest alone,
+        and `working_set_at_root`."""
         found = np.zeros((len(self.graph.stages), len(SCHEDULE)))
+        allocated = 0.0
         for nest in tree.children:
             sized = self.sized_for(self.through(nest, inlined))
             part = nest_features(sized, nest, None, self.placed | layouts)
             for name, row in zip(part.stages, part.values[0], strict=True):
                 k = sized.position[name]
                 found[k] = merged([found[k][None], row[None]])[0] if found[k].any() else row
+            allocated += float(part.allocated[0])
+        placed = found.any(-1) & np.array([s.name not in inlined for s in self.graph.stages], np.bool_)
+        found[placed, AT_ROOT] = allocated
         return found
 
     # -- what costs depend on
@@ -385,7 +400,7 @@ class NestCosts:
             forbidden = self.rules.forbidden(values, self._least[x.at], self.cores, self._most_tasks(x.head))
             is_inlined = np.array([n in x.inlined for n in x.features.stages], np.bool_)
             calls = values[:, is_inlined, CALLS].T.copy()
-            yield NestCost(np.where(forbidden, inf, costs), x.at[is_inlined], calls)
+            yield NestCost(np.where(forbidden, inf, costs), x.at[is_inlined], calls, x.features.allocated)
             first = end
 
     @property

@@ -92,7 +92,7 @@ def _made(space: Space, move: Move) -> Schedule | None:
 
 
 def _cost(space: Space, of: Schedule) -> float:
-    return sum(space.costs_of_nests(of.tree, of.inlined))
+    return space.schedule_cost(of.tree, of.inlined)
 
 
 def moves(space: Space, of: Schedule, rng: random.Random) -> Iterator[Move]:

@@ -417,24 +417,35 @@ class Space:
         return found
 
     def costs_of_nests(self, tree: Root, inlined: frozenset[str] = frozenset()) -> list[float]:
-        """The predicted cost of each child of the root of any complete schedule of the Graph."""
+        """The predicted cost of each child of the root of any complete schedule of the Graph, without what they cost
+        together (see `schedule_cost`)."""
         layouts = _layouts(tree)
         return [float(self.nests.unchanged(nest, inlined, layouts).costs[0]) for nest in tree.children]
+
+    def schedule_cost(self, tree: Root, inlined: frozenset[str] = frozenset()) -> float:
+        """The predicted cost of any complete schedule of the Graph."""
+        layouts = _layouts(tree)
+        nests = [self.nests.unchanged(nest, inlined, layouts) for nest in tree.children]
+        allocated = np.array(sum(float(x.allocated[0]) for x in nests))
+        return sum(float(x.costs[0]) for x in nests) + float(self.nests.whole(allocated))
 
     def tree_cost(self, tree: Root, stop: Callable[[], bool] = lambda: False) -> float:
         """The predicted cost of any schedule of the Graph.
 
         Once `stop` is true, nests not looked at yet count as much as those that are.
         """
-        layouts, costs = _layouts(tree), list[float]()
+        layouts, costs, allocated = _layouts(tree), list[float](), 0.0
         for nest in tree.children:
-            costs.append(float(self.nests.unchanged(nest, NOTHING, layouts).costs[0]))
+            own = self.nests.unchanged(nest, NOTHING, layouts)
+            costs.append(float(own.costs[0]))
+            allocated += float(own.allocated[0])
             if stop():
                 break
-        return sum(costs) * (len(tree.children) / max(len(costs), 1))
+        times = len(tree.children) / max(len(costs), 1)
+        return sum(costs) * times + float(self.nests.whole(np.array(allocated * times)))
 
     def features(self, tree: Root, inlined: frozenset[str] = frozenset()) -> Floats:
-        """The features of a schedule as the cost model sees them, [stages, len(SCHEDULE)]: those of each nest alone."""
+        """The features of a schedule as the cost model sees them, [stages, len(SCHEDULE)]: see `NestCosts.features`."""
         return self.nests.features(tree, inlined, _layouts(tree))
 
     def nest_costs(
