@@ -69,10 +69,10 @@ def about(stand_in: bool) -> dict[str, Any]:
     Raises:
         DeviceError: there is no device.
     """
-    from benchmarks import gpu
+    from benchmarks.gpu import worker
 
-    with gpu.package(stand_in) as cupy:
-        return gpu.machine(cupy, stand_in)
+    with worker.package(stand_in) as cupy:
+        return worker.machine(cupy, stand_in)
 
 
 def listed(given: argparse.Namespace) -> tuple[list[tuple[str, str]], dict[str, str]]:

@@ -108,6 +108,13 @@ def must_move(graph: Graph, nest: Nest, layouts: Mapping[str, Layout], sizes: Ma
     return found
 
 
+def nest_must_move(graph: Graph, program: Program, number: int, sizes: Mapping[str, int]) -> int:
+    """`must_move` of a nest of a program, by its number; its body may be that of an earlier one."""
+    nest = program.nests[number]
+    body = nest if nest.renaming is None else program.nests[nest.renaming.nest]
+    return must_move(graph, body, program.layouts, sizes)
+
+
 def estimate(
     graph: Graph,
     program: Program,
@@ -125,8 +132,7 @@ def estimate(
         needs: of its kernel; None: it has not been compiled.
     """
     nest = program.nests[number]
-    body = nest if nest.renaming is None else program.nests[nest.renaming.nest]
-    size, work = must_move(graph, body, program.layouts, sizes), max(sizes_value(nest.work, sizes), 0)
+    size, work = nest_must_move(graph, program, number, sizes), max(sizes_value(nest.work, sizes), 0)
     parts = {"launch": LAUNCH_SECONDS, "memory": size / on.bandwidth, "arithmetic": work / on.operations}
     seconds = LAUNCH_SECONDS + max(parts["memory"], parts["arithmetic"])
     held = None if needs is None else occupancy(on, threads, needs)
