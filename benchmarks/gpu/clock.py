@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.gpu.candidates import Candidate, Run
-from benchmarks.rows import seconds
+from benchmarks.pairs import seconds
 
 MIN_ROUNDS, MAX_ROUNDS = 7, 60
 ROUND_SECONDS = 4e-3  # of calls between two events

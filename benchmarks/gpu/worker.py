@@ -18,8 +18,8 @@ from typing import Any
 
 from benchmarks.gpu.candidates import Absent, Candidate, Setting, host, text
 from benchmarks.gpu.clock import COPY_BYTES, Clock, call_us, copy_rate, must_move
-from benchmarks.pairs import quartiles, ratio
-from benchmarks.rows import agrees, seconds
+from benchmarks.pairs import quartiles, ratio, seconds
+from benchmarks.rows import agrees
 from hjit.errors import HjitError
 
 REFERENCES = ("halide manual", "halide anderson2021", "cupy", "jax", "torch", "copy", "hjit default")
@@ -29,7 +29,7 @@ Rows = dict[str, dict[str, Any]]
 
 
 def measure(
-    s: Setting, budget: float, skip: Mapping[str, str] | None = None, at: Callable[[str], None] = lambda name: None
+    s: Setting, budget: float, skip: Mapping[str, str] | None = None, at: Callable[[str], object] = lambda name: None
 ) -> dict[str, Any]:
     """The entry of an application in a layout.
 
@@ -61,7 +61,7 @@ def measure(
     return found
 
 
-def _made(s: Setting, skip: Mapping[str, str], at: Callable[[str], None]) -> tuple[Rows, list[Candidate]]:
+def _made(s: Setting, skip: Mapping[str, str], at: Callable[[str], object]) -> tuple[Rows, list[Candidate]]:
     """Rows of candidates, compared with NumPy's result, and those candidates that run."""
     rows: Rows = {}
     ready: list[Candidate] = []

@@ -173,7 +173,12 @@ class Run:
         if self.given.json is None:
             return
         failed = [k for k, x in self.results.items() if x["result"] == "failed"]
-        numbers = {"counts": self.counts(), "failed": failed, "left_out": self.missing, "results": self.results}
+        numbers: dict[str, Any] = {
+            "counts": self.counts(),
+            "failed": failed,
+            "left_out": self.missing,
+            "results": self.results,
+        }
         numbers = {**self.known, "seconds": round(self.saved - self.start), **numbers}
         self.given.json.parent.mkdir(parents=True, exist_ok=True)
         new = self.given.json.with_name(self.given.json.name + ".new")

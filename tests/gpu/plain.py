@@ -41,7 +41,7 @@ def install() -> None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name.partition(".")[0])
         return at_import(name, scope, *args, **kwargs)
 
-    builtins.__import__ = import_
+    vars(builtins)["__import__"] = import_
 
     def checked(function: Callable[..., Any], instead: Callable[[str], Any]) -> Callable[..., Any]:
         def found(name: str, *args: Any, **kwargs: Any) -> Any:

@@ -115,7 +115,7 @@ def test_a_candidate_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: p
     file = tmp_path / "answer.json"
     file.with_name("answer.json.at").write_text("torch")
     times = itertools.count(0.0, suite.BUILD_SECONDS / 3)
-    monkeypatch.setattr(suite.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr("benchmarks.gpu.suite.time.monotonic", lambda: next(times))
     monkeypatch.setattr(suite, "POLL_SECONDS", 0.01)
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:

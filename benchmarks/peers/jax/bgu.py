@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
 from benchmarks.apps.bgu import R_SIGMA, REGULARISATION, S_SIGMA, TAPS, brightness, lerp, solve_symmetric
 
+Array = Any  # jax.Array: helpers of the application have NumPy's types
 
-def blur7(grid: jax.Array, axis: int) -> jax.Array:
+
+def blur7(grid: Array, axis: int) -> Array:
     n = grid.shape[axis] - 6
     return sum(t * jax.lax.slice_in_dim(grid, k, k + n, axis=axis) for k, t in enumerate(TAPS))
 
 
-def affine_models(
-    splat: jax.Array, value: jax.Array, rows: int, cols: int, r_sigma: float, s_sigma: int
-) -> list[list[jax.Array]]:
+def affine_models(splat: Array, value: Array, rows: int, cols: int, r_sigma: float, s_sigma: int) -> list[list[Array]]:
     """For each cell the model of each colour, by its four coefficients: 4 x 3 arrays (bins, rows, cols)."""
     bins = int(1 / r_sigma)
     affine = [*splat, jnp.ones_like(splat[0])]
@@ -36,9 +38,7 @@ def affine_models(
     return solve_symmetric(gram, target)
 
 
-def bgu(
-    splat_loc: jax.Array, values: jax.Array, slice_loc: jax.Array, r_sigma: float = R_SIGMA, s_sigma: int = S_SIGMA
-) -> jax.Array:
+def bgu(splat_loc: Array, values: Array, slice_loc: Array, r_sigma: float = R_SIGMA, s_sigma: int = S_SIGMA) -> Array:
     _, small_h, small_w = splat_loc.shape
     _, h, w = slice_loc.shape
     big_sigma = s_sigma * max(-(-h // small_h), -(-w // small_w))
@@ -48,16 +48,16 @@ def bgu(
     around = [(0, 0), (before, rows * s_sigma - before - small_h), (before, cols * s_sigma - before - small_w)]
     splat, value = (jnp.pad(x, around, mode="edge") for x in (splat_loc, values))
     models = affine_models(splat, value, rows, cols, r_sigma, s_sigma)
-    line = jnp.stack([models[i][c] for c in range(3) for i in range(4)])
+    line: Array = jnp.stack([models[i][c] for c in range(3) for i in range(4)])
 
     y, x = jnp.arange(h), jnp.arange(w)
     yi, xi = y // big_sigma, x // big_sigma
-    yf = (y % big_sigma).astype(jnp.float32)[:, None] / big_sigma
-    xf = (x % big_sigma).astype(jnp.float32) / big_sigma
+    yf: Array = (y % big_sigma).astype(jnp.float32)[:, None] / big_sigma
+    xf: Array = (x % big_sigma).astype(jnp.float32) / big_sigma
     matrix_y = lerp(line[:, :, yi], line[:, :, yi + 1], yf)
     position = jnp.clip(brightness(slice_loc), 0.0, 1.0) * bins
     zi = position.astype(jnp.int32)
-    zf = position - zi.astype(jnp.float32)
+    zf: Array = position - zi.astype(jnp.float32)
     y = y[:, None]
     near = lerp(matrix_y[:, zi, y, xi], matrix_y[:, zi, y, xi + 1], xf)
     far = lerp(matrix_y[:, zi + 1, y, xi], matrix_y[:, zi + 1, y, xi + 1], xf)

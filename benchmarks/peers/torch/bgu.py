@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from benchmarks.apps.bgu import R_SIGMA, REGULARISATION, S_SIGMA, TAPS, brightness, lerp, solve_symmetric
 from benchmarks.peers.torch.edges import edge
 
+Tensor = Any  # torch.Tensor: helpers of the application have NumPy's types
 
-def blur7(grid: torch.Tensor, axis: int) -> torch.Tensor:
+
+def blur7(grid: Tensor, axis: int) -> Tensor:
     n = grid.shape[axis] - 6
     return sum(t * grid.narrow(axis, k, n) for k, t in enumerate(TAPS))
 
 
 def affine_models(
-    splat: torch.Tensor, value: torch.Tensor, rows: int, cols: int, r_sigma: float, s_sigma: int
-) -> list[list[torch.Tensor]]:
+    splat: Tensor, value: Tensor, rows: int, cols: int, r_sigma: float, s_sigma: int
+) -> list[list[Tensor]]:
     """For each cell the model of each colour, by its four coefficients: 4 x 3 tensors (bins, rows, cols)."""
     bins = int(1 / r_sigma)
     affine = [*splat, torch.ones_like(splat[0])]
     products = [affine[i] * affine[j] for i in range(4) for j in range(i, 4)] + [v * a for v in value for a in affine]
-    zi = torch.round(brightness(splat).clamp(0.0, 1.0) * (1.0 / r_sigma)).to(torch.int64) + 3
+    zi = torch.round(torch.clamp(brightness(splat), 0.0, 1.0) * (1.0 / r_sigma)).to(torch.int64) + 3
     row = torch.arange(rows * s_sigma, device=splat.device)[:, None] // s_sigma
     at = (zi * rows + row) * cols + torch.arange(cols * s_sigma, device=splat.device) // s_sigma
     flat = splat.new_zeros(22, (bins + 8) * rows * cols)
@@ -38,12 +42,12 @@ def affine_models(
 
 
 def bgu(
-    splat_loc: torch.Tensor,
-    values: torch.Tensor,
-    slice_loc: torch.Tensor,
+    splat_loc: Tensor,
+    values: Tensor,
+    slice_loc: Tensor,
     r_sigma: float = R_SIGMA,
     s_sigma: int = S_SIGMA,
-) -> torch.Tensor:
+) -> Tensor:
     _, small_h, small_w = splat_loc.shape
     _, h, w = slice_loc.shape
     big_sigma = s_sigma * max(-(-h // small_h), -(-w // small_w))
@@ -59,7 +63,7 @@ def bgu(
     yf = (y % big_sigma).to(torch.float32)[:, None] / big_sigma
     xf = (x % big_sigma).to(torch.float32) / big_sigma
     matrix_y = lerp(line[:, :, yi], line[:, :, yi + 1], yf)
-    position = brightness(slice_loc).clamp(0.0, 1.0) * bins
+    position = torch.clamp(brightness(slice_loc), 0.0, 1.0) * bins
     zi = position.to(torch.int64)
     zf = position - zi
     y = y[:, None]

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from benchmarks.apps.bilateral_grid import lerp
 from benchmarks.peers.torch.edges import edge
 
+Tensor = Any  # torch.Tensor: helpers of the application have NumPy's types
 
-def blur5(grid: torch.Tensor, axis: int) -> torch.Tensor:
+
+def blur5(grid: Tensor, axis: int) -> Tensor:
     n = grid.shape[axis] - 4
     a, b, c, d, e = (grid.narrow(axis, k, n) for k in range(5))
     return a + 4 * b + 6 * c + 4 * d + e
 
 
-def bilateral_grid(img: torch.Tensor, r_sigma: float, s_sigma: int) -> torch.Tensor:
+def bilateral_grid(img: Tensor, r_sigma: float, s_sigma: int) -> Tensor:
     h, w = img.shape
     bins = int(1 / r_sigma + 0.5) + 1
     before = 2 * s_sigma + s_sigma // 2
@@ -36,6 +40,6 @@ def bilateral_grid(img: torch.Tensor, r_sigma: float, s_sigma: int) -> torch.Ten
     yi, xi = y // s_sigma, x // s_sigma
     yf, xf = (y % s_sigma).to(img.dtype) / s_sigma, (x % s_sigma).to(img.dtype) / s_sigma
     corners = [[[grid[:, zi + dz, yi + dy, xi + dx] for dx in range(2)] for dy in range(2)] for dz in range(2)]
-    planes = [lerp(lerp(*top, xf), lerp(*bottom, xf), yf) for top, bottom in corners]
-    total, weight = lerp(*planes, zf)
+    near, far = (lerp(lerp(a, b, xf), lerp(c, d, xf), yf) for (a, b), (c, d) in corners)
+    total, weight = lerp(near, far, zf)
     return total / weight

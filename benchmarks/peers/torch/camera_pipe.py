@@ -4,46 +4,50 @@ the tone curve is a constant.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from benchmarks.apps.camera_pipe import sharpen_by, shifted, tone_curve
+
+Tensor = Any  # torch.Tensor: helpers of the application have NumPy's types
 
 LEFT, RIGHT, UP, DOWN, HERE = (0, -1), (0, 1), (-1, 0), (1, 0), (0, 0)
 DOWN_LEFT, UP_RIGHT = (1, -1), (-1, 1)
 Place = tuple[int, int]
 
 
-def average(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+def average(a: Tensor, b: Tensor) -> Tensor:
     return (a + b + 1) >> 1
 
 
-def difference(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+def difference(a: Tensor, b: Tensor) -> Tensor:
     return (a - b).abs()
 
 
-def suppress_hot_pixels(raw: torch.Tensor) -> torch.Tensor:
+def suppress_hot_pixels(raw: Tensor) -> Tensor:
     rows = torch.maximum(raw[:-4, 2:-2], raw[4:, 2:-2])
     columns = torch.maximum(raw[2:-2, :-4], raw[2:-2, 4:])
     return torch.minimum(raw[2:-2, 2:-2], torch.maximum(rows, columns))
 
 
-def interpolate(centre: torch.Tensor, green: torch.Tensor, colour: torch.Tensor, a: Place, b: Place) -> torch.Tensor:
+def interpolate(centre: Tensor, green: Tensor, colour: Tensor, a: Place, b: Place) -> Tensor:
     correction = shifted(centre) - average(shifted(green, *a), shifted(green, *b))
     return correction + average(shifted(colour, *a), shifted(colour, *b))
 
 
-def across(colour: torch.Tensor, a: Place, b: Place) -> torch.Tensor:
+def across(colour: Tensor, a: Place, b: Place) -> Tensor:
     return difference(shifted(colour, *a), shifted(colour, *b))
 
 
-def interleaved(gr: torch.Tensor, r: torch.Tensor, b: torch.Tensor, gb: torch.Tensor) -> torch.Tensor:
+def interleaved(gr: Tensor, r: Tensor, b: Tensor, gb: Tensor) -> Tensor:
     """Four sites as one picture of twice the height and width."""
     h, w = gr.shape
     rows = [torch.stack([gr, r], -1), torch.stack([b, gb], -1)]
     return torch.stack(rows, 1).reshape(2 * h, 2 * w)
 
 
-def demosaic(raw: torch.Tensor) -> torch.Tensor:
+def demosaic(raw: Tensor) -> Tensor:
     g_gr, r_r, b_b, g_gb = raw[0::2, 0::2], raw[0::2, 1::2], raw[1::2, 0::2], raw[1::2, 1::2]
 
     gr, gb = shifted(g_gr), shifted(g_gb)
@@ -73,26 +77,26 @@ def demosaic(raw: torch.Tensor) -> torch.Tensor:
     return torch.stack([red, green, blue]).to(torch.int16)
 
 
-def blur_121(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tensor:
+def blur_121(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
     return (((a + c + 1) >> 1) + b + 1) >> 1
 
 
 @torch.compiler.assume_constant_result  # by NumPy
-def table(gamma: float, contrast: float, black: int, white: int) -> torch.Tensor:
+def table(gamma: float, contrast: float, black: int, white: int) -> Tensor:
     return torch.from_numpy(tone_curve(gamma, contrast, black, white))
 
 
 def camera_pipe(
-    raw: torch.Tensor,
-    matrix_3200: torch.Tensor,
-    matrix_7000: torch.Tensor,
+    raw: Tensor,
+    matrix_3200: Tensor,
+    matrix_7000: Tensor,
     colour_temperature: float = 3700.0,
     gamma: float = 2.0,
     contrast: float = 50.0,
     sharpen: float = 1.0,
     black: int = 25,
     white: int = 1023,
-) -> torch.Tensor:
+) -> Tensor:
     demosaiced = demosaic(suppress_hot_pixels(raw[4:-28, 8:-8].to(torch.int32)))
 
     alpha = (1 / colour_temperature - 1 / 3200) / (1 / 7000 - 1 / 3200)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 
 from benchmarks.apps.snake import AREA, BLUR, LENGTH, REGULARITY, TIME_STEP, TINY, WIDTH, dx, dy, laplacian
 from benchmarks.peers.torch.edges import edge
 
+Tensor = Any  # torch.Tensor: helpers of the application have NumPy's types
 
-def gaussian_filter(img: torch.Tensor, sigma: float) -> torch.Tensor:
+
+def gaussian_filter(img: Tensor, sigma: float) -> Tensor:
     radius = int(3.0 * sigma + 0.5)
     taps = [math.exp(-0.5 * (k / sigma) ** 2) for k in range(-radius, radius + 1)]
     taps = [t / sum(taps) for t in taps]
@@ -20,7 +23,7 @@ def gaussian_filter(img: torch.Tensor, sigma: float) -> torch.Tensor:
     return sum(t * rows[:, k : k + w] for k, t in enumerate(taps))
 
 
-def evolve(phi: torch.Tensor, g: torch.Tensor, g_x: torch.Tensor, g_y: torch.Tensor) -> torch.Tensor:
+def evolve(phi: Tensor, g: Tensor, g_x: Tensor, g_y: Tensor) -> Tensor:
     padded = edge(phi, (2, 2), (2, 2))
     phi_x, phi_y = dx(padded), dy(padded)
     slope = torch.sqrt(phi_x * phi_x + phi_y * phi_y)
@@ -36,7 +39,7 @@ def evolve(phi: torch.Tensor, g: torch.Tensor, g_x: torch.Tensor, g_y: torch.Ten
     return phi + TIME_STEP * (REGULARITY * regular + LENGTH * edges + AREA * (dirac * g))
 
 
-def snake(img: torch.Tensor, phi: torch.Tensor, iterations: int = 8) -> torch.Tensor:
+def snake(img: Tensor, phi: Tensor, iterations: int = 8) -> Tensor:
     smooth = edge(gaussian_filter(img, BLUR), (1, 1), (1, 1))
     smooth_x, smooth_y = dx(smooth), dy(smooth)
     g = 1.0 / (1.0 + smooth_x * smooth_x + smooth_y * smooth_y)
