@@ -82,8 +82,8 @@ def blur_121(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
 
 
 @torch.compiler.assume_constant_result  # by NumPy
-def table(gamma: float, contrast: float, black: int, white: int) -> Tensor:
-    return torch.from_numpy(tone_curve(gamma, contrast, black, white))
+def table(gamma: float, contrast: float, black: int, white: int, device: torch.device) -> Tensor:
+    return torch.from_numpy(tone_curve(gamma, contrast, black, white)).to(device)
 
 
 def camera_pipe(
@@ -103,8 +103,7 @@ def camera_pipe(
     matrix = ((matrix_3200 * alpha + matrix_7000 * (1 - alpha)) * 256).to(torch.int16).to(torch.int32)
     red, green, blue = demosaiced.to(torch.int32)
     corrected = torch.stack([(m[3] + m[0] * red + m[1] * green + m[2] * blue) >> 8 for m in matrix]).to(torch.int16)
-    curve = table(gamma, contrast, black, white).to(raw.device)
-    curved = curve[corrected.clamp(0, 1023).to(torch.int32)].to(torch.int32)
+    curved = table(gamma, contrast, black, white, raw.device)[corrected.clamp(0, 1023).to(torch.int32)].to(torch.int32)
 
     unsharp_y = blur_121(curved[:, :-2], curved[:, 1:-1], curved[:, 2:])
     unsharp = blur_121(unsharp_y[:, :, :-2], unsharp_y[:, :, 1:-1], unsharp_y[:, :, 2:])
