@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LAYOUTS = ("planar", "channels_last")
 CANDIDATE_SECONDS = 0.5
 APP_SECONDS = 150.0  # after which its process is ended
-BUILD_SECONDS = 60.0  # that a candidate takes to compile; then it is left out
+BUILD_SECONDS = 90.0  # that a candidate takes to compile; then it is left out
 POLL_SECONDS = 0.2
 MAX_DEATHS = 4  # of one application's processes
 

@@ -1,4 +1,4 @@
-"""`benchmarks.apps.lens_blur` in PyTorch, whose uint32 has no arithmetic: in int32, which wraps around as well."""
+"""`benchmarks.apps.lens_blur` in PyTorch, whose uint32 has no arithmetic: in int64, of which 32 bits are kept."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from torch.nn import functional
 
 from benchmarks.apps.lens_blur import APERTURE_SAMPLES, BLUR_RADIUS_SCALE, FOCUS_DEPTH, LEVELS, SLICES
 from benchmarks.peers.torch.edges import by_turns, edge
+
+BITS = 0xFFFFFFFF
 
 
 def downsample(volume: torch.Tensor) -> torch.Tensor:
@@ -28,17 +30,12 @@ def upsample(volume: torch.Tensor, h: int, w: int) -> torch.Tensor:
     return doubled(doubled(edge(volume, (1, 2), (1, 2)), -1, w), -2, h)
 
 
-def signed(n: int) -> int:
-    """The int32 with the bits of a uint32."""
-    return n - (1 << 32) if n >> 31 else n
-
-
 def permute(n: torch.Tensor) -> torch.Tensor:
-    return (n * 0x3C6EF372 + signed(0x85EBCA6B)) * n + signed(0x9E3779B9)
+    return (((n * 0x3C6EF372 + 0x85EBCA6B) & BITS) * n + 0x9E3779B9) & BITS
 
 
 def noise(seed: torch.Tensor) -> torch.Tensor:
-    return ((permute(seed) >> 8) & 0xFFFFFF).to(torch.float32) * 2**-23 - 1.0
+    return (permute(seed) >> 8).to(torch.float32) * 2**-23 - 1.0
 
 
 def matching(left: torch.Tensor, right: torch.Tensor, slices: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -79,9 +76,8 @@ def lens_blur(
     around = (radius, radius), (radius, radius)
     colours, depths, bokehs = edge(left, *around), edge(depth, *around), edge(bokeh_radius_squared, *around)
 
-    y = torch.arange(h, dtype=torch.int32, device=left.device)[:, None]
-    x = torch.arange(w, dtype=torch.int32, device=left.device)
-    sample = torch.arange(aperture_samples, dtype=torch.int32, device=left.device)[:, None, None]
+    y, x = torch.arange(h, device=left.device)[:, None], torch.arange(w, device=left.device)
+    sample = torch.arange(aperture_samples, device=left.device)[:, None, None]
     seed = permute(permute(permute(x) + y) + sample)
     u = (noise(seed) * worst_case_radius).to(torch.int32).clamp(-radius, radius)
     v = (noise(seed + 1) * worst_case_radius).to(torch.int32).clamp(-radius, radius)
