@@ -103,8 +103,6 @@ def measured(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) 
         numbers = overhead.run()
         overhead.show(numbers)
         return numbers
-    from benchmarks import papers, search, suite, table
-
     if given.name == "gpu":
         return on_gpu(given, keep)
     if given.name == "ranges":
@@ -113,6 +111,8 @@ def measured(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) 
         numbers = ranges.run(given.apps, small=given.small, show=print)
         print(ranges.table(numbers))
         return numbers
+    from benchmarks import papers, search, suite, table
+
     if given.name == "model":
         return of_model(given, keep)
     if given.name == "ablate":
@@ -254,24 +254,25 @@ def of_rules(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) 
 
 def on_gpu(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """The numbers of the applications on a GPU, beside those that the file has."""
-    from benchmarks import gpu, suite
     from benchmarks.apps import NAMES
+    from benchmarks.gpu import suite, table
+    from benchmarks.suite import check_names
 
-    suite.check_names("application", given.apps, NAMES)
+    check_names("application", given.apps, NAMES)
     try:
-        numbers = gpu.run(
+        numbers = suite.run(
             given.apps,
             earlier(given),
             minutes=given.minutes,
             small=given.small,
             stand_in=given.stand_in,
             halide=given.halide_cuda,
-            budget=min(given.budget, gpu.CANDIDATE_SECONDS),
+            budget=min(given.budget, suite.CANDIDATE_SECONDS),
             keep=keep,
         )
     except RuntimeError as error:
         raise ValueError(str(error)) from None  # said as a wrong option is
-    gpu.show(numbers)
+    table.show(numbers)
     return numbers
 
 

@@ -195,6 +195,8 @@ def _peer(p: Problem, row: Row) -> Candidate:
         # a beam is Adams2019's; another autoscheduler ends the process where it does not know a parameter
         parameters = getattr(package.load(p.app), "AUTOSCHEDULER", None) if row.schedule == "adams2019" else None
         made = package.build(p.app, p.arguments, row.schedule, row.threads, parameters)
+    elif row.peer == "jax":
+        made = importlib.import_module("benchmarks.peers.jax").build(p.app, p.arguments, row.threads)
     else:
         made = importlib.import_module(f"benchmarks.peers.{row.peer}.{p.app}").build(p.arguments, row.threads)
     if (tuple(made.shape), np.dtype(made.dtype)) != (p.expected.shape, p.expected.dtype):

@@ -95,6 +95,16 @@ def _private(info: os.stat_result) -> bool:
     return stat.S_ISDIR(info.st_mode) and _own(info) and not stat.S_IMODE(info.st_mode) & OTHERS_WRITE
 
 
+def _user_folder() -> Path:
+    """Where caches of this user are; without platformdirs, where it says that they are on Linux."""
+    try:
+        from platformdirs import user_cache_path
+    except ImportError:  # hjit runs from a checkout, beside no more than what it computes with
+        named = Path(os.environ.get("XDG_CACHE_HOME", "").strip())
+        return (named if named.is_absolute() else Path.home() / ".cache") / "hjit"
+    return user_cache_path("hjit", appauthor=False)
+
+
 def folder(cache_dir: str | os.PathLike[str], make: bool = True) -> Path | None:
     """The folder of the cache; None where there can be none.
 
@@ -108,9 +118,7 @@ def folder(cache_dir: str | os.PathLike[str], make: bool = True) -> Path | None:
         if cache_dir:
             path = Path(cache_dir).expanduser()
         else:
-            from platformdirs import user_cache_path
-
-            path = user_cache_path("hjit", appauthor=False)
+            path = _user_folder()
         if make:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return path if _private(path.stat()) else _inside(path, make)

@@ -91,6 +91,23 @@ def test_a_home_directory_is_expanded(tmp_path: Path, monkeypatch: pytest.Monkey
     assert cache.folder("~/here") == tmp_path / "here"
 
 
+def test_without_platformdirs_caches_are_where_it_says_on_linux(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unix = pytest.importorskip("platformdirs.unix")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    places = {}
+    for variable in (None, "", str(tmp_path / "caches"), "~/caches"):
+        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+        if variable is not None:
+            monkeypatch.setenv("XDG_CACHE_HOME", variable)
+        places[variable] = unix.Unix("hjit", appauthor=False).user_cache_path
+        with monkeypatch.context() as m:
+            m.setitem(sys.modules, "platformdirs", None)
+            assert cache.folder("") == places[variable]
+    assert places[None] == places[""] == tmp_path / ".cache" / "hjit"
+
+
 # -- modes
 
 

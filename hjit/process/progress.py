@@ -101,9 +101,10 @@ def progress(text: str) -> Iterator[None]:
     def show() -> None:
         with lock:
             if not done:
-                display = _display(status)
-                display.start()
-                shown.append(display)
+                with contextlib.suppress(ModuleNotFoundError):  # without rich nothing is shown
+                    display = _display(status)
+                    display.start()
+                    shown.append(display)
 
     timer = threading.Timer(PROGRESS_AFTER, show)
     timer.daemon = True

@@ -69,10 +69,10 @@ def about(stand_in: bool) -> dict[str, Any]:
     Raises:
         DeviceError: there is no device.
     """
-    from benchmarks import gpu
+    from benchmarks.gpu import worker
 
-    with gpu.package(stand_in) as cupy:
-        return gpu.machine(cupy, stand_in)
+    with worker.package(stand_in) as cupy:
+        return worker.machine(cupy, stand_in)
 
 
 def listed(given: argparse.Namespace) -> tuple[list[tuple[str, str]], dict[str, str]]:
@@ -173,7 +173,12 @@ class Run:
         if self.given.json is None:
             return
         failed = [k for k, x in self.results.items() if x["result"] == "failed"]
-        numbers = {"counts": self.counts(), "failed": failed, "left_out": self.missing, "results": self.results}
+        numbers: dict[str, Any] = {
+            "counts": self.counts(),
+            "failed": failed,
+            "left_out": self.missing,
+            "results": self.results,
+        }
         numbers = {**self.known, "seconds": round(self.saved - self.start), **numbers}
         self.given.json.parent.mkdir(parents=True, exist_ok=True)
         new = self.given.json.with_name(self.given.json.name + ".new")

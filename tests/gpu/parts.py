@@ -59,9 +59,8 @@ def applications() -> dict[str, Case]:
 def blocks() -> dict[str, Case]:
     """Schedules by hand, and what the threads of a block do together: reductions, scans, scatters; accesses side by
     side, copies to shared memory."""
-    names = "test_blocks", "test_block_reductions", "test_block_scans", "test_scatters", "test_rows", "test_copies"
-    names += "test_coalescing", "test_lanes", "test_operands"
-    return _tests(*names)
+    together = "test_blocks", "test_block_reductions", "test_block_scans", "test_scatters", "test_rows"
+    return _tests(*together, "test_copies", "test_coalescing", "test_lanes", "test_operands")
 
 
 def calls() -> dict[str, Case]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from hjit.kernels.cuda.compilers import opencl
+from tests.gpu import words
 from tests.gpu.collect import FIXTURES, cases
 from tests.gpu.parts import PARTS
 from tests.kernels import cuda
@@ -65,6 +66,42 @@ def test_the_same_is_run_without_pytest() -> None:
         for bare in (False, True)
     }
     assert len(texts) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "kind", "is_skipped"),
+    [
+        ("no_such_module", ImportError, True),
+        ("no_such_module", ModuleNotFoundError, True),
+        ("tests.gpu.broken", ImportError, True),
+        ("tests.gpu.broken", ModuleNotFoundError, False),
+        ("json", ImportError, False),
+    ],
+)
+def test_modules_that_are_missing_are_skipped_as_by_pytest(
+    module: str, kind: type[ImportError], is_skipped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "tests.gpu.broken":
+                raise ImportError("no such library")
+
+    monkeypatch.setattr(sys, "meta_path", [Broken(), *sys.meta_path])
+    for function, skipped in ((words.importorskip, words.Skipped), (pytest.importorskip, pytest.skip.Exception)):
+        try:
+            found = function(module, exc_type=kind)
+        except skipped:
+            assert is_skipped
+        except ImportError as error:
+            assert module == "tests.gpu.broken" and type(error) is ImportError and not is_skipped
+        else:
+            assert found is json and not is_skipped
+
+
+def test_versions_that_are_too_old_are_skipped() -> None:
+    assert words.importorskip("numpy", "1.9").__name__ == "numpy"
+    with pytest.raises(words.Skipped, match="the reason"):
+        words.importorskip("numpy", minversion="99.0", reason="the reason")
 
 
 @pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")

@@ -124,11 +124,20 @@ def skip(reason: str = "", allow_module_level: bool = False) -> Any:
     raise Skipped(reason)
 
 
-def importorskip(name: str) -> Any:
+def importorskip(
+    modname: str, minversion: str | None = None, reason: str | None = None, *, exc_type: type[ImportError] = ImportError
+) -> Any:
     try:
-        return __import__(name, fromlist=["_"])
-    except ImportError:
-        raise Skipped(f"needs {name}") from None
+        module = __import__(modname, fromlist=["_"])
+    except exc_type:
+        raise Skipped(reason or f"needs {modname}") from None
+    if minversion is not None and _version(module.__version__) < _version(minversion):
+        raise Skipped(reason or f"needs {modname} {minversion}")
+    return module
+
+
+def _version(text: str) -> list[int]:
+    return [int(x) for x in re.findall(r"\d+", text)]
 
 
 def param(*values: Any, marks: Any = ()) -> Any:

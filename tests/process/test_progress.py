@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 import threading
 import time
 from typing import Any
@@ -50,6 +51,18 @@ def test_a_terminal_shows_candidates_the_best_and_the_time_left(at_once: None, m
         assert terminal.seen.wait(60.0)
     assert "hjit: tuning f" in terminal.getvalue() and "s left" in terminal.getvalue()
     assert watched() is None
+
+
+def test_without_rich_nothing_is_shown(at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    asked, failed, terminal = threading.Event(), list[Any](), Terminal("")
+    display = progress._display
+    monkeypatch.setattr(progress, "_display", lambda status: (asked.set(), display(status)))
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+    with progress.progress("hjit: tuning f"):
+        assert asked.wait(60.0)
+    assert not failed and not terminal.getvalue()
 
 
 def test_tuning_says_how_far_it_is(at_once: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

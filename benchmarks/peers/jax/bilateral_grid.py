@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import time
-
 import jax
 import jax.numpy as jnp
 import numpy as np
-
-from benchmarks.peers import Compiled
 
 
 def blur5(grid: jax.Array, axis: int) -> jax.Array:
@@ -46,16 +41,3 @@ def bilateral_grid(img: jax.Array, r_sigma: float, s: int) -> jax.Array:
         )
         total, weight = total + near * value, weight + near * norm
     return (total / weight).transpose(1, 2, 3, 0).reshape((rows - 5) * s, (cols - 5) * s)[:h, :w]
-
-
-def build(arguments: tuple, threads: int) -> Compiled:
-    os.environ["NPROC"] = str(threads)  # XLA reads it once, when its first client starts
-    begin = time.perf_counter()
-    img, *sigmas = arguments
-    img = jax.device_put(img)
-    function = jax.jit(bilateral_grid, static_argnums=(1, 2)).lower(img, *sigmas).compile()
-
-    def run(out: np.ndarray) -> None:
-        np.copyto(out, np.asarray(function(img)))
-
-    return Compiled(run, img.shape, np.dtype(img.dtype), time.perf_counter() - begin)

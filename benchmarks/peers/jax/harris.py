@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import time
-
 import jax
-import numpy as np
-
-from benchmarks.peers import Compiled
 
 
 def sum_3x3(image: jax.Array) -> jax.Array:
@@ -25,16 +19,3 @@ def harris(rgb: jax.Array) -> jax.Array:
     sxx, syy, sxy = sum_3x3(ix * ix), sum_3x3(iy * iy), sum_3x3(ix * iy)
     trace = sxx + syy
     return (sxx * syy - sxy * sxy - 0.04 * trace * trace)[1:-1, 1:-1]
-
-
-def build(arguments: tuple, threads: int) -> Compiled:
-    os.environ["NPROC"] = str(threads)  # XLA reads it once, when its first client starts
-    begin = time.perf_counter()
-    rgb = jax.device_put(arguments[0])
-    function = jax.jit(harris).lower(rgb).compile()
-
-    def run(out: np.ndarray) -> None:
-        np.copyto(out, np.asarray(function(rgb)))
-
-    _, height, width = rgb.shape
-    return Compiled(run, (height - 6, width - 6), rgb.dtype, time.perf_counter() - begin)

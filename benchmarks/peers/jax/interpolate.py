@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import time
-
 import jax
 import jax.numpy as jnp
-import numpy as np
-
-from benchmarks.peers import Compiled
 
 
 def downsample(img: jax.Array) -> jax.Array:
@@ -37,15 +31,3 @@ def interpolate(img: jax.Array, levels: int) -> jax.Array:
     for down in reversed(pyramid[:-1]):
         filled = down + (1 - down[3]) * between(between(filled, 2, down.shape[2]), 1, down.shape[1])
     return filled[:3] / filled[3]
-
-
-def build(arguments: tuple, threads: int) -> Compiled:
-    os.environ["NPROC"] = str(threads)  # XLA reads it once, when its first client starts
-    begin = time.perf_counter()
-    img, levels = jax.device_put(arguments[0]), arguments[1]
-    function = jax.jit(interpolate, static_argnums=1).lower(img, levels).compile()
-
-    def run(out: np.ndarray) -> None:
-        np.copyto(out, np.asarray(function(img)))
-
-    return Compiled(run, (3, *img.shape[1:]), np.dtype(img.dtype), time.perf_counter() - begin)

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import time
-from functools import partial
-
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from benchmarks.apps.unsharp import gaussian_taps
-from benchmarks.peers import Compiled
 
 
 def unsharp(rgb: jax.Array, sigma: float) -> jax.Array:
@@ -26,15 +20,3 @@ def unsharp(rgb: jax.Array, sigma: float) -> jax.Array:
     for k in range(1, 4):
         blur_x += taps[k] * (blur_y[:, 3 - k : width + 3 - k] + blur_y[:, 3 + k : width + 3 + k])
     return (2 * gray - blur_x) / gray * rgb
-
-
-def build(arguments: tuple, threads: int) -> Compiled:
-    os.environ["NPROC"] = str(threads)  # XLA reads it once, when its first client starts
-    begin = time.perf_counter()
-    rgb, sigma = jax.device_put(arguments[0]), arguments[1]
-    function = jax.jit(partial(unsharp, sigma=sigma)).lower(rgb).compile()
-
-    def run(out: np.ndarray) -> None:
-        np.copyto(out, np.asarray(function(rgb)))
-
-    return Compiled(run, rgb.shape, rgb.dtype, time.perf_counter() - begin)

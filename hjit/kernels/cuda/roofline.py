@@ -118,6 +118,13 @@ def _accesses(graph: Graph, nest: Nest, name: str, sizes: Mapping[str, int]) -> 
     return found
 
 
+def nest_must_move(graph: Graph, program: Program, number: int, sizes: Mapping[str, int]) -> int:
+    """`must_move` of a nest of a program, by its number; its body may be that of an earlier one."""
+    nest = program.nests[number]
+    body = nest if nest.renaming is None else program.nests[nest.renaming.nest]
+    return must_move(graph, body, program.layouts, sizes)
+
+
 def estimate(
     graph: Graph,
     program: Program,
@@ -135,9 +142,8 @@ def estimate(
         needs: of its kernel; None: it has not been compiled.
     """
     nest = program.nests[number]
-    body = nest if nest.renaming is None else program.nests[nest.renaming.nest]
-    size, work = must_move(graph, body, program.layouts, sizes), max(sizes_value(nest.work, sizes), 0)
-    is_double = any(graph.stage(name).dtype == np.float64 for name in body.writes)
+    size, work = nest_must_move(graph, program, number, sizes), max(sizes_value(nest.work, sizes), 0)
+    is_double = any(graph.stage(name).dtype == np.float64 for name in nest.writes)
     rate = on.operations * (on.doubles if is_double else 1)
     parts = {"launch": LAUNCH_SECONDS, "memory": size / on.bandwidth, "arithmetic": work / rate}
     seconds = LAUNCH_SECONDS + max(parts["memory"], parts["arithmetic"])

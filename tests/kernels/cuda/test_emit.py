@@ -122,11 +122,3 @@ def test_kernels_compile_to_machine_code(capability: int) -> None:
         made = nvrtc.compiled(kernels.text, capability)
         assert made.cubin and len(made.resources) == len({x.kernel for x in kernels.launches})
         assert all(r.spill_loads == 0 for r in made.resources.values()), case
-
-
-@needs_nvrtc
-@pytest.mark.parametrize("name", ["max_filter", pytest.param("snake", marks=pytest.mark.slow)])
-def test_applications_that_the_compiler_would_spill_do_not(name: str) -> None:
-    m = apps.load(name)
-    _, kernels = module(canonical(getattr(m, name), *m.inputs(np.random.default_rng(1), m.SMALL)))
-    assert not nvrtc.compiled(kernels.text, 90).spilling()

@@ -1,0 +1,147 @@
+"""All applications on a GPU, each in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import apps
+
+ROOT = Path(__file__).resolve().parents[2]
+LAYOUTS = ("planar", "channels_last")
+CANDIDATE_SECONDS = 0.5
+APP_SECONDS = 150.0  # after which its process is ended
+BUILD_SECONDS = 90.0  # that a candidate takes to compile; then it is left out
+POLL_SECONDS = 0.2
+MAX_DEATHS = 4  # of one application's processes
+
+
+def run(
+    names: Sequence[str] = apps.NAMES,
+    earlier: dict[str, Any] | None = None,
+    *,
+    minutes: float = 9.0,
+    small: bool = False,
+    stand_in: bool = False,
+    halide: Path | None = None,
+    budget: float = CANDIDATE_SECONDS,
+    keep: Callable[[dict[str, Any]], None] = lambda numbers: None,
+) -> dict[str, Any]:
+    """All numbers, under the names of the JSON file.
+
+    Args:
+        earlier: what an earlier run has written: its entries of the same GPU and sizes are kept, not measured again.
+        minutes: when to stop.
+        halide: the folder of Halide's libraries.
+        keep: called with what there is after each application.
+
+    Raises:
+        RuntimeError: there is no GPU.
+    """
+    end = time.monotonic() + 60 * minutes
+    known, _ = process({"about": True, "stand_in": stand_in}, APP_SECONDS)
+    if "error" in known:
+        raise RuntimeError(known["error"])
+    here = {"gpu": known["gpu"]["name"], "small": small}
+    old = (earlier or {}).get("apps", {})
+    entries: dict[str, Any] = {k: x for k, x in old.items() if "rows" in x and here.items() <= x.items()}
+    numbers = {**known, "apps": entries}
+    for app in names:
+        for layout in LAYOUTS:
+            label = app if layout == "planar" else f"{app} {layout}"
+            module = apps.load(app) if layout != "planar" else None
+            if label in entries or (module is not None and not hasattr(module, layout)):
+                continue
+            if end - time.monotonic() <= 5:
+                return numbers
+            request = {"app": app, "layout": layout, "small": small, "stand_in": stand_in, "budget": budget}
+            request["halide"] = None if halide is None else str(halide)
+            entries[label] = {**measured(request, end), "commit": known["commit"], **here}
+            print(line(label, entries[label]), flush=True)
+            keep(numbers)
+    return numbers
+
+
+def measured(request: dict[str, Any], end: float) -> dict[str, Any]:
+    """The entry of an application, without the candidates that end the process; or an error."""
+    skip: dict[str, str] = {}
+    found: dict[str, Any] = {}
+    for _ in range(MAX_DEATHS):
+        limit = min(max(end - time.monotonic(), 1.0), APP_SECONDS)
+        found, at = process({**request, "skip": skip}, limit)
+        if "error" not in found or at in (None, "timing", *skip) or time.monotonic() >= end:
+            break
+        skip[str(at)] = found["error"]
+    return found
+
+
+def process(request: dict[str, Any], limit: float) -> tuple[dict[str, Any], str | None]:
+    """What a process of its own answers to a request: `about`, or an application; and the last candidate at hand.
+
+    Args:
+        limit: seconds.
+    """
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("HJIT_")}
+    environment |= {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "PYTHONUNBUFFERED": "1"}
+    environment |= {k: os.environ[k] for k in ("HJIT_CACHE_DIR",) if k in os.environ}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH", "")]))
+    with tempfile.TemporaryDirectory(prefix="hjit-bench-") as folder:
+        file = Path(folder, "answer.json")
+        words = [sys.executable, "-m", "benchmarks.gpu.worker", json.dumps(request), str(file)]
+        with Path(folder, "errors").open("w+b") as errors:  # a compiler may print more than a pipe holds
+            child = subprocess.Popen(words, env=environment, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=errors)
+            try:
+                late = _wait(child, file, limit)
+            finally:
+                child.kill()
+                child.wait()
+            errors.seek(0)
+            last = " ".join(errors.read().decode(errors="replace").strip().splitlines()[-3:])
+        at = _at(file)
+        if late is not None:
+            return {"error": late}, at
+        if child.returncode == 0:
+            answer: dict[str, Any] = json.loads(file.read_text())
+            return answer, at
+        return {"error": f"the process ended with status {child.returncode}: {last}"[:1500]}, at
+
+
+def _at(file: Path) -> str | None:
+    """The candidate that a process has at hand."""
+    with contextlib.suppress(FileNotFoundError):
+        return file.with_name(f"{file.name}.at").read_text() or None
+    return None
+
+
+def _wait(child: subprocess.Popen[bytes], file: Path, limit: float) -> str | None:
+    """Until a process ends, which is None; or why it is not waited for longer."""
+    start = since = time.monotonic()
+    at = None
+    while True:
+        try:
+            child.wait(POLL_SECONDS)
+            return None
+        except subprocess.TimeoutExpired:
+            now, before, at = time.monotonic(), at, _at(file)
+        since = since if at == before else now
+        if now - start > limit:
+            return f"not done in {limit:.0f} s"
+        if at not in (None, "timing") and now - since > BUILD_SECONDS:
+            return f"its first call was not done in {BUILD_SECONDS:.0f} s"
+
+
+def line(label: str, entry: dict[str, Any]) -> str:
+    """An entry in a line."""
+    if "error" in entry:
+        return f"{label}: {entry['error']}"
+    rows = entry["rows"]
+    times = [f"{name} {r['median_ms']:.3g}" for name, r in rows.items() if "median_ms" in r]
+    return f"{label}, ms: {', '.join(times)}"

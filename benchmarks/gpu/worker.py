@@ -1,0 +1,169 @@
+"""A process that measures one application on a GPU: ``python -m benchmarks.gpu.worker REQUEST FILE``.
+
+FILE gets the answer, as JSON; FILE.at the name of the candidate at hand, so that the parent knows which one ended the
+process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu.candidates import Absent, Candidate, Setting, host, text
+from benchmarks.gpu.clock import COPY_BYTES, Clock, call_us, copy_rate, must_move
+from benchmarks.pairs import quartiles, ratio, seconds
+from benchmarks.rows import agrees
+from hjit.errors import HjitError
+
+REFERENCES = ("halide manual", "halide anderson2021", "cupy", "jax", "torch", "copy", "hjit default")
+LITTLE = 1 << 20  # bytes of a copy on the stand-in
+
+Rows = dict[str, dict[str, Any]]
+
+
+def measure(
+    s: Setting, budget: float, skip: Mapping[str, str] | None = None, at: Callable[[str], object] = lambda name: None
+) -> dict[str, Any]:
+    """The entry of an application in a layout.
+
+    Args:
+        budget: seconds for each candidate.
+        skip: why candidates are left out.
+        at: is told the candidate at hand, and "timing".
+    """
+    rate = copy_rate(s.cupy, LITTLE if s.stand_in else COPY_BYTES)
+    rows, ready = _made(s, skip or {}, at)
+    at("timing")
+    times = Clock(s.cupy).interleaved(ready, budget)
+    by_name = {c.name: t for c, t in zip(ready, times, strict=True)}
+    for name, mine in by_name.items():
+        low, high = quartiles(mine)
+        rows[name] |= {"median_ms": 1e3 * statistics.median(mine), "rounds": len(mine)}
+        rows[name]["iqr_ms"] = [None if x is None else 1e3 * x for x in (low, high)]
+        rows[name]["ratios"] = {r: asdict(ratio(by_name[r], mine)) for r in REFERENCES if r in by_name and r != name}
+        if name != "copy":  # of the rate of a copy, for what must move
+            rows[name]["part_of_copy"] = s.p.bytes / statistics.median(mine) / rate
+    found = {"bytes": s.p.bytes, "copy_gbs": rate / 1e9, "rows": rows}
+    if s.pipeline is not None:
+        kernels, moved = must_move(s.pipeline, s.args)
+        found |= {"kernels": kernels, "kernel_bytes": moved}
+        for name, mine in by_name.items():
+            if name.startswith("hjit"):
+                rows[name]["kernels_part_of_copy"] = moved / statistics.median(mine) / rate
+        found |= _with_transfers(s)
+    return found
+
+
+def _made(s: Setting, skip: Mapping[str, str], at: Callable[[str], object]) -> tuple[Rows, list[Candidate]]:
+    """Rows of candidates, compared with NumPy's result, and those candidates that run."""
+    rows: Rows = {}
+    ready: list[Candidate] = []
+    for name, make in s.makers():
+        if name in skip:
+            rows[name] = {"error": skip[name]}
+            continue
+        at(name)
+        try:
+            start = time.perf_counter()
+            c = make()
+            result = host(s.cupy, c.run())
+            row = {"first_call_s": round(time.perf_counter() - start, 3), "how": c.how}
+            if name != "copy":
+                row["agrees"] = agrees(result, s.p.expected, s.p.tolerance)
+            rows[name] = row
+            ready.append(c)
+        except Absent:
+            continue
+        except Exception as error:
+            rows[name] = {"error": text(error)}
+    return rows, ready
+
+
+def _with_transfers(s: Setting) -> dict[str, Any]:
+    """Milliseconds of a call with NumPy arrays, by the clock; or why there are none."""
+    f = s.pipeline
+    try:
+        f(*s.p.arguments)
+        return {"numpy_arrays_ms": 1e3 * statistics.median(seconds(lambda: f(*s.p.arguments)) for _ in range(7))}
+    except (HjitError, MemoryError, RuntimeError) as error:  # CUDA's are RuntimeErrors
+        return {"numpy_arrays_error": text(error)}
+
+
+@contextlib.contextmanager
+def package(stand_in: bool) -> Iterator[Any]:
+    """CuPy; or the small one of the tests, on which times mean nothing.
+
+    Raises:
+        DeviceError: there is no CuPy, or no device.
+    """
+    from hjit.kernels.cuda.runtime import on_cupy
+
+    if stand_in:
+        from tests.gpu import words
+
+        words.install()
+        from tests.kernels.cuda import fake_cupy
+
+        with fake_cupy.installed() as cupy:
+            yield cupy
+        return
+    on_cupy.current_device()
+    yield on_cupy.package()
+
+
+def machine(cupy: Any, stand_in: bool) -> dict[str, Any]:
+    """The GPU, its driver and compiler, the versions and the commit."""
+    from benchmarks import suite
+    from hjit.kernels.cuda.runtime import on_cupy
+
+    device, runtime = on_cupy.current_device(), cupy.cuda.runtime
+    name = runtime.getDeviceProperties(device.number)["name"]
+    gpu = {
+        "name": name.decode() if isinstance(name, bytes) else name,
+        "capability": device.capability,
+        "driver": on_cupy.cuda_version(runtime.driverGetVersion()),
+        "runtime": on_cupy.cuda_version(runtime.runtimeGetVersion()),
+        "nvrtc": on_cupy.compiler_version(),
+        "cupy": getattr(cupy, "__version__", "-"),
+        "stand_in": stand_in,
+    }
+    return {**suite.about(), "gpu": gpu}
+
+
+def about(stand_in: bool) -> dict[str, Any]:
+    """As `machine`, with the rate of the GPU's copies, and what a call costs the host."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    with package(stand_in) as cupy:
+        found = machine(cupy, stand_in)
+        for word in ("cupy", "cupy-cuda12x", "cupy-cuda13x", "jax", "torch", "triton"):
+            with contextlib.suppress(PackageNotFoundError):
+                found["versions"][word] = version(word)
+        rate = copy_rate(cupy, LITTLE if stand_in else COPY_BYTES)
+        calls, groups = (10, 3) if stand_in else (500, 21)
+        return {**found, "copy_gbs": rate / 1e9, "call_us": call_us(cupy, calls, groups)}
+
+
+def main() -> None:
+    """Answer the request of the command line."""
+    request, file = json.loads(sys.argv[1]), Path(sys.argv[2])
+    if request.get("about"):
+        answer = about(request["stand_in"])
+    else:
+        folder, stand_in = request["halide"], request["stand_in"]
+        with package(stand_in) as cupy:
+            which = request["app"], request["layout"], request["small"]
+            s = Setting(cupy, *which, None if folder is None else Path(folder), stand_in)
+            answer = measure(s, request["budget"], request["skip"], file.with_name(f"{file.name}.at").write_text)
+    file.write_text(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()
