@@ -167,16 +167,20 @@ class CarriedVariables:
 
     Attributes:
         kept: what may be carried, and its value before the loop; `UNBOUND` where it has none.
+        left: the one that says whether the loop has been left; "" of a loop that cannot be.
         by_name: what is.
         at_last: those that are the loop's own variable at the end of each iteration; None: that is not known yet.
         had: the kind of each on the way that is traced.
         ints: what iterations leave in those that are ints of Python, by the arrays that hold them before.
     """
 
-    def __init__(self, rec: Recorder, frame: types.FrameType, kept: Mapping[str, Any]) -> None:
-        self.rec, self.frame, self.kept = rec, frame, kept
+    def __init__(
+        self, rec: Recorder, frame: types.FrameType, kept: Mapping[str, Any], left: str = "", runs_all: bool = True
+    ) -> None:
+        """`runs_all`: are all of its iterations run?"""
+        self.rec, self.frame, self.kept, self.left = rec, frame, kept, left
         self.by_name: dict[str, Carried] = {}
-        self.at_last: set[str] | None = None
+        self.at_last: set[str] | None = None if runs_all else set()
         self.had: dict[str, int] = {}
         self.given: dict[str, Any] = {}
         self.ints: dict[str, tuple[Expr, Tracer, list[Expr]]] = {}
@@ -198,6 +202,10 @@ class CarriedVariables:
                     assert initial is not None
                     self.ints[version] = (initial, slot, [])
                     self.rec.carried_ints[version] = CarriedInt(Const(0, initial.dtype))
+
+    def version_of_left(self) -> str:
+        """The array that says whether the loop has been left before an iteration; "" of a loop that never is."""
+        return self.versions[self.left] if self.left in self.by_name else ""
 
     @property
     def has_first_iteration(self) -> bool:
@@ -223,6 +231,8 @@ class CarriedVariables:
             else:
                 self.had[name] = int(x.has_first_iteration and not first)
             self.given[name] = x.value(self.had[name])
+        if self.left in self.by_name:
+            self.given[self.left] = False  # where it holds, no way is taken
         set_locals(self.frame, self.given)
 
     def end_path(self, variable: InductionVariable, read: Collection[str]) -> bool:
@@ -246,7 +256,7 @@ class CarriedVariables:
             if name in self.by_name or name in self.at_last or is_left:
                 continue
             kind = Kind.of(now.get(name, UNBOUND))
-            if initial is UNBOUND and name in read:
+            if initial is UNBOUND and name in read and not is_added(name):
                 raise NotCarried(f"{name} may be read before it is set")
             begin = kind if initial is UNBOUND else Kind.of(initial)
             if begin is None or kind is None:
@@ -259,7 +269,7 @@ class CarriedVariables:
             kind = Kind.of(value)
             if kind is None:
                 raise NotCarried(f"{name}, which iterations change, is no number")
-            if x.initial is UNBOUND and value is self.given.get(name):
+            if x.initial is UNBOUND and value is self.given.get(name) and not is_added(name):
                 raise NotCarried(f"{name} may be left without a value")
             if kind.length is not None or x.kinds[0].length is not None:
                 self._check_array(x, value, kind)
@@ -336,7 +346,8 @@ class CarriedVariables:
 
     def check_bound(self) -> None:
         """Raise where a variable has no value before the loop, and none after it."""
-        others = [name for name in self.kept if name not in self.by_name and name not in (self.at_last or ())]
+        known = (*self.by_name, *(self.at_last or ()))
+        others = [name for name in self.kept if name not in known and not is_added(name)]
         if any(self.kept[name] is UNBOUND for name in others):
             raise NotCarried("a variable may be left without a value")
 
@@ -359,6 +370,11 @@ def _checked(
         return None
     growth = max((w for w in ways if w is not None), default=0) * iterations
     return CarriedInt(initial, growth) if growth <= HALF else None
+
+
+def is_added(name: str) -> bool:
+    """Is it a variable of `exits`? These are read only where the loop has been left so that they have a value."""
+    return not name.isidentifier()
 
 
 def set_locals(frame: types.FrameType, values: Mapping[str, Any]) -> None:

@@ -30,11 +30,13 @@ class Path:
         body: its stages by name.
         changes: of buffers, see `Recorder.changes`, with the versions that the buffers had in the end.
         decided: the stages of the conditions that it met, and the outcomes.
+        guard: the stage that says whether there is such an iteration; "": there always is.
     """
 
     body: dict[str, Stage]
     changes: tuple[tuple[Any, str, Any, str], ...]
     decided: tuple[tuple[str, bool], ...]
+    guard: str = ""
 
     @classmethod
     def rolled_back(cls, rec: Recorder, at: tuple[int, int], decided: Sequence[tuple[str, bool]]) -> Path:
@@ -71,6 +73,24 @@ class Path:
             steps.append((buffer, before, contents, later.get(id(buffer), last)))
             later[id(buffer)] = before
         return steps[::-1]
+
+
+def guarded(paths: Sequence[Path], left: str) -> list[Path]:
+    """The ways through an iteration, and those of iterations that do nothing.
+
+    Args:
+        left: the array that says whether the loop has been left before; "" of a loop that is not.
+    """
+    outside = ((left, False),) if left else ()
+    found = [replace(p, decided=(*outside, *([(p.guard, True)] if p.guard else []), *p.decided)) for p in paths]
+    if paths[0].guard:
+        body, live = {}, {paths[0].guard}
+        for s in reversed(paths[0].body.values()):
+            if s.name in live:
+                body[s.name] = s
+                live |= s.sources
+        found.append(Path(dict(reversed(body.items())), (), (*outside, (paths[0].guard, False))))
+    return [Path({}, (), ((left, True),)), *found] if left else found
 
 
 def without_first(paths: Sequence[Path], begins: Mapping[str, Expr], checks: Collection[str]) -> list[Path]:
