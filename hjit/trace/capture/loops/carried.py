@@ -330,6 +330,7 @@ class CarriedVariables:
         waiting = dict(self.ints)
         while waiting:
             done = {v: found for v in waiting if (found := _checked(ints, v, *waiting[v], iterations)) is not None}
+            done = done or ints.settle({v: x[0] for v, x in waiting.items()}, {v: x[2] for v, x in waiting.items()})
             if not done:
                 raise NotCarried("an int of Python may come to have more than 64 bits")
             rec.carried_ints.update(done)

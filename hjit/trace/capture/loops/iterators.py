@@ -49,11 +49,8 @@ def range_(*args: Any) -> Any:
 def _is_rolled(n: int) -> bool:
     """Is a short loop traced as one iteration after all?"""
     rec = current()
-    if rec.loops:
-        rec.has_short_loops = True
-        return rec.rolls_inside
-    rec.has_short_loops |= n > SMALL
-    return n > SMALL and rec.rolls_short
+    rec.has_short_loops |= bool(rec.loops) or n > SMALL
+    return (n > SMALL and rec.rolls_short) or (bool(rec.loops) and rec.rolls_inside)
 
 
 def while_(left: str, *ends: Any) -> Iterable[Any]:

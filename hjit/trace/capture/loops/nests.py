@@ -494,26 +494,35 @@ class Way:
         if key in self._begins and self.phase != BEFORE:
             found = select(self.first, self._begins[key], found)
         for w in self.writes[: self.seen.get(e.source, 0)]:
-            if w.array != key or not self._is_same(w, e.index, self.phase):
+            same = self._is_same(w, e.index, self.phase) if w.array == key else False
+            if same is False:
                 continue
-            value = w.value if w.where is None else select(w.where, w.value, found)
+            where = both(w.where, None if same is True else same)
+            value = w.value if where is None else select(where, w.value, found)
             found = choose(self.first, value, found) if w.phase == BEFORE != self.phase else value
         return found
 
-    def _is_same(self, w: Write, index: tuple[Poly, ...], phase: int) -> bool:
-        """Is that the element of a write, where both are in the same iteration of the loop inside? Else another one.
+    def _is_same(self, w: Write, index: tuple[Poly, ...], phase: int) -> bool | Expr:
+        """Is that the element of a write, where both are in the same iteration of the loop inside?
+
+        Returns:
+            Where the iteration decides that, the condition.
 
         Raises:
-            NotOneUpdate: it may be.
+            NotOneUpdate: an array says which element it is.
         """
         at_first, at_last = self._ends_of_inner()
         place = at_first if w.phase == BEFORE != phase else at_last if w.phase == INSIDE and phase == AFTER else {}
-        differ = [self._plain(p, place) - self._plain(q, place) for p, q in zip(w.target, index, strict=True)]
-        if all(p == ZERO for p in differ):
-            return True
-        if any(p.is_const and p != ZERO for p in differ):
+        plain = [(self._plain(p, place), self._plain(q, place)) for p, q in zip(w.target, index, strict=True)]
+        if any((p - q).is_const and p != q for p, q in plain):
             return False
-        raise NotOneUpdate("it may read, or write, elsewhere in what it has just written")
+        unlike = [(p, q) for p, q in plain if p != q]
+        if any(isinstance(a, Indirect) for p, q in unlike for a in (*deep_atoms(p), *deep_atoms(q))):
+            raise NotOneUpdate("it may read, or write, elsewhere in what it has just written")
+        found: Expr | None = None
+        for p, q in unlike:
+            found = both(found, Op("equal", (Index(p), Index(q)), BOOL))
+        return True if found is None else found
 
     def _ends_of_inner(self) -> tuple[dict[Atom, Poly], dict[Atom, Poly]]:
         return {v: ZERO for v, _ in self.inner}, {v: n - 1 for v, n in self.inner}
@@ -562,10 +571,11 @@ class Way:
             others = []
             for x in found:
                 is_apart = x.array != w.array or x.phase == w.phase == INSIDE  # where the loop inside has seen to it
-                if is_apart or not self._is_same(x, w.target, w.phase):
+                same = False if is_apart else self._is_same(x, w.target, w.phase)
+                if same is False:
                     others.append(x)
-                elif w.where is not None:
-                    others.append(replace(x, where=both(x.where, negated(w.where))))
+                elif (hit := both(w.where, None if same is True else same)) is not None:
+                    others.append(replace(x, where=both(x.where, negated(hit))))
             found = [*others, w]
         return found
 

@@ -30,7 +30,7 @@ from hjit.trace.capture.loops.bytecode import Loop
 from hjit.trace.capture.loops.carried import CarriedVariables, NotCarried
 from hjit.trace.capture.loops.found import LoopState
 from hjit.trace.capture.loops.packing import pack_nests
-from hjit.trace.capture.loops.paths import NotOneUpdate, Path, ReadsWhatItWrites, guarded, without_first
+from hjit.trace.capture.loops.paths import NotOneUpdate, Path, ReadsWhatItWrites, guard_gathers, guarded, without_first
 from hjit.trace.capture.loops.recurrences import merge_iterations
 from hjit.trace.ir.graph import Stage
 from hjit.trace.ir.poly import Var, poly
@@ -235,7 +235,7 @@ class TracedLoop:
             self.carried.check_bound()
             if self.carried.has_first_iteration:
                 self._drop_first()
-            self.paths = guarded(self.paths, self.carried.version_of_left())
+            self.paths = [guard_gathers(rec, p) for p in guarded(self.paths, self.carried.version_of_left())]
             merge_iterations(rec, self.var, rec.poly(self.count), self.serial, self.paths)
             if any(name in p.body and name not in rec.stages for name in rec.checks for p in self.paths):
                 raise NotOneUpdate("NumPy refuses some values of what the loop computes")
