@@ -196,6 +196,11 @@ class Kept:
         self.rec.nests.update((name, nest) for nest in self.nests for name in nest.arrays)
 
 
+def _at(e: Expr, index: tuple[Poly, ...]) -> Expr:
+    """The value of a stage's expression at an index."""
+    return substitute(e, lambda a: index[a.k] if isinstance(a, Dim) else None)
+
+
 def _moves_with(p: Poly, v: Var) -> bool:
     """Is an index another one in each iteration of a loop, whatever those of others are?"""
     factor = p.coefficient(v)
@@ -397,12 +402,32 @@ class Way:
         return self._inside[key] == {index} and len(alone) == len(self.inner)
 
     def _reads_inner(self, nest: Nest) -> bool:
-        """Does a second loop inside depend on what the first one writes?"""
-        written = {w.array for w in self.writes}
-        sources = nest.sources() | set(nest.arrays)
-        named = {self.keys[name] for name in sources if name in self.keys}
-        after = {n for n in sources if n in self._values and self._values[n][0] == AFTER}
-        return bool(after) or not written.isdisjoint(named)
+        """Does a second loop inside depend on what the first one writes, but for elements of one iteration of both?"""
+        keys, names = self.keys, nest.sources() | set(nest.arrays)
+        elsewhere = {w.array for w in self.writes if w.phase != INSIDE}
+        change: dict[Atom, Poly] = {Dim(k): poly(v) for k, (v, _) in enumerate(self.inner)}
+        reads = [x for w in nest.writes for e in w.exprs() for x in self._reached(substitute(e, change.get))]
+        if any(keys.get(n) in elsewhere for n in (*names, *(x.source for x in reads))):
+            return True
+        for x in reads:
+            places = self._inside.get(keys.get(x.source, ""), set())
+            is_apart = all(self._is_apart(place, x.index) for place in places)
+            if places and not is_apart and not self._is_unwritten(keys[x.source], x.index):
+                return True
+        for w in nest.writes:
+            index = tuple(p.substitute(change.get) for p in w.target)
+            if not all(self._is_apart(place, index) for place in self._inside.get(keys.get(w.array, ""), ())):
+                return True
+        begins = [s.initial for n, s in nest.arrays.items() if n not in self.before and s.initial is not None]
+        return any(keys.get(x.source) in self._inside for e in begins for x in self._reached(e))
+
+    def _reached(self, e: Expr) -> Iterator[Load]:
+        """What an expression reads of arrays, also by temporaries that are made after the loop inside."""
+        for x in e.loads:
+            if self._values.get(x.source, (BEFORE,))[0] == AFTER:
+                yield from self._reached(_at(self._sources[x.source], x.index))
+            else:
+                yield x
 
     def _begin(self, name: str, s: Stage) -> None:
         """An array that the loop inside changes: one of this loop, or a number that it begins with."""
@@ -445,13 +470,11 @@ class Way:
 
     def _value(self, e: Load) -> Expr:
         phase, value = self._values[e.source]
-
-        def at(value: Expr) -> Expr:
-            return substitute(value, lambda a: e.index[a.k] if isinstance(a, Dim) else None)
-
+        if phase == AFTER and self.phase == INSIDE:  # of a second loop inside, which runs together with the first
+            return self.rewritten(_at(self._sources[e.source], e.index))
         if phase != BEFORE or self.phase == BEFORE or not any(x.source in self._arrays for x in value.loads):
-            return at(value)
-        return self.rewritten(at(self._sources[e.source])) if e.index else self._latch(e.source, value)
+            return _at(value, e.index)
+        return self.rewritten(_at(self._sources[e.source], e.index)) if e.index else self._latch(e.source, value)
 
     def _latch(self, name: str, value: Expr) -> Expr:
         """A number as it is before the loop inside, kept for its iterations."""
@@ -466,8 +489,17 @@ class Way:
         if self.phase == BEFORE or self._made.get(version, BEFORE) != BEFORE:
             return False
         key, later = self.keys[version], self.writes[self.seen.get(version, 0) :]
-        is_changed = key in self._inside and not (self.phase == INSIDE and self._is_unwritten(key, index))
+        is_changed = any(not self._is_apart(place, index) for place in self._inside.get(key, ()))
+        is_changed = is_changed and not (self.phase == INSIDE and self._is_unwritten(key, index))
         return is_changed or any(w.array == key and w.phase == BEFORE for w in later)
+
+    def _is_apart(self, place: tuple[Poly, ...], index: tuple[Poly, ...]) -> bool:
+        """Is an element none of those that are written in a place, whatever the iteration of the loop inside?"""
+        inner = [v for v, _ in self.inner]
+        return any(
+            (p - q).is_const and p != q and not any(p.mentions(v) for v in inner)
+            for p, q in zip(place, index, strict=True)
+        )
 
     def _as_before(self, e: Load) -> Expr:
         """What an element held before the loop inside."""

@@ -78,9 +78,9 @@ class CarriedInts(Ranges):
             first = self.of(e)
             if first is not None:
                 within[name] = first
-        own = CarriedInts(self.stages, self.carried, self.most, self.sizes)
         for _ in range(MAX_ROUNDS):
-            own.carried = {**self.carried, **{n: CarriedInt(begins[n], 0, r) for n, r in within.items()}}
+            carried = {**self.carried, **{n: CarriedInt(begins[n], 0, r) for n, r in within.items()}}
+            own = CarriedInts(self.stages, carried, self.most, self.sizes)  # which knows nothing of temporaries yet
             after = {n: own.joined(n, within[n], left[n]) for n in within}
             changed = {n for n, r in after.items() if r != within[n]}
             within = {n: r for n, r in after.items() if r is not None}
