@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import random
 from collections.abc import Callable
 from typing import Any
@@ -136,6 +137,45 @@ class Loops:
             lines += [f"        {r.choice(self.arrays)}[y, 0] = {v}"] if self.arrays and v != "found" else []
         lines.append(f"    return {', '.join([*self.arrays, *self.carried])},")
         return "\n".join(lines)
+
+
+class LeftLoops(Loops):
+    """Loops that are left, with loops inside that are, and ranges that move."""
+
+    def statement(self, depth: int) -> list[str]:
+        r = self.r
+        kind = r.random()
+        if kind < 0.12 and depth < 2:
+            return [f"if {self.condition()}:", f"    {r.choice(('break', 'break', 'continue'))}"]
+        if kind < 0.2 and depth == 2 and "s" in self.carried:
+            head = r.choice(("for i in range(6):", "for i in range(x):", "for i in range(x, w):", "for i in range(y, h):"))
+            place = "a[i, x]" if "(y, h)" in head else "a[y, i]"
+            body = [f"    s += {place} * 0.25", f"    if s > {self.number()}:", f"        {r.choice(('break', 'continue'))}"]
+            return [head, *body, f"    s = s * 0.5 + {self.number()}"]
+        if kind < 0.28 and depth == 2 and "n" in self.carried:
+            ends = r.choice(("n < 4", "n < x and n < 9", "k < 7 and n > -50"))
+            step = "k += 1" if "k" in ends else "n += 1"
+            if ends[0] == "k" and "k" not in self.carried:
+                return ["n -= 1"]
+            return [f"while {ends}:", f"    {step}", f"    if {self.condition()}:", "        break", "    n -= n // 3"]
+        return super().statement(depth)
+
+    def source(self) -> str:
+        text = super().source()
+        if self.r.random() < 0.3 and "in range(h):" in text:  # also left from the loop outside
+            v = self.r.choice(self.carried)
+            at = text.rindex("    return")
+            text = text[:at] + f"        if {v} == {self.r.choice(('2', 't', 'y'))}:\n            break\n" + text[at:]
+        return text
+
+
+def leaving_function(seed: int) -> tuple[str, Callable[..., Any]]:
+    """As `function`, of loops that are left; its source is known as that of a file would be."""
+    text, file = LeftLoops(seed).source(), f"<left loops {seed}>"
+    names: dict[str, Any] = {"np": np}
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
+    exec(compile(text, file, "exec"), names)
+    return text, names["f"]
 
 
 def function(seed: int) -> tuple[str, Callable[..., Any]]:

@@ -47,6 +47,7 @@ class Loop:
         read: local variables that an iteration reads as it finds them.
         names: global variables that the body reads.
         left: the variable that says whether it has been left, see `exits`; "" of a loop that cannot be.
+        has_exits: can it, or a loop inside, be left?
     """
 
     offset: int
@@ -55,6 +56,7 @@ class Loop:
     read: frozenset[str]
     names: frozenset[str]
     left: str = ""
+    has_exits: bool = False
 
 
 @lru_cache(maxsize=1024)
@@ -96,10 +98,11 @@ def _calls(steps: list[dis.Instruction], after: int, name: str) -> bool:
 def _loop(flow: _Flow, head: dis.Instruction, entry: int, is_reversed: bool) -> Loop | None:
     start = flow.following[head.offset]
     region = flow.reached([start], {head.offset})
-    left = ""
+    left, has_exits = "", any(flow.steps[o].argval == LEAVES for o in region)
     if flow.is_left(head, region):
         region &= flow.leading(head.offset, entry)
-        left = _left(flow, region)
+        own = _left(flow, region)
+        left = next(iter(own)) if len(own) == 1 else ""
         if not left:
             return None
     body = [flow.steps[offset] for offset in sorted(region)]
@@ -112,11 +115,11 @@ def _loop(flow: _Flow, head: dis.Instruction, entry: int, is_reversed: bool) -> 
     after = [head.argval, *flow.handlers]
     kept = {name for name in stored if name in read or name == left or flow.is_read(name, after, set())}
     names = {str(s.argval) for s in body if s.opname == "LOAD_GLOBAL"} - {LEAVES, WHILE}
-    return Loop(head.offset, is_reversed, frozenset(kept), frozenset(read | cells), frozenset(names), left)
+    return Loop(head.offset, is_reversed, frozenset(kept), frozenset(read | cells), frozenset(names), left, has_exits)
 
 
-def _left(flow: _Flow, region: set[int]) -> str:
-    """The variable that a loop sets where it is left: those of loops inside are set before these begin, too."""
+def _left(flow: _Flow, region: set[int]) -> set[str]:
+    """The variables that a loop sets where it is left: those of loops inside are set before these begin, too."""
     told, begun = set[str](), set[str]()
     for offset in sorted(region):
         s = flow.steps[offset]
@@ -125,7 +128,7 @@ def _left(flow: _Flow, region: set[int]) -> str:
             told.add(str(after.argval))
         elif s.opname == "LOAD_CONST" and s.argval is False and after is not None:
             begun |= {name for kind, name in _locals(after) if kind == "STORE"}
-    return next(iter(told - begun)) if len(told - begun) == 1 else ""
+    return told - begun
 
 
 def _locals(step: dis.Instruction) -> Iterator[tuple[str, str]]:

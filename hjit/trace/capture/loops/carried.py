@@ -8,9 +8,7 @@ iterations leave the second kind, it has the first one in the first iteration.
 
 from __future__ import annotations
 
-import ctypes
 import math
-import sys
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.capture.loops.elements import UNBOUND, Elements, NotCarried
 from hjit.trace.capture.loops.paths import Path
 from hjit.trace.capture.loops.python_ints import HALF, CarriedInt, CarriedInts
 from hjit.trace.ir.graph import Const, Expr, Index, Stage, cast, identity
@@ -145,21 +144,10 @@ class Carried:
         return found
 
 
-class _Unbound:
-    """The value of a variable that has none."""
-
-
-UNBOUND = _Unbound()
-
-
 def _slot(rec: Recorder, name: str, initial: Expr, shape: tuple[int, ...] = ()) -> Tracer:
     """An array that holds what a variable does."""
     stage = rec.stage(initial, shape, initial.dtype, name=name)
     return Tracer(TracedBuffer(shape, initial.dtype, stage.name), shape, identity(len(shape)))
-
-
-class NotCarried(Exception):
-    """What a variable holds cannot be carried from one iteration to the next."""
 
 
 class CarriedVariables:
@@ -178,7 +166,9 @@ class CarriedVariables:
         self, rec: Recorder, frame: types.FrameType, kept: Mapping[str, Any], left: str = "", runs_all: bool = True
     ) -> None:
         """`runs_all`: are all of its iterations run?"""
-        self.rec, self.frame, self.kept, self.left = rec, frame, kept, left
+        self.rec, self.frame, self.left = rec, frame, left
+        self.elements = Elements(frame)
+        self.kept = dict(kept)
         self.by_name: dict[str, Carried] = {}
         self.at_last: set[str] | None = None if runs_all else set()
         self.had: dict[str, int] = {}
@@ -233,7 +223,22 @@ class CarriedVariables:
             self.given[name] = x.value(self.had[name])
         if self.left in self.by_name:
             self.given[self.left] = False  # where it holds, no way is taken
-        set_locals(self.frame, self.given)
+        self.elements.give(self.given)
+
+    def keep_lists(self, changed: Sequence[tuple[Any, list[Any]]]) -> bool:
+        """Carry what lists hold that an iteration has changed; False where it was not known that one is.
+
+        Raises:
+            NotCarried: it is no list, or its length changes.
+        """
+        new = [(c, before) for c, before in changed if not self.elements.has(c)]
+        for c, before in new:
+            if type(c) is not list:
+                raise NotCarried("a list or a dict is changed")
+            if self.elements.has(c):  # it can be reached in two ways
+                continue
+            self.elements.add(c, before, self.kept)
+        return not new
 
     def end_path(self, variable: InductionVariable, read: Collection[str]) -> bool:
         """Write what the variables hold at the end of an iteration; False where more is to be known before.
@@ -245,8 +250,8 @@ class CarriedVariables:
         Raises:
             NotCarried: one of them cannot be carried.
         """
-        now = self.frame.f_locals
-        is_known = True
+        is_known = not self.elements.find(self.kept)
+        now, read = self.elements.now(), self.elements.read(read)
         if self.at_last is None:
             self.at_last = {name for name in self.kept if now.get(name) is variable and name not in read}
         others = {name for name in self.at_last if now.get(name) is not variable}
@@ -358,7 +363,7 @@ class CarriedVariables:
         for name, x in self.by_name.items():
             k = int(bool(x.second)) if x.switches else len(x.kinds) - 1
             values[name] = x.value(k)
-        set_locals(self.frame, values)
+        self.elements.give({**{n: x for n, x in self.kept.items() if n in self.elements.names}, **values})
 
 
 def _checked(
@@ -375,14 +380,4 @@ def _checked(
 
 def is_added(name: str) -> bool:
     """Is it a variable of `exits`? These are read only where the loop has been left so that they have a value."""
-    return not name.isidentifier()
-
-
-def set_locals(frame: types.FrameType, values: Mapping[str, Any]) -> None:
-    """Give local variables of a running function other values, as a debugger does."""
-    if not values:
-        return
-    seen = frame.f_locals
-    seen.update(values)
-    if sys.version_info < (3, 13):  # from then on `f_locals` writes through (PEP 667)
-        ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
+    return name.startswith(".")

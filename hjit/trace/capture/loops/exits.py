@@ -133,9 +133,10 @@ class _Exits:
             case ast.For() | ast.While() if _is_plain(s):
                 return self._changed(s, around)
             case ast.For() | ast.While():
+                onwards = self._onwards(s, around) if inside and _returns(s) else []
                 s.body = self.block(s.body, (*around, _Loop(None)) if inside else ())
                 s.orelse = self.block(s.orelse, around)
-                return [s, *self._onwards(s, around)] if inside and _returns(s) else [s]
+                return [s, *onwards]
             case ast.Break() if around and around[-1].number is not None:
                 return around[-1].leave(s)
             case ast.Return() if inside:
@@ -156,7 +157,7 @@ class _Exits:
         loop, is_outermost = _Loop(self.count), all(x.number is None for x in around)
         if is_outermost:
             self.returns = {}
-        returns = _returns(s)
+        returns, only_returns = _returns(s), _only_returns(s)
         begin = [_set(loop.left, False, s), *([_set(".returned", False, s)] if returns else [])]
         body = self.block(s.body, (*around, loop))
         if isinstance(s, ast.While):
@@ -172,7 +173,8 @@ class _Exits:
                 s.orelse = [_at(ast.If(ast.UnaryOp(ast.Not(), _load(loop.left)), otherwise, []), s.orelse[0])]
         if not returns:
             return [*begin, changed]
-        return [*begin, changed, *(self._return_now(s) if is_outermost else self._onwards(s, around))]
+        after = self._return_now(s) if is_outermost else around[-1].leave(s)
+        return [*begin, changed, *(after if only_returns else [_at(ast.If(_load(".returned"), after, []), s)])]
 
     def _counters(self, s: ast.While) -> Iterator[tuple[ast.expr, ast.expr]]:
         """What each iteration of a ``while`` counts up, and what it ends at, where its condition says so."""
@@ -223,12 +225,18 @@ class _Exits:
 
     def _return_now(self, s: ast.stmt) -> list[ast.stmt]:
         """After the outermost loop."""
-        *others, (last, value) = self.returns.items()
+        *others, (_, value) = self.returns.items()
         found: list[ast.stmt] = [_at(ast.Return(value), s)]
         for k, v in reversed(others):
             found = [_at(ast.If(_load(f".return{k}"), [_at(ast.Return(v), s)], found), s)]
-        _ = last
-        return [_at(ast.If(_load(".returned"), found, []), s)]
+        return found
+
+
+def _only_returns(s: ast.stmt) -> bool:
+    """Is a loop never left but by a return?"""
+    if not isinstance(s, ast.While) or not isinstance(s.test, ast.Constant):
+        return False
+    return bool(s.test.value) and not _breaks(s.body)
 
 
 def _is_plain(s: ast.For | ast.While) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from hjit.trace.capture.captured import ObjectProxy
 from hjit.trace.capture.loops.bytecode import Loop, has_no_side_effects
-from hjit.trace.capture.loops.carried import UNBOUND
+from hjit.trace.capture.loops.elements import UNBOUND
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.tracer import is_tracer
 from hjit.trace.tracing.scalars.host import is_host
@@ -27,9 +27,9 @@ class LoopState:
     kept: dict[str, Any]  # `UNBOUND` for those that have no value yet
     containers: list[tuple[Any, list[Any]]] = field(default_factory=list)
 
-    def keeps_containers(self) -> bool:
-        """Do the containers hold what they held?"""
-        return all(_identical(_contents(c), before) for c, before in self.containers)
+    def changed(self) -> list[tuple[Any, list[Any]]]:
+        """The containers that do not hold what they held, and that."""
+        return [(c, before) for c, before in self.containers if not _identical(_contents(c), before)]
 
 
 def found_by(loop: Loop, frame: types.FrameType) -> LoopState | None:

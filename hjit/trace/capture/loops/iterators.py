@@ -37,7 +37,7 @@ def range_(*args: Any) -> Any:
     sizes = [a if type(a) is Size else operator.index(static_value(a)) for a in args]
     start, stop = sizes[:2] if len(sizes) > 1 else (0, sizes[0])
     is_short = len(plain) <= MAX_TAPS and not any(type(n) is Size for n in (start, stop))
-    if (len(plain) <= SMALL or is_short) and not _is_rolled(len(plain)):
+    if (len(plain) <= SMALL or is_short) and not _is_rolled(len(plain), frame):
         return plain
     step = plain.step
     span = stop - start if step > 0 else start - stop
@@ -46,9 +46,11 @@ def range_(*args: Any) -> Any:
     return plain if found is None else found
 
 
-def _is_rolled(n: int) -> bool:
-    """Is a short loop traced as one iteration after all?"""
+def _is_rolled(n: int, frame: FrameType) -> bool:
+    """Is a short loop traced as one iteration after all? Not one over taps, as one that holds a loop that is left."""
     rec = current()
+    if n > SMALL and (loop := loops(frame.f_code).get(frame.f_lasti)) is not None and loop.has_exits and not loop.left:
+        return True
     rec.has_short_loops |= bool(rec.loops) or n > SMALL
     return (n > SMALL and rec.rolls_short) or (bool(rec.loops) and rec.rolls_inside)
 

@@ -211,10 +211,9 @@ class TracedLoop:
             raise CannotReroll(rec.refused, "an exception that the code has handled")
         if rec.loops[-1:] != [self] or self.effects != (len(rec.breaks), len(rec.undo)):
             raise self.refusal("a decision, a draw or a call of another library in the loop")
-        if not self.found.keeps_containers():
-            raise self.refusal("a list or a dict is changed")
         try:
-            return self.carried.end_path(self.variable, self.loop.read)
+            is_known = self.carried.keep_lists(self.found.changed())
+            return self.carried.end_path(self.variable, self.loop.read) and is_known
         except NotCarried as why:
             raise self.refusal(str(why)) from None
 
