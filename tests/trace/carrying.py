@@ -148,9 +148,15 @@ class LeftLoops(Loops):
         if kind < 0.12 and depth < 2:
             return [f"if {self.condition()}:", f"    {r.choice(('break', 'break', 'continue'))}"]
         if kind < 0.2 and depth == 2 and "s" in self.carried:
-            head = r.choice(("for i in range(6):", "for i in range(x):", "for i in range(x, w):", "for i in range(y, h):"))
+            head = r.choice(
+                ("for i in range(6):", "for i in range(x):", "for i in range(x, w):", "for i in range(y, h):")
+            )
             place = "a[i, x]" if "(y, h)" in head else "a[y, i]"
-            body = [f"    s += {place} * 0.25", f"    if s > {self.number()}:", f"        {r.choice(('break', 'continue'))}"]
+            body = [
+                f"    s += {place} * 0.25",
+                f"    if s > {self.number()}:",
+                f"        {r.choice(('break', 'continue'))}",
+            ]
             return [head, *body, f"    s = s * 0.5 + {self.number()}"]
         if kind < 0.28 and depth == 2 and "n" in self.carried:
             ends = r.choice(("n < 4", "n < x and n < 9", "k < 7 and n > -50"))

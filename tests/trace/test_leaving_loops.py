@@ -374,9 +374,9 @@ def looked_up(a: Any) -> Any:
     out = np.zeros(a.shape, np.int64)
     for y in range(a.shape[0]):
         for x in range(a.shape[1]):
-            k = int(a[y, x])
+            k = a[y, x]
             if k < 12:
-                out[y, x] = table[k] + out[y, x - 1]
+                out[y, x] = table[k] + out[y, 0]
     return out
 
 
@@ -385,10 +385,10 @@ def looked_up_always(a: Any) -> Any:
     out = np.zeros(a.shape, np.int64)
     for y in range(a.shape[0]):
         for x in range(a.shape[1]):
-            k = int(a[y, x])
+            k = a[y, x]
             if a[y, x] > 300:
                 break
-            out[y, x] = table[k] + out[y, x - 1]
+            out[y, x] = table[k] + out[y, 0]
     return out
 
 

@@ -48,6 +48,7 @@ class Loop:
         names: global variables that the body reads.
         left: the variable that says whether it has been left, see `exits`; "" of a loop that cannot be.
         has_exits: can it, or a loop inside, be left?
+        variable: the one that it sets; "" of several.
     """
 
     offset: int
@@ -57,6 +58,7 @@ class Loop:
     names: frozenset[str]
     left: str = ""
     has_exits: bool = False
+    variable: str = ""
 
 
 @lru_cache(maxsize=1024)
@@ -108,6 +110,8 @@ def _loop(flow: _Flow, head: dis.Instruction, entry: int, is_reversed: bool) -> 
     body = [flow.steps[offset] for offset in sorted(region)]
     if any(s.opname not in _ALLOWED for s in body) or flow.is_resumed(region | {head.offset}):
         return None
+    first = [name for kind, name in _locals(flow.steps[start]) if kind == "STORE"]
+    variable = first[0] if len(first) == 1 else ""
     stored = {name for s in body for kind, name in _locals(s) if kind != "LOAD"}
     loaded = {name for s in body for kind, name in _locals(s) if kind == "LOAD"}
     cells = {str(s.argval) for s in body if s.opname == "LOAD_DEREF"}
@@ -115,7 +119,9 @@ def _loop(flow: _Flow, head: dis.Instruction, entry: int, is_reversed: bool) -> 
     after = [head.argval, *flow.handlers]
     kept = {name for name in stored if name in read or name == left or flow.is_read(name, after, set())}
     names = {str(s.argval) for s in body if s.opname == "LOAD_GLOBAL"} - {LEAVES, WHILE}
-    return Loop(head.offset, is_reversed, frozenset(kept), frozenset(read | cells), frozenset(names), left, has_exits)
+    return Loop(
+        head.offset, is_reversed, frozenset(kept), frozenset(read | cells), frozenset(names), left, has_exits, variable
+    )
 
 
 def _left(flow: _Flow, region: set[int]) -> set[str]:

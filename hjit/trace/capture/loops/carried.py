@@ -158,6 +158,7 @@ class CarriedVariables:
         left: the one that says whether the loop has been left; "" of a loop that cannot be.
         by_name: what is.
         at_last: those that are the loop's own variable at the end of each iteration; None: that is not known yet.
+        set_inside: those that loops inside set, which have iterations.
         had: the kind of each on the way that is traced.
         ints: what iterations leave in those that are ints of Python, by the arrays that hold them before.
     """
@@ -171,6 +172,7 @@ class CarriedVariables:
         self.kept = dict(kept)
         self.by_name: dict[str, Carried] = {}
         self.at_last: set[str] | None = None if runs_all else set()
+        self.set_inside: set[str] = set()
         self.had: dict[str, int] = {}
         self.given: dict[str, Any] = {}
         self.ints: dict[str, tuple[Expr, Tracer, list[Expr]]] = {}
@@ -261,7 +263,7 @@ class CarriedVariables:
             if name in self.by_name or name in self.at_last or is_left:
                 continue
             kind = Kind.of(now.get(name, UNBOUND))
-            if initial is UNBOUND and name in read and not is_added(name):
+            if initial is UNBOUND and name in read and name not in self.set_inside and not is_added(name):
                 raise NotCarried(f"{name} may be read before it is set")
             begin = kind if initial is UNBOUND else Kind.of(initial)
             if begin is None or kind is None:

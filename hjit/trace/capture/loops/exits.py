@@ -12,7 +12,6 @@ The names that are added are no identifiers, so that no name of the function's i
 from __future__ import annotations
 
 import ast
-import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FunctionType
@@ -49,7 +48,7 @@ def _rewritten(function: FunctionType) -> CodeType:
         return function.__code__
     if not is_shown:  # the file has changed since it was loaded
         return function.__code__
-    exits = _Exits(_assigned_arguments(tree.args))
+    exits = _Exits(_parameters(tree.args))
     tree.body = exits.block(tree.body, ())
     return made(function, tree, {}).__code__ if exits.count else function.__code__
 
@@ -77,7 +76,7 @@ def _operand(s: Instruction) -> int | str:
     return 0 if "JUMP" in s.opname or s.opname == "FOR_ITER" else s.arg >> (s.opname == "LOAD_GLOBAL")
 
 
-def _assigned_arguments(args: ast.arguments) -> frozenset[str]:
+def _parameters(args: ast.arguments) -> frozenset[str]:
     return frozenset(x.arg for x in (*args.posonlyargs, *args.args, *args.kwonlyargs))
 
 
@@ -240,7 +239,7 @@ def _only_returns(s: ast.stmt) -> bool:
 
 
 def _is_plain(s: ast.For | ast.While) -> bool:
-    """Is it a loop to change: one over a range that can be left, or a ``while``, without what is left on the way out?"""
+    """Is it a loop to change: one over a range that can be left, or a ``while``; and is nothing else left with it?"""
     if any(isinstance(x, _REFUSED) for x in _walk(s)):
         return False
     if isinstance(s, ast.While):
@@ -271,7 +270,9 @@ def _breaks(body: Sequence[ast.stmt]) -> bool:
             return True
         if isinstance(s, _SCOPES):
             continue
-        inner = [s.orelse] if isinstance(s, (ast.For, ast.While)) else [getattr(s, "body", []), getattr(s, "orelse", [])]
+        inner = (
+            [s.orelse] if isinstance(s, (ast.For, ast.While)) else [getattr(s, "body", []), getattr(s, "orelse", [])]
+        )
         inner += [c.body for c in getattr(s, "cases", ())]
         if any(_breaks(x) for x in inner):
             return True

@@ -143,4 +143,3 @@ def _extreme(end: Any, most: bool) -> Any:
     at = current().poly(loop.count) - 1 if is_last else ZERO
     p = end.poly.substitute(lambda a: at if a == loop.var else None)
     return Size(end.last if is_last else end.first, p)
-

@@ -244,6 +244,10 @@ class TracedLoop:
             raise self.refusal(str(why)) from None
         self._forget_conditions()
         rec.loops.pop()
+        if not self.iterations.limits:
+            for loop in rec.loops:
+                if loop.frame is self.frame:
+                    loop.carried.set_inside.add(self.loop.variable)
         self.carried.note_ints()
         if not rec.loops:
             pack_nests(rec)

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.capture.loops.nests import Kept, Nest, NotShared, Slots, Way, Write, merged
+from hjit.trace.capture.loops.nests import Kept, Nest, Write
 from hjit.trace.capture.loops.paths import Change, NotOneUpdate, Path
+from hjit.trace.capture.loops.ways import NotShared, Slots, Way, merged
 from hjit.trace.ir.graph import Const, Load, ScalarRef, Stage, identity, substitute, walk
 from hjit.trace.ir.poly import Atom, Dim, IntLike, Poly, Var
 from hjit.trace.tracing.arrays.tracer import TracedBuffer
