@@ -164,6 +164,14 @@ class LeftLoops(Loops):
             if ends[0] == "k" and "k" not in self.carried:
                 return ["n -= 1"]
             return [f"while {ends}:", f"    {step}", f"    if {self.condition()}:", "        break", "    n -= n // 3"]
+        if kind < 0.34 and depth == 2 and (chosen := [v for v in self.carried if v in "nsk"]):
+            lines = []
+            for _ in range(9):  # more conditions than there can be ways
+                v = r.choice(chosen)
+                lines += [f"if {self.condition()}:", f"    {v} {r.choice(('+=', '-='))} {r.choice(('1', '2', 'x', 'y'))}"]
+                if r.random() < 0.4:
+                    lines += ["else:", f"    {v} = {v} {r.choice('+-')} 3"]
+            return lines
         return super().statement(depth)
 
     def source(self) -> str:

@@ -483,6 +483,113 @@ def test_the_code_of_other_functions_is_their_own() -> None:
         assert code_of(f) is f.__code__
 
 
+# -- many conditions
+
+
+def patterns(a: Any) -> Any:
+    """Local binary patterns: as many conditions as neighbours, and more."""
+    out = np.zeros(a.shape, np.uint8)
+    for y in range(1, a.shape[0] - 1):
+        for x in range(1, a.shape[1] - 1):
+            c, code = a[y, x], 0
+            if a[y - 1, x - 1] >= c:
+                code += 1
+            if a[y - 1, x] >= c:
+                code += 2
+            if a[y - 1, x + 1] >= c:
+                code += 4
+            if a[y, x + 1] >= c:
+                code += 8
+            if a[y + 1, x + 1] >= c:
+                code += 16
+            if a[y + 1, x] >= c:
+                code += 32
+            if a[y + 1, x - 1] >= c:
+                code += 64
+            if a[y, x - 1] >= c:
+                code += 128
+            if code > 200:
+                code = 200
+            elif code < 3:
+                code, c = 3, c + 1
+            out[y, x] = code
+    return out
+
+
+def ranked(a: Any) -> Any:
+    """Carries what conditions choose."""
+    low, high, some, n = 0, 0, 1.0, 0
+    for y in range(a.shape[0]):
+        for x in range(2, a.shape[1] - 2):
+            v, u, w, z = a[y, x] * 1.0, a[y, x - 1] * 1.0, a[y, x + 1] * 1.0, a[y, x - 2] * 1.0
+            if v > u and v > w:
+                high += 1
+            if v < u and v < w:
+                low += 1
+            if v > z or u > z:
+                some = max(some, v)
+            if u > w:
+                n += x
+            else:
+                n -= y
+            if w > z:
+                n = n + 2
+            if v + w > u + z:
+                n, low = n - 1, low + 1
+            if v == w:
+                n += 3
+            if v > 0.75:
+                m = 1
+            else:
+                m = 2
+            if z > 0.5:
+                n += m
+            if n > 1000:
+                n = 0
+    return low, high, some, n
+
+
+def rows_in_place(a: Any) -> Any:
+    """What looks like numbers is an array, that is added to in place."""
+    total = np.zeros(a.shape[1])
+    kept, n = total, 0
+    for y in range(a.shape[0]):
+        row = a[y] * 1.0
+        t = a[y, 0]
+        if t > 0.5:
+            total += row
+        if t > 0.6:
+            n += 1
+        if t > 0.7:
+            n += 2
+        if t > 0.8:
+            n += 3
+        if t > 0.9:
+            n += 4
+        if t > 0.3:
+            n += 5
+        if t > 0.2:
+            n += 6
+        if t > 0.1:
+            n += 7
+        if t > 0.15:
+            n += 8
+    return kept, n
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("f", [patterns, ranked], ids=lambda f: f.__name__)
+def test_conditions_that_choose_numbers_are_no_ways(f: Callable[..., Any], dtype: Any) -> None:
+    p = check(f, dtype)
+    assert (p.stats.fallbacks, p.stats.parts) == (0, 0)
+    a = image(np.random.default_rng(5), (20, 31), dtype)
+    assert identical(outcome(p, a), outcome(f, a))
+
+
+def test_arrays_are_not_chosen() -> None:
+    check(rows_in_place, np.float64, on_unsupported="numpy")
+
+
 # -- random loops
 
 

@@ -32,7 +32,8 @@ from hjit.trace.capture.captured import (
 )
 from hjit.trace.capture.constructors import called
 from hjit.trace.capture.cupy_names import numpy_of
-from hjit.trace.capture.loops.bytecode import LEAVES, WHILE
+from hjit.trace.capture.loops import choices
+from hjit.trace.capture.loops.bytecode import BOTH, CHOOSE, CHOOSES, EITHER, LEAVES, WHILE
 from hjit.trace.capture.loops.exits import code_of
 from hjit.trace.capture.loops.iterators import leaves, while_
 from hjit.trace.capture.side_effects import effects, environment
@@ -122,7 +123,7 @@ def clone(function: types.FunctionType) -> Callable[..., Any]:
     cells = [_filled_later(cell) for cell in function.__closure__ or ()]
     closure = tuple(cells) if function.__closure__ is not None else None
     is_library = (function.__module__ or "").partition(".")[0] in NUMERIC
-    code = function.__code__ if is_library else code_of(function)
+    code = function.__code__ if is_library else code_of(function, rec.chooses)
     cloned = types.FunctionType(code, overlay(function.__globals__), function.__name__, None, closure)
     rec.clones[function] = cloned
     try:
@@ -442,6 +443,7 @@ def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = 
 _REPLACED: dict[Any, Any] = {**replaced(), **builtin_calls.REPLACED, **effects.replaced(), **environment.replaced()}
 _BUILTINS: dict[str, Any] = dict(vars(builtins))
 _BUILTINS.update({"__import__": _import, LEAVES: leaves, WHILE: while_})
+_BUILTINS.update({CHOOSES: choices.chooses, CHOOSE: choices.choose, BOTH: choices.both, EITHER: choices.either})
 
 
 for _name in ("range", "len", "isinstance", "hasattr", "getattr", "max", "min", "print", "open", "input"):

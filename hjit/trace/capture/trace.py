@@ -188,7 +188,7 @@ def trace(
     freeze_captured = False
     overwriting: frozenset[LoopSite] = frozenset()
     classes: bool | None = None
-    rolls_inside = rolls_short = False
+    rolls_inside = rolls_short = chooses = False
     code = python_function(function).__code__
     origin = Origin(code.co_filename, code.co_firstlineno, code.co_name)
     while True:
@@ -201,6 +201,7 @@ def trace(
             overwriting=overwriting,
             rolls_inside=rolls_inside,
             rolls_short=rolls_short,
+            chooses=chooses,
             freeze_captured=freeze_captured,
             classes=classes,
             fill=fill,
@@ -213,6 +214,8 @@ def trace(
                 overwriting |= {refusal.site}
             elif refusal.rolling:
                 rolls_inside = True
+            elif refusal.choosing:
+                chooses = True
             else:
                 unrolled |= {refusal.site}
         except ClassCalled:

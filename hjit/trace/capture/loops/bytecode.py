@@ -29,7 +29,10 @@ _ALLOWED = frozenset(
     POP_JUMP_BACKWARD_IF_TRUE POP_JUMP_BACKWARD_IF_FALSE POP_JUMP_BACKWARD_IF_NONE POP_JUMP_BACKWARD_IF_NOT_NONE
     LOAD_ASSERTION_ERROR RAISE_VARARGS""".split()
 )
-LEAVES, WHILE = "__hjit_leaves__", "__hjit_while__"  # what `exits` calls: a loop is left, and a ``while``
+# What the functions that `exits` and `choices` make call: a loop is left; a ``while``; a number is chosen; and, or.
+LEAVES, WHILE = "__hjit_leaves__", "__hjit_while__"
+CHOOSES, CHOOSE, BOTH, EITHER = "__hjit_chooses__", "__hjit_choose__", "__hjit_both__", "__hjit_either__"
+OWN = frozenset((LEAVES, WHILE, CHOOSES, CHOOSE, BOTH, EITHER))
 _JUMPS = frozenset("JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT".split())
 _ENDS = frozenset("RETURN_VALUE RETURN_CONST RAISE_VARARGS RERAISE".split())
 _LASTING = ("STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR", "STORE_NAME", "DELETE_", "YIELD_")  # what a helper may not do
@@ -118,7 +121,7 @@ def _loop(flow: _Flow, head: dis.Instruction, entry: int, is_reversed: bool) -> 
     read = {name for name in loaded if flow.is_read(name, [start], {head.offset})}
     after = [head.argval, *flow.handlers]
     kept = {name for name in stored if name in read or name == left or flow.is_read(name, after, set())}
-    names = {str(s.argval) for s in body if s.opname == "LOAD_GLOBAL"} - {LEAVES, WHILE}
+    names = {str(s.argval) for s in body if s.opname == "LOAD_GLOBAL"} - OWN
     return Loop(
         head.offset, is_reversed, frozenset(kept), frozenset(read | cells), frozenset(names), left, has_exits, variable
     )

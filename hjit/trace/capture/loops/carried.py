@@ -382,4 +382,4 @@ def _checked(
 
 def is_added(name: str) -> bool:
     """Is it a variable of `exits`? These are read only where the loop has been left so that they have a value."""
-    return name.startswith(".")
+    return name.startswith((".value", ".return"))

@@ -55,14 +55,14 @@ class Elements:
         found = [n for n, before in kept.items() if type(now.get(n)) is tuple and now[n] is not before]
         for name in found:
             value, before = now[name], kept[name]
-            if before is not UNBOUND and (type(before) is not tuple or len(before) != len(value)):
+            if before is not UNBOUND and (not isinstance(before, tuple) or len(before) != len(value)):
                 raise NotCarried(f"{name}, which iterations change, is no tuple of one length")
             if len(value) > MAX_ELEMENTS:
                 raise NotCarried(f"{name} is a long tuple")
             del kept[name]
             self.tuples[name] = len(value)
             parts = _names(name, len(value))
-            kept.update(dict.fromkeys(parts, UNBOUND) if before is UNBOUND else zip(parts, before, strict=True))
+            kept.update(zip(parts, before if isinstance(before, tuple) else [UNBOUND] * len(parts), strict=True))
         return bool(found)
 
     def add(self, changed: list[Any], before: list[Any], kept: dict[str, Any]) -> None:
@@ -93,9 +93,10 @@ class Elements:
         found = dict(known)
         for name, n in self.tuples.items():
             value = known.get(name, UNBOUND)
-            if value is not UNBOUND and (type(value) is not tuple or len(value) != n):
+            parts: Any = (UNBOUND,) * n if value is UNBOUND else value
+            if type(parts) is not tuple or len(parts) != n:
                 raise NotCarried(f"{name}, which iterations change, is no tuple of one length")
-            found.update(zip(_names(name, n), [UNBOUND] * n if value is UNBOUND else value, strict=True))
+            found.update(zip(_names(name, n), parts, strict=True))
         for name, x in self.lists.items():
             found.update(zip(_names(name, len(x)), x, strict=True))
         return found

@@ -18,29 +18,30 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from hjit.trace.capture.loops.bytecode import LEAVES, WHILE, has_exits
+from hjit.trace.capture.loops.choices import Choices
 from hjit.trace.splitting.source import TREE, NoSource, copied, made, tree_of
 from hjit.trace.tracing.frames import Instruction, instructions
 
 MAX_KNOWN = 4096  # functions; beyond that they are looked at again
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _REFUSED = (ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.AsyncFor, ast.Yield, ast.YieldFrom, ast.Await)
-_known: dict[tuple[CodeType, str], CodeType] = {}
+_known: dict[tuple[CodeType, str, bool], CodeType] = {}
 
 
-def code_of(function: FunctionType) -> CodeType:
-    """The code of a function, whose loops say how they are left."""
+def code_of(function: FunctionType, is_choosing: bool = False) -> CodeType:
+    """The code of a function, whose loops say how they are left; with `is_choosing` see `choices`, too."""
     code = function.__code__
-    if not has_exits(code):
+    if not is_choosing and not has_exits(code):
         return code
-    key = code, code.co_filename
+    key = code, code.co_filename, is_choosing
     if key not in _known:
         if len(_known) >= MAX_KNOWN:
             _known.clear()
-        _known[key] = _rewritten(function)
+        _known[key] = _rewritten(function, is_choosing)
     return _known[key]
 
 
-def _rewritten(function: FunctionType) -> CodeType:
+def _rewritten(function: FunctionType, is_choosing: bool) -> CodeType:
     try:
         tree = tree_of(function)
         is_shown = hasattr(function, TREE) or _are_alike(made(function, copied(tree), {}).__code__, function.__code__)
@@ -49,8 +50,11 @@ def _rewritten(function: FunctionType) -> CodeType:
     if not is_shown:  # the file has changed since it was loaded
         return function.__code__
     exits = _Exits(_parameters(tree.args))
+    choices = Choices(frozenset((*function.__code__.co_varnames, *function.__code__.co_cellvars)))
+    if is_choosing:
+        tree.body = choices.block(tree.body, _parameters(tree.args))
     tree.body = exits.block(tree.body, ())
-    return made(function, tree, {}).__code__ if exits.count else function.__code__
+    return made(function, tree, {}).__code__ if exits.count or choices.count else function.__code__
 
 
 def _are_alike(a: CodeType, b: CodeType) -> bool:
@@ -192,8 +196,9 @@ class _Exits:
                 continue
             a, b = t.left, t.comparators[0]
             names = {x.id for x in (a, b) if isinstance(x, ast.Name)}
-            is_simple = isinstance(a, ast.Name) and isinstance(b, (ast.Name, ast.Constant))
-            if is_simple and a.id in counted and names <= self.assigned and _sets_once(s, a.id, b):
+            if not isinstance(a, ast.Name) or not isinstance(b, (ast.Name, ast.Constant)):
+                continue
+            if a.id in counted and names <= self.assigned and _sets_once(s, a.id, b):
                 yield copied(a), copied(b)
 
     # -- return

@@ -187,7 +187,7 @@ class TracedLoop:
     def branch(self, condition: Any) -> bool:
         """The outcome of a condition on the present path."""
         if len(self.decided) >= MAX_CONDITIONS or len(self.paths) >= MAX_PATHS:
-            raise self.refusal("too many ways through an iteration", rolling=True)
+            raise self._too_many_ways()
         outcome = self.ahead[len(self.decided)] if len(self.decided) < len(self.ahead) else True
         self.decided.append((stage_of(condition), outcome))
         comparison = self.rec.comparisons.get(condition.buffer.version)
@@ -282,8 +282,15 @@ class TracedLoop:
         rec.checks[:] = [name for name in rec.checks if all(name not in p.body for p in gone)]
         self.paths = found
 
-    def refusal(self, why: str, rolling: bool = False) -> CannotReroll:
-        """See `hjit.trace.tracing.scalars.induction.RerolledLoop`; `rolling`: short loops inside may be the reason."""
+    def refusal(self, why: str) -> CannotReroll:
+        """See `hjit.trace.tracing.scalars.induction.RerolledLoop`."""
+        self.rec.refused = self.site
+        return CannotReroll(self.site, why)
+
+    def _too_many_ways(self) -> CannotReroll:
+        """Short loops inside may be the reason, or conditions that need not be ways."""
         rec = self.rec
         rec.refused = self.site
-        return CannotReroll(self.site, why, rolling=rolling and rec.has_short_loops and not rec.rolls_inside)
+        rolling = rec.has_short_loops and not rec.rolls_inside
+        choosing = not rolling and not rec.chooses
+        return CannotReroll(self.site, "too many ways through an iteration", rolling=rolling, choosing=choosing)
