@@ -168,7 +168,10 @@ class LeftLoops(Loops):
             lines = []
             for _ in range(9):  # more conditions than there can be ways
                 v = r.choice(chosen)
-                lines += [f"if {self.condition()}:", f"    {v} {r.choice(('+=', '-='))} {r.choice(('1', '2', 'x', 'y'))}"]
+                lines += [
+                    f"if {self.condition()}:",
+                    f"    {v} {r.choice(('+=', '-='))} {r.choice(('1', '2', 'x', 'y'))}",
+                ]
                 if r.random() < 0.4:
                     lines += ["else:", f"    {v} = {v} {r.choice('+-')} 3"]
             return lines

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -480,6 +481,7 @@ def test_a_source_that_has_changed_is_not_taken() -> None:
 
 def test_the_code_of_other_functions_is_their_own() -> None:
     for f in (two_sweeps, moments, fibonacci, in_a_list):
+        assert isinstance(f, FunctionType)
         assert code_of(f) is f.__code__
 
 

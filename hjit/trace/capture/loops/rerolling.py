@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture.loops.bytecode import Loop
-from hjit.trace.capture.loops.carried import CarriedVariables, NotCarried
+from hjit.trace.capture.loops.carried import CarriedVariables
+from hjit.trace.capture.loops.elements import NotCarried
 from hjit.trace.capture.loops.found import LoopState
 from hjit.trace.capture.loops.packing import pack_nests
 from hjit.trace.capture.loops.paths import NotOneUpdate, Path, ReadsWhatItWrites, guard_gathers, guarded, without_first
