@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import linecache
 import random
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from tests.trace.nesting import with_source
 
 # variables that are carried, with what they begin as; `s` of floats, `m` of elements, `n`, `k`, `by`, `bx` of ints
 BEGINS = {
@@ -188,11 +189,8 @@ class LeftLoops(Loops):
 
 def leaving_function(seed: int) -> tuple[str, Callable[..., Any]]:
     """As `function`, of loops that are left; its source is known as that of a file would be."""
-    text, file = LeftLoops(seed).source(), f"<left loops {seed}>"
-    names: dict[str, Any] = {"np": np}
-    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
-    exec(compile(text, file, "exec"), names)
-    return text, names["f"]
+    text = LeftLoops(seed).source()
+    return text, with_source(text, f"<left loops {seed}>")
 
 
 def function(seed: int) -> tuple[str, Callable[..., Any]]:

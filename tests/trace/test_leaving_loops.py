@@ -12,6 +12,8 @@ import pytest
 
 from hjit.trace.capture.loops.exits import code_of
 from tests.trace.carrying import image, leaving_function
+from tests.trace.helpers import interpreted
+from tests.trace.nesting import Rows, Triangles, with_source
 from tests.trace.test_carried_variables import DTYPES, check, compiled, definitions, identical, outcome
 
 # -- break and return
@@ -603,3 +605,32 @@ def test_random_loops_that_are_left(seed: int) -> None:
     for shape in ((19, 23), (20, 31)):
         a = image(r, shape, (*DTYPES, np.int64)[seed % 5])
         assert identical(outcome(p, a, 0.25), outcome(f, a, 0.25)), text
+
+
+@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("kind", [Triangles, Rows])
+def test_random_loops_in_loops(kind: Any, seed: int) -> None:
+    text = kind(seed).source()
+    f, a = with_source(text, f"<{kind.__name__} {seed}>"), np.random.default_rng(seed).random((19, 19))
+    with np.errstate(all="ignore"):
+        expected = f(a.copy())
+        np.testing.assert_equal(interpreted(f, a.copy()), expected, err_msg=text)
+
+
+def element_set_twice(a: Any) -> Any:
+    """Before, and at the end of, the loop inside: in each iteration one of both is stored."""
+    n = a.shape[1]
+    t, s = np.zeros((n, n)), 0.0
+    for i in range(n):
+        t[i, i] -= t[n - 1, i] * 0.5 + a[0, i]
+        for j in range(i, n):
+            for k in range(n):
+                t[n - 1, 0] -= t[j, k] * 0.5
+            t[i, i] = t[j, i] * 0.5 + a[1, j]
+        s = s * 0.5 + t[n - 1, n - 1]
+    return t, s
+
+
+def test_an_element_may_be_set_before_and_after_a_loop_inside() -> None:
+    a = np.random.default_rng(0).random((2, 19))
+    np.testing.assert_equal(interpreted(element_set_twice, a), element_set_twice(a))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -477,11 +478,22 @@ def _numbers(condition: Expr, yes: dict[str, Expr], no: dict[str, Expr]) -> dict
     return found
 
 
+def _numbered(writes: Iterable[Write]) -> dict[tuple[str, tuple[Poly, ...], int], Write]:
+    """Writes by their elements, and how many of these came before."""
+    found: dict[tuple[str, tuple[Poly, ...], int], Write] = {}
+    seen: Counter[tuple[str, tuple[Poly, ...]]] = Counter()
+    for w in writes:
+        place = w.array, w.target
+        found[(*place, seen[place])] = w
+        seen[place] += 1
+    return found
+
+
 def _elements(condition: Expr, yes: list[Write], no: list[Write]) -> Iterator[Write]:
-    """Writes to one element on both sides are one."""
-    others = {(w.array, w.target): w for w in no}
-    for w in yes:
-        x = others.pop((w.array, w.target), None)
+    """Writes to one element on both sides are one. A side may have several of one, of which one is done."""
+    others = _numbered(no)
+    for key, w in _numbered(yes).items():
+        x = others.pop(key, None)
         if x is None:
             yield replace(w, where=both(condition, w.where))
             continue
