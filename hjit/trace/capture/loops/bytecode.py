@@ -67,8 +67,7 @@ class Loop:
 @lru_cache(maxsize=1024)
 def loops(code: CodeType) -> dict[int, Loop]:
     """For each offset at which the frame of `code` may stand while it calls the ``range`` of a loop, that loop."""
-    steps = [s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "EXTENDED_ARG")]
-    flow = _Flow(code, steps)
+    steps, flow = _flow(code)
     found: dict[int, Loop] = {}
     for k, head in enumerate(steps):
         if head.opname != "FOR_ITER" or steps[k - 1].opname != "GET_ITER":
@@ -238,8 +237,7 @@ def has_exits(code: CodeType) -> bool:
     calls_range = "range" in code.co_names
     if not calls_range and not any(_is_backwards(s.opname) for s in instructions(code)):
         return False
-    steps = [s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "EXTENDED_ARG")]
-    flow = _Flow(code, steps)
+    steps, flow = _flow(code)
     heads = {s.offset for s in steps if s.opname == "FOR_ITER"}
     for s in steps:
         if _is_backwards(s.opname) and not heads.intersection(flow.at_jump(s)):
@@ -254,6 +252,13 @@ def has_exits(code: CodeType) -> bool:
 
 def _is_backwards(opname: str) -> bool:
     return "JUMP" in opname and "BACKWARD" in opname
+
+
+@lru_cache(maxsize=64)
+def _flow(code: CodeType) -> tuple[list[dis.Instruction], _Flow]:
+    """The instructions of a function, and its jumps."""
+    steps = [s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "EXTENDED_ARG")]
+    return steps, _Flow(code, steps)
 
 
 @lru_cache(maxsize=1024)
