@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit.trace.capture.loops.exits import code_of
+from hjit.trace.capture.loops.rewriting.exits import code_of
 from tests.trace.carrying import image, leaving_function
 from tests.trace.helpers import interpreted
 from tests.trace.nesting import Rows, Triangles, with_source

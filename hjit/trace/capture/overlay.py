@@ -32,10 +32,10 @@ from hjit.trace.capture.captured import (
 )
 from hjit.trace.capture.constructors import called
 from hjit.trace.capture.cupy_names import numpy_of
-from hjit.trace.capture.loops import choices
 from hjit.trace.capture.loops.bytecode import BOTH, CHOOSE, CHOOSES, EITHER, LEAVES, WHILE
-from hjit.trace.capture.loops.exits import code_of
 from hjit.trace.capture.loops.iterators import leaves, while_
+from hjit.trace.capture.loops.rewriting import choices
+from hjit.trace.capture.loops.rewriting.exits import code_of
 from hjit.trace.capture.side_effects import effects, environment
 from hjit.trace.capture.side_effects.impure import (
     PythonRandomProxy,

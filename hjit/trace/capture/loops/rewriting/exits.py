@@ -18,7 +18,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from hjit.trace.capture.loops.bytecode import LEAVES, WHILE, has_exits
-from hjit.trace.capture.loops.choices import Choices
+from hjit.trace.capture.loops.rewriting.choices import Choices
 from hjit.trace.splitting.source import TREE, NoSource, copied, made, tree_of
 from hjit.trace.tracing.frames import Instruction, instructions
 
