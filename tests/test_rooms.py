@@ -40,6 +40,7 @@ MAY = {
         "trace.ops.indexing",
         "trace.ops.arrays",
         "trace.ops.complex_numbers",
+        "trace.splitting",
     },
     "trace.passes": {*SERVICES, "trace.ir"},
     "trace.splitting": set(),

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.trace.nesting import with_source
+
 # variables that are carried, with what they begin as; `s` of floats, `m` of elements, `n`, `k`, `by`, `bx` of ints
 BEGINS = {
     "s": ("0.0", "1.5", "a[0, 0] * 1.0", "t", "0", "np.float32(0.5)"),
@@ -136,6 +138,59 @@ class Loops:
             lines += [f"        {r.choice(self.arrays)}[y, 0] = {v}"] if self.arrays and v != "found" else []
         lines.append(f"    return {', '.join([*self.arrays, *self.carried])},")
         return "\n".join(lines)
+
+
+class LeftLoops(Loops):
+    """Loops that are left, with loops inside that are, and ranges that move."""
+
+    def statement(self, depth: int) -> list[str]:
+        r = self.r
+        kind = r.random()
+        if kind < 0.12 and depth < 2:
+            return [f"if {self.condition()}:", f"    {r.choice(('break', 'break', 'continue'))}"]
+        if kind < 0.2 and depth == 2 and "s" in self.carried:
+            head = r.choice(
+                ("for i in range(6):", "for i in range(x):", "for i in range(x, w):", "for i in range(y, h):")
+            )
+            place = "a[i, x]" if "(y, h)" in head else "a[y, i]"
+            body = [
+                f"    s += {place} * 0.25",
+                f"    if s > {self.number()}:",
+                f"        {r.choice(('break', 'continue'))}",
+            ]
+            return [head, *body, f"    s = s * 0.5 + {self.number()}"]
+        if kind < 0.28 and depth == 2 and "n" in self.carried:
+            ends = r.choice(("n < 4", "n < x and n < 9", "k < 7 and n > -50"))
+            step = "k += 1" if "k" in ends else "n += 1"
+            if ends[0] == "k" and "k" not in self.carried:
+                return ["n -= 1"]
+            return [f"while {ends}:", f"    {step}", f"    if {self.condition()}:", "        break", "    n -= n // 3"]
+        if kind < 0.34 and depth == 2 and (chosen := [v for v in self.carried if v in "nsk"]):
+            lines = []
+            for _ in range(9):  # more conditions than there can be ways
+                v = r.choice(chosen)
+                lines += [
+                    f"if {self.condition()}:",
+                    f"    {v} {r.choice(('+=', '-='))} {r.choice(('1', '2', 'x', 'y'))}",
+                ]
+                if r.random() < 0.4:
+                    lines += ["else:", f"    {v} = {v} {r.choice('+-')} 3"]
+            return lines
+        return super().statement(depth)
+
+    def source(self) -> str:
+        text = super().source()
+        if self.r.random() < 0.3 and "in range(h):" in text:  # also left from the loop outside
+            v = self.r.choice(self.carried)
+            at = text.rindex("    return")
+            text = text[:at] + f"        if {v} == {self.r.choice(('2', 't', 'y'))}:\n            break\n" + text[at:]
+        return text
+
+
+def leaving_function(seed: int) -> tuple[str, Callable[..., Any]]:
+    """As `function`, of loops that are left; its source is known as that of a file would be."""
+    text = LeftLoops(seed).source()
+    return text, with_source(text, f"<left loops {seed}>")
 
 
 def function(seed: int) -> tuple[str, Callable[..., Any]]:

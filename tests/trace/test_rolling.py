@@ -908,9 +908,7 @@ UNROLLED = [
     across_a_fixed_row,
     across_mirrored_rows,
     two_arrays,
-    two_places,
     collects,
-    remembers_in_a_list,
     remembers_in_a_closure,
     remembers_in_an_iterator,
     remembers_in_a_default,
@@ -968,7 +966,7 @@ def twice_as_large(img: Any) -> Any:
 
 COMPUTING = [
     turn_in_the_value, decision_on_the_turn, condition_on_the_turn, distance_to_a_point, checkerboard,
-    clamped_neighbours, twice_as_large, carried,
+    clamped_neighbours, twice_as_large, carried, two_places, remembers_in_a_list,
 ]  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from hjit.trace.capture.captured import ObjectProxy
 from hjit.trace.capture.constructors import as_scalar
-from hjit.trace.capture.loops.rerolling import range_
+from hjit.trace.capture.loops.iterators import range_
 from hjit.trace.ops.arrays.strides import interface
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.masked import MaskedRead

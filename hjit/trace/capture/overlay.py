@@ -32,6 +32,10 @@ from hjit.trace.capture.captured import (
 )
 from hjit.trace.capture.constructors import called
 from hjit.trace.capture.cupy_names import numpy_of
+from hjit.trace.capture.loops.bytecode import BOTH, CHOOSE, CHOOSES, EITHER, LEAVES, WHILE
+from hjit.trace.capture.loops.iterators import leaves, while_
+from hjit.trace.capture.loops.rewriting import choices
+from hjit.trace.capture.loops.rewriting.exits import code_of
 from hjit.trace.capture.side_effects import effects, environment
 from hjit.trace.capture.side_effects.impure import (
     PythonRandomProxy,
@@ -118,7 +122,9 @@ def clone(function: types.FunctionType) -> Callable[..., Any]:
     rec.codes[function.__code__] = None
     cells = [_filled_later(cell) for cell in function.__closure__ or ()]
     closure = tuple(cells) if function.__closure__ is not None else None
-    cloned = types.FunctionType(function.__code__, overlay(function.__globals__), function.__name__, None, closure)
+    is_library = (function.__module__ or "").partition(".")[0] in NUMERIC
+    code = function.__code__ if is_library else code_of(function, rec.chooses)
+    cloned = types.FunctionType(code, overlay(function.__globals__), function.__name__, None, closure)
     rec.clones[function] = cloned
     try:
         for name, cell, own in zip(function.__code__.co_freevars, function.__closure__ or (), cells, strict=True):
@@ -436,7 +442,8 @@ def _import(name: str, globals: Any = None, locals: Any = None, fromlist: Any = 
 
 _REPLACED: dict[Any, Any] = {**replaced(), **builtin_calls.REPLACED, **effects.replaced(), **environment.replaced()}
 _BUILTINS: dict[str, Any] = dict(vars(builtins))
-_BUILTINS.update(__import__=_import)
+_BUILTINS.update({"__import__": _import, LEAVES: leaves, WHILE: while_})
+_BUILTINS.update({CHOOSES: choices.chooses, CHOOSE: choices.choose, BOTH: choices.both, EITHER: choices.either})
 
 
 for _name in ("range", "len", "isinstance", "hasattr", "getattr", "max", "min", "print", "open", "input"):

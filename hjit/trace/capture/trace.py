@@ -188,6 +188,7 @@ def trace(
     freeze_captured = False
     overwriting: frozenset[LoopSite] = frozenset()
     classes: bool | None = None
+    rolls_inside = rolls_short = chooses = False
     code = python_function(function).__code__
     origin = Origin(code.co_filename, code.co_firstlineno, code.co_name)
     while True:
@@ -198,6 +199,9 @@ def trace(
             blas,
             unrolled=unrolled,
             overwriting=overwriting,
+            rolls_inside=rolls_inside,
+            rolls_short=rolls_short,
+            chooses=chooses,
             freeze_captured=freeze_captured,
             classes=classes,
             fill=fill,
@@ -208,12 +212,18 @@ def trace(
         except CannotReroll as refusal:
             if refusal.overwriting:
                 overwriting |= {refusal.site}
+            elif refusal.rolling:
+                rolls_inside = True
+            elif refusal.choosing:
+                chooses = True
             else:
                 unrolled |= {refusal.site}
         except ClassCalled:
             classes = True
         except LongLoop:
-            raise
+            if rolls_short or not rec.has_short_loops:
+                raise
+            rolls_short = True
         except Exception as error:
             if rec.out_of_bounds:
                 raise OutOfBounds from None

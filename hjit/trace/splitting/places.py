@@ -31,7 +31,7 @@ def place_of(error: BaseException, code: types.CodeType) -> SourceRange | None:
     tb = error.__traceback__
     while tb is not None:
         own = tb.tb_frame.f_code
-        if (own.co_filename, own.co_firstlineno, own.co_name) == (code.co_filename, code.co_firstlineno, code.co_name):
+        if _is_of(own, code):
             line, end_line, column, end_column = list(own.co_positions())[tb.tb_lasti // 2]
             if line is not None:
                 return SourceRange(line, end_line or line, column, end_column)
@@ -43,5 +43,10 @@ def place_of(error: BaseException, code: types.CodeType) -> SourceRange | None:
 def is_deeper(error: BaseException, code: types.CodeType) -> bool:
     """Did it come up in a function that this one calls, and that was traced as well?"""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if type(frame.f_globals) is not dict]
-    own = [k for k, frame in enumerate(frames) if frame.f_code is code]
+    own = [k for k, frame in enumerate(frames) if _is_of(frame.f_code, code)]
     return bool(own) and own[0] + 1 < len(frames)
+
+
+def _is_of(own: types.CodeType, code: types.CodeType) -> bool:
+    """Are these the code of one function? What is traced may be written anew."""
+    return (own.co_filename, own.co_firstlineno, own.co_name) == (code.co_filename, code.co_firstlineno, code.co_name)

@@ -24,6 +24,15 @@ def is_own(code: CodeType) -> bool:
     return code.co_filename.startswith(_PACKAGE) and code.co_filename != _DEMO
 
 
+def is_code_of(code: CodeType, other: CodeType) -> bool:
+    """Are these the code of one function? Its loops may have been rewritten."""
+    return code is other or (
+        code.co_firstlineno == other.co_firstlineno
+        and code.co_name == other.co_name
+        and code.co_filename == other.co_filename
+    )
+
+
 def stack_level() -> int:
     """The stack level of the first frame outside hjit, for `warnings.warn` in the caller."""
     level, frame = 1, sys._getframe(1)

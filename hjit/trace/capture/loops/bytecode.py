@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
 
+from hjit.trace.tracing.frames import instructions
+
 # Instructions of a body, of CPython 3.11 to 3.13; with any other one the loop is traced iteration by iteration.
 _ALLOWED = frozenset(
     """NOP CACHE EXTENDED_ARG PUSH_NULL POP_TOP COPY SWAP LOAD_CONST LOAD_GLOBAL LOAD_DEREF LOAD_ATTR LOAD_METHOD
@@ -27,6 +29,10 @@ _ALLOWED = frozenset(
     POP_JUMP_BACKWARD_IF_TRUE POP_JUMP_BACKWARD_IF_FALSE POP_JUMP_BACKWARD_IF_NONE POP_JUMP_BACKWARD_IF_NOT_NONE
     LOAD_ASSERTION_ERROR RAISE_VARARGS""".split()
 )
+# What the functions that `exits` and `choices` make call: a loop is left; a ``while``; a number is chosen; and, or.
+LEAVES, WHILE = "__hjit_leaves__", "__hjit_while__"
+CHOOSES, CHOOSE, BOTH, EITHER = "__hjit_chooses__", "__hjit_choose__", "__hjit_both__", "__hjit_either__"
+OWN = frozenset((LEAVES, WHILE, CHOOSES, CHOOSE, BOTH, EITHER))
 _JUMPS = frozenset("JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT".split())
 _ENDS = frozenset("RETURN_VALUE RETURN_CONST RAISE_VARARGS RERAISE".split())
 _LASTING = ("STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR", "STORE_NAME", "DELETE_", "YIELD_")  # what a helper may not do
@@ -43,6 +49,9 @@ class Loop:
         kept: local variables that the body sets and that are read in the next iteration or after the loop.
         read: local variables that an iteration reads as it finds them.
         names: global variables that the body reads.
+        left: the variable that says whether it has been left, see `exits`; "" of a loop that cannot be.
+        has_exits: can it, or a loop inside, be left?
+        variable: the one that it sets; "" of several.
     """
 
     offset: int
@@ -50,13 +59,15 @@ class Loop:
     kept: frozenset[str]
     read: frozenset[str]
     names: frozenset[str]
+    left: str = ""
+    has_exits: bool = False
+    variable: str = ""
 
 
 @lru_cache(maxsize=1024)
 def loops(code: CodeType) -> dict[int, Loop]:
     """For each offset at which the frame of `code` may stand while it calls the ``range`` of a loop, that loop."""
-    steps = [s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "EXTENDED_ARG")]
-    flow = _Flow(code, steps)
+    steps, flow = _flow(code)
     found: dict[int, Loop] = {}
     for k, head in enumerate(steps):
         if head.opname != "FOR_ITER" or steps[k - 1].opname != "GET_ITER":
@@ -65,7 +76,7 @@ def loops(code: CodeType) -> dict[int, Loop]:
         is_reversed = _calls(steps, after, "reversed")
         if is_reversed:
             after = _call_start(steps, after)
-        loop = _loop(flow, steps, head, is_reversed)
+        loop = _loop(flow, head, steps[k - 1].offset, is_reversed)
         if loop is not None and steps[after - 1].opname == "CALL":
             for offset in range(steps[_call_start(steps, after)].offset, steps[after].offset, 2):
                 found[offset] = loop
@@ -88,22 +99,44 @@ def _calls(steps: list[dis.Instruction], after: int, name: str) -> bool:
     return at > 0 and steps[at - 1].opname == "LOAD_GLOBAL" and steps[at - 1].argval == name
 
 
-def _loop(flow: _Flow, steps: list[dis.Instruction], head: dis.Instruction, is_reversed: bool) -> Loop | None:
+def _loop(flow: _Flow, head: dis.Instruction, entry: int, is_reversed: bool) -> Loop | None:
     start = flow.following[head.offset]
     region = flow.reached([start], {head.offset})
-    if any(not head.offset < offset < head.argval for offset in region):  # it breaks, or returns
-        return None
-    body = [s for s in steps if s.offset in region]
+    left, has_exits = "", any(flow.steps[o].argval == LEAVES for o in region)
+    if flow.is_left(head, region):
+        region &= flow.leading(head.offset, entry)
+        own = _left(flow, region)
+        left = next(iter(own)) if len(own) == 1 else ""
+        if not left:
+            return None
+    body = [flow.steps[offset] for offset in sorted(region)]
     if any(s.opname not in _ALLOWED for s in body) or flow.is_resumed(region | {head.offset}):
         return None
+    first = [name for kind, name in _locals(flow.steps[start]) if kind == "STORE"]
+    variable = first[0] if len(first) == 1 else ""
     stored = {name for s in body for kind, name in _locals(s) if kind != "LOAD"}
     loaded = {name for s in body for kind, name in _locals(s) if kind == "LOAD"}
     cells = {str(s.argval) for s in body if s.opname == "LOAD_DEREF"}
     read = {name for name in loaded if flow.is_read(name, [start], {head.offset})}
     after = [head.argval, *flow.handlers]
-    kept = {name for name in stored if name in read or flow.is_read(name, after, set())}
-    names = {str(s.argval) for s in body if s.opname == "LOAD_GLOBAL"}
-    return Loop(head.offset, is_reversed, frozenset(kept), frozenset(read | cells), frozenset(names))
+    kept = {name for name in stored if name in read or name == left or flow.is_read(name, after, set())}
+    names = {str(s.argval) for s in body if s.opname == "LOAD_GLOBAL"} - OWN
+    return Loop(
+        head.offset, is_reversed, frozenset(kept), frozenset(read | cells), frozenset(names), left, has_exits, variable
+    )
+
+
+def _left(flow: _Flow, region: set[int]) -> set[str]:
+    """The variables that a loop sets where it is left: those of loops inside are set before these begin, too."""
+    told, begun = set[str](), set[str]()
+    for offset in sorted(region):
+        s = flow.steps[offset]
+        after = flow.steps.get(flow.following.get(offset, -1))
+        if s.opname == "LOAD_GLOBAL" and s.argval == LEAVES and after is not None:
+            told.add(str(after.argval))
+        elif s.opname == "LOAD_CONST" and s.argval is False and after is not None:
+            begun |= {name for kind, name in _locals(after) if kind == "STORE"}
+    return told - begun
 
 
 def _locals(step: dis.Instruction) -> Iterator[tuple[str, str]]:
@@ -139,6 +172,10 @@ class _Flow:
         """The instruction at the target of a jump, which may be the EXTENDED_ARG before it."""
         return self._offsets[bisect.bisect_left(self._offsets, target)]
 
+    def at_jump(self, s: dis.Instruction) -> tuple[int, ...]:
+        """Where an instruction may go to."""
+        return tuple(self._after[s.offset])
+
     def reached(self, starts: Iterable[int], stops: set[int]) -> set[int]:
         """The instructions that can follow, up to those of `stops`."""
         seen: set[int] = set()
@@ -149,6 +186,28 @@ class _Flow:
                 seen.add(o)
                 work += [t for t in self._after[o] if t not in stops]
         return seen
+
+    def is_left(self, head: dis.Instruction, region: set[int]) -> bool:
+        """Can a loop, of whose body a region is all that can follow, break or return?"""
+        return any(
+            not head.offset < offset < head.argval or self.steps[offset].opname in ("RETURN_VALUE", "RETURN_CONST")
+            for offset in region
+        )
+
+    def leading(self, to: int, stop: int) -> set[int]:
+        """The instructions from which `to` can follow without `stop`."""
+        before: dict[int, list[int]] = {}
+        for o, after in self._after.items():
+            for t in after:
+                before.setdefault(t, []).append(o)
+        seen: set[int] = set()
+        work = [to]
+        while work:
+            o = work.pop()
+            if o not in seen and o != stop:
+                seen.add(o)
+                work += before.get(o, ())
+        return seen - {to}
 
     def is_resumed(self, region: set[int]) -> bool:
         """Can the loop go on after an exception in its body has been handled?"""
@@ -170,6 +229,36 @@ class _Flow:
             if touched is None:
                 work += self._after[o]
         return False
+
+
+@lru_cache(maxsize=1024)
+def has_exits(code: CodeType) -> bool:
+    """Has a function a ``while``, or a loop over a range that it can leave?"""
+    calls_range = "range" in code.co_names
+    if not calls_range and not any(_is_backwards(s.opname) for s in instructions(code)):
+        return False
+    steps, flow = _flow(code)
+    heads = {s.offset for s in steps if s.opname == "FOR_ITER"}
+    for s in steps:
+        if _is_backwards(s.opname) and not heads.intersection(flow.at_jump(s)):
+            return True
+    for k, head in enumerate(steps):
+        if head.opname == "FOR_ITER" and calls_range and steps[k - 1].opname == "GET_ITER":
+            region = flow.reached([flow.following[head.offset]], {head.offset})
+            if flow.is_left(head, region):
+                return True
+    return False
+
+
+def _is_backwards(opname: str) -> bool:
+    return "JUMP" in opname and "BACKWARD" in opname
+
+
+@lru_cache(maxsize=64)
+def _flow(code: CodeType) -> tuple[list[dis.Instruction], _Flow]:
+    """The instructions of a function, and its jumps."""
+    steps = [s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "EXTENDED_ARG")]
+    return steps, _Flow(code, steps)
 
 
 @lru_cache(maxsize=1024)

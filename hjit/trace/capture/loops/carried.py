@@ -8,9 +8,7 @@ iterations leave the second kind, it has the first one in the first iteration.
 
 from __future__ import annotations
 
-import ctypes
 import math
-import sys
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.capture.loops.elements import UNBOUND, Elements, NotCarried
 from hjit.trace.capture.loops.paths import Path
 from hjit.trace.capture.loops.python_ints import HALF, CarriedInt, CarriedInts
 from hjit.trace.ir.graph import Const, Expr, Index, Stage, cast, identity
@@ -145,21 +144,10 @@ class Carried:
         return found
 
 
-class _Unbound:
-    """The value of a variable that has none."""
-
-
-UNBOUND = _Unbound()
-
-
 def _slot(rec: Recorder, name: str, initial: Expr, shape: tuple[int, ...] = ()) -> Tracer:
     """An array that holds what a variable does."""
     stage = rec.stage(initial, shape, initial.dtype, name=name)
     return Tracer(TracedBuffer(shape, initial.dtype, stage.name), shape, identity(len(shape)))
-
-
-class NotCarried(Exception):
-    """What a variable holds cannot be carried from one iteration to the next."""
 
 
 class CarriedVariables:
@@ -167,16 +155,24 @@ class CarriedVariables:
 
     Attributes:
         kept: what may be carried, and its value before the loop; `UNBOUND` where it has none.
+        left: the one that says whether the loop has been left; "" of a loop that cannot be.
         by_name: what is.
         at_last: those that are the loop's own variable at the end of each iteration; None: that is not known yet.
+        set_inside: those that loops inside set, which have iterations.
         had: the kind of each on the way that is traced.
         ints: what iterations leave in those that are ints of Python, by the arrays that hold them before.
     """
 
-    def __init__(self, rec: Recorder, frame: types.FrameType, kept: Mapping[str, Any]) -> None:
-        self.rec, self.frame, self.kept = rec, frame, kept
+    def __init__(
+        self, rec: Recorder, frame: types.FrameType, kept: Mapping[str, Any], left: str = "", runs_all: bool = True
+    ) -> None:
+        """`runs_all`: are all of its iterations run?"""
+        self.rec, self.frame, self.left = rec, frame, left
+        self.elements = Elements(frame)
+        self.kept = dict(kept)
         self.by_name: dict[str, Carried] = {}
-        self.at_last: set[str] | None = None
+        self.at_last: set[str] | None = None if runs_all else set()
+        self.set_inside: set[str] = set()
         self.had: dict[str, int] = {}
         self.given: dict[str, Any] = {}
         self.ints: dict[str, tuple[Expr, Tracer, list[Expr]]] = {}
@@ -198,6 +194,10 @@ class CarriedVariables:
                     assert initial is not None
                     self.ints[version] = (initial, slot, [])
                     self.rec.carried_ints[version] = CarriedInt(Const(0, initial.dtype))
+
+    def version_of_left(self) -> str:
+        """The array that says whether the loop has been left before an iteration; "" of a loop that never is."""
+        return self.versions[self.left] if self.left in self.by_name else ""
 
     @property
     def has_first_iteration(self) -> bool:
@@ -223,7 +223,24 @@ class CarriedVariables:
             else:
                 self.had[name] = int(x.has_first_iteration and not first)
             self.given[name] = x.value(self.had[name])
-        set_locals(self.frame, self.given)
+        if self.left in self.by_name:
+            self.given[self.left] = False  # where it holds, no way is taken
+        self.elements.give(self.given)
+
+    def keep_lists(self, changed: Sequence[tuple[Any, list[Any]]]) -> bool:
+        """Carry what lists hold that an iteration has changed; False where it was not known that one is.
+
+        Raises:
+            NotCarried: it is no list, or its length changes.
+        """
+        new = [(c, before) for c, before in changed if not self.elements.has(c)]
+        for c, before in new:
+            if type(c) is not list:
+                raise NotCarried("a list or a dict is changed")
+            if self.elements.has(c):  # it can be reached in two ways
+                continue
+            self.elements.add(c, before, self.kept)
+        return not new
 
     def end_path(self, variable: InductionVariable, read: Collection[str]) -> bool:
         """Write what the variables hold at the end of an iteration; False where more is to be known before.
@@ -235,8 +252,8 @@ class CarriedVariables:
         Raises:
             NotCarried: one of them cannot be carried.
         """
-        now = self.frame.f_locals
-        is_known = True
+        is_known = not self.elements.find(self.kept)
+        now, read = self.elements.now(), self.elements.read(read)
         if self.at_last is None:
             self.at_last = {name for name in self.kept if now.get(name) is variable and name not in read}
         others = {name for name in self.at_last if now.get(name) is not variable}
@@ -246,7 +263,7 @@ class CarriedVariables:
             if name in self.by_name or name in self.at_last or is_left:
                 continue
             kind = Kind.of(now.get(name, UNBOUND))
-            if initial is UNBOUND and name in read:
+            if initial is UNBOUND and name in read and name not in self.set_inside and not is_added(name):
                 raise NotCarried(f"{name} may be read before it is set")
             begin = kind if initial is UNBOUND else Kind.of(initial)
             if begin is None or kind is None:
@@ -259,7 +276,7 @@ class CarriedVariables:
             kind = Kind.of(value)
             if kind is None:
                 raise NotCarried(f"{name}, which iterations change, is no number")
-            if x.initial is UNBOUND and value is self.given.get(name):
+            if x.initial is UNBOUND and value is self.given.get(name) and not is_added(name):
                 raise NotCarried(f"{name} may be left without a value")
             if kind.length is not None or x.kinds[0].length is not None:
                 self._check_array(x, value, kind)
@@ -320,6 +337,7 @@ class CarriedVariables:
         waiting = dict(self.ints)
         while waiting:
             done = {v: found for v in waiting if (found := _checked(ints, v, *waiting[v], iterations)) is not None}
+            done = done or ints.settle({v: x[0] for v, x in waiting.items()}, {v: x[2] for v, x in waiting.items()})
             if not done:
                 raise NotCarried("an int of Python may come to have more than 64 bits")
             rec.carried_ints.update(done)
@@ -336,7 +354,8 @@ class CarriedVariables:
 
     def check_bound(self) -> None:
         """Raise where a variable has no value before the loop, and none after it."""
-        others = [name for name in self.kept if name not in self.by_name and name not in (self.at_last or ())]
+        known = (*self.by_name, *(self.at_last or ()))
+        others = [name for name in self.kept if name not in known and not is_added(name)]
         if any(self.kept[name] is UNBOUND for name in others):
             raise NotCarried("a variable may be left without a value")
 
@@ -346,7 +365,7 @@ class CarriedVariables:
         for name, x in self.by_name.items():
             k = int(bool(x.second)) if x.switches else len(x.kinds) - 1
             values[name] = x.value(k)
-        set_locals(self.frame, values)
+        self.elements.give({**{n: x for n, x in self.kept.items() if n in self.elements.names}, **values})
 
 
 def _checked(
@@ -361,11 +380,6 @@ def _checked(
     return CarriedInt(initial, growth) if growth <= HALF else None
 
 
-def set_locals(frame: types.FrameType, values: Mapping[str, Any]) -> None:
-    """Give local variables of a running function other values, as a debugger does."""
-    if not values:
-        return
-    seen = frame.f_locals
-    seen.update(values)
-    if sys.version_info < (3, 13):  # from then on `f_locals` writes through (PEP 667)
-        ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
+def is_added(name: str) -> bool:
+    """Is it a variable of `exits`? These are read only where the loop has been left so that they have a value."""
+    return name.startswith((".value", ".return"))

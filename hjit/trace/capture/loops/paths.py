@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hjit.trace.ir.graph import Definition, Expr, Load, Stage, rewrite, substitute
-from hjit.trace.ir.poly import Atom, Dim, IntLike, Poly, Var, poly
+import numpy as np
+
+from hjit.trace.ir.graph import (
+    Const,
+    Definition,
+    Expr,
+    Load,
+    Op,
+    Stage,
+    map_polys,
+    rewrite,
+    select,
+    substitute,
+    walk,
+)
+from hjit.trace.ir.poly import Atom, Dim, Indirect, IntLike, Poly, Var, deep_atoms, poly
 from hjit.trace.ir.rewriting import map_exprs
 from hjit.trace.tracing.recording.recorder import Recorder
 
+BOOL = np.dtype(bool)
 Change = tuple[Any, str, Any, str]  # a buffer, its version before, the contents where they were known, and its version
 
 
@@ -30,11 +46,13 @@ class Path:
         body: its stages by name.
         changes: of buffers, see `Recorder.changes`, with the versions that the buffers had in the end.
         decided: the stages of the conditions that it met, and the outcomes.
+        guard: the stage that says whether there is such an iteration; "": there always is.
     """
 
     body: dict[str, Stage]
     changes: tuple[tuple[Any, str, Any, str], ...]
     decided: tuple[tuple[str, bool], ...]
+    guard: str = ""
 
     @classmethod
     def rolled_back(cls, rec: Recorder, at: tuple[int, int], decided: Sequence[tuple[str, bool]]) -> Path:
@@ -71,6 +89,83 @@ class Path:
             steps.append((buffer, before, contents, later.get(id(buffer), last)))
             later[id(buffer)] = before
         return steps[::-1]
+
+
+def guard_gathers(rec: Recorder, path: Path) -> Path:
+    """A way whose indices that arrays hold are 0 where it is not taken: NumPy does not look at them there."""
+    if not path.decided:
+        return path
+    met = [_outcome(name, held) for name, held in path.decided if name not in path.body]
+    decided = {name: held for name, held in path.decided if name in path.body}
+    noted = {x.stage for x in rec.indices.values()}
+    body: dict[str, Stage] = {}
+    for s in path.body.values():
+        body[s.name] = s
+        nest = rec.nests.get(s.name)
+        if met and nest is None:
+            body[s.name] = _with_guard(s, met, s.name in noted)
+        elif met and nest is not None and s.name == next(iter(nest.arrays)):
+            guard = _conjunction(met)
+            writes = tuple(w.map(lambda e: _guarded_gathers(e, guard), lambda p: p) for w in nest.writes)
+            if writes != nest.writes:
+                rec.nests.update(dict.fromkeys(nest.arrays, replace(nest, writes=writes)))
+        if s.name in decided:
+            met.append(_outcome(s.name, decided[s.name]))
+    return replace(path, body=body)
+
+
+def _outcome(name: str, held: bool) -> Expr:
+    load = Load(name, (), BOOL)
+    return load if held else Op("logical_not", (load,), BOOL)
+
+
+def _conjunction(met: Sequence[Expr]) -> Expr:
+    return functools.reduce(lambda a, b: Op("logical_and", (a, b), BOOL), met)
+
+
+def _with_guard(s: Stage, met: Sequence[Expr], is_index: bool) -> Stage:
+    has_gathers = any(_checked(p) for e in walk(*s.exprs()) for p in e.polys)
+    if not has_gathers and not is_index:
+        return s
+    guard = _conjunction(met)
+    s = map_exprs(s, lambda e: _guarded_gathers(e, guard))
+    if is_index and s.initial is not None:
+        s = replace(s, initial=select(guard, s.initial, Const(0, s.initial.dtype)))
+    return s
+
+
+def _checked(p: Poly) -> bool:
+    return bool(p.exprs) and any(isinstance(a, Indirect) and a.extent is not None for a in deep_atoms(p))
+
+
+def _guarded_gathers(e: Expr, guard: Expr) -> Expr:
+    def atom(a: Atom) -> IntLike | None:
+        if isinstance(a, Indirect) and a.extent is not None:
+            return Indirect(select(guard, a.expr, Const(0, a.expr.dtype)), a.extent)
+        return None
+
+    def change(e: Expr) -> Expr | None:
+        return map_polys(e, lambda p: p.substitute(atom)) if any(map(_checked, e.polys)) else None
+
+    return rewrite(e, change)
+
+
+def guarded(paths: Sequence[Path], left: str) -> list[Path]:
+    """The ways through an iteration, and those of iterations that do nothing.
+
+    Args:
+        left: the array that says whether the loop has been left before; "" of a loop that is not.
+    """
+    outside = ((left, False),) if left else ()
+    found = [replace(p, decided=(*outside, *([(p.guard, True)] if p.guard else []), *p.decided)) for p in paths]
+    if paths[0].guard:
+        body, live = {}, {paths[0].guard}
+        for s in reversed(paths[0].body.values()):
+            if s.name in live:
+                body[s.name] = s
+                live |= s.sources
+        found.append(Path(dict(reversed(body.items())), (), (*outside, (paths[0].guard, False))))
+    return [Path({}, (), ((left, True),)), *found] if left else found
 
 
 def without_first(paths: Sequence[Path], begins: Mapping[str, Expr], checks: Collection[str]) -> list[Path]:

@@ -6,7 +6,7 @@ what it is set to. Then it stays within ``-2**53 .. 2**53``, which a float64 hol
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from hjit.trace.ir.poly import Atom, Poly, Sym
 from hjit.trace.ir.ranges import RANGES, Range, Ranges
 
 MOST = 1 << 53  # of a carried int
+MAX_ROUNDS = 8  # of looking what iterations make of ranges (chosen)
 HALF = MOST // 2  # of what it begins with, or is set to; and of all that is added to it
 _INT64 = np.dtype(np.int64)
 _GROWING = frozenset("add subtract multiply negative left_shift power square absolute".split())
@@ -28,10 +29,12 @@ class CarriedInt:
     Attributes:
         initial: what it begins with.
         growth: how far it may come from that.
+        within: the least and the greatest that it can be, where that is known.
     """
 
     initial: Expr
     growth: int = 0
+    within: Range | None = None
 
 
 class CarriedInts(Ranges):
@@ -60,7 +63,42 @@ class CarriedInts(Ranges):
         return super().of(e, known)
 
     def of_array(self, name: str) -> Range | None:
-        return (-MOST, MOST) if name in self.carried else super().of_array(name)
+        carried = self.carried.get(name)
+        return (carried.within or (-MOST, MOST)) if carried is not None else super().of_array(name)
+
+    def settle(self, begins: Mapping[str, Expr], left: Mapping[str, Sequence[Expr]]) -> dict[str, CarriedInt]:
+        """Those of some arrays that stay in a range, whatever iterations do: these come to leave it as they find it.
+
+        Args:
+            begins: what they hold before the loop.
+            left: what iterations leave in them.
+        """
+        within: dict[str, Range] = {}
+        for name, e in begins.items():
+            first = self.of(e)
+            if first is not None:
+                within[name] = first
+        for _ in range(MAX_ROUNDS):
+            carried = {**self.carried, **{n: CarriedInt(begins[n], 0, r) for n, r in within.items()}}
+            own = CarriedInts(self.stages, carried, self.most, self.sizes)  # which knows nothing of temporaries yet
+            after = {n: own.joined(n, within[n], left[n]) for n in within}
+            changed = {n for n, r in after.items() if r != within[n]}
+            within = {n: r for n, r in after.items() if r is not None}
+            if not changed:
+                return {n: CarriedInt(begins[n], 0, r) for n, r in within.items()}
+        return {}
+
+    def joined(self, name: str, within: Range, left: Sequence[Expr]) -> Range | None:
+        """A range with what iterations leave that find numbers in the known ones; None where that is too much."""
+        low, high = within
+        for e in left:
+            if isinstance(e, Load) and e.source == name:
+                continue
+            found = self.of(e)
+            if found is None:
+                return None
+            low, high = min(low, found[0]), max(high, found[1])
+        return (low, high) if max(-low, high) <= HALF else None
 
     def _index(self, p: Poly) -> Range | None:
         """The least and the greatest value of an index; None where it is not a polynomial of sizes and variables."""
@@ -80,7 +118,7 @@ class CarriedInts(Ranges):
         match e:
             case Load() if e.source == own:
                 return 0
-            case Load() if e.source in self.carried:
+            case Load() if e.source in self.carried and self.carried[e.source].within is None:
                 carried = self.carried[e.source]
                 return _sum(self.moves(carried.initial, own), carried.growth)
             case Load() if self._is_named(e.source):

@@ -56,7 +56,7 @@ def _merge(rec: Recorder, var: Var, count: Poly, group: Group) -> None:
         try:
             _merge_one(rec, var, count, group)
         except NotOneUpdate as why:
-            if group.is_known:
+            if group.is_known and not group.reads_arguments(rec):
                 raise
             try:
                 merge_several(rec, var, count, group)

@@ -17,150 +17,74 @@ the value. Whatever does not fit raises `CannotReroll`, and the function is trac
 
 from __future__ import annotations
 
+import functools
 import operator
-import sys
 import types
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from hjit.trace.capture.captured import ObjectProxy
-from hjit.trace.capture.loops.bytecode import Loop, has_no_side_effects, loops
-from hjit.trace.capture.loops.carried import UNBOUND, CarriedVariables, NotCarried
+from hjit.trace.capture.loops.bytecode import Loop
+from hjit.trace.capture.loops.carried import CarriedVariables
+from hjit.trace.capture.loops.elements import NotCarried
+from hjit.trace.capture.loops.found import LoopState
 from hjit.trace.capture.loops.packing import pack_nests
-from hjit.trace.capture.loops.paths import NotOneUpdate, Path, ReadsWhatItWrites, without_first
+from hjit.trace.capture.loops.paths import NotOneUpdate, Path, ReadsWhatItWrites, guard_gathers, guarded, without_first
 from hjit.trace.capture.loops.recurrences import merge_iterations
 from hjit.trace.ir.graph import Stage
-from hjit.trace.ir.poly import SMALL, Var, poly
-from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
-from hjit.trace.tracing.arrays.tracer import is_tracer, serials, stage_of
-from hjit.trace.tracing.recording.recorder import Recorder, current, tracing
-from hjit.trace.tracing.scalars.host import is_host, static_value
+from hjit.trace.ir.poly import Var, poly
+from hjit.trace.tracing.arrays.tracer import call, is_tracer, serials, stage_of
+from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.trace.tracing.scalars.induction import CannotReroll, Comparison, InductionVariable, LoopSite
-from hjit.trace.tracing.scalars.size import Size
 
 MAX_CONDITIONS, MAX_PATHS = 8, 16  # on one way through an iteration, and ways through it: each is traced (chosen)
-MAX_TAPS = 128  # iterations of a loop that has nothing to do with a size: they unroll into one expression
 
 
-def range_(*args: Any) -> Any:
-    """``range`` for traced functions: the iterations of a loop at once, where its body allows that."""
-    plain = range(*(operator.index(static_value(a)) for a in args))
-    frame = sys._getframe(1)
-    if len(plain) <= SMALL or type(frame.f_globals) is dict or not tracing():
-        return plain
-    sizes = [a if type(a) is Size else operator.index(static_value(a)) for a in args]
-    start, stop = sizes[:2] if len(sizes) > 1 else (0, sizes[0])
-    if len(plain) <= MAX_TAPS and not any(type(n) is Size for n in (start, stop)):
-        return plain
-    loop, rec = loops(frame.f_code).get(frame.f_lasti), current()
-    if loop is None or (frame.f_code, loop.offset) in rec.unrolled:
-        return plain
-    step = plain.step
-    span = stop - start if step > 0 else start - stop
-    count = span if abs(step) == 1 else (span + (abs(step) - 1)) // abs(step)
-    if loop.is_reversed:
-        start, step = start + step * (count - 1), -step
-    found = _found(loop, frame)
-    return plain if found is None else _RerolledLoop(rec, frame, loop, found, (start, step, count))
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What holds in the iterations that a range has, where it moves with a loop around it.
+
+    Attributes:
+        compare: the loop's variable with this end of the range.
+        exists: this end with the other one of all ranges, where there are iterations at all.
+    """
+
+    compare: Callable[[Any, Any], Any]
+    end: InductionVariable
+    exists: Callable[[Any, Any], Any]
+    other: Any
+
+    def narrow(self) -> None:
+        """Only iterations of the loop around are meant that have some."""
+        end = self.end
+        Comparison(end.loop, self.exists, end.first - int(self.other), end.step).narrow(True)
 
 
-# -- what an iteration finds
+@dataclass(frozen=True, slots=True)
+class Iterations:
+    """What a loop runs over.
 
+    Attributes:
+        limits: which of its iterations there are.
+        is_bound: does it have to be left before their end?
+    """
 
-@dataclass
-class _LoopState:
-    """Variables that an iteration may change, and containers that it can reach and must not, with their contents."""
+    start: Any
+    step: int
+    count: Any
+    limits: tuple[Limit, ...] = ()
+    is_bound: bool = False
 
-    kept: dict[str, Any]  # `UNBOUND` for those that have no value yet
-    containers: list[tuple[Any, list[Any]]] = field(default_factory=list)
+    @property
+    def last(self) -> Any:
+        """The last number."""
+        return self.start + self.step * (self.count - 1)
 
-    def keeps_containers(self) -> bool:
-        """Do the containers hold what they held?"""
-        return all(_identical(_contents(c), before) for c, before in self.containers)
-
-
-def _found(loop: Loop, frame: types.FrameType) -> _LoopState | None:
-    """What the loop finds; None where it can reach things that might remember an iteration."""
-    known = frame.f_locals
-    found = _LoopState({name: known.get(name, UNBOUND) for name in loop.kept})
-    values = [known.get(name) for name in loop.read]
-    under: dict[str, Any] = frame.f_globals.under  # type: ignore[attr-defined]
-    named = [under.get(name, _BUILTINS.get(name, sys)) for name in loop.names]
-    named = [v for v in named if type(v) is not np.ndarray]  # these are read as tracers
-    return found if all(_keeps_no_state(v, found.containers) for v in (*values, *named)) else None
-
-
-_HARMLESS = (
-    min,
-    max,
-    abs,
-    len,
-    float,
-    int,
-    bool,
-    range,
-    slice,
-    tuple,
-    list,
-    round,
-    sum,
-    zip,
-    enumerate,
-    reversed,
-    isinstance,
-)
-_BUILTINS = {f.__name__: f for f in _HARMLESS}
-_PLAIN = (type(None), bool, int, float, str, bytes, complex, slice, range, np.generic, np.dtype, np.ufunc, type(...))
-_MODULES = ("numpy", "math", "scipy")
-_CALLABLE = (type, types.FunctionType, types.BuiltinFunctionType, type(np.sum))
-
-
-def _keeps_no_state(value: Any, containers: list[tuple[Any, list[Any]]]) -> bool:
-    """Can an iteration leave nothing behind in this object, but in arrays and the containers noted here?"""
-    if (
-        is_tracer(value)
-        or type(value) is ComplexTracer
-        or is_host(value)
-        or type(value) in (Size, InductionVariable, ObjectProxy)
-        or isinstance(value, _PLAIN)
-    ):
-        return True
-    if type(value) in (tuple, list, dict):
-        if type(value) is not tuple:
-            containers.append((value, _contents(value)))
-        return all(_keeps_no_state(v, containers) for v in (value.values() if type(value) is dict else value))
-    if isinstance(value, types.ModuleType):
-        return value.__name__.partition(".")[0] in _MODULES
-    if any(value is f for f in _HARMLESS) or (
-        isinstance(value, _CALLABLE) and (value.__module__ or "").partition(".")[0] in _MODULES
-    ):
-        return True
-    if not isinstance(value, types.FunctionType):
-        return False
-    held = (*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values(), *_cells(value))
-    return has_no_side_effects(value.__code__) and all(_keeps_no_state(v, containers) for v in held)
-
-
-def _cells(function: types.FunctionType) -> Iterator[Any]:
-    for cell in function.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:  # a name not yet bound
-            pass
-
-
-def _contents(container: Any) -> list[Any]:
-    return [*container, *container.values()] if type(container) is dict else list(container)
-
-
-def _identical(a: list[Any], b: list[Any]) -> bool:
-    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
-
-
-# -- the loop
+    def reversed(self) -> Iterations:
+        """The same ones the other way round."""
+        return replace(self, start=self.last, step=-self.step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +107,7 @@ class _Mark:
         rec.indices.update(self.indices)
 
 
-class _RerolledLoop:
+class TracedLoop:
     """The iterator of a loop: it gives one `InductionVariable`, and then makes one update of what was recorded.
 
     Where the iteration decides on a computed value, it gives the variable again, once for each way through the body;
@@ -191,22 +115,22 @@ class _RerolledLoop:
     """
 
     def __init__(
-        self, rec: Recorder, frame: types.FrameType, loop: Loop, found: _LoopState, iterations: tuple[Any, Any, Any]
+        self, rec: Recorder, frame: types.FrameType, loop: Loop, found: LoopState, iterations: Iterations
     ) -> None:
         self.rec, self.frame, self.loop, self.found = rec, frame, loop, found
         self.site: LoopSite = (frame.f_code, loop.offset)
         self.is_overwriting = self.site in rec.overwriting
-        self.start, self.step, self.count = iterations
-        self.last = self.start + self.step * (self.count - 1)
+        self.iterations, self.count = iterations, iterations.count
         self.trip_count = int(self.count)
         self.known = 0, self.trip_count - 1
         self.mark: _Mark | None = None
         self.paths: list[Path] = []
         self.decided: list[tuple[str, bool]] = []  # on the present path
         self.ahead: list[bool] = []  # its first outcomes, those after them are True
-        self.carried = CarriedVariables(rec, frame, found.kept)
+        self.guard = ""  # on the present path, see `Path`
+        self.carried = CarriedVariables(rec, frame, found.kept, loop.left, not (loop.left or iterations.limits))
 
-    def __iter__(self) -> _RerolledLoop:
+    def __iter__(self) -> TracedLoop:
         return self
 
     __reversed__ = __iter__  # its iterations are in the order of the loop already
@@ -230,9 +154,8 @@ class _RerolledLoop:
         self.effects = len(rec.breaks), len(rec.undo)
         self.var = Var(f"iteration{len(rec.loops)}")
         rec.loops.append(self)
-        self.variable = InductionVariable(
-            self, self.start, self.last, rec.poly(self.start) + self.step * poly(self.var)
-        )
+        start, step = self.iterations.start, self.iterations.step
+        self.variable = InductionVariable(self, start, self.iterations.last, rec.poly(start) + step * poly(self.var))
         self.mark, self.serial = _Mark.of(rec), next(serials)
 
     def _begin_again(self) -> None:
@@ -245,7 +168,12 @@ class _RerolledLoop:
 
     def _begin_path(self) -> None:
         self._forget_conditions()
+        for limit in self.iterations.limits:
+            limit.narrow()
         self.carried.begin_path(self._is_first, self.branch)
+        if self.iterations.limits:
+            exists = [x.compare(self.variable.traced(), x.end.traced()) for x in self.iterations.limits]
+            self.guard = stage_of(functools.reduce(operator.and_, exists))
 
     def _forget_conditions(self) -> None:
         self.known = 0, self.trip_count - 1
@@ -260,7 +188,7 @@ class _RerolledLoop:
     def branch(self, condition: Any) -> bool:
         """The outcome of a condition on the present path."""
         if len(self.decided) >= MAX_CONDITIONS or len(self.paths) >= MAX_PATHS:
-            raise self.refusal("too many ways through an iteration")
+            raise self._too_many_ways()
         outcome = self.ahead[len(self.decided)] if len(self.decided) < len(self.ahead) else True
         self.decided.append((stage_of(condition), outcome))
         comparison = self.rec.comparisons.get(condition.buffer.version)
@@ -284,17 +212,16 @@ class _RerolledLoop:
             raise CannotReroll(rec.refused, "an exception that the code has handled")
         if rec.loops[-1:] != [self] or self.effects != (len(rec.breaks), len(rec.undo)):
             raise self.refusal("a decision, a draw or a call of another library in the loop")
-        if not self.found.keeps_containers():
-            raise self.refusal("a list or a dict is changed")
         try:
-            return self.carried.end_path(self.variable, self.loop.read)
+            is_known = self.carried.keep_lists(self.found.changed())
+            return self.carried.end_path(self.variable, self.loop.read) and is_known
         except NotCarried as why:
             raise self.refusal(str(why)) from None
 
     def _end_of_path(self) -> None:
         """Take what the path has recorded, and find the next one: the last condition that held does not."""
         assert self.mark is not None
-        self.paths.append(Path.rolled_back(self.rec, self.mark.at, self.decided))
+        self.paths.append(replace(Path.rolled_back(self.rec, self.mark.at, self.decided), guard=self.guard))
         outcomes = [held for _, held in self.decided]
         while outcomes and not outcomes[-1]:
             outcomes.pop()
@@ -308,6 +235,7 @@ class _RerolledLoop:
             self.carried.check_bound()
             if self.carried.has_first_iteration:
                 self._drop_first()
+            self.paths = [guard_gathers(rec, p) for p in guarded(self.paths, self.carried.version_of_left())]
             merge_iterations(rec, self.var, rec.poly(self.count), self.serial, self.paths)
             if any(name in p.body and name not in rec.stages for name in rec.checks for p in self.paths):
                 raise NotOneUpdate("NumPy refuses some values of what the loop computes")
@@ -317,10 +245,23 @@ class _RerolledLoop:
             raise self.refusal(str(why)) from None
         self._forget_conditions()
         rec.loops.pop()
+        if not self.iterations.limits:
+            for loop in rec.loops:
+                if loop.frame is self.frame:
+                    loop.carried.set_inside.add(self.loop.variable)
         self.carried.note_ints()
         if not rec.loops:
             pack_nests(rec)
-        self.carried.end(self.last)
+        self.carried.end(self.iterations.last)
+        if self.iterations.is_bound:
+            self._check_left()
+
+    def _check_left(self) -> None:
+        """Have Python run where a loop does not end within the iterations that are traced."""
+        left = self.frame.f_locals.get(self.loop.left)
+        if not is_tracer(left):
+            raise self.refusal("no end")
+        self.rec.checks.append(stage_of(call(np.logical_not, left)))
 
     def _fixed(self) -> dict[str, Stage]:
         """The stages that hold the same in all iterations, also of loops around."""
@@ -343,5 +284,14 @@ class _RerolledLoop:
         self.paths = found
 
     def refusal(self, why: str) -> CannotReroll:
+        """See `hjit.trace.tracing.scalars.induction.RerolledLoop`."""
         self.rec.refused = self.site
         return CannotReroll(self.site, why)
+
+    def _too_many_ways(self) -> CannotReroll:
+        """Short loops inside may be the reason, or conditions that need not be ways."""
+        rec = self.rec
+        rec.refused = self.site
+        rolling = rec.has_short_loops and not rec.rolls_inside
+        choosing = not rolling and not rec.chooses
+        return CannotReroll(self.site, "too many ways through an iteration", rolling=rolling, choosing=choosing)

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.capture.loops.nests import Kept, Nest, NotShared, Slots, Way, Write, merged
+from hjit.trace.capture.loops.nests import Kept, Nest, Write
 from hjit.trace.capture.loops.paths import Change, NotOneUpdate, Path
-from hjit.trace.ir.graph import Const, Load, Stage, identity, substitute
+from hjit.trace.capture.loops.ways import NotShared, Slots, Way, merged
+from hjit.trace.ir.graph import Const, Load, ScalarRef, Stage, identity, substitute, walk
 from hjit.trace.ir.poly import Atom, Dim, IntLike, Poly, Var
 from hjit.trace.tracing.arrays.tracer import TracedBuffer
 from hjit.trace.tracing.arrays.writing import version_name
@@ -41,6 +42,19 @@ class Group:
     def is_known(self) -> bool:
         """Do all of them hold known numbers?"""
         return all(contents is not None for _, _, contents in self.buffers)
+
+    def reads_arguments(self, rec: Recorder) -> bool:
+        """Does what is written depend on more than known numbers?"""
+        own = {old for _, old, _ in self.buffers}
+
+        def varies(name: str) -> bool:
+            is_constant = name in rec.inputs and rec.inputs[name].where == ("constant",)
+            return name not in own and not is_constant and (name in rec.stages or name in rec.inputs)
+
+        exprs = (e for part in self.ways for s in part.stages for e in s.exprs())
+        return any(
+            isinstance(x, ScalarRef) or (isinstance(x, Load) and varies(x.source)) for e in exprs for x in walk(e)
+        )
 
 
 def independent(rec: Recorder, paths: Sequence[Path], lasting: Sequence[Sequence[Change]]) -> Iterator[Group]:

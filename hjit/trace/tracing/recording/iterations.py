@@ -10,6 +10,8 @@ from collections import Counter
 from inspect import CO_GENERATOR
 from types import CodeType, FrameType
 
+from hjit.trace.tracing.frames import is_code_of
+
 # Operations in iterations after the first ones of loops. The applications of benchmarks/apps are to be compiled whole:
 # stencil_chain has 2,428 of them, nl_means 1,308. Loops over a `range` that could not be traced as one iteration are
 # long, mostly over rows; that limit, and those below, are chosen, not measured.
@@ -93,7 +95,7 @@ class Iterations:
                 if not found:
                     found.append((called, 0))
                 found.append((frame, frame.f_lasti))
-                if frame.f_code is self._code:
+                if is_code_of(frame.f_code, self._code):
                     break
             frame = frame.f_back
         return found[::-1]

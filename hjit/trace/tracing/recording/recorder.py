@@ -213,6 +213,10 @@ class Recorder:
         unrolled: loops over ``range(...)`` that are to be traced iteration by iteration.
         freeze_captured: are captured numbers constants? Else they are read at every call, as arguments are.
         overwriting: those whose iterations read and overwrite earlier arrays, so that their contents are not known.
+        rolls_inside: is a short loop inside of one whose iterations are traced as one such a loop, too?
+        rolls_short: and is one that is inside of none?
+        chooses: are both sides of conditions computed that only choose numbers?
+        has_short_loops: has one been traced iteration by iteration that need not be?
         classes: does traced code get a `ScalarClass` for each scalar type of NumPy? None: only where it calls none in
             a variable.
         has_class: has it got one?
@@ -263,6 +267,10 @@ class Recorder:
     unrolled: frozenset[LoopSite] = frozenset()
     freeze_captured: bool = False
     overwriting: frozenset[LoopSite] = frozenset()
+    rolls_inside: bool = False
+    rolls_short: bool = False
+    chooses: bool = False
+    has_short_loops: bool = False
     classes: bool | None = None
     has_class: bool = False
     class_called: bool = False

@@ -29,11 +29,15 @@ class CannotReroll(BaseException):
 
     Attributes:
         overwriting: or it can be traced without looking at what arrays hold, see `Recorder.overwriting`.
+        rolling: or with short loops inside as loops, see `Recorder.rolls_inside`.
+        choosing: or with fewer ways through an iteration, see `Recorder.chooses`.
     """
 
-    def __init__(self, site: LoopSite, why: str, overwriting: bool = False) -> None:
+    def __init__(
+        self, site: LoopSite, why: str, overwriting: bool = False, rolling: bool = False, choosing: bool = False
+    ) -> None:
         super().__init__(why)
-        self.site, self.overwriting = site, overwriting
+        self.site, self.overwriting, self.rolling, self.choosing = site, overwriting, rolling, choosing
 
 
 class RerolledLoop(Protocol):

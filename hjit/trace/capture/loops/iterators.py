@@ -1,0 +1,145 @@
+"""``range`` and ``while`` of traced functions: the iterations of a loop at once, where its body allows that.
+
+A range whose ends move with the iteration of a loop around it, as ``range(y, n)``, runs over all numbers that it has in
+any of these, and its iterations do nothing where it has not.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import sys
+from collections.abc import Iterable
+from types import FrameType
+from typing import Any
+
+from hjit.trace.capture.loops.bytecode import loops
+from hjit.trace.capture.loops.found import found_by
+from hjit.trace.capture.loops.rerolling import Iterations, Limit, TracedLoop
+from hjit.trace.ir.poly import SMALL, ZERO
+from hjit.trace.tracing.recording.recorder import current, tracing
+from hjit.trace.tracing.scalars.host import static_value
+from hjit.trace.tracing.scalars.induction import InductionVariable
+from hjit.trace.tracing.scalars.size import Size
+
+MAX_TAPS = 128  # iterations of a loop that has nothing to do with a size: they unroll into one expression
+MAX_WHILE = 64  # iterations of a ``while`` in a loop, where nothing says how many there are: with more, Python runs
+
+
+def range_(*args: Any) -> Any:
+    """``range`` for traced functions."""
+    frame = sys._getframe(1)
+    if any(type(a) is InductionVariable for a in args):
+        return _moving(args, frame)
+    plain = range(*(operator.index(static_value(a)) for a in args))
+    if len(plain) < 2 or type(frame.f_globals) is dict or not tracing():
+        return plain
+    sizes = [a if type(a) is Size else operator.index(static_value(a)) for a in args]
+    start, stop = sizes[:2] if len(sizes) > 1 else (0, sizes[0])
+    is_short = len(plain) <= MAX_TAPS and not any(type(n) is Size for n in (start, stop))
+    if (len(plain) <= SMALL or is_short) and not _is_rolled(len(plain), frame):
+        return plain
+    step = plain.step
+    span = stop - start if step > 0 else start - stop
+    count = span if abs(step) == 1 else (span + (abs(step) - 1)) // abs(step)
+    found = _traced(frame, Iterations(start, step, count))
+    return plain if found is None else found
+
+
+def _is_rolled(n: int, frame: FrameType) -> bool:
+    """Is a short loop traced as one iteration after all? Not one over taps, as one that holds a loop that is left."""
+    rec = current()
+    if n > SMALL and (loop := loops(frame.f_code).get(frame.f_lasti)) is not None and loop.has_exits and not loop.left:
+        return True
+    rec.has_short_loops |= bool(rec.loops) or n > SMALL
+    return (n > SMALL and rec.rolls_short) or (bool(rec.loops) and rec.rolls_inside)
+
+
+def while_(left: str, *ends: Any) -> Iterable[Any]:
+    """What a ``while`` goes through: inside of a loop whose iterations are traced as one so are its own.
+
+    Args:
+        ends: pairs of a counter of iterations and a number that it stays below, where its condition says that.
+    """
+    frame = sys._getframe(1)
+    if type(frame.f_globals) is dict or not tracing() or not current().loops:
+        return itertools.repeat(None)
+    found = _traced(frame, Iterations(0, 1, _most(ends), is_bound=True))
+    return itertools.repeat(None) if found is None or found.loop.left != left else found
+
+
+def _most(ends: tuple[Any, ...]) -> Any:
+    """How many iterations a ``while`` has at most, and one that ends it."""
+    known = []
+    for begin, end in zip(ends[::2], ends[1::2], strict=True):
+        begin, end = static_value(begin), static_value(end)
+        if all(type(x) in (int, Size) for x in (begin, end)) and end - begin > 0:
+            known.append(end - begin + 2)
+    return min(known, key=int, default=MAX_WHILE)
+
+
+def leaves(name: str) -> bool:
+    """Is the loop that is left here one whose iterations are traced as one? Then the iteration ends."""
+    frame = sys._getframe(1)
+    if type(frame.f_globals) is dict or not tracing():
+        return False
+    loop = current().loops[-1:]
+    return bool(loop) and loop[0].frame is frame and loop[0].loop.left == name
+
+
+def _traced(frame: FrameType, iterations: Iterations) -> TracedLoop | None:
+    """The loop that begins here, traced as one iteration; None where it has to be traced iteration by iteration."""
+    loop, rec = loops(frame.f_code).get(frame.f_lasti), current()
+    if loop is None or (frame.f_code, loop.offset) in rec.unrolled:
+        return None
+    found = found_by(loop, frame)
+    if found is None:
+        return None
+    return TracedLoop(rec, frame, loop, found, iterations.reversed() if loop.is_reversed else iterations)
+
+
+# -- ranges that move
+
+
+def _moving(args: tuple[Any, ...], frame: FrameType) -> TracedLoop:
+    """A range one of whose ends moves with a loop around it.
+
+    Raises:
+        CannotReroll: that loop has to be traced iteration by iteration.
+    """
+    moving = next(a for a in args if type(a) is InductionVariable)
+    start, stop, step = _ends(args)
+    if type(step) is not int or abs(step) != 1 or type(frame.f_globals) is dict or moving.loop not in current().loops:
+        raise moving.refusal("a range")
+    up = step == 1
+    first, last = _extreme(start, most=not up), _extreme(stop, most=up)
+    count = last - first if up else first - last
+    if int(count) < 2:
+        raise moving.refusal("a range of few numbers")
+    limits = []
+    if type(start) is InductionVariable:
+        limits.append(Limit(operator.ge if up else operator.le, start, operator.lt if up else operator.gt, last))
+    if type(stop) is InductionVariable:
+        limits.append(Limit(operator.lt if up else operator.gt, stop, operator.gt if up else operator.lt, first))
+    found = _traced(frame, Iterations(first, step, count, tuple(limits)))
+    if found is None or found.loop.is_reversed:
+        raise moving.refusal("a range")
+    return found
+
+
+def _ends(args: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+    known = [a if type(a) in (Size, InductionVariable) else operator.index(static_value(a)) for a in args]
+    if len(known) == 1:
+        return 0, known[0], 1
+    return (known[0], known[1], known[2]) if len(known) > 2 else (known[0], known[1], 1)
+
+
+def _extreme(end: Any, most: bool) -> Any:
+    """The greatest number, or the least, that an end of a range is."""
+    if type(end) is not InductionVariable:
+        return end
+    is_last = (end.last > end.first) is most
+    loop: Any = end.loop
+    at = current().poly(loop.count) - 1 if is_last else ZERO
+    p = end.poly.substitute(lambda a: at if a == loop.var else None)
+    return Size(end.last if is_last else end.first, p)
