@@ -468,6 +468,19 @@ def test_an_array_without_axes_and_empty_ones() -> None:
     assert empty.shape == (0, 80) and empty.compute().shape == (0, 80)
 
 
+EMPTY_CHUNKS = [((0, 10, 14), (36,)), ((10, 0, 14), (36,)), ((10, 14, 0), (20, 0, 0, 16)), ((0, 24, 0), (0, 30, 0, 6, 0))]
+
+
+@pytest.mark.parametrize("chunks", EMPTY_CHUNKS)
+@pytest.mark.parametrize("f", [unsharp, positions, sums, integral, recursive, equalised, transposed, several_shapes])
+def test_chunks_of_length_zero(f: Callable[..., Any], chunks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = image((24, 36), "u1")
+    for few in (1, parts.SMALL_WORK):
+        monkeypatch.setattr(parts, "SMALL_WORK", few)
+        assert_as_numpy(f, (x,), [da.from_array(x, chunks=chunks)])
+        assert_as_numpy(f, (x.T,), [da.from_array(x.T, chunks=chunks[::-1])])
+
+
 def test_schedules_by_hand_apply_to_the_chunks() -> None:
     x = image((600, 700), "u1")
     p = hjit.pipeline(unsharp)

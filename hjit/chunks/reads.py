@@ -87,11 +87,13 @@ class Span:
     """A chunk along an axis, as an interval has it.
 
     Attributes:
+        offset: the chunk, from the first one of the interval.
         place: where in the interval its part is.
         part: this part of the chunk.
         share: how much of the chunk that is.
     """
 
+    offset: int
     place: Ends
     part: Ends
     share: float
@@ -119,7 +121,7 @@ class Piece:
         return self.share < EXCERPT
 
 
-Spans = tuple[Span, ...]  # of consecutive chunks
+Spans = tuple[Span, ...]  # of consecutive chunks, those of length zero left out
 
 
 def spans(chunks: Sequence[int]) -> Callable[[int, int], tuple[int, Spans]]:
@@ -129,23 +131,23 @@ def spans(chunks: Sequence[int]) -> Callable[[int, int], tuple[int, Spans]]:
     @functools.lru_cache(maxsize=MAX_LAYOUTS)
     def of(low: int, high: int) -> tuple[int, Spans]:
         first, last = bisect_right(edges, low) - 1, bisect_right(edges, high) - 1
-        return first, tuple(_span(edges[k], edges[k + 1], low, high) for k in range(first, last + 1))
+        some = (k for k in range(first, last + 1) if edges[k] < edges[k + 1])
+        return first, tuple(_span(k - first, edges[k], edges[k + 1], low, high) for k in some)
 
     return of
 
 
-def _span(start: int, stop: int, low: int, high: int) -> Span:
+def _span(offset: int, start: int, stop: int, low: int, high: int) -> Span:
     a, z = max(low, start), min(high + 1, stop)
-    return Span((a - low, z - low), (a - start, z - start), (z - a) / max(stop - start, 1))
+    return Span(offset, (a - low, z - low), (a - start, z - start), (z - a) / (stop - start))
 
 
 @functools.lru_cache(maxsize=MAX_LAYOUTS)
 def pieces(along: tuple[Spans, ...]) -> tuple[Piece, ...]:
     """The chunks that a window lies in, by those along each axis."""
     found = []
-    for numbered in itertools.product(*map(enumerate, along)):
-        each = [x for _, x in numbered]
-        offset, part = tuple(k for k, _ in numbered), tuple(x.part for x in each)
+    for each in itertools.product(*along):
+        offset, part = tuple(x.offset for x in each), tuple(x.part for x in each)
         found.append(Piece(offset, _slices(x.place for x in each), part, math.prod(x.share for x in each)))
     return tuple(found)
 

@@ -49,6 +49,11 @@ def item(results: tuple[Array, ...], k: int) -> Array:
     return results[k]
 
 
+def without_empty(chunks: Grid) -> Grid:
+    """Chunks without those of length zero: no task computes or reads one."""
+    return tuple(tuple(n for n in along if n) or (0,) for along in chunks)
+
+
 class Tasks:
     """Arrays of Dask for the stages of a Graph."""
 
@@ -69,7 +74,7 @@ class Tasks:
             arrays: Dask's, by input.
             scalars: their values.
         """
-        chunks = {i.name: arrays[i.name].chunks for i in graph.inputs if i.data is None}
+        chunks = {i.name: without_empty(arrays[i.name].chunks) for i in graph.inputs if i.data is None}
         self.name, self.sizes, self.arrays = name, sizes, dict(arrays)
         self.options, self.scheduler, self.scalars = for_workers(options), scheduler, scalars
         self.cut = cut_graph(
