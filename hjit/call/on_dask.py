@@ -20,6 +20,7 @@ from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
 from hjit.call.arguments import is_dask_array, leaf_names, leaves_of
+from hjit.chunks.native import task
 from hjit.chunks.tasks import Tasks
 from hjit.errors import TraceError
 from hjit.options import Options
@@ -108,7 +109,7 @@ class DaskCall:
         name = self.settings.name
         key = f"{name}-whole-{tokenize([a.name for a in arrays], name, others, self.structure)}"
         blocks = [(a.name, *(0,) * a.ndim) for a in arrays]
-        layer: dict[Any, Any] = {f"{key}-call": call, key: (run_whole, f"{key}-call", *blocks)}
+        layer: dict[Any, Any] = {key: task(key, run_whole, (call,), blocks)}
         graph = HighLevelGraph.from_collections(key, layer, arrays)
         stages = {s.name: s for s in _with_views(self.traced).stages}
         found = {}
@@ -118,7 +119,8 @@ class DaskCall:
             if r.order:
                 shape = tuple(shape[axis] for axis in r.order)
             own = f"{key}-{k}"
-            layers: dict[str, Any] = {**graph.layers, own: {(own, *(0,) * len(shape)): (pick, key, number)}}
+            at = (own, *(0,) * len(shape))
+            layers: dict[str, Any] = {**graph.layers, own: {at: task(at, pick, (number,), (key,))}}
             dependencies = {**graph.dependencies, own: {key}}
             a = da.Array(HighLevelGraph(layers, dependencies), own, tuple((n,) for n in shape), dtype=stage.dtype)
             found[stage.name] = a.transpose(np.argsort(r.order)) if r.order else a
@@ -148,7 +150,7 @@ def run_whole(call: WholeCall, *arrays: Array) -> list[Any]:
     return leaves_of(call.pipeline(*args, **kwargs))
 
 
-def pick(results: list[Any], k: int) -> Array:
+def pick(k: int, results: list[Any]) -> Array:
     """One of several results."""
     return np.asarray(results[k])
 

@@ -11,22 +11,25 @@ import itertools
 import math
 import operator
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 import dask.array as da
 import numpy as np
 from dask.base import clone_key
+from dask.blockwise import Blockwise
 from dask.highlevelgraph import HighLevelGraph
 
 from hjit.chunks.bounds import Region
 from hjit.chunks.limits import MAX_LAYOUTS
+from hjit.chunks.native import task
 
 Array = np.ndarray[Any, Any]
 Ends = tuple[int, int]
 Slices = tuple[slice, ...]
 
+FIRST = "first"  # the task that others begin after
 EXCERPT = 0.5  # a window that has less of a chunk than this is given that part only, not to move or keep all of it
 TOGETHER = 0.25  # of a chunk: what other tasks need of it is one task up to here, and moves as one
 
@@ -76,7 +79,7 @@ class Excerpts:
         return Excerpts, (self.parts,)
 
 
-def excerpts(block: Array, wanted: Excerpts) -> tuple[Array, ...]:
+def excerpts(wanted: Excerpts, block: Array) -> tuple[Array, ...]:
     """Parts of a chunk, without the rest of it."""
     block = np.asarray(block)
     return tuple(block[part].copy(order="C") for part in wanted.parts)
@@ -240,12 +243,15 @@ class Reads:
     def tasks(self) -> Iterator[tuple[Any, Any]]:
         """What is cut out of chunks, by key."""
         for at, cuts in self._cuts.items():
-            block = (self.name, *at)
-            if cuts.share <= TOGETHER:
-                yield (self.key, *at), (excerpts, block, excerpts_of(*cuts.numbers))
-                continue
-            for number, part in enumerate(cuts.numbers):
-                yield (self.key, *at, number), (excerpts, block, excerpts_of(part))
+            is_together = cuts.share <= TOGETHER
+            some = [((), excerpts_of(*cuts.numbers))] if is_together else _numbered(cuts.numbers)
+            for number, wanted in some:
+                key = (self.key, *at, *number)
+                yield key, task(key, excerpts, (wanted,), ((self.name, *at),))
+
+
+def _numbered(parts: Iterable[tuple[Ends, ...]]) -> list[tuple[tuple[int, ...], Excerpts]]:
+    return [((number,), excerpts_of(part)) for number, part in enumerate(parts)]
 
 
 def _slices(part: Iterable[Ends]) -> Slices:
@@ -256,45 +262,57 @@ class Loaded:
     """The arrays that a Graph reads, in passes: one before and one after each reduction over all of an array.
 
     What comes after would else keep the chunks in memory that were loaded before. Where there is no room for that, and
-    they come from a file, or from memory, they are rather loaded again, by tasks of their own.
+    they come from a file, or from memory, they are rather loaded again, by tasks of their own. These begin after one
+    task that does nothing: Dask's ordering of tasks looks at each pair of a chunk of the result and a task that it
+    begins with, and a reduction ties all chunks of the result to all that are loaded.
     """
 
-    def __init__(self, arrays: Mapping[str, Any], seed: str, room: int) -> None:
+    def __init__(self, arrays: Mapping[str, Any], passes: Mapping[str, Set[int]], seed: str, room: int) -> None:
         """
         Args:
+            passes: those that read each array.
             seed: for the names of these tasks.
             room: bytes of what may be kept.
         """
-        self._arrays, self._seed, self._room = arrays, seed, room
-        self._passes: dict[str, dict[int, Any]] = {}
-        self._kept: set[str] = set()
+        self._arrays, self._passes, self._seed, self._room = arrays, passes, seed, room
+        self._found: dict[tuple[str, int], Any] = {}
+        self._kept: dict[str, bool] = {}
 
     def of(self, name: str, number: int) -> Any:
         """An array in a pass."""
-        passes = self._passes.setdefault(name, {})
-        if number not in passes:
+        if (name, number) not in self._found:
             array = self._arrays[name]
-            passes[number] = array if not passes or self._is_kept(name) else _again(array, f"{self._seed}-{number}")
-        return passes[number]
+            is_once = len(self._passes[name]) == 1 or self._is_kept(name)
+            self._found[name, number] = array if is_once else _again(array, self._seed, number)
+        return self._found[name, number]
 
     def _is_kept(self, name: str) -> bool:
-        """Is there room for an array, or has it been found before?"""
-        size = self._arrays[name].nbytes
-        if name not in self._kept and size <= self._room:
-            self._room -= size
-            self._kept.add(name)
-        return name in self._kept
+        """Is there room for an array?"""
+        if name not in self._kept:
+            size = self._arrays[name].nbytes
+            self._kept[name] = size <= self._room
+            self._room -= size if self._kept[name] else 0
+        return self._kept[name]
 
 
-def _again(array: Any, seed: str) -> Any:
+def _again(array: Any, seed: str, number: int) -> Any:
     """The array with loading tasks of its own, if it is one that is loaded."""
     graph = array.dask
     layer, needs = graph.layers.get(array.name), graph.dependencies.get(array.name, ())
     is_loaded = needs and all(len(graph.layers[n]) == 1 and not graph.dependencies[n] for n in needs)
     if layer is None or not is_loaded or array.npartitions == 1:
         return array
-    found, _ = layer.clone(set(layer.get_output_keys()), seed)
-    name = clone_key(array.name, seed)
-    layers = {**{n: graph.layers[n] for n in needs}, name: found}
-    dependencies = {**{n: graph.dependencies[n] for n in needs}, name: set(needs)}
+    seed_of_pass, first = f"{seed}-{number}", f"{FIRST}-{seed}"
+    is_bound = isinstance(layer, Blockwise)
+    found, _ = layer.clone(set(layer.get_output_keys()), seed_of_pass, first if is_bound else None)
+    name = clone_key(array.name, seed_of_pass)
+    layers: dict[str, Any] = {n: graph.layers[n] for n in needs}
+    dependencies: dict[str, set[str]] = {n: set(graph.dependencies[n]) for n in needs}
+    if is_bound:
+        layers[first], dependencies[first] = {first: task(first, nothing, (), ())}, set()
+    layers[name], dependencies[name] = found, set(layers)
     return da.Array(HighLevelGraph(layers, dependencies), name, array.chunks, meta=array._meta)
+
+
+def nothing() -> None:
+    """What loading begins after."""
