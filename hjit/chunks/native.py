@@ -24,3 +24,17 @@ def task(key: Key, function: Callable[..., Any], values: Iterable[Any], results:
 def data(key: Key, value: Any) -> DataNode:
     """A value that tasks may refer to by its key."""
     return DataNode(key, value)
+
+
+def after(key: Key, computed: Task, earlier: Key) -> Task:
+    """A task that computes what another does, but not before a third one has run."""
+    return Task(key, _result_of, computed, TaskRef(earlier))
+
+
+def _result_of(result: Any, _: Any) -> Any:
+    return result
+
+
+def is_task(x: Any) -> bool:
+    """Is it a task in this form?"""
+    return isinstance(x, Task)

@@ -18,12 +18,11 @@ from typing import Any
 import dask.array as da
 import numpy as np
 from dask.base import clone_key
-from dask.blockwise import Blockwise
 from dask.highlevelgraph import HighLevelGraph
 
 from hjit.chunks.bounds import Region
 from hjit.chunks.limits import MAX_LAYOUTS
-from hjit.chunks.native import task
+from hjit.chunks.native import after, is_task, task
 
 Array = np.ndarray[Any, Any]
 Ends = tuple[int, int]
@@ -302,15 +301,18 @@ def _again(array: Any, seed: str, number: int) -> Any:
     is_loaded = needs and all(len(graph.layers[n]) == 1 and not graph.dependencies[n] for n in needs)
     if layer is None or not is_loaded or array.npartitions == 1:
         return array
-    seed_of_pass, first = f"{seed}-{number}", f"{FIRST}-{seed}"
-    is_bound = isinstance(layer, Blockwise)
-    found, _ = layer.clone(set(layer.get_output_keys()), seed_of_pass, first if is_bound else None)
-    name = clone_key(array.name, seed_of_pass)
-    layers: dict[str, Any] = {n: graph.layers[n] for n in needs}
-    dependencies: dict[str, set[str]] = {n: set(graph.dependencies[n]) for n in needs}
-    if is_bound:
-        layers[first], dependencies[first] = {first: task(first, nothing, (), ())}, set()
-    layers[name], dependencies[name] = found, set(layers)
+    name = clone_key(array.name, f"{seed}-{number}")
+    found = dict(layer)
+    if not all(map(is_task, found.values())):
+        return array
+    first = f"{FIRST}-{seed}"
+    layers = {
+        **{n: graph.layers[n] for n in needs},
+        first: {first: task(first, nothing, (), ())},
+        name: {(name, *at): after((name, *at), load, first) for (_, *at), load in found.items()},
+    }
+    dependencies: dict[str, set[str]] = {n: set() for n in layers}
+    dependencies[name] = {*needs, first}
     return da.Array(HighLevelGraph(layers, dependencies), name, array.chunks, meta=array._meta)
 
 
