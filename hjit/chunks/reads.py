@@ -21,7 +21,7 @@ from dask.base import clone_key
 from dask.highlevelgraph import HighLevelGraph
 
 from hjit.chunks.bounds import Region
-from hjit.chunks.limits import MAX_LAYOUTS
+from hjit.chunks.limits import FEW_READS, MAX_LAYOUTS, READS, SMALL_WORK
 from hjit.chunks.native import after, is_task, task
 
 Array = np.ndarray[Any, Any]
@@ -158,6 +158,23 @@ def pieces(along: tuple[Spans, ...]) -> tuple[Piece, ...]:
 def excerpts_of(*parts: tuple[Ends, ...]) -> Excerpts:
     """These parts of a chunk; the same object for all chunks of which the same is wanted."""
     return Excerpts(tuple(map(_slices, parts)))
+
+
+def is_better_merged(chunks: Sequence[Sequence[int]], region: Region, count: int) -> bool:
+    """Is an array so small, and in so many chunks, that they are better put together for tasks that read many of them?
+
+    Args:
+        chunks: of the array.
+        region: the window of each task.
+        count: of the tasks.
+    """
+    if math.prod(map(len, chunks)) <= READS or math.prod(map(sum, chunks)) > SMALL_WORK:
+        return False
+    reads = np.ones(count)
+    for along, ends in zip(chunks, region, strict=True):
+        first, last = (np.searchsorted(np.cumsum(along), x, side="right") for x in ends)
+        reads = reads * (last - first + 1)
+    return float(reads.sum()) > max(READS * count, FEW_READS)
 
 
 class _Cuts:

@@ -18,7 +18,7 @@ from hjit.chunks.kernels import PartKernel, for_workers
 from hjit.chunks.limits import kept_bytes
 from hjit.chunks.native import data, task
 from hjit.chunks.parts import Grid, Part
-from hjit.chunks.reads import Loaded, Reads, WindowAssembly
+from hjit.chunks.reads import Loaded, Reads, WindowAssembly, is_better_merged
 from hjit.chunks.windows import Windows
 from hjit.options import Options
 from hjit.process.garbage_collection import few_collections
@@ -133,7 +133,7 @@ class Tasks:
         single = len(part.outputs) == 1
         step = f"{key}-partial" if part.pieces else key if single else f"{key}-all"
         positions = list(itertools.product(*map(range, part.numblocks)))
-        chunks = [(array, part.required[n]) for n, array in arrays.items()]
+        chunks = [(self._merged(array, part, n), part.required[n]) for n, array in arrays.items()]
         chunks += [(self._own(part, n, step, positions, layer), region) for n, region in part.before.items()]
         reads = [Reads(array, region, f"{key}-excerpts-{k}") for k, (array, region) in enumerate(chunks)]
         layer.update(task for r in reads for task in r.tasks())
@@ -152,7 +152,7 @@ class Tasks:
                 layer[own] = task(own, run_chunk, (placed,), (kernel, *blocks))
         if part.pieces:
             self._combine(part, step, key if single else f"{key}-all", layer)
-        depends = list(arrays.values())
+        depends = [array for array, _ in chunks[: len(arrays)]]
         if single:
             self._array(part.outputs[0], key, HighLevelGraph.from_collections(key, layer, depends), part.grid)
             return
@@ -162,6 +162,12 @@ class Tasks:
             every = itertools.product(*(range(len(x)) for x in part.grid))
             layers: dict[str, Any] = {**graph.layers, own: _items(own, f"{key}-all", every, k)}
             self._array(name, own, HighLevelGraph(layers, {**graph.dependencies, own: {f"{key}-all"}}), part.grid)
+
+    @staticmethod
+    def _merged(array: Any, part: Part, name: str) -> Any:
+        """The array, in one chunk where that is better."""
+        is_merged = is_better_merged(array.chunks, part.required[name], math.prod(part.numblocks))
+        return array.rechunk(-1) if is_merged else array
 
     def _array(self, stage: str, key: str, graph: HighLevelGraph, grid: Grid) -> None:
         self.arrays[stage] = da.Array(graph, key, grid, dtype=self.graph.stage(stage).dtype)
@@ -195,6 +201,7 @@ class Tasks:
     def lines(self) -> Iterator[str]:
         """How each part is computed."""
         read = {*self.arrays, *self.cutter.position}
+        grids = {**{n: a.chunks for n, a in self.arrays.items()}, **{n: p.grid for p in self.parts for n in p.outputs}}
         for part in self.parts:
             names = ", ".join(part.outputs)
             tasks = math.prod(part.numblocks)
@@ -205,6 +212,9 @@ class Tasks:
             yield f"{names}: {how}"
             if kept := self.cutter.kept.intersection(part.outputs):
                 yield f"    {', '.join(sorted(kept))}: kept, as other parts would compute it again"
+            for name in part.reads:
+                if name in grids and is_better_merged(grids[name], part.required[name], tasks):
+                    yield f"    the chunks of {name}, which is small, are put together first: each task reads many"
             if part.is_whole and tasks == 1:
                 yield "    one task, as every element may need any element of what it reads"
             for name, carry in part.carries.items():
