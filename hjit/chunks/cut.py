@@ -18,13 +18,13 @@ from dask.base import tokenize
 from hjit.chunks.kept import parts_with_kept
 from hjit.chunks.limits import MAX_CUTS
 from hjit.chunks.parts import Cutter, Grid, Part
-from hjit.chunks.rows import rows_as_dims
 from hjit.chunks.serialisation import serialise_graph
 from hjit.chunks.windows import Windows, windows
 from hjit.trace.ir.graph import Graph
 from hjit.trace.passes.delinearisation import delinearise
 from hjit.trace.passes.elimination.stage_elimination import drop_dead_stages, merge_equal_stages
 from hjit.trace.passes.fusion import fuse
+from hjit.trace.passes.rows import rows_as_dims
 
 Passes = tuple[Callable[[Graph], Graph], ...]
 PASSES: Passes = (  # before a Graph is cut

@@ -139,6 +139,10 @@ class Source:
 FilledArguments = Callable[[Callable[[int, tuple[int, ...], bool], Any]], tuple[tuple[Any, ...], dict[str, Any]]]
 
 
+# By the recorder, the name of the operation, its function, what is realised before it, and its arguments
+Postpone = Callable[["Recorder", str, Any, tuple[str, ...], FilledArguments], ExternResult | None]
+
+
 @dataclass(slots=True)
 class GraphBreak:
     """What cuts the trace: a decision on a computed scalar, or an extern call.
@@ -240,6 +244,7 @@ class Recorder:
         fill: which numbers uninitialised elements are traced with, see `fill_values`.
         has_uninitialised: may there be such elements?
         codes: of the functions that were traced.
+        postpone: gives what stands for the result of an extern call that is not to be made now; None for one that is.
     """
 
     evaluate: Callable[[Recorder, tuple[str, ...]], list[np.ndarray[Any, Any]]]
@@ -288,6 +293,7 @@ class Recorder:
     fill: int = 0
     has_uninitialised: bool = False
     codes: dict[CodeType, None] = field(default_factory=dict)
+    postpone: Postpone | None = None
     _names: dict[str, int] = field(default_factory=dict)
 
     def __enter__(self) -> Recorder:
@@ -530,18 +536,25 @@ class Recorder:
         checkpoint: Callable[[], Callable[[], None]] | None = None,
         rule: str = "",
         arguments: FilledArguments | None = None,
+        function: Any = None,
     ) -> GraphBreak:
         """Call an extern function on realised arrays, now and at every call; its arrays are inputs.
+
+        Args:
+            function: that `call` calls, where `arguments` says with what.
 
         Raises:
             Exception: what the function raises; later calls find out whether it does so again.
         """
         self._break_in_loop(f"calls of {operation}")
-        arrays = self.evaluate(self, needs) if needs else []
-        if checkpoint is not None:
-            self.undo.append(checkpoint())
-        with deadline.paused():
-            outcome, results, error = call(*arrays)
+        found = self.postpone(self, operation, function, needs, arguments) if self.postpone and arguments else None
+        if found is None:
+            arrays = self.evaluate(self, needs) if needs else []
+            if checkpoint is not None:
+                self.undo.append(checkpoint())
+            with deadline.paused():
+                found = call(*arrays)
+        outcome, results, error = found
         if isinstance(error, TraceError):
             self.refusals.append(error)
             raise error
