@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pickle
 import random
+import re
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -542,15 +544,33 @@ def test_graphs_travel() -> None:
     assert str(deserialise_graph(pickle.loads(pickle.dumps(serialise_graph(graph))))) == str(graph)
 
 
+def of_the_guide(name: str) -> Any:
+    """A function of the guide's page that is shown there, not run."""
+    text = (Path(__file__).parents[1] / "docs" / "guide" / "dask.md").read_text()
+    (block,) = (b for b in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if f"def {name}(" in b)
+    namespace: dict[str, Any] = {"da": da, "np": np, "sharpened": hjit.pipeline(unsharp)}
+    exec(block, namespace)
+    return namespace[name]
+
+
+def test_every_function_that_the_guide_only_shows_is_tested() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "guide" / "dask.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert [b.split("(")[0] for b in blocks] == ["def on_a_cluster", "def with_xarray"]
+
+
 @pytest.mark.slow
-def test_a_cluster() -> None:
-    distributed = pytest.importorskip("distributed")
+def test_a_cluster(tmp_path: Path) -> None:
+    """The function of the guide, which starts two workers: from file to file."""
+    pytest.importorskip("distributed")
+    from benchmarks.mosaic import RawFile
+
     x = image((900, 1000), "u1")
-    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=None)
-    with cluster, distributed.Client(cluster):
-        for f in (unsharp, equalised):
-            found = hjit.pipeline(f)(da.from_array(x, chunks=(170, 190)))
-            np.testing.assert_array_equal(found.compute(), f(x))
+    run = of_the_guide("on_a_cluster")
+    for f in (lambda x: equalised(unsharp(x)), lambda x: np.sort(x, axis=0)):
+        target = RawFile(tmp_path / "found.raw", x.shape).create()
+        run(hjit.pipeline(f)(da.from_array(x, chunks=(170, 190))), target)
+        np.testing.assert_array_equal(target[:], f(x))
 
 
 class OnDisk:
@@ -591,6 +611,7 @@ def test_xarray_hands_a_pipeline_the_whole_image() -> None:
         found = xr.apply_ufunc(hjit.pipeline(f), data, dask="allowed")
         assert isinstance(found.data, da.Array) and found.dims == ("y", "x")
         np.testing.assert_array_equal(found, f(x))
+    np.testing.assert_array_equal(of_the_guide("with_xarray")(data), unsharp(x))
     blocks = xr.apply_ufunc(
         hjit.pipeline(lambda x: np.sqrt(x / 255)), data, dask="parallelized", output_dtypes=[np.float64]
     )
