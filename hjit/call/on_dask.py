@@ -30,6 +30,7 @@ from hjit.trace.capture.captured import without_memory
 from hjit.trace.capture.trace import PyTree, Result, Trace, trace
 from hjit.trace.ir.graph import Graph, Input, Load, Stage
 from hjit.trace.ir.poly import poly, sizes_value
+from hjit.trace.tracing.recording.products import Product
 from hjit.trace.tracing.recording.recorder import MAX_CONSTANT, FilledArguments, Recorder
 from hjit.trace.tracing.recording.results import ExternResult
 from hjit.tuning.choice import Scheduler
@@ -179,7 +180,7 @@ def traced_call(settings: CallSettings, structure: PyTree, leaves: list[Any]) ->
     given = Given(settings, leaves)
     names = leaf_names(settings.function, structure, len(leaves))
     traced: Trace = with_deep_stack(
-        lambda: trace(settings.function, structure, seen, names, given.computed, postpone=given.postponed)
+        lambda: trace(settings.function, structure, seen, names, given.computed, lambda name: "auto", postpone=given)
     )
     rec = traced.recorder
     rec.roll_back()
@@ -314,7 +315,7 @@ class Given:
         return [np.asarray(x) for x in da.compute(*self._of(rec, wanted))]
 
     # -- functions that run as they are
-    def postponed(
+    def extern(
         self, rec: Recorder, operation: str, function: Any, needs: tuple[str, ...], arguments: FilledArguments
     ) -> ExternResult | None:
         """What stands for the result of such a function, where its shape is known: tasks call it.
@@ -345,6 +346,18 @@ class Given:
         if others:
             outcome = ("items", tuple, None, outcome, ("int", 1))
         return ExternResult(outcome, (first, *others))
+
+    def product(self, rec: Recorder, product: Product) -> Array:
+        """What stands for a product of matrices of floats, which Dask and BLAS compute: pieces along what is summed up,
+        put together in a tree."""
+        arrays = self._of(rec, product.needs)
+        found = da.matmul(product.first.of(arrays[0]), product.second.of(arrays[-1]))
+        if found.shape != product.shape:
+            found = found.reshape(product.shape)
+        key = rec, len(rec.breaks)
+        self._postponed[key] = [found]
+        self._said[key] = f"a product by Dask and BLAS, in {found.npartitions} chunks"
+        return _without_memory(product.shape, product.dtype)
 
     def are_all_postponed(self, rec: Recorder) -> bool:
         """Has nothing been computed for the trace?"""

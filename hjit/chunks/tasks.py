@@ -102,14 +102,15 @@ class Tasks:
             passes: dict[str, set[int]] = {}
             for part, number in zip(self.parts, after, strict=True):
                 for name in part.reads:
-                    passes.setdefault(name, set()).add(number)
+                    passes.setdefault(self.cutter.array(name), set()).add(number)
             loaded = Loaded(dict(self.arrays), passes, self.token, self.cut.room)
             inputs = {*self.arrays}
             for number, part in enumerate(self.parts):
+                names = {n: self.cutter.array(n) for n in part.reads}
                 arrays = {
-                    n: loaded.of(n, after[number]) if n in inputs else self.arrays[n]
-                    for n in part.reads
-                    if n in self.arrays
+                    n: loaded.of(array, after[number]) if array in inputs else self.arrays[array]
+                    for n, array in names.items()
+                    if array in self.arrays
                 }
                 self._add(part, self.cut.windows[number], f"{self.name}-{number}-{self.token}", arrays)
         return {n: self.arrays[n] for n in self.graph.outputs}
@@ -119,7 +120,8 @@ class Tasks:
         found: list[int] = []
         results: dict[str, int] = {}  # of outputs: with those that compute them
         for part in self.parts:
-            found.append(max((results[n] for n in part.reads if n in results), default=0))
+            reads = map(self.cutter.array, part.reads)
+            found.append(max((results[n] for n in reads if n in results), default=0))
             results.update(dict.fromkeys(part.outputs, found[-1] + bool(part.pieces)))
         return found
 
@@ -205,15 +207,16 @@ class Tasks:
         for part in self.parts:
             names = ", ".join(part.outputs)
             tasks = math.prod(part.numblocks)
-            reads = ", ".join(f"{self._largest(part, n)} of {n}" for n in part.reads if n in read)
+            given = [(n, self.cutter.array(n)) for n in part.reads]
+            reads = ", ".join(f"{self._largest(part, n)} of {array}" for n, array in given if array in read)
             how = f"{tasks} tasks, each reads {reads or 'nothing'}"
             if part.pieces:
                 how = f"a reduction: partial results of {how}; they are combined in a tree"
             yield f"{names}: {how}"
             if kept := self.cutter.kept.intersection(part.outputs):
                 yield f"    {', '.join(sorted(kept))}: kept, as other parts would compute it again"
-            for name in part.reads:
-                if name in grids and is_better_merged(grids[name], part.required[name], tasks):
+            for name, array in given:
+                if array in grids and is_better_merged(grids[array], part.required[name], tasks):
                     yield f"    the chunks of {name}, which is small, are put together first: each task reads many"
             if part.is_whole and tasks == 1:
                 yield "    one task, as every element may need any element of what it reads"

@@ -25,7 +25,7 @@ from hjit.trace.tracing.arrays.scalar_class import ClassCalled, plain_class
 from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer, is_tracer
 from hjit.trace.tracing.complex_memory import complex_of
 from hjit.trace.tracing.recording.iterations import MAX_OPERATIONS, MAX_UNROLLED, Iterations
-from hjit.trace.tracing.recording.recorder import OutOfBounds, Postpone, Recorder
+from hjit.trace.tracing.recording.recorder import OutOfBounds, Postponing, Recorder
 from hjit.trace.tracing.scalars.host import HostScalar, captured_number, is_host, is_run_time, static_value
 from hjit.trace.tracing.scalars.induction import CannotReroll, LoopSite
 from hjit.trace.tracing.scalars.size import Size
@@ -165,7 +165,7 @@ def trace(
     blas: Callable[[str], bool | str] | None = None,
     is_bounded: bool = False,
     fill: int = 0,
-    postpone: Postpone | None = None,
+    postpone: Postponing | None = None,
 ) -> Trace:
     """Run `function` on tracers that stand for `leaves`.
 

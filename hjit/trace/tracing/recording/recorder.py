@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import CodeType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -139,8 +139,16 @@ class Source:
 FilledArguments = Callable[[Callable[[int, tuple[int, ...], bool], Any]], tuple[tuple[Any, ...], dict[str, Any]]]
 
 
-# By the recorder, the name of the operation, its function, what is realised before it, and its arguments
-Postpone = Callable[["Recorder", str, Any, tuple[str, ...], FilledArguments], ExternResult | None]
+class Postponing(Protocol):
+    """Gives what stands for the results of calls that are not to be made now."""
+
+    def extern(
+        self, rec: Recorder, operation: str, function: Any, needs: tuple[str, ...], arguments: FilledArguments
+    ) -> ExternResult | None:
+        """Of an extern call, by its function and arguments, and what is realised before it; None: it is made now."""
+
+    def product(self, rec: Recorder, product: Product) -> np.ndarray[Any, Any]:
+        """Of a product of matrices."""
 
 
 @dataclass(slots=True)
@@ -244,7 +252,7 @@ class Recorder:
         fill: which numbers uninitialised elements are traced with, see `fill_values`.
         has_uninitialised: may there be such elements?
         codes: of the functions that were traced.
-        postpone: gives what stands for the result of an extern call that is not to be made now; None for one that is.
+        postpone: of the extern calls and products that are not to be made now.
     """
 
     evaluate: Callable[[Recorder, tuple[str, ...]], list[np.ndarray[Any, Any]]]
@@ -293,7 +301,7 @@ class Recorder:
     fill: int = 0
     has_uninitialised: bool = False
     codes: dict[CodeType, None] = field(default_factory=dict)
-    postpone: Postpone | None = None
+    postpone: Postponing | None = None
     _names: dict[str, int] = field(default_factory=dict)
 
     def __enter__(self) -> Recorder:
@@ -547,7 +555,9 @@ class Recorder:
             Exception: what the function raises; later calls find out whether it does so again.
         """
         self._break_in_loop(f"calls of {operation}")
-        found = self.postpone(self, operation, function, needs, arguments) if self.postpone and arguments else None
+        found = None
+        if self.postpone is not None and arguments is not None:
+            found = self.postpone.extern(self, operation, function, needs, arguments)
         if found is None:
             arrays = self.evaluate(self, needs) if needs else []
             if checkpoint is not None:
@@ -621,7 +631,10 @@ class Recorder:
     # -- products by BLAS
     def product(self, name: str, product: Product, shape: Iterable[int | Poly]) -> None:
         """A product by BLAS, now and at every call; its result is an input of the given name."""
-        result = product.compute(self.evaluate(self, product.needs))
+        if self.postpone is not None:
+            result = self.postpone.product(self, product)
+        else:
+            result = product.compute(self.evaluate(self, product.needs))
         source = Input(name, product.dtype, self.polys(shape), layout(result))
         self.inputs[name] = Source(source, result, ("event", len(self.breaks), 0))
         self.breaks.append(
