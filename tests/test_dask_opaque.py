@@ -120,14 +120,15 @@ def test_nothing_is_computed_at_the_call(f: Callable[..., Any]) -> None:
 
 def test_tasks_have_all_of_one_axis_and_are_not_larger_than_chunks_were() -> None:
     x = da.zeros((8000, 6000), chunks=1000, dtype="f4")
-    p = hjit.pipeline(lambda x: np.sort(x, axis=0))
-    found = p(x)
+    p: Any = hjit.pipeline(lambda x: np.sort(x, axis=0))
+    found: Any = p(x)
     assert found.chunks[0] == (8000,) and len(found.chunks[1]) == 48
     assert "numpy.sort: as it is, in 48 tasks, each with all of its array along axis 0" in p.explain(x)
-    along = p(da.zeros((8000, 6000), chunks=(8000, 500), dtype="f4"))
+    along: Any = p(da.zeros((8000, 6000), chunks=(8000, 500), dtype="f4"))
     assert along.chunks == ((8000,), (500,) * 12), "chunks that have all of the axis stay"
-    stack = hjit.pipeline(lambda x: np.abs(np.fft.fft2(x)))(da.zeros((20, 300, 300), chunks=(1, 100, 100)))
-    assert stack.chunks[0] == (1,) * 20 or len(stack.chunks[0]) > 1
+    images: Any = hjit.pipeline(lambda x: np.abs(np.fft.fft2(x)))
+    stack = images(da.zeros((20, 300, 300), chunks=(4, 100, 100)))
+    assert len(stack.chunks[0]) >= 10, "a stack of images is cut between them"
     whole = hjit.pipeline(lambda x: ndimage.label(x > 0)[0])
     assert "scipy.ndimage.label: as it is, in one task, as it needs all of its array" in whole.explain(x)
 
@@ -171,4 +172,4 @@ def test_errors_are_the_function_s_own() -> None:
     with pytest.raises(np.exceptions.AxisError):
         hjit.pipeline(lambda x: np.sort(x, axis=5))(x)
     with pytest.raises(ValueError, match="kth"):
-        hjit.pipeline(lambda x: np.partition(x, 500, axis=0))(x).compute()
+        dask.compute(hjit.pipeline(lambda x: np.partition(x, 500, axis=0))(x))

@@ -274,7 +274,7 @@ class Given:
         kind, *place = source.where
         if kind == "event" and (rec, place[0]) in self._postponed:
             return self._postponed[rec, place[0]][place[1]]
-        x = self.leaves[place[0]] if kind == "arg" else source.array
+        x: Any = self.leaves[place[0]] if kind == "arg" else source.array
         if not is_dask_array(x):
             return da.from_array(as_parts(np.asarray(x)), chunks=-1)
         if x.dtype.kind != "c":
@@ -329,8 +329,8 @@ class Given:
 
         args, kwargs = arguments(slot)
         call = OpaqueCall(operation, function, args, kwargs)
-        arrays = {**rec.inputs, **rec.stages}
-        dtypes = [getattr(arrays[needs[k]], "input", arrays[needs[k]]).dtype for k, _ in slots]
+        arrays: dict[str, Input | Stage] = {**{n: x.input for n, x in rec.inputs.items()}, **rec.stages}
+        dtypes = [arrays[needs[k]].dtype for k, _ in slots]
         known = known_result(call, list(zip(slots.values(), dtypes, strict=True)))
         if known is None:
             return None

@@ -290,11 +290,11 @@ def opaque_arrays(call: OpaqueCall, known: Known, arrays: Sequence[Any]) -> list
 
 def _item(graph: HighLevelGraph, results: str, k: int, chunks: tuple[Shape, ...], dtype: np.dtype[Any]) -> Any:
     """One of two results of a single task."""
-    key = (f"{results}-{k}", *(0,) * len(chunks))
+    name = f"{results}-{k}"
+    key = (name, *(0,) * len(chunks))
     (made_by,) = graph.layers[results]
-    made = {key: task(key, item, (k,), (made_by,))}
-    layers: dict[str, Any] = {**graph.layers, key[0]: made}
-    return da.Array(HighLevelGraph(layers, {**graph.dependencies, key[0]: {results}}), key[0], chunks, dtype=dtype)
+    layers: dict[str, Any] = {**graph.layers, name: {key: task(key, item, (k,), (made_by,))}}
+    return da.Array(HighLevelGraph(layers, {**graph.dependencies, name: {results}}), name, chunks, dtype=dtype)
 
 
 def _in_chunks(array: Any, whole: frozenset[int], rank: int) -> Any:

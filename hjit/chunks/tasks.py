@@ -150,8 +150,8 @@ class Tasks:
                 found = [r.of(number) for r in needed]
                 placed = WindowAssembly(row.tobytes(), tuple(window for window, _ in found))
                 blocks = [b for _, some in found for b in some]
-                own = (step, *positions[number])
-                layer[own] = task(own, run_chunk, (placed,), (kernel, *blocks))
+                task_key = (step, *positions[number])
+                layer[task_key] = task(task_key, run_chunk, (placed,), (kernel, *blocks))
         if part.pieces:
             self._combine(part, step, key if single else f"{key}-all", layer)
         depends = [array for array, _ in chunks[: len(arrays)]]
