@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pickle
 import random
+import re
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ import hjit
 from hjit.call.arguments import leaves_of
 from hjit.chunks import parts, tasks
 from hjit.chunks.cut import cut_graph
+from hjit.chunks.kernels import PartKernel
 from hjit.errors import HjitWarning, TraceError
 from hjit.kernels.runtime import kernel
 from tests.fuzz import random_program
@@ -468,6 +471,24 @@ def test_an_array_without_axes_and_empty_ones() -> None:
     assert empty.shape == (0, 80) and empty.compute().shape == (0, 80)
 
 
+EMPTY_CHUNKS = [
+    ((0, 10, 14), (36,)),
+    ((10, 0, 14), (36,)),
+    ((10, 14, 0), (20, 0, 0, 16)),
+    ((0, 24, 0), (0, 30, 0, 6, 0)),
+]
+
+
+@pytest.mark.parametrize("chunks", EMPTY_CHUNKS)
+@pytest.mark.parametrize("f", [unsharp, positions, sums, integral, recursive, equalised, transposed, several_shapes])
+def test_chunks_of_length_zero(f: Callable[..., Any], chunks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = image((24, 36), "u1")
+    for few in (1, parts.SMALL_WORK):
+        monkeypatch.setattr(parts, "SMALL_WORK", few)
+        assert_as_numpy(f, (x,), [da.from_array(x, chunks=chunks)])
+        assert_as_numpy(f, (x.T,), [da.from_array(x.T, chunks=chunks[::-1])])
+
+
 def test_schedules_by_hand_apply_to_the_chunks() -> None:
     x = image((600, 700), "u1")
     p = hjit.pipeline(unsharp)
@@ -481,7 +502,7 @@ def test_a_task_runs_on_one_thread_unless_a_number_is_given() -> None:
     x = da.zeros((100, 100), chunks=50)
     for options, threads in (({}, 1), ({"num_threads": 2}, 2)):
         graph = dict(hjit.pipeline(lambda x: x + 1, **options)(x).__dask_graph__())
-        (made,) = (v for v in graph.values() if type(v).__name__ == "PartKernel")
+        (made,) = (v.value for v in graph.values() if type(getattr(v, "value", None)) is PartKernel)
         assert made.options.num_threads == threads
 
 
@@ -523,15 +544,33 @@ def test_graphs_travel() -> None:
     assert str(deserialise_graph(pickle.loads(pickle.dumps(serialise_graph(graph))))) == str(graph)
 
 
+def of_the_guide(name: str) -> Any:
+    """A function of the guide's page that is shown there, not run."""
+    text = (Path(__file__).parents[1] / "docs" / "guide" / "dask.md").read_text()
+    (block,) = (b for b in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if f"def {name}(" in b)
+    namespace: dict[str, Any] = {"da": da, "np": np, "sharpened": hjit.pipeline(unsharp)}
+    exec(block, namespace)
+    return namespace[name]
+
+
+def test_every_function_that_the_guide_only_shows_is_tested() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "guide" / "dask.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert [b.split("(")[0] for b in blocks] == ["def on_a_cluster", "def with_xarray"]
+
+
 @pytest.mark.slow
-def test_a_cluster() -> None:
-    distributed = pytest.importorskip("distributed")
+def test_a_cluster(tmp_path: Path) -> None:
+    """The function of the guide, which starts two workers: from file to file."""
+    pytest.importorskip("distributed")
+    from benchmarks.mosaic import RawFile
+
     x = image((900, 1000), "u1")
-    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=None)
-    with cluster, distributed.Client(cluster):
-        for f in (unsharp, equalised):
-            found = hjit.pipeline(f)(da.from_array(x, chunks=(170, 190)))
-            np.testing.assert_array_equal(found.compute(), f(x))
+    run = of_the_guide("on_a_cluster")
+    for f in (lambda x: equalised(unsharp(x)), lambda x: np.sort(x, axis=0)):
+        target = RawFile(tmp_path / "found.raw", x.shape).create()
+        run(hjit.pipeline(f)(da.from_array(x, chunks=(170, 190))), target)
+        np.testing.assert_array_equal(target[:], f(x))
 
 
 class OnDisk:
@@ -572,6 +611,7 @@ def test_xarray_hands_a_pipeline_the_whole_image() -> None:
         found = xr.apply_ufunc(hjit.pipeline(f), data, dask="allowed")
         assert isinstance(found.data, da.Array) and found.dims == ("y", "x")
         np.testing.assert_array_equal(found, f(x))
+    np.testing.assert_array_equal(of_the_guide("with_xarray")(data), unsharp(x))
     blocks = xr.apply_ufunc(
         hjit.pipeline(lambda x: np.sqrt(x / 255)), data, dask="parallelized", output_dtypes=[np.float64]
     )

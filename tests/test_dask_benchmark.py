@@ -95,10 +95,16 @@ def test_tables_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     tasks = {
         k: {"count": 4, "median_s": 0.1, "total_s": 0.4, "median_bytes": 9.0} for k in ("load", "histogram", "store")
     }
-    graph = [{"graph": "development", "made_us": 50.0, "prepared_us": 60.0, "tasks": 4.0}]
+    graph = [{"graph": "development", "made_us": 50.0, "prepared_us": 60.0, "ordered_us": 77.0, "tasks": 4.0}]
     cluster: dict[str, Any] = {"shape": [10, 10], "chunks": 4, "chunk": 5, "run_s": 1.0, "mb_a_second": 1.0}
     cluster |= {"peak_mb": [1.0], "memory_limit": "2GB", "spilled_bytes": 0, "moved_bytes": 0, "empty_task_s": 1e-3}
     cluster |= {"windows": 9, "window_side": 4, "windows_that_differ": 0, "pixels_that_differ": 0, "tasks": tasks}
     chunked.show({"graph": graph, "cluster": cluster, "scaling": chunked.scaled(graph, cluster)})
     text = capsys.readouterr().out
-    assert "9 windows of 4 x 4" in text and "bound by" in text
+    assert "9 windows of 4 x 4" in text and "bound by" in text and "77" in text
+
+
+def test_costs_of_a_graph() -> None:
+    rows = chunked.of_graph(chunks=5, calls=1, side=64)
+    assert next(row["graph"] for row in rows) == "development"
+    assert all(row[name] > 0 for row in rows for name in ("made_us", "prepared_us", "ordered_us", "tasks"))

@@ -20,6 +20,8 @@ from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
 from hjit.call.arguments import is_dask_array, leaf_names, leaves_of
+from hjit.chunks.native import task
+from hjit.chunks.opaque import OpaqueCall, Slot, as_complex, as_parts, known_result, opaque_arrays, said
 from hjit.chunks.tasks import Tasks
 from hjit.errors import TraceError
 from hjit.options import Options
@@ -28,7 +30,9 @@ from hjit.trace.capture.captured import without_memory
 from hjit.trace.capture.trace import PyTree, Result, Trace, trace
 from hjit.trace.ir.graph import Graph, Input, Load, Stage
 from hjit.trace.ir.poly import poly, sizes_value
-from hjit.trace.tracing.recording.recorder import MAX_CONSTANT, Recorder
+from hjit.trace.tracing.recording.products import Product
+from hjit.trace.tracing.recording.recorder import MAX_CONSTANT, FilledArguments, Recorder
+from hjit.trace.tracing.recording.results import ExternResult
 from hjit.tuning.choice import Scheduler
 
 MAX_EAGER_ELEMENTS = 1 << 16  # elements that a function may decide on, or hand to an extern call
@@ -58,6 +62,7 @@ class DaskCall:
 
     Attributes:
         tasks: what computes its results; None where a single task runs the function on whole arrays, `why`.
+        opaque: what is said of functions that run as they are, in tasks of their own.
     """
 
     settings: CallSettings
@@ -66,6 +71,7 @@ class DaskCall:
     traced: Trace
     tasks: Tasks | None
     why: str = ""
+    opaque: tuple[str, ...] = ()
 
     def results(self) -> Any:
         """What the function returns, lazily; arguments that it writes are changed."""
@@ -80,9 +86,9 @@ class DaskCall:
             number = next(numbers)
             match r.kind:
                 case "array":
-                    return found[r.name].transpose(r.order) if r.order else found[r.name]
+                    return _returned(found[r.name], r)
                 case "view":
-                    return found[_view(number)]
+                    return _returned(found[_view(number)], r)
                 case "argument":
                     return self._argument(r.name)
                 case "constant":
@@ -108,7 +114,7 @@ class DaskCall:
         name = self.settings.name
         key = f"{name}-whole-{tokenize([a.name for a in arrays], name, others, self.structure)}"
         blocks = [(a.name, *(0,) * a.ndim) for a in arrays]
-        layer: dict[Any, Any] = {f"{key}-call": call, key: (run_whole, f"{key}-call", *blocks)}
+        layer: dict[Any, Any] = {key: task(key, run_whole, (call,), blocks)}
         graph = HighLevelGraph.from_collections(key, layer, arrays)
         stages = {s.name: s for s in _with_views(self.traced).stages}
         found = {}
@@ -118,7 +124,8 @@ class DaskCall:
             if r.order:
                 shape = tuple(shape[axis] for axis in r.order)
             own = f"{key}-{k}"
-            layers: dict[str, Any] = {**graph.layers, own: {(own, *(0,) * len(shape)): (pick, key, number)}}
+            at = (own, *(0,) * len(shape))
+            layers: dict[str, Any] = {**graph.layers, own: {at: task(at, pick, (number,), (key,))}}
             dependencies = {**graph.dependencies, own: {key}}
             a = da.Array(HighLevelGraph(layers, dependencies), own, tuple((n,) for n in shape), dtype=stage.dtype)
             found[stage.name] = a.transpose(np.argsort(r.order)) if r.order else a
@@ -148,9 +155,18 @@ def run_whole(call: WholeCall, *arrays: Array) -> list[Any]:
     return leaves_of(call.pipeline(*args, **kwargs))
 
 
-def pick(results: list[Any], k: int) -> Array:
-    """One of several results."""
-    return np.asarray(results[k])
+def pick(k: int, results: list[Any]) -> Array:
+    """One of several results, a complex one as its parts."""
+    return as_parts(np.asarray(results[k]))
+
+
+def _returned(array: Any, r: Result) -> Any:
+    """The computed array as what the function returns: itself, transposed, or the complex one that has these parts."""
+    array = array.transpose(r.order) if r.order else array
+    if not r.is_complex:
+        return array
+    dtype = np.result_type(array.dtype, np.complex64)
+    return array.rechunk({array.ndim - 1: -1}).map_blocks(as_complex, dtype=dtype, drop_axis=array.ndim - 1)
 
 
 def traced_call(settings: CallSettings, structure: PyTree, leaves: list[Any]) -> DaskCall:
@@ -161,12 +177,11 @@ def traced_call(settings: CallSettings, structure: PyTree, leaves: list[Any]) ->
         Exception: what the function itself raises.
     """
     seen = [_stand_in(x) if is_dask_array(x) else x for x in leaves]
-
-    def evaluated(rec: Recorder, wanted: tuple[str, ...]) -> list[Array]:
-        return _computed(settings, rec, wanted, leaves)
-
+    given = Given(settings, leaves)
     names = leaf_names(settings.function, structure, len(leaves))
-    traced: Trace = with_deep_stack(lambda: trace(settings.function, structure, seen, names, evaluated, None))
+    traced: Trace = with_deep_stack(
+        lambda: trace(settings.function, structure, seen, names, given.computed, lambda name: "auto", postpone=given)
+    )
     rec = traced.recorder
     rec.roll_back()
     if any(e.impure for e in rec.breaks):
@@ -180,12 +195,12 @@ def traced_call(settings: CallSettings, structure: PyTree, leaves: list[Any]) ->
         why = "NumPy refuses some values, which is only known of all of them"
     elif rec.effects:
         why = "it gives warnings, or writes a log"
-    if why and not traced.writes and not rec.breaks:
+    if why and not traced.writes and given.are_all_postponed(rec):
         return DaskCall(settings, structure, leaves, traced, None, why)
     if why:
         raise TraceError(settings.name, why, "call it on whole arrays")
     graph = _with_views(traced)
-    return DaskCall(settings, structure, leaves, traced, _tasks(settings, rec, graph, leaves))
+    return DaskCall(settings, structure, leaves, traced, given.tasks(rec, graph), opaque=given.lines(rec))
 
 
 def explained(settings: CallSettings, structure: PyTree, leaves: list[Any]) -> str:
@@ -196,7 +211,8 @@ def explained(settings: CallSettings, structure: PyTree, leaves: list[Any]) -> s
         return f"{settings.name} runs as the plain function does on arrays of Dask: {error}"
     if call.tasks is None:
         return f"{settings.name} runs on whole arrays, in one task of Dask: {call.why}"
-    return "\n".join([f"{settings.name} runs in tasks of Dask:", *(f"  {line}" for line in call.tasks.lines())])
+    lines = (*call.opaque, *call.tasks.lines())
+    return "\n".join([f"{settings.name} runs in tasks of Dask:", *(f"  {line}" for line in lines)])
 
 
 def _with_known(rec: Recorder, graph: Graph) -> Graph:
@@ -210,18 +226,6 @@ def _with_known(rec: Recorder, graph: Graph) -> Graph:
         return replace(x, shape=tuple(map(poly, source.array.shape)), data=source.array.tobytes())
 
     return replace(graph, inputs=tuple(map(known, graph.inputs)))
-
-
-def _tasks(settings: CallSettings, rec: Recorder, graph: Graph, leaves: Sequence[Any]) -> Tasks:
-    values = rec.tape.replay(leaves) or ()
-    scalars = {name: values[slot.k] for name, (slot, _) in rec.scalar_slots().items() if slot.k < len(values)}
-    graph = _with_known(rec, graph)
-    known = {x.name for x in graph.inputs if x.data is not None}
-    arrays = {name: x for name, x in _arrays(rec, leaves).items() if name not in known}
-    found: Tasks = with_deep_stack(
-        lambda: Tasks(settings.name, graph, rec.sizes, arrays, scalars, settings.options, settings.scheduler)
-    )
-    return found
 
 
 def _view(number: int) -> str:
@@ -253,36 +257,115 @@ def _with_views(traced: Trace) -> Graph:
     return Graph(graph.inputs, graph.scalars, (*graph.stages, *views), tuple(dict.fromkeys(outputs)))
 
 
-def _computed(settings: CallSettings, rec: Recorder, wanted: tuple[str, ...], leaves: Sequence[Any]) -> list[Array]:
-    """Small arrays of an unfinished trace, which the function decides on: they are computed now.
+class Given:
+    """The arrays of one call: its arguments, and the results of functions that run as they are."""
 
-    Raises:
-        TraceError: they are not small.
-    """
-    found: dict[str, Any] = {}
-    missing = [n for n in wanted if n in rec.stages]
-    for n in wanted:
-        shape = rec.stages[n].shape if n in rec.stages else rec.inputs[n].input.shape
-        if math.prod(sizes_value(p, rec.sizes) for p in shape) > MAX_EAGER_ELEMENTS:
-            raise rec.error("Dask", "whole arrays are computed for a call of what hjit does not know")
-    inputs = _arrays(rec, leaves)
-    found = {n: inputs[n] for n in wanted if n not in rec.stages}
-    if missing:
-        found.update(_tasks(settings, rec, rec.graph(tuple(missing)), leaves).outputs())
-    settings.warn(f"{settings.name} decides on values of Dask's arrays: they are computed at the call")
-    return [np.asarray(x) for x in da.compute(*(found[n] for n in wanted))]
+    def __init__(self, settings: CallSettings, leaves: Sequence[Any]) -> None:
+        self.settings, self.leaves = settings, leaves
+        self._postponed: dict[tuple[Recorder, int], list[Any]] = {}  # by the number of the graph break
+        self._said: dict[tuple[Recorder, int], str] = {}
 
+    def arrays(self, rec: Recorder) -> Mapping[str, Any]:
+        """Arrays of Dask for all inputs but small constants: arguments as they are, and others in one chunk."""
+        return {name: self._array(rec, name) for name, source in rec.inputs.items() if source.input.data is None}
 
-def _arrays(rec: Recorder, leaves: Sequence[Any]) -> Mapping[str, Any]:
-    """Arrays of Dask for all inputs: the arguments, and others in one chunk."""
-    found = {}
-    for name, source in rec.inputs.items():
-        if source.input.data is not None:
-            continue
-        where = source.where
-        x = leaves[where[1]] if where[0] == "arg" else source.array
-        found[name] = x if is_dask_array(x) else da.from_array(np.asarray(x), chunks=-1)
-    return found
+    def _array(self, rec: Recorder, name: str) -> Any:
+        source = rec.inputs[name]
+        kind, *place = source.where
+        if kind == "event" and (rec, place[0]) in self._postponed:
+            return self._postponed[rec, place[0]][place[1]]
+        x: Any = self.leaves[place[0]] if kind == "arg" else source.array
+        if not is_dask_array(x):
+            return da.from_array(as_parts(np.asarray(x)), chunks=-1)
+        if x.dtype.kind != "c":
+            return x
+        return x.map_blocks(as_parts, dtype=source.input.dtype, chunks=(*x.chunks, (2,)), new_axis=x.ndim)
+
+    def tasks(self, rec: Recorder, graph: Graph) -> Tasks:
+        """What computes a Graph."""
+        settings = self.settings
+        values = rec.tape.replay(self.leaves) or ()
+        scalars = {name: values[slot.k] for name, (slot, _) in rec.scalar_slots().items() if slot.k < len(values)}
+        graph = _with_known(rec, graph)
+        known = {x.name for x in graph.inputs if x.data is not None}
+        arrays = {name: x for name, x in self.arrays(rec).items() if name not in known}
+        found: Tasks = with_deep_stack(
+            lambda: Tasks(settings.name, graph, rec.sizes, arrays, scalars, settings.options, settings.scheduler)
+        )
+        return found
+
+    def _of(self, rec: Recorder, names: Sequence[str]) -> list[Any]:
+        """Inputs and stages of an unfinished trace."""
+        stages = tuple(dict.fromkeys(n for n in names if n in rec.stages))
+        found = self.tasks(rec, rec.graph(stages)).outputs() if stages else {}
+        return [found[n] if n in rec.stages else self._array(rec, n) for n in names]
+
+    def computed(self, rec: Recorder, wanted: tuple[str, ...]) -> list[Array]:
+        """Small arrays of an unfinished trace, which the function decides on: they are computed now.
+
+        Raises:
+            TraceError: they are not small.
+        """
+        for n in wanted:
+            shape = rec.stages[n].shape if n in rec.stages else rec.inputs[n].input.shape
+            if math.prod(sizes_value(p, rec.sizes) for p in shape) > MAX_EAGER_ELEMENTS:
+                raise rec.error("Dask", "whole arrays are computed for a call of what hjit does not know")
+        name = self.settings.name
+        self.settings.warn(f"{name} decides on values of Dask's arrays: they are computed at the call")
+        return [np.asarray(x) for x in da.compute(*self._of(rec, wanted))]
+
+    # -- functions that run as they are
+    def extern(
+        self, rec: Recorder, operation: str, function: Any, needs: tuple[str, ...], arguments: FilledArguments
+    ) -> ExternResult | None:
+        """What stands for the result of such a function, where its shape is known: tasks call it.
+
+        None: it is to be called now.
+        """
+        slots: dict[tuple[int, tuple[int, ...]], Slot] = {}  # by the need and its shape in memory
+
+        def slot(k: int, shape: tuple[int, ...], is_complex: bool) -> Slot:
+            return slots.setdefault((k, shape), Slot(len(slots), shape[: len(shape) - is_complex], is_complex))
+
+        args, kwargs = arguments(slot)
+        call = OpaqueCall(operation, function, args, kwargs)
+        arrays: dict[str, Input | Stage] = {**{n: x.input for n, x in rec.inputs.items()}, **rec.stages}
+        dtypes = [arrays[needs[k]].dtype for k, _ in slots]
+        known = known_result(call, list(zip(slots.values(), dtypes, strict=True)))
+        if known is None:
+            return None
+        found = self._of(rec, [needs[k] for k, _ in slots])
+        given = [a if a.shape == shape else a.reshape(shape) for a, (_, shape) in zip(found, slots, strict=True)]
+        found = opaque_arrays(call, known, given)
+        key = rec, len(rec.breaks)
+        self._postponed[key] = found
+        self._said[key] = said(call, known, found[0])
+        first, *others = (_without_memory(a.shape, a.dtype) for a in found)
+        kind = "complex" if known.dtype.kind == "c" else "array"
+        outcome: tuple[Any, ...] = (kind, 0, known.dtype, known.shape, first.strides)
+        if others:
+            outcome = ("items", tuple, None, outcome, ("int", 1))
+        return ExternResult(outcome, (first, *others))
+
+    def product(self, rec: Recorder, product: Product) -> Array:
+        """What stands for a product of matrices of floats, which Dask and BLAS compute: pieces along what is summed up,
+        put together in a tree."""
+        arrays = self._of(rec, product.needs)
+        found = da.matmul(product.first.of(arrays[0]), product.second.of(arrays[-1]))
+        if found.shape != product.shape:
+            found = found.reshape(product.shape)
+        key = rec, len(rec.breaks)
+        self._postponed[key] = [found]
+        self._said[key] = f"a product by Dask and BLAS, in {found.npartitions} chunks"
+        return _without_memory(product.shape, product.dtype)
+
+    def are_all_postponed(self, rec: Recorder) -> bool:
+        """Has nothing been computed for the trace?"""
+        return all((rec, number) in self._postponed for number in range(len(rec.breaks)))
+
+    def lines(self, rec: Recorder) -> tuple[str, ...]:
+        """What is said of these functions."""
+        return tuple(text for (other, _), text in self._said.items() if other is rec)
 
 
 def _stand_in(x: Any) -> Array:
@@ -295,5 +378,9 @@ def _stand_in(x: Any) -> Array:
         raise TraceError("Dask", "chunks of unknown lengths", "call its compute_chunk_sizes() before")
     if type(x._meta) is not np.ndarray:
         raise TraceError("Dask", f"chunks of {type(x._meta).__name__}", "use map_blocks")
-    strides = [x.dtype.itemsize * n for n in itertools.accumulate((1, *x.shape[:0:-1]), lambda a, b: a * max(b, 1))]
-    return without_memory(SimpleNamespace(shape=x.shape, dtype=x.dtype, strides=tuple(reversed(strides[: x.ndim]))))
+    return _without_memory(x.shape, x.dtype)
+
+
+def _without_memory(shape: tuple[int, ...], dtype: Any) -> Array:
+    strides = [dtype.itemsize * n for n in itertools.accumulate((1, *shape[:0:-1]), lambda a, b: a * max(b, 1))]
+    return without_memory(SimpleNamespace(shape=shape, dtype=dtype, strides=tuple(reversed(strides[: len(shape)]))))

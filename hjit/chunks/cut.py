@@ -7,6 +7,7 @@ makes tasks.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,15 +17,17 @@ import numpy as np
 from dask.base import tokenize
 
 from hjit.chunks.kept import parts_with_kept
-from hjit.chunks.limits import MAX_CUTS
+from hjit.chunks.limits import MAX_CUTS, SMALL_WORK
 from hjit.chunks.parts import Cutter, Grid, Part
-from hjit.chunks.rows import rows_as_dims
 from hjit.chunks.serialisation import serialise_graph
 from hjit.chunks.windows import Windows, windows
 from hjit.trace.ir.graph import Graph
+from hjit.trace.ir.poly import sizes_value
 from hjit.trace.passes.delinearisation import delinearise
 from hjit.trace.passes.elimination.stage_elimination import drop_dead_stages, merge_equal_stages
 from hjit.trace.passes.fusion import fuse
+from hjit.trace.passes.operands import separate_operands
+from hjit.trace.passes.rows import rows_as_dims
 
 Passes = tuple[Callable[[Graph], Graph], ...]
 PASSES: Passes = (  # before a Graph is cut
@@ -77,7 +80,10 @@ def cut_graph(
     """
     for run in PASSES:
         graph = run(graph)
+    numbers = dict(sizes)
+    large = {n for n, x in graph.arrays.items() if math.prod(sizes_value(p, numbers) for p in x.shape) > SMALL_WORK}
+    graph, aliases = separate_operands(graph, large)
     values = {n: np.frombuffer(text, dtype)[0] for n, dtype, text in scalars}
-    cutter = Cutter(graph, dict(sizes), dict(chunks), values)
+    cutter = Cutter(graph, numbers, dict(chunks), values, aliases)
     parts, left = parts_with_kept(cutter, room)
     return CutGraph(graph, cutter, parts, left, tokenize(serialise_graph(graph), sizes, scalars))

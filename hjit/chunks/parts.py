@@ -19,7 +19,7 @@ import numpy as np
 
 from hjit.chunks.bounds import BoundsInference, Interval, Region, elements, filled, hull
 from hjit.chunks.carries import Carry, carry_of
-from hjit.chunks.limits import LARGE, RECOMPUTED, RECOMPUTED_SCAN, SMALL_WORK
+from hjit.chunks.limits import LARGE, RECOMPUTED, RECOMPUTED_SCAN, SMALL_WORK, USES
 from hjit.trace.ir.graph import Const, Definition, Graph, Load, Op, Stage
 from hjit.trace.ir.poly import Poly, Sym, deep_atoms, sizes_value
 
@@ -67,13 +67,19 @@ class Cutter:
 
     Attributes:
         chunks: of the arrays that it reads: the lengths along each axis.
+        aliases: inputs that are another array (`hjit.trace.passes.operands`).
         kept: stages that parts need and do not compute themselves (`hjit.chunks.kept`).
     """
 
     def __init__(
-        self, graph: Graph, sizes: Mapping[str, int], chunks: Mapping[str, Grid], scalars: Mapping[str, Any] = {}
+        self,
+        graph: Graph,
+        sizes: Mapping[str, int],
+        chunks: Mapping[str, Grid],
+        scalars: Mapping[str, Any] = {},
+        aliases: Mapping[str, str] = {},
     ) -> None:
-        self.graph, self.sizes, self.chunks, self.scalars = graph, sizes, chunks, scalars
+        self.graph, self.sizes, self.chunks, self.scalars, self.aliases = graph, sizes, chunks, scalars, aliases
         self.bounds = BoundsInference(graph, sizes, scalars)
         self.kept: frozenset[str] = frozenset()
         self._parts: dict[str, Part] = {}
@@ -91,8 +97,12 @@ class Cutter:
             name = wanted.pop()
             if name not in found:
                 found[name] = self.part_of(name)
-                wanted += [n for n in found[name].reads if n in self.position]
+                wanted += [n for n in map(self.array, found[name].reads) if n in self.position]
         return self._joined(found)
+
+    def array(self, name: str) -> str:
+        """The array that one is which a part reads: itself, or that which it is an alias of."""
+        return self.aliases.get(name, name)
 
     def keep(self, name: str) -> None:
         """Parts read this stage, which is one of its own, rather than computing it."""
@@ -111,7 +121,7 @@ class Cutter:
         alike: dict[tuple[object, ...], list[list[str]]] = {}
         for name in sorted(found, key=self.position.__getitem__):
             part = found[name]
-            levels[name] = 1 + max((levels[n] for n in part.reads if n in found), default=0)
+            levels[name] = 1 + max((levels[n] for n in map(self.array, part.reads) if n in found), default=0)
             groups = alike.setdefault((levels[name], *self._signature(name, part)), [])
             group = next((g for g in groups if not any(n in part.required for n in g)), None)
             if group is None:
@@ -259,7 +269,8 @@ class Cutter:
                 for access in loops.accesses:
                     found = access.region(at, count)
                     if is_own and not whole and self._sees_too_much(access.source, found, count):
-                        return None
+                        if not (is_reduction(s) and _computes_much(at, found, count)):
+                            return None
                     needed[access.source] = hull(needed.get(access.source), found)
         for n in self.graph.input_by_name:
             if n in needed:
@@ -307,7 +318,14 @@ class Cutter:
 
     def _is_one(self, source: str) -> bool:
         """Is it an input in one chunk, which every task has anyway?"""
-        return all(len(x) == 1 for x in self.chunks.get(source, ()))
+        source = self.array(source)
+        return source not in self.position and all(len(x) == 1 for x in self.chunks.get(source, ()))
+
+
+def _computes_much(dims: Sequence[Interval], region: Region, count: int) -> bool:
+    """Do tasks with these iterations use each element that they read so often that they may read it, too?"""
+    some = np.ones(count)
+    return float(np.sum(elements(dims) * some)) >= USES * float(np.sum(elements(region) * some))
 
 
 def is_reduction(s: Stage) -> bool:

@@ -11,7 +11,7 @@ import itertools
 import math
 import operator
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,12 +21,14 @@ from dask.base import clone_key
 from dask.highlevelgraph import HighLevelGraph
 
 from hjit.chunks.bounds import Region
-from hjit.chunks.limits import MAX_LAYOUTS
+from hjit.chunks.limits import FEW_READS, MAX_LAYOUTS, READS, SMALL_WORK
+from hjit.chunks.native import after, is_task, task
 
 Array = np.ndarray[Any, Any]
 Ends = tuple[int, int]
 Slices = tuple[slice, ...]
 
+FIRST = "first"  # the task that others begin after
 EXCERPT = 0.5  # a window that has less of a chunk than this is given that part only, not to move or keep all of it
 TOGETHER = 0.25  # of a chunk: what other tasks need of it is one task up to here, and moves as one
 
@@ -76,7 +78,7 @@ class Excerpts:
         return Excerpts, (self.parts,)
 
 
-def excerpts(block: Array, wanted: Excerpts) -> tuple[Array, ...]:
+def excerpts(wanted: Excerpts, block: Array) -> tuple[Array, ...]:
     """Parts of a chunk, without the rest of it."""
     block = np.asarray(block)
     return tuple(block[part].copy(order="C") for part in wanted.parts)
@@ -87,11 +89,13 @@ class Span:
     """A chunk along an axis, as an interval has it.
 
     Attributes:
+        offset: the chunk, from the first one of the interval.
         place: where in the interval its part is.
         part: this part of the chunk.
         share: how much of the chunk that is.
     """
 
+    offset: int
     place: Ends
     part: Ends
     share: float
@@ -119,7 +123,7 @@ class Piece:
         return self.share < EXCERPT
 
 
-Spans = tuple[Span, ...]  # of consecutive chunks
+Spans = tuple[Span, ...]  # of consecutive chunks, those of length zero left out
 
 
 def spans(chunks: Sequence[int]) -> Callable[[int, int], tuple[int, Spans]]:
@@ -129,23 +133,23 @@ def spans(chunks: Sequence[int]) -> Callable[[int, int], tuple[int, Spans]]:
     @functools.lru_cache(maxsize=MAX_LAYOUTS)
     def of(low: int, high: int) -> tuple[int, Spans]:
         first, last = bisect_right(edges, low) - 1, bisect_right(edges, high) - 1
-        return first, tuple(_span(edges[k], edges[k + 1], low, high) for k in range(first, last + 1))
+        some = (k for k in range(first, last + 1) if edges[k] < edges[k + 1])
+        return first, tuple(_span(k - first, edges[k], edges[k + 1], low, high) for k in some)
 
     return of
 
 
-def _span(start: int, stop: int, low: int, high: int) -> Span:
+def _span(offset: int, start: int, stop: int, low: int, high: int) -> Span:
     a, z = max(low, start), min(high + 1, stop)
-    return Span((a - low, z - low), (a - start, z - start), (z - a) / max(stop - start, 1))
+    return Span(offset, (a - low, z - low), (a - start, z - start), (z - a) / (stop - start))
 
 
 @functools.lru_cache(maxsize=MAX_LAYOUTS)
 def pieces(along: tuple[Spans, ...]) -> tuple[Piece, ...]:
     """The chunks that a window lies in, by those along each axis."""
     found = []
-    for numbered in itertools.product(*map(enumerate, along)):
-        each = [x for _, x in numbered]
-        offset, part = tuple(k for k, _ in numbered), tuple(x.part for x in each)
+    for each in itertools.product(*along):
+        offset, part = tuple(x.offset for x in each), tuple(x.part for x in each)
         found.append(Piece(offset, _slices(x.place for x in each), part, math.prod(x.share for x in each)))
     return tuple(found)
 
@@ -154,6 +158,23 @@ def pieces(along: tuple[Spans, ...]) -> tuple[Piece, ...]:
 def excerpts_of(*parts: tuple[Ends, ...]) -> Excerpts:
     """These parts of a chunk; the same object for all chunks of which the same is wanted."""
     return Excerpts(tuple(map(_slices, parts)))
+
+
+def is_better_merged(chunks: Sequence[Sequence[int]], region: Region, count: int) -> bool:
+    """Is an array so small, and in so many chunks, that they are better put together for tasks that read many of them?
+
+    Args:
+        chunks: of the array.
+        region: the window of each task.
+        count: of the tasks.
+    """
+    if math.prod(map(len, chunks)) <= READS or math.prod(map(sum, chunks)) > SMALL_WORK:
+        return False
+    reads = np.ones(count)
+    for along, ends in zip(chunks, region, strict=True):
+        first, last = (np.searchsorted(np.cumsum(along), x, side="right") for x in ends)
+        reads = reads * (last - first + 1)
+    return float(reads.sum()) > max(READS * count, FEW_READS)
 
 
 class _Cuts:
@@ -238,12 +259,15 @@ class Reads:
     def tasks(self) -> Iterator[tuple[Any, Any]]:
         """What is cut out of chunks, by key."""
         for at, cuts in self._cuts.items():
-            block = (self.name, *at)
-            if cuts.share <= TOGETHER:
-                yield (self.key, *at), (excerpts, block, excerpts_of(*cuts.numbers))
-                continue
-            for number, part in enumerate(cuts.numbers):
-                yield (self.key, *at, number), (excerpts, block, excerpts_of(part))
+            is_together = cuts.share <= TOGETHER
+            some = [((), excerpts_of(*cuts.numbers))] if is_together else _numbered(cuts.numbers)
+            for number, wanted in some:
+                key = (self.key, *at, *number)
+                yield key, task(key, excerpts, (wanted,), ((self.name, *at),))
+
+
+def _numbered(parts: Iterable[tuple[Ends, ...]]) -> list[tuple[tuple[int, ...], Excerpts]]:
+    return [((number,), excerpts_of(part)) for number, part in enumerate(parts)]
 
 
 def _slices(part: Iterable[Ends]) -> Slices:
@@ -254,45 +278,60 @@ class Loaded:
     """The arrays that a Graph reads, in passes: one before and one after each reduction over all of an array.
 
     What comes after would else keep the chunks in memory that were loaded before. Where there is no room for that, and
-    they come from a file, or from memory, they are rather loaded again, by tasks of their own.
+    they come from a file, or from memory, they are rather loaded again, by tasks of their own. These begin after one
+    task that does nothing: Dask's ordering of tasks looks at each pair of a chunk of the result and a task that it
+    begins with, and a reduction ties all chunks of the result to all that are loaded.
     """
 
-    def __init__(self, arrays: Mapping[str, Any], seed: str, room: int) -> None:
+    def __init__(self, arrays: Mapping[str, Any], passes: Mapping[str, Set[int]], seed: str, room: int) -> None:
         """
         Args:
+            passes: those that read each array.
             seed: for the names of these tasks.
             room: bytes of what may be kept.
         """
-        self._arrays, self._seed, self._room = arrays, seed, room
-        self._passes: dict[str, dict[int, Any]] = {}
-        self._kept: set[str] = set()
+        self._arrays, self._passes, self._seed, self._room = arrays, passes, seed, room
+        self._found: dict[tuple[str, int], Any] = {}
+        self._kept: dict[str, bool] = {}
 
     def of(self, name: str, number: int) -> Any:
         """An array in a pass."""
-        passes = self._passes.setdefault(name, {})
-        if number not in passes:
+        if (name, number) not in self._found:
             array = self._arrays[name]
-            passes[number] = array if not passes or self._is_kept(name) else _again(array, f"{self._seed}-{number}")
-        return passes[number]
+            is_once = len(self._passes[name]) == 1 or self._is_kept(name)
+            self._found[name, number] = array if is_once else _again(array, self._seed, number)
+        return self._found[name, number]
 
     def _is_kept(self, name: str) -> bool:
-        """Is there room for an array, or has it been found before?"""
-        size = self._arrays[name].nbytes
-        if name not in self._kept and size <= self._room:
-            self._room -= size
-            self._kept.add(name)
-        return name in self._kept
+        """Is there room for an array?"""
+        if name not in self._kept:
+            size = self._arrays[name].nbytes
+            self._kept[name] = size <= self._room
+            self._room -= size if self._kept[name] else 0
+        return self._kept[name]
 
 
-def _again(array: Any, seed: str) -> Any:
+def _again(array: Any, seed: str, number: int) -> Any:
     """The array with loading tasks of its own, if it is one that is loaded."""
     graph = array.dask
     layer, needs = graph.layers.get(array.name), graph.dependencies.get(array.name, ())
     is_loaded = needs and all(len(graph.layers[n]) == 1 and not graph.dependencies[n] for n in needs)
     if layer is None or not is_loaded or array.npartitions == 1:
         return array
-    found, _ = layer.clone(set(layer.get_output_keys()), seed)
-    name = clone_key(array.name, seed)
-    layers = {**{n: graph.layers[n] for n in needs}, name: found}
-    dependencies = {**{n: graph.dependencies[n] for n in needs}, name: set(needs)}
+    name = clone_key(array.name, f"{seed}-{number}")
+    found = dict(layer)
+    if not all(map(is_task, found.values())):
+        return array
+    first = f"{FIRST}-{seed}"
+    layers = {
+        **{n: graph.layers[n] for n in needs},
+        first: {first: task(first, nothing, (), ())},
+        name: {(name, *at): after((name, *at), load, first) for (_, *at), load in found.items()},
+    }
+    dependencies: dict[str, set[str]] = {n: set() for n in layers}
+    dependencies[name] = {*needs, first}
     return da.Array(HighLevelGraph(layers, dependencies), name, array.chunks, meta=array._meta)
+
+
+def nothing() -> None:
+    """What loading begins after."""

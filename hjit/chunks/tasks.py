@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -16,8 +16,9 @@ from dask.highlevelgraph import HighLevelGraph
 from hjit.chunks.cut import cut_graph
 from hjit.chunks.kernels import PartKernel, for_workers
 from hjit.chunks.limits import kept_bytes
+from hjit.chunks.native import data, task
 from hjit.chunks.parts import Grid, Part
-from hjit.chunks.reads import Loaded, Reads, WindowAssembly
+from hjit.chunks.reads import Loaded, Reads, WindowAssembly, is_better_merged
 from hjit.chunks.windows import Windows
 from hjit.options import Options
 from hjit.process.garbage_collection import few_collections
@@ -28,14 +29,14 @@ Array = np.ndarray[Any, Any]
 FAN_IN = 16  # partial results that are combined at once
 
 
-def run_chunk(kernel: PartKernel, placed: WindowAssembly, *blocks: Array) -> Any:
+def run_chunk(placed: WindowAssembly, kernel: PartKernel, *blocks: Array) -> Any:
     """The chunk of one output, or a tuple of those of several."""
     arrays = dict(zip((i.name for i in kernel.graph.inputs if i.data is None), placed.arrays(blocks), strict=True))
     found = kernel.run(np.frombuffer(placed.row, np.int64).tolist(), arrays)
     return found[0] if len(found) == 1 else tuple(found)
 
 
-def combined(operations: str, results: Sequence[Any]) -> Any:
+def combined(operations: str, *results: Any) -> Any:
     """Partial results of one reduction, or tuples of those of several, put together."""
     ufuncs = [getattr(np, name) for name in operations.split()]
     with np.errstate(all="ignore"):
@@ -44,9 +45,19 @@ def combined(operations: str, results: Sequence[Any]) -> Any:
         return tuple(np.asarray(reduce(f, parts)) for f, *parts in zip(ufuncs, *results, strict=True))
 
 
-def item(results: tuple[Array, ...], k: int) -> Array:
+def item(k: int, results: tuple[Array, ...]) -> Array:
     """One of several results."""
     return results[k]
+
+
+def _items(key: str, results: str, positions: Iterable[tuple[int, ...]], k: int) -> dict[Any, Any]:
+    """Tasks that each take one of several results."""
+    return {(key, *at): task((key, *at), item, (k,), ((results, *at),)) for at in positions}
+
+
+def without_empty(chunks: Grid) -> Grid:
+    """Chunks without those of length zero: no task computes or reads one."""
+    return tuple(tuple(n for n in along if n) or (0,) for along in chunks)
 
 
 class Tasks:
@@ -69,7 +80,7 @@ class Tasks:
             arrays: Dask's, by input.
             scalars: their values.
         """
-        chunks = {i.name: arrays[i.name].chunks for i in graph.inputs if i.data is None}
+        chunks = {i.name: without_empty(arrays[i.name].chunks) for i in graph.inputs if i.data is None}
         self.name, self.sizes, self.arrays = name, sizes, dict(arrays)
         self.options, self.scheduler, self.scalars = for_workers(options), scheduler, scalars
         self.cut = cut_graph(
@@ -87,16 +98,32 @@ class Tasks:
     def outputs(self) -> dict[str, Any]:
         """The arrays of the Graph's outputs."""
         with few_collections():
-            loaded = Loaded(dict(self.arrays), self.token, self.cut.room)
-            passes: dict[str, int] = {}  # of each output: reductions that come before it
+            after = self._reductions_before()
+            passes: dict[str, set[int]] = {}
+            for part, number in zip(self.parts, after, strict=True):
+                for name in part.reads:
+                    passes.setdefault(self.cutter.array(name), set()).add(number)
+            loaded = Loaded(dict(self.arrays), passes, self.token, self.cut.room)
+            inputs = {*self.arrays}
             for number, part in enumerate(self.parts):
-                after = max((passes[n] for n in part.reads if n in passes), default=0)
-                passes.update(dict.fromkeys(part.outputs, after + bool(part.pieces)))
+                names = {n: self.cutter.array(n) for n in part.reads}
                 arrays = {
-                    n: self.arrays[n] if n in passes else loaded.of(n, after) for n in part.reads if n in self.arrays
+                    n: loaded.of(array, after[number]) if array in inputs else self.arrays[array]
+                    for n, array in names.items()
+                    if array in self.arrays
                 }
                 self._add(part, self.cut.windows[number], f"{self.name}-{number}-{self.token}", arrays)
         return {n: self.arrays[n] for n in self.graph.outputs}
+
+    def _reductions_before(self) -> list[int]:
+        """Of each part how many reductions come before it, one after the other."""
+        found: list[int] = []
+        results: dict[str, int] = {}  # of outputs: with those that compute them
+        for part in self.parts:
+            reads = map(self.cutter.array, part.reads)
+            found.append(max((results[n] for n in reads if n in results), default=0))
+            results.update(dict.fromkeys(part.outputs, found[-1] + bool(part.pieces)))
+        return found
 
     def _add(self, part: Part, groups: Sequence[Windows], key: str, arrays: Mapping[str, Any]) -> None:
         """The arrays of one part, which reads these.
@@ -108,24 +135,26 @@ class Tasks:
         single = len(part.outputs) == 1
         step = f"{key}-partial" if part.pieces else key if single else f"{key}-all"
         positions = list(itertools.product(*map(range, part.numblocks)))
-        chunks = [(array, part.required[n]) for n, array in arrays.items()]
+        chunks = [(self._merged(array, part, n), part.required[n]) for n, array in arrays.items()]
         chunks += [(self._own(part, n, step, positions, layer), region) for n, region in part.before.items()]
         reads = [Reads(array, region, f"{key}-excerpts-{k}") for k, (array, region) in enumerate(chunks)]
         layer.update(task for r in reads for task in r.tasks())
         for group, made in enumerate(groups):
             needed = reads if made.before else reads[: len(arrays)]
             kernel = f"{key}-kernel-{group}"
-            layer[kernel] = PartKernel(
-                self.name, made, self.sizes, self.options, self.scheduler, self.scalars, self._elements
+            layer[kernel] = data(
+                kernel,
+                PartKernel(self.name, made, self.sizes, self.options, self.scheduler, self.scalars, self._elements),
             )
             for number, row in zip(made.chunks.tolist(), made.rows, strict=True):
                 found = [r.of(number) for r in needed]
                 placed = WindowAssembly(row.tobytes(), tuple(window for window, _ in found))
                 blocks = [b for _, some in found for b in some]
-                layer[(step, *positions[number])] = (run_chunk, kernel, placed, *blocks)
+                task_key = (step, *positions[number])
+                layer[task_key] = task(task_key, run_chunk, (placed,), (kernel, *blocks))
         if part.pieces:
             self._combine(part, step, key if single else f"{key}-all", layer)
-        depends = list(arrays.values())
+        depends = [array for array, _ in chunks[: len(arrays)]]
         if single:
             self._array(part.outputs[0], key, HighLevelGraph.from_collections(key, layer, depends), part.grid)
             return
@@ -133,9 +162,14 @@ class Tasks:
         for k, name in enumerate(part.outputs):
             own = f"{key}-{k}"
             every = itertools.product(*(range(len(x)) for x in part.grid))
-            items = {(own, *at): (item, (f"{key}-all", *at), k) for at in every}
-            layers: dict[str, Any] = {**graph.layers, own: items}
+            layers: dict[str, Any] = {**graph.layers, own: _items(own, f"{key}-all", every, k)}
             self._array(name, own, HighLevelGraph(layers, {**graph.dependencies, own: {f"{key}-all"}}), part.grid)
+
+    @staticmethod
+    def _merged(array: Any, part: Part, name: str) -> Any:
+        """The array, in one chunk where that is better."""
+        is_merged = is_better_merged(array.chunks, part.required[name], math.prod(part.numblocks))
+        return array.rechunk(-1) if is_merged else array
 
     def _array(self, stage: str, key: str, graph: HighLevelGraph, grid: Grid) -> None:
         self.arrays[stage] = da.Array(graph, key, grid, dtype=self.graph.stage(stage).dtype)
@@ -146,7 +180,7 @@ class Tasks:
         if len(part.outputs) > 1:
             number = part.outputs.index(name)
             key = f"{step}-{number}"
-            layer.update({(key, *at): (item, (step, *at), number) for at in positions})
+            layer.update(_items(key, step, positions, number))
         return da.Array({}, key, part.grid, dtype=self.graph.stage(name).dtype)
 
     def _combine(self, part: Part, step: str, key: str, layer: dict[Any, Any]) -> None:
@@ -161,7 +195,7 @@ class Tasks:
                 last = len(groups) == 1
                 left = [(key, *at) if last else (f"{step}-{level}", *at, k) for k in range(len(groups))]
                 for name, group in zip(left, groups, strict=True):
-                    layer[name] = (combined, operations, group)
+                    layer[name] = task(name, combined, (operations,), group)
                 if last:
                     break
 
@@ -169,16 +203,21 @@ class Tasks:
     def lines(self) -> Iterator[str]:
         """How each part is computed."""
         read = {*self.arrays, *self.cutter.position}
+        grids = {**{n: a.chunks for n, a in self.arrays.items()}, **{n: p.grid for p in self.parts for n in p.outputs}}
         for part in self.parts:
             names = ", ".join(part.outputs)
             tasks = math.prod(part.numblocks)
-            reads = ", ".join(f"{self._largest(part, n)} of {n}" for n in part.reads if n in read)
+            given = [(n, self.cutter.array(n)) for n in part.reads]
+            reads = ", ".join(f"{self._largest(part, n)} of {array}" for n, array in given if array in read)
             how = f"{tasks} tasks, each reads {reads or 'nothing'}"
             if part.pieces:
                 how = f"a reduction: partial results of {how}; they are combined in a tree"
             yield f"{names}: {how}"
             if kept := self.cutter.kept.intersection(part.outputs):
                 yield f"    {', '.join(sorted(kept))}: kept, as other parts would compute it again"
+            for name, array in given:
+                if array in grids and is_better_merged(grids[array], part.required[name], tasks):
+                    yield f"    the chunks of {name}, which is small, are put together first: each task reads many"
             if part.is_whole and tasks == 1:
                 yield "    one task, as every element may need any element of what it reads"
             for name, carry in part.carries.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,12 +27,8 @@ def by_numpy(function: Callable[..., Any], *args: Any, out: Any = None, rule: st
     arrays = [as_tracer(x) if _has_number(x) else x for x in args]
     options = {name: static_value(x) for name, x in options.items()}
 
-    def real(*given: Any) -> Any:
-        target = {} if out is None else {"out": np.empty(concrete_shape(out.shape), out.dtype)}
-        numbers = (x.item() if python else x for x, python in zip(given, is_python, strict=True))
-        result = function(*numbers, **options, **target)
-        return target.get("out", result)
-
+    target = None if out is None else (concrete_shape(out.shape), out.dtype)
+    real = NumpyCall(function, tuple(is_python), options, target)
     if out is not None and not is_tracer(out):
         raise TypeError("return arrays must be of ArrayType")
     result = extern_call(f"numpy.{function.__name__}", real, arrays, {}, rule=rule)
@@ -39,6 +36,28 @@ def by_numpy(function: Callable[..., Any], *args: Any, out: Any = None, rule: st
         return result
     write(out, result)
     return out
+
+
+@dataclass(frozen=True)
+class NumpyCall:
+    """A function of NumPy with some of its arguments; it can be pickled.
+
+    Attributes:
+        is_python: of each other argument, is it to be a number of Python?
+        options: arguments by name.
+        target: shape and dtype of the array that NumPy is to write to.
+    """
+
+    function: Callable[..., Any]
+    is_python: tuple[bool, ...]
+    options: dict[str, Any]
+    target: tuple[tuple[int, ...], Any] | None
+
+    def __call__(self, *given: Any) -> Any:
+        target = {} if self.target is None else {"out": np.empty(*self.target)}
+        numbers = (x.item() if python else x for x, python in zip(given, self.is_python, strict=True))
+        result = self.function(*numbers, **self.options, **target)
+        return target.get("out", result)
 
 
 def _has_number(x: Any) -> bool:

@@ -12,7 +12,15 @@ import numpy as np
 from hjit.trace.ir.graph import identity
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_known
 from hjit.trace.tracing.arrays.scalar_class import plain_class
-from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer, from_known, is_tracer, made_of_sizes, python_float
+from hjit.trace.tracing.arrays.tracer import (
+    TracedBuffer,
+    Tracer,
+    from_known,
+    is_tracer,
+    made_of_sizes,
+    python_float,
+    python_int,
+)
 from hjit.trace.tracing.complex_memory import complex_of, supported_complex
 from hjit.trace.tracing.recording.recorder import FilledArguments, current, supported_dtype
 from hjit.trace.tracing.recording.results import ExternResult, Unknown, as_part_of, call_extern, rebuild
@@ -104,7 +112,7 @@ class Extern:
             alone = frozenset(n for n, k in enumerate(places) if k in unread and places.count(k) == 1)
             return self.call([arrays[k] for k in places], alone)
 
-        done = current().extern(self.name, call, needs, self.checkpoint, self.rule, self.filled(places))
+        done = current().extern(self.name, call, needs, self.checkpoint, self.rule, self.filled(places), self.function)
         done.may_write = self.may_write
         return self.rebuild(done.value, done.gives)
 
@@ -157,8 +165,8 @@ def extern_result(name: str, kind: str) -> Any:
         parts = Tracer(TracedBuffer(shape, source.input.dtype, name), shape, identity(len(shape)))
         return ComplexTracer(parts.copy(), is_scalar=kind != "complex")
     t = Tracer(TracedBuffer(shape, source.input.dtype, name), shape, identity(len(shape)), is_scalar=kind == "scalar")
-    if kind == "float":
-        number: Tracer = python_float(t)
+    if kind in ("float", "int"):
+        number: Tracer = python_float(t) if kind == "float" else python_int(t)
         return number
     return t.copy() if shape else t
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import CodeType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -139,6 +139,18 @@ class Source:
 FilledArguments = Callable[[Callable[[int, tuple[int, ...], bool], Any]], tuple[tuple[Any, ...], dict[str, Any]]]
 
 
+class Postponing(Protocol):
+    """Gives what stands for the results of calls that are not to be made now."""
+
+    def extern(
+        self, rec: Recorder, operation: str, function: Any, needs: tuple[str, ...], arguments: FilledArguments
+    ) -> ExternResult | None:
+        """Of an extern call, by its function and arguments, and what is realised before it; None: it is made now."""
+
+    def product(self, rec: Recorder, product: Product) -> np.ndarray[Any, Any]:
+        """Of a product of matrices."""
+
+
 @dataclass(slots=True)
 class GraphBreak:
     """What cuts the trace: a decision on a computed scalar, or an extern call.
@@ -244,6 +256,7 @@ class Recorder:
         fill: which numbers uninitialised elements are traced with, see `fill_values`.
         has_uninitialised: may there be such elements?
         codes: of the functions that were traced.
+        postpone: of the extern calls and products that are not to be made now.
     """
 
     evaluate: Callable[[Recorder, tuple[str, ...]], list[np.ndarray[Any, Any]]]
@@ -296,6 +309,7 @@ class Recorder:
     fill: int = 0
     has_uninitialised: bool = False
     codes: dict[CodeType, None] = field(default_factory=dict)
+    postpone: Postponing | None = None
     _names: dict[str, int] = field(default_factory=dict)
 
     def __enter__(self) -> Recorder:
@@ -538,18 +552,27 @@ class Recorder:
         checkpoint: Callable[[], Callable[[], None]] | None = None,
         rule: str = "",
         arguments: FilledArguments | None = None,
+        function: Any = None,
     ) -> GraphBreak:
         """Call an extern function on realised arrays, now and at every call; its arrays are inputs.
+
+        Args:
+            function: that `call` calls, where `arguments` says with what.
 
         Raises:
             Exception: what the function raises; later calls find out whether it does so again.
         """
         self._break_in_loop(f"calls of {operation}")
-        arrays = self.evaluate(self, needs) if needs else []
-        if checkpoint is not None:
-            self.undo.append(checkpoint())
-        with deadline.paused():
-            outcome, results, error = call(*arrays)
+        found = None
+        if self.postpone is not None and arguments is not None:
+            found = self.postpone.extern(self, operation, function, needs, arguments)
+        if found is None:
+            arrays = self.evaluate(self, needs) if needs else []
+            if checkpoint is not None:
+                self.undo.append(checkpoint())
+            with deadline.paused():
+                found = call(*arrays)
+        outcome, results, error = found
         if isinstance(error, TraceError):
             self.refusals.append(error)
             raise error
@@ -616,7 +639,10 @@ class Recorder:
     # -- products by BLAS
     def product(self, name: str, product: Product, shape: Iterable[int | Poly]) -> None:
         """A product by BLAS, now and at every call; its result is an input of the given name."""
-        result = product.compute(self.evaluate(self, product.needs))
+        if self.postpone is not None:
+            result = self.postpone.product(self, product)
+        else:
+            result = product.compute(self.evaluate(self, product.needs))
         source = Input(name, product.dtype, self.polys(shape), layout(result))
         self.inputs[name] = Source(source, result, ("event", len(self.breaks), 0))
         self.breaks.append(

@@ -119,7 +119,7 @@ def rebuild(outcome: tuple[Any, ...], given: Sequence[Any], array: Callable[[str
 
     Args:
         given: what stands for the call's arrays.
-        array: gives what stands for a new array, by its kind ("array", "scalar", "float", "complex" or "complex
+        array: gives what stands for a new array, by its kind ("array", "scalar", "float", "int", "complex" or "complex
             scalar") and number.
 
     Raises:
