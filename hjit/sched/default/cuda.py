@@ -55,7 +55,7 @@ from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.intervals import Interval
 from hjit.trace.ir.poly import Dim, Poly, Var, poly
 from hjit.trace.ir.scans import scan_of
-from hjit.trace.passes.block_reductions import contiguity, runs_along_rows
+from hjit.trace.passes.cuda.block_reductions import contiguity, runs_along_rows
 
 
 def cuda_schedule(graph: Graph) -> Root:

@@ -12,7 +12,9 @@ from typing import Literal
 from hjit.process import deadline, debug
 from hjit.trace.ir.check import check_graph
 from hjit.trace.ir.graph import Graph
-from hjit.trace.passes.block_reductions import reduce_in_blocks
+from hjit.trace.passes.cuda.block_reductions import reduce_in_blocks
+from hjit.trace.passes.cuda.parallel_scatters import reorder_scattered_sums, scatter_in_parallel
+from hjit.trace.passes.cuda.scans import scan_in_blocks, separate_scans
 from hjit.trace.passes.delinearisation import delinearise, delinearise_stages
 from hjit.trace.passes.dtypes.demotion import demote_integers
 from hjit.trace.passes.dtypes.storage_narrowing import narrow_storage
@@ -30,10 +32,8 @@ from hjit.trace.passes.fission import separate_boundary_terms, split_reductions
 from hjit.trace.passes.fusion import fuse, inline_after
 from hjit.trace.passes.interleaved_updates import equalise_interleaved
 from hjit.trace.passes.padding import select_padding
-from hjit.trace.passes.parallel_scatters import reorder_scattered_sums, scatter_in_parallel
 from hjit.trace.passes.privatisation import privatise_histograms
 from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites, cache_reads, pack, rfactor
-from hjit.trace.passes.scans import scan_in_blocks, separate_scans
 
 PASSES: tuple[Callable[..., Graph], ...] = (
     drop_dead_stages,  # nothing that no output needs

@@ -24,7 +24,8 @@ from hjit.sched.language.check import check_tree
 from hjit.sched.language.tree import Root, Store
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import Sym
-from hjit.trace.passes import limits, scans
+from hjit.trace.passes import limits
+from hjit.trace.passes.cuda import scans
 from tests.kernels.cuda.launching import needs_device
 from tests.kernels.cuda.races import races
 from tests.kernels.cuda.running import computed

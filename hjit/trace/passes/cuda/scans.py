@@ -32,7 +32,7 @@ from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import ZERO, Atom, Dim, IntLike, Poly, boundary, poly
 from hjit.trace.ir.rewriting import fresh, map_exprs
 from hjit.trace.ir.scans import Scan, scan_of
-from hjit.trace.passes.block_reductions import IDEMPOTENT, runs_along_rows
+from hjit.trace.passes.cuda.block_reductions import IDEMPOTENT, runs_along_rows
 from hjit.trace.passes.limits import SCAN_ELEMENTS, SCAN_ROWS, SHORT_AXIS
 
 
