@@ -26,7 +26,7 @@ import numpy as np
 
 from hjit.call.arguments import is_device_array, leaf_names
 from hjit.call.guards import Guards, guards_of, look_up
-from hjit.call.interpreted import interpreted
+from hjit.call.interpreted import Interpreted
 from hjit.call.results import Results
 from hjit.call.stored import verdicts
 from hjit.call.stored.kernels import entry_of
@@ -181,8 +181,10 @@ def traced_call(
         TracingFailed: tracing raised something else.
     """
 
+    by_numpy = Interpreted() if interprets else None
+
     def evaluated(rec: Recorder, wanted: tuple[str, ...]) -> list[Any]:
-        return list(on_deep_stack(evaluate, rec, wanted, leaves, options, interprets))
+        return list(on_deep_stack(evaluate, rec, wanted, leaves, options, by_numpy))
 
     seen = leaves
     if options.target == "cuda":
@@ -250,8 +252,14 @@ def _reported(name: str, f: Callable[..., T], *args: Any) -> T:
         raise CompileError(f"{name}: {type(error).__name__} while compiling: {error}. Please report this.") from error
 
 
-def evaluate(rec: Recorder, names: tuple[str, ...], leaves: list[Any], options: Options, interprets: bool) -> list[Any]:
-    """Stages of an unfinished trace, computed on the arrays at hand."""
+def evaluate(
+    rec: Recorder, names: tuple[str, ...], leaves: list[Any], options: Options, by_numpy: Interpreted | None
+) -> list[Any]:
+    """Stages of an unfinished trace, computed on the arrays at hand.
+
+    Args:
+        by_numpy: what computes what is little; None: kernels compute all.
+    """
     arrays = {n: s.array for n, s in rec.inputs.items()}
     host: Callable[[Any], Array] = np.asarray
     if options.target == "cuda":
@@ -266,8 +274,8 @@ def evaluate(rec: Recorder, names: tuple[str, ...], leaves: list[Any], options: 
         scalars = {name: values[slot.k] for name, (slot, _) in slots.items()}
         outputs: list[Any] | None = None
         try:
-            if interprets and host is np.asarray:
-                outputs = interpreted(rec.graph(wanted), arrays, rec.sizes, scalars, options.fast_math)
+            if by_numpy is not None and host is np.asarray:
+                outputs = by_numpy.outputs(rec.graph(wanted), arrays, rec.sizes, scalars, options.fast_math)
             if outputs is None:
                 outputs = _by_kernel(rec, wanted, arrays, scalars, options)
         except IndexError:
