@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hjit import cache
 from tests.scripts import run_script
 
 HEAD = """
@@ -169,6 +171,77 @@ def test_what_is_gone_or_damaged_costs_time_only(kind: str, damage: bytes | None
             path.write_bytes(path.read_bytes()[:-3] + damage)
     found = run(STENCIL.replace("@hjit.pipeline", "@hjit.pipeline(tune='greedy')"))
     assert found["verified"] is True and found["compiled"] == (kind == "code")
+
+
+# Prints what the first call came to, and what had to be computed while the function was traced
+EVALUATING = """
+    from hjit.call import build
+    original, evaluated = build.evaluate, []
+    build.evaluate = lambda rec, names, *args: evaluated.append(names) or original(rec, names, *args)
+"""
+EVALUATED = """
+    results = [f(*args) for args in images]
+    assert all(np.array_equal(result, f.py_func(*args)) for result, args in zip(results, images))
+    print(json.dumps({"evaluated": len(evaluated), "traces": f.stats.traces, "fallbacks": f.stats.fallbacks}))
+    sys.exit(0)
+"""
+CONDITIONS = """
+    @hjit.pipeline
+    def f(img):
+        if img.min() < 0:
+            raise ValueError
+        return img * 2 if img.max() > 0.5 else img + 1
+
+    image = np.linspace(0, 1, 60 * 70).reshape(60, 70)
+    images = [(image,)]
+"""
+
+
+def evaluated(folder: Path, text: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run_script(folder, HEAD + EVALUATING + text + EVALUATED).splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("damage", [b"", b"[[1, 2]]", b'[["x", 1, 2]]'])
+def test_conditions_are_taken_to_come_out_as_before(damage: bytes, run: Any, tmp_path: Path) -> None:
+    found = functools.partial(evaluated, tmp_path)
+    first, second = found(CONDITIONS), found(CONDITIONS)
+    assert first == {"evaluated": 2, "traces": 1, "fallbacks": 0} and second == {**first, "evaluated": 0}
+    other = CONDITIONS.replace("[(image,)]", "[(image / 4,), (image,), (image / 4,)]")
+    assert found(other) == {"evaluated": 2, "traces": 2, "fallbacks": 0}  # and that is expected from then on
+    assert found(CONDITIONS.replace("[(image,)]", "[(image / 4,)]")) == second
+    moved = CONDITIONS.replace("img.max()", "img.mean()").replace(
+        "        return img * 2", "        pass\n        return img * 2"
+    )
+    assert found(moved)["evaluated"] == 2  # another function
+    for path in entries(tmp_path, "outcomes"):
+        cache.store(path.stem, damage, {}, tmp_path / "cache", "rw", "outcomes")
+    assert found(CONDITIONS) == first
+
+
+def test_a_condition_that_guards_a_call_is_computed(run: Any, tmp_path: Path) -> None:
+    """The call might not bear what the condition keeps from it."""
+    guarding = """
+    @hjit.pipeline
+    def f(img):
+        if img.max() > 0.5:
+            return img * 2
+        return np.linalg.inv(img + np.eye(60))
+
+    image = np.linspace(0, 1, 60 * 60).reshape(60, 60)
+    images = [(image / 4,)]
+    from hjit.trace.tracing.recording import recorder
+    real = recorder.Recorder.extern
+    def extern(self, *args):
+        outcome = real(self, *args)
+        assert not self.assumed
+        return outcome
+    recorder.Recorder.extern = extern
+"""
+
+    evaluated(tmp_path, guarding)
+    assert evaluated(tmp_path, guarding)["evaluated"] >= 2
+    assert evaluated(tmp_path, guarding.replace("[(image / 4,)]", "[(image,)]"))["fallbacks"] == 0
 
 
 def test_a_changed_plan_is_noticed(run: Any, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ ones with NumPy's own.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import logging
@@ -25,7 +26,7 @@ from hjit.call.checks import against_numpy
 from hjit.call.checks.against_numpy import InterleavedCalls
 from hjit.call.entry import MAX_CONTEXTS, MAX_DEPTH, WARMUP_CALLS, Call, Entries, Entry, Stats, limit
 from hjit.call.results import MISS, PARTS, PLAIN, Outcome
-from hjit.errors import BudgetError, CompileError, DeviceError, HjitWarning, LongLoop, TraceError
+from hjit.errors import BudgetError, CompileError, DeviceError, HjitError, HjitWarning, LongLoop, TraceError
 from hjit.options import Options, checked, context_state, resolve
 from hjit.process import forks
 from hjit.process.garbage_collection import few_collections
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from hjit.call.parts import Parts
     from hjit.call.stored.refusals import Refusal
     from hjit.call.variant import Variant
+    from hjit.trace.tracing.recording.recorder import ExpectedOutcome
     from hjit.tuning.autotune import Tuned
     from hjit.tuning.choice import Scheduler
 
@@ -66,6 +68,7 @@ class CompiledFunction(Generic[P, R]):
     __name__: str
     _is_part = False
     _interprets = True  # see `hjit.call.build.build`
+    _assumes = True  # are conditions on values taken to come out as in an earlier process, while it is traced?
 
     def __init__(self, function: Callable[P, R], given: dict[str, Any]) -> None:
         if isinstance(function, CompiledFunction):
@@ -469,11 +472,23 @@ class CompiledFunction(Generic[P, R]):
             return variant.run(call.leaves, guarded, call.targets, built.results)
         except OutOfBounds:
             return self._refused(call)
-        except Mispredict:  # while the function was traced, a decision fell the other way, by the last bits of a sum
-            self._interprets = False
-            return PLAIN
+        except Mispredict:
+            return self._first(call) if self._missed(variant) else PLAIN
 
     def _built(self, call: Call, options: Options) -> Built:
+        """As `_build`; as conditions came out in an earlier process, or as they do now."""
+        from hjit.call.build import OutOfBounds, TracingFailed
+        from hjit.call.stored import outcomes
+
+        expected = outcomes.load(self.py_func, call.key, options) if self._assumes else ()
+        if any(expected):
+            with contextlib.suppress(HjitError, OutOfBounds, TracingFailed):  # on a path that may be another one
+                return self._build(call.structure, call.leaves, options, self._schedule, expected)
+        built = self._built_whole(call, options)
+        outcomes.store(self.py_func, call.key, options, built.variant.rec)
+        return built
+
+    def _built_whole(self, call: Call, options: Options) -> Built:
         """As `_build`; where a loop fills the trace and cannot be left to Python, with all that is in it."""
         try:
             return self._build(call.structure, call.leaves, options, self._schedule)
@@ -481,6 +496,15 @@ class CompiledFunction(Generic[P, R]):
             if self._split(error):
                 raise
         return self._build(call.structure, call.leaves, replace(options, on_unsupported="numpy"), self._schedule)
+
+    def _missed(self, variant: Variant) -> bool:
+        """A decision came out otherwise than while the function was traced. Was it assumed? From now on none is, and
+        the next trace makes them all; else by kernels, as it fell the other way by the last bits of a sum."""
+        if variant.rec.assumed:
+            self._assumes = False
+            return True
+        self._interprets = False
+        return False
 
     def _give_up(self, key: CallKey, why: str, is_refused: bool = False) -> None:
         """NumPy runs all calls with this key; see `Entries.give_up`."""
@@ -496,7 +520,14 @@ class CompiledFunction(Generic[P, R]):
             self._warned = True
             warnings.warn(why, HjitWarning, stacklevel=stack_level())
 
-    def _build(self, structure: PyTree, leaves: list[Any], options: Options, schedule: Scheduler | None) -> Built:
+    def _build(
+        self,
+        structure: PyTree,
+        leaves: list[Any],
+        options: Options,
+        schedule: Scheduler | None,
+        expected: Sequence[ExpectedOutcome | None] = (),
+    ) -> Built:
         """See `hjit.call.build`; and count what was done.
 
         Raises:
@@ -511,7 +542,9 @@ class CompiledFunction(Generic[P, R]):
             tune = tuned_once
         start = time.process_time()
         try:
-            made = build(self.py_func, self.__name__, structure, leaves, options, schedule, self._interprets, tune)
+            made = build(
+                self.py_func, self.__name__, structure, leaves, options, schedule, self._interprets, tune, expected
+            )
         finally:
             self._spent[0] += time.process_time() - start
         self.tuned = made.tuned or self.tuned
@@ -565,8 +598,8 @@ class CompiledFunction(Generic[P, R]):
             return PLAIN
         with forks.builds.outside():
             expected = (self._by_numpy() if variant.on_device else self.py_func)(*call.args, **call.kwargs)
-        if self._interprets and ran.has_missed:  # while the function was traced: the next call is traced with kernels
-            self._interprets = False
+        if ran.has_missed and (self._interprets or variant.rec.assumed):
+            self._missed(variant)
             self.stats.fallbacks += 1
             return expected
         seconds = ran.seconds, against_numpy.clock() - ran.end

@@ -40,7 +40,12 @@ class Interpreted:
     stages: dict[str, tuple[Stage, Array]] = field(default_factory=dict)
 
     def outputs(
-        self, graph: Graph, arrays: Mapping[str, Any], sizes: Mapping[str, int], scalars: Mapping[str, Any], fast_math: bool
+        self,
+        graph: Graph,
+        arrays: Mapping[str, Any],
+        sizes: Mapping[str, int],
+        scalars: Mapping[str, Any],
+        fast_math: bool,
     ) -> list[Array] | None:
         """The outputs, of a Graph as it was recorded; None where they are to be computed by a kernel.
 

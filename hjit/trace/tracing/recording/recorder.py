@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import CodeType
@@ -178,6 +178,15 @@ class GraphBreak:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpectedOutcome:
+    """How a condition in some line came out before, and may come out again."""
+
+    file: str
+    line: int
+    value: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Effect:
     """A warning or a log record, given by each call that ends without an exception.
 
@@ -240,6 +249,8 @@ class Recorder:
         fill: which numbers uninitialised elements are traced with, see `fill_values`.
         has_uninitialised: may there be such elements?
         codes: of the functions that were traced.
+        expected: outcomes of the decisions of an earlier trace, in order; None: of one on a number.
+        assumed: how many conditions were taken to come out as expected, without being computed.
     """
 
     evaluate: Callable[[Recorder, tuple[str, ...]], list[np.ndarray[Any, Any]]]
@@ -288,6 +299,8 @@ class Recorder:
     fill: int = 0
     has_uninitialised: bool = False
     codes: dict[CodeType, None] = field(default_factory=dict)
+    expected: Sequence[ExpectedOutcome | None] = ()
+    assumed: int = 0
     _names: dict[str, int] = field(default_factory=dict)
 
     def __enter__(self) -> Recorder:
@@ -511,16 +524,38 @@ class Recorder:
 
     def decide(self, stage: str) -> Any:
         """The value of a one-element stage, now; later calls check that it is the same."""
-        if sum(e.call is None for e in self.breaks) >= MAX_DECISIONS:
+        number = sum(e.call is None for e in self.breaks)
+        if number >= MAX_DECISIONS:
             raise self.error(
                 "loop",
                 f"it has decided on computed values {MAX_DECISIONS} times",
                 "iterate outside the decorated function",
             )
         self._break_in_loop("decisions on computed values")
-        value = self.evaluate(self, (stage,))[0].reshape(())[()]
+        value = self._assumed(number, stage)
+        if value is None:
+            value = self.evaluate(self, (stage,))[0].reshape(())[()]
         self.breaks.append(GraphBreak((stage,), value=value, operation="decision"))
         return value
+
+    def _assumed(self, number: int, stage: str) -> np.bool_ | None:
+        """How a condition in the same place came out before; None: it is not known."""
+        expected = self.expected[number] if number < len(self.expected) else None
+        if expected is None or expected != self._outcome(stage, expected.value):
+            return None
+        self.assumed += 1
+        return np.bool_(expected.value)
+
+    def _outcome(self, stage: str, value: Any) -> ExpectedOutcome | None:
+        """Of a decision on a stage; None where it is no condition, or has no place."""
+        found = self.stages.get(stage)
+        if found is None or found.dtype.kind != "b" or found.origin is None:
+            return None
+        return ExpectedOutcome(found.origin.filename, found.origin.line, bool(value))
+
+    def outcomes(self) -> list[ExpectedOutcome | None]:
+        """How the decisions came out, in order, for `expected` of a later trace."""
+        return [self._outcome(e.needs[0], e.value) for e in self.breaks if e.call is None]
 
     def extern(
         self,
@@ -537,6 +572,8 @@ class Recorder:
             Exception: what the function raises; later calls find out whether it does so again.
         """
         self._break_in_loop(f"calls of {operation}")
+        if self.assumed:  # what is not known to be so does not lead to a call: it may guard its arguments
+            raise self.error(operation, "a condition before the call is assumed, and not computed")
         arrays = self.evaluate(self, needs) if needs else []
         if checkpoint is not None:
             self.undo.append(checkpoint())
