@@ -480,7 +480,8 @@ class CompiledFunction(Generic[P, R]):
         from hjit.call.build import OutOfBounds, TracingFailed
         from hjit.call.stored import outcomes
 
-        expected = outcomes.load(self.py_func, call.key, options) if self._assumes else ()
+        is_new = self._assumes and not call.known  # else they have come out otherwise than before
+        expected = outcomes.load(self.py_func, call.key, options) if is_new else ()
         if any(expected):
             with contextlib.suppress(HjitError, OutOfBounds, TracingFailed):  # on a path that may be another one
                 return self._build(call.structure, call.leaves, options, self._schedule, expected)

@@ -21,9 +21,9 @@ from hjit.verify.tolerances import tolerances
 
 Array = np.ndarray[Any, Any]
 MAX_WORK = 1 << 20  # operations on elements, some 2 ms of NumPy's time: a kernel that is on disk is loaded in 5 ms
-# Of conditions, which a later process takes from the earlier one: what is computed in the time that LLVM takes. Measured
-# for the decisions of ten functions of scikit-image: NumPy does an operation on an element in 1 to 4 ns, and a kernel
-# takes 10 to 50 ms, and 0.3 to 1 ms for each operation in its code.
+# Of conditions, which a later process takes from the earlier one: what is computed in the time that compiling takes.
+# Measured for the decisions of ten functions of scikit-image: NumPy does an operation on an element in 1 to 4 ns, and a
+# kernel takes 10 to 50 ms, and 0.3 to 1 ms for each operation in its code.
 WORK_OF_A_KERNEL, WORK_OF_AN_OPERATION = 10_000_000, 250_000
 MAX_ITERATIONS = 256  # of reductions whose order matters: each is a pass over the other dimensions
 MAX_KEPT = 1 << 28  # bytes of stages that are kept for later decisions of the same trace
