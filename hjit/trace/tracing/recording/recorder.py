@@ -250,6 +250,8 @@ class Recorder:
         has_uninitialised: may there be such elements?
         codes: of the functions that were traced.
         expected: outcomes of the decisions of an earlier trace, in order; None: of one on a number.
+        operations: what is the same for all element-wise operations on such operands, see `hjit.trace.ops.elementwise`.
+        views: of arrays that are alike, by the same key: the shapes and indices before and after.
         assumed: how many conditions were taken to come out as expected, without being computed.
     """
 
@@ -301,7 +303,11 @@ class Recorder:
     codes: dict[CodeType, None] = field(default_factory=dict)
     expected: Sequence[ExpectedOutcome | None] = ()
     assumed: int = 0
+    operations: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    views: dict[tuple[Any, ...], tuple[Any, ...]] = field(default_factory=dict)
     _names: dict[str, int] = field(default_factory=dict)
+    _shapes: dict[tuple[Any, ...], tuple[int, ...]] = field(default_factory=dict)
+    _polys: dict[int, tuple[tuple[int | Poly, ...], tuple[Poly, ...]]] = field(default_factory=dict)
 
     def __enter__(self) -> Recorder:
         self._outer = getattr(_state, "recorder", None)
@@ -332,6 +338,10 @@ class Recorder:
         self.hosts.clear()
         self.clones.clear()
         self.broadcasts.clear()
+        self.operations.clear()
+        self.views.clear()
+        self._shapes.clear()
+        self._polys.clear()
         self.refusals.clear()
         self.iterations = None
 
@@ -396,8 +406,18 @@ class Recorder:
             self.equations[p, q] = None
 
     def polys(self, ns: Iterable[int | Poly]) -> tuple[Poly, ...]:
-        """`poly` of each."""
-        return tuple(map(self.poly, ns))
+        """`poly` of each; of a shape, which many arrays have, at once."""
+        if type(ns) is not tuple:
+            return tuple(map(self.poly, ns))
+        found = self._polys.get(id(ns))
+        if found is None:
+            found = self._polys[id(ns)] = ns, tuple(map(self.poly, ns))
+        return found[1]
+
+    def shape(self, ns: Iterable[int]) -> tuple[int, ...]:
+        """Some sizes as a shape: of those that are the same polynomials the same one, by which much else is known."""
+        found = tuple(ns)
+        return self._shapes.setdefault(tuple([n.poly if type(n) is Size else n for n in found]), found)
 
     # -- inputs
     def input(self, name: str, array: np.ndarray[Any, Any], where: tuple[Any, ...]) -> Source:
@@ -532,7 +552,7 @@ class Recorder:
                 "iterate outside the decorated function",
             )
         self._break_in_loop("decisions on computed values")
-        value = self._assumed(number, stage)
+        value: Any = self._assumed(number, stage)
         if value is None:
             value = self.evaluate(self, (stage,))[0].reshape(())[()]
         self.breaks.append(GraphBreak((stage,), value=value, operation="decision"))
