@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import marshal
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hjit import cache
 from tests.scripts import run_script
 
 HEAD = """
-    import json, sys
+    import json, sys, warnings
     import numpy as np
     import hjit
 
@@ -324,6 +325,47 @@ def test_what_could_not_be_traced_is_split_at_once(run: Any, tmp_path: Path) -> 
     for path in entries(tmp_path, "refusal"):
         path.write_bytes(path.read_bytes()[:-3])
     assert found(PARTS) == first
+
+
+SPLITTING = """
+    from hjit.call.stored import splits
+    original, done = splits.split, []
+    splits.split = lambda function, *args: done.append(function.__name__) or original(function, *args)
+"""
+
+
+@pytest.mark.parametrize("damage", [b"", marshal.dumps((1, 2)), marshal.dumps((1, {"a": (1, 2, 3)}, None, False, {}))])
+def test_a_function_is_split_once(damage: bytes, run: Any, tmp_path: Path) -> None:
+    show = BY_PARTS.replace('"why"', '"split": len(done), "result": float(f(*args).sum()), "why"')
+
+    def found(text: str) -> dict[str, Any]:
+        return json.loads(run_script(tmp_path, HEAD + SPLITTING + text + show).splitlines()[-1])  # type: ignore[no-any-return]
+
+    first, second = found(PARTS), found(PARTS)
+    assert first["split"] > 0 and second == {**first, "split": 0}
+    counts_frames = PARTS.replace("return np.sqrt", "warnings.warn('w', stacklevel=3); return np.sqrt")
+    assert found(counts_frames)["split"] > 0  # f itself has not changed
+    for path in entries(tmp_path, "split"):
+        cache.store(path.stem, damage, {}, tmp_path / "cache", "rw", "split")
+    assert found(PARTS) == first
+
+
+def test_a_split_of_a_source_that_has_changed_since_is_not_kept(run: Any, tmp_path: Path) -> None:
+    text = """
+    import pathlib, sys
+    sys.path.insert(0, "FOLDER")
+    import helping
+    pathlib.Path(helping.__file__).write_text(pathlib.Path(helping.__file__).read_text().replace("img * 2", "img * 3"))
+    helping.f(np.ones((40, 50)))
+    print(json.dumps(helping.f.stats.parts))
+    sys.exit(0)
+""".replace("FOLDER", str(tmp_path))
+    (tmp_path / "helping.py").write_text(
+        "import hjit\nimport numpy as np\n\n\n@hjit.pipeline(on_unsupported='break')\ndef f(img):\n"
+        "    x = img * 2 + np.exp(img)\n    y = str(x[0])\n    return x * len(y) + np.log(x + 3)\n"
+    )
+    assert int(run_script(tmp_path, HEAD + text).splitlines()[-1]) > 0
+    assert entries(tmp_path, "split") == []
 
 
 def test_a_refusal_ends_with_what_was_refused(run: Any, tmp_path: Path) -> None:

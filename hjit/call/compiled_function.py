@@ -316,7 +316,7 @@ class CompiledFunction(Generic[P, R]):
         if self.parts is None:
             from hjit.call.parts import split
 
-            self.parts = split(self.py_func, refusal, self._part, self._callee())
+            self.parts = split(self.py_func, refusal, self._part, self._callee(), self._resolved(context_state()))
             if self.parts is not None:
                 self.stats.parts = len(self.parts.parts)
                 log.info("%s runs in parts: %s", self.__name__, refusal.message)
@@ -465,28 +465,36 @@ class CompiledFunction(Generic[P, R]):
                 return PLAIN
             stores = self._unverified(variant, call.targets, options)
             if stores:
-                return self._verify(call, variant, guarded, stores)
+                result = self._verify(call, variant, guarded, stores)
+                return self._first(call) if result is MISS else result
             self._entries.install(call.key, variant)
             self._time(call.key, variant, options, built.verified)
         try:
             return variant.run(call.leaves, guarded, call.targets, built.results)
         except OutOfBounds:
             return self._refused(call)
-        except Mispredict:
-            return self._first(call) if self._missed(variant) else PLAIN
+        except Mispredict:  # what was assumed came out otherwise; or fell the other way, by the last bits of a sum
+            if not variant.rec.assumed:
+                self._interprets = False
+                return PLAIN
+            self._assumes = False
+            return self._first(call)
 
     def _built(self, call: Call, options: Options) -> Built:
         """As `_build`; as conditions came out in an earlier process, or as they do now."""
-        from hjit.call.build import OutOfBounds, TracingFailed
+        from hjit.call.build import TracingFailed
         from hjit.call.stored import outcomes
+        from hjit.call.variant import OutOfBounds
 
-        is_new = self._assumes and not call.known  # else they have come out otherwise than before
-        expected = outcomes.load(self.py_func, call.key, options) if is_new else ()
+        expected: Sequence[ExpectedOutcome | None] = ()
+        if self._assumes and not call.known:  # else they have come out otherwise than before
+            expected = outcomes.load(self.py_func, call.key, options)
         if any(expected):
             with contextlib.suppress(HjitError, OutOfBounds, TracingFailed):  # on a path that may be another one
                 return self._build(call.structure, call.leaves, options, self._schedule, expected)
         built = self._built_whole(call, options)
-        outcomes.store(self.py_func, call.key, options, built.variant.rec)
+        if all(v.rec.assumed for v in call.known):  # of later processes' first calls
+            outcomes.store(self.py_func, call.key, options, built.variant.rec)
         return built
 
     def _built_whole(self, call: Call, options: Options) -> Built:
@@ -497,15 +505,6 @@ class CompiledFunction(Generic[P, R]):
             if self._split(error):
                 raise
         return self._build(call.structure, call.leaves, replace(options, on_unsupported="numpy"), self._schedule)
-
-    def _missed(self, variant: Variant) -> bool:
-        """A decision came out otherwise than while the function was traced. Was it assumed? From now on none is, and
-        the next trace makes them all; else by kernels, as it fell the other way by the last bits of a sum."""
-        if variant.rec.assumed:
-            self._assumes = False
-            return True
-        self._interprets = False
-        return False
 
     def _give_up(self, key: CallKey, why: str, is_refused: bool = False) -> None:
         """NumPy runs all calls with this key; see `Entries.give_up`."""
@@ -584,7 +583,8 @@ class CompiledFunction(Generic[P, R]):
         return [] if variant.verified_stores.issuperset(stores) else self._first_calls.unverified(variant, stores)
 
     def _verify(self, call: Call, variant: Variant, guarded: GuardValues, stores: list[bool]) -> Any:
-        """NumPy's own result; the kernels are installed only if they compute the same."""
+        """NumPy's own result; the kernels are installed only if they compute the same. MISS: what was assumed came out
+        otherwise."""
         if variant.on_device and any(map(is_device_array, (*call.leaves, *guarded[1].values()))):
             return self._verify_copies(call, variant, guarded, stores)
         from hjit.call.build import on_deep_stack
@@ -597,10 +597,13 @@ class CompiledFunction(Generic[P, R]):
         ran = runs_of(variant, guarded, call, stores)
         if ran is None:
             return PLAIN
+        if ran.has_missed and variant.rec.assumed:
+            self._assumes = False
+            return MISS
         with forks.builds.outside():
             expected = (self._by_numpy() if variant.on_device else self.py_func)(*call.args, **call.kwargs)
-        if ran.has_missed and (self._interprets or variant.rec.assumed):
-            self._missed(variant)
+        if self._interprets and ran.has_missed:  # while the function was traced: the next call is traced with kernels
+            self._interprets = False
             self.stats.fallbacks += 1
             return expected
         seconds = ran.seconds, against_numpy.clock() - ran.end

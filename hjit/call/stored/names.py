@@ -22,10 +22,23 @@ def entry_name(kind: str, function: Any, key: Sequence[Any], options: Options) -
     texts = [_text(x) for x in key[1:]]  # the first one is the options in force
     if None in texts:
         return None
-    code, about = function.__code__, repr(replace(options, cache_dir=""))
-    where = (code.co_filename, function.__module__ or "", function.__qualname__, str(code.co_firstlineno))
-    lines = code.co_linetable.hex()
-    return f"{kind}_" + cache.digest(*where, lines, code_digest(code), repr(texts), about, cache.versions())[:40]
+    code, about = function.__code__, _text_of(options)
+    return (
+        f"{kind}_"
+        + cache.digest(*place_of_code(function), code_digest(code), repr(texts), about, cache.versions())[:40]
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _text_of(options: Options) -> str:
+    return repr(replace(options, cache_dir=""))
+
+
+def place_of_code(function: FunctionType) -> tuple[str, ...]:
+    """Where a function is, down to the lines of its instructions."""
+    code = function.__code__
+    name = function.__module__ or "", function.__qualname__
+    return code.co_filename, *name, str(code.co_firstlineno), code.co_linetable.hex()
 
 
 def _text(x: Any) -> str | None:

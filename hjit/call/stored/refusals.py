@@ -7,9 +7,11 @@ loaded, and parts give the same results as the whole does.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import logging
+import os
 import time
 import traceback
 from collections.abc import Sequence
@@ -94,6 +96,17 @@ def store(function: Any, key: Sequence[Any], options: Options, error: TraceError
 def _contents(file: str) -> str | None:
     """A hash of a source file; None where there is none."""
     try:
-        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+        s = os.stat(file)
+        return _hash(file, s.st_size, s.st_mtime_ns, s.st_ino)
     except (OSError, ValueError):
         return None
+
+
+@functools.lru_cache(maxsize=256)
+def _hash(file: str, *state: int) -> str:
+    """As `_contents`, while the file is in some state.
+
+    Raises:
+        OSError, ValueError: there is none.
+    """
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
