@@ -203,7 +203,7 @@ def evaluated(folder: Path, text: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("damage", [b"", b"[[1, 2]]", b'[["x", 1, 2]]'])
+@pytest.mark.parametrize("damage", [b"", b"[[1, 2]]", b'[["x", 1, "", 2]]'])
 def test_conditions_are_taken_to_come_out_as_before(damage: bytes, run: Any, tmp_path: Path) -> None:
     found = functools.partial(evaluated, tmp_path)
     first, second = found(CONDITIONS), found(CONDITIONS)

@@ -487,7 +487,7 @@ class CompiledFunction(Generic[P, R]):
         from hjit.call.variant import OutOfBounds
 
         expected: Sequence[ExpectedOutcome | None] = ()
-        if self._assumes and not call.known:  # else they have come out otherwise than before
+        if self._assumes and self._interprets and not call.known:  # else they have come out otherwise than before
             expected = outcomes.load(self.py_func, call.key, options)
         if any(expected):
             with contextlib.suppress(HjitError, OutOfBounds, TracingFailed):  # on a path that may be another one

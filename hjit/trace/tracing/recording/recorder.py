@@ -50,6 +50,7 @@ from hjit.trace.tracing.scalars.size import Size
 MAX_STAGES = 20_000  # of a trace, some seconds of tracing: more come from a loop over pixels
 MAX_DECISIONS = 24  # of a trace: a loop until convergence would compile a segment for each iteration
 STAGES_A_CHECK = 8  # of the deadline, which asks the system for the time
+MAX_TEXT = 200  # characters of a condition, by which its outcome is known
 MAX_CONSTANT = 1024  # elements of an array that is part of the kernel's key; larger ones are inputs
 
 _state = threading.local()
@@ -179,10 +180,15 @@ class GraphBreak:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedOutcome:
-    """How a condition in some line came out before, and may come out again."""
+    """How a condition in some line came out before, and may come out again.
+
+    Attributes:
+        condition: its expression as text, or the beginning of it.
+    """
 
     file: str
     line: int
+    condition: str
     value: bool
 
 
@@ -571,7 +577,11 @@ class Recorder:
         found = self.stages.get(stage)
         if found is None or found.dtype.kind != "b" or found.origin is None:
             return None
-        return ExpectedOutcome(found.origin.filename, found.origin.line, bool(value))
+        value_of = found.initial
+        while isinstance(value_of, Load) and value_of.source in self.stages:  # where the condition is computed
+            value_of = self.stages[value_of.source].initial
+        text = str(value_of)[:MAX_TEXT]
+        return ExpectedOutcome(found.origin.filename, found.origin.line, text, bool(value))
 
     def outcomes(self) -> list[ExpectedOutcome | None]:
         """How the decisions came out, in order, for `expected` of a later trace."""
