@@ -17,7 +17,6 @@ import json
 import logging
 import os
 import stat
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,7 +30,7 @@ log = logging.getLogger("hjit")
 
 FORMAT = "hjit-1"
 MAX_BYTES = 512 << 20  # of the folder, and so of an entry
-SUFFIXES = (".code", ".plan", ".facts", ".bound", ".verdict", ".refusal")
+SUFFIXES = (".code", ".plan", ".facts", ".bound", ".verdict", ".refusal", ".outcomes", ".split")
 TRIM_EVERY = 64  # stores between two trims of the folder: listing it takes as long as some stores
 ABANDONED_SECONDS = 3600.0  # age of a temporary file whose writer must have died
 OTHERS_WRITE = 0o022  # permissions of a folder that is not private
@@ -225,6 +224,8 @@ def store(
     global _stores
     if mode != "rw":
         return
+    import tempfile  # a process that finds all that it needs does without
+
     where = folder(cache_dir)
     if where is None:
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -19,6 +19,7 @@ from hjit.trace.tracing.frames import uncounted
 
 if TYPE_CHECKING:
     from hjit.call.build import Built
+    from hjit.trace.tracing.recording.recorder import ExpectedOutcome
     from hjit.tuning.choice import Scheduler
 
 log = logging.getLogger("hjit")
@@ -99,15 +100,22 @@ class CompiledPart(Inspectable[..., Any]):
             return "it is traced anew for each whole number, as of a loop, and they are others at every call"
         return ""
 
-    def _build(self, structure: PyTree, leaves: list[Any], options: Options, schedule: Scheduler | None) -> Built:
+    def _build(
+        self,
+        structure: PyTree,
+        leaves: list[Any],
+        options: Options,
+        schedule: Scheduler | None,
+        expected: Sequence[ExpectedOutcome | None] = (),
+    ) -> Built:
         """As that of a pipeline, within what the function has left of its budget."""
         if options.budget is None:
-            return super()._build(structure, leaves, options, schedule)
+            return super()._build(structure, leaves, options, schedule, expected)
         left = options.budget - self._spent[0]
         if left <= 0:
             why = f"the budget of {options.budget:g} s is spent on other parts of the function"
             raise BudgetError(self.__name__, why, "allow more time (budget=60, or None for any)")
-        return super()._build(structure, leaves, replace(options, budget=left), schedule)
+        return super()._build(structure, leaves, replace(options, budget=left), schedule, expected)
 
     def _say_why(self, why: str) -> None:
         log.info("%s", why)

@@ -45,7 +45,8 @@ def test_both_branches() -> None:
         (lambda a: (a * 2).max() > 1, 40, 0),
         (lambda a: (a - a[0]).sum() > 1, 40, 0),
         (lambda a: len(range(int(a.sum()))) > 1, 40, 1),  # NumPy's sum may differ in its last bits
-        (lambda a: (a * 2).max() > 1, 1100, 1),  # that is for a kernel
+        (lambda a: (a * 2).max() > 1, 1100, 0),
+        (lambda a: (a * 2).max() > 1, 5000, 1),  # that is for a kernel
         (lambda a: a[a[0, 0].astype(int)].max() > 1, 40, 0),
     ],
 )
@@ -68,6 +69,29 @@ def test_little_work_for_a_decision_needs_no_kernel(
     assert len(made) == kernels and p.stats.traces == 1
 
 
+def test_what_one_decision_needs_is_not_computed_again_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hjit.call import interpreted
+
+    computed: list[str] = []
+    real = interpreted.interpret_stages
+
+    def noted(graph: Any, *args: Any) -> Any:
+        computed.extend(s.name for s in graph.stages)
+        return real(graph, *args)
+
+    monkeypatch.setattr(interpreted, "interpret_stages", noted)
+
+    def f(a: Any) -> Any:
+        doubled = a * 2
+        if doubled.sum() > 1:
+            doubled = doubled + 1
+        tripled = doubled * 3
+        return tripled if tripled.max() > 1 else doubled
+
+    checked(hjit.pipeline(f), IMAGE)
+    assert "doubled" in computed and "tripled" in computed and len(set(computed)) == len(computed)
+
+
 @pytest.mark.parametrize("verify", ["first", "off"])
 def test_a_decision_that_a_kernel_makes_otherwise_is_made_by_kernels(
     verify: Any, monkeypatch: pytest.MonkeyPatch
@@ -77,7 +101,7 @@ def test_a_decision_that_a_kernel_makes_otherwise_is_made_by_kernels(
     def f(a: Any) -> Any:
         return a * 3 if a.sum() > 1 else a + 1
 
-    monkeypatch.setattr(build, "interpreted", lambda *args: [np.array(False)])
+    monkeypatch.setattr(build.Interpreted, "outputs", lambda *args: [np.array(False)])
     p = hjit.pipeline(f, verify=verify)
     for _ in range(3):
         np.testing.assert_array_equal(p(IMAGE), f(IMAGE))

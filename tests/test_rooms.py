@@ -332,6 +332,7 @@ LATE = {
         "call.on_dask": DASK,
         "call.on_device": GPU,
         "call.parts": FIRST_CALL,
+        "call.stored.outcomes": FIRST_CALL,
         "call.stored.refusals": FIRST_CALL,
         "call.stored.verdicts": FIRST_CALL,
         "call.tuned": SEARCH,

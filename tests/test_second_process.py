@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import marshal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hjit import cache
 from tests.scripts import run_script
 
 HEAD = """
-    import json, sys
+    import json, sys, warnings
     import numpy as np
     import hjit
 
@@ -171,6 +174,77 @@ def test_what_is_gone_or_damaged_costs_time_only(kind: str, damage: bytes | None
     assert found["verified"] is True and found["compiled"] == (kind == "code")
 
 
+# Prints what the first call came to, and what had to be computed while the function was traced
+EVALUATING = """
+    from hjit.call import build
+    original, evaluated = build.evaluate, []
+    build.evaluate = lambda rec, names, *args: evaluated.append(names) or original(rec, names, *args)
+"""
+EVALUATED = """
+    results = [f(*args) for args in images]
+    assert all(np.array_equal(result, f.py_func(*args)) for result, args in zip(results, images))
+    print(json.dumps({"evaluated": len(evaluated), "traces": f.stats.traces, "fallbacks": f.stats.fallbacks}))
+    sys.exit(0)
+"""
+CONDITIONS = """
+    @hjit.pipeline
+    def f(img):
+        if img.min() < 0:
+            raise ValueError
+        return img * 2 if img.max() > 0.5 else img + 1
+
+    image = np.linspace(0, 1, 60 * 70).reshape(60, 70)
+    images = [(image,)]
+"""
+
+
+def evaluated(folder: Path, text: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run_script(folder, HEAD + EVALUATING + text + EVALUATED).splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("damage", [b"", b"[[1, 2]]", b'[["x", 1, "", 2]]'])
+def test_conditions_are_taken_to_come_out_as_before(damage: bytes, run: Any, tmp_path: Path) -> None:
+    found = functools.partial(evaluated, tmp_path)
+    first, second = found(CONDITIONS), found(CONDITIONS)
+    assert first == {"evaluated": 2, "traces": 1, "fallbacks": 0} and second == {**first, "evaluated": 0}
+    other = CONDITIONS.replace("[(image,)]", "[(image / 4,), (image,), (image / 4,)]")
+    assert found(other) == {"evaluated": 2, "traces": 2, "fallbacks": 0}  # and that is expected from then on
+    assert found(CONDITIONS.replace("[(image,)]", "[(image / 4,)]")) == second
+    moved = CONDITIONS.replace("img.max()", "img.mean()").replace(
+        "        return img * 2", "        pass\n        return img * 2"
+    )
+    assert found(moved)["evaluated"] == 2  # another function
+    for path in entries(tmp_path, "outcomes"):
+        cache.store(path.stem, damage, {}, tmp_path / "cache", "rw", "outcomes")
+    assert found(CONDITIONS) == first
+
+
+def test_a_condition_that_guards_a_call_is_computed(run: Any, tmp_path: Path) -> None:
+    """The call might not bear what the condition keeps from it."""
+    guarding = """
+    @hjit.pipeline
+    def f(img):
+        if img.max() > 0.5:
+            return img * 2
+        return np.linalg.inv(img + np.eye(60))
+
+    image = np.linspace(0, 1, 60 * 60).reshape(60, 60)
+    images = [(image / 4,)]
+    from hjit.trace.tracing.recording import recorder
+    real = recorder.Recorder.extern
+    def extern(self, *args):
+        outcome = real(self, *args)
+        assert not self.assumed
+        return outcome
+    recorder.Recorder.extern = extern
+"""
+
+    evaluated(tmp_path, guarding)
+    assert evaluated(tmp_path, guarding)["evaluated"] >= 2
+    assert evaluated(tmp_path, guarding.replace("[(image / 4,)]", "[(image,)]"))["fallbacks"] == 0
+
+
 def test_a_changed_plan_is_noticed(run: Any, tmp_path: Path) -> None:
     """What traces came to follows from plans, which a longer search may replace."""
     large = STENCIL.replace("60 * 70).reshape(60, 70)", "600 * 700).reshape(600, 700)")
@@ -251,6 +325,47 @@ def test_what_could_not_be_traced_is_split_at_once(run: Any, tmp_path: Path) -> 
     for path in entries(tmp_path, "refusal"):
         path.write_bytes(path.read_bytes()[:-3])
     assert found(PARTS) == first
+
+
+SPLITTING = """
+    from hjit.call.stored import splits
+    original, done = splits.split, []
+    splits.split = lambda function, *args: done.append(function.__name__) or original(function, *args)
+"""
+
+
+@pytest.mark.parametrize("damage", [b"", marshal.dumps((1, 2)), marshal.dumps((1, {"a": (1, 2, 3)}, None, False, {}))])
+def test_a_function_is_split_once(damage: bytes, run: Any, tmp_path: Path) -> None:
+    show = BY_PARTS.replace('"why"', '"split": len(done), "result": float(f(*args).sum()), "why"')
+
+    def found(text: str) -> dict[str, Any]:
+        return json.loads(run_script(tmp_path, HEAD + SPLITTING + text + show).splitlines()[-1])  # type: ignore[no-any-return]
+
+    first, second = found(PARTS), found(PARTS)
+    assert first["split"] > 0 and second == {**first, "split": 0}
+    counts_frames = PARTS.replace("return np.sqrt", "warnings.warn('w', stacklevel=3); return np.sqrt")
+    assert found(counts_frames)["split"] > 0  # f itself has not changed
+    for path in entries(tmp_path, "split"):
+        cache.store(path.stem, damage, {}, tmp_path / "cache", "rw", "split")
+    assert found(PARTS) == first
+
+
+def test_a_split_of_a_source_that_has_changed_since_is_not_kept(run: Any, tmp_path: Path) -> None:
+    text = """
+    import pathlib, sys
+    sys.path.insert(0, "FOLDER")
+    import helping
+    pathlib.Path(helping.__file__).write_text(pathlib.Path(helping.__file__).read_text().replace("img * 2", "img * 3"))
+    helping.f(np.ones((40, 50)))
+    print(json.dumps(helping.f.stats.parts))
+    sys.exit(0)
+""".replace("FOLDER", str(tmp_path))
+    (tmp_path / "helping.py").write_text(
+        "import hjit\nimport numpy as np\n\n\n@hjit.pipeline(on_unsupported='break')\ndef f(img):\n"
+        "    x = img * 2 + np.exp(img)\n    y = str(x[0])\n    return x * len(y) + np.log(x + 3)\n"
+    )
+    assert int(run_script(tmp_path, HEAD + text).splitlines()[-1]) > 0
+    assert entries(tmp_path, "split") == []
 
 
 def test_a_refusal_ends_with_what_was_refused(run: Any, tmp_path: Path) -> None:

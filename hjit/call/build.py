@@ -26,7 +26,7 @@ import numpy as np
 
 from hjit.call.arguments import is_device_array, leaf_names
 from hjit.call.guards import Guards, guards_of, look_up
-from hjit.call.interpreted import interpreted
+from hjit.call.interpreted import Interpreted
 from hjit.call.results import Results
 from hjit.call.stored import verdicts
 from hjit.call.stored.kernels import entry_of
@@ -39,7 +39,7 @@ from hjit.process import deadline
 from hjit.process.deep_stack import with_deep_stack
 from hjit.process.garbage_collection import few_collections
 from hjit.trace.capture.trace import PyTree, Trace, python_function, trace
-from hjit.trace.tracing.recording.recorder import Recorder
+from hjit.trace.tracing.recording.recorder import ExpectedOutcome, Recorder
 from hjit.trace.tracing.scalars.host import is_run_time
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ def build(
     scheduler: Scheduler | None,
     interprets: bool = True,
     tune: Callable[[Trace, list[Any], Options], Tuned | None] | None = None,
+    expected: Sequence[ExpectedOutcome | None] = (),
 ) -> Built:
     """Everything that a first call does before it runs.
 
@@ -97,6 +98,7 @@ def build(
         scheduler: the schedule that the user has given.
         interprets: may NumPy compute what decisions are made on while the function is traced?
         tune: tunes the kernels of the trace, if that is wanted, so that their plans are found.
+        expected: outcomes of conditions that are assumed.
 
     Raises:
         BudgetError: there is no time for that.
@@ -112,7 +114,7 @@ def build(
         _llvm_that_ends(name),
         deadline.budget(options.budget, name, Origin(code.co_filename, code.co_firstlineno, code.co_name)),
     ):
-        traced = traced_call(function, structure, leaves, options, scheduler, interprets=interprets)
+        traced = traced_call(function, structure, leaves, options, scheduler, interprets=interprets, expected=expected)
         if options.target != "cuda":
             _no_device_arrays(traced, leaves)
         results = results_of_externs(traced)  # a variant keeps no array of the call
@@ -168,11 +170,12 @@ def traced_call(
     scheduler: Scheduler | None,
     fill: int = 0,
     interprets: bool = True,
+    expected: Sequence[ExpectedOutcome | None] = (),
 ) -> Trace:
     """The trace of a call.
 
     Args:
-        fill: see `hjit.trace.capture.trace.trace`.
+        fill, expected: see `hjit.trace.capture.trace.trace`.
         interprets: see `build`.
 
     Raises:
@@ -181,8 +184,10 @@ def traced_call(
         TracingFailed: tracing raised something else.
     """
 
+    by_numpy = Interpreted() if interprets else None
+
     def evaluated(rec: Recorder, wanted: tuple[str, ...]) -> list[Any]:
-        return list(on_deep_stack(evaluate, rec, wanted, leaves, options, interprets))
+        return list(on_deep_stack(evaluate, rec, wanted, leaves, options, by_numpy))
 
     seen = leaves
     if options.target == "cuda":
@@ -193,7 +198,9 @@ def traced_call(
     try:
         names = leaf_names(function, structure, len(leaves))
         is_bounded = options.on_unsupported == "break" and scheduler is None  # what is refused then runs in parts
-        traced: Trace = on_deep_stack(trace, function, structure, seen, names, evaluated, by_blas, is_bounded, fill)
+        traced: Trace = on_deep_stack(
+            trace, function, structure, seen, names, evaluated, by_blas, is_bounded, fill, expected
+        )
     except (HjitError, MemoryError, OutOfBounds):
         raise
     except Exception as error:
@@ -250,8 +257,14 @@ def _reported(name: str, f: Callable[..., T], *args: Any) -> T:
         raise CompileError(f"{name}: {type(error).__name__} while compiling: {error}. Please report this.") from error
 
 
-def evaluate(rec: Recorder, names: tuple[str, ...], leaves: list[Any], options: Options, interprets: bool) -> list[Any]:
-    """Stages of an unfinished trace, computed on the arrays at hand."""
+def evaluate(
+    rec: Recorder, names: tuple[str, ...], leaves: list[Any], options: Options, by_numpy: Interpreted | None
+) -> list[Any]:
+    """Stages of an unfinished trace, computed on the arrays at hand.
+
+    Args:
+        by_numpy: what computes what is little; None: kernels compute all.
+    """
     arrays = {n: s.array for n, s in rec.inputs.items()}
     host: Callable[[Any], Array] = np.asarray
     if options.target == "cuda":
@@ -266,8 +279,8 @@ def evaluate(rec: Recorder, names: tuple[str, ...], leaves: list[Any], options: 
         scalars = {name: values[slot.k] for name, (slot, _) in slots.items()}
         outputs: list[Any] | None = None
         try:
-            if interprets and host is np.asarray:
-                outputs = interpreted(rec.graph(wanted), arrays, rec.sizes, scalars, options.fast_math)
+            if by_numpy is not None and host is np.asarray:
+                outputs = by_numpy.outputs(rec.graph(wanted), arrays, rec.sizes, scalars, options.fast_math)
             if outputs is None:
                 outputs = _by_kernel(rec, wanted, arrays, scalars, options)
         except IndexError:

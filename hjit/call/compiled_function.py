@@ -7,6 +7,7 @@ ones with NumPy's own.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import logging
@@ -25,7 +26,7 @@ from hjit.call.checks import against_numpy
 from hjit.call.checks.against_numpy import InterleavedCalls
 from hjit.call.entry import MAX_CONTEXTS, MAX_DEPTH, WARMUP_CALLS, Call, Entries, Entry, Stats, limit
 from hjit.call.results import MISS, PARTS, PLAIN, Outcome
-from hjit.errors import BudgetError, CompileError, DeviceError, HjitWarning, LongLoop, TraceError
+from hjit.errors import BudgetError, CompileError, DeviceError, HjitError, HjitWarning, LongLoop, TraceError
 from hjit.options import Options, checked, context_state, resolve
 from hjit.process import forks
 from hjit.process.garbage_collection import few_collections
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from hjit.call.parts import Parts
     from hjit.call.stored.refusals import Refusal
     from hjit.call.variant import Variant
+    from hjit.trace.tracing.recording.recorder import ExpectedOutcome
     from hjit.tuning.autotune import Tuned
     from hjit.tuning.choice import Scheduler
 
@@ -66,6 +68,7 @@ class CompiledFunction(Generic[P, R]):
     __name__: str
     _is_part = False
     _interprets = True  # see `hjit.call.build.build`
+    _assumes = True  # are conditions on values taken to come out as in an earlier process, while it is traced?
 
     def __init__(self, function: Callable[P, R], given: dict[str, Any]) -> None:
         if isinstance(function, CompiledFunction):
@@ -313,7 +316,7 @@ class CompiledFunction(Generic[P, R]):
         if self.parts is None:
             from hjit.call.parts import split
 
-            self.parts = split(self.py_func, refusal, self._part, self._callee())
+            self.parts = split(self.py_func, refusal, self._part, self._callee(), self._resolved(context_state()))
             if self.parts is not None:
                 self.stats.parts = len(self.parts.parts)
                 log.info("%s runs in parts: %s", self.__name__, refusal.message)
@@ -462,18 +465,39 @@ class CompiledFunction(Generic[P, R]):
                 return PLAIN
             stores = self._unverified(variant, call.targets, options)
             if stores:
-                return self._verify(call, variant, guarded, stores)
+                result = self._verify(call, variant, guarded, stores)
+                return self._first(call) if result is MISS else result
             self._entries.install(call.key, variant)
             self._time(call.key, variant, options, built.verified)
         try:
             return variant.run(call.leaves, guarded, call.targets, built.results)
         except OutOfBounds:
             return self._refused(call)
-        except Mispredict:  # while the function was traced, a decision fell the other way, by the last bits of a sum
-            self._interprets = False
-            return PLAIN
+        except Mispredict:  # what was assumed came out otherwise; or fell the other way, by the last bits of a sum
+            if not variant.rec.assumed:
+                self._interprets = False
+                return PLAIN
+            self._assumes = False
+            return self._first(call)
 
     def _built(self, call: Call, options: Options) -> Built:
+        """As `_build`; as conditions came out in an earlier process, or as they do now."""
+        from hjit.call.build import TracingFailed
+        from hjit.call.stored import outcomes
+        from hjit.call.variant import OutOfBounds
+
+        expected: Sequence[ExpectedOutcome | None] = ()
+        if self._assumes and self._interprets and not call.known:  # else they have come out otherwise than before
+            expected = outcomes.load(self.py_func, call.key, options)
+        if any(expected):
+            with contextlib.suppress(HjitError, OutOfBounds, TracingFailed):  # on a path that may be another one
+                return self._build(call.structure, call.leaves, options, self._schedule, expected)
+        built = self._built_whole(call, options)
+        if all(v.rec.assumed for v in call.known):  # of later processes' first calls
+            outcomes.store(self.py_func, call.key, options, built.variant.rec)
+        return built
+
+    def _built_whole(self, call: Call, options: Options) -> Built:
         """As `_build`; where a loop fills the trace and cannot be left to Python, with all that is in it."""
         try:
             return self._build(call.structure, call.leaves, options, self._schedule)
@@ -496,7 +520,14 @@ class CompiledFunction(Generic[P, R]):
             self._warned = True
             warnings.warn(why, HjitWarning, stacklevel=stack_level())
 
-    def _build(self, structure: PyTree, leaves: list[Any], options: Options, schedule: Scheduler | None) -> Built:
+    def _build(
+        self,
+        structure: PyTree,
+        leaves: list[Any],
+        options: Options,
+        schedule: Scheduler | None,
+        expected: Sequence[ExpectedOutcome | None] = (),
+    ) -> Built:
         """See `hjit.call.build`; and count what was done.
 
         Raises:
@@ -511,7 +542,9 @@ class CompiledFunction(Generic[P, R]):
             tune = tuned_once
         start = time.process_time()
         try:
-            made = build(self.py_func, self.__name__, structure, leaves, options, schedule, self._interprets, tune)
+            made = build(
+                self.py_func, self.__name__, structure, leaves, options, schedule, self._interprets, tune, expected
+            )
         finally:
             self._spent[0] += time.process_time() - start
         self.tuned = made.tuned or self.tuned
@@ -550,7 +583,8 @@ class CompiledFunction(Generic[P, R]):
         return [] if variant.verified_stores.issuperset(stores) else self._first_calls.unverified(variant, stores)
 
     def _verify(self, call: Call, variant: Variant, guarded: GuardValues, stores: list[bool]) -> Any:
-        """NumPy's own result; the kernels are installed only if they compute the same."""
+        """NumPy's own result; the kernels are installed only if they compute the same. MISS: what was assumed came out
+        otherwise."""
         if variant.on_device and any(map(is_device_array, (*call.leaves, *guarded[1].values()))):
             return self._verify_copies(call, variant, guarded, stores)
         from hjit.call.build import on_deep_stack
@@ -563,6 +597,9 @@ class CompiledFunction(Generic[P, R]):
         ran = runs_of(variant, guarded, call, stores)
         if ran is None:
             return PLAIN
+        if ran.has_missed and variant.rec.assumed:
+            self._assumes = False
+            return MISS
         with forks.builds.outside():
             expected = (self._by_numpy() if variant.on_device else self.py_func)(*call.args, **call.kwargs)
         if self._interprets and ran.has_missed:  # while the function was traced: the next call is traced with kernels

@@ -8,48 +8,82 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from hjit.trace.ir.costs import instruction_count
 from hjit.trace.ir.graph import Definition, Graph, Stage
-from hjit.trace.ir.interpret import interpret
+from hjit.trace.ir.interpret import interpret_stages
 from hjit.trace.ir.poly import sizes_value
 from hjit.verify.tolerances import tolerances
 
-MAX_WORK = 1 << 20  # operations on elements, some 20 ms of NumPy's time: a kernel that is on disk is loaded in 5 ms
+Array = np.ndarray[Any, Any]
+MAX_WORK = 1 << 20  # operations on elements, some 2 ms of NumPy's time: a kernel that is on disk is loaded in 5 ms
+# Of conditions, which a later process takes from the earlier one: what is computed in the time that compiling takes.
+# Measured for the decisions of ten functions of scikit-image: NumPy does an operation on an element in 1 to 4 ns, and a
+# kernel takes 10 to 50 ms, and 0.3 to 1 ms for each operation in its code.
+WORK_OF_A_KERNEL, WORK_OF_AN_OPERATION = 10_000_000, 250_000
 MAX_ITERATIONS = 256  # of reductions whose order matters: each is a pass over the other dimensions
+MAX_KEPT = 1 << 28  # bytes of stages that are kept for later decisions of the same trace
 
 
-def interpreted(
-    graph: Graph, arrays: Mapping[str, Any], sizes: Mapping[str, int], scalars: Mapping[str, Any], fast_math: bool
-) -> list[np.ndarray[Any, Any]] | None:
-    """The outputs, of a Graph as it was recorded; None where they are to be computed by a kernel.
+@dataclass(slots=True)
+class Interpreted:
+    """What NumPy has computed for the decisions of a trace: a later one need not compute it again.
 
-    Raises:
-        IndexError: an index is out of bounds.
+    Attributes:
+        stages: the arrays by name, with the stages that they are.
     """
-    graph = _needed(graph)
-    if not _is_little(graph, sizes):
-        return None
-    found = tolerances([graph], [None], fast_math)
-    stages = graph.by_name
-    if any(n not in stages or (found[n].eps and not _is_condition(stages[n])) for n in graph.outputs):
-        return None
-    try:
-        return interpret(graph, arrays, sizes, scalars)
-    except OverflowError:  # of a Python int in the dtype of an array: a comparison with it is no error
-        return None
+
+    stages: dict[str, tuple[Stage, Array]] = field(default_factory=dict)
+
+    def outputs(
+        self,
+        graph: Graph,
+        arrays: Mapping[str, Any],
+        sizes: Mapping[str, int],
+        scalars: Mapping[str, Any],
+        fast_math: bool,
+    ) -> list[Array] | None:
+        """The outputs, of a Graph as it was recorded; None where they are to be computed by a kernel.
+
+        Raises:
+            IndexError: an index is out of bounds.
+        """
+        graph = _needed(graph, {})
+        stages = graph.by_name
+        if any(n not in stages for n in graph.outputs):
+            return None
+        known = {n: a for n, (stage, a) in self.stages.items() if stages.get(n) is stage}
+        left = _needed(graph, known)
+        is_condition = all(_is_condition(stages[n]) for n in graph.outputs)
+        if not _is_little(left, sizes, _work_of_kernel(graph) if is_condition else MAX_WORK):
+            return None
+        if not is_condition:
+            found = tolerances([graph], [None], fast_math)
+            if any(found[n].eps and not _is_condition(stages[n]) for n in graph.outputs):
+                return None
+        try:
+            state = interpret_stages(left, {**arrays, **known}, sizes, scalars)
+        except OverflowError:  # of a Python int in the dtype of an array: a comparison with it is no error
+            return None
+        self._keep({s.name: (s, state[s.name]) for s in left.stages})
+        return [state[n] for n in graph.outputs]
+
+    def _keep(self, found: Mapping[str, tuple[Stage, Array]]) -> None:
+        self.stages.update(found)
+        if sum(a.nbytes for _, a in self.stages.values()) > MAX_KEPT:
+            self.stages.clear()
 
 
-def _needed(graph: Graph) -> Graph:
-    """Without the stages that no output is computed from."""
+def _needed(graph: Graph, known: Mapping[str, Array]) -> Graph:
+    """Without the stages that no output is computed from, where some are known."""
     stages, names, kept = graph.by_name, list(graph.outputs), set[str]()
     while names:
         n = names.pop()
-        if n in stages and n not in kept:
+        if n in stages and n not in kept and n not in known:
             kept.add(n)
             names += stages[n].sources
     return replace(graph, stages=tuple(s for s in graph.stages if s.name in kept))
@@ -59,14 +93,20 @@ def _is_condition(s: Stage) -> bool:
     return s.dtype.kind == "b" and not s.shape
 
 
-def _is_little(graph: Graph, sizes: Mapping[str, int]) -> bool:
+def _work_of_kernel(graph: Graph) -> int:
+    """What NumPy computes in the time that compiling a Graph takes."""
+    code = sum(instruction_count(d.value) for s in graph.stages for d in s.definitions)
+    return WORK_OF_A_KERNEL + WORK_OF_AN_OPERATION * code
+
+
+def _is_little(graph: Graph, sizes: Mapping[str, int], most: int) -> bool:
     work = 0
     for s in graph.stages:
         for d in s.definitions:
             if _iterations(d, sizes) > MAX_ITERATIONS:
                 return False
             work += math.prod(sizes_value(n, sizes) for n in (*d.dims, *d.rdims)) * max(instruction_count(d.value), 1)
-    return work <= MAX_WORK
+    return work <= most
 
 
 def _iterations(d: Definition, sizes: Mapping[str, int]) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import types
 from collections.abc import Callable
@@ -10,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from hjit.call.entry import MAX_CALLEES
+from hjit.call.stored import splits
 from hjit.call.stored.refusals import Refusal
+from hjit.options import Options
 from hjit.trace.splitting.source import NoSource
 from hjit.trace.splitting.split import Fragment
-from hjit.trace.splitting.split import split as split_function
 
 AS_THEY_ARE = ("numpy", "hjit")  # packages whose functions are called as they are
 NO_FUNCTION = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -82,6 +82,7 @@ def split(
     refusal: Refusal,
     pipeline: Callable[[types.FunctionType], Any],
     callee: Callable[[types.FunctionType], Any] | None,
+    options: Options,
 ) -> Parts | None:
     """The parts of a function that could not be traced; None where it cannot be taken apart.
 
@@ -89,6 +90,7 @@ def split(
         refusal: why it cannot be traced.
         pipeline: what runs a part.
         callee: what runs a function that it calls; None: these run as they are.
+        options: of the cache, where an earlier process may have left how it is split.
     """
     if not isinstance(function, types.FunctionType):
         return None
@@ -100,19 +102,13 @@ def split(
 
     callees = Callees(pipeline if callee is None else callee)
     try:
-        may_call = None if callee is None else callees
-        found = split_function(function, refusal.place, made, may_call, refusal.is_loop, refusal.is_deeper)
+        found = splits.load_or_make(function, refusal, callee is not None, options)
     except (NoSource, SyntaxError, RecursionError):
         return None
     if found is None:
         return None
-    run, kept = found
+    run = found.assembled(function, made, callees)
     cells = dict(zip(run.__code__.co_freevars, run.__closure__ or (), strict=True))
     for part, _, _ in parts:
         part.cell = next((cell for cell in cells.values() if cell.cell_contents is part), None)
-    return Parts(run, tuple(parts), None if kept is None else (_text(kept), kept.lineno), refusal.why, callees)
-
-
-def _text(s: ast.stmt) -> str:
-    """The first line of a statement."""
-    return str(getattr(s, "hjit_text", None) or ast.unparse(s)).splitlines()[0]
+    return Parts(run, tuple(parts), found.kept, refusal.why, callees)

@@ -93,7 +93,11 @@ def exchanged(file: Path, files: list[Path], r: random.Random) -> None:
 
 
 def renamed(file: Path, files: list[Path], r: random.Random) -> None:
-    file.replace(file.with_suffix(r.choice((".code", ".plan", ".bound", ".verdict", ".refusal", ".facts", ".new"))))
+    file.replace(
+        file.with_suffix(
+            r.choice((".code", ".plan", ".bound", ".verdict", ".refusal", ".outcomes", ".split", ".facts", ".new"))
+        )
+    )
 
 
 def header(file: Path, files: list[Path], r: random.Random) -> None:

@@ -98,6 +98,15 @@ def test_gaussian_options(dtype: str) -> None:
     check(lambda a, s: ndi.gaussian_filter(a, sigma=[s, s, 0]), a, 0.8)
 
 
+def test_gaussian_of_single_precision() -> None:
+    """SciPy squares an element of a float32 array, or a float32 number, in single precision."""
+    a, sigmas = image((50, 60), "float32"), np.array([1.6, 2.7], np.float32)
+    check(lambda a, s: ndi.gaussian_filter(a, s), a, sigmas)
+    check(lambda a, s: ndi.gaussian_filter1d(a, s[1]), a, sigmas)
+    check(lambda a, s: ndi.gaussian_filter1d(a, float(s[1])), a, sigmas)
+    check(lambda a, s: ndi.gaussian_filter1d(a, s), a, sigmas[0])
+
+
 def test_kernel_made_in_the_function_is_known() -> None:
     def filtered(a: Any) -> Any:
         point = np.zeros(5)

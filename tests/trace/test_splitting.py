@@ -33,7 +33,7 @@ def function_of(text: str) -> types.FunctionType:
     exec(compile(text, "<text>", "exec"), space)
     made = tree(text)
     found: types.FunctionType = space[made.name]
-    setattr(found, TREE, made)
+    setattr(found, TREE, lambda: made)
     return found
 
 
@@ -46,8 +46,8 @@ def apart(f: types.FunctionType, rng: random.Random, depth: int = 2) -> Callable
     def part(p: Fragment) -> Callable[..., Any]:
         return apart(p.function, rng, depth - 1) if depth and rng.random() < 0.7 else p.function
 
-    found = split(f, None if rng.random() < 0.2 else place, part)
-    return f if found is None else found[0]
+    found = split(f, None if rng.random() < 0.2 else place)
+    return f if found is None else found.assembled(f, part)
 
 
 def outcome(f: Callable[..., Any], args: Any) -> Any:
@@ -136,10 +136,11 @@ def test_a_function_that_handles_an_exception_is_taken_apart() -> None:
     f = function_of(
         "def f(a):\n    try: b = a[:, 0] * 2\n    except IndexError: b = a * 3\n    c = b.tolist()\n    return b * 2, c"
     )
-    found = split(f, "c", lambda part: part.function)
+    found = split(f, "c")
     assert found is not None
+    run = found.assembled(f, lambda part: part.function)
     for a in (np.ones(3), np.ones((3, 2))):
-        np.testing.assert_equal(found[0](a), f(a))
+        np.testing.assert_equal(run(a), f(a))
 
 
 def test_names() -> None:
@@ -175,11 +176,12 @@ def test_generators_and_coroutines_stay_whole(text: str) -> None:
 def test_what_asks_for_its_own_variables_stays_whole(asks: str) -> None:
     f = function_of(f"def f(a):\n    b = a + 1\n    return {asks}")
     with pytest.raises(NoSource):
-        split(f, None, lambda part: part.function)
+        split(f, None)
 
 
 def test_what_asks_for_those_of_an_object_is_taken_apart() -> None:
     f = function_of("def f(a, config):\n    b = a + vars(config)['gain'] * len(dir(a))\n    return b * 2")
-    found = split(f, None, lambda part: part.function)
+    found = split(f, None)
     assert found is not None
-    assert found[0](1, SimpleNamespace(gain=3)) == f(1, SimpleNamespace(gain=3))
+    run = found.assembled(f, lambda part: part.function)
+    assert run(1, SimpleNamespace(gain=3)) == f(1, SimpleNamespace(gain=3))

@@ -7,21 +7,21 @@ loaded, and parts give the same results as the whole does.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import logging
+import os
 import time
 import traceback
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
-import numpy as np
-
 from hjit import cache
-from hjit.call.stored.verdicts import code_digest
+from hjit.call.stored.names import entry_name
 from hjit.errors import LongLoop, TraceError
 from hjit.options import Options
 from hjit.trace.splitting.places import SourceRange, is_deeper, place_of
@@ -62,7 +62,7 @@ class Refusal:
 
 def load(function: Any, key: Sequence[Any], options: Options) -> Refusal | None:
     """What an earlier process has found of calls with such a key; None: nothing, or it holds no longer."""
-    name = _name(function, key, options)
+    name = entry_name(KIND, function, key, options)
     text = None if name is None else cache.load(name, options.cache_dir, options.cache, KIND)
     if text is None:
         return None
@@ -81,7 +81,7 @@ def load(function: Any, key: Sequence[Any], options: Options) -> Refusal | None:
 
 def store(function: Any, key: Sequence[Any], options: Options, error: TraceError) -> None:
     """Keep what tracing has raised; but not where some of the code is in no file."""
-    name = _name(function, key, options) if options.cache == "rw" else None
+    name = entry_name(KIND, function, key, options) if options.cache == "rw" else None
     if name is None:
         return
     frames = [f for f, _ in traceback.walk_tb(error.__traceback__) if type(f.f_globals) is not dict]
@@ -96,38 +96,17 @@ def store(function: Any, key: Sequence[Any], options: Options, error: TraceError
 def _contents(file: str) -> str | None:
     """A hash of a source file; None where there is none."""
     try:
-        return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+        s = os.stat(file)
+        return _hash(file, s.st_size, s.st_mtime_ns, s.st_ino)
     except (OSError, ValueError):
         return None
 
 
-def _name(function: Any, key: Sequence[Any], options: Options) -> str | None:
-    """Of the entry; None where a later process could not know the arguments again."""
-    if options.cache == "off" or type(function) is not FunctionType:
-        return None
-    texts = [_text(x) for x in key[1:]]  # the first one is the options in force
-    if None in texts:
-        return None
-    code, about = function.__code__, repr(replace(options, cache_dir=""))
-    where = (code.co_filename, function.__module__ or "", function.__qualname__, str(code.co_firstlineno))
-    lines = code.co_linetable.hex()
-    return "refusal_" + cache.digest(*where, lines, code_digest(code), repr(texts), about, cache.versions())[:40]
+@functools.lru_cache(maxsize=256)
+def _hash(file: str, *state: int) -> str:
+    """As `_contents`, while the file is in some state.
 
-
-def _text(x: Any) -> str | None:
-    """Of what a key is made of; None where it is an object, which is another one in the next process."""
-    match x:
-        case tuple():
-            parts = [_text(y) for y in x]
-            return None if None in parts else f"({','.join(map(str, parts))})"
-        case np.dtype():
-            return x.str
-        case None | bool() | int() | float() | str() | bytes():
-            return repr(x)
-        case type():
-            return f"{x.__module__}.{x.__qualname__}"
-        case FunctionType():
-            return f"{x.__module__}.{x.__qualname__} {code_digest(x.__code__)}"
-        case CodeType():
-            return code_digest(x)
-    return None
+    Raises:
+        OSError, ValueError: there is none.
+    """
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()

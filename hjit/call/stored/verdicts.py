@@ -7,14 +7,12 @@ that a comparison has found nothing is kept: neither a wrong kernel nor a decisi
 
 from __future__ import annotations
 
-import functools
 import json
 import logging
-from collections.abc import Iterable, Iterator
-from types import CodeType
-from typing import Any
+from collections.abc import Iterable
 
 from hjit import cache
+from hjit.call.stored.names import code_digest
 from hjit.call.variant import Variant
 from hjit.options import Options
 
@@ -59,19 +57,3 @@ def store(variant: Variant, stores: Iterable[bool], options: Options, seconds: S
 def _name(variant: Variant, streamed: bool) -> str:
     codes = sorted(map(code_digest, variant.rec.codes))
     return "verdict_" + cache.digest(repr(variant.signature), *codes, str(streamed), cache.versions())[:40]
-
-
-@functools.lru_cache(maxsize=4096)
-def code_digest(code: CodeType) -> str:
-    """Of what a function does, wherever its source is."""
-    return cache.digest(*map(repr, _code_contents(code)))
-
-
-def _code_contents(code: CodeType) -> Iterator[Any]:
-    yield from (code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars, code.co_flags)
-    yield from (code.co_argcount, code.co_kwonlyargcount, code.co_posonlyargcount, code.co_exceptiontable)
-    for x in code.co_consts:
-        if isinstance(x, CodeType):
-            yield from _code_contents(x)
-        else:
-            yield sorted(map(repr, x)) if isinstance(x, frozenset) else x

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import types
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from hjit.trace.tracing.arrays.scalar_class import ClassCalled, plain_class
 from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer, is_tracer
 from hjit.trace.tracing.complex_memory import complex_of
 from hjit.trace.tracing.recording.iterations import MAX_OPERATIONS, MAX_UNROLLED, Iterations
-from hjit.trace.tracing.recording.recorder import OutOfBounds, Postponing, Recorder
+from hjit.trace.tracing.recording.recorder import ExpectedOutcome, OutOfBounds, Postponing, Recorder
 from hjit.trace.tracing.scalars.host import HostScalar, captured_number, is_host, is_run_time, static_value
 from hjit.trace.tracing.scalars.induction import CannotReroll, LoopSite
 from hjit.trace.tracing.scalars.size import Size
@@ -166,6 +166,7 @@ def trace(
     is_bounded: bool = False,
     fill: int = 0,
     postpone: Postponing | None = None,
+    expected: Sequence[ExpectedOutcome | None] = (),
 ) -> Trace:
     """Run `function` on tracers that stand for `leaves`.
 
@@ -176,7 +177,7 @@ def trace(
         evaluate: computes stages on the arrays at hand, when the function decides on a value.
         blas: see `Recorder`.
         is_bounded: may loops that are traced iteration by iteration not fill the trace?
-        fill, postpone: see `Recorder`.
+        fill, postpone, expected: see `Recorder`.
 
     Raises:
         TraceError: a statement cannot be traced; `LongLoop`: a loop fills the trace.
@@ -207,6 +208,7 @@ def trace(
             classes=classes,
             fill=fill,
             postpone=postpone,
+            expected=expected,
             iterations=Iterations(code, MAX_UNROLLED if unrolled else MAX_OPERATIONS) if is_bounded else None,
         )
         try:

@@ -449,15 +449,14 @@ def pure(shape: tuple[Poly, ...], value: Expr) -> Definition:
     return Definition(shape, (), identity(len(shape)), value)
 
 
-_identities: dict[int, tuple[Poly, ...]] = {}
+class _Identities(dict[int, tuple[Poly, ...]]):
+    def __missing__(self, ndim: int) -> tuple[Poly, ...]:
+        found = self[ndim] = tuple(poly(Dim(k)) for k in range(ndim))
+        return found
 
 
-def identity(ndim: int) -> tuple[Poly, ...]:
-    """``(Dim(0), ..., Dim(ndim - 1))`` as indices."""
-    found = _identities.get(ndim)
-    if found is None:
-        found = _identities[ndim] = tuple(poly(Dim(k)) for k in range(ndim))
-    return found
+# ``(Dim(0), ..., Dim(ndim - 1))`` as indices, of a number of dimensions: always the same tuple
+identity: Callable[[int], tuple[Poly, ...]] = _Identities().__getitem__
 
 
 def contiguous_layout(shape: tuple[Poly, ...]) -> tuple[int | None, ...]:
@@ -470,7 +469,7 @@ def contiguous_layout(shape: tuple[Poly, ...]) -> tuple[int | None, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Stage:
     """An array that the Graph computes.
 
@@ -485,6 +484,18 @@ class Stage:
     origin: Origin | None = field(default=None, compare=False)
 
     __hash__ = _hash_once
+
+    def __init__(
+        self,
+        name: str,
+        dtype: np.dtype[Any],
+        shape: tuple[Poly, ...],
+        initial: Expr | None,
+        updates: tuple[Definition, ...] = (),
+        origin: Origin | None = None,
+    ) -> None:
+        """As that of a dataclass, which takes three times as long: a trace makes a stage for each operation."""
+        self.__dict__.update(name=name, dtype=dtype, shape=shape, initial=initial, updates=updates, origin=origin)
 
     @cached_property
     def definitions(self) -> tuple[Definition, ...]:

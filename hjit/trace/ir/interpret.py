@@ -233,7 +233,15 @@ def evaluate(
 def interpret(
     graph: Graph, arrays: Mapping[str, Array], sizes: Mapping[str, int], scalars: Mapping[str, Any]
 ) -> list[Array]:
-    """The outputs of `graph`.
+    """The outputs of `graph`; see `interpret_stages`."""
+    state = interpret_stages(graph, arrays, sizes, scalars)
+    return [state[name] for name in graph.outputs]
+
+
+def interpret_stages(
+    graph: Graph, arrays: Mapping[str, Array], sizes: Mapping[str, int], scalars: Mapping[str, Any]
+) -> dict[str, Array]:
+    """The inputs and all stages of `graph`, by name.
 
     Args:
         arrays: the inputs by name; constants of the Graph may be left out.
@@ -254,4 +262,4 @@ def interpret(
             state[stage.name] = np.zeros(shape, stage.dtype)
             for step in stage.steps:
                 run.define_together(stage, step) if len(step) > 1 else run.define(stage, step[0])
-    return [state[name] for name in graph.outputs]
+    return state

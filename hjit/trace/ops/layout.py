@@ -128,9 +128,9 @@ def order_of(word: str | Order, arrays: Sequence[Tracer], shape: Shape) -> Order
 def operands_order(arrays: Sequence[Tracer], shape: Shape) -> Order:
     """The order in which NumPy's iterator goes over operands: strides decide, C order where they disagree."""
     straight = tuple(range(len(shape)))
-    if all(a.is_whole and a.buffer.strides is None for a in arrays):
+    if all(a.is_ordered for a in arrays):
         return straight
-    steps = [_aligned(a, len(shape)) for a in arrays if a.ndim > 1 and not (a.is_whole and a.buffer.strides is None)]
+    steps = [_aligned(a, len(shape)) for a in arrays if a.ndim > 1 and not a.is_ordered]
     steps = [s for s in steps if [*filter(None, s)] != sorted(filter(None, s), reverse=True)]
     if not steps:
         return straight

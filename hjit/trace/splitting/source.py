@@ -6,12 +6,13 @@ import ast
 import functools
 import inspect
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from hjit.trace.splitting.names import parts, walk
 
-TREE = "__hjit_tree__"  # the attribute of functions that are made here
+TREE = "__hjit_tree__"  # the attribute of functions that are made here: gives the tree
 MAKER = "__hjit_make"  # what closes over the variables of a function that is made anew
 MADE = "__hjit_made"  # that function, in there
 
@@ -28,9 +29,9 @@ def tree_of(function: types.FunctionType) -> ast.FunctionDef:
     Raises:
         NoSource: there is none; or it is a generator, a coroutine, or has names that its class mangles.
     """
-    known = getattr(function, TREE, None)
+    known: Callable[[], ast.FunctionDef] | None = getattr(function, TREE, None)
     if known is not None:
-        return copied(known)  # type: ignore[no-any-return]
+        return copied(known())
     code = function.__code__
     if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise NoSource("it is a generator or a coroutine")
@@ -52,6 +53,23 @@ def tree_of(function: types.FunctionType) -> ast.FunctionDef:
         returned = ast.copy_location(ast.Return(tree.body), tree.body)
         tree = ast.copy_location(function_def(function.__name__, tree.args, [returned]), tree)
     return tree
+
+
+def is_of_source(function: types.FunctionType) -> bool:
+    """Is a function what its source says, and not what the file was changed to since?"""
+    if hasattr(function, TREE):
+        return True
+    try:
+        lines, _ = inspect.findsource(function)
+        codes = [compile("".join(lines), function.__code__.co_filename, "exec", dont_inherit=True)]
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return False
+    while codes:
+        code = codes.pop()
+        if code == function.__code__:
+            return True
+        codes += [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    return False
 
 
 @functools.lru_cache(maxsize=4)
@@ -107,27 +125,40 @@ def arguments(names: Sequence[str]) -> ast.arguments:
     return ast.arguments([], [ast.arg(n) for n in names], None, [], [], None, [])
 
 
-def made(
-    like: types.FunctionType, tree: ast.FunctionDef, more: Mapping[str, Any], defaults: bool = False
-) -> types.FunctionType:
-    """A function of a tree, that sees the globals and the closure of another one.
+def code_of(like: types.FunctionType, tree: ast.FunctionDef, more: Iterable[str] = ()) -> types.CodeType:
+    """The code of a function of a tree, among the closure of another one; the tree is changed.
 
     Args:
         more: names that it closes over besides.
-        defaults: has it that one's parameters, with their defaults?
+    """
+    name = tree.name
+    tree.name = MADE  # so that its own name is what it was in its body: a global, or one of the cells
+    maker = function_def(MAKER, arguments([*like.__code__.co_freevars, *more]), [tree])
+    module = ast.fix_missing_locations(ast.Module([ast.copy_location(maker, tree)], []))
+    code = compile(module, like.__code__.co_filename, "exec", dont_inherit=True)
+    return _code(_code(code, MAKER), MADE).replace(co_name=name, co_qualname=like.__qualname__)
+
+
+def made(
+    like: types.FunctionType,
+    code: types.CodeType,
+    tree: Callable[[], ast.FunctionDef],
+    more: Mapping[str, Any] = MappingProxyType({}),
+    defaults: bool = False,
+) -> types.FunctionType:
+    """A function of what `code_of` has made, that sees the globals and the closure of another one.
+
+    Args:
+        tree: what it was made of, see `tree_of`.
+        more: what it closes over besides, by name.
+        defaults: has it that one's defaults of parameters?
     """
     cells = dict(zip(like.__code__.co_freevars, like.__closure__ or (), strict=True))
     cells |= {name: types.CellType(value) for name, value in more.items()}
-    name, kept = tree.name, copied(tree)
-    tree.name = MADE  # so that its own name is what it was in its body: a global, or one of the cells
-    maker = function_def(MAKER, arguments(list(cells)), [tree])
-    module = ast.fix_missing_locations(ast.Module([ast.copy_location(maker, tree)], []))
-    code = compile(module, like.__code__.co_filename, "exec", dont_inherit=True)
-    inner = _code(_code(code, MAKER), MADE).replace(co_name=name, co_qualname=like.__qualname__)
-    closure = tuple(cells[name] for name in inner.co_freevars)
-    found = types.FunctionType(inner, like.__globals__, like.__name__, None, closure)
+    closure = tuple(cells[name] for name in code.co_freevars)
+    found = types.FunctionType(code, like.__globals__, like.__name__, None, closure)
     found.__qualname__, found.__module__ = like.__qualname__, like.__module__
-    setattr(found, TREE, kept)
+    setattr(found, TREE, tree)
     if defaults:
         found.__defaults__, found.__kwdefaults__ = like.__defaults__, like.__kwdefaults__
     return found

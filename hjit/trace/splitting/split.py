@@ -7,8 +7,10 @@ become functions of their own: what they read are their parameters, what is read
 from __future__ import annotations
 
 import ast
+import contextlib
+import functools
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +29,7 @@ from hjit.trace.splitting.names import (
 )
 from hjit.trace.splitting.normal_form import OPERATIONS, TEMPORARY, steps
 from hjit.trace.splitting.places import SourceRange
-from hjit.trace.splitting.source import NoSource, arguments, copied, function_def, made, tree_of
+from hjit.trace.splitting.source import NoSource, arguments, code_of, copied, function_def, made, tree_of
 
 PART = "__hjit_part"  # begins the names of parts
 CALLEES = "__hjit_callees"  # what gives, for a function, what runs it
@@ -55,38 +57,95 @@ class Fragment:
     last: int
 
 
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A function in parts: code, for which there are no functions yet.
+
+    Attributes:
+        code: of what runs the parts.
+        parts: by the names that it calls: their code, and their first and last lines.
+        kept: the first line of the statement that stays as it is, and its number; None: it is not known which.
+        has_callees: does it call what runs functions that it calls?
+        asked: names that are called, and whether they count the frames above them; all else follows from the code.
+        tree: gives the syntax tree of a part by its name, of what runs them by "".
+    """
+
+    code: types.CodeType
+    parts: Mapping[str, tuple[types.CodeType, int, int]]
+    kept: tuple[str, int] | None
+    has_callees: bool
+    asked: Mapping[str, bool]
+    tree: Callable[[str], ast.FunctionDef]
+
+    def assembled(
+        self,
+        function: types.FunctionType,
+        pipeline: Callable[[Fragment], Any],
+        callees: Callable[[Any], Any] | None = None,
+    ) -> types.FunctionType:
+        """The function that runs the parts.
+
+        Args:
+            function: that was split.
+            pipeline: what runs a part.
+            callees: gives what runs a function that is called where no part may be.
+        """
+        found = {}
+        for name, (code, first, last) in self.parts.items():
+            part = made(function, code, functools.partial(self.tree, name))
+            found[name] = pipeline(Fragment(part, first, last))
+        if self.has_callees:
+            found[CALLEES] = callees
+        return made(function, self.code, functools.partial(self.tree, ""), found, defaults=True)
+
+    def holds(self, function: types.FunctionType) -> bool:
+        """Do the functions that it calls still count the frames above them, or not?"""
+        return all(points_above(value_of(function, name)) is answer for name, answer in self.asked.items())
+
+
 def split(
     function: types.FunctionType,
     place: SourceRange | str | None,
-    pipeline: Callable[[Fragment], Any],
-    callees: Callable[[Any], Any] | None = None,
+    may_have_callees: bool = False,
     is_loop: bool = False,
     is_deeper: bool = True,
-) -> tuple[types.FunctionType, ast.stmt | None] | None:
-    """The function in parts, without what is at `place`; where that is not known, in halves.
+) -> Split | None:
+    """The function in parts, without what is at `place`; where that is not known, in halves. None: it has no parts.
 
     Args:
         place: or a name that is read there.
-        pipeline: what runs a part.
-        callees: gives what runs a function that is called where no part may be; None: it runs as it is.
+        may_have_callees: may something else run a function that is called where no part may be?
         is_loop: is it the loop around the place that is not to be traced, and not what is there?
         is_deeper: is what cannot be traced in the function that is called at the place?
-
-    Returns:
-        The function that runs them, and the statement that stays as it is; None: it has no parts.
 
     Raises:
         NoSource: its source is not known, or cannot be changed.
     """
-    splitter = _Splitter(function, place, callees is not None, is_loop, is_deeper)
+    splitter = _Splitter(function, place, may_have_callees, is_loop, is_deeper)
     whole = _size(splitter.tree)
     parts = splitter.parts()
-    if not (parts or splitter.has_callee) or any(_size(tree_of(part.function)) >= whole for part in parts.values()):
+    trees = splitter.trees
+    if not (parts or splitter.has_callee) or any(_size(tree) >= whole for tree in trees.values()):
         return None
-    pipelines = {name: pipeline(part) for name, part in parts.items()}
-    if splitter.has_callee:
-        pipelines[CALLEES] = callees
-    return made(function, splitter.tree, pipelines, defaults=True), splitter.kept
+    trees[""] = copied(splitter.tree)
+    names = [*parts, CALLEES] if splitter.has_callee else list(parts)
+    code, kept = code_of(function, splitter.tree, names), splitter.kept
+    text = None if kept is None else (_text(kept), kept.lineno)
+    return Split(code, parts, text, splitter.has_callee, splitter.asked, trees.__getitem__)
+
+
+def value_of(function: types.FunctionType, name: str) -> Any:
+    """The value of a variable of a function around this one, of a global, or of what a module has; else None."""
+    name, _, attribute = name.partition(".")
+    cells, value = function.__code__.co_freevars, None
+    if name not in cells:
+        value = function.__globals__.get(name)
+    else:
+        with contextlib.suppress(ValueError):  # it has none yet
+            value = (function.__closure__ or ())[cells.index(name)].cell_contents
+    if not attribute:
+        return value
+    return vars(value).get(attribute) if isinstance(value, types.ModuleType) else None
 
 
 class _Splitter:
@@ -118,13 +177,14 @@ class _Splitter:
         self.parameters = {x.arg for x in given}
         self.own: set[str] = set()  # the function's local variables
         self.outer = declared(self.tree.body)  # those that it assigns in the scopes around it
-        self.cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         self.shared: frozenset[str] = frozenset()  # those that inner functions read, whenever they are called
         self.rebound: frozenset[str] = frozenset()  # those that they may assign
-        self.made: dict[str, Fragment] = {}
+        self.made: dict[str, tuple[types.CodeType, int, int]] = {}
+        self.trees: dict[str, ast.FunctionDef] = {}
+        self.asked: dict[str, bool] = {}
         self.temporaries = 0
 
-    def parts(self) -> dict[str, Fragment]:
+    def parts(self) -> dict[str, tuple[types.CodeType, int, int]]:
         """Changes the tree; the parts by the names by which it calls them."""
         body = self.cut(self.tree.body)  # the cut first: names of values in between belong to the function
         self.own = {*self.parameters, *stores(body)} - self.outer
@@ -282,22 +342,23 @@ class _Splitter:
 
     def is_seen_above(self, s: ast.AST) -> bool:
         """Does it call a function that counts the frames above it?"""
-        return any(isinstance(x, ast.Call) and points_above(self.known(x.func)) for x in walk(s))
+        return any(isinstance(x, ast.Call) and self.points_above(x.func) for x in walk(s))
 
-    def known(self, x: ast.AST) -> Any:
-        """The value of a global, of a variable of a function around this one, or of what a module has; else None."""
+    def points_above(self, x: ast.AST) -> bool:
+        """Does what is called count the frames above it? No where it is neither a name nor what a module has."""
         match x:
-            case ast.Name(id=name) if name in self.cells:
-                try:
-                    return self.cells[name].cell_contents
-                except ValueError:  # it has none yet
-                    return None
-            case ast.Name(id=name) if name not in self.own:
-                return self.function.__globals__.get(name)
-            case ast.Attribute(value=ast.Name() as of, attr=name):
-                module = self.known(of)
-                return vars(module).get(name) if isinstance(module, types.ModuleType) else None
-        return None
+            case ast.Name(id=name):
+                pass
+            case ast.Attribute(value=ast.Name(id=of), attr=attribute):
+                name = f"{of}.{attribute}"
+            case _:
+                return False
+        first = name.partition(".")[0]
+        if first in self.own and first not in self.function.__code__.co_freevars:
+            return False
+        if name not in self.asked:
+            self.asked[name] = points_above(value_of(self.function, name))
+        return self.asked[name]
 
     def part(self, run: list[ast.stmt], bound: set[str], live: Names) -> list[ast.stmt]:
         """Statements as the call of a part; as they are where they do no work, or cannot be apart."""
@@ -314,11 +375,9 @@ class _Splitter:
         if not returns and written:
             body.append(ast.copy_location(ast.Return(_tuple(written, ast.Load())), run[-1]))
         tree = ast.copy_location(function_def(self.tree.name, arguments(read), body), run[0])
-        part = Fragment(
-            made(self.function, ast.fix_missing_locations(tree), {}), run[0].lineno, run[-1].end_lineno or 0
-        )
         name = f"{PART}{len(self.made)}"
-        self.made[name] = part
+        self.trees[name] = copied(ast.fix_missing_locations(tree))
+        self.made[name] = code_of(self.function, tree), run[0].lineno, run[-1].end_lineno or 0
         call: ast.expr = ast.Call(ast.Name(name, ast.Load()), [ast.Name(n, ast.Load()) for n in read], [])
         if returns:
             s: ast.stmt = ast.Return(call)
@@ -327,6 +386,11 @@ class _Splitter:
         else:
             s = ast.Expr(call)
         return [ast.copy_location(s, run[0])]
+
+
+def _text(s: ast.stmt) -> str:
+    """The first line of a statement."""
+    return str(getattr(s, "hjit_text", None) or ast.unparse(s)).splitlines()[0]
 
 
 def _size(tree: ast.AST) -> tuple[int, int]:

@@ -7,6 +7,7 @@ import linecache
 import os
 import sys
 import tokenize
+from bisect import bisect_right
 from functools import lru_cache, partial
 from types import CodeType, FrameType, FunctionType
 from typing import NamedTuple, TypeVar
@@ -15,6 +16,7 @@ from hjit.errors import Origin
 
 T = TypeVar("T")
 
+MAX_CODES = 1024  # whose places are known; then all are forgotten
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
 _DEMO = os.path.join(_PACKAGE, "demo.py")  # its functions are traced as a user's are
 
@@ -212,14 +214,52 @@ def site() -> tuple[Origin | None, str]:
     return site_of(traced_frame()[0])
 
 
+class _Places:
+    """Where the instructions of a code object are in the source, and what their results are assigned to.
+
+    Attributes:
+        code: so that it stays what it is known by.
+        is_own: is it hjit's?
+        assigned: see `_assigned`.
+    """
+
+    __slots__ = ("_lines", "_starts", "assigned", "code", "is_own")
+
+    def __init__(self, code: CodeType) -> None:
+        self.code, self.is_own, self.assigned = code, is_own(code), _assigned(code)
+        ranges = [(start, line) for start, _, line in code.co_lines() if line is not None]
+        self._starts, self._lines = [start for start, _ in ranges], [line for _, line in ranges]
+
+    def line(self, offset: int) -> int:
+        """As `f_lineno`, for which CPython goes through all instructions before."""
+        at = bisect_right(self._starts, offset) - 1
+        return self._lines[at] if at >= 0 else self.code.co_firstlineno
+
+
+_places: dict[int, _Places] = {}  # by identity: to hash a code object, or to compare two, takes longer
+
+
+def _places_of(code: CodeType) -> _Places:
+    found = _places.get(id(code))
+    if found is None:
+        if len(_places) >= MAX_CODES:
+            _places.clear()
+        found = _places[id(code)] = _Places(code)
+    return found
+
+
 def site_of(frame: FrameType | None) -> tuple[Origin | None, str]:
     """As `site`, for what `traced_frame` gives."""
-    while frame is not None and (type(frame.f_globals) is dict or is_own(frame.f_code)):
+    while frame is not None:
+        if type(frame.f_globals) is not dict:
+            places = _places_of(frame.f_code)
+            if not places.is_own:
+                break
         frame = frame.f_back
-    if frame is None:
+    else:
         return None, "t"
-    code = frame.f_code
-    return Origin(code.co_filename, frame.f_lineno, code.co_name), _assigned(code).get(frame.f_lasti, "t")
+    code, offset = places.code, frame.f_lasti
+    return Origin(code.co_filename, places.line(offset), code.co_name), places.assigned.get(offset, "t")
 
 
 def line_in(filename: str) -> Origin | None:

@@ -34,8 +34,19 @@ _FAMILIES = (
 _READS_SOURCE = ("<frozen importlib", "linecache.py")  # imports, and lines of source code, are the same at every call
 
 
+class _Watched(dict[str, bool]):
+    """Whether an event is input or output. Tracing itself causes thousands of others, of which each is looked up."""
+
+    def __missing__(self, event: str) -> bool:
+        found = self[event] = event in _EVENTS or event.startswith(_FAMILIES)
+        return found
+
+
+_is_watched = _Watched().__getitem__
+
+
 def _on_event(event: str, args: tuple[Any, ...]) -> None:
-    if (event in _EVENTS or event.startswith(_FAMILIES)) and tracing() and _is_traced_code(sys._getframe(1)):
+    if _is_watched(event) and tracing() and _is_traced_code(sys._getframe(1)):
         what = f"{event}({args[0]!r})" if args and isinstance(args[0], str) else event
         raise current().error(what, READS_OR_WRITES, "do it outside the function")
 

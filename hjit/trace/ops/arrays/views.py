@@ -127,7 +127,7 @@ def reshape_in_place(a: Tracer, shape: Any) -> None:
         raise AttributeError(
             "Incompatible shape for in-place modification. Use `.reshape()` to make a copy with the desired shape."
         )
-    a._shape, a.index, a._known = made.shape, made.index, made._known
+    a.become(made)
 
 
 def _joins(a: Tracer, target: list[int]) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -185,16 +186,62 @@ def _elementwise(
     return ordered_stage(value, shape, loop[-1], order_of(order, arrays, shape), is_scalar=scalar)
 
 
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What is the same for a ufunc on all operands of these dtypes and shapes.
+
+    Attributes:
+        loop: the dtypes of NumPy's loop.
+        shapes: of the operands, so that they stay what they are known by.
+        shape: of the result.
+        is_direct: are elements taken as they are, without a look at values?
+    """
+
+    loop: tuple[np.dtype[Any], ...]
+    shapes: tuple[Shape, ...]
+    shape: Shape
+    is_direct: bool
+
+
 def _without_options(ufunc: np.ufunc, name: str, operands: tuple[Any, ...]) -> Tracer:
     """As `_elementwise`, of traced arrays and Python's numbers: most operations are of these."""
-    known = _known(ufunc, operands, None, "same_kind")
-    if known is not None:
-        return known
-    loop = loop_of(ufunc, operands, None, "same_kind")
+    operations = current().operations
+    key: list[Any] = [ufunc]
+    is_ordered = True
+    for x in operands:
+        if type(x) is not Tracer:
+            key.append(type(x))
+            continue
+        buffer = x.buffer
+        if buffer.contents is not None and (known := _known(ufunc, operands, None, "same_kind")) is not None:
+            return known
+        key += (buffer.dtype, id(x._shape), x.weak)
+        is_ordered &= x.is_ordered
+    kind = tuple(key)
+    found: Operation | None = operations.get(kind)
+    if found is None:
+        found = operations[kind] = _operation_of(ufunc, name, operands)
+    shape, loop = found.shape, found.loop
+    if found.is_direct:
+        args = tuple(
+            [x.element(shape, t) if type(x) is Tracer else Const(x, t) for x, t in zip(operands, loop, strict=False)]
+        )
+        value = _simplify(name, args, loop[-1])
+    else:
+        value = _value(ufunc, name, operands, loop, shape)
+    if is_ordered:
+        return from_stage(value, shape, loop[-1], is_scalar=not shape)
     arrays = [x for x in operands if type(x) is Tracer]
-    shape = broadcast(*[x._shape for x in arrays])
-    value = _value(ufunc, name, operands, loop, shape)
     return ordered_stage(value, shape, loop[-1], operands_order(arrays, shape), is_scalar=not shape)
+
+
+def _operation_of(ufunc: np.ufunc, name: str, operands: tuple[Any, ...]) -> Operation:
+    """What is to be known of an operation."""
+    loop = loop_of(ufunc, operands, None, "same_kind")
+    shapes = tuple(x._shape for x in operands if type(x) is Tracer)
+    looks = name in _COMPARISONS or name == "power" or any(type(x) is Tracer and x.weak for x in operands)
+    of_ints = any(type(x) is int and t.kind in "iu" for x, t in zip(operands, loop, strict=False))
+    return Operation(loop, shapes, broadcast(*shapes), not (looks or of_ints))
 
 
 def _value(

@@ -28,6 +28,47 @@ from hjit.trace.tracing.scalars.size import Size, size_poly
 @provides
 def getitem(a: Tracer, key: Any) -> Any:
     """``a[key]``: a view for basic keys, a gather for integer arrays, a `MaskedRead` for a traced mask."""
+    slices = _plain_slices(a, key)
+    if slices is None:
+        return _item_or_view(a, key)
+    views, kind = current().views, (id(a._shape), id(a.index), *slices)
+    known = views.get(kind)
+    if known is None:
+        view = _item_or_view(a, key)
+        if view.is_scalar or not view._shape:
+            return view
+        views[kind] = a._shape, a.index, view._shape, view.index
+        return view
+    view = Tracer(a.buffer, known[2], known[3], read_only=a.read_only)
+    view.is_ordered = a.is_ordered
+    return view
+
+
+_PLAIN = frozenset((int, type(None)))
+
+
+def _plain_slices(a: Tracer, key: Any) -> list[Any] | None:
+    """A key of integers, and slices by them, which gives the same view of all arrays that are alike.
+
+    None: it is another one, or the array's contents may be known, too.
+    """
+    if a._known is not None or a.buffer.contents is not None:
+        return None
+    found: list[Any] = []
+    for k in key if type(key) is tuple else (key,):
+        if type(k) is slice:
+            if not (type(k.start) in _PLAIN and type(k.stop) in _PLAIN and type(k.step) in _PLAIN):
+                return None
+            found.append((k.start, k.stop, k.step))
+        elif type(k) in _PLAIN or k is ...:
+            found.append(k)
+        else:
+            return None
+    return found
+
+
+def _item_or_view(a: Tracer, key: Any) -> Any:
+    """As `getitem`."""
     key = _as_mask(a, key)
     parsed = parse_key(a, key)
     view = basic_view(a, parsed.basic)
@@ -252,7 +293,9 @@ def _is_full(k: Any) -> bool:
 def basic_view(a: Tracer, items: Sequence[Any]) -> Tracer:
     """The view by integers, slices and new axes, one of them per axis of `a` or new axis."""
     if all(map(_is_full, items)):
-        return Tracer(a.buffer, a.shape, a.index, a._known, read_only=a.read_only)
+        whole = Tracer(a.buffer, a.shape, a.index, a._known, read_only=a.read_only)
+        whole.is_ordered = a.is_ordered
+        return whole
     rec = current()
     shape: list[int] = []
     inner: list[Poly] = []
@@ -266,7 +309,8 @@ def basic_view(a: Tracer, items: Sequence[Any]) -> Tracer:
             start, step, count = slice_range(k, n)
             if isinstance(count, InductionVariable):
                 raise count.refusal("slice whose length depends on the iteration")
-            inner.append(poly(Dim(len(shape))) * step + (0 if count == 0 else rec.poly(start)))
+            along = identity(len(shape) + 1)[-1]
+            inner.append(along * step + (0 if count == 0 else rec.poly(start)))
             shape.append(count)
         else:
             inner.append(_index(k, n, axis))
@@ -276,7 +320,10 @@ def basic_view(a: Tracer, items: Sequence[Any]) -> Tracer:
         known = a._known[
             (*(slice(*map(_int, (k.start, k.stop, k.step))) if isinstance(k, slice) else k for k in items), ...)
         ]
-    return Tracer(a.buffer, tuple(shape), compose(a.index, inner), known, read_only=a.read_only)
+    index = tuple(inner) if a.is_whole else compose(a.index, inner)
+    view = Tracer(a.buffer, rec.shape(shape), index, known, read_only=a.read_only)
+    view.is_ordered = a.is_ordered
+    return view
 
 
 def _is_varying(items: Sequence[Any]) -> bool:

@@ -86,7 +86,8 @@ def gaussian_weights(real: Callable[..., Any]) -> Callable[..., Any]:
     """The weights are numbers: what they are made of is static."""
 
     def method(sigma: Any, order: Any, radius: Any) -> Tracer:
-        return from_known(real(*(as_number(v) for v in (sigma, order, radius))))
+        is_numpys = is_tracer(sigma) and not sigma.weak  # a float32 one squares in single precision
+        return from_known(real(as_value(sigma) if is_numpys else as_number(sigma), as_number(order), as_number(radius)))
 
     return method
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Definition, Expr, Index, Load, compose, identity
+from hjit.trace.ir.graph import Const, Definition, Expr, Index, Load, cast, compose, identity
 from hjit.trace.ir.poly import ZERO, Dim, Poly, poly
 from hjit.trace.tracing.arrays.traced import Shape, Traced, TracedArray
 from hjit.trace.tracing.dispatch import hook, provides
@@ -116,13 +116,16 @@ class Tracer(TracedArray):
         shape: a tuple of ints, those above 16 as `Size`.
         index: per axis of the buffer an index over ``Dim(0..ndim - 1)``.
         known: the same view of the buffer's known contents, or None.
+        is_ordered: is it known that strides descend along the axes, as in C order? Those of slices of such an array do.
         is_scalar: a NumPy scalar rather than a 0-d array.
+        is_whole: does this view show the whole buffer in its own order?
         weak: a Python number rather than a NumPy scalar; its dtype gives way to that of arrays.
         read_only: a view that NumPy gives to be read only, whether or not its buffer is.
     """
 
     buffer: TracedBuffer
-    __slots__ = ("_known", "_shape", "buffer", "index", "is_scalar", "read_only", "weak")
+    is_whole: bool
+    __slots__ = ("_known", "_shape", "buffer", "index", "is_ordered", "is_scalar", "is_whole", "read_only", "weak")
     __array_priority__ = 1000.0
 
     def __init__(
@@ -136,8 +139,16 @@ class Tracer(TracedArray):
     ) -> None:
         self.buffer, self._shape, self.index, self._known, self.is_scalar = buffer, shape, index, known, is_scalar
         self.weak, self.read_only = False, read_only
+        ndim = len(shape)
+        self.is_whole = index is identity(ndim) and ndim == len(buffer.shape)
+        self.is_ordered = self.is_whole and buffer.strides is None
 
     # -- attributes
+    def become(self, other: Tracer) -> None:
+        """Be the same view of the same memory as another one from now on."""
+        self.buffer, self._shape, self.index, self._known = other.buffer, other._shape, other.index, other._known
+        self.is_whole, self.is_ordered = other.is_whole, other.is_ordered
+
     def _reshape(self, shape: Any) -> None:
         hook("reshape_in_place")(self, shape)
 
@@ -161,8 +172,7 @@ class Tracer(TracedArray):
             raise current().error(
                 "ndarray.dtype = ...", "it changes an array that outlives the function", "use .view()"
             )
-        seen = self.view(dtype)
-        self.buffer, self._known = seen.buffer, seen._known
+        self.become(self.view(dtype))
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
@@ -217,12 +227,6 @@ class Tracer(TracedArray):
         return found
 
     @property
-    def is_whole(self) -> bool:
-        """Does this view show the whole buffer in its own order?"""
-        ndim = len(self._shape)
-        return self.index is identity(ndim) and ndim == len(self.buffer.shape)
-
-    @property
     def axes(self) -> tuple[int, ...] | None:
         """Where this view shows the whole buffer, its axes in the order in which they are the buffer's; else None."""
         if self.is_whole:
@@ -239,7 +243,7 @@ class Tracer(TracedArray):
     def at(self, index: Sequence[Poly]) -> Load:
         """The element at `index`, one polynomial per axis of this view."""
         buffer, here = self.buffer, identity(len(self._shape))
-        if self.index is here and len(here) == len(buffer.shape):
+        if self.is_whole:
             return buffer.element() if index is here else Load(buffer.source(), tuple(index), buffer.dtype)
         if index is here or tuple(index) == here:
             return Load(buffer.source(), self.index, buffer.dtype)
@@ -254,6 +258,12 @@ class Tracer(TracedArray):
             return self.at(identity(len(own)))
         lead, here = len(shape) - len(own), identity(len(shape))
         return self.at([ZERO if n == 1 and shape[k] != 1 else here[k] for k, n in enumerate(own, lead)])
+
+    def element(self, shape: Shape, dtype: np.dtype[Any]) -> Expr:
+        """As `load`, cast to a dtype."""
+        is_plain = shape is self._shape and self.buffer.contents is None and self.is_whole
+        e = self.buffer.element() if is_plain else self.load(shape)
+        return e if e.dtype is dtype else cast(e, dtype)
 
     def item(self, *at: Any) -> Any:
         at = at[0] if len(at) == 1 and isinstance(at[0], tuple) else at

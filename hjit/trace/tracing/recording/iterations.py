@@ -48,8 +48,8 @@ class Iterations:
         """
         if frame is None or not self._goes_on(frame, called):
             self._look(frame, called)
-        if self._loops:
-            self.operations += self._is_inside()
+        if self._loops and self._is_inside():
+            self.operations += 1
         return self.operations > self._most and self.count >= MANY_ITERATIONS
 
     def repeat_breaks(self, operations: int, frame: FrameType | None, called: FrameType) -> bool:
@@ -63,7 +63,13 @@ class Iterations:
         return self._breaks[place] >= MAX_REPEATED or self._again > MAX_RECOMPILED
 
     def _is_inside(self) -> bool:
-        return any(f in self._loops and self._loops[f][0] <= at <= self._loops[f][1] for f, at in self._stack)
+        loops = self._loops
+        for frame, at in self._stack:
+            if frame in loops:
+                first, last = loops[frame]
+                if first <= at <= last:
+                    return True
+        return False
 
     def _look(self, frame: FrameType | None, called: FrameType) -> None:
         before, self._stack = self._stack, self._frames(frame, called)

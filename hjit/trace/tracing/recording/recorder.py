@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import CodeType
@@ -50,6 +50,7 @@ from hjit.trace.tracing.scalars.size import Size
 MAX_STAGES = 20_000  # of a trace, some seconds of tracing: more come from a loop over pixels
 MAX_DECISIONS = 24  # of a trace: a loop until convergence would compile a segment for each iteration
 STAGES_A_CHECK = 8  # of the deadline, which asks the system for the time
+MAX_TEXT = 200  # characters of a condition, by which its outcome is known
 MAX_CONSTANT = 1024  # elements of an array that is part of the kernel's key; larger ones are inputs
 
 _state = threading.local()
@@ -190,6 +191,20 @@ class GraphBreak:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpectedOutcome:
+    """How a condition in some line came out before, and may come out again.
+
+    Attributes:
+        condition: its expression as text, or the beginning of it.
+    """
+
+    file: str
+    line: int
+    condition: str
+    value: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Effect:
     """A warning or a log record, given by each call that ends without an exception.
 
@@ -257,6 +272,10 @@ class Recorder:
         has_uninitialised: may there be such elements?
         codes: of the functions that were traced.
         postpone: of the extern calls and products that are not to be made now.
+        expected: outcomes of the decisions of an earlier trace, in order; None: of one on a number.
+        operations: what is the same for all element-wise operations on such operands, see `hjit.trace.ops.elementwise`.
+        views: of arrays that are alike, by the same key: the shapes and indices before and after.
+        assumed: how many conditions were taken to come out as expected, without being computed.
     """
 
     evaluate: Callable[[Recorder, tuple[str, ...]], list[np.ndarray[Any, Any]]]
@@ -310,7 +329,13 @@ class Recorder:
     has_uninitialised: bool = False
     codes: dict[CodeType, None] = field(default_factory=dict)
     postpone: Postponing | None = None
+    expected: Sequence[ExpectedOutcome | None] = ()
+    assumed: int = 0
+    operations: dict[tuple[Any, ...], Any] = field(default_factory=dict)
+    views: dict[tuple[Any, ...], tuple[Any, ...]] = field(default_factory=dict)
     _names: dict[str, int] = field(default_factory=dict)
+    _shapes: dict[tuple[Any, ...], tuple[int, ...]] = field(default_factory=dict)
+    _polys: dict[int, tuple[tuple[int | Poly, ...], tuple[Poly, ...]]] = field(default_factory=dict)
 
     def __enter__(self) -> Recorder:
         self._outer = getattr(_state, "recorder", None)
@@ -341,6 +366,10 @@ class Recorder:
         self.hosts.clear()
         self.clones.clear()
         self.broadcasts.clear()
+        self.operations.clear()
+        self.views.clear()
+        self._shapes.clear()
+        self._polys.clear()
         self.refusals.clear()
         self.iterations = None
 
@@ -405,8 +434,18 @@ class Recorder:
             self.equations[p, q] = None
 
     def polys(self, ns: Iterable[int | Poly]) -> tuple[Poly, ...]:
-        """`poly` of each."""
-        return tuple(map(self.poly, ns))
+        """`poly` of each; of a shape, which many arrays have, at once."""
+        if type(ns) is not tuple:
+            return tuple(map(self.poly, ns))
+        found = self._polys.get(id(ns))
+        if found is None:
+            found = self._polys[id(ns)] = ns, tuple(map(self.poly, ns))
+        return found[1]
+
+    def shape(self, ns: Iterable[int]) -> tuple[int, ...]:
+        """Some sizes as a shape: of those that are the same polynomials the same one, by which much else is known."""
+        found = tuple(ns)
+        return self._shapes.setdefault(tuple([n.poly if type(n) is Size else n for n in found]), found)
 
     # -- inputs
     def input(self, name: str, array: np.ndarray[Any, Any], where: tuple[Any, ...]) -> Source:
@@ -533,16 +572,42 @@ class Recorder:
 
     def decide(self, stage: str) -> Any:
         """The value of a one-element stage, now; later calls check that it is the same."""
-        if sum(e.call is None for e in self.breaks) >= MAX_DECISIONS:
+        number = sum(e.call is None for e in self.breaks)
+        if number >= MAX_DECISIONS:
             raise self.error(
                 "loop",
                 f"it has decided on computed values {MAX_DECISIONS} times",
                 "iterate outside the decorated function",
             )
         self._break_in_loop("decisions on computed values")
-        value = self.evaluate(self, (stage,))[0].reshape(())[()]
+        value: Any = self._assumed(number, stage)
+        if value is None:
+            value = self.evaluate(self, (stage,))[0].reshape(())[()]
         self.breaks.append(GraphBreak((stage,), value=value, operation="decision"))
         return value
+
+    def _assumed(self, number: int, stage: str) -> np.bool_ | None:
+        """How a condition in the same place came out before; None: it is not known."""
+        expected = self.expected[number] if number < len(self.expected) else None
+        if expected is None or expected != self._outcome(stage, expected.value):
+            return None
+        self.assumed += 1
+        return np.bool_(expected.value)
+
+    def _outcome(self, stage: str, value: Any) -> ExpectedOutcome | None:
+        """Of a decision on a stage; None where it is no condition, or has no place."""
+        found = self.stages.get(stage)
+        if found is None or found.dtype.kind != "b" or found.origin is None:
+            return None
+        value_of = found.initial
+        while isinstance(value_of, Load) and value_of.source in self.stages:  # where the condition is computed
+            value_of = self.stages[value_of.source].initial
+        text = str(value_of)[:MAX_TEXT]
+        return ExpectedOutcome(found.origin.filename, found.origin.line, text, bool(value))
+
+    def outcomes(self) -> list[ExpectedOutcome | None]:
+        """How the decisions came out, in order, for `expected` of a later trace."""
+        return [self._outcome(e.needs[0], e.value) for e in self.breaks if e.call is None]
 
     def extern(
         self,
@@ -563,6 +628,8 @@ class Recorder:
             Exception: what the function raises; later calls find out whether it does so again.
         """
         self._break_in_loop(f"calls of {operation}")
+        if self.assumed:  # what is not known to be so does not lead to a call: it may guard its arguments
+            raise self.error(operation, "a condition before the call is assumed, and not computed")
         found = None
         if self.postpone is not None and arguments is not None:
             found = self.postpone.extern(self, operation, function, needs, arguments)

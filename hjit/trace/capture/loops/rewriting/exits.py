@@ -19,7 +19,8 @@ from typing import Any
 
 from hjit.trace.capture.loops.bytecode import LEAVES, WHILE, has_exits
 from hjit.trace.capture.loops.rewriting.choices import Choices
-from hjit.trace.splitting.source import TREE, NoSource, copied, made, tree_of
+from hjit.trace.splitting.source import TREE, NoSource, copied, tree_of
+from hjit.trace.splitting.source import code_of as code_of_tree
 from hjit.trace.tracing.frames import Instruction, instructions
 
 MAX_KNOWN = 4096  # functions; beyond that they are looked at again
@@ -44,7 +45,7 @@ def code_of(function: FunctionType, is_choosing: bool = False) -> CodeType:
 def _rewritten(function: FunctionType, is_choosing: bool) -> CodeType:
     try:
         tree = tree_of(function)
-        is_shown = hasattr(function, TREE) or _are_alike(made(function, copied(tree), {}).__code__, function.__code__)
+        is_shown = hasattr(function, TREE) or _are_alike(code_of_tree(function, copied(tree)), function.__code__)
     except (NoSource, SyntaxError, ValueError):
         return function.__code__
     if not is_shown:  # the file has changed since it was loaded
@@ -54,7 +55,7 @@ def _rewritten(function: FunctionType, is_choosing: bool) -> CodeType:
     if is_choosing:
         tree.body = choices.block(tree.body, _parameters(tree.args))
     tree.body = exits.block(tree.body, ())
-    return made(function, tree, {}).__code__ if exits.count or choices.count else function.__code__
+    return code_of_tree(function, tree) if exits.count or choices.count else function.__code__
 
 
 def _are_alike(a: CodeType, b: CodeType) -> bool:
