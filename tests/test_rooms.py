@@ -277,6 +277,7 @@ HEAVY |= {
     "rich.spinner",
     "rich.table",
     "rich.text",
+    "tempfile",
 }
 # Imports of hjit's own modules inside functions, with why they are late; no others
 FIRST_CALL = "loaded by the first call of a pipeline, or by a command: `import hjit` is light"
