@@ -1,4 +1,4 @@
-"""`accelerate`: the public functions of modules run compiled, without a change of their code; so do those of a script."""
+"""`accelerate`: the public functions of modules run compiled, without a change of the code; or those of a script."""
 
 from __future__ import annotations
 

@@ -275,9 +275,9 @@ def test_differences_of_objects() -> None:
     assert difference(Pair(ones), Pair(ones, 1.5)) == 0.5
     a, b = Nothing(), Nothing()
     for x in (a, b):
-        setattr(x, "itself", x)
+        vars(x)["itself"] = x
     assert difference(a, b) == 0
-    setattr(b, "more", 1)
+    vars(b)["more"] = 1
     assert difference(a, b) == math.inf and difference(Nothing(), Slots(1)) == math.inf
     assert difference((x for x in ()), (x for x in ())) == math.inf  # what they hold is not known
 

@@ -34,7 +34,11 @@ def _difference(a: Any, b: Any, around: frozenset[tuple[int, int]]) -> float:
         return 0.0
     around |= {(id(a), id(b))}
     if isinstance(a, (list, tuple)):
-        return math.inf if len(a) != len(b) else max((_difference(x, y, around) for x, y in zip(a, b, strict=True)), default=0.0)
+        return (
+            math.inf
+            if len(a) != len(b)
+            else max((_difference(x, y, around) for x, y in zip(a, b, strict=True)), default=0.0)
+        )
     if isinstance(a, Mapping):
         return math.inf if list(a) != list(b) else max((_difference(a[k], b[k], around) for k in a), default=0.0)
     with contextlib.suppress(Exception):  # an object of arrays has no truth value
