@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hjit.call.arguments import is_dask_array, is_device_array, key_of
 from hjit.call.compiled_function import P, R
+from hjit.call.conversions.byte_orders import native_arguments
 from hjit.call.entry import Entry
 from hjit.errors import OptionError, ScheduleError
 from hjit.options import Options, context_state
@@ -37,6 +38,7 @@ class Inspectable(Tunable[P, R]):
         from hjit.call.build import TracingFailed
         from hjit.call.variant import OutOfBounds
 
+        args, kwargs = native_arguments(args, kwargs)
         structure, leaves = flatten_arguments(args, kwargs)
         if any(map(is_device_array, leaves)):
             if options.target != "cuda":
@@ -68,6 +70,9 @@ class Inspectable(Tunable[P, R]):
         from hjit.report.explain import explained, in_parts
 
         entry = self._entries.get(key_of(args, kwargs)) or Entry()
+        if entry.plain is None and entry.converted is not None:
+            args, kwargs = native_arguments(args, kwargs)
+            return f"{entry.converted}\n{self.explain(*args, **kwargs)}"
         if entry.plain is None and entry.parts is not None and self.parts is not None:
             return "\n".join(in_parts(self.__name__, self.parts))
         is_host = not any(map(is_device_array, leaves))

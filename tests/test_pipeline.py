@@ -408,7 +408,6 @@ def test_memory_mapped_files(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     "a",
     [
-        IMAGE.astype(">f4"),
         IMAGE.astype(np.longdouble),
         IMAGE.astype(np.clongdouble),
         IMAGE.astype(object),

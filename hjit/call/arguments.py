@@ -63,6 +63,11 @@ def is_dask_array(x: Any) -> bool:
     return loaded is not None and isinstance(x, loaded.Array)
 
 
+def is_swapped(x: Any) -> bool:
+    """Is it an array of numbers in another byte order than the machine's?"""
+    return type(x) in (np.ndarray, np.memmap) and not x.dtype.isnative and x.dtype.kind in "iufc"
+
+
 # -- arrays on a GPU
 
 _CUDA_DLPACK = (2, 13)  # kDLCUDA, kDLCUDAManaged

@@ -20,9 +20,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
-from hjit.call.arguments import CallKey, copied, each_once, is_dask_array, is_device_array, key_of
+from hjit.call.arguments import CallKey, copied, each_once, is_dask_array, is_device_array, is_swapped, key_of
 from hjit.call.checks import against_numpy
 from hjit.call.checks.against_numpy import InterleavedCalls
+from hjit.call.conversions.byte_orders import ConvertedCalls
 from hjit.call.entry import MAX_CONTEXTS, MAX_DEPTH, WARMUP_CALLS, Call, Entries, Entry, Stats, limit
 from hjit.call.results import MISS, PARTS, PLAIN, Outcome
 from hjit.errors import BudgetError, CompileError, DeviceError, HjitWarning, LongLoop, TraceError
@@ -174,13 +175,15 @@ class CompiledFunction(Generic[P, R]):
         entry = self._entries.get(key)
         if (entry is not None and entry.plain is not None) or self._resolved(key[0]).disable:
             return self._numpy(args, kwargs)
-        if entry is not None and entry.parts is not None:
+        if entry is not None and (entry.parts is not None or entry.converted is not None):
             return self._by_parts(key, entry, args, kwargs)
         _load_compiler()
         structure, leaves = flatten_arguments(args, kwargs)
         call = Call(key, args, kwargs, leaves, structure, targets or [], ())
         if any(map(is_dask_array, leaves)):
             return self._call_dask(call)
+        if any(map(is_swapped, leaves)):
+            return self._convert(call)
         if self._resolved(key[0]).target == "cuda":
             return self._call_device(call, targets is not None)
         if any(map(is_device_array, leaves)):
@@ -190,6 +193,25 @@ class CompiledFunction(Generic[P, R]):
             self._on_gpu = there
             return result
         return self._run(call, targets is not None)
+
+    def _convert(self, call: Call) -> Any:
+        """The first call with arrays that are not in the machine's byte order: it tells what later ones give.
+
+        Raises:
+            TraceError: they cannot be converted, and ``on_unsupported="raise"``.
+        """
+        converted = ConvertedCalls(self)
+        self.stats.fallbacks += 1
+        result = converted.first(call.args, call.kwargs)
+        if not converted.why:
+            self._entries.at(call.key).converted = converted
+        elif self._resolved(call.key[0]).on_unsupported == "raise":
+            raise TraceError(
+                self.__name__, converted.why, 'convert it first: `img.astype(img.dtype.newbyteorder("="))`'
+            )
+        else:
+            self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {converted.why}")
+        return result
 
     def _call_device(self, call: Call, is_into: bool) -> Any:
         """A call whose kernels run on a GPU: where its arrays are."""
@@ -269,8 +291,9 @@ class CompiledFunction(Generic[P, R]):
 
     # -- in parts
     def _by_parts(self, key: CallKey, entry: Entry, args: Any, kwargs: Any) -> Any:
-        """A later call of a function with compiled parts; some are timed beside the plain function."""
-        parts, timing = entry.parts, entry.timing
+        """A later call of a function with compiled parts, or with arrays that are converted; some are timed beside the
+        plain function."""
+        parts, timing = entry.parts or entry.converted, entry.timing
         assert parts is not None
         if timing is not None:
             return self._interleaved(key, timing, lambda: parts(*args, **kwargs), lambda: self._numpy(args, kwargs))

@@ -75,8 +75,9 @@ class Entry:
         plain: why NumPy runs instead; None: it does not. `is_given_up`: since nothing can be compiled, or is worth it,
             and not as it is slower.
         timing: of calls beside NumPy; None: they are not timed.
-        parts: the function with compiled parts, where it is not traced as a whole; `warmup_calls`: its calls before the
-            timed ones.
+        parts: the function with compiled parts, where it is not traced as a whole.
+        converted: what copies arrays of another byte order, and calls the function with them.
+        warmup_calls: of one of these, before the timed ones.
     """
 
     variants: tuple[Variant, ...] = ()
@@ -85,6 +86,7 @@ class Entry:
     is_given_up: bool = False
     timing: InterleavedCalls | None = None
     parts: Callable[..., Any] | None = None
+    converted: Callable[..., Any] | None = None
     warmup_calls: int = 0
 
     def put(self, variants: tuple[Variant, ...]) -> None:
