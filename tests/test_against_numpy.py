@@ -87,7 +87,7 @@ def test_what_is_not_clearly_slower_stays_compiled(times: Any, compiled: float, 
     times(compiled, plain)
     f = hjit.pipeline(half)
     called(f, A, 30)
-    assert f.stats.slower == 0 and f.explain(A) == "half runs compiled: 1 kernel"
+    assert f.stats.slower == 0 and f.explain(A).startswith("half runs compiled: 1 kernel\nA call takes ")
     before = f.stats.fallbacks
     called(f, A, 5)
     assert f.stats.fallbacks == before

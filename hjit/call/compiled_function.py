@@ -486,7 +486,7 @@ class CompiledFunction(Generic[P, R]):
             stores = self._unverified(variant, call.targets, options)
             if stores:
                 return self._verify(call, variant, guarded, stores)
-            self._entries.install(call.key, variant)
+            self._entries.install(call.key, variant, built.verified)
             self._time(call.key, variant, options, built.verified)
         try:
             return variant.run(call.leaves, guarded, call.targets, built.results)
@@ -605,7 +605,7 @@ class CompiledFunction(Generic[P, R]):
                 verdicts.store(variant, stores, self._resolved(call.key[0]), seconds)
             known = self._entries.get(call.key)
             if known is None or variant not in known.variants:
-                self._entries.install(call.key, variant)
+                self._entries.install(call.key, variant, seconds)
                 self._time(call.key, variant, self._resolved(call.key[0]), seconds)
             return expected
         self.stats.fallbacks += 1

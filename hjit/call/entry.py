@@ -78,6 +78,7 @@ class Entry:
         parts: the function with compiled parts, where it is not traced as a whole.
         converted: what copies arrays of another byte order, and calls the function with them.
         warmup_calls: of one of these, before the timed ones.
+        seconds: of a call, and of one by NumPy, where both have been timed.
     """
 
     variants: tuple[Variant, ...] = ()
@@ -88,6 +89,12 @@ class Entry:
     parts: Callable[..., Any] | None = None
     converted: Callable[..., Any] | None = None
     warmup_calls: int = 0
+    seconds: tuple[float, float] | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Is it known what runs such calls?"""
+        return bool(self.variants or self.parts or self.converted) or self.plain is not None
 
     def put(self, variants: tuple[Variant, ...]) -> None:
         """Run these from now on, the first one by its hot path."""
@@ -145,10 +152,10 @@ class Entries(dict[CallKey, Entry]):
         tried: a list that grows with every call makes each key a new one."""
         return self.refusals >= FEW_REFUSALS and self.refusals & (self.refusals - 1) != 0
 
-    def install(self, key: CallKey, variant: Variant) -> None:
-        """Run this variant from now on."""
+    def install(self, key: CallKey, variant: Variant, seconds: tuple[float, float] | None = None) -> None:
+        """Run this variant from now on; `seconds`: of the comparison with NumPy, see `Entry.seconds`."""
         entry = self.at(key)
-        entry.timing = None
+        entry.timing, entry.seconds = None, seconds
         entry.put((variant, *entry.variants))
 
     def time(self, key: CallKey, variant: Variant) -> None:
@@ -165,6 +172,7 @@ class Entries(dict[CallKey, Entry]):
             return
         entry.stop_timing()
         found = timing.medians()
+        entry.seconds = timing.seconds if found is None else (found.compiled, found.plain)
         if found is None or not found.is_slower:
             log.debug(
                 "%s stays compiled: %s", self.name, found or "it is faster than NumPy, or too many threads call it"

@@ -124,6 +124,12 @@ class InterleavedCalls:
         plain = self._times[1][1:]
         return SHORT_PAIRS if plain and statistics.median(plain) < SHORT_SECONDS else PAIRS
 
+    @property
+    def seconds(self) -> tuple[float, float] | None:
+        """Of a call and of one by NumPy, as far as it is known."""
+        compiled, plain = self._times
+        return (statistics.median(compiled), statistics.median(plain)) if compiled and plain else None
+
     def medians(self) -> Medians | None:
         """What was found; None where too few calls could be timed."""
         count = self._pairs
