@@ -113,6 +113,7 @@ class Pipeline(Inspectable[P, R]):
             self._schedule = found
             self._options = {}
             self._entries = Entries(self.__name__, self.stats)
+            self._plain_again = None
         return self
 
 

@@ -20,11 +20,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
-from hjit.call.arguments import CallKey, copied, each_once, is_dask_array, is_device_array, is_swapped, key_of
+from hjit.call.arguments import (
+    CallKey,
+    copied,
+    each_once,
+    is_dask_array,
+    is_device_array,
+    is_swapped,
+    key_of,
+    recogniser,
+)
 from hjit.call.checks import against_numpy
 from hjit.call.checks.against_numpy import InterleavedCalls
 from hjit.call.conversions.byte_orders import ConvertedCalls
-from hjit.call.entry import MAX_CONTEXTS, MAX_DEPTH, WARMUP_CALLS, Call, Entries, Entry, Stats, limit
+from hjit.call.entry import MAX_CONTEXTS, MAX_DEPTH, PLAIN_AGAIN, WARMUP_CALLS, Call, Entries, Entry, Stats, limit
 from hjit.call.results import MISS, PARTS, PLAIN, Outcome
 from hjit.errors import BudgetError, CompileError, DeviceError, HjitWarning, LongLoop, TraceError
 from hjit.options import Options, checked, context_state, resolve
@@ -79,6 +88,7 @@ class CompiledFunction(Generic[P, R]):
         self._entries = Entries(self.__name__, self.stats)
         self._options: dict[Any, Options] = {}  # by the context of calls
         self._schedule: Scheduler | None = None
+        self._plain_again: tuple[int, Callable[..., bool]] | None = None  # recognises calls that NumPy runs
         self._on: dict[str, Self] = {}
         self._on_gpu: CompiledFunction[P, R] | None = None  # what runs calls with arrays on a GPU, once there was one
         self.parts: Parts | None = None
@@ -92,7 +102,12 @@ class CompiledFunction(Generic[P, R]):
         _functions.add(self)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        self.stats.calls += 1
+        stats = self.stats
+        stats.calls += 1
+        again = self._plain_again
+        if again is not None and len(args) == again[0] and not kwargs and again[1](*args):
+            stats.fallbacks += 1
+            return self.py_func(*args)
         key = key_of(args, kwargs)
         known = self._entries.get(key)
         if known is not None and (fast := known.fast) is not None:
@@ -102,10 +117,18 @@ class CompiledFunction(Generic[P, R]):
             if result is not MISS:
                 return result
         elif known is not None and known.plain is not None:
+            self._note_plain(known, args, kwargs)
             return self._numpy(args, kwargs)
         elif known is None and self._on_gpu is not None:
             return self._call_known(self._on_gpu, key, args, kwargs)
         return self._call(key, args, kwargs)
+
+    def _note_plain(self, entry: Entry, args: Any, kwargs: Any) -> None:
+        """NumPy runs such calls: before long they are recognised without their key."""
+        entry.plain_calls += 1
+        if entry.plain_calls & (entry.plain_calls - 1) == 0 and entry.plain_calls >= PLAIN_AGAIN and not kwargs:
+            found = None if self._is_part else recogniser(args)
+            self._plain_again = None if found is None else (len(args), found)
 
     def on(self, target: str) -> Self:
         """The same function on another target: a pipeline with all other options, the same one at each call.

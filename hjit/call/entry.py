@@ -31,6 +31,7 @@ FEW_TRACES = (
 )
 FEW_REFUSALS = 4  # keys in a row that could not be traced, from which on not every further one is tried
 PLAIN_CALLS = 64  # of a part, all of which Python ran: from then on it is no part
+PLAIN_AGAIN = 8  # calls with a key that NumPy runs, after which they are recognised without it
 MAX_TRACES = 8  # of a part, from which on most of its calls must find what they run
 
 
@@ -79,6 +80,7 @@ class Entry:
         converted: what copies arrays of another byte order, and calls the function with them.
         warmup_calls: of one of these, before the timed ones.
         seconds: of a call, and of one by NumPy, where both have been timed.
+        plain_calls: calls that NumPy ran since then.
     """
 
     variants: tuple[Variant, ...] = ()
@@ -90,6 +92,7 @@ class Entry:
     converted: Callable[..., Any] | None = None
     warmup_calls: int = 0
     seconds: tuple[float, float] | None = None
+    plain_calls: int = 0
 
     @property
     def is_known(self) -> bool:
