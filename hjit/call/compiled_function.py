@@ -622,14 +622,15 @@ class CompiledFunction(Generic[P, R]):
         if report.flipped and not self._warned_of_flips:
             self._warned_of_flips = True
             warnings.warn(report.what_has_flipped(self.__name__), HjitWarning, stacklevel=stack_level())
-        if report.verified:
+        if report.verified or report.is_blank:
             self.stats.verified = self.stats.verified is not False
-            if not report.flipped:
+            if report.verified and report.is_kept and not report.flipped:
                 verdicts.store(variant, stores, self._resolved(call.key[0]), seconds)
             known = self._entries.get(call.key)
-            if known is None or variant not in known.variants:
-                self._entries.install(call.key, variant, seconds)
-                self._time(call.key, variant, self._resolved(call.key[0]), seconds)
+            if known is None or variant not in known.variants or known.is_compared != report.is_blank:
+                self._entries.install(call.key, variant, seconds, is_compared=report.is_blank)
+                if not report.is_blank:
+                    self._time(call.key, variant, self._resolved(call.key[0]), seconds)
             return expected
         self.stats.fallbacks += 1
         if report.verified is False:

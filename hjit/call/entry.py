@@ -80,6 +80,7 @@ class Entry:
         converted: what copies arrays of another byte order, and calls the function with them.
         warmup_calls: of one of these, before the timed ones.
         seconds: of a call, and of one by NumPy, where both have been timed.
+        is_compared: calls are still compared with NumPy, as those before told nothing; they do not go the hot path.
         plain_calls: calls that NumPy ran since then.
     """
 
@@ -93,6 +94,7 @@ class Entry:
     warmup_calls: int = 0
     seconds: tuple[float, float] | None = None
     plain_calls: int = 0
+    is_compared: bool = False
 
     @property
     def is_known(self) -> bool:
@@ -117,7 +119,7 @@ class Entry:
     def _open(self) -> None:
         first = self.variants[0] if self.variants else None
         is_timed = self.timing is not None and self.timing.variant is first
-        self.fast = None if first is None or is_timed else first.fast
+        self.fast = None if first is None or is_timed or self.is_compared else first.fast
 
 
 class Entries(dict[CallKey, Entry]):
@@ -155,11 +157,17 @@ class Entries(dict[CallKey, Entry]):
         tried: a list that grows with every call makes each key a new one."""
         return self.refusals >= FEW_REFUSALS and self.refusals & (self.refusals - 1) != 0
 
-    def install(self, key: CallKey, variant: Variant, seconds: tuple[float, float] | None = None) -> None:
-        """Run this variant from now on; `seconds`: of the comparison with NumPy, see `Entry.seconds`."""
+    def install(
+        self,
+        key: CallKey,
+        variant: Variant,
+        seconds: tuple[float, float] | None = None,
+        is_compared: bool = False,
+    ) -> None:
+        """Run this variant from now on; `seconds`, `is_compared`: see `Entry`."""
         entry = self.at(key)
-        entry.timing, entry.seconds = None, seconds
-        entry.put((variant, *entry.variants))
+        entry.timing, entry.seconds, entry.is_compared = None, seconds, is_compared
+        entry.put((variant, *(v for v in entry.variants if v is not variant)))
 
     def time(self, key: CallKey, variant: Variant) -> None:
         """Time the next calls beside NumPy."""
