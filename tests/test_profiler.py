@@ -274,8 +274,8 @@ def test_differences_of_objects() -> None:
     assert difference(Pair(ones), Pair(ones.copy())) == 0  # `==` of which raises an error
     assert difference(Pair(ones), Pair(ones, 1.5)) == 0.5
     a, b = Nothing(), Nothing()
-    for x in (a, b):
-        vars(x)["itself"] = x
+    for nothing in (a, b):
+        vars(nothing)["itself"] = nothing
     assert difference(a, b) == 0
     vars(b)["more"] = 1
     assert difference(a, b) == math.inf and difference(Nothing(), Slots(1)) == math.inf

@@ -107,7 +107,7 @@ class CompiledFunction(Generic[P, R]):
         again = self._plain_again
         if again is not None and len(args) == again[0] and not kwargs and again[1](*args):
             stats.fallbacks += 1
-            return self.py_func(*args)
+            return self.py_func(*args)  # type: ignore[call-arg]
         key = key_of(args, kwargs)
         known = self._entries.get(key)
         if known is not None and (fast := known.fast) is not None:
