@@ -164,7 +164,7 @@ def test_keys_that_are_timed_are_a_bounded_number(times: Any, monkeypatch: pytes
     f = hjit.pipeline(half)
     called(f, A, 1 + CALLS)
     for n in (20, 21, 22, 23):
-        called(f, np.ones((n, 30)), 1)
+        called(f, np.arange(30.0 * n).reshape(n, 30), 1)
     assert len(timed(f)) == 2
     assert sum(e.fast is None for e in f._entries.values() if e.plain is None) == 2
 
