@@ -9,7 +9,6 @@ import json
 import os
 import platform
 import re
-import runpy
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
@@ -57,7 +56,10 @@ def parser() -> argparse.ArgumentParser:
         "run", help="run a Python script with functions of modules compiled, and say how they ran"
     )
     run.add_argument(
-        "--accelerate", required=True, metavar="NAMES", help="modules, with commas: skimage.filters,mypackage.imaging"
+        "--accelerate",
+        default="",
+        metavar="NAMES",
+        help="modules, with commas: skimage.filters,mypackage.imaging (default: the script's own public functions)",
     )
     run.add_argument("--quiet", action="store_true", help="say nothing of how they ran")
     run.add_argument("script", help="a file")
@@ -186,16 +188,17 @@ def _demo(given: argparse.Namespace) -> int:
 
 
 def _run(given: argparse.Namespace) -> int:
-    from hjit.modules import accelerate
+    from hjit.modules import Accelerated, accelerate, run_script
 
+    names = [name for name in given.accelerate.split(",") if name]
     try:
-        accelerated = accelerate(*filter(None, given.accelerate.split(",")))
+        accelerated = accelerate(*names) if names else Accelerated((), {})
     except (ModuleNotFoundError, OptionError) as error:
         return _failed(error)
     sys.argv = [given.script, *given.args]
     sys.path.insert(0, os.path.dirname(os.path.abspath(given.script)))
     try:
-        runpy.run_path(given.script, run_name="__main__")
+        run_script(given.script, None if names else accelerated)
     except FileNotFoundError as error:
         return _failed(error)
     finally:

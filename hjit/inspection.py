@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import types
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,20 +11,24 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hjit.call.arguments import is_dask_array, is_device_array, key_of
 from hjit.call.compiled_function import P, R
+from hjit.call.conversions.byte_orders import native_arguments
 from hjit.call.entry import Entry
-from hjit.errors import OptionError, ScheduleError
+from hjit.errors import BudgetError, HjitError, OptionError, ScheduleError, TraceError
 from hjit.options import Options, context_state
-from hjit.process import forks
+from hjit.process import deadline, forks
 from hjit.trace.capture.trace import flatten_arguments
 from hjit.trace.tracing.frames import uncounted
 from hjit.tunable import Tunable
 
 if TYPE_CHECKING:
+    from hjit.call.stored.refusals import Refusal
     from hjit.call.variant import Variant
     from hjit.export.library import Exported
     from hjit.report.performance.report import Report
     from hjit.sched.hand.schedule import Schedule
     from hjit.tuning.choice import Scheduler
+
+FORESIGHT_SECONDS = 1.0  # of the processor, in which `explain` traces what has not been called
 
 
 @uncounted
@@ -37,6 +42,7 @@ class Inspectable(Tunable[P, R]):
         from hjit.call.build import TracingFailed
         from hjit.call.variant import OutOfBounds
 
+        args, kwargs = native_arguments(args, kwargs)
         structure, leaves = flatten_arguments(args, kwargs)
         if any(map(is_device_array, leaves)):
             if options.target != "cuda":
@@ -65,13 +71,41 @@ class Inspectable(Tunable[P, R]):
             from hjit.call import on_dask
 
             return on_dask.explained(self._dask_settings(), structure, leaves)
-        from hjit.report.explain import explained, in_parts
+        from hjit.report.explain import explained, foreseen, in_parts
 
-        entry = self._entries.get(key_of(args, kwargs)) or Entry()
+        entry = self._entries.get(key_of(args, kwargs))
+        if entry is None or not entry.is_known:
+            return foreseen(self.__name__, self._foreseen(args, kwargs))
+        if entry.plain is None and entry.converted is not None:
+            args, kwargs = native_arguments(args, kwargs)
+            return f"{entry.converted}\n{self.explain(*args, **kwargs)}"
         if entry.plain is None and entry.parts is not None and self.parts is not None:
-            return "\n".join(in_parts(self.__name__, self.parts))
-        is_host = not any(map(is_device_array, leaves))
-        return explained(self.__name__, entry.plain, entry.variants, entry.timing is not None, is_host)
+            return "\n".join(in_parts(self.__name__, self.parts, entry.seconds))
+        return explained(self.__name__, entry, is_host=not any(map(is_device_array, leaves)))
+
+    def _foreseen(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Refusal | str | None:
+        """What would become of a call with such arguments, see `foreseen`: it is traced, for a second at most."""
+        from hjit.call.build import TracingFailed, traced_call
+        from hjit.call.stored.refusals import Refusal
+        from hjit.call.variant import OutOfBounds
+
+        args, kwargs = native_arguments(args, kwargs)
+        structure, leaves = flatten_arguments(args, kwargs)
+        options = self._resolved(context_state())
+        if options.target == "cuda" or any(map(is_device_array, leaves)) or options.disable:
+            return ""
+        try:
+            with self._lock, forks.builds, deadline.budget(FORESIGHT_SECONDS, self.__name__):
+                traced_call(self.py_func, structure, leaves, options, self._schedule)
+        except BudgetError:
+            return "Tracing it takes longer than a second"
+        except TraceError as error:
+            if isinstance(self.py_func, types.FunctionType) and options.on_unsupported == "break":
+                return Refusal.of(error, self.py_func)
+            return f"It would not be compiled: {error}"
+        except (HjitError, OutOfBounds, TracingFailed, MemoryError) as error:
+            return f"It would not be compiled: {error}"
+        return None
 
     def report(self, *args: Any, **kwargs: Any) -> Report:
         """How calls with such arguments run, and why they take as long as they do.

@@ -1,8 +1,12 @@
-"""`accelerate`: the public functions of modules run compiled, without a change of their code."""
+"""`accelerate`: the public functions of modules run compiled, without a change of the code; or those of a script."""
 
 from __future__ import annotations
 
+import ast
 import importlib
+import inspect
+import runpy
+import sys
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -22,6 +26,7 @@ class Accelerated:
 
     def __init__(self, names: tuple[str, ...], given: dict[str, Any]) -> None:
         self.pipelines: dict[str, Pipeline[..., Any]] = {}
+        self._given = given
         self._before: list[tuple[types.ModuleType, str, Any]] = []
         made: dict[Any, Pipeline[..., Any]] = {}  # a function that several modules have is one pipeline
         found = [(module, name, f) for module in map(_module, names) for name, f in functions_of(module)]
@@ -30,6 +35,13 @@ class Accelerated:
             self.pipelines[f"{module.__name__}.{name}"] = p
             self._before.append((module, name, function))
             setattr(module, name, p)
+
+    def decorated(self, function: types.FunctionType) -> Any:
+        """A function of a script that is running: a pipeline from now on, unless its calls only begin something."""
+        if function.__code__.co_flags & _NOT_PLAIN_CALLS:
+            return function
+        found = self.pipelines[function.__qualname__] = Pipeline(function, self._given)
+        return found
 
     def undo(self) -> None:
         """Put the functions back; what others have put in their place since then stays."""
@@ -83,3 +95,46 @@ def functions_of(module: types.ModuleType) -> Iterator[tuple[str, types.Function
         found = getattr(module, name, None)
         if isinstance(found, types.FunctionType) and (found.__module__ or "").partition(".")[0] == package:
             yield name, found
+
+
+# -- scripts
+
+_NOT_PLAIN_CALLS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_DECORATOR = "__hjit_pipeline__"
+
+
+def run_script(path: str, accelerated: Accelerated | None) -> None:
+    """Run a file as Python does, as the module ``__main__``.
+
+    Args:
+        accelerated: takes the script's own public functions, those without a decorator and with a parameter, as they
+            are defined; None: these stay as they are.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        Exception: what the script raises.
+    """
+    code = None if accelerated is None else _decorating(path)
+    if code is None:
+        runpy.run_path(path, run_name="__main__")
+        return
+    main = types.ModuleType("__main__")
+    main.__dict__.update({"__file__": path, "__builtins__": __builtins__, _DECORATOR: accelerated.decorated})  # type: ignore[union-attr]
+    sys.modules["__main__"] = main
+    exec(code, main.__dict__)
+
+
+def _decorating(path: str) -> types.CodeType | None:
+    """The code of a script that decorates its functions; None where it is not one file of Python's source."""
+    try:
+        with open(path, "rb") as f:
+            tree = ast.parse(f.read(), path)
+    except (OSError, SyntaxError, ValueError):  # `runpy` says why, or runs it
+        return None
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and not node.decorator_list and not node.name.startswith("_"):
+            a = node.args
+            if a.posonlyargs or a.args or a.vararg or a.kwonlyargs:
+                decorator = ast.Name(_DECORATOR, ast.Load())
+                node.decorator_list.append(ast.copy_location(decorator, node))
+    return compile(tree, path, "exec", dont_inherit=True)

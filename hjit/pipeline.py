@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import inspect
 import os
 import pickle
 import types
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 import numpy as np
 
 from hjit.call.arguments import is_device_array, is_same_memory, key_of, leaves_of
-from hjit.call.compiled_function import P, R
+from hjit.call.compiled_function import CompiledFunction, P, R
 from hjit.call.entry import Entries
 from hjit.graph_breaks import CompiledPart
 from hjit.inspection import Inspectable
@@ -111,7 +113,85 @@ class Pipeline(Inspectable[P, R]):
             self._schedule = found
             self._options = {}
             self._entries = Entries(self.__name__, self.stats)
+            self._plain_again = None
         return self
+
+
+@uncounted
+class BoundPipeline:
+    """The pipeline of a method of an object, of a class method, or of an object that can be called.
+
+    It has all that pipelines have, less the first argument. What the method reads of the object is read at every call.
+
+    Attributes:
+        py_func: what was given.
+    """
+
+    __name__: str
+
+    def __init__(self, given: Callable[..., Any], whole: Pipeline[..., Any], owner: Any) -> None:
+        self.py_func, self._whole, self._owner = given, whole, owner
+        self.__wrapped__, self.__doc__ = given, given.__doc__
+        self.__name__ = getattr(given, "__name__", type(given).__name__)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._whole(self._owner, *args, **kwargs)
+
+    def on(self, target: str) -> BoundPipeline:
+        """As `Pipeline.on`."""
+        return BoundPipeline(self.py_func, self._whole.on(target), self._owner)
+
+    def use(self, schedule: Any) -> BoundPipeline:
+        """As `Pipeline.use`."""
+        self._whole.use(schedule)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "_whole":
+            raise AttributeError(name)
+        found = getattr(self._whole, name)
+        return functools.partial(self._bound, found, _OF_CALLS[name]) if name in _OF_CALLS else found
+
+    def _bound(self, function: Any, count: int, /, *args: Any, **kwargs: Any) -> Any:
+        return function(*args[:count], self._owner, *args[count:], **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<hjit.pipeline {getattr(self.py_func, '__qualname__', self.py_func)}>"
+
+    def __copy__(self) -> BoundPipeline:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> BoundPipeline:
+        return self
+
+    def __reduce__(self) -> Any:
+        """As what was given is pickled."""
+        return _bound_again, (self.py_func, self._whole._given)
+
+
+# methods that take the arguments of a call, after so many of their own
+_OF_CALLS = dict.fromkeys(
+    """explain report graph tree schedule loops inspect_llvm inspect_asm inspect_cuda inspect_ptx inspect_sass kernels
+    tune""".split(),
+    0,
+) | {"into": 1, "export": 1}
+
+
+def _method(given: Any) -> tuple[Any, Any] | None:
+    """The function of a bound method, or of an object that can be called, and its first argument; None: of neither."""
+    if isinstance(given, (types.FunctionType, functools.partial, CompiledFunction, BoundPipeline, type)):
+        return None
+    if isinstance(given, types.MethodType):
+        function, owner = given.__func__, given.__self__
+    else:
+        function, owner = inspect.getattr_static(type(given), "__call__", None), given
+    function = getattr(function, "py_func", function)
+    is_python = isinstance(function, types.FunctionType) and (function.__module__ or "").partition(".")[0] != "numpy"
+    return (function, owner) if is_python else None
+
+
+def _bound_again(given: Any, options: dict[str, Any]) -> Any:
+    return pipeline(given, **options)
 
 
 def _named(module: str, name: str) -> Any:
@@ -171,6 +251,9 @@ def pipeline(function: Any = None, **given: Any) -> Any:
         return type(function)(Pipeline(function.__func__, given))
     if not callable(function):
         raise TypeError(f"pipeline decorates a function, not {function!r}")
+    bound = _method(function.py_func if isinstance(function, BoundPipeline) else function)
+    if bound is not None:
+        return BoundPipeline(getattr(function, "py_func", function), Pipeline(bound[0], given), bound[1])
     return Pipeline(function, given)
 
 

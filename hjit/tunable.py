@@ -125,6 +125,7 @@ class Tunable(CompiledFunction[P, R]):
             self.tuned = None
             with self._lock:
                 self._entries = Entries(self.__name__, self.stats)
+                self._plain_again = None
 
     # -- in the background
     def _tune_later(self, call: Call, options: Options) -> None:

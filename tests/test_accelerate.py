@@ -95,6 +95,42 @@ def test_the_command_runs_a_script(package: types.ModuleType, tmp_path: Path) ->
     assert subprocess.run(command, capture_output=True, check=False, env=_environment(tmp_path)).returncode == 1
 
 
+SCRIPT = """from __future__ import annotations
+import inspect, pickle, sys
+import numpy as np
+
+def soft(img: np.ndarray, n=2):
+    return np.sqrt(img * n)
+
+def _own(img):
+    return img
+
+def pieces(img):
+    yield img
+
+def main():
+    print(soft(np.full((3, 3), 2.0))[0, 0], *pieces(1), sys.argv[1:], __name__, __file__ == sys.argv[0])
+    print(pickle.loads(pickle.dumps(soft)) is soft, type(main).__name__, type(_own).__name__, inspect.getsource(soft)[:4])
+
+if __name__ == "__main__":
+    main()
+    sys.exit(3)
+"""
+
+
+def test_the_command_runs_a_script_without_names(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, "-m", "hjit", "run", str(script), "--level"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=tmp_path, env=_environment(tmp_path)
+    )
+    assert done.stdout == "2.0 1 ['--level'] __main__ True\nTrue function function def \n"
+    assert (done.returncode, done.stderr) == (3, "soft: 1 calls, compiled\n")
+    script.write_text("def f(x)\n")
+    assert "SyntaxError" in subprocess.run(command, capture_output=True, text=True, env=_environment(tmp_path)).stderr
+
+
 def _environment(folder: Path) -> dict[str, str]:
     import os
 

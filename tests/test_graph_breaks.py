@@ -262,7 +262,24 @@ def test_explain_names_what_breaks_and_where() -> None:
     first = with_effects.__code__.co_firstlineno
     assert text.startswith("with_effects runs in Python, with compiled parts: EVENTS")
     assert f"line {first + 2}: Python: EVENTS.append" in text
-    assert "compiled: 1 kernel" in text
+    assert "compiled: 1 kernel (" in text and " ms, by NumPy " in text
+    assert "What to do: " in text.splitlines()[0]
+
+
+def test_explain_before_the_first_call_says_what_would_be_done() -> None:
+    calls = len(EVENTS)
+    text = hjit.pipeline(with_effects).explain(IMAGE)
+    assert "call it" in text and "parts: EVENTS: " in text
+
+    def printed(a: Any) -> Any:
+        print("at every call", a.max())
+        return a
+
+    assert f"line {printed.__code__.co_firstlineno + 1}: print: " in hjit.pipeline(printed).explain(IMAGE)
+    assert "would run in Python, with compiled parts" in text and "What to do: " in text
+    assert "would run compiled" in hjit.pipeline(lambda a: np.sqrt(a) + 1).explain(IMAGE)
+    assert "would not be compiled: " in hjit.pipeline(with_effects, on_unsupported="raise").explain(IMAGE)
+    assert len(EVENTS) == calls
 
 
 def test_arguments_that_numpy_refuses_raise_what_it_raises() -> None:

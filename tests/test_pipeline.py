@@ -408,7 +408,6 @@ def test_memory_mapped_files(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     "a",
     [
-        IMAGE.astype(">f4"),
         IMAGE.astype(np.longdouble),
         IMAGE.astype(np.clongdouble),
         IMAGE.astype(object),
@@ -541,3 +540,78 @@ def test_what_cannot_be_hashed_or_compared() -> None:
 
     twice(lambda img, odd: img * odd.gain, IMAGE, Odd())
     assert issubclass(TraceError, HjitError)
+
+
+# -- methods of objects, and objects that can be called
+
+
+class Gain:
+    default = 3.0
+
+    def __init__(self, k: float) -> None:
+        self.k, self.weights = k, np.arange(5.0)
+
+    def applied(self, img: Any, offset: float = 1.0) -> Any:
+        return img * self.k + offset + self.weights[2]
+
+    def printed(self, img: Any) -> Any:
+        img = img * 2 + self.k
+        print("greatest", img.max())
+        return img - img.mean()
+
+    @classmethod
+    def by_default(cls, img: Any) -> Any:
+        return img * cls.default
+
+    @staticmethod
+    def one_more(img: Any) -> Any:
+        return img + 1
+
+    def __call__(self, img: Any) -> Any:
+        return np.sqrt(img) * self.k
+
+
+GAIN = Gain(2.0)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        GAIN.applied,
+        Gain.by_default,
+        GAIN.by_default,
+        Gain.one_more,
+        GAIN,
+        functools.partial(GAIN.applied, offset=4.0),
+        functools.partial(Gain.applied, GAIN),
+    ],
+)
+def test_methods_and_objects_that_can_be_called(given: Any) -> None:
+    img = np.random.default_rng(0).random((40, 30))
+    pipe = hjit.pipeline(given, numpy_if_faster=False)
+    for _ in range(3):
+        np.testing.assert_array_equal(pipe(img), given(img))
+    assert (pipe.stats.calls, pipe.stats.traces, pipe.stats.verified) == (3, 1, True) and pipe.stats.fallbacks <= 1
+    assert "runs compiled" in pipe.explain(img) and "def " not in repr(pipe)
+    out = np.empty_like(img)
+    assert pipe.into(out, img) is out
+    np.testing.assert_array_equal(out, given(img))
+    assert pipe.py_func is given and inspect.signature(pipe) == inspect.signature(given)
+
+
+def test_the_object_of_a_method_is_read_at_every_call(capsys: pytest.CaptureFixture[str]) -> None:
+    img, gain = np.random.default_rng(0).random((40, 30)), Gain(2.0)
+    pipe = hjit.pipeline(gain.applied, numpy_if_faster=False)
+    pipe(img)
+    gain.k, gain.weights[2] = 5.0, 7.0
+    np.testing.assert_array_equal(pipe(img), gain.applied(img))
+    assert pipe.stats.fallbacks <= 1
+    np.testing.assert_array_equal(copy.deepcopy(pipe)(img, offset=2.0), gain.applied(img, 2.0))
+    again = pickle.loads(pickle.dumps(pipe))
+    assert again.py_func.__self__ is not gain
+    np.testing.assert_array_equal(again(img), gain.applied(img))
+    np.testing.assert_array_equal(pipe.on("cpu")(img), gain.applied(img))
+    parts = hjit.pipeline(gain.printed, on_unsupported="break")
+    np.testing.assert_allclose(parts(img), gain.printed(img), rtol=1e-15)
+    assert parts.stats.parts > 0 and capsys.readouterr().out.count("greatest") == 2
+    assert type(hjit.pipeline(np.vectorize(np.sin))) is hjit.pipeline(np.sin).__class__  # NumPy's own stay as they are

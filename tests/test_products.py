@@ -340,4 +340,5 @@ def test_explained() -> None:
     f(A, B)
     assert "product = a @ b by BLAS" in f.explain(A, B)
     f(A[:9, :9].copy(), B[:9, :9].copy())
-    assert f.explain(A[:9, :9].copy(), B[:9, :9].copy()) == "product runs compiled: 1 kernel"
+    text = f.explain(A[:9, :9].copy(), B[:9, :9].copy())
+    assert text.startswith("product runs compiled: 1 kernel") and "BLAS" not in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -246,6 +247,39 @@ def test_differences() -> None:
     assert difference(np.zeros(2), np.ones(2)) == math.inf
     assert difference(np.array([1 + 1j]), np.array([1 + 2j])) == pytest.approx(1 / math.sqrt(2))
     assert [text(0.0), text(2.5e-7), text(math.inf)] == ["equal", "to 2e-07", "differ"]
+
+
+class Nothing:
+    """Without state."""
+
+
+class Slots:
+    __slots__ = ("image", "unused")
+
+    def __init__(self, image: object) -> None:
+        self.image = image
+
+
+@dataclasses.dataclass
+class Pair:
+    image: np.ndarray[Any, Any]
+    level: float = 1.0
+
+
+def test_differences_of_objects() -> None:
+    ones = np.ones(3)
+    assert difference(Nothing(), Nothing()) == 0
+    assert difference((Nothing(), ones), (Nothing(), ones * 2)) == 1.0
+    assert difference(Slots(ones), Slots(ones.copy())) == 0 and difference(Slots(ones), Slots(ones * 1.5)) == 0.5
+    assert difference(Pair(ones), Pair(ones.copy())) == 0  # `==` of which raises an error
+    assert difference(Pair(ones), Pair(ones, 1.5)) == 0.5
+    a, b = Nothing(), Nothing()
+    for nothing in (a, b):
+        vars(nothing)["itself"] = nothing
+    assert difference(a, b) == 0
+    vars(b)["more"] = 1
+    assert difference(a, b) == math.inf and difference(Nothing(), Slots(1)) == math.inf
+    assert difference((x for x in ()), (x for x in ())) == math.inf  # what they hold is not known
 
 
 # -- the command

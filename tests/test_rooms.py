@@ -348,6 +348,7 @@ LATE = {
         "call.on_dask": DASK,
         "call.on_device": GPU,
         "call.segments": FIRST_CALL,
+        "call.stored.refusals": FIRST_CALL,
         "call.variant": FIRST_CALL,
         "export.library": SELDOM,
         "kernels.cuda.runtime.inspection": SHOWN,

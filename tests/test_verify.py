@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 import hjit
 from hjit import HjitWarning
-from hjit.call.checks.first_calls import MAX_DOUBTS, MAX_PATHS
+from hjit.call.checks.first_calls import MAX_BLANKS, MAX_DOUBTS, MAX_PATHS
 from hjit.call.variant import OneKernel, Variant
 from hjit.kernels.lower.params import STREAMED
 from hjit.kernels.runtime.kernel import Bound
@@ -129,6 +130,56 @@ def test_a_wrong_kernel_does_not_pass_behind_a_blank_image(monkeypatch: pytest.M
         assert p.stats.verified is None and not seen
         np.testing.assert_array_equal(p(SINGLE), scaled(SINGLE))
     assert p.stats.verified is False and len(seen) == 1
+
+
+def halved_down(img: Any) -> Any:
+    out = np.zeros_like(img)
+    for y in range(1, img.shape[0]):
+        out[y] = img[y] * 0.5 + out[y - 1] * 0.25
+    return out
+
+
+@pytest.mark.parametrize("blank", [np.zeros((30, 40)), np.full((30, 40), np.nan)], ids=["zeros", "NaNs"])
+@pytest.mark.parametrize("f", [halved_down, lambda a: np.sqrt(a) * 2, lambda a: (a > 5, a.sum() > 1e9)])
+def test_equal_results_of_one_value_decide_nothing(f: Any, blank: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HJIT_CACHE", "off")
+    p = hjit.pipeline(f)
+    for _ in range(2):
+        np.testing.assert_equal(p(blank), f(blank))
+    assert p.entries[0].is_compared and p.entries[0].fast is None and p.stats.verified is True
+    assert p.stats.traces == 1
+
+    def change(result: Any) -> None:
+        first = result[0] if isinstance(result, tuple) else result
+        first[...] = ~first if first.dtype == bool else first + 1
+
+    wrong_from_now_on(monkeypatch, change)
+    img = 5 * np.random.default_rng(0).random(blank.shape) + 2
+    with pytest.warns(HjitWarning, match="differs from NumPy's"):
+        np.testing.assert_equal(p(img), f(img))
+    assert p.stats.verified is False
+
+
+def test_what_blank_images_tell_is_not_kept_on_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HJIT_CACHE", "rw")
+    monkeypatch.setenv("HJIT_CACHE_DIR", str(tmp_path))
+    blank = np.zeros((30, 40))
+    p = hjit.pipeline(plus_one)
+    for _ in range(MAX_BLANKS):
+        p(blank)
+        assert p.entries[0].is_compared
+    p(blank)
+    assert not p.entries[0].is_compared  # there may be no other images
+
+    def verdicts() -> list[Path]:
+        return [x for x in tmp_path.rglob("*") if x.name.startswith("verdict_")]
+
+    assert not verdicts()
+    p = hjit.pipeline(plus_one)
+    p(blank)
+    assert not verdicts()
+    p(np.random.default_rng(0).random((30, 40)))
+    assert len(verdicts()) == 1 and not p.entries[0].is_compared
 
 
 def test_elements_of_which_roundings_alone_are_left_are_told_in_the_end() -> None:

@@ -19,6 +19,7 @@ from hjit.trace.tracing.scalars.host import is_run_time
 
 CallKey = tuple[Any, ...]  # the options in force, and the signatures of the arguments
 _NUMBERS = frozenset({int, float, complex})
+MANY_ELEMENTS = 1 << 14  # of an array, from which on NumPy's time depends on strides more than on the call
 _BY_VALUE = (str, bytes, type(None), bool, enum.Enum, np.dtype, type, types.FunctionType, range, frozenset)
 
 
@@ -57,10 +58,41 @@ def _signature(x: Any) -> Any:
     return (t, x) if isinstance(x, _BY_VALUE) and t.__hash__ is not None else (t, _Identity(x))
 
 
+def recogniser(args: tuple[Any, ...]) -> Callable[..., bool] | None:
+    """What tells whether as many positional arguments have the key of these: faster than their key is made.
+
+    Of some that have it, it may say no; of small arrays it does not ask strides. None: there is none for these.
+    """
+    known: dict[str, Any] = {"context": context_state, "context_now": context_state(), "ndarray": np.ndarray}
+    tests = ["context() is context_now"]
+    for k, x in enumerate(args):
+        if type(x) is np.ndarray:
+            known |= {f"dtype{k}": x.dtype, f"shape{k}": x.shape, f"strides{k}": x.strides}
+            tests += [f"type(x{k}) is ndarray", f"x{k}.shape == shape{k}", f"x{k}.dtype is dtype{k}"]
+            if x.size >= MANY_ELEMENTS:
+                tests.append(f"x{k}.strides == strides{k}")
+        elif type(x) in _NUMBERS:
+            known[f"type{k}"] = type(x)
+            tests.append(f"type(x{k}) is type{k}")
+        elif x is None or type(x) is bool:
+            known[f"value{k}"] = x
+            tests.append(f"x{k} is value{k}")
+        else:
+            return None
+    names = ", ".join(f"x{k}" for k in range(len(args)))
+    found: Callable[..., bool] = eval(f"lambda {names}: {' and '.join(tests)}", known)
+    return found
+
+
 def is_dask_array(x: Any) -> bool:
     """Is it an array of Dask? Where Dask is not loaded, there are none."""
     loaded = sys.modules.get("dask.array.core")
     return loaded is not None and isinstance(x, loaded.Array)
+
+
+def is_swapped(x: Any) -> bool:
+    """Is it an array of numbers in another byte order than the machine's?"""
+    return type(x) in (np.ndarray, np.memmap) and not x.dtype.isnative and x.dtype.kind in "iufc"
 
 
 # -- arrays on a GPU

@@ -21,10 +21,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
-from hjit.call.arguments import CallKey, copied, each_once, is_dask_array, is_device_array, key_of
+from hjit.call.arguments import (
+    CallKey,
+    copied,
+    each_once,
+    is_dask_array,
+    is_device_array,
+    is_swapped,
+    key_of,
+    recogniser,
+)
 from hjit.call.checks import against_numpy
 from hjit.call.checks.against_numpy import InterleavedCalls
-from hjit.call.entry import MAX_CONTEXTS, MAX_DEPTH, WARMUP_CALLS, Call, Entries, Entry, Stats, limit
+from hjit.call.conversions.byte_orders import ConvertedCalls
+from hjit.call.entry import MAX_CONTEXTS, MAX_DEPTH, PLAIN_AGAIN, WARMUP_CALLS, Call, Entries, Entry, Stats, limit
 from hjit.call.results import MISS, PARTS, PLAIN, Outcome
 from hjit.errors import BudgetError, CompileError, DeviceError, HjitError, HjitWarning, LongLoop, TraceError
 from hjit.options import Options, checked, context_state, resolve
@@ -81,6 +91,7 @@ class CompiledFunction(Generic[P, R]):
         self._entries = Entries(self.__name__, self.stats)
         self._options: dict[Any, Options] = {}  # by the context of calls
         self._schedule: Scheduler | None = None
+        self._plain_again: tuple[int, Callable[..., bool]] | None = None  # recognises calls that NumPy runs
         self._on: dict[str, Self] = {}
         self._on_gpu: CompiledFunction[P, R] | None = None  # what runs calls with arrays on a GPU, once there was one
         self.parts: Parts | None = None
@@ -94,7 +105,12 @@ class CompiledFunction(Generic[P, R]):
         _functions.add(self)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        self.stats.calls += 1
+        stats = self.stats
+        stats.calls += 1
+        again = self._plain_again
+        if again is not None and len(args) == again[0] and not kwargs and again[1](*args):
+            stats.fallbacks += 1
+            return self.py_func(*args)  # type: ignore[call-arg]
         key = key_of(args, kwargs)
         known = self._entries.get(key)
         if known is not None and (fast := known.fast) is not None:
@@ -104,10 +120,18 @@ class CompiledFunction(Generic[P, R]):
             if result is not MISS:
                 return result
         elif known is not None and known.plain is not None:
+            self._note_plain(known, args, kwargs)
             return self._numpy(args, kwargs)
         elif known is None and self._on_gpu is not None:
             return self._call_known(self._on_gpu, key, args, kwargs)
         return self._call(key, args, kwargs)
+
+    def _note_plain(self, entry: Entry, args: Any, kwargs: Any) -> None:
+        """NumPy runs such calls: before long they are recognised without their key."""
+        entry.plain_calls += 1
+        if entry.plain_calls & (entry.plain_calls - 1) == 0 and entry.plain_calls >= PLAIN_AGAIN and not kwargs:
+            found = None if self._is_part else recogniser(args)
+            self._plain_again = None if found is None else (len(args), found)
 
     def on(self, target: str) -> Self:
         """The same function on another target: a pipeline with all other options, the same one at each call.
@@ -177,13 +201,15 @@ class CompiledFunction(Generic[P, R]):
         entry = self._entries.get(key)
         if (entry is not None and entry.plain is not None) or self._resolved(key[0]).disable:
             return self._numpy(args, kwargs)
-        if entry is not None and entry.parts is not None:
+        if entry is not None and (entry.parts is not None or entry.converted is not None):
             return self._by_parts(key, entry, args, kwargs)
         _load_compiler()
         structure, leaves = flatten_arguments(args, kwargs)
         call = Call(key, args, kwargs, leaves, structure, targets or [], ())
         if any(map(is_dask_array, leaves)):
             return self._call_dask(call)
+        if any(map(is_swapped, leaves)):
+            return self._convert(call)
         if self._resolved(key[0]).target == "cuda":
             return self._call_device(call, targets is not None)
         if any(map(is_device_array, leaves)):
@@ -193,6 +219,25 @@ class CompiledFunction(Generic[P, R]):
             self._on_gpu = there
             return result
         return self._run(call, targets is not None)
+
+    def _convert(self, call: Call) -> Any:
+        """The first call with arrays that are not in the machine's byte order: it tells what later ones give.
+
+        Raises:
+            TraceError: they cannot be converted, and ``on_unsupported="raise"``.
+        """
+        converted = ConvertedCalls(self)
+        self.stats.fallbacks += 1
+        result = converted.first(call.args, call.kwargs)
+        if not converted.why:
+            self._entries.at(call.key).converted = converted
+        elif self._resolved(call.key[0]).on_unsupported == "raise":
+            raise TraceError(
+                self.__name__, converted.why, 'convert it first: `img.astype(img.dtype.newbyteorder("="))`'
+            )
+        else:
+            self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {converted.why}")
+        return result
 
     def _call_device(self, call: Call, is_into: bool) -> Any:
         """A call whose kernels run on a GPU: where its arrays are."""
@@ -272,8 +317,9 @@ class CompiledFunction(Generic[P, R]):
 
     # -- in parts
     def _by_parts(self, key: CallKey, entry: Entry, args: Any, kwargs: Any) -> Any:
-        """A later call of a function with compiled parts; some are timed beside the plain function."""
-        parts, timing = entry.parts, entry.timing
+        """A later call of a function with compiled parts, or with arrays that are converted; some are timed beside the
+        plain function."""
+        parts, timing = entry.parts or entry.converted, entry.timing
         assert parts is not None
         if timing is not None:
             return self._interleaved(key, timing, lambda: parts(*args, **kwargs), lambda: self._numpy(args, kwargs))
@@ -467,7 +513,7 @@ class CompiledFunction(Generic[P, R]):
             if stores:
                 result = self._verify(call, variant, guarded, stores)
                 return self._first(call) if result is MISS else result
-            self._entries.install(call.key, variant)
+            self._entries.install(call.key, variant, built.verified)
             self._time(call.key, variant, options, built.verified)
         try:
             return variant.run(call.leaves, guarded, call.targets, built.results)
@@ -613,14 +659,15 @@ class CompiledFunction(Generic[P, R]):
         if report.flipped and not self._warned_of_flips:
             self._warned_of_flips = True
             warnings.warn(report.what_has_flipped(self.__name__), HjitWarning, stacklevel=stack_level())
-        if report.verified:
+        if report.verified or report.is_blank:
             self.stats.verified = self.stats.verified is not False
-            if not report.flipped:
+            if report.verified and report.is_kept and not report.flipped:
                 verdicts.store(variant, stores, self._resolved(call.key[0]), seconds)
             known = self._entries.get(call.key)
-            if known is None or variant not in known.variants:
-                self._entries.install(call.key, variant)
-                self._time(call.key, variant, self._resolved(call.key[0]), seconds)
+            if known is None or variant not in known.variants or known.is_compared != report.is_blank:
+                self._entries.install(call.key, variant, seconds, is_compared=report.is_blank)
+                if not report.is_blank:
+                    self._time(call.key, variant, self._resolved(call.key[0]), seconds)
             return expected
         self.stats.fallbacks += 1
         if report.verified is False:

@@ -31,6 +31,7 @@ FEW_TRACES = (
 )
 FEW_REFUSALS = 4  # keys in a row that could not be traced, from which on not every further one is tried
 PLAIN_CALLS = 64  # of a part, all of which Python ran: from then on it is no part
+PLAIN_AGAIN = 8  # calls with a key that NumPy runs, after which they are recognised without it
 MAX_TRACES = 8  # of a part, from which on most of its calls must find what they run
 
 
@@ -75,8 +76,12 @@ class Entry:
         plain: why NumPy runs instead; None: it does not. `is_given_up`: since nothing can be compiled, or is worth it,
             and not as it is slower.
         timing: of calls beside NumPy; None: they are not timed.
-        parts: the function with compiled parts, where it is not traced as a whole; `warmup_calls`: its calls before the
-            timed ones.
+        parts: the function with compiled parts, where it is not traced as a whole.
+        converted: what copies arrays of another byte order, and calls the function with them.
+        warmup_calls: of one of these, before the timed ones.
+        seconds: of a call, and of one by NumPy, where both have been timed.
+        is_compared: calls are still compared with NumPy, as those before told nothing; they do not go the hot path.
+        plain_calls: calls that NumPy ran since then.
     """
 
     variants: tuple[Variant, ...] = ()
@@ -85,7 +90,16 @@ class Entry:
     is_given_up: bool = False
     timing: InterleavedCalls | None = None
     parts: Callable[..., Any] | None = None
+    converted: Callable[..., Any] | None = None
     warmup_calls: int = 0
+    seconds: tuple[float, float] | None = None
+    plain_calls: int = 0
+    is_compared: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        """Is it known what runs such calls?"""
+        return bool(self.variants or self.parts or self.converted) or self.plain is not None
 
     def put(self, variants: tuple[Variant, ...]) -> None:
         """Run these from now on, the first one by its hot path."""
@@ -105,7 +119,7 @@ class Entry:
     def _open(self) -> None:
         first = self.variants[0] if self.variants else None
         is_timed = self.timing is not None and self.timing.variant is first
-        self.fast = None if first is None or is_timed else first.fast
+        self.fast = None if first is None or is_timed or self.is_compared else first.fast
 
 
 class Entries(dict[CallKey, Entry]):
@@ -143,11 +157,17 @@ class Entries(dict[CallKey, Entry]):
         tried: a list that grows with every call makes each key a new one."""
         return self.refusals >= FEW_REFUSALS and self.refusals & (self.refusals - 1) != 0
 
-    def install(self, key: CallKey, variant: Variant) -> None:
-        """Run this variant from now on."""
+    def install(
+        self,
+        key: CallKey,
+        variant: Variant,
+        seconds: tuple[float, float] | None = None,
+        is_compared: bool = False,
+    ) -> None:
+        """Run this variant from now on; `seconds`, `is_compared`: see `Entry`."""
         entry = self.at(key)
-        entry.timing = None
-        entry.put((variant, *entry.variants))
+        entry.timing, entry.seconds, entry.is_compared = None, seconds, is_compared
+        entry.put((variant, *(v for v in entry.variants if v is not variant)))
 
     def time(self, key: CallKey, variant: Variant) -> None:
         """Time the next calls beside NumPy."""
@@ -163,6 +183,7 @@ class Entries(dict[CallKey, Entry]):
             return
         entry.stop_timing()
         found = timing.medians()
+        entry.seconds = timing.seconds if found is None else (found.compiled, found.plain)
         if found is None or not found.is_slower:
             log.debug(
                 "%s stays compiled: %s", self.name, found or "it is faster than NumPy, or too many threads call it"

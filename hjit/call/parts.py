@@ -27,7 +27,7 @@ class Parts:
         run: the function, which calls them.
         parts: the pipelines of the parts, with their first and last lines.
         kept: the statement that made it necessary, as text, and its line; None: it is not known which.
-        why: what was said of it.
+        why: what was said of it; `advice`: what to do; empty where nothing is known.
         callees: the functions that this statement calls, which run compiled, or in parts, as well.
     """
 
@@ -36,6 +36,7 @@ class Parts:
     kept: tuple[str, int] | None
     why: str
     callees: Callees
+    advice: str = ""
 
     @property
     def are_plain(self) -> bool:
@@ -111,4 +112,4 @@ def split(
     cells = dict(zip(run.__code__.co_freevars, run.__closure__ or (), strict=True))
     for part, _, _ in parts:
         part.cell = next((cell for cell in cells.values() if cell.cell_contents is part), None)
-    return Parts(run, tuple(parts), found.kept, refusal.why, callees)
+    return Parts(run, tuple(parts), found.kept, refusal.why, callees, refusal.advice)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping
+import types
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,22 +17,54 @@ def difference(a: Any, b: Any) -> float:
     0: they are equal, NaNs, dtypes and shapes included. Infinite: they are of other types, shapes or dtypes, one has a
     NaN or an infinity where the other one has not, or they are other objects that are not equal.
     """
+    return _difference(a, b, frozenset())
+
+
+def _difference(a: Any, b: Any, around: frozenset[tuple[int, int]]) -> float:
+    """As `difference`; `around`: the pairs of objects that these are parts of, by identity."""
+    if a is b:
+        return 0.0
     if isinstance(a, (np.ndarray, np.generic)) and isinstance(b, (np.ndarray, np.generic)):
         return _of_arrays(np.asarray(a), np.asarray(b))
     if type(a) is not type(b):
         return math.inf
-    if isinstance(a, (list, tuple)):
-        return math.inf if len(a) != len(b) else max(map(difference, a, b), default=0.0)
-    if isinstance(a, Mapping):
-        return math.inf if list(a) != list(b) else max((difference(a[k], b[k]) for k in a), default=0.0)
     if isinstance(a, (float, complex)):
         return _of_arrays(np.asarray(a), np.asarray(b))
-    try:
-        if a is b or bool(a == b):
+    if (id(a), id(b)) in around:  # as far as they are looked at, they are equal
+        return 0.0
+    around |= {(id(a), id(b))}
+    if isinstance(a, (list, tuple)):
+        return (
+            math.inf
+            if len(a) != len(b)
+            else max((_difference(x, y, around) for x, y in zip(a, b, strict=True)), default=0.0)
+        )
+    if isinstance(a, Mapping):
+        return math.inf if list(a) != list(b) else max((_difference(a[k], b[k], around) for k in a), default=0.0)
+    with contextlib.suppress(Exception):  # an object of arrays has no truth value
+        if bool(a == b):
             return 0.0
-    except Exception:
+    return math.inf if isinstance(a, _BY_EQUALITY) else _of_objects(a, b, around)
+
+
+_BY_EQUALITY = (int, str, bytes, type, types.FunctionType, types.ModuleType)
+
+
+def _of_objects(a: Any, b: Any, around: frozenset[tuple[int, int]]) -> float:
+    """Of objects that are not equal by themselves: of what they are copied by, their `__dict__` and slots as a rule."""
+    try:
+        x, y = a.__reduce_ex__(4), b.__reduce_ex__(4)
+        if isinstance(x, str) or isinstance(y, str):  # a name
+            return 0.0 if x == y else math.inf
+        x, y = (list(map(_listed, made)) for made in (x, y))
+    except Exception:  # it has no such parts, or they are not to be had
         return math.inf
-    return difference(vars(a), vars(b)) if getattr(a, "__dict__", None) else math.inf
+    return _difference(x, y, around)
+
+
+def _listed(part: Any) -> Any:
+    """The items of a list or a dict come one by one."""
+    return list(part) if isinstance(part, Iterator) else part
 
 
 def _of_arrays(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> float:

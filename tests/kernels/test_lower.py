@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
+import hjit
 from hjit.kernels.lower.lower import lower
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language.memory import C_ORDER
@@ -114,3 +115,27 @@ def test_rows_of_scratch_begin_with_lines_of_the_cache(function: Any, dtype: str
     (scratch,) = (s.name for s in graph.stages if s.name not in graph.outputs)
     assert program.layouts.get(scratch, C_ORDER).align == align
     assert not set(graph.outputs) & set(program.layouts), "results are as NumPy has them"
+
+
+@pytest.mark.parametrize("n", [40, 64, 333])
+def test_rolls_at_run_time_places(n: int) -> None:
+    """The loop over a row is two, before and behind the place where the index wraps around."""
+    rng = np.random.default_rng(n)
+    x = rng.random((5, n), np.float32)
+    z = x + 1j * rng.random((5, n), np.float32)
+    for shift in (17, n // 2, n - 1, -17, -n // 2, 1 - n, n + 18, -3 * n - 20):
+
+        def rolled(a: Any, s: int = shift) -> Any:
+            once = np.roll(a, s, 1) * 2
+            twice = np.roll(np.roll(a, s, 1), 20, 1) - np.roll(a, s, (0, 1))[:, ::-1]
+            return once, twice, np.roll(a, (2, s), (0, 1)).conj() + np.roll(a, 1, 1), np.abs(np.roll(a, s, 1)).sum(0)
+
+        for a in (x, z):
+            f = hjit.pipeline(rolled, tune=False, on_unsupported="raise", numpy_if_faster=False)
+            for _ in range(2):
+                for got, expected in zip(f(a), rolled(a), strict=True):
+                    assert got.dtype == expected.dtype
+                    np.testing.assert_allclose(got, expected, rtol=1e-6)
+            assert f.stats.verified and f.stats.fallbacks <= 1
+        loops = str(hjit.pipeline(lambda a, s=shift: np.sqrt(np.roll(a, s, 1)), tune=False).loops(x))
+        assert "d1.shift" in loops or shift % n in (1, n - 1)

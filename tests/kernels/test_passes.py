@@ -40,6 +40,10 @@ def blurred_twice(a: Any) -> Any:
     return rows[:-2] * rows[2:]
 
 
+def rolled(a: Any) -> Any:
+    return np.roll(a, 20, 1) + np.roll(a, 1, 1)
+
+
 def padded(a: Any) -> Any:
     p = np.pad(a, 1, mode="edge")
     return p[:-2] + p[2:]
@@ -108,6 +112,7 @@ BY_HAND: dict[str, tuple[Stmt, ...]] = {
 EXAMPLES: dict[str, tuple[Any, tuple[Any, ...], Schedule | None]] = {
     "fold_storage": (blurred_twice, (IMAGE,), lambda s: s[s.stages[0]].compute_at(s.stages[1], "y").store_root()),
     "unroll_and_jam": (copied, (IMAGE,), lambda s: s[s.stages[0]].unroll("y", 2).reorder("y", "x", "yu")),
+    "split_at_wraps": (rolled, (IMAGE,), None),
     "partition_loops": (padded, (IMAGE,), None),
     "stream_stores": (copied, (IMAGE,), None),
     "vectorize": (copied, (IMAGE,), None),

@@ -54,6 +54,12 @@ EXACT: dict[str, Callable[..., Any]] = {
     "where": lambda z, w: (np.where(z.real > 0, z, w), np.where(z == w, 1j, w), np.where(w.imag > 0, z.real, 2 - 1j)),
     "constants": lambda z, w: (z * 2, z + 1j, (1 - 2j) * w, 3.5 / z, z / 2.0, z - np.float32(2), w * np.complex64(2j)),
     "real arrays": lambda z, w: (z * w.real, z.imag / w, z.real + w, w - z.imag, z.real.astype(np.int16) * w),
+    "outer": lambda z, w: (
+        np.outer(z[0], w[1]),
+        np.outer(z[1].real, w[0]),
+        np.outer(z[0], w[1], out=np.empty((37, 37), z.dtype)),
+    ),
+    "kron": lambda z, w: (np.kron(z[:3, :4], w[:2, :5]), np.kron(z[0], w[:2].real)),
     "out": lambda z, w: np.multiply(z, w, out=np.empty_like(z)),
     "cast": lambda z, w: (z.astype("complex64") + w, z.astype(np.complex128), z.real.astype(np.complex64)),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 import random
 import types
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit.trace.splitting.names import definitely_bound, first_reads, live_before, loads, stores
+from hjit.trace.splitting.names import bound_by, definitely_bound, first_reads, live_before, loads, stores
 from hjit.trace.splitting.normal_form import steps
 from hjit.trace.splitting.source import TREE, NoSource, tree_of
 from hjit.trace.splitting.split import Fragment, SourceRange, split
@@ -118,6 +119,106 @@ def test_control_flow_is_the_same_in_parts(seed: int) -> None:
     a = np.random.default_rng(seed).random(7)
     for n in (0, 3, 9):
         np.testing.assert_equal(outcome(apart(f, rng), (a, n, [])), outcome(f, (a, n, [])))
+
+
+CAUGHT = """
+def f(a, n, log):
+    total, seen, x = a * 2, 0, a + n
+    for i in range(n):
+        try:
+            x = a * i + total
+            y = x.max() + 1
+            seen = seen + 1
+            total = total + y / (i - 2)
+            x = x - a[i % 9]
+            if (m := x.sum() + i) > 20 or (late := m) < -5:
+                log.append(("m", m))
+                x = x / m
+            if i == 5:
+                continue
+            if i == 7:
+                return x * 2, seen, log
+        except ZeroDivisionError as error:
+            x = x + seen
+            log.append(str(error))
+        except IndexError:
+            log.append(("index", x.sum(), seen))
+            total = total - x
+        else:
+            seen = seen * 2
+            total = total * 0.5 + seen
+        finally:
+            log.append((seen, x.sum()))
+            x = x * 0.5
+    match n, [*a[:2]]:
+        case 0, [first, *rest] if (k := first + 1) > 1.5:
+            log.append(("zero", k))
+            total = total * k + first
+        case int(count), [first, second]:
+            total = total + np.sqrt(a) * count
+            log.append("some")
+            total = total - first * second
+        case _:
+            total = total * 0
+    with suppress(ValueError):
+        seen = seen + total.max()
+        total = total - seen
+        log.append("before")
+        seen = np.reshape(total, (3, -1, 2)).sum()
+        total = total + seen
+    while (rest := total.max() - seen) > 0.25 and n:
+        seen = seen + rest * 0.75
+        log.append("again")
+    try:
+        late = late + 1
+    except UnboundLocalError:
+        log.append("late")
+    return total, seen, x, log
+"""
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_blocks_that_handle_exceptions_are_the_same_in_parts(seed: int) -> None:
+    f = function_of(CAUGHT)
+    f.__globals__["suppress"] = contextlib.suppress
+    rng = random.Random(seed)
+    for n in (0, 2, 5, 6, 8, 9, 10):
+        for size in (4, 6, 7, 9, 11):
+            a = np.random.default_rng(seed).random(size)
+            np.testing.assert_equal(outcome(apart(f, rng), (a, n, [])), outcome(f, (a, n, [])))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "if (m := a.max()) > 0.2: print(m); a = np.exp(a) / m",
+        "match k:\n  case 1:\n   print(k); a = np.exp(a) / 2",
+        "try: print(k); a = np.exp(a) / 2\n except ValueError: a = a * 3",
+        "try: a = k / 0\n except ZeroDivisionError: print(k); a = np.exp(a) / 2",
+        "try: a = a + 1\n finally: print(k); a = np.exp(a) / 2",
+        "with suppress(ValueError): print(k); a = np.exp(a) / 2",
+        "while (m := a.max()) > 9: print(m); a = np.exp(a) / m",
+    ],
+)
+def test_blocks_are_taken_apart(text: str) -> None:
+    f = function_of(f"def f(a, k):\n {text}\n return a")
+    place = next(x for x in ast.walk(tree_of(f)) if isinstance(x, ast.Call) and ast.unparse(x.func) == "print")
+    bodies: list[str] = []
+
+    def part(p: Fragment) -> Any:
+        bodies.append(ast.unparse(tree_of(p.function).body[0]))
+        return p.function
+
+    where = SourceRange(place.lineno, place.end_lineno or 0, place.col_offset, place.end_col_offset)
+    assert split(f, where, part) is not None
+    assert any(body.startswith(("a = np.exp(a)", "return np.exp(a)")) for body in bodies)
+
+
+def test_names_that_tests_bind() -> None:
+    (s,) = ast.parse("(a := 1) < (b := 2) < (c := 3) or (d := 4)").body
+    assert isinstance(s, ast.Expr) and bound_by(s.value) == {"a", "b"}
+    (s,) = ast.parse("f((a := 1)) if (b := 2) else (c := 3)").body
+    assert isinstance(s, ast.Expr) and bound_by(s.value) == {"b"}
 
 
 @pytest.mark.parametrize(("text", "names"), [

@@ -24,6 +24,8 @@ PAIRS = 5  # that decide, after one that does not count: memory and threads are 
 SHORT_SECONDS = 50e-6  # of calls that take less by NumPy
 SHORT_PAIRS = 25  # decide, as they scatter more
 SLOWER_RATIO = 1.05  # times as long as NumPy: then NumPy runs
+UNCLEAR_RATIO = 0.85  # from which on as many pairs are timed once more; the last ones decide by their median alone
+MAX_ROUNDS = 3
 SUSPECT_RATIO = 0.5  # of NumPy's time in the first comparison, below which a kernel is taken for the faster one
 MIN_SECONDS = 1e-6  # seconds by NumPy: what the clock and the call itself take is no longer small beside less
 MAX_DISTURBED = 30  # calls beside which another one ran, after which the kernel is kept
@@ -40,6 +42,7 @@ class Medians:
 
     Attributes:
         ratio: how many times as long as NumPy the kernel took: the median over pairs; `low` is their first quartile.
+        is_last: no more pairs are timed.
     """
 
     compiled: float
@@ -47,11 +50,17 @@ class Medians:
     ratio: float
     low: float
     pairs: int
+    is_last: bool = False
 
     @property
     def is_slower(self) -> bool:
         """Is the kernel clearly slower?"""
-        return self.ratio > SLOWER_RATIO and self.low > 1 and self.plain >= MIN_SECONDS
+        return self.ratio > SLOWER_RATIO and (self.low > 1 or self.is_last) and self.plain >= MIN_SECONDS
+
+    @property
+    def is_clear(self) -> bool:
+        """Would more pairs change nothing?"""
+        return self.is_last or self.is_slower or self.ratio <= UNCLEAR_RATIO
 
     def __str__(self) -> str:
         what = "the kernel is slower" if self.is_slower else "the kernel is not clearly slower"
@@ -116,7 +125,10 @@ class InterleavedCalls:
         """Is there nothing more to time?"""
         done = min(map(len, self._times))
         ahead = done > 0 and all(c < SUSPECT_RATIO * p for c, p in zip(*self._times, strict=False))
-        return ahead or done > self._pairs or self._lost > MAX_DISTURBED
+        if ahead or self._lost > MAX_DISTURBED:
+            return True
+        found = self.medians() if done > self._pairs and (done - 1) % self._pairs == 0 else None
+        return found is not None and found.is_clear
 
     @property
     def _pairs(self) -> int:
@@ -124,12 +136,20 @@ class InterleavedCalls:
         plain = self._times[1][1:]
         return SHORT_PAIRS if plain and statistics.median(plain) < SHORT_SECONDS else PAIRS
 
+    @property
+    def seconds(self) -> tuple[float, float] | None:
+        """Of a call and of one by NumPy, as far as it is known."""
+        compiled, plain = self._times
+        return (statistics.median(compiled), statistics.median(plain)) if compiled and plain else None
+
     def medians(self) -> Medians | None:
         """What was found; None where too few calls could be timed."""
-        count = self._pairs
-        compiled, plain = (times[1 : count + 1] for times in self._times)
-        if min(len(compiled), len(plain)) < count:
+        done, pairs = min(map(len, self._times)) - 1, self._pairs
+        if done < pairs:
             return None
+        is_last = done >= MAX_ROUNDS * pairs
+        count = (MAX_ROUNDS - 1) * pairs if is_last else pairs  # the latest: parts of a function may still settle
+        compiled, plain = (times[done + 1 - count : done + 1] for times in self._times)
         ratios = [c / p if p else 1.0 for c, p in zip(compiled, plain, strict=True)]
         return Medians(
             statistics.median(compiled),
@@ -137,4 +157,5 @@ class InterleavedCalls:
             statistics.median(ratios),
             statistics.quantiles(ratios, n=4)[0],
             count,
+            is_last,
         )

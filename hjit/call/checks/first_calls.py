@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.call.arguments import copied
+from hjit.call.arguments import copied, leaves_of
 from hjit.call.checks import against_numpy
 from hjit.call.checks.uninitialised import TooMuchToInterpret, Uninitialised, without_dependent
 from hjit.call.entry import Call
@@ -33,6 +33,7 @@ MAX_VERDICTS = 512  # a pipeline remembers; the oldest is forgotten
 MAX_DOUBTS = (
     2  # calls that decide nothing, as roundings could be all that is left of values: of a blank image less its mean
 )
+MAX_BLANKS = 4  # calls whose arrays, or results, have one value only: equal results say little of them
 MAX_PATHS = 8  # calls that took another path through the function than NumPy's
 Array = np.ndarray[Any, Any]
 
@@ -45,12 +46,14 @@ class Verdict:
         verified: None: they have not decided yet.
         why: a kernel is wrong.
         doubts: comparisons that decided nothing.
+        blanks: equal results of arrays with one value only.
         paths: those in which a decision fell the other way, so that there was nothing to compare.
     """
 
     verified: bool | None = None
     why: str = ""
     doubts: int = 0
+    blanks: int = 0
     paths: int = 0
 
 
@@ -62,11 +65,15 @@ class Report:
         verified: may they be used from now on? None: later calls will tell.
         flipped: elements that a decision on a rounded value has made other ones.
         why: they may not; empty where that was reported before.
+        is_blank: they agree as far as arrays, or results, with one value only tell: the next call is compared, too.
+        is_kept: later processes need not compare.
     """
 
     verified: bool | None
     flipped: int = 0
     why: str = ""
+    is_blank: bool = False
+    is_kept: bool = True
 
     def what_is_wrong(self, name: str) -> str:
         """A warning."""
@@ -122,7 +129,10 @@ class FirstCalls:
         draws = next(iter(ran.by_store.values())).draws
         allowed = _allowed(variant, guarded, {**ran.arrays, **ran.before, **draws})
         after = {n: ran.arrays[n] for n in ran.before}
-        flipped, why = 0, ""
+        flipped, why, is_blank = 0, "", False
+        told = _tells([*ran.arrays.values()], [expected, *after.values()])
+        decides = any(e is not None and e.call is None for e in variant.breaks)  # the next call may go another way
+        may_wait = not told and not decides
         for streamed, run in ran.by_store.items():
             ours = (run.result, [run.written[n] for n in after])
             numpys = (expected, list(after.values()))
@@ -132,13 +142,17 @@ class FirstCalls:
                 found = self._without(uninitialised(draws), found, ours, numpys, allowed, list(after))
             verdict = self.verdicts.setdefault((variant.signature, streamed), Verdict())
             flipped += self._judge(verdict, found, allowed)
+            if verdict.verified and may_wait and not verdict.doubts and verdict.blanks < MAX_BLANKS:
+                verdict.blanks += 1
+                verdict.verified, is_blank = None, True
             why = why or verdict.why
         verdicts = [self.verdicts[variant.signature, streamed].verified for streamed in ran.by_store]
         while len(self.verdicts) > MAX_VERDICTS:
             del self.verdicts[next(iter(self.verdicts))]
         if all(verdicts):
             variant.verified_stores.update(ran.by_store)
-        return Report(False if False in verdicts else None if None in verdicts else True, flipped, why)
+        verified = False if False in verdicts else None if None in verdicts else True
+        return Report(verified, flipped, why, is_blank and verified is None, told)
 
     def _without(
         self,
@@ -258,6 +272,23 @@ def _run(
     except Mispredict:
         return Run(None, copies, draws, has_missed=True)
     return Run(result, copies, draws)
+
+
+def _tells(arguments: Sequence[Any], results: Sequence[Any]) -> bool:
+    """Do equal results say that a kernel is right? Not where the largest arrays have one value only, of blank images,
+    or where all results have."""
+    given = [a for a in arguments if isinstance(a, np.ndarray) and a.size > 1]
+    largest = max((a.size for a in given), default=0)
+    if given and not any(_varies(a) for a in given if a.size == largest):
+        return False
+    found = [a for a in leaves_of(list(results)) if isinstance(a, np.ndarray) and a.size > 1]
+    return not found or any(map(_varies, found))
+
+
+def _varies(a: Array) -> bool:
+    """Has an array two values? All NaNs are one."""
+    first = a.item(0)
+    return bool((~np.isnan(a)).any()) if first != first else bool((a != first).any())
 
 
 def _allowed(variant: Variant, guarded: GuardValues, arrays: Mapping[str, Any]) -> Allowed:

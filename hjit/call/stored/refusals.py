@@ -50,6 +50,16 @@ class Refusal:
     is_loop: bool
     is_deeper: bool
 
+    @property
+    def line(self) -> int | None:
+        """Of the place, where it is known."""
+        return self.place.line if isinstance(self.place, SourceRange) else None
+
+    @property
+    def advice(self) -> str:
+        """What to do."""
+        return self.message.partition("What to do: ")[2].removesuffix(".")
+
     @classmethod
     def of(cls, error: Exception, function: FunctionType) -> Refusal:
         """What an exception that tracing raised says."""

@@ -3,6 +3,7 @@
     place_loops        the tree, opened into loops around definitions: bounds are inferred, windows slide
     fold_storage       line buffers in place of whole images
     unroll_and_jam     unrolled loops become code for each iteration; those that do not depend on each other share loads
+    split_at_wraps     loops apart where an index wraps around at a run-time place, on a CPU
     partition_loops    borders apart from the interior: no clamp, wrap or mask where vectors run
     prefetch_windows   copies that slide along a loop are an iteration ahead (CUDA)
     partition_blocks   blocks at the border apart from those in the interior (CUDA)
@@ -37,7 +38,7 @@ from hjit.kernels.lower.passes.distribute_threads import distribute_threads
 from hjit.kernels.lower.passes.fold_storage import fold_storage
 from hjit.kernels.lower.passes.hoist_invariants import hoist_invariants
 from hjit.kernels.lower.passes.insert_barriers import insert_barriers
-from hjit.kernels.lower.passes.loop_partitioning import partition_blocks, partition_loops
+from hjit.kernels.lower.passes.loop_partitioning import partition_blocks, partition_loops, split_at_wraps
 from hjit.kernels.lower.passes.outlining import outline
 from hjit.kernels.lower.passes.privatise_scatters import privatise_scatters
 from hjit.kernels.lower.passes.scalar_replacement import replace_scalars
@@ -59,9 +60,12 @@ Pass = Callable[[Nest, Graph, Machine], Nest]
 Show = Callable[[str, Program], None]
 
 ANY_MACHINE = Machine()
-COMMON: tuple[Pass, ...] = (fold_storage, unroll_and_jam, partition_loops, drop_unused_lets)
+COMMON: tuple[Pass, ...] = (fold_storage, unroll_and_jam)
+BORDERS: tuple[Pass, ...] = (partition_loops, drop_unused_lets)
 CPU: tuple[Pass, ...] = (
     *COMMON,
+    split_at_wraps,
+    *BORDERS,
     outline,
     stream_stores,
     vectorize,
@@ -71,6 +75,7 @@ CPU: tuple[Pass, ...] = (
 )
 CUDA: tuple[Pass, ...] = (
     *COMMON,
+    *BORDERS,
     prefetch_windows,
     partition_blocks,
     distribute_threads,

@@ -143,14 +143,15 @@ def flatten_arguments(args: Any, kwargs: Any) -> tuple[PyTree, list[Any]]:
 
 
 def python_function(function: Any) -> types.FunctionType:
-    """The function written in Python that a function, or a partial of one, calls.
+    """The function written in Python that a function, a method of an object, or a partial of one, calls.
 
     Raises:
         TraceError: there is none.
     """
     found = function
-    while isinstance(found, functools.partial):
-        found = getattr(found.func, "py_func", found.func)
+    while isinstance(found, (functools.partial, types.MethodType)):
+        found = found.func if isinstance(found, functools.partial) else found.__func__
+        found = getattr(found, "py_func", found)
     if not isinstance(found, types.FunctionType):
         raise TraceError(repr(function), "not a Python function", "decorate a function written in Python")
     return found

@@ -10,7 +10,16 @@ SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _LEAF = frozenset((ast.Name, ast.Constant))
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _BINDS = frozenset(
-    (*SCOPES, *COMPREHENSIONS, ast.Import, ast.ImportFrom, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
+    (
+        *SCOPES,
+        *COMPREHENSIONS,
+        ast.Import,
+        ast.ImportFrom,
+        ast.ExceptHandler,
+        ast.MatchAs,
+        ast.MatchStar,
+        ast.MatchMapping,
+    )
 )
 
 
@@ -83,6 +92,8 @@ def stores(nodes: Iterable[ast.AST]) -> dict[str, None]:
             found[x.name] = None
         if isinstance(x, (ast.MatchAs, ast.MatchStar)) and x.name:
             found[x.name] = None
+        if isinstance(x, ast.MatchMapping) and x.rest:
+            found[x.rest] = None
         if isinstance(x, COMPREHENSIONS):  # of which only `:=` binds outside
             for y in walk(x):
                 if isinstance(y, ast.NamedExpr):
@@ -104,6 +115,22 @@ def declared(nodes: Iterable[ast.AST]) -> frozenset[str]:
     return frozenset(found)
 
 
+def bound_by(test: ast.AST) -> set[str]:
+    """The names that an expression binds, whatever it evaluates to: not those of ``c`` in ``a or c``."""
+    match test:
+        case ast.BoolOp():
+            return bound_by(test.values[0])
+        case ast.IfExp():
+            return bound_by(test.test)
+        case ast.Compare():
+            return bound_by(test.left) | bound_by(test.comparators[0])
+        case ast.NamedExpr():
+            return {test.target.id} | bound_by(test.value)
+    if isinstance(test, (*SCOPES, *COMPREHENSIONS)):
+        return set()
+    return {n for x in parts(test) for n in bound_by(x)}
+
+
 _EXITS = (ast.Raise, ast.Return, ast.Break, ast.Continue)
 
 
@@ -113,7 +140,7 @@ def definitely_bound(body: Iterable[ast.stmt]) -> set[str]:
     for s in body:
         match s:
             case ast.If():
-                found |= set(stores([s.test])) | (definitely_bound(s.body) & definitely_bound(s.orelse))
+                found |= bound_by(s.test) | (definitely_bound(s.body) & definitely_bound(s.orelse))
             case ast.Try():
                 ways = [definitely_bound([*s.body, *s.orelse])]
                 ways += [definitely_bound(h.body) - {h.name} for h in s.handlers if not isinstance(h.body[-1], _EXITS)]

@@ -10,13 +10,14 @@ import ast
 import contextlib
 import functools
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from hjit.trace.splitting.frames_above import points_above
 from hjit.trace.splitting.names import (
     SCOPES,
+    bound_by,
     declared,
     definitely_bound,
     first_reads,
@@ -182,6 +183,7 @@ class _Splitter:
         self.made: dict[str, tuple[types.CodeType, int, int]] = {}
         self.trees: dict[str, ast.FunctionDef] = {}
         self.asked: dict[str, bool] = {}
+        self.caught: frozenset[str] = frozenset()  # those that may be read when a statement has raised an exception
         self.temporaries = 0
 
     def parts(self) -> dict[str, tuple[types.CodeType, int, int]]:
@@ -223,12 +225,12 @@ class _Splitter:
                 return self.tested(s) if any(isinstance(x, WORK) for x in walk(s.test)) else self.marked([s])
             case ast.If() | ast.While() if self.place is None or self.place.is_in(s.test):
                 return self.tested(s)
-            case ast.If() | ast.For() | ast.While() | ast.With():
+            case ast.If() | ast.For() | ast.While() | ast.With() | ast.Try() | ast.Match():
                 for body in _bodies(s):
                     if body and (self.place is None or self.number(body) is not None):
                         body[:] = self.cut(body)
                 return self.marked([s])
-            case ast.Try() | ast.TryStar() | ast.Match():
+            case ast.TryStar():
                 return self.marked([s])
         small = steps(s, self.temporaries)
         self.temporaries += len(small)
@@ -290,18 +292,22 @@ class _Splitter:
         before: set[str] = set()
 
         def flush(rest: Sequence[ast.stmt]) -> None:
-            found.extend(self.part(run, before, live_before(rest, after, jump)))
+            found.extend(self.part(run, before, live_before(rest, after, jump) | self.caught))
             run.clear()
 
         for k, s in enumerate(body):
-            moves = self.may_move(s)
-            if not (moves and run):
+            is_alone = not self.caught.isdisjoint(stores([s]))  # else it would be unset where a later one raises
+            moves = self.may_move(s) and (not is_alone or _binds_at_last(s))
+            if is_alone or not (moves and run):
                 flush(body[k:])
                 before = set(bound)
             if moves:
                 run.append(s)
             else:
                 found.append(self.opened(s, set(bound), live_before(body[k + 1 :], after, jump), jump))
+            if is_alone:
+                flush(body[k + 1 :])
+                before = bound | definitely_bound([s])
             bound |= definitely_bound([s])
         flush([])
         return [s for s in found if not isinstance(s, ast.Pass)] or [ast.Pass()]
@@ -310,18 +316,56 @@ class _Splitter:
         """A statement whose blocks have parts."""
         match s:
             case ast.If():
+                bound |= bound_by(s.test)
                 s.body = self.grouped(s.body, set(bound), after, jump)
                 s.orelse = self.grouped(s.orelse, set(bound), after, jump) if s.orelse else []
+            case ast.Match():
+                bound |= bound_by(s.subject)
+                for c in s.cases:
+                    named = set(stores([c.pattern])) | (set() if c.guard is None else bound_by(c.guard))
+                    c.body = self.grouped(c.body, bound | named, after, jump)
             case ast.For() | ast.While():
                 ended = loop_live(s, after)
-                names = set(stores([s.target])) if isinstance(s, ast.For) else set()
+                names = set(stores([s.target])) if isinstance(s, ast.For) else bound_by(s.test)
                 s.body = self.grouped(s.body, bound | names, ended, ended)
                 s.orelse = self.grouped(s.orelse, set(bound), after, jump) if s.orelse else []
             case ast.With() if all(_ignores_errors(x) for x in s.items):
                 s.body = self.grouped(s.body, bound, after, jump)
+            case ast.With() if not any(map(_changes_warnings, s.items)):
+                named = {n for x in s.items if x.optional_vars is not None for n in stores([x.optional_vars])}
+                with self.catching(after):  # it may end an exception
+                    s.body = self.grouped(s.body, bound | named, after, jump)
+            case ast.Try():
+                self.open_try(s, bound, after, jump)
             case ast.Assign() | ast.Expr() | ast.Return() if self.is_seen_above(s):
                 self.call(s)
-        return s  # what may catch an exception sees the variables as they were before the statement that raised it
+        return s
+
+    @contextlib.contextmanager
+    def catching(self, names: Names) -> Iterator[None]:
+        """A block after whose exceptions these names may be read: they are what they were before the statement that
+        raised one."""
+        before, self.caught = self.caught, self.caught | names
+        try:
+            yield
+        finally:
+            self.caught = before
+
+    def open_try(self, s: ast.Try, bound: set[str], after: Names, jump: Names) -> None:
+        """As `opened`; what is read after an exception, or at last, no part sets together with anything else."""
+        end = after | jump | frozenset(loads(s.finalbody))
+        handled: Names = frozenset()
+        for h in s.handlers:
+            handled |= live_before(h.body, end, end) - {h.name} | frozenset(loads([] if h.type is None else [h.type]))
+        with self.catching(end if s.finalbody else frozenset()):
+            with self.catching(handled):
+                s.body = self.grouped(s.body, set(bound), live_before(s.orelse, end, end), end)
+            for h in s.handlers:
+                h.body = self.grouped(h.body, bound | ({h.name} if h.name else set()), end, end)
+            if s.orelse:
+                s.orelse = self.grouped(s.orelse, bound | definitely_bound(s.body), end, end)
+        if s.finalbody:
+            s.finalbody = self.grouped(s.finalbody, set(bound), after | jump, jump)
 
     def may_move(self, s: ast.AST) -> bool:
         """May it be part of another function? The result that is returned is that of the part."""
@@ -417,8 +461,14 @@ def _value(s: ast.stmt) -> ast.AST:
     return s if found is None else found
 
 
-def _bodies(s: ast.stmt) -> Iterable[list[ast.stmt]]:
-    return getattr(s, "body", []), getattr(s, "orelse", [])
+def _bodies(s: ast.stmt) -> list[list[ast.stmt]]:
+    inner = [x.body for x in (*getattr(s, "handlers", []), *getattr(s, "cases", []))]
+    return [*(getattr(s, name, []) for name in ("body", "orelse", "finalbody")), *inner]
+
+
+def _binds_at_last(s: ast.stmt) -> bool:
+    """Does a statement bind one name, when all else is done?"""
+    return isinstance(s, ast.Assign) and len(stores([s])) == 1 and isinstance(s.targets[-1], ast.Name)
 
 
 def _of_loop(s: ast.AST) -> Iterable[ast.AST]:
@@ -435,6 +485,12 @@ def _ignores_errors(x: ast.withitem) -> bool:
         case ast.withitem(ast.Call(ast.Attribute(attr="errstate"), [], keywords), None):
             return all(isinstance(k.value, ast.Constant) and k.value.value == "ignore" for k in keywords)
     return False
+
+
+def _changes_warnings(x: ast.withitem) -> bool:
+    """May it make errors or records of warnings, which compiled code does not give?"""
+    names = {_name(y) or getattr(y, "attr", "") for y in walk(x.context_expr)}
+    return not names.isdisjoint(("errstate", "catch_warnings", "simplefilter", "warns", "raises"))
 
 
 def _is_trivial(s: ast.stmt) -> bool:

@@ -6,7 +6,7 @@ On a CPU that is the part of a vector loop, on a GPU the blocks that do not come
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -43,6 +43,59 @@ from hjit.trace.ir.poly import (
 )
 
 Range = tuple[Poly, Poly]
+
+
+def split_at_wraps(nest: Nest, graph: Graph, machine: Machine) -> Nest:
+    """The nest whose vector loops are two where an index wraps around at a run-time place, as that of ``np.roll``.
+
+    What lies before that place, and what lies behind it, is read without a break: each loop has an interior of its own.
+    """
+    return replace(nest, body=_split(nest.body))
+
+
+def _split(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    found: list[Stmt] = []
+    for s in body:
+        s = with_bodies(s, _split)
+        found += _at_wrap(s) if isinstance(s, VectorLoop) else (s,)
+    return tuple(found)
+
+
+def _at_wrap(s: VectorLoop) -> tuple[Stmt, ...]:
+    """A vector loop as those before and behind the place where indices wrap around; itself where there is none, or
+    several."""
+    inside = [*every(s.body)]
+    if any(isinstance(t, Scan | ResetWindow) for t in inside):
+        return (s,)
+    bound = {v for t in inside for v in bound_vars(t)}
+    wraps: dict[tuple[Poly, Poly], list[Boundary]] = {}
+    for a in _tests(s.body):
+        if isinstance(a, Boundary) and a.mode == "wrap":
+            rest = a.arg - poly(s.var)
+            if not rest.is_const and not any(p.mentions(v) for p in (rest, a.extent) for v in (s.var, *bound)):
+                wraps.setdefault((rest, a.extent), []).append(a)
+    if len(wraps) != 1:
+        return (s,)
+    (((rest, extent), atoms),) = wraps.items()
+    shift = Var(f"{s.var}.shift")  # the index is var - shift from there on, before it larger by the extent
+    place = extremum("max", s.begin, extremum("min", poly(shift), s.end))
+
+    def moved(first: Poly, last: Poly, by: Poly) -> VectorLoop:
+        def change(a: Atom) -> IntLike | None:
+            return poly(Boundary("wrap", poly(s.var) - poly(shift) + by, extent)) if a in atoms else None
+
+        bodies = (tuple(_changed(t, change) for t in body) for body in (s.body, s.remainder))
+        whole, single = bodies
+        return replace(s, begin=first, end=last, low=first, high=last, body=whole, remainder=single)
+
+    value = -rest % extremum("max", extent, poly(1))
+    return Let(shift, value), moved(s.begin, place, extent), moved(place, s.end, poly(0))
+
+
+def _changed(s: Stmt, change: Callable[[Atom], IntLike | None]) -> Stmt:
+    """The statement with atoms of its indices replaced."""
+    s = with_parts(s, lambda p: p.substitute(change), lambda e: substitute(e, change))
+    return with_bodies(s, lambda body: tuple(_changed(t, change) for t in body))
 
 
 def partition_loops(nest: Nest, graph: Graph, machine: Machine) -> Nest:

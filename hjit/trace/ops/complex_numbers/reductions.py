@@ -12,6 +12,7 @@ from hjit.trace.ops.complex_numbers.arrays import ravel
 from hjit.trace.ops.complex_numbers.operands import as_complex, joined
 from hjit.trace.ops.complex_numbers.table import for_complex
 from hjit.trace.ops.complex_numbers.ufuncs import as_bool, store
+from hjit.trace.ops.reductions.contractions import every_product
 from hjit.trace.ops.reductions.reduce import counted, divided, mean_of_squares, root_of
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, is_complex, known_complex
 from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, as_tracer, call, is_tracer
@@ -214,8 +215,21 @@ def _together(re: Any, im: Any, a: Any, b: Any) -> ComplexTracer:
     return joined(re, im, is_scalar=bool(re.is_scalar))
 
 
-for _product in (np.dot, np.matmul, np.inner, np.outer, np.tensordot, np.convolve, np.kron):
+for _product in (np.dot, np.matmul, np.inner, np.tensordot, np.convolve):
     for_complex(_product)(_bilinear(_product))
+
+
+@for_complex(np.outer)
+def outer_(a: Any, b: Any, out: Any = None) -> Any:
+    """As NumPy has it: `multiply`, with the bits of that."""
+    a, b = _factor(a).reshape(-1), _factor(b).reshape(-1)
+    return np.multiply(a[:, None], b[None, :], out=out)
+
+
+@for_complex(np.kron)
+def kron(a: Any, b: Any) -> Any:
+    """By `multiply`, too."""
+    return every_product(_factor(a), _factor(b))
 
 
 @for_complex(np.vdot)

@@ -319,10 +319,14 @@ for _name in _LINALG:
 @implements(np.kron)
 def kron(a: Any, b: Any) -> Tracer:
     """Every element of `a` times the whole of `b`."""
-    a, b = _numbers(a, b)
+    return every_product(*_numbers(a, b))  # type: ignore[no-any-return]
+
+
+def every_product(a: Any, b: Any) -> Any:
+    """`kron` of two traced arrays, real or complex."""
     n = max(a.ndim, b.ndim)
     a, b = (t.reshape((1,) * (n - t.ndim) + tuple(t.shape)) for t in (a, b))
     left = a[tuple(x for _ in range(n) for x in (slice(None), None))] if n else a
     right = b[tuple(x for _ in range(n) for x in (None, slice(None)))] if n else b
     shape: Shape = tuple(i * j for i, j in zip(a.shape, b.shape, strict=True))
-    return np.multiply(left, right).reshape(shape)  # type: ignore[no-any-return]
+    return np.multiply(left, right).reshape(shape)
