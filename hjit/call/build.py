@@ -198,9 +198,8 @@ def traced_call(
     try:
         names = leaf_names(function, structure, len(leaves))
         is_bounded = options.on_unsupported == "break" and scheduler is None  # what is refused then runs in parts
-        traced: Trace = on_deep_stack(
-            trace, function, structure, seen, names, evaluated, by_blas, is_bounded, fill, expected
-        )
+        tracing = functools.partial(trace, fill=fill, expected=expected)
+        traced: Trace = on_deep_stack(tracing, function, structure, seen, names, evaluated, by_blas, is_bounded)
     except (HjitError, MemoryError, OutOfBounds):
         raise
     except Exception as error:

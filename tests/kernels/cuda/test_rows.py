@@ -39,15 +39,15 @@ def across(a: Any) -> Any:
 Case = tuple[Callable[[Any], Any], str, Callable[[Schedule], Any] | None, list[tuple[str, int]]]
 # function, dtype, schedule by hand, and the arrays with rows of so many elements
 CASES: dict[str, Case] = {
-    "bytes": (lambda a: a // 3 + 1, "u1", None, [("out", 4), ("in", 4)]),
-    "two bytes": (lambda a: a * 3 + 1, "i2", None, [("out", 2), ("in", 2)]),
-    "halves": (lambda a: a * 2 + 1, "f2", None, [("out", 2), ("in", 2)]),
-    "truth of bytes": (lambda a: a > 100, "u1", None, [("out", 4), ("in", 4)]),
+    "bytes": (lambda a: a // 3 + 1, "u1", None, [("out", 8), ("in", 8)]),
+    "two bytes": (lambda a: a * 3 + 1, "i2", None, [("out", 8), ("in", 8)]),
+    "halves": (lambda a: a * 2 + 1, "f2", None, [("out", 8), ("in", 8)]),
+    "truth of bytes": (lambda a: a > 100, "u1", None, [("out", 8), ("in", 8)]),
     "floats, four by hand": (lambda a: a * 2 + 1, "f4", by_four, [("out", 4), ("in", 4)]),
     "doubles, four by hand": (lambda a: a * 2 + 1, "f8", by_four, [("in", 2), ("in", 2), ("out", 2), ("out", 2)]),
-    "neighbours": (across, "u1", None, [("in", 4), ("out", 4)]),
-    "upside down": (lambda a: a[::-1] + 1, "u1", None, [("in", 4), ("out", 4)]),
-    "every other one": (lambda a: a[:, ::2] + 1, "u1", None, [("out", 4)]),
+    "neighbours": (across, "u1", None, [("in", 8), ("out", 8)]),
+    "upside down": (lambda a: a[::-1] + 1, "u1", None, [("in", 8), ("out", 8)]),
+    "every other one": (lambda a: a[:, ::2] + 1, "u1", None, [("out", 8)]),
 }  # fmt: skip
 
 
