@@ -19,7 +19,7 @@ from hjit.trace.tracing.frames import uncounted
 
 if TYPE_CHECKING:
     from hjit.call.build import Built
-    from hjit.trace.tracing.recording.recorder import ExpectedOutcome
+    from hjit.trace.tracing.recording.events import ExpectedOutcome
     from hjit.tuning.choice import Scheduler
 
 log = logging.getLogger("hjit")

@@ -39,7 +39,8 @@ from hjit.process import deadline
 from hjit.process.deep_stack import with_deep_stack
 from hjit.process.garbage_collection import few_collections
 from hjit.trace.capture.trace import PyTree, Trace, python_function, trace
-from hjit.trace.tracing.recording.recorder import ExpectedOutcome, Recorder
+from hjit.trace.tracing.recording.events import ExpectedOutcome
+from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.trace.tracing.scalars.host import is_run_time
 
 if TYPE_CHECKING:

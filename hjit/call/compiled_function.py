@@ -17,7 +17,7 @@ import types
 import warnings
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
@@ -33,6 +33,7 @@ from hjit.call.arguments import (
 )
 from hjit.call.checks import against_numpy
 from hjit.call.checks.against_numpy import InterleavedCalls
+from hjit.call.checks.verified_calls import VerifiedCalls
 from hjit.call.conversions.byte_orders import ConvertedCalls
 from hjit.call.entry import MAX_CONTEXTS, MAX_DEPTH, PLAIN_AGAIN, WARMUP_CALLS, Call, Entries, Entry, Stats, limit
 from hjit.call.results import MISS, PARTS, PLAIN, Outcome
@@ -47,14 +48,11 @@ from hjit.trace.tracing.frames import stack_level, uncounted
 
 if TYPE_CHECKING:
     from hjit.call.build import Built
-    from hjit.call.checks.first_calls import FirstCalls
-    from hjit.call.checks.uninitialised import Uninitialised
-    from hjit.call.guards import GuardValues
     from hjit.call.on_dask import CallSettings
     from hjit.call.parts import Parts
     from hjit.call.stored.refusals import Refusal
     from hjit.call.variant import Variant
-    from hjit.trace.tracing.recording.recorder import ExpectedOutcome
+    from hjit.trace.tracing.recording.events import ExpectedOutcome
     from hjit.tuning.autotune import Tuned
     from hjit.tuning.choice import Scheduler
 
@@ -65,7 +63,7 @@ R = TypeVar("R")  # what it returns
 
 
 @uncounted
-class CompiledFunction(Generic[P, R]):
+class CompiledFunction(VerifiedCalls, Generic[P, R]):
     """A NumPy function, and what is known of its calls.
 
     Attributes:
@@ -77,8 +75,6 @@ class CompiledFunction(Generic[P, R]):
 
     __name__: str
     _is_part = False
-    _interprets = True  # see `hjit.call.build.build`
-    _assumes = True  # are conditions on values taken to come out as in an earlier process, while it is traced?
 
     def __init__(self, function: Callable[P, R], given: dict[str, Any]) -> None:
         if isinstance(function, CompiledFunction):
@@ -620,85 +616,6 @@ class CompiledFunction(Generic[P, R]):
     def _not_traced(self, error: Exception) -> TraceError:
         return as_trace_error(self.__name__, error, python_function(self.py_func).__code__.co_filename)
 
-    # -- verification
-    def _unverified(self, variant: Variant, targets: Sequence[Any], options: Options) -> list[bool]:
-        """The stores of this call's results, streaming (True) or not, that have not been compared with NumPy yet."""
-        if options.verify != "first":
-            return []
-        stores = [False, True] if targets and variant.may_stream else [False]
-        return [] if variant.verified_stores.issuperset(stores) else self._first_calls.unverified(variant, stores)
-
-    def _verify(self, call: Call, variant: Variant, guarded: GuardValues, stores: list[bool]) -> Any:
-        """NumPy's own result; the kernels are installed only if they compute the same. MISS: what was assumed came out
-        otherwise."""
-        if variant.on_device and any(map(is_device_array, (*call.leaves, *guarded[1].values()))):
-            return self._verify_copies(call, variant, guarded, stores)
-        from hjit.call.build import on_deep_stack
-        from hjit.call.checks.first_calls import runs_of
-        from hjit.call.stored import verdicts
-
-        if self._first_calls.is_wrong(variant, stores):
-            self._give_up(call.key, "")
-            return PLAIN
-        ran = runs_of(variant, guarded, call, stores)
-        if ran is None:
-            return PLAIN
-        if ran.has_missed and variant.rec.assumed:
-            self._assumes = False
-            return MISS
-        with forks.builds.outside():
-            expected = (self._by_numpy() if variant.on_device else self.py_func)(*call.args, **call.kwargs)
-        if self._interprets and ran.has_missed:  # while the function was traced: the next call is traced with kernels
-            self._interprets = False
-            self.stats.fallbacks += 1
-            return expected
-        seconds = ran.seconds, against_numpy.clock() - ran.end
-        uninitialised = functools.partial(self._uninitialised, call, variant, ran.before)
-        report = on_deep_stack(self._first_calls.compare, variant, guarded, ran, expected, uninitialised)
-        self.stats.flipped += report.flipped
-        if report.flipped and not self._warned_of_flips:
-            self._warned_of_flips = True
-            warnings.warn(report.what_has_flipped(self.__name__), HjitWarning, stacklevel=stack_level())
-        if report.verified or report.is_blank:
-            self.stats.verified = self.stats.verified is not False
-            if report.verified and report.is_kept and not report.flipped:
-                verdicts.store(variant, stores, self._resolved(call.key[0]), seconds)
-            known = self._entries.get(call.key)
-            if known is None or variant not in known.variants or known.is_compared != report.is_blank:
-                self._entries.install(call.key, variant, seconds, is_compared=report.is_blank)
-                if not report.is_blank:
-                    self._time(call.key, variant, self._resolved(call.key[0]), seconds)
-            return expected
-        self.stats.fallbacks += 1
-        if report.verified is False:
-            self.stats.verified = False
-            self._give_up(call.key, report.what_is_wrong(self.__name__))
-        return expected
-
-    def _uninitialised(
-        self, call: Call, variant: Variant, before: dict[str, Any], draws: Mapping[str, Any]
-    ) -> Uninitialised:
-        """What finds uninitialised elements."""
-        from hjit.call.checks.uninitialised import Uninitialised
-
-        function = self._by_numpy() if variant.on_device else self.py_func
-        options = replace(self._resolved(call.key[0]), target="cpu")
-        return Uninitialised(function, call.structure, call.leaves, options, self._schedule, variant, before, draws)
-
-    def _verify_copies(self, call: Call, variant: Variant, guarded: GuardValues, stores: list[bool]) -> Any:
-        """As `_verify`, for arrays on a device: on copies of them."""
-        from hjit.call.on_device import has_copies, host_copy, on_copies
-
-        if not (variant.guards.written.isdisjoint(guarded[1]) and has_copies(variant.rec)):
-            # NumPy cannot change captured arrays there, nor read all of them: nothing to compare
-            variant.verified_stores.update(stores)
-            self._entries.install(call.key, variant)
-            return variant.run(call.leaves, guarded)
-        captured = {n: host_copy(a) for n, a in guarded[1].items()}
-        result = on_copies(call, lambda here: self._verify(here, variant, (guarded[0], captured), stores))
-        is_refused = result is PLAIN and not self._first_calls.is_wrong(variant, stores)
-        return self._refused(call) if is_refused else result
-
     def _refused(self, call: Call) -> Any:
         """NumPy is to say what it refuses; CuPy might not refuse it."""
         if not any(map(is_device_array, call.leaves)):
@@ -713,12 +630,6 @@ class CompiledFunction(Generic[P, R]):
         from hjit.trace.capture.cupy_names import by_numpy
 
         return by_numpy(self.py_func)
-
-    @functools.cached_property
-    def _first_calls(self) -> FirstCalls:
-        from hjit.call.checks.first_calls import FirstCalls
-
-        return FirstCalls(self.__name__)
 
 
 @functools.lru_cache(maxsize=1)

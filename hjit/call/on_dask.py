@@ -30,8 +30,9 @@ from hjit.trace.capture.captured import without_memory
 from hjit.trace.capture.trace import PyTree, Result, Trace, trace
 from hjit.trace.ir.graph import Graph, Input, Load, Stage
 from hjit.trace.ir.poly import poly, sizes_value
+from hjit.trace.tracing.recording.events import FilledArguments
 from hjit.trace.tracing.recording.products import Product
-from hjit.trace.tracing.recording.recorder import MAX_CONSTANT, FilledArguments, Recorder
+from hjit.trace.tracing.recording.recorder import MAX_CONSTANT, Recorder
 from hjit.trace.tracing.recording.results import ExternResult
 from hjit.tuning.choice import Scheduler
 

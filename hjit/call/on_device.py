@@ -30,8 +30,9 @@ from hjit.trace.capture.trace import PyTree, Result, flatten
 from hjit.trace.ir.graph import Graph
 from hjit.trace.passes.rewrites import NO_REWRITES
 from hjit.trace.tracing.complex_memory import complex_of, parts_of
+from hjit.trace.tracing.recording.events import GraphBreak
 from hjit.trace.tracing.recording.products import Product
-from hjit.trace.tracing.recording.recorder import GraphBreak, OutOfBounds, Recorder, packed
+from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder, packed
 
 log = logging.getLogger("hjit")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from hjit.trace.tracing.recording.recorder import GraphBreak
+from hjit.trace.tracing.recording.events import GraphBreak
 from hjit.trace.tracing.recording.results import ExternResult
 from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx, Array, Columns, ulp, wider
 

@@ -18,7 +18,7 @@ import numpy as np
 from hjit.trace.ir.graph import Cast, Definition, Expr, Graph, Load, Op, Stage
 from hjit.trace.ir.interpret import evaluate, interpret
 from hjit.trace.ir.poly import sizes_value
-from hjit.trace.tracing.recording.recorder import GraphBreak
+from hjit.trace.tracing.recording.events import GraphBreak
 from hjit.verify.approx import Approx, Array, Columns, broadcast_to, joined, reshaped, rounded_again, take
 from hjit.verify.definitions import (
     LONG_SUM,

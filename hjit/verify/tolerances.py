@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import Expr, Graph, Load, Op, Stage
-from hjit.trace.tracing.recording.recorder import GraphBreak
+from hjit.trace.tracing.recording.events import GraphBreak
 
 # Ufuncs whose compiled result may differ from NumPy's in the last bits
 INEXACT = frozenset(

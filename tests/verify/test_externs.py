@@ -10,7 +10,7 @@ import pytest
 import hjit
 from hjit import HjitWarning
 from hjit.call.checks.first_calls import MAX_DOUBTS
-from hjit.trace.tracing.recording.recorder import GraphBreak
+from hjit.trace.tracing.recording.events import GraphBreak
 from hjit.trace.tracing.recording.results import ExternResult
 from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx
 from hjit.verify.externs import bounds, is_guess

@@ -15,7 +15,8 @@ from typing import Any
 from hjit import cache
 from hjit.call.stored.names import code_digest, entry_name
 from hjit.options import Options
-from hjit.trace.tracing.recording.recorder import ExpectedOutcome, Recorder
+from hjit.trace.tracing.recording.events import ExpectedOutcome
+from hjit.trace.tracing.recording.recorder import Recorder
 
 log = logging.getLogger("hjit")
 

@@ -26,7 +26,8 @@ from hjit.trace.capture.side_effects.environment import QUERIES, VARIABLES, answ
 from hjit.trace.capture.side_effects.impure import READS_OR_WRITES, refused
 from hjit.trace.tracing.externs.calls import Arguments, within
 from hjit.trace.tracing.frames import is_counted, is_own
-from hjit.trace.tracing.recording.recorder import Effect, current
+from hjit.trace.tracing.recording.events import Effect
+from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import static_value
 
 # the function of this file is the outermost frame of a trace

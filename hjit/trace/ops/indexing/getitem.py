@@ -19,7 +19,8 @@ from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known, from_stage, is_tracer, stored
 from hjit.trace.tracing.arrays.writing import trim, version_name, write
 from hjit.trace.tracing.dispatch import provides
-from hjit.trace.tracing.recording.recorder import CheckedIndices, current
+from hjit.trace.tracing.recording.events import CheckedIndices
+from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import is_host, static_value
 from hjit.trace.tracing.scalars.induction import InductionVariable
 from hjit.trace.tracing.scalars.size import Size, size_poly

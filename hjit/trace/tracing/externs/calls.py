@@ -22,7 +22,8 @@ from hjit.trace.tracing.arrays.tracer import (
     python_int,
 )
 from hjit.trace.tracing.complex_memory import complex_of, supported_complex
-from hjit.trace.tracing.recording.recorder import FilledArguments, current, supported_dtype
+from hjit.trace.tracing.recording.events import FilledArguments
+from hjit.trace.tracing.recording.recorder import current, supported_dtype
 from hjit.trace.tracing.recording.results import ExternResult, Unknown, as_part_of, call_extern, rebuild
 from hjit.trace.tracing.scalars.host import TapeEntry, is_host, known_number
 from hjit.trace.tracing.scalars.size import Size

@@ -1,0 +1,138 @@
+"""The first calls of new kernels: NumPy computes the same, and only kernels that do run later calls."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hjit.call.arguments import CallKey, is_device_array
+from hjit.call.checks import against_numpy
+from hjit.call.entry import Call, Entries, Stats
+from hjit.call.results import MISS, PLAIN
+from hjit.errors import HjitWarning
+from hjit.options import Options
+from hjit.process import forks
+from hjit.trace.tracing.frames import stack_level, uncounted
+
+if TYPE_CHECKING:
+    from hjit.call.checks.first_calls import FirstCalls
+    from hjit.call.checks.uninitialised import Uninitialised
+    from hjit.call.guards import GuardValues
+    from hjit.call.variant import Variant
+    from hjit.tuning.choice import Scheduler
+
+
+@uncounted
+class VerifiedCalls:
+    """What `hjit.call.compiled_function.CompiledFunction` does with the first results of its kernels."""
+
+    __name__: str
+    py_func: Callable[..., Any]
+    stats: Stats
+    _entries: Entries
+    _schedule: Scheduler | None
+    _warned_of_flips: bool
+    _interprets = True  # see `hjit.call.build.build`
+    _assumes = True  # are conditions on values taken to come out as in an earlier process, while it is traced?
+
+    def _resolved(self, context: Any) -> Options:
+        raise NotImplementedError
+
+    def _give_up(self, key: CallKey, why: str, is_refused: bool = False) -> None:
+        raise NotImplementedError
+
+    def _time(self, key: CallKey, variant: Variant, options: Options, seconds: tuple[float, float] | None) -> None:
+        raise NotImplementedError
+
+    def _refused(self, call: Call) -> Any:
+        raise NotImplementedError
+
+    def _by_numpy(self) -> Callable[..., Any]:
+        raise NotImplementedError
+
+    def _unverified(self, variant: Variant, targets: Sequence[Any], options: Options) -> list[bool]:
+        """The stores of this call's results, streaming (True) or not, that have not been compared with NumPy yet."""
+        if options.verify != "first":
+            return []
+        stores = [False, True] if targets and variant.may_stream else [False]
+        return [] if variant.verified_stores.issuperset(stores) else self._first_calls.unverified(variant, stores)
+
+    def _verify(self, call: Call, variant: Variant, guarded: GuardValues, stores: list[bool]) -> Any:
+        """NumPy's own result; the kernels are installed only if they compute the same. MISS: what was assumed came out
+        otherwise."""
+        if variant.on_device and any(map(is_device_array, (*call.leaves, *guarded[1].values()))):
+            return self._verify_copies(call, variant, guarded, stores)
+        from hjit.call.build import on_deep_stack
+        from hjit.call.checks.first_calls import runs_of
+        from hjit.call.stored import verdicts
+
+        if self._first_calls.is_wrong(variant, stores):
+            self._give_up(call.key, "")
+            return PLAIN
+        ran = runs_of(variant, guarded, call, stores)
+        if ran is None:
+            return PLAIN
+        if ran.has_missed and variant.rec.assumed:
+            self._assumes = False
+            return MISS
+        with forks.builds.outside():
+            expected = (self._by_numpy() if variant.on_device else self.py_func)(*call.args, **call.kwargs)
+        if self._interprets and ran.has_missed:  # while the function was traced: the next call is traced with kernels
+            self._interprets = False
+            self.stats.fallbacks += 1
+            return expected
+        seconds = ran.seconds, against_numpy.clock() - ran.end
+        uninitialised = functools.partial(self._uninitialised, call, variant, ran.before)
+        report = on_deep_stack(self._first_calls.compare, variant, guarded, ran, expected, uninitialised)
+        self.stats.flipped += report.flipped
+        if report.flipped and not self._warned_of_flips:
+            self._warned_of_flips = True
+            warnings.warn(report.what_has_flipped(self.__name__), HjitWarning, stacklevel=stack_level())
+        if report.verified or report.is_blank:
+            self.stats.verified = self.stats.verified is not False
+            if report.verified and report.is_kept and not report.flipped:
+                verdicts.store(variant, stores, self._resolved(call.key[0]), seconds)
+            known = self._entries.get(call.key)
+            if known is None or variant not in known.variants or known.is_compared != report.is_blank:
+                self._entries.install(call.key, variant, seconds, is_compared=report.is_blank)
+                if not report.is_blank:
+                    self._time(call.key, variant, self._resolved(call.key[0]), seconds)
+            return expected
+        self.stats.fallbacks += 1
+        if report.verified is False:
+            self.stats.verified = False
+            self._give_up(call.key, report.what_is_wrong(self.__name__))
+        return expected
+
+    def _uninitialised(
+        self, call: Call, variant: Variant, before: dict[str, Any], draws: Mapping[str, Any]
+    ) -> Uninitialised:
+        """What finds uninitialised elements."""
+        from hjit.call.checks.uninitialised import Uninitialised
+
+        function = self._by_numpy() if variant.on_device else self.py_func
+        options = replace(self._resolved(call.key[0]), target="cpu")
+        return Uninitialised(function, call.structure, call.leaves, options, self._schedule, variant, before, draws)
+
+    def _verify_copies(self, call: Call, variant: Variant, guarded: GuardValues, stores: list[bool]) -> Any:
+        """As `_verify`, for arrays on a device: on copies of them."""
+        from hjit.call.on_device import has_copies, host_copy, on_copies
+
+        if not (variant.guards.written.isdisjoint(guarded[1]) and has_copies(variant.rec)):
+            # NumPy cannot change captured arrays there, nor read all of them: nothing to compare
+            variant.verified_stores.update(stores)
+            self._entries.install(call.key, variant)
+            return variant.run(call.leaves, guarded)
+        captured = {n: host_copy(a) for n, a in guarded[1].items()}
+        result = on_copies(call, lambda here: self._verify(here, variant, (guarded[0], captured), stores))
+        is_refused = result is PLAIN and not self._first_calls.is_wrong(variant, stores)
+        return self._refused(call) if is_refused else result
+
+    @functools.cached_property
+    def _first_calls(self) -> FirstCalls:
+        from hjit.call.checks.first_calls import FirstCalls
+
+        return FirstCalls(self.__name__)
