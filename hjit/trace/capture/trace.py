@@ -24,9 +24,9 @@ from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.scalar_class import ClassCalled, plain_class
 from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer, is_tracer
 from hjit.trace.tracing.complex_memory import complex_of
-from hjit.trace.tracing.recording.events import ExpectedOutcome, Postponing
+from hjit.trace.tracing.recording.events import ExpectedOutcome
 from hjit.trace.tracing.recording.iterations import MAX_OPERATIONS, MAX_UNROLLED, Iterations
-from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder
+from hjit.trace.tracing.recording.recorder import OutOfBounds, Postponing, Recorder
 from hjit.trace.tracing.scalars.host import HostScalar, captured_number, is_host, is_run_time, static_value
 from hjit.trace.tracing.scalars.induction import CannotReroll, LoopSite
 from hjit.trace.tracing.scalars.size import Size

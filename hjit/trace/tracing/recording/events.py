@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +12,6 @@ from hjit.trace.ir.graph import Input
 from hjit.trace.ir.poly import Poly
 from hjit.trace.tracing.recording.products import Product
 from hjit.trace.tracing.recording.results import ExternResult
-
-if TYPE_CHECKING:
-    from hjit.trace.tracing.recording.recorder import Recorder
 
 
 @dataclass(slots=True)
@@ -35,18 +32,6 @@ class Source:
 # The arguments of an extern call, positional and named, from what gives the array in a place: by its number among
 # `GraphBreak.needs`, its shape as it lies in memory, and whether its last axis is the parts of complex numbers
 FilledArguments = Callable[[Callable[[int, tuple[int, ...], bool], Any]], tuple[tuple[Any, ...], dict[str, Any]]]
-
-
-class Postponing(Protocol):
-    """Gives what stands for the results of calls that are not to be made now."""
-
-    def extern(
-        self, rec: Recorder, operation: str, function: Any, needs: tuple[str, ...], arguments: FilledArguments
-    ) -> ExternResult | None:
-        """Of an extern call, by its function and arguments, and what is realised before it; None: it is made now."""
-
-    def product(self, rec: Recorder, product: Product) -> np.ndarray[Any, Any]:
-        """Of a product of matrices."""
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import CodeType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -44,7 +44,6 @@ from hjit.trace.tracing.recording.events import (
     ExpectedOutcome,
     FilledArguments,
     GraphBreak,
-    Postponing,
     Source,
 )
 from hjit.trace.tracing.recording.iterations import Iterations
@@ -127,6 +126,18 @@ def rerolled_loops() -> list[Any]:
 def supported_dtype(dtype: np.dtype[Any]) -> bool:
     """bool, integers and floats of up to 64 bits, in native byte order."""
     return dtype.kind in "biuf" and dtype.itemsize <= 8 and dtype.isnative
+
+
+class Postponing(Protocol):
+    """Gives what stands for the results of calls that are not to be made now."""
+
+    def extern(
+        self, rec: Recorder, operation: str, function: Any, needs: tuple[str, ...], arguments: FilledArguments
+    ) -> ExternResult | None:
+        """Of an extern call, by its function and arguments, and what is realised before it; None: it is made now."""
+
+    def product(self, rec: Recorder, product: Product) -> np.ndarray[Any, Any]:
+        """Of a product of matrices."""
 
 
 @dataclass(eq=False)
