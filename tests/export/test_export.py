@@ -381,7 +381,7 @@ def test_a_lesser_processor_runs_what_it_has(levels: Path, cpu: str, what: str) 
 @needs_x86
 def test_a_shared_library_of_several_levels(tmp_path: Path) -> None:
     args = CASES[in_place][0]
-    exported = hjit.pipeline(in_place).export(tmp_path / "f.so", *args, targets=LEVELS)
+    exported = hjit.pipeline(in_place).export(tmp_path / "f.so", *args, targets=[*LEVELS])
     assert [p.name for p in exported.files] == ["f.so", "f.h"]
     library = Library(exported.files[0], (np.dtype(np.float32),))
     mine, numpys = copies(CASES[in_place][1]), copies(CASES[in_place][1])
