@@ -70,9 +70,9 @@ def coverage() -> Plot:
     for package in [*dict.fromkeys(r["package"] for r in data["rows"]), "all"]:
         own = [r["speed"] for r in data["rows"] if package in ("all", r["package"]) and r.get("speed")]
         for size in sizes:
-            times = [s[size]["times"] for s in own if s.get(size)]
+            times = geomean(s[size]["times"] for s in own if s.get(size))
             if times:
-                rows.setdefault(package, {})[f"{size} MP"] = Ratio(geomean(times))
+                rows.setdefault(package, {})[f"{size} MP"] = Ratio(times)
     about = "Functions of many packages at three sizes of images: NumPy's time divided by hjit's"
     return Plot(svg.ratios(about, "NumPy's time / hjit's; geometric means", rows), about, "coverage")
 

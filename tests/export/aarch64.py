@@ -221,7 +221,7 @@ class Processor:
 
     def __init__(self, code: Code) -> None:
         self.code, self.stack = code, Memory(STACK)
-        self.parallel_for = 0
+        self.parallel_for: int | None = None
         self.called: Counter[str] = Counter()
         self.uc = unicorn.Uc(unicorn.UC_ARCH_ARM64, unicorn.UC_MODE_ARM)
         self.uc.reg_write(arm.UC_ARM64_REG_CPACR_EL1, 3 << 20)  # vector registers may be used
@@ -327,7 +327,7 @@ class Emulated:
     def _installed(self, name: str, processor: Processor) -> Any:
         """Python's function that the C code calls in place of the kernel."""
         code = processor.code
-        processor.parallel_for = ctypes.c_void_p.in_dll(self.library, f"{name}_parallel_for").value or 0
+        processor.parallel_for = ctypes.c_void_p.in_dll(self.library, f"{name}_parallel_for").value
         for symbol in _data_of(name, code):
             room = ctypes.c_char.in_dll(self.library, symbol)
             ctypes.memmove(ctypes.addressof(room), code.symbols[symbol], code.sizes[symbol])
