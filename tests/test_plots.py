@@ -50,7 +50,10 @@ def test_a_picture_says_what_it_shows_and_of_which_file(name: str, plots: Any) -
     top = ElementTree.fromstring(plot.picture)
     assert top.get("aria-label") == plot.about and top.get("role") == "img"
     d = plots.results(plot.file)
-    assert f"results/{plot.file}.json: {d['machine']['cpu']}" in plot.source and d["commit"][:12] in plot.source
+    assert (
+        f"results/{plot.file}.json: {d['machine']['cpu']}" in plot.source
+        and (d["commits"]["peers"] if name == "mosaic" else d["commit"])[:12] in plot.source
+    )
     numbers = [float(x) for e in top.iter() for k in ("x", "y", "cx", "cy", "width") if (x := e.get(k))]
     assert numbers and all(math.isfinite(x) and x >= 0 for x in numbers)
 

@@ -15,18 +15,20 @@ from benchmarks.tables import results
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A picture, what it shows, and the file of results that it was made of."""
+    """A picture, what it shows, and the file of results that it was made of; `part` of it, where parts have commits."""
 
     picture: str
     about: str
     file: str
+    part: str = ""
 
     @property
     def source(self) -> str:
         """The file, the machine and the commit."""
         d = results(self.file)
+        commit = d["commits"][self.part] if self.part else d["commit"]
         machine = f"{d['machine']['cpu']}, {d['machine']['cores']} cores"
-        return f"Of results/{self.file}.json: {machine}, hjit at {d['commit'][:12]}."
+        return f"Of results/{self.file}.json: {machine}, hjit at {commit[:12]}."
 
 
 def _given(rows: Iterable[dict[str, Any]], peer: str, schedule: str) -> dict[str, dict[str, Any]]:
@@ -83,7 +85,10 @@ def mosaic() -> Plot:
     rows = {r["way"]: {"times as long as hjit": Ratio(r["times"], *r["times_iqr"])} for r in data["rows"]}
     about = f"A mosaic of {data['shape'][0]:,} x {data['shape'][1]:,} pixels in Dask: time divided by hjit's"
     return Plot(
-        svg.ratios(about, f"time / hjit's, {data['threads']} threads; medians, quartiles as lines", rows), about, "dask"
+        svg.ratios(about, f"time / hjit's, {data['threads']} threads; medians, quartiles as lines", rows),
+        about,
+        "dask",
+        "peers",
     )
 
 
