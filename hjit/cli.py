@@ -128,12 +128,12 @@ def parser() -> argparse.ArgumentParser:
     info.set_defaults(run=_info)
     for command in (demo, run, profile, train, calibrate, cache, *actions.choices.values(), info):
         # no default: that of an action would hide what stands before it, as in `hjit cache --json x list`
-        command.add_argument("--json", metavar="FILE", default=argparse.SUPPRESS, help=JSON_HELP)
+        command.add_argument("--json", nargs="?", const="-", metavar="FILE", default=argparse.SUPPRESS, help=JSON_HELP)
     top.set_defaults(json=None)
     return top
 
 
-JSON_HELP = "write what the command says here as JSON; -: to standard output, and nothing else there"
+JSON_HELP = "write what the command says here as JSON; - or no FILE: to standard output, and nothing else there"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
