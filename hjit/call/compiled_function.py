@@ -299,7 +299,10 @@ class CompiledFunction(VerifiedCalls, Generic[P, R]):
             stores = self._unverified(v, call.targets, self._resolved(call.key[0]))
             if stores:
                 with forks.builds, self._lock:
-                    return self._verify(call, v, guarded, stores)
+                    result = self._verify(call, v, guarded, stores, is_known=True)
+                if result is not MISS:
+                    return result
+                continue
             try:
                 result = v.run(call.leaves, guarded, call.targets)
             except OutOfBounds:

@@ -106,9 +106,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_REPLACED", "what traced code calls in place of functions", "filled when it is first asked for"),
         State("_modules", "stand-ins for modules, by the module's name", "the libraries that are taken over"),
     ),
-    "trace.ir.graph": (
-        State("_identities", "indices of whole arrays, by their number of dimensions", "numbers of dimensions"),
-    ),
+    "trace.capture.loops.rewriting.exits": (State("_known", "functions with loops that are left", "MAX_KNOWN codes"),),
     "trace.ops.complex_numbers.table": (
         State("_VERSIONS", "what traces NumPy's functions of complex arrays", "filled when modules are imported"),
     ),
@@ -116,6 +114,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_FUNCTIONS", "what traces NumPy's functions", "filled when modules are imported"),
         State("_HOOKS", "what is asked about functions first", "filled when modules are imported"),
     ),
+    "trace.tracing.frames": (State("_places", "lines and names of instructions, by code", "MAX_CODES codes"),),
     "trace.tracing.recording.recorder": (
         State("_state", "the trace that this thread runs", "one a thread"),
         State("_running", "the traces of all threads, by their identity", "those that run"),

@@ -60,7 +60,7 @@ def blocks() -> dict[str, Case]:
     """Schedules by hand, and what the threads of a block do together: reductions, scans, scatters; accesses side by
     side, copies to shared memory."""
     together = "test_blocks", "test_block_reductions", "test_block_scans", "test_scatters", "test_rows"
-    return _tests(*together, "test_copies", "test_coalescing", "test_lanes", "test_operands")
+    return _tests(*together, "test_copies", "test_coalescing", "test_lanes", "test_operands", "test_parallel_scatters")
 
 
 def calls() -> dict[str, Case]:

@@ -60,9 +60,11 @@ class VerifiedCalls:
         stores = [False, True] if targets and variant.may_stream else [False]
         return [] if variant.verified_stores.issuperset(stores) else self._first_calls.unverified(variant, stores)
 
-    def _verify(self, call: Call, variant: Variant, guarded: GuardValues, stores: list[bool]) -> Any:
-        """NumPy's own result; the kernels are installed only if they compute the same. MISS: what was assumed came out
-        otherwise."""
+    def _verify(
+        self, call: Call, variant: Variant, guarded: GuardValues, stores: list[bool], is_known: bool = False
+    ) -> Any:
+        """NumPy's own result; the kernels are installed only if they compute the same. MISS: what was assumed, or what
+        a known variant decides on, came out otherwise."""
         if variant.on_device and any(map(is_device_array, (*call.leaves, *guarded[1].values()))):
             return self._verify_copies(call, variant, guarded, stores)
         from hjit.call.build import on_deep_stack
@@ -75,8 +77,8 @@ class VerifiedCalls:
         ran = runs_of(variant, guarded, call, stores)
         if ran is None:
             return PLAIN
-        if ran.has_missed and variant.rec.assumed:
-            self._assumes = False
+        if ran.has_missed and (is_known or variant.rec.assumed):
+            self._assumes = self._assumes and not variant.rec.assumed
             return MISS
         with forks.builds.outside():
             expected = (self._by_numpy() if variant.on_device else self.py_func)(*call.args, **call.kwargs)
