@@ -43,7 +43,7 @@ class Setting:
     """An application with its arguments on the device, and NumPy's result.
 
     Attributes:
-        pipeline: hjit's, the last that was made; None: none was.
+        pipelines: hjit's that were made, by the names of their candidates.
     """
 
     def __init__(
@@ -55,16 +55,16 @@ class Setting:
         self.cupy, self.app, self.layout, self.p = cupy, app, layout, found
         self.halide, self.stand_in = halide, stand_in
         self.args = [cupy.asarray(x) if isinstance(x, np.ndarray) else x for x in found.arguments]
-        self.pipeline: Any = None
+        self.pipelines: dict[str, Any] = {}
 
     def makers(self) -> Iterator[tuple[str, Callable[[], Candidate]]]:
         """Names, and how to make them."""
         yield "copy", self.copy
         yield "hjit default", lambda: self.hjit(False)
         yield "hjit default fast", lambda: self.hjit(True)
-        if _by_hand(self.app, self.layout).exists():
-            yield "hjit by hand", lambda: self.hjit(False, True)
-            yield "hjit by hand fast", lambda: self.hjit(True, True)
+        if schedule_file(self.app, self.layout).exists():
+            yield "hjit manual", lambda: self.hjit(False, True)
+            yield "hjit manual fast", lambda: self.hjit(True, True)
         yield "cupy", self.by_cupy
         yield "halide manual", lambda: self.by_halide("manual")
         yield "halide anderson2021", lambda: self.by_halide("anderson2021")
@@ -74,14 +74,15 @@ class Setting:
     def hjit(self, fast: bool, by_hand: bool = False) -> Candidate:
         import hjit
 
-        f: Any = hjit.pipeline(self.p.function, target="cuda", fast_math=fast, verify="off", cache="off", blas="auto")
-        name = "hjit " + ("by hand" if by_hand else "default") + (" fast" if fast else "")
+        blas: Any = False if by_hand else "auto"  # a schedule is of hjit's own kernels
+        f: Any = hjit.pipeline(self.p.function, target="cuda", fast_math=fast, verify="off", cache="off", blas=blas)
+        name = "hjit " + ("manual" if by_hand else "default") + (" fast" if fast else "")
         if by_hand:
-            f.use(hjit.Schedule.load(_by_hand(self.app, self.layout)))
+            f.use(hjit.Schedule.load(schedule_file(self.app, self.layout)))
         f(*self.args)
         if f.stats.fallbacks:
             raise RuntimeError("it ran as plain NumPy")
-        self.pipeline = f
+        self.pipelines[name] = f
         return Candidate(name, lambda: f(*self.args))
 
     def by_cupy(self) -> Candidate:
@@ -173,7 +174,8 @@ class Setting:
         return Candidate("copy", lambda: self.cupy.copyto(to, source))
 
 
-def _by_hand(app: str, layout: str) -> Path:
+def schedule_file(app: str, layout: str) -> Path:
+    """The file of an application's schedule by hand, where there is one."""
     return HERE / "apps" / "schedules" / "cuda" / f"{app if layout == 'planar' else f'{app}_{layout}'}.json"
 
 

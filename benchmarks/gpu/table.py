@@ -8,7 +8,7 @@ from typing import Any
 from benchmarks.gpu.worker import REFERENCES
 from benchmarks.table import geomean
 
-COLUMNS = ("copy", "cupy", "jax", "torch", "halide manual", "halide anderson2021", "hjit by hand", "hjit default")
+COLUMNS = ("copy", "cupy", "jax", "torch", "halide manual", "halide anderson2021", "hjit manual", "hjit default")
 FAST = "hjit default fast"
 
 

@@ -11,7 +11,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -51,13 +51,15 @@ def measure(
         if name != "copy":  # of the rate of a copy, for what must move
             rows[name]["part_of_copy"] = s.p.bytes / statistics.median(mine) / rate
     found = {"bytes": s.p.bytes, "copy_gbs": rate / 1e9, "rows": rows}
-    if s.pipeline is not None:
-        kernels, moved = must_move(s.pipeline, s.args)
-        found |= {"kernels": kernels, "kernel_bytes": moved}
-        for name, mine in by_name.items():
-            if name.startswith("hjit"):
-                rows[name]["kernels_part_of_copy"] = moved / statistics.median(mine) / rate
-        found |= _with_transfers(s)
+    for name, f in s.pipelines.items():
+        kernels, moved = must_move(f, s.args)
+        rows[name] |= {"kernels": kernels, "kernel_bytes": moved}
+        if name in by_name:
+            rows[name]["kernels_part_of_copy"] = moved / statistics.median(by_name[name]) / rate
+    default = next((name for name in s.pipelines if "default" in name), None)
+    if default is not None:
+        found |= {key: rows[default][key] for key in ("kernels", "kernel_bytes")}
+        found |= _with_transfers(s.pipelines[default], s.p.arguments)
     return found
 
 
@@ -86,12 +88,11 @@ def _made(s: Setting, skip: Mapping[str, str], at: Callable[[str], object]) -> t
     return rows, ready
 
 
-def _with_transfers(s: Setting) -> dict[str, Any]:
+def _with_transfers(f: Any, arguments: Sequence[Any]) -> dict[str, Any]:
     """Milliseconds of a call with NumPy arrays, by the clock; or why there are none."""
-    f = s.pipeline
     try:
-        f(*s.p.arguments)
-        return {"numpy_arrays_ms": 1e3 * statistics.median(seconds(lambda: f(*s.p.arguments)) for _ in range(7))}
+        f(*arguments)
+        return {"numpy_arrays_ms": 1e3 * statistics.median(seconds(lambda: f(*arguments)) for _ in range(7))}
     except (HjitError, MemoryError, RuntimeError) as error:  # CUDA's are RuntimeErrors
         return {"numpy_arrays_error": text(error)}
 
