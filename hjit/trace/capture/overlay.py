@@ -481,6 +481,8 @@ def _load_scipy() -> None:
     for name in ("ndimage", "signal"):
         if f"scipy.{name}" in sys.modules:
             importlib.import_module(f"hjit.trace.ops.stencils.{name}")
+    if "scipy.ndimage" in sys.modules:
+        importlib.import_module("hjit.trace.ops.geometry.ndimage_transforms")
     special = sys.modules.get("scipy.special")
     if special is not None and hasattr(special, "errstate") and special.errstate not in _REPLACED:
         _REPLACED[special.errstate] = effects.errors(special.errstate, "scipy.special.errstate")
