@@ -98,6 +98,7 @@ def test_dtypes(dtype: str) -> None:
     a = image((9, 20), dtype)
     check(lambda a: ndi.shift(a, (1.25, -2.5), order=1, cval=-3.7), a)
     check(lambda a: ndi.shift(a, (1, -2), order=0, cval=300.5), a)
+    check(lambda a: ndi.shift(a, (1, -2), order=0, cval=np.nan, mode="grid-constant"), a)
     check(lambda a: ndi.zoom(a, (2, 1.5), order=1, mode="nearest"), a)
     for output in DTYPES:
         check(lambda a, t=output: ndi.map_coordinates(a, [[0.5, 3.2], [1.5, 7]], order=1, output=np.dtype(t)), a)
@@ -175,6 +176,7 @@ def _into(a: Any, out: Any) -> None:
 FORMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "shift": (lambda a, s: ndi.shift(a * 2, (s, -1.25), order=1) + 1, (image((40, 33), "float32"), 2.5)),
     "shift of bytes": (lambda a: ndi.shift(a, (3, -4), order=0, mode="reflect"), (image((40, 33), "uint8"),)),
+    "signs of zeros": (lambda a: ndi.shift(a, 2, order=0, cval=-0.0), (-np.zeros((40, 33), "float32"),)),
     "zoom": (lambda a: np.sqrt(np.abs(ndi.zoom(a, 1.7, order=1))), (image((40, 33), "float32"),)),
     "zoom of bytes": (lambda a: ndi.zoom(a, (0.4, 2), order=1, mode="grid-wrap"), (image((40, 33), "uint8"),)),
     "affine": (lambda a, m: ndi.affine_transform(a, m, order=1, mode="mirror"), (image((40, 33)), MATRIX)),

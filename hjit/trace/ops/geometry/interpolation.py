@@ -54,18 +54,19 @@ def interpolate(image: Tracer, where: Sequence[Any], output: Tracer, order: int,
     """``output[...] = image`` at the coordinates `where`, an array for each axis that broadcasts to the output."""
     shape = output.shape
     axes = [taps_of(x, n, order, mode) for x, n in zip(where, image.shape, strict=True)]
-    border = Const(cval, DOUBLE)
-    total: Expr = Const(0.0, DOUBLE)
+    copies = order == 0 and output.dtype == image.dtype and image.dtype.kind in "iuf" and image.dtype.itemsize <= 4
+    work = image.dtype if copies else DOUBLE  # what double precision holds, and is only copied, keeps its dtype
+    border = cast(rounded(Const(cval, DOUBLE), output.dtype), work) if copies else Const(cval, DOUBLE)
+    total: Expr = Const(0, work)
     for taps in itertools.product(*(taps for taps, _ in axes)):
         index = [poly(Indirect(t.index.load(shape), None)) for t in taps]
-        value = cast(image.at(index), DOUBLE)
-        value = _where([t.inside for t in taps], value, border, shape)
+        value = _where([t.inside for t in taps], cast(image.at(index), work), border, shape)
         for t in taps:
             if t.weight is not None:
                 value = times(value, t.weight.load(shape))
         total = add(total, value)
     total = _where([near for _, near in axes], total, border, shape)
-    store(output, rounded(total, output.dtype), safe=False)
+    store(output, total if copies else rounded(total, output.dtype), safe=False)
 
 
 def _where(conditions: Sequence[Tracer | None], a: Expr, b: Expr, shape: Shape) -> Expr:
