@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Expr, Op, cast, select
-from hjit.trace.ir.poly import Indirect, poly
+from hjit.trace.ir.graph import Const, Expr, Index, Op, cast, select
+from hjit.trace.ir.poly import Dim, Indirect, poly
 from hjit.trace.ops.geometry.coordinates import CONSTANT, GRID_CONSTANT, UNMAPPED, inside, mapped, tap, weights
 from hjit.trace.ops.stencils.ndimage_access import BOOL, DOUBLE, add, less, source, store, times
 from hjit.trace.tracing.arrays.traced import Shape
-from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_stage
 from hjit.trace.tracing.scalars.host import static_value
 
 
@@ -102,9 +102,10 @@ def rounded(e: Expr, dtype: np.dtype[Any]) -> Expr:
 # -- SciPy's functions
 
 
-def along(axis: int, ndim: int, n: Any) -> Any:
+def along(axis: int, ndim: int, n: Any) -> Tracer:
     """The indices along an axis as float64, in the shape in which they broadcast."""
-    return call(np.arange, n).astype(np.float64).reshape(tuple(n if k == axis else 1 for k in range(ndim)))
+    shape = tuple(n if k == axis else 1 for k in range(ndim))
+    return from_stage(cast(Index(poly(Dim(axis))), DOUBLE), shape, DOUBLE)
 
 
 def zoom_shift(

@@ -21,7 +21,7 @@ from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known, is_tracer
 from hjit.trace.tracing.dispatch import hook, implements
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
-from hjit.trace.tracing.scalars.host import static_value
+from hjit.trace.tracing.scalars.host import is_host, static_value
 
 Given = dict[str, Any]  # arguments by name, with the defaults
 MODES = ("nearest", "wrap", "reflect", "grid-mirror", "mirror", "constant", "grid-wrap", "grid-constant")
@@ -34,7 +34,7 @@ def is_real(x: Any) -> bool:
 
 def is_number(x: Any) -> bool:
     """A real number, of the caller or of the code?"""
-    return isinstance(static_value(x), (bool, int, float, np.integer, np.floating))
+    return isinstance(x.value if is_host(x) else x, (bool, int, float, np.integer, np.floating))
 
 
 def are_numbers(x: Any) -> bool:
@@ -75,14 +75,17 @@ def _shift(given: Given) -> bool:
     return are_numbers(given["shift"])
 
 
+def _factor(x: Any) -> float:
+    """A number, which may follow from sizes; NaN for what is none."""
+    if is_tracer(x) and not x.shape and x.known is not None:
+        return float(x.known)
+    return float(static_value(x)) if not is_tracer(x) and is_number(x) else np.nan
+
+
 def _zoom(given: Given) -> bool:
     """Its factors give the output's shape; a zoom by 1 copies."""
     factors, shape = given["zoom"], given["input"].shape
-    if is_tracer(factors) or not are_numbers(factors):
-        return False
-    many = (
-        [static_value(z) for z in factors] if type(factors) in (list, tuple) else [static_value(factors)] * len(shape)
-    )
+    many = [_factor(z) for z in factors] if type(factors) in (list, tuple) else [_factor(factors)] * len(shape)
     if len(many) != len(shape) or not all(np.isfinite(z) and z > 0 for z in many) or all(z == 1 for z in many):
         return False
     surprising = given["grid_mode"] and static_value(given["mode"]) in ("constant", "wrap")  # SciPy warns
