@@ -200,7 +200,7 @@ def test_one_kernel(name: str) -> None:
 
 def test_numbers_are_no_part_of_the_kernel() -> None:
     """Angles, factors, distances, matrices and sizes."""
-    before = {}
+    before: dict[Any, int] = {}
     for f, numbers in (
         (lambda a, t: ndi.rotate(a, t, order=1, reshape=False), (33.0, 40.0)),
         (lambda a, t: ndi.zoom(a, t, order=1), (1.7, 2.3)),

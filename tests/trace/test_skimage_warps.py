@@ -92,3 +92,17 @@ def test_what_is_left_to_scikit_image() -> None:
     numpy_check.check(lambda x: transform.warp(x, AFFINE, order=3) + 1, image((20, 33)), tune=False)
     with pytest.raises(ValueError, match="mode"):
         hjit.pipeline(lambda x: warp_fast["float64_t"](x, AFFINE, mode="none"), tune=False)(image((20, 33)))
+
+
+def test_what_is_decided_on_is_not_warped_again() -> None:
+    """A decision on the result, and what follows it, read one array."""
+
+    def f(x: Any, m: Any) -> Any:
+        warped = warp_fast["float64_t"](x, m, output_shape=(40, 50), order=1)
+        return warped if np.min(warped) <= 0 else warped * 2
+
+    args = image((20, 33)), HOMOGRAPHY
+    numpy_check.check(f, *args, on_unsupported="raise", tune=False)
+    pipe = hjit.pipeline(f, on_unsupported="raise", tune=False)
+    pipe(*args)
+    assert "compiled: 1 kernel, decision" in str(pipe.explain(*args))

@@ -123,7 +123,7 @@ def zoom_shift(
     image, order, npad = source(image), operator.index(static_value(order)), operator.index(static_value(npad))
     where = []
     for k, n in enumerate(output.shape):
-        x = along(k, output.ndim, n)
+        x: Any = along(k, output.ndim, n)
         if grid_mode:
             x = x + 0.5
         if shift is not None:
