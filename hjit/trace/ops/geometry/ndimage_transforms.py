@@ -41,7 +41,9 @@ def are_numbers(x: Any) -> bool:
     """A number, a list of numbers or an array of them along one axis?"""
     if is_tracer(x):
         return is_real(x) and x.ndim <= 1
-    return all(map(is_number, x)) if type(x) in (list, tuple) else is_number(x)
+    if type(x) in (list, tuple):
+        return all(is_number(y) or (is_real(y) and not y.shape) for y in x)
+    return is_number(x)
 
 
 def is_compiled(given: Given) -> bool:
