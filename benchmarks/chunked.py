@@ -319,7 +319,7 @@ def run(
     earlier: dict[str, Any] | None = None,
     keep: Callable[[dict[str, Any]], None] = lambda numbers: None,
 ) -> dict[str, Any]:
-    """All of it, under the names of the JSON file.
+    """All of it, under the names of the JSON file; its "commits" are those of the parts.
 
     Args:
         gigabytes: of the mosaic.
@@ -339,6 +339,7 @@ def run(
             found["versions"][name] = "-"
     check_names("part", parts, PARTS)
     found |= {name: x for name, x in (earlier or {}).items() if name in PARTS}
+    found["commits"] = (earlier or {}).get("commits", {}) | dict.fromkeys(parts, found["commit"])
     if "graph" in parts:
         found["graph"] = of_graph()
         keep(found)

@@ -21,7 +21,7 @@ author = "The hjit authors"
 copyright = "The hjit authors"
 version = release = hjit.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "run_directive"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "run_directive", "plot_directive"]
 exclude_patterns = ["_build"]
 source_suffix = {".md": "markdown"}
 

@@ -30,7 +30,7 @@ log = logging.getLogger("hjit")
 
 FORMAT = "hjit-1"
 MAX_BYTES = 512 << 20  # of the folder, and so of an entry
-SUFFIXES = (".code", ".plan", ".facts", ".bound", ".verdict", ".refusal", ".outcomes", ".split")
+SUFFIXES = (".code", ".plan", ".facts", ".bound", ".verdict", ".refusal", ".outcomes", ".split", ".samples")
 TRIM_EVERY = 64  # stores between two trims of the folder: listing it takes as long as some stores
 ABANDONED_SECONDS = 3600.0  # age of a temporary file whose writer must have died
 OTHERS_WRITE = 0o022  # permissions of a folder that is not private

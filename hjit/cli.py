@@ -96,6 +96,7 @@ def parser() -> argparse.ArgumentParser:
         "--jobs", type=int, default=2, metavar="N", help="processes that compile at once (default: %(default)s)"
     )
     train.add_argument("--also", type=Path, nargs="+", default=[], metavar="FILE", help="samples to fit to besides")
+    train.add_argument("--own", action="store_true", help="fit to what this user's tuning has timed, too")
     train.add_argument("--pack", type=Path, metavar="FILE", help="write all samples of the folder to one file")
     train.set_defaults(run=_train)
 
@@ -127,12 +128,12 @@ def parser() -> argparse.ArgumentParser:
     info.set_defaults(run=_info)
     for command in (demo, run, profile, train, calibrate, cache, *actions.choices.values(), info):
         # no default: that of an action would hide what stands before it, as in `hjit cache --json x list`
-        command.add_argument("--json", metavar="FILE", default=argparse.SUPPRESS, help=JSON_HELP)
+        command.add_argument("--json", nargs="?", const="-", metavar="FILE", default=argparse.SUPPRESS, help=JSON_HELP)
     top.set_defaults(json=None)
     return top
 
 
-JSON_HELP = "write what the command says here as JSON; -: to standard output, and nothing else there"
+JSON_HELP = "write what the command says here as JSON; - or no FILE: to standard output, and nothing else there"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -231,16 +232,20 @@ def _profile(given: argparse.Namespace) -> int:
 
 
 def _train(given: argparse.Namespace) -> int:
-    from hjit.training import dataset
+    from hjit.model import samples
+    from hjit.training import programs
     from hjit.training.rounds import Settings, Training
 
     try:
-        others = [p for file in given.also for p in dataset.read(file).programs]
+        others = [p for file in given.also for p in samples.read(file).programs]
+        if given.own:
+            kept = cache.entries("samples", resolve({}).cache_dir)
+            others += [p for name, _, data in kept for p in samples.from_bytes(data, name).programs]
         training = Training(given.folder, Settings(given.programs, given.schedules, given.seed, given.target))
         training.run(given.rounds, given.minutes, given.jobs, lambda line: print(line, flush=True), others)
         if given.pack is not None:
-            dataset.write(given.pack, dataset.collected(training.folders))
-    except (ModelError, ModuleNotFoundError, OSError) as error:
+            samples.write(given.pack, programs.collected(training.folders))
+    except (ModelError, ModuleNotFoundError, OptionError, OSError) as error:
         return _failed(error)
     print(training)
     weights = None if training.weights is None else str(training.weights)

@@ -217,13 +217,17 @@ class Inspectable(Tunable[P, R]):
                 chosen when the library is loaded. Object files are one for each level, ``NAME_v3.o``.
 
         Raises:
-            OptionError: there is no such target, or both `target` and `targets` are given.
+            OptionError: there is no such target, both `target` and `targets` are given, or one in the other's form.
             HjitError: the function needs Python when it runs (a call that is not compiled, random numbers, a decision
                 on values), or there is no C compiler.
         """
         from hjit.export.library import export
 
         options, scheduler = self.in_force()
+        if not isinstance(target, str):
+            raise OptionError(f"target={target!r}: the name of one. Several in one library: targets={[*target]!r}")
+        if isinstance(targets, str):
+            raise OptionError(f"targets={targets!r}: a list of names. For one: target={targets!r}")
         if target and targets:
             raise OptionError(f"target={target!r} and targets={list(targets)!r}: give one of them")
         where = [target or ("cpu" if options.target == "cuda" else options.target)]

@@ -13,11 +13,14 @@ import numpy as np
 import pytest
 
 import hjit
+from hjit import cache, cli
 from hjit.call import compiling
 from hjit.errors import OptionError, ScheduleError, TraceError
 from hjit.kernels.runtime.kernel import Bound
+from hjit.model import samples
 from hjit.sched.search.refine import Schedule
 from hjit.sched.search.search import keep_probability
+from hjit.training import rounds
 from hjit.tuning import autotune, candidates, decide, learning, plans, sampling
 from hjit.tuning.autotune import Tuned
 from hjit.tuning.learning import Learner, can_fit
@@ -85,6 +88,24 @@ def test_a_tuned_function_computes_what_numpy_does(function: Any, small: Path) -
     np.testing.assert_allclose(f(IMAGE), function(IMAGE), rtol=1e-5, atol=1e-5)
     assert f.stats.fallbacks == 0 and f.stats.verified
     assert any('"tune": "autotune"' in x.read_bytes().partition(b"\n")[0].decode() for x in small.glob("*.plan"))
+
+
+def test_what_was_timed_joins_the_samples_that_weights_are_fitted_to(
+    small: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    f = hjit.pipeline(blurred, tune="greedy")
+    found = f.tune(IMAGE, budget=SECONDS)
+    ((_, about, data),) = cache.entries("samples", small)
+    kept = samples.from_bytes(data, "")
+    (program,) = kept.programs
+    assert about["samples"] == len(program.runtimes) == len(kept.origins[0]) >= 2
+    assert program.runtimes.min() == pytest.approx(found.seconds, rel=0.5) and {*kept.origins[0]} == {"tuned"}
+
+    fitted: list[int] = []
+    monkeypatch.setattr(rounds.Training, "run", lambda *given: fitted.append(len(given[-1])))
+    assert cli.main(["train", str(tmp_path / "a"), "--own"]) == 0
+    assert cli.main(["train", str(tmp_path / "b")]) == 0
+    assert fitted == [1, 0]
 
 
 def test_the_arguments_stay_as_they_are() -> None:

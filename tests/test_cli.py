@@ -230,6 +230,16 @@ def test_info_as_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     assert capsys.readouterr().err.startswith("hjit: ")
 
 
+@pytest.mark.parametrize("command", [["info", "--json"], ["cache", "--json"], ["cache", "path", "--json"]])
+def test_json_without_a_file_goes_to_standard_output(
+    command: list[str], capsys: pytest.CaptureFixture[str], cache_folder: Path
+) -> None:
+    assert cli.main(["cache", "clear"]) == 0  # which makes the folder
+    capsys.readouterr()
+    assert cli.main(command) == 0
+    assert json.loads(capsys.readouterr().out) == as_json(capsys, *command[:-1])
+
+
 def test_the_cache_as_json(capsys: pytest.CaptureFixture[str], cache_folder: Path) -> None:
     hjit.pipeline(lambda a: np.sqrt(a) + a, verify="off")(np.ones((6, 5), np.float32))
     found = as_json(capsys, "cache", "info")

@@ -108,3 +108,11 @@ def test_costs_of_a_graph() -> None:
     rows = chunked.of_graph(chunks=5, calls=1, side=64)
     assert next(row["graph"] for row in rows) == "development"
     assert all(row[name] > 0 for row in rows for name in ("made_us", "prepared_us", "ordered_us", "tasks"))
+
+
+def test_parts_of_an_earlier_run_keep_their_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunked, "of_graph", lambda: [{"graph": "new"}])
+    earlier = {"peers": {"rows": []}, "commits": {"graph": "before", "peers": "before"}}
+    found = chunked.run(0.0, parts=["graph"], earlier=earlier)
+    assert found["graph"] == [{"graph": "new"}] and found["peers"] == {"rows": []}
+    assert found["commits"] == {"graph": found["commit"], "peers": "before"}

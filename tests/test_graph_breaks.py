@@ -618,3 +618,14 @@ def test_what_numpy_refuses_in_a_part_without_results_is_refused_at_the_first_ca
         np.testing.assert_array_equal(pipe(a, b, -2), a * 2)
         with pytest.raises(OverflowError):
             pipe(a, b[:, : shape[0]].copy(), 2**31)
+
+
+def test_explain_shows_statements_as_they_were_written(capsys: pytest.CaptureFixture[str]) -> None:
+    def f(a: Any) -> Any:
+        b = a * 2
+        print("mean", b.mean())
+        return np.sqrt(b)
+
+    g = hjit.pipeline(f)
+    g(np.ones((30, 40)))
+    assert "Python: print('mean', b.mean())" in g.explain(np.ones((30, 40)))

@@ -25,6 +25,7 @@ from hjit.errors import HjitError
 from hjit.model import network
 from hjit.model.fit import Program
 from hjit.model.generator import random_program
+from hjit.model.samples import Dataset
 from hjit.options import Options
 from hjit.process.files import replacing
 from hjit.training.cases import ROUNDS, Measured, MeasurementLock, Mismatch, measured
@@ -116,6 +117,12 @@ def load_with_origins(folders: Sequence[Path]) -> Iterator[tuple[Program, tuple[
         with np.load(file) as x:
             program = Program(x["pipeline"], x["schedule"], x["runtimes"], x["machine"])
             yield program, tuple(map(str, x["origins"]))
+
+
+def collected(folders: Sequence[Path]) -> Dataset:
+    """As `load`, with the origins of all schedules."""
+    found = list(load_with_origins(folders))
+    return Dataset(tuple(program for program, _ in found), tuple(names for _, names in found))
 
 
 def best_by_origin(folder: Path) -> Iterator[dict[str, float]]:

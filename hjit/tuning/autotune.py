@@ -19,9 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from hjit import cache
 from hjit.errors import HjitError
 from hjit.kernels.runtime.kernel import Bound
 from hjit.kernels.runtime.machine_code import is_busy
+from hjit.model.samples import to_bytes
 from hjit.options import Options
 from hjit.process import deadline, debug
 from hjit.process.progress import milliseconds, note
@@ -236,6 +238,23 @@ class _Tuning:
         left = max(end - time.perf_counter(), 0.0)
         sampler = Sampler(cost_space, 0, left, stop)
         learner = Learner(cost_space, self.fits_model and left >= FIT_SECONDS)
+        try:
+            self._batches(k, base, best, sampler, learner, seen, stop)
+        finally:
+            self._keep_samples(segment, learner)
+
+    def _batches(
+        self,
+        k: int,
+        base: _Timed,
+        best: _Timed,
+        sampler: Sampler,
+        learner: Learner,
+        seen: set[str],
+        stop: Callable[[], bool],
+    ) -> None:
+        """Batches, until they gain nothing more."""
+        segment = self.segments[k]
         self._learn(segment, learner, self.all_timed[k], stop)
         without = 0
         while without < PLATEAU:
@@ -252,6 +271,14 @@ class _Tuning:
                 self.fits += 1
             without = 0 if best.seconds < (1 - GAIN) * before.seconds else without + 1
         self.why = f"{PLATEAU} batches brought no gain"
+
+    def _keep_samples(self, segment: Segment, learner: Learner) -> None:
+        """What was timed joins this user's samples, which ``hjit train --own`` fits weights to."""
+        found = learner.samples()
+        if found is not None:
+            name = plans.plan_name(segment, self.sizes, self.options).entry.replace("plan_", "samples_", 1)
+            about = {"samples": len(found.origins[0])}
+            cache.store(name, to_bytes(found), about, self.options.cache_dir, self.options.cache, "samples")
 
     def _known(self, k: int) -> list[KernelSchedule]:
         """What a short search finds, or what is kept of an earlier one."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from hjit.model.costs import Cost
 from hjit.model.network import Network
+from hjit.model.samples import Dataset
 from hjit.sched.search.refine import Schedule
 from hjit.sched.search.space import Space
 from hjit.tuning.limits import FIT_PASSES, FIT_RATE, MIN_SAMPLES
@@ -68,6 +69,16 @@ class Learner:
         errors = np.log(np.array(self._seconds) / np.maximum(np.asarray(predicted, np.float64), 1e-12))
         self.bias = math.exp(float(errors.mean()))
         return is_new
+
+    def samples(self) -> Dataset | None:
+        """All that was timed, as training takes it; None: a single schedule, which says little."""
+        from hjit.model.fit import Program
+
+        if len(self._seconds) < 2:
+            return None
+        nests = self._space.nests
+        program = Program(nests.pipeline, np.stack(self._features), np.array(self._seconds), nests.machine)
+        return Dataset((program,), (("tuned",) * len(self._seconds),))
 
     def predicted(self, schedule: Schedule) -> float:
         """Seconds that a schedule takes, as the present cost model has it, and the bias."""

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
@@ -119,7 +120,7 @@ def test_tables_that_are_not_too_large() -> None:
 
 
 def test_a_machine_of_that_kind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(features.llvm, "get_default_triple", lambda: "aarch64-unknown-linux-gnu")
+    monkeypatch.setattr(llvm, "get_default_triple", lambda: "aarch64-unknown-linux-gnu")
     found = features.host_features.__wrapped__()
     assert found == features.AARCH64, "no library here has vector functions of aarch64"
     monkeypatch.setattr(features, "host_features", lambda: found)

@@ -257,6 +257,12 @@ def test_names_and_targets(tmp_path: Path) -> None:
         f.export(tmp_path / "f.o", image(40, 50), target="sparc")
     with pytest.raises(OptionError, match="is linked there"):
         f.export(tmp_path / "f.so", image(40, 50), target="aarch64")
+    levels: Any = ("x86-64-v2", "x86-64-v3")
+    with pytest.raises(OptionError, match=r"targets=\['x86-64-v2', 'x86-64-v3'\]"):
+        f.export(tmp_path / "f.o", image(40, 50), target=levels)
+    with pytest.raises(OptionError, match="For one: target='aarch64'"):
+        f.export(tmp_path / "f.o", image(40, 50), targets="aarch64")
+    assert not [*tmp_path.iterdir()]
 
 
 def test_without_a_c_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -381,7 +387,7 @@ def test_a_lesser_processor_runs_what_it_has(levels: Path, cpu: str, what: str) 
 @needs_x86
 def test_a_shared_library_of_several_levels(tmp_path: Path) -> None:
     args = CASES[in_place][0]
-    exported = hjit.pipeline(in_place).export(tmp_path / "f.so", *args, targets=LEVELS)
+    exported = hjit.pipeline(in_place).export(tmp_path / "f.so", *args, targets=[*LEVELS])
     assert [p.name for p in exported.files] == ["f.so", "f.h"]
     library = Library(exported.files[0], (np.dtype(np.float32),))
     mine, numpys = copies(CASES[in_place][1]), copies(CASES[in_place][1])

@@ -20,7 +20,7 @@ from hjit.report.performance.nests import nests_of
 from hjit.report.performance.report import SECTIONS
 
 IMAGE = np.random.default_rng(0).random((480, 640), np.float32)
-CHROMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+CHROMES = ("chromium", "chromium-browser", "chromium-headless-shell", "google-chrome", "chrome")
 PROBE = """
 document.title = [...document.querySelectorAll('label')].map(label => {
   label.click();

@@ -210,7 +210,9 @@ def test_blocks_are_taken_apart(text: str) -> None:
         return p.function
 
     where = SourceRange(place.lineno, place.end_lineno or 0, place.col_offset, place.end_col_offset)
-    assert split(f, where, part) is not None
+    found = split(f, where)
+    assert found is not None
+    found.assembled(f, part)
     assert any(body.startswith(("a = np.exp(a)", "return np.exp(a)")) for body in bodies)
 
 

@@ -23,8 +23,10 @@ def free_from(s: Stage, d: Definition) -> int:
     or rows that none of them writes.
     """
     count = len(d.extents)
+    if d.order != "sequential" or len(d.rdims) < 2:
+        return count
     together = [x for step in s.steps if d in step for x in step] or [d]
-    if d.order != "sequential" or any(x.is_scatter for x in together):
+    if any(x.is_scatter for x in together):
         return count
     touched = {index for x in together for index in (x.target, *(y.index for y in x.loads if y.source == s.name))}
     for k in range(len(d.dims) + 1, count):

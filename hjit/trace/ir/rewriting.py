@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from hjit.process import deadline
-from hjit.trace.ir.graph import Expr, Stage
+from hjit.trace.ir.graph import Expr, Load, Stage, rewrite
 from hjit.trace.ir.poly import Atom, Indirect, Poly, poly
 
 
@@ -33,6 +33,11 @@ def map_definitions(s: Stage, f: Callable[[Expr, tuple[Poly, ...]], Expr]) -> St
         replace(d, value=f(d.value, d.extents), target=tuple(target(p, d.extents) for p in d.target)) for d in s.updates
     )
     return replace(s, initial=initial, updates=updates)
+
+
+def with_source(e: Expr, old: str, new: str) -> Expr:
+    """The expression with loads of array `new` in place of those of `old`."""
+    return rewrite(e, lambda x: Load(new, x.index, x.dtype) if isinstance(x, Load) and x.source == old else None)
 
 
 def fresh(name: str, taken: Iterable[str]) -> str:

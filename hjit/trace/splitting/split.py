@@ -232,8 +232,11 @@ class _Splitter:
                 return self.marked([s])
             case ast.TryStar():
                 return self.marked([s])
+        text = ast.unparse(s)  # as it was written, without temporary names
         small = steps(s, self.temporaries)
         self.temporaries += len(small)
+        for x in small:
+            x.hjit_text = text  # type: ignore[attr-defined]
         if len(small) == 1:
             if self.is_deeper:
                 self.call(small[0])
@@ -250,7 +253,6 @@ class _Splitter:
         """The statement calls what runs the function that it calls now."""
         value = _value(s)
         if self.may_have_callees and isinstance(value, ast.Call):
-            s.hjit_text = ast.unparse(s)  # type: ignore[attr-defined]
             name = ast.copy_location(ast.Name(CALLEES, ast.Load()), value.func)
             value.func = ast.copy_location(ast.Call(name, [value.func], []), value.func)
             self.has_callee = True

@@ -30,12 +30,11 @@ from hjit.trace.ir.graph import (
     cast,
     identity,
     renumber,
-    rewrite,
     select,
     substitute,
 )
 from hjit.trace.ir.poly import ZERO, Dim, Indirect, Poly, lower_bound, poly
-from hjit.trace.ir.rewriting import fresh, map_exprs
+from hjit.trace.ir.rewriting import fresh, map_exprs, with_source
 from hjit.trace.passes.limits import SERIAL_SCATTER
 
 BOOL, I4, I8, F8 = (np.dtype(x) for x in ("?", "i4", "i8", "f8"))
@@ -159,7 +158,7 @@ class _Split:
         if not updates:
             return self.s.initial
         name = fresh(f"{self.s.name}_before", self.names)
-        renamed = map_exprs(replace(self.s, name=name, updates=updates), lambda e: _renamed(e, self.s.name, name))
+        renamed = map_exprs(replace(self.s, name=name, updates=updates), lambda e: with_source(e, self.s.name, name))
         return Load(self._stage(renamed), self.here, self.s.dtype)
 
     def _element(self) -> Expr:
@@ -232,11 +231,6 @@ class _Split:
     def _words(self) -> Expr:
         found = self._scattered("words", WORDS[self.x.op], cast(self.before, I4), cast(self.element, I4))
         return cast(found, self.s.dtype)
-
-
-def _renamed(e: Expr, old: str, new: str) -> Expr:
-    """An expression with the loads of a stage under another name."""
-    return rewrite(e, lambda x: Load(new, x.index, x.dtype) if isinstance(x, Load) and x.source == old else None)
 
 
 def _ldexp(x: Expr, exponent: Expr) -> Expr:

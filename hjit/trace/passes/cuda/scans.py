@@ -6,6 +6,7 @@ The columns of an image are thousands, and a GPU runs a hundred times as many th
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, replace
 
@@ -24,13 +25,12 @@ from hjit.trace.ir.graph import (
     cast,
     identity,
     renumber,
-    rewrite,
     select,
     substitute,
 )
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import ZERO, Atom, Dim, IntLike, Poly, boundary, poly
-from hjit.trace.ir.rewriting import fresh, map_exprs
+from hjit.trace.ir.rewriting import fresh, map_exprs, with_source
 from hjit.trace.ir.scans import Scan, scan_of
 from hjit.trace.passes.cuda.block_reductions import IDEMPOTENT, runs_along_rows
 from hjit.trace.passes.limits import SCAN_ELEMENTS, SCAN_ROWS, SHORT_AXIS
@@ -64,14 +64,9 @@ def separate_scans(graph: Graph) -> Graph:
             continue
         terms = fresh(f"{s.name}_terms", names)
         names.add(terms)
-
-        def renamed(e: Expr, old: str = s.name, new: str = terms) -> Expr:
-            return rewrite(
-                e, lambda x: Load(new, x.index, x.dtype) if isinstance(x, Load) and x.source == old else None
-            )
-
-        stages.append(map_exprs(replace(s, name=terms, updates=s.updates[:-1]), renamed))
-        scan = replace(s.updates[-1], value=Op(own.op, (own.before, renamed(own.element)), s.dtype))
+        rename = functools.partial(with_source, old=s.name, new=terms)
+        stages.append(map_exprs(replace(s, name=terms, updates=s.updates[:-1]), rename))
+        scan = replace(s.updates[-1], value=Op(own.op, (own.before, rename(own.element)), s.dtype))
         stages.append(replace(s, initial=Load(terms, identity(len(s.shape)), s.dtype), updates=(scan,)))
     return replace(graph, stages=tuple(stages))
 

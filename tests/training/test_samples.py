@@ -10,11 +10,12 @@ import pytest
 
 from hjit import cli
 from hjit.errors import ModelError
+from hjit.model import samples
 from hjit.model.fit import Program
 from hjit.model.fit import fit as hjit_fit
 from hjit.model.names import MACHINE, PIPELINE, SCHEDULE
-from hjit.training import cases, dataset, programs, rounds, schedules
-from hjit.training.dataset import Dataset
+from hjit.model.samples import Dataset
+from hjit.training import cases, programs, rounds, schedules
 from hjit.training.rounds import Settings, Training, unseen
 from tests.training.test_rounds import measure_here
 
@@ -33,26 +34,26 @@ def same(a: Program, b: Program) -> bool:
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     data = Dataset((program(3, 2), program(1, 5)), (("default", "beam"), ("random",) * 4 + ("default",)))
-    dataset.write(tmp_path / "x.xz", data)
-    found = dataset.read(tmp_path / "x.xz")
+    samples.write(tmp_path / "x.xz", data)
+    found = samples.read(tmp_path / "x.xz")
     assert found.origins == data.origins
     assert all(map(same, found.programs, data.programs))
 
 
 def test_damage_and_other_features_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "x.xz"
-    dataset.write(file, Dataset((program(3, 2),), (("default", "beam"),)))
+    samples.write(file, Dataset((program(3, 2),), (("default", "beam"),)))
     content = file.read_bytes()
     for damaged in (b"", b"samples", content[: len(content) // 2], content[:-9]):
         file.write_bytes(damaged)
         with pytest.raises(ModelError, match=r"x\.xz"):
-            dataset.read(file)
+            samples.read(file)
     file.write_bytes(content)
-    monkeypatch.setitem(dataset.NAMES, "schedule", [*SCHEDULE[1:], "moons"])
+    monkeypatch.setitem(samples.NAMES, "schedule", [*SCHEDULE[1:], "moons"])
     with pytest.raises(ModelError, match="other features"):
-        dataset.read(file)
+        samples.read(file)
     with pytest.raises(ModelError, match="no samples"):
-        dataset.write(file, Dataset((), ()))
+        samples.write(file, Dataset((), ()))
 
 
 def test_another_training_is_fitted_to_them_too(
@@ -66,7 +67,7 @@ def test_another_training_is_fitted_to_them_too(
     monkeypatch.setattr(rounds, "PASSES", 2)
     file, settings = tmp_path / "samples.xz", ["--programs", "2", "--schedules", "3", "--seed", "4"]
     assert cli.main(["train", str(tmp_path / "a"), *settings, "--rounds", "1", "--pack", str(file)]) == 0
-    packed = dataset.read(file)
+    packed = samples.read(file)
     first = Training(tmp_path / "a", Settings(2, 3, 4))
     assert len(packed.programs) == first.rounds[0]["programs"] > 0
     assert all(map(same, packed.programs, programs.load([tmp_path / "a" / "0"])))

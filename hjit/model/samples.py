@@ -1,6 +1,6 @@
-"""Samples of whole trainings in one file, some hundred bytes each: what weights are fitted to again later.
+"""Samples, measured schedules of programs, as bytes: some hundred each, which weights are fitted to again later.
 
-The file is an npz under LZMA. All programs lie one after the other in its arrays, features of schedules one feature
+They are an npz under LZMA. All programs lie one after the other in its arrays, features of schedules one feature
 after the other, since a schedule shares most of them with the next:
 
     about       JSON: the format, the names of the features, those of the origins
@@ -30,7 +30,6 @@ from hjit.errors import ModelError
 from hjit.model.fit import Program
 from hjit.model.names import MACHINE, PIPELINE, SCHEDULE
 from hjit.process.files import replacing
-from hjit.training import programs
 
 FORMAT = "hjit-samples-1"
 NAMES = {"pipeline": list(PIPELINE), "schedule": list(SCHEDULE), "machine": list(MACHINE)}
@@ -53,20 +52,10 @@ class Dataset:
             raise ModelError("programs have other numbers of schedules than of origins")
 
 
-def collected(folders: Sequence[Path]) -> Dataset:
-    """The samples of folders that `hjit.training.programs` wrote; of programs that are done only."""
-    found, origins = [], []
-    for program, names in programs.load_with_origins(folders):
-        found.append(program)
-        origins.append(names)
-    return Dataset(tuple(found), tuple(origins))
-
-
-def write(path: str | os.PathLike[str], data: Dataset) -> None:
-    """Write a file that `read` reads.
+def to_bytes(data: Dataset) -> bytes:
+    """What `from_bytes` reads.
 
     Raises:
-        OSError: it cannot be written.
         ModelError: there are no samples.
     """
     if not data.programs:
@@ -86,8 +75,39 @@ def write(path: str | os.PathLike[str], data: Dataset) -> None:
         origins=np.array([names.index(x) for origins in data.origins for x in origins], np.uint8),
         machine=np.stack([p.machine for p in data.programs]),
     )
+    return lzma.compress(content.getvalue(), preset=9)
+
+
+def from_bytes(content: bytes, where: str) -> Dataset:
+    """The samples that `to_bytes` wrote.
+
+    Args:
+        where: they are from, for what is said of them.
+
+    Raises:
+        ModelError: they are no samples, or have other features than this version's.
+    """
+    try:
+        with np.load(io.BytesIO(lzma.decompress(content)), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        about = json.loads(str(arrays.pop("about")))
+        if about["format"] != FORMAT or any(about[kind] != names for kind, names in NAMES.items()):
+            raise ModelError(f"{where}: samples in another format, or of other features than this version of hjit has")
+        return _unpacked(arrays, about["origins"])
+    except _DAMAGE as error:
+        raise ModelError(f"{where}: not samples of hjit, or damaged ({error})") from None
+
+
+def write(path: str | os.PathLike[str], data: Dataset) -> None:
+    """Write a file that `read` reads.
+
+    Raises:
+        OSError: it cannot be written.
+        ModelError: there are no samples.
+    """
+    content = to_bytes(data)
     with replacing(Path(path)) as new:
-        new.write_bytes(lzma.compress(content.getvalue(), preset=9))
+        new.write_bytes(content)
 
 
 def read(path: str | os.PathLike[str]) -> Dataset:
@@ -97,16 +117,7 @@ def read(path: str | os.PathLike[str]) -> Dataset:
         OSError: the file cannot be read.
         ModelError: it is not such a file, or has other features than this version's.
     """
-    data = Path(path).read_bytes()
-    try:
-        with np.load(io.BytesIO(lzma.decompress(data)), allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        about = json.loads(str(arrays.pop("about")))
-        if about["format"] != FORMAT or any(about[kind] != names for kind, names in NAMES.items()):
-            raise ModelError(f"{path}: samples in another format, or of other features than this version of hjit has")
-        return _unpacked(arrays, about["origins"])
-    except _DAMAGE as error:
-        raise ModelError(f"{path}: not samples of hjit, or damaged ({error})") from None
+    return from_bytes(Path(path).read_bytes(), str(path))
 
 
 def _unpacked(arrays: dict[str, Any], names: Sequence[str]) -> Dataset:
