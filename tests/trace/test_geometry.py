@@ -180,6 +180,10 @@ FORMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "zoom": (lambda a: np.sqrt(np.abs(ndi.zoom(a, 1.7, order=1))), (image((40, 33), "float32"),)),
     "zoom of bytes": (lambda a: ndi.zoom(a, (0.4, 2), order=1, mode="grid-wrap"), (image((40, 33), "uint8"),)),
     "affine": (lambda a, m: ndi.affine_transform(a, m, order=1, mode="mirror"), (image((40, 33)), MATRIX)),
+    "computed offset": (
+        lambda a, m: ndi.affine_transform(a, m * 2, [a.mean(), m[0, 1]], order=1, mode="wrap"),
+        (np.arange(1320.0).reshape(40, 33), MATRIX),
+    ),
     "diagonal": (lambda a: ndi.affine_transform(a, [1.5, 0.7], 3, (30, 50), order=1), (image((40, 33), "int16"),)),
     "rotation": (lambda a, t: ndi.rotate(a, t, order=1) * 3, (image((40, 33), "float32"), 33.0)),
     "coordinates": (lambda a, c: ndi.map_coordinates(a, c + 1, order=1), (image((40, 33)), coordinates((40, 33)))),
