@@ -34,6 +34,7 @@ MAY = {
     "trace.ops.reductions": {*OPS, "trace.ops.elementwise", "trace.ops.indexing", "trace.ops.arrays"},
     "trace.ops.complex_numbers": {*OPS, "trace.ops.elementwise", "trace.ops.arrays", "trace.ops.reductions"},
     "trace.ops.stencils": {*OPS, "trace.ops.elementwise", "trace.ops.arrays", "trace.ops.reductions"},
+    "trace.ops.geometry": {*OPS, "trace.ops.stencils"},
     "trace.capture": {
         *OPS,
         "trace.ops.elementwise",

@@ -11,7 +11,7 @@ import numpy as np
 
 from hjit.sched.language.target import Target
 from hjit.trace.capture.trace import Trace
-from hjit.trace.ir.graph import Graph, Input, contiguous_layout
+from hjit.trace.ir.graph import Graph, Input, Stage, contiguous_layout
 from hjit.trace.ir.poly import sizes_value
 from hjit.trace.ops.layout import c_strides
 from hjit.trace.passes.canonical import canonicalise
@@ -81,10 +81,13 @@ def graphs_of(
     found: list[Graph] = []
     for number, goal in enumerate(goals):
         wanted = tuple(n for n in goal if n in reads and n not in carried)
+        later = _ancestors([n for g in goals[number + 1 :] for n in g], reads, carried)
+        if later:
+            now = _ancestors(list(wanted), reads, carried) & later
+            wanted += tuple(s.name for s in whole.stages if s.name in now - {*wanted} and _interpolates(s))
         graph = _without(whole, carried, wanted)
         made = form(graph, rewrites)
         if number + 1 < len(goals):
-            later = _ancestors([n for g in goals[number + 1 :] for n in g], reads, carried)
             keep = tuple(s.name for s in made.stages if s.name in later and s.name not in wanted)
             if keep:
                 made = form(replace(graph, outputs=wanted + keep), rewrites)
@@ -93,6 +96,14 @@ def graphs_of(
                     carried[s.name] = Input(s.name, s.dtype, s.shape, contiguous_layout(s.shape))
         found.append(made)
     return found
+
+
+MIN_GATHERS = 4  # of an element: computing them again costs more than storing what they come to
+
+
+def _interpolates(s: Stage) -> bool:
+    """Is a stage put together from elements at computed indices?"""
+    return s.initial is not None and sum(any(p.exprs for p in x.index) for x in s.loads) >= MIN_GATHERS
 
 
 def _ancestors(names: list[str], reads: dict[str, tuple[str, ...]], stop: dict[str, Input]) -> set[str]:

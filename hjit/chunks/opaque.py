@@ -182,7 +182,8 @@ RULES: dict[str, tuple[Rule, Dtype]] = {
     "numpy.linalg.cholesky": (_matrices, None),
     **{
         f"scipy.ndimage.{name}": (_image, None)
-        for name in "label rotate distance_transform_edt distance_transform_cdt distance_transform_bf".split()
+        for name in """label rotate spline_filter distance_transform_edt distance_transform_cdt
+            distance_transform_bf""".split()
     },
     "scipy.ndimage.zoom": (_zoomed, None),
     **{f"{room}.fft.{name}": (_along_axis, None) for room in ("numpy", "scipy") for name in ("fft", "ifft")},

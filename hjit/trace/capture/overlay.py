@@ -230,10 +230,14 @@ def wrap_callable(value: Any) -> Any:
     ):  # scipy.fft's, which choose a back end
         return _numpy_function(value)
     if _is_compiled(value) and (value.__module__ or "?").partition(".")[0] not in _SAFE_BUILTINS:
+        if value.__module__ in _COMPILED_LATE:
+            importlib.import_module(f"hjit.trace.ops.{_COMPILED_LATE[value.__module__]}")
         return foreign(value)
     return value
 
 
+# modules of compiled functions, and what stands for these: loaded where traced code meets one of them
+_COMPILED_LATE = {"skimage.transform._warps_cy": "geometry.skimage_warp"}
 _CACHE = type(functools.lru_cache(partial))
 
 
@@ -481,6 +485,8 @@ def _load_scipy() -> None:
     for name in ("ndimage", "signal"):
         if f"scipy.{name}" in sys.modules:
             importlib.import_module(f"hjit.trace.ops.stencils.{name}")
+    if "scipy.ndimage" in sys.modules:
+        importlib.import_module("hjit.trace.ops.geometry.ndimage_transforms")
     special = sys.modules.get("scipy.special")
     if special is not None and hasattr(special, "errstate") and special.errstate not in _REPLACED:
         _REPLACED[special.errstate] = effects.errors(special.errstate, "scipy.special.errstate")

@@ -1,0 +1,214 @@
+"""scipy.ndimage's geometric transforms: shift, zoom, affine_transform, rotate and map_coordinates.
+
+SciPy's Python source is traced, and its C functions are gathers, for real images of up to three axes in the orders 0,
+1 and 3. Splines are filtered by SciPy. All other forms are extern calls.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.ops.geometry.interpolation import geometric_transform, zoom_shift
+from hjit.trace.ops.limits import MAX_PLANES, MAX_SPLINE_AXES
+from hjit.trace.ops.stencils.ndimage import extern, known_first
+from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known, is_tracer
+from hjit.trace.tracing.dispatch import hook, implements
+from hjit.trace.tracing.recording.recorder import current, supported_dtype
+from hjit.trace.tracing.scalars.host import is_host, static_value
+
+Given = dict[str, Any]  # arguments by name, with the defaults
+MODES = ("nearest", "wrap", "reflect", "grid-mirror", "mirror", "constant", "grid-wrap", "grid-constant")
+
+
+def is_real(x: Any) -> bool:
+    """A traced array of real numbers that SciPy interpolates?"""
+    return is_tracer(x) and type(x) is not ComplexTracer and x.dtype.kind in "biuf" and x.dtype != np.float16
+
+
+def is_number(x: Any) -> bool:
+    """A real number, of the caller or of the code?"""
+    return isinstance(x.value if is_host(x) else x, (bool, int, float, np.integer, np.floating))
+
+
+def are_numbers(x: Any) -> bool:
+    """A number, a list of numbers or an array of them along one axis?"""
+    if is_tracer(x):
+        return is_real(x) and x.ndim <= 1
+    if type(x) in (list, tuple):
+        return all(is_number(y) or (is_real(y) and not y.shape) for y in x)
+    return is_number(x)
+
+
+def is_compiled(given: Given) -> bool:
+    """Is this form of a transform a gather? It is asked before anything is recorded."""
+    image, order, mode = given["input"], static_value(given["order"]), static_value(given["mode"])
+    if not (is_real(image) and image.known is None and 1 <= image.ndim <= 3 and _all_filled(image)):
+        return False
+    if type(order) is not int or order not in (0, 1, 3) or (order == 3 and image.ndim > MAX_SPLINE_AXES):
+        return False
+    return type(mode) is str and mode in MODES and is_number(given["cval"]) and _is_output(given["output"], image)
+
+
+def _all_filled(x: Tracer) -> bool:
+    return all(n > 0 for n in x.shape)
+
+
+def _is_output(output: Any, image: Tracer) -> bool:
+    """Does SciPy write an array of its own, or another one than it reads?"""
+    if is_tracer(output):
+        return is_real(output) and output.buffer.root is not image.buffer.root and _all_filled(output)
+    if output is None:
+        return True
+    try:
+        dtype = np.dtype(output)
+    except TypeError:
+        return False
+    return dtype.kind in "biuf" and dtype.isnative and dtype != np.float16 and supported_dtype(dtype)
+
+
+def _shift(given: Given) -> bool:
+    return are_numbers(given["shift"])
+
+
+def _factor(x: Any) -> float:
+    """A number, which may follow from sizes; NaN for what is none."""
+    if is_tracer(x) and not x.shape and x.known is not None:
+        return float(x.known)
+    return float(static_value(x)) if not is_tracer(x) and is_number(x) else np.nan
+
+
+def _zoom(given: Given) -> bool:
+    """Its factors give the output's shape; a zoom by 1 copies."""
+    factors, shape = given["zoom"], given["input"].shape
+    many = [_factor(z) for z in factors] if type(factors) in (list, tuple) else [_factor(factors)] * len(shape)
+    if len(many) != len(shape) or not all(np.isfinite(z) and z > 0 for z in many) or all(z == 1 for z in many):
+        return False
+    surprising = given["grid_mode"] and static_value(given["mode"]) in ("constant", "wrap")  # SciPy warns
+    return not surprising and all(round(int(n) * z) > 0 for n, z in zip(shape, many, strict=True))
+
+
+def _affine(given: Given) -> bool:
+    matrix, shape = given["matrix"], given["output_shape"]
+    if type(matrix) in (list, tuple):
+        matrix = as_tracer(matrix)
+    is_shape = shape is None or (type(shape) in (list, tuple) and all(isinstance(n, (int, np.integer)) for n in shape))
+    is_filled = shape is None or all(n > 0 for n in shape) if is_shape else False
+    return is_filled and is_real(matrix) and matrix.ndim in (1, 2) and are_numbers(given["offset"])
+
+
+def _coordinates(given: Given) -> bool:
+    where = given["coordinates"]
+    if type(where) in (list, tuple):
+        where = given["coordinates"] = as_tracer(where)
+    return is_real(where) and where.ndim > 1 and _all_filled(where)
+
+
+def _rotate(given: Given) -> bool:
+    """Planes of an image of three axes are rotated one by one."""
+    axes, shape = given["axes"], given["input"].shape
+    if not is_number(given["angle"]) or type(axes) not in (list, tuple) or not all(map(is_number, axes)):
+        return False
+    if len(shape) < 2 or len(axes) != 2 or any(not -len(shape) <= static_value(a) < len(shape) for a in axes):
+        return False
+    plane = {int(static_value(a)) % len(shape) for a in axes}
+    return len(plane) == 2 and all(k in plane or n <= MAX_PLANES for k, n in enumerate(shape))
+
+
+def compiled(name: str, real: Any, fits: Callable[[Given], bool]) -> Callable[..., Any]:
+    """SciPy's function through its source where `fits` says so; else as it is."""
+    signature, as_it_is = inspect.signature(real), extern(f"scipy.ndimage.{name}", real)
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError:
+            return as_it_is(*args, **kwargs)
+        bound.apply_defaults()
+        given = bound.arguments
+        if not (is_compiled(given) and fits(given)):
+            return as_it_is(*args, **kwargs)
+        for word in ("order", "mode", "cval", "prefilter", "zoom", "angle", "axes", "reshape", "grid_mode"):
+            if word in given:
+                given[word] = _static(given[word])
+        traced = rotation() if name == "rotate" else hook("clone")(real)
+        return traced(*bound.args, **bound.kwargs)
+
+    return method
+
+
+def rotation() -> Callable[..., Any]:
+    """SciPy's `rotate`: an affine transform of each plane, its numbers computed as SciPy's source does.
+
+    Neither the angle nor the sizes are part of the kernel.
+    """
+    affine = importlib.import_module("scipy.ndimage").affine_transform
+    special = importlib.import_module("scipy.special")
+    support = importlib.import_module("scipy.ndimage._ni_support")
+
+    def method(
+        image: Any, angle: Any, axes: Any, reshape: Any, output: Any, order: Any, mode: Any, cval: Any, prefilter: Any
+    ) -> Any:
+        rec, plane = current(), sorted(int(a) % image.ndim for a in axes)
+        c, s = special.cosdg(angle), special.sindg(angle)
+        matrix = np.array([[c, s], [-s, c]])
+        size = np.array([int(image.shape[k]) for k in plane])
+        shape = list(image.shape)
+        turned = size
+        if reshape:
+            corners = matrix @ [[0, 0, size[0], size[0]], [0, size[1], 0, size[1]]]
+            turned = (np.ptp(corners, axis=1) + 0.5).astype(int)
+            for k, n in zip(plane, turned, strict=True):
+                shape[k] = rec.size(rec.poly(int(n)))
+        offset = (size - 1) / 2 - matrix @ ((turned - 1) / 2)
+        output = hook("clone")(support._get_output)(output, image, shape=tuple(shape))
+        rest = (order, mode, cval, prefilter)
+        others = [range(int(n)) if k not in plane else [slice(None)] for k, n in enumerate(image.shape)]
+        for place in itertools.product(*others):
+            part = output[place]
+            hook("clone")(affine)(image[place], given_by(matrix), given_by(offset), tuple(part.shape), part, *rest)
+        return output
+
+    return method
+
+
+def given_by(numbers: np.ndarray[Any, Any]) -> Tracer:
+    """Numbers that are known while tracing, but that a kernel reads."""
+    found = from_known(numbers)
+    found.buffer.of_sizes = True
+    return found
+
+
+def _static(x: Any) -> Any:
+    return type(x)(map(_static, x)) if type(x) in (list, tuple) else static_value(x)
+
+
+FITS = {
+    "shift": _shift,
+    "zoom": _zoom,
+    "affine_transform": _affine,
+    "map_coordinates": _coordinates,
+    "rotate": _rotate,
+}
+
+
+def register() -> None:
+    """Take the transforms over."""
+    public, c = importlib.import_module("scipy.ndimage"), importlib.import_module("scipy.ndimage._nd_image")
+    for name, fits in FITS.items():
+        real = getattr(public, name)
+        implements(real)(compiled(name, real, fits))
+    implements(c.zoom_shift)(known_first(c.zoom_shift, zoom_shift))
+    implements(c.geometric_transform)(known_first(c.geometric_transform, geometric_transform))
+
+
+try:
+    register()
+except ImportError:  # without SciPy there is nothing to take over
+    pass
