@@ -57,16 +57,19 @@ def applications() -> dict[str, Case]:
 
 
 def blocks() -> dict[str, Case]:
-    """Schedules by hand, and what the threads of a block do together: reductions, scans, scatters; accesses side by
-    side, copies to shared memory."""
-    together = "test_blocks", "test_block_reductions", "test_block_scans", "test_scatters", "test_rows"
-    return _tests(*together, "test_copies", "test_coalescing", "test_lanes", "test_operands", "test_parallel_scatters")
+    """Schedules by hand, those of applications too, and what the threads of a block do together: reductions, scans,
+    scatters; accesses side by side, copies to shared memory."""
+    together = "test_blocks", "test_block_reductions", "test_block_scans", "test_scatters", "test_parallel_scatters"
+    accesses = "test_rows", "test_copies", "test_coalescing", "test_lanes", "test_operands"
+    return _tests(*together, *accesses, "test_application_schedules")
 
 
 def calls() -> dict[str, Case]:
     """Calls with arrays of NumPy and CuPy: views, changes in place, transfers, bands of rows, extern calls, exceptions,
     complex numbers, Fourier transforms, CUDA graphs; what is kept of kernels, in memory and on disk."""
-    return _tests("test_calls", "test_bands", "test_complex", "test_library", "test_graphs", "test_kernels")
+    return _tests(
+        "test_calls", "test_bands", "test_geometry", "test_complex", "test_library", "test_graphs", "test_kernels"
+    )
 
 
 def _tests(*names: str) -> dict[str, Case]:

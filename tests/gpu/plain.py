@@ -26,7 +26,8 @@ PYTEST = "pytest"  # `tests.gpu.words` makes a module of this name
 def refused(name: str, by: str) -> bool:
     """Is there no such package for a file of this checkout?"""
     top = name.partition(".")[0]
-    if top in HAS | OWN or top in sys.stdlib_module_names or not by.startswith(ROOT + os.sep):
+    is_own = by.startswith(ROOT + os.sep) and "site-packages" not in Path(by).parts  # its `.venv` is not
+    if top in HAS | OWN or top in sys.stdlib_module_names or not is_own:
         return False
     return top != PYTEST or hasattr(sys.modules.get(PYTEST), "__path__") or PYTEST not in sys.modules
 

@@ -40,6 +40,7 @@ def in_plain(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
         ("concurrent.futures", "benchmarks/rows.py", False),
         ("hjit.cache", "tests/test_cache.py", False),
         ("platformdirs", "/usr/lib/pyopencl/cache.py", False),
+        ("platformdirs", ".venv/lib/python3.12/site-packages/pyopencl/cache.py", False),
     ],
 )
 def test_what_is_refused(name: str, by: str, is_refused: bool) -> None:
