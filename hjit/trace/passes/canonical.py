@@ -71,6 +71,7 @@ _ON_CUDA: Mapping[Callable[..., Graph], tuple[Callable[..., Graph], ...]] = {
     pack: (),
 }
 CUDA_PASSES = tuple(new for run in PASSES for new in _ON_CUDA.get(run, (run,)))
+FAST_CUDA_PASSES = (reorder_scattered_sums, *CUDA_PASSES)  # floats are added to computed places in any order
 REQUESTABLE = (
     fuse,
     rfactor,
@@ -89,12 +90,11 @@ def canonicalise(
     """The canonical form of a Graph for a kind of target, with the rewrites that a schedule requests.
 
     Args:
-        fast_math: on CUDA, may floats be added to computed places in any order?
+        fast_math: see `FAST_CUDA_PASSES`; on a CPU it changes nothing here.
     """
     show = debug.passes("canonicalise")
-    if fast_math and target == "cuda":
-        graph = reorder_scattered_sums(graph)
-    for run in deadline.within("canonicalising", PASSES if target == "cpu" else CUDA_PASSES):
+    passes = PASSES if target == "cpu" else FAST_CUDA_PASSES if fast_math else CUDA_PASSES
+    for run in deadline.within("canonicalising", passes):
         graph = run(graph, requested) if run in REQUESTABLE else run(graph)
         if debug.checks():
             check_graph(graph, run.__name__)
