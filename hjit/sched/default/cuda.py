@@ -396,9 +396,7 @@ def _other_tiles(x: _Tiled) -> Iterator[_Tiled]:
     """The loops, and those over other tiles: higher ones, of which blocks compute less of what others compute, too, and
     narrower ones, of which more stages fit into shared memory."""
     row, column = x.blocks[-2:] if len(x.blocks) > 1 else (-1, -1)
-    for y in (x, _each(x, column, 1)):
-        if y is None:
-            continue
+    for y in dict.fromkeys((x, _each(x, column, 1) or x)):  # one, where a thread has one column anyway
         yield y
         rows = math.prod(n or 1 for k, kind, n, *_ in x.inner if (k, kind) == (row, "unroll"))
         for times in (n for n in TALLER if n * rows <= MOST_ROWS):
