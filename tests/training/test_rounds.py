@@ -15,28 +15,13 @@ from hjit import cli
 from hjit.errors import HjitError, ModelError
 from hjit.model import network
 from hjit.model.names import PIPELINE, SCHEDULE
-from hjit.training import cases, programs, rounds, schedules
+from hjit.training import cases, programs, rounds
 from hjit.training.cases import MeasurementLock, measured
 from hjit.training.rounds import Settings, Training, unseen
 from tests.test_tune import IMAGE, OPTIONS, blurred, pyramid
+from tests.training.conftest import measure_here
 
 SETTINGS = Settings(programs=2, schedules=3, seed=4)  # programs of few stages
-
-
-def measure_here(command: list[str]) -> Any:
-    """The same without a process."""
-    return subprocess.CompletedProcess(command, programs.main(command[3:]), "", "")
-
-
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs of small images, measured in this process, one after the other; weights of few passes."""
-    monkeypatch.setattr(programs, "PIXELS", (64**2, 64**2))
-    monkeypatch.setattr(programs, "IMAGES", 1)
-    monkeypatch.setattr(cases, "PROGRAM_SECONDS", 60.0)
-    monkeypatch.setattr(rounds, "process", measure_here)
-    monkeypatch.setattr(schedules, "SEARCH_SECONDS", 0.3)
-    monkeypatch.setattr(rounds, "PASSES", 2)
 
 
 def test_a_round_measures_programs_and_fits_weights_that_the_next_one_has(

@@ -15,9 +15,8 @@ from hjit.model.fit import Program
 from hjit.model.fit import fit as hjit_fit
 from hjit.model.names import MACHINE, PIPELINE, SCHEDULE
 from hjit.model.samples import Dataset
-from hjit.training import cases, programs, rounds, schedules
+from hjit.training import programs, rounds
 from hjit.training.rounds import Settings, Training, unseen
-from tests.training.test_rounds import measure_here
 
 RNG = np.random.default_rng(0)
 
@@ -57,14 +56,8 @@ def test_damage_and_other_features_are_refused(tmp_path: Path, monkeypatch: pyte
 
 
 def test_another_training_is_fitted_to_them_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(programs, "PIXELS", (64**2, 64**2))
-    monkeypatch.setattr(programs, "IMAGES", 1)
-    monkeypatch.setattr(cases, "PROGRAM_SECONDS", 60.0)
-    monkeypatch.setattr(rounds, "process", measure_here)
-    monkeypatch.setattr(schedules, "SEARCH_SECONDS", 0.3)
-    monkeypatch.setattr(rounds, "PASSES", 2)
     file, settings = tmp_path / "samples.xz", ["--programs", "2", "--schedules", "3", "--seed", "4"]
     assert cli.main(["train", str(tmp_path / "a"), *settings, "--rounds", "1", "--pack", str(file)]) == 0
     packed = samples.read(file)
