@@ -66,7 +66,7 @@ class VerifiedCalls:
         """NumPy's own result; the kernels are installed only if they compute the same. MISS: what was assumed, or what
         a known variant decides on, came out otherwise."""
         if variant.on_device and any(map(is_device_array, (*call.leaves, *guarded[1].values()))):
-            return self._verify_copies(call, variant, guarded, stores)
+            return self._verify_copies(call, variant, guarded, stores, is_known)
         from hjit.call.build import on_deep_stack
         from hjit.call.checks.first_calls import runs_of
         from hjit.call.stored import verdicts
@@ -119,7 +119,9 @@ class VerifiedCalls:
         options = replace(self._resolved(call.key[0]), target="cpu")
         return Uninitialised(function, call.structure, call.leaves, options, self._schedule, variant, before, draws)
 
-    def _verify_copies(self, call: Call, variant: Variant, guarded: GuardValues, stores: list[bool]) -> Any:
+    def _verify_copies(
+        self, call: Call, variant: Variant, guarded: GuardValues, stores: list[bool], is_known: bool
+    ) -> Any:
         """As `_verify`, for arrays on a device: on copies of them."""
         from hjit.call.on_device import has_copies, host_copy, on_copies
 
@@ -129,7 +131,7 @@ class VerifiedCalls:
             self._entries.install(call.key, variant)
             return variant.run(call.leaves, guarded)
         captured = {n: host_copy(a) for n, a in guarded[1].items()}
-        result = on_copies(call, lambda here: self._verify(here, variant, (guarded[0], captured), stores))
+        result = on_copies(call, lambda here: self._verify(here, variant, (guarded[0], captured), stores, is_known))
         is_refused = result is PLAIN and not self._first_calls.is_wrong(variant, stores)
         return self._refused(call) if is_refused else result
 

@@ -230,6 +230,20 @@ def test_wrong_kernels_are_found(cp: Any, monkeypatch: pytest.MonkeyPatch) -> No
     assert f.stats.verified is False
 
 
+def test_a_blank_first_call_that_raises_inside_is_no_path_for_others(cp: Any) -> None:
+    def solved(a: Any, b: Any) -> Any:
+        try:
+            return np.linalg.solve(a, b)
+        except np.linalg.LinAlgError:
+            return np.full(b.shape, np.nan)
+
+    f = hjit.pipeline(solved, target="cuda")
+    regular, side = np.random.default_rng(0).random((6, 6)) + 4 * np.eye(6), np.arange(6.0)
+    for a in (np.zeros((6, 6)), regular, np.zeros((6, 6)), regular):
+        same(f(cp.asarray(a), cp.asarray(side)), solved(a, side))
+    assert f.stats.fallbacks == 0 and f.stats.verified
+
+
 def test_large_products_are_cublas_s(cp: Any) -> None:
     def product(a: Any, b: Any) -> Any:
         return (a * 2) @ b.T[:, :30] + 1, a @ b.T
