@@ -274,7 +274,7 @@ class _Tuning:
 
     def _keep_samples(self, segment: Segment, learner: Learner) -> None:
         """What was timed joins this user's samples, which ``hjit train --own`` fits weights to."""
-        found = learner.samples()
+        found = learner.samples() if self.options.cache == "rw" else None
         if found is not None:
             name = plans.plan_name(segment, self.sizes, self.options).entry.replace("plan_", "samples_", 1)
             about = {"samples": len(found.origins[0])}

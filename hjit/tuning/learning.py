@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +20,9 @@ from hjit.sched.search.refine import Schedule
 from hjit.sched.search.space import Space
 from hjit.tuning.limits import FIT_PASSES, FIT_RATE, MIN_SAMPLES
 from hjit.tuning.weights import weights
+
+if TYPE_CHECKING:
+    from hjit.model.fit import Program
 
 log = logging.getLogger("hjit")
 
@@ -72,13 +76,9 @@ class Learner:
 
     def samples(self) -> Dataset | None:
         """All that was timed, as training takes it; None: a single schedule, which says little."""
-        from hjit.model.fit import Program
-
         if len(self._seconds) < 2:
             return None
-        nests = self._space.nests
-        program = Program(nests.pipeline, np.stack(self._features), np.array(self._seconds), nests.machine)
-        return Dataset((program,), (("tuned",) * len(self._seconds),))
+        return Dataset((self._program(),), (("tuned",) * len(self._seconds),))
 
     def predicted(self, schedule: Schedule) -> float:
         """Seconds that a schedule takes, as the present cost model has it, and the bias."""
@@ -88,14 +88,19 @@ class Learner:
 
     def _fitted(self) -> Network:
         """From the weights of this process, and not from the latest: no batch counts more than another."""
-        from hjit.model.fit import Program, fit
+        from hjit.model.fit import fit
 
-        nests = self._space.nests
-        program = Program(nests.pipeline, np.stack(self._features), np.array(self._seconds), nests.machine)
         start = weights()
         assert isinstance(start, Network)
         network, report = fit(
-            [program], start=start, passes=FIT_PASSES, learning_rate=FIT_RATE, loss="log", held_out=0.0
+            [self._program()], start=start, passes=FIT_PASSES, learning_rate=FIT_RATE, loss="log", held_out=0.0
         )
         log.debug("cost model fitted to %d schedules: rank %.2f", len(self._seconds), report.trained.rank)
         return network
+
+    def _program(self) -> Program:
+        """All that was timed."""
+        from hjit.model.fit import Program
+
+        nests = self._space.nests
+        return Program(nests.pipeline, np.stack(self._features), np.array(self._seconds), nests.machine)
