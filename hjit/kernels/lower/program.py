@@ -13,9 +13,9 @@ from hjit.kernels.lower.loopir import Stmt
 from hjit.kernels.lower.nest_merging import Renaming
 from hjit.kernels.lower.printing import lines
 from hjit.sched.language.memory import Layout
-from hjit.trace.ir.poly import ONE, ZERO, Poly, Sym
+from hjit.trace.ir.poly import ONE, ZERO, Poly, Var
 
-ITERATION = Sym("iteration of blocks")  # of the outermost loop over blocks, in `Rows`
+ITERATION = Var("iteration of blocks")  # of the outermost loop over blocks, in `Rows`
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.poly import Atom, Extremum, FloorDiv, Mod, Poly, Sym
+from hjit.trace.ir.poly import Atom, Extremum, FloorDiv, Mod, Poly, Sym, Var
 
 
 def encode(p: Poly, symbols: Sequence[str]) -> Any:
-    """A polynomial as nested lists, its symbols by position."""
+    """A polynomial as nested lists, its symbols, and a loop's variable, by position."""
 
     def atom(a: Atom) -> Any:
         match a:
-            case Sym():
+            case Sym() | Var():
                 return symbols.index(a.name)
             case FloorDiv():
                 return ["//", encode(a.arg, symbols), encode(a.by, symbols)]

@@ -27,7 +27,7 @@ from hjit.trace.ir.poly import (
     Var,
     deep_atoms,
     extremum,
-    lower_bound,
+    is_never_negative,
     poly,
 )
 
@@ -246,11 +246,6 @@ class Interval:
         low = ZERO if self.low == ZERO else extremum("min", extremum("max", self.low, ZERO), extent - 1)
         last = self.last if is_never_negative(self.last - self.first) else extremum("max", self.last, self.first)
         return Interval(low, extremum("max", low, extremum("min", self.high, extent - 1)), self.base, self.first, last)
-
-
-def is_never_negative(n: Poly) -> bool:
-    """Is a polynomial provably >= 0 for all sizes above `SMALL`?"""
-    return all(c > 0 and all(isinstance(a, Sym) for a in m) for m, c in n.terms.items()) and lower_bound(n) >= 0
 
 
 def whole(extent: Poly) -> Interval:

@@ -7,9 +7,11 @@ handling, a value read from an array). Two polynomials are equal when they are t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache, partial
 from typing import Any, Union
 
+MAX_DEPTH = 6  # of minima and maxima inside others that are compared
 SMALL = 16  # sizes up to here are constants of the kernel, so that they unroll
 
 
@@ -447,11 +449,12 @@ def rebuild(a: Atom, change: Callable[[Atom], IntLike | None]) -> IntLike:
 
 
 def extremum(which: str, a: IntLike, b: IntLike) -> Poly:
-    """min or max of two, decided now where their difference is a constant."""
+    """min or max of two, decided now where one is never the larger."""
     a, b = poly(a), poly(b)
-    d = a - b
-    if d.is_const:
-        return a if (d.const <= 0) == (which == "min") else b
+    if is_never_above(a, b):
+        return a if which == "min" else b
+    if is_never_above(b, a):
+        return b if which == "min" else a
     return poly(Extremum(which, a, b))
 
 
@@ -501,6 +504,54 @@ def lower_bound(n: Poly) -> int:
             return 0
         total += c * (SMALL + 1) ** len(m)
     return total
+
+
+@lru_cache(maxsize=1 << 14)
+def is_never_above(a: Poly, b: Poly, depth: int = MAX_DEPTH) -> bool:
+    """Is one polynomial over sizes and loop variables provably <= another?
+
+    Args:
+        depth: how many minima and maxima, one inside another, are looked into.
+    """
+    if is_never_negative(b - a):
+        return True
+    x, y = _extremum_of(a), _extremum_of(b)
+    if depth == 0 or (x is None and y is None):
+        return False
+    below = partial(is_never_above, depth=depth - 1)
+    if x is not None and y is not None and x[0] == y[0] and below(x[1], y[1]) and below(x[2], y[2]):
+        return True
+    if x is not None and _some_or_all(x[0] == "min")(below(p, b) for p in x[1:]):
+        return True
+    return y is not None and _some_or_all(y[0] == "max")(below(a, p) for p in y[1:])
+
+
+def _some_or_all(is_some: bool) -> Callable[[Iterable[bool]], bool]:
+    return any if is_some else all
+
+
+def _extremum_of(p: Poly) -> tuple[str, Poly, Poly] | None:
+    """`which`, and the two that a polynomial is the smaller or the larger of."""
+    if len(p.terms) == 1:
+        ((m, c),) = p.terms.items()
+        if c == 1 and len(m) == 1 and isinstance(m[0], Extremum):
+            return m[0].which, m[0].a + p.const, m[0].b + p.const
+    return None
+
+
+def is_never_negative(p: Poly) -> bool:
+    """Is a polynomial over sizes provably >= 0, as sizes are above `SMALL`?
+
+    Quotients by constants are bounded by what they are rounded from: ``(a - k + 1) / k <= a // k <= a / k``.
+    """
+    for m, c in p.terms.items():
+        if len(m) == 1 and isinstance(m[0], FloorDiv) and m[0].by.is_const:
+            a, k = m[0].arg, m[0].by.const
+            rest = p - Poly({m: c}, 0)
+            return k > 0 and is_never_negative(rest * k + (a - (k - 1) if c > 0 else a) * c)
+        if c < 0 or not all(isinstance(a, Sym) for a in m):
+            return False
+    return p.const + sum(c * (SMALL + 1) ** len(m) for m, c in p.terms.items()) >= 0
 
 
 def upper_bound(n: Poly) -> int | None:

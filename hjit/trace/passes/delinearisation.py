@@ -6,13 +6,28 @@ and columns, with divisions inside, and what reads it could not tell which rows 
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 
 from hjit.trace.ir.graph import Change, Definition, Expr, Graph, Load, Stage, rewrite, substitute, walk
-from hjit.trace.ir.intervals import interval, is_never_negative, upper_bound, whole
-from hjit.trace.ir.poly import ONE, ZERO, Atom, Boundary, Dim, FloorDiv, IntLike, Mod, Poly, deep_atoms, poly
+from hjit.trace.ir.intervals import interval, upper_bound, whole
+from hjit.trace.ir.poly import (
+    ONE,
+    ZERO,
+    Atom,
+    Boundary,
+    Dim,
+    FloorDiv,
+    IntLike,
+    Mod,
+    Poly,
+    deep_atoms,
+    is_never_negative,
+    poly,
+)
 from hjit.trace.ir.rewriting import map_definitions
 
 MAX_FACTORS = 4  # of a length that an axis is split by
@@ -82,17 +97,26 @@ def _with_rows(graph: Graph, s: Stage) -> Graph | None:
 
 
 def _row_lengths(n: Poly) -> Iterator[Poly]:
-    """The products of some symbolic factors of a length, but not all of it; the longest first."""
-    if len(n.terms) != 1 or n.const:
+    """The products of some symbolic factors of all terms of a length, but not all of it; the longest first."""
+    if n.const or not n.terms:
         return
-    ((factors, number),) = n.terms.items()
+    factors = _common(n)
     if len(factors) <= MAX_FACTORS:
-        for count in range(len(factors) - (number == 1), 0, -1):
+        for count in range(len(factors) - (n == _product(factors)), 0, -1):
             for some in dict.fromkeys(combinations(factors, count)):
-                length = ONE
-                for a in some:
-                    length = length * a
-                yield length
+                yield _product(some)
+
+
+def _common(n: Poly) -> tuple[Atom, ...]:
+    """The factors that all terms have, as in ``height * width - 4 * width``; one that each has twice, twice."""
+    first, *others = (Counter(factors) for factors in n.terms)
+    for x in others:
+        first &= x
+    return tuple(first.elements())
+
+
+def _product(factors: Sequence[Atom]) -> Poly:
+    return math.prod(map(poly, factors), start=ONE)
 
 
 def _is_of_rows(graph: Graph, s: Stage, axis: int, by: Poly) -> bool:
