@@ -95,6 +95,7 @@ def parser() -> argparse.ArgumentParser:
     train.add_argument(
         "--jobs", type=int, default=2, metavar="N", help="processes that compile at once (default: %(default)s)"
     )
+    train.add_argument("--start", type=Path, metavar="FILE", help="weights to go on from (default: random ones)")
     train.add_argument("--also", type=Path, nargs="+", default=[], metavar="FILE", help="samples to fit to besides")
     train.add_argument("--own", action="store_true", help="fit to what this user's tuning has timed, too")
     train.add_argument("--pack", type=Path, metavar="FILE", help="write all samples of the folder to one file")
@@ -241,7 +242,9 @@ def _train(given: argparse.Namespace) -> int:
         if given.own:
             kept = cache.entries("samples", resolve({}).cache_dir)
             others += [p for name, _, data in kept for p in samples.from_bytes(data, name).programs]
-        training = Training(given.folder, Settings(given.programs, given.schedules, given.seed, given.target))
+        training = Training(
+            given.folder, Settings(given.programs, given.schedules, given.seed, given.target), given.start
+        )
         training.run(given.rounds, given.minutes, given.jobs, lambda line: print(line, flush=True), others)
         if given.pack is not None:
             samples.write(given.pack, programs.collected(training.folders))

@@ -4,7 +4,8 @@
     FOLDER/0, 1, ...       the rounds: the files of `hjit.training.programs`, and at the end weights.npz
 
 What is there is not done again, so a training that was killed goes on where it was. The first round has no weights, and
-random ones pick; each later one has those of the round before. Weights are fitted to the samples of all rounds so far.
+random ones pick, or those that the training starts from do; each later one has those of the round before. Weights are
+fitted to the samples of all rounds so far, afresh or from those at the start.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Any
 
 from hjit.errors import ModelError
 from hjit.model.fit import Program, Report, check_packages, fit, steadied
+from hjit.model.network import load
 from hjit.process.files import replacing
 from hjit.process.machine import cpu
 from hjit.training import programs
@@ -31,6 +33,7 @@ from hjit.version import __version__
 
 PASSES = 60  # over the samples
 DECAY, RATE = 0.1, 6e-3  # of weights, and of learning; programs held out are predicted best with them
+START_RATE = 2e-3  # where weights are there to start from, which know more programs than are measured now
 HELD_OUT = 0.2  # of the programs
 LONGEST = 180.0  # seconds of one program
 SHOWN = ("default", "greedy", "beam")  # of the choices
@@ -89,11 +92,15 @@ class Round:
 class Training:
     """A folder of rounds.
 
+    Args:
+        start: weights that pick in the first round, and that fits go on from; None: random ones.
+
     Raises:
         ModelError: the folder is that of a training with other settings.
     """
 
-    def __init__(self, folder: Path, settings: Settings | None = None) -> None:
+    def __init__(self, folder: Path, settings: Settings | None = None, start: Path | None = None) -> None:
+        self.start = start
         self.folder, self._card = folder, folder / "training.json"
         known = json.loads(self._card.read_text()) if self._card.exists() else None
         if known is not None and settings is not None and known["settings"] != asdict(settings):
@@ -120,8 +127,8 @@ class Training:
 
     @property
     def weights(self) -> Path | None:
-        """Those of the last finished round."""
-        return self.folder / str(len(self.rounds) - 1) / "weights.npz" if self.rounds else None
+        """Those of the last finished round, or those at the start."""
+        return self.folder / str(len(self.rounds) - 1) / "weights.npz" if self.rounds else self.start
 
     @property
     def folders(self) -> list[Path]:
@@ -218,9 +225,10 @@ class Training:
         several = len({p.pipeline.tobytes() for p in known}) > 1
         network, report = fit(
             known,
+            start=None if self.start is None else load(self.start),
             seed=self.settings.seed,
             passes=PASSES,
-            learning_rate=RATE,
+            learning_rate=RATE if self.start is None else START_RATE,
             loss="log",
             decay=DECAY,
             held_out=HELD_OUT if several else 0.0,

@@ -45,6 +45,29 @@ def test_a_round_measures_programs_and_fits_weights_that_the_next_one_has(
         training.run(2, None, 1, unseen)
 
 
+def test_weights_to_start_from_pick_in_the_first_round_and_are_fitted_further(
+    small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = tmp_path / "start.npz"
+    network.random(8).save(start)
+    asked: list[str] = []
+    real = measure_here
+
+    def measured_here(command: list[str]) -> Any:
+        asked.append(command[command.index("--weights") + 1])
+        return real(command)
+
+    monkeypatch.setattr(rounds, "process", measured_here)
+    monkeypatch.setattr(rounds, "PASSES", 1)
+    monkeypatch.setattr(rounds, "START_RATE", 1e-9)
+    training = Training(tmp_path / "a", SETTINGS, start)
+    training.run(1, None, 1, unseen)
+    assert set(asked) == {str(start)} and training.weights == tmp_path / "a" / "0" / "weights.npz"
+    before, after = network.load(start).arrays, network.load(training.weights).arrays
+    matrices = [name for name, x in before.items() if x.ndim == 2]
+    assert matrices and all(np.allclose(before[n], after[n], atol=1e-5) for n in matrices)
+
+
 def test_what_is_measured_is_kept_as_a_whole(small: None, tmp_path: Path) -> None:
     summary = programs.measure(5, tmp_path, 3, None, "cpu")
     with np.load(tmp_path / "5-0.npz") as x:
