@@ -4,7 +4,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hjit.trace.ir.poly import ONE, ZERO, Dim, Poly, Sym, boundary, boundary_value, extremum, poly
+from hjit.trace.ir.poly import (
+    ONE,
+    SMALL,
+    ZERO,
+    Dim,
+    Extremum,
+    Poly,
+    Sym,
+    boundary,
+    boundary_value,
+    extremum,
+    is_never_above,
+    is_never_negative,
+    poly,
+)
 
 NAMES = ("h", "w")
 VALUES = {"h": 37, "w": 18}
@@ -38,6 +52,43 @@ def test_arithmetic_is_that_of_integers(a: Poly, b: Poly, n: int) -> None:
     assert value(a % n) == value(a) % n
     assert value(extremum("min", a, b)) == min(value(a), value(b))
     assert value(extremum("max", a, b)) == max(value(a), value(b))
+
+
+@st.composite
+def bounds(draw: st.DrawFn, depth: int = 4) -> Poly:
+    """Minima and maxima, as bounds of regions are."""
+    if depth == 0 or draw(st.integers(0, 4)) == 0:
+        leaf = draw(st.sampled_from([poly(Sym("h")), poly(Sym("w")), poly(Dim(0)), poly(Dim(0)) * 2, ZERO]))
+        return leaf + draw(st.integers(-20, 3))
+    a, b = draw(bounds(depth - 1)), draw(bounds(depth - 1))
+    op = draw(st.sampled_from(["min", "max", "min", "max", "//", "+"]))
+    return extremum(op, a, b) if op in ("min", "max") else a // 3 if op == "//" else a + draw(st.integers(-3, 3))
+
+
+@given(bounds(), bounds(), st.integers(SMALL + 1, 40), st.integers(SMALL + 1, 40), st.integers(-30, 60))
+@settings(max_examples=400, deadline=None)
+def test_what_is_decided_of_minima_holds_for_all_sizes(a: Poly, b: Poly, h: int, w: int, x: int) -> None:
+    def at(p: Poly) -> int:
+        return p.evaluate(lambda a: {"h": h, "w": w}[a.name] if isinstance(a, Sym) else x)
+
+    assert not is_never_above(a, b) or at(a) <= at(b)
+    assert not is_never_negative(a) or at(a) >= 0
+    for which, pick in (("min", min), ("max", max)):
+        assert at(extremum(which, a, b)) == pick(at(a), at(b))
+
+
+def test_minima_of_what_is_clamped_alike_are_decided() -> None:
+    x, h = poly(Dim(0)), poly(Sym("h"))
+
+    def clamped(p: Poly) -> Poly:
+        return extremum("min", extremum("max", p, ZERO), h - 1)
+
+    assert extremum("min", clamped(x - 1), clamped(x)) == clamped(x - 1)
+    assert extremum("max", clamped(clamped(x) + 1), clamped(clamped(x))) == clamped(clamped(x) + 1)
+    assert clamped(clamped(x)) == clamped(x)
+    assert extremum("max", ZERO, extremum("min", h - 1, 2 * h - 40)) != ZERO, "it may be below for a small size"
+    assert extremum("min", (h + 1) // 2, h - 4) == (h + 1) // 2
+    assert isinstance(next(iter(extremum("min", (h + 1) // 2, h - 9).terms))[0], Extremum)
 
 
 @given(polys(), polys())
