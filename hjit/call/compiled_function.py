@@ -33,6 +33,7 @@ from hjit.call.arguments import (
 )
 from hjit.call.checks import against_numpy
 from hjit.call.checks.against_numpy import InterleavedCalls
+from hjit.call.checks.retracing import Retracing
 from hjit.call.checks.verified_calls import VerifiedCalls
 from hjit.call.conversions.byte_orders import ConvertedCalls
 from hjit.call.entry import MAX_CONTEXTS, MAX_DEPTH, PLAIN_AGAIN, WARMUP_CALLS, Call, Entries, Entry, Stats, limit
@@ -93,6 +94,7 @@ class CompiledFunction(VerifiedCalls, Generic[P, R]):
         self.parts: Parts | None = None
         self.tuned: Tuned | None = None
         self._uses_plans = False  # although nothing is searched
+        self._retracing = Retracing()
         self._spent = [0.0]  # seconds of the latest budget, for building it and its parts
         self._depth = 0  # of functions in parts that call each other
         self._warned = False
@@ -197,6 +199,9 @@ class CompiledFunction(VerifiedCalls, Generic[P, R]):
         entry = self._entries.get(key)
         if (entry is not None and entry.plain is not None) or self._resolved(key[0]).disable:
             return self._numpy(args, kwargs)
+        if self._retracing.bypass and not targets:
+            self._retracing.bypass -= 1
+            return self._numpy(args, kwargs)
         if entry is not None and (entry.parts is not None or entry.converted is not None):
             return self._by_parts(key, entry, args, kwargs)
         _load_compiler()
@@ -277,10 +282,31 @@ class CompiledFunction(VerifiedCalls, Generic[P, R]):
         timing = None if entry is None or is_into else entry.timing
         result = self._try(call) if timing is None else self._timed(call, timing)
         if result is MISS:
-            result = self._first(call)
+            return self._missed(call, is_into)
+        return self._numpy(call.args, call.kwargs) if result is PLAIN else result
+
+    def _missed(self, call: Call, is_into: bool) -> Any:
+        """A call that finds nothing to run: it is traced, unless nearly all calls are, and NumPy is faster."""
+        retracing = self._retracing
+        do = "trace" if is_into or not self._may_skip(call) else retracing.next(self.stats.calls)
+        if do == "plain":
+            return self._numpy(call.args, call.kwargs)
+        if do == "compare":
+            was_slower = retracing.is_slower
+            result = retracing.compared(lambda: self._numpy(call.args, call.kwargs))
+            if retracing.is_slower and not was_slower:
+                log.info("%s: sizes or values differ at nearly every call: NumPy runs most of these", self.__name__)
+            return result
+        result = retracing.traced(lambda: self._first(call))
         if result is PARTS:
             return self._in_parts(call.key, call.args, call.kwargs)
         return self._numpy(call.args, call.kwargs) if result is PLAIN else result
+
+    def _may_skip(self, call: Call) -> bool:
+        """May NumPy run a call that could be traced?"""
+        options = self._resolved(call.key[0])
+        is_free = options.numpy_if_faster and options.on_unsupported != "raise" and options.verify == "first"
+        return is_free and self._schedule is None and not self._is_part
 
     def _try(self, call: Call) -> Any:
         """Run the variant whose guards and decisions hold; MISS where there is none, PLAIN where NumPy is to run."""

@@ -100,8 +100,11 @@ class Counting:
                 for x in s.stores:
                     self.count(x.buffer, 1)
             case Reduce():
-                trips = math.prod(max(-(-(number(t.end) - number(t.begin)) // t.step), 0) for t in s.loops)
-                self.count(s.buffer, len(s.items) * trips, math.prod(t.lanes for t in s.loops))
+                trips = [max(-(-(number(t.end) - number(t.begin)) // t.step), 0) for t in s.loops]
+                lanes = s.loops[-1].lanes  # what is left of its iterations runs one by one
+                outside = len(s.items) * math.prod(trips[:-1])
+                self.count(s.buffer, outside * (trips[-1] // lanes), lanes)
+                self.count(s.buffer, outside * (trips[-1] % lanes) if lanes > 1 else 0)
             case Scan():
                 self.count(s.buffer, max(number(s.end) - number(s.begin), 0))
             case _:
@@ -125,15 +128,14 @@ class Counting:
             self.run(body)
             self.times, self.lanes = before
 
-    def count(self, buffer: str, elements: int, along: int = 1) -> None:
-        """So many elements, or vectors of them where vectors run around or along the loop."""
-        found, n = self.stored[buffer], elements * self.times
-        lanes = self.lanes * along
-        found.points += n * self.lanes
+    def count(self, buffer: str, times: int, along: int = 1) -> None:
+        """So many single elements, or vectors where vectors run around the loop, or as many `along` it."""
+        found, n, lanes = self.stored[buffer], times * self.times, self.lanes * along
+        found.points += n * lanes
         if lanes == 1:
             found.scalars += n
         else:
-            found.vectors += -(-n // along)
+            found.vectors += n
 
 
 def stored(program: Program, sizes: Mapping[str, int], tasks: Mapping[str, int]) -> dict[str, Stored]:

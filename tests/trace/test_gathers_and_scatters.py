@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import hjit
 from hjit.errors import TraceError
+from hjit.training.cases import leaves
 from tests.trace.helpers import check, interpreted
 
 DTYPES = ("uint8", "int16", "int64", "float32", "float64")
@@ -180,6 +181,35 @@ def test_histogram(dtype: str, n: int) -> None:
     check(lambda a, e: np.histogram(a, e), a, np.array([-1.0, 0.5, 3.0]))
     check(lambda a, n: np.histogram(a, n), a, 6)
     check(lambda a: np.histogram_bin_edges(a, 6), a)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_range_of_a_histogram_is_computed_at_each_call(dtype: str) -> None:
+    functions: list[Any] = [
+        lambda a: np.histogram(a, bins=9),
+        lambda a: np.histogram(a, 9, (a.min(), a.max())),
+        lambda a: np.histogram_bin_edges(a, 4),
+        lambda a: np.histogram(a, 30, density=True)[0],
+    ]
+    for f in functions:
+        pipe = hjit.pipeline(f, verify="off", cache="off", tune=False)
+        for k in range(6):
+            a = (np.arange(60.0) * (k + 1) % 101 + 3 * k).astype(dtype)
+            for got, expected in zip(leaves(pipe(a)), leaves(f(a)), strict=True):
+                np.testing.assert_array_equal(got, expected, strict=True)
+        assert pipe.stats.traces == 1, "other extremes"
+
+
+def test_ranges_that_numpy_takes_otherwise() -> None:
+    pipe = hjit.pipeline(lambda a: np.histogram(a, 8), verify="off", cache="off", tune=False)
+    for a in (np.full(50, 3.5), np.arange(50.0), np.full(50, -1.0)):
+        for got, expected in zip(pipe(a), np.histogram(a, 8), strict=True):
+            np.testing.assert_array_equal(got, expected, strict=True)
+    for a in (np.where(np.arange(50) == 7, np.nan, 1.0), np.nextafter(np.ones(50), np.arange(50) % 2 * 2.0)):
+        with pytest.raises(ValueError, match="finite"):
+            np.histogram(a, 8)
+        with pytest.raises(ValueError, match="finite"):
+            pipe(a)
 
 
 @quick

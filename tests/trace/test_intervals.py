@@ -1,5 +1,6 @@
 """Intervals hold every index that the iterations they stand for read."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -110,3 +111,13 @@ def test_the_hull_of_an_index_and_its_rounding_moves_with_it() -> None:
             first, last = (p.evaluate(value.__getitem__) for p in (hull.base + hull.first, hull.base + hull.last))
             assert all(first <= p.evaluate(value.__getitem__) <= last for p in (x + 1, other))
     assert Interval.point(x).hull(Interval.point(x // 2)) is None
+
+
+@pytest.mark.parametrize("mode", ["clamp", "reflect", "symmetric"])
+def test_what_is_brought_into_an_axis_twice_moves_with_the_tile(mode: str) -> None:
+    """As where one step of a chain is inlined into the next one."""
+    h, x = poly(Sym("h")), poly(Var("x"))
+    index = boundary(mode, boundary(mode, poly(Dim(0)) - 1, h) - 1, h)
+    found = interval(index, {0: Interval.tile(x, 32, h - 1)}, {0: whole(h)})
+    assert found is not None and found.base == x
+    assert found.length.is_const and 32 <= found.length.const <= 40

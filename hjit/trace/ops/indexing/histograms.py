@@ -89,8 +89,11 @@ def _data(a: Any, weights: Any) -> tuple[Tracer, Tracer | None]:
     return a.reshape(-1), None if w is None else w.reshape(-1)
 
 
-def _edges(a: Tracer, bins: Any, range_: Any) -> tuple[np.ndarray[Any, Any], tuple[Any, Any, int] | None]:
-    """NumPy's edges, which depend on the dtype and, where no range is given, on the extremes, which are decided now."""
+def _edges(a: Tracer, bins: Any, range_: Any) -> tuple[Tracer, tuple[Any, Any, int] | None]:
+    """NumPy's edges, and of those at equal distances the outer ones and the number of bins.
+
+    Where the image's values give the range, they are computed at each call.
+    """
     bins = bins.known if is_tracer(bins) else static_value(bins)
     if isinstance(bins, str):
         raise current().error(
@@ -98,6 +101,32 @@ def _edges(a: Tracer, bins: Any, range_: Any) -> tuple[np.ndarray[Any, Any], tup
             f"bins={bins!r} chooses the number of bins by the image's values",
             "give a number of bins",
         )
+    found = _computed_edges(a, bins, range_)
+    if found is not None:
+        return found
+    numbers, uniform = _known_edges(a, bins, range_)
+    return from_known(numbers), uniform
+
+
+def _computed_edges(a: Tracer, bins: Any, range_: Any) -> tuple[Tracer, tuple[Tracer, Tracer, int]] | None:
+    """The edges between two values of the image; None where they are known now, or NumPy does not take them as they
+    are: an empty range, one that is not finite, one that has fewer numbers than bins. One decision tells."""
+    if np.ndim(bins) or not isinstance(bins, (int, np.integer)) or bins < 1 or not a.size:
+        return None
+    first, last = (call(np.min, a), call(np.max, a)) if range_ is None else range_
+    if not all(is_tracer(x) and x.known is None and x.ndim == 0 and x.dtype.kind in "iuf" for x in (first, last)):
+        return None
+    dtype = np.result_type(first.dtype, last.dtype, a.dtype)
+    dtype = np.result_type(dtype, float) if dtype.kind in "iu" else dtype
+    edges: Any = call(np.linspace, first, last, int(bins) + 1, dtype=dtype)
+    is_usable = call(np.isfinite, first) & call(np.isfinite, last) & (first < last)
+    if bool(is_usable & call(np.all, edges[:-1] < edges[1:])):
+        return edges, (first, last, int(bins))
+    return None
+
+
+def _known_edges(a: Tracer, bins: Any, range_: Any) -> tuple[np.ndarray[Any, Any], tuple[Any, Any, int] | None]:
+    """NumPy's own, which depend on the dtype and, where no range is given, on the extremes, which are decided now."""
     if range_ is not None:
         range_ = tuple(as_value(r) if is_tracer(r) else static_value(r) for r in range_)
     counted = not np.ndim(bins) and range_ is None and a.size
@@ -105,18 +134,26 @@ def _edges(a: Tracer, bins: Any, range_: Any) -> tuple[np.ndarray[Any, Any], tup
     return np.lib._histograms_impl._get_bin_edges(np.array(extremes, a.dtype), bins, range_, None)  # type: ignore[attr-defined,no-any-return]
 
 
-def _uniform(a: Tracer, edges: np.ndarray[Any, Any], uniform: tuple[Any, Any, int]) -> tuple[Tracer, Tracer]:
+def _uniform(a: Tracer, edges: Tracer, uniform: tuple[Any, Any, int]) -> tuple[Tracer, Tracer]:
     """The bin of each element, and which are in range: NumPy's computation, corrections by the edges included."""
     first, last, n = uniform
     keep: Any = np.logical_and(np.greater_equal(a, first), np.less_equal(a, last))
     values: Any = a.astype(edges.dtype, copy=False)
-    width = np.lib._histograms_impl._unsigned_subtract(last, first)  # type: ignore[attr-defined]
+    width = _width(first, last)
     scaled = np.subtract(values, first, dtype=np.result_type(edges.dtype, first)) / width * n
     index = call(np.where, keep, scaled.astype(np.intp), 0)
     index = index - (index == n)
-    table = from_known(edges)
-    index = index - (keep & (values < lookup(table, index)))
-    return index + (keep & (values >= lookup(table, index + 1)) & (index != n - 1)), keep
+    index = index - (keep & (values < lookup(edges, index)))
+    return index + (keep & (values >= lookup(edges, index + 1)) & (index != n - 1)), keep
+
+
+def _width(first: Any, last: Any) -> Any:
+    """Of a range; of whole numbers it is unsigned, so that it does not overflow."""
+    if not is_tracer(first):
+        return np.lib._histograms_impl._unsigned_subtract(last, first)  # type: ignore[attr-defined]
+    dtype = np.result_type(first.dtype, last.dtype)
+    wide = np.dtype(f"u{dtype.itemsize}") if dtype.kind == "i" else dtype
+    return last.astype(dtype, copy=False).astype(wide) - first.astype(dtype, copy=False).astype(wide)
 
 
 def _between(a: Tracer, edges: Tracer) -> tuple[Tracer, Tracer]:
@@ -134,15 +171,14 @@ def histogram(
     a, w = _data(a, weights)
     known = not has_tracer(bins) or not is_tracer(bins) or bins.known is not None
     if known:
-        numbers, uniform = _edges(a, bins, range)
-        edges = from_known(numbers)
+        edges, uniform = _edges(a, bins, range)
     else:
         edges, uniform = as_tracer(bins), None
         if edges.ndim != 1:
             raise ValueError("`bins` must be 1d, when an array")
         if bool(call(np.any, edges[:-1] > edges[1:])):
             raise ValueError("`bins` must increase monotonically, when an array")
-    index, keep = _uniform(a, numbers, uniform) if uniform is not None else _between(a, edges)
+    index, keep = _uniform(a, edges, uniform) if uniform is not None else _between(a, edges)
     counts = tally(index, edges.shape[0] - 1, w, keep)
     if w is not None:
         counts = counts.astype(w.dtype, copy=False)
@@ -155,4 +191,4 @@ def histogram(
 @implements(np.histogram_bin_edges)
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Tracer:
     a, _ = _data(a, weights)
-    return from_known(_edges(a, bins, range)[0])
+    return _edges(a, bins, range)[0]
