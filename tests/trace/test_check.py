@@ -84,6 +84,14 @@ ALSO_BROKEN = {
     "a dimension inside of a division": ("dimensions_exist", graph(load("img", Dim(0), poly(Dim(2)) // 3))),
     "a dimension of a target": ("dimensions_exist", graph(IMG, Definition(N, (), (poly(Dim(0)), poly(Dim(2))), IMG))),
     "a dimension of an index as a value": ("dimensions_exist", graph(Cast(Index(poly(Dim(2))), F4))),
+    "a reduction whose own element is the second operand": (
+        "order_is_the_operation",
+        graph(IMG, stages=with_update(value=Op("add", (Load("out", HERE, F4), Load("total", (), F4)), F4))),
+    ),
+    "a reduction of what reads its own stage": (
+        "order_is_the_operation",
+        graph(IMG, stages=with_update(value=Op("add", (Load("total", (), F4), Load("total", (), F4)), F4))),
+    ),
     "a select between dtypes": ("selects_have_one_dtype", graph(select(Const(True, "?"), IMG, Cast(IMG, F8)))),
 }
 

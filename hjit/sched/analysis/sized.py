@@ -31,7 +31,8 @@ from hjit.sched.analysis.tape import Num, Tape, Var, ceil_div, floor_div, least,
 from hjit.sched.language.definitions import is_associative, is_direct, is_repeatable
 from hjit.sched.language.memory import C_ORDER, Layout
 from hjit.sched.language.tree import DimKey
-from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Index, Input, Load, Op, Stage, loads, renumber, walk
+from hjit.trace.ir.accumulations import accumulation_of
+from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Index, Input, Stage, loads, renumber, walk
 from hjit.trace.ir.poly import SMALL, Dim, Poly, single_dim
 
 T = TypeVar("T")
@@ -402,14 +403,8 @@ def _is_data(e: Expr) -> bool:
 
 def _evaluated(stage: str, d: Definition) -> Iterable[Expr]:
     """What is evaluated at each point: all but the accumulator of a sum, which is in a register."""
-    if (
-        is_associative(d)
-        and is_direct(d)
-        and isinstance(d.value, Op)
-        and d.value.args[0] == Load(stage, d.target, d.value.args[0].dtype)
-    ):
-        return (d.value.args[1],)
-    return d.exprs()
+    x = accumulation_of(stage, d) if is_associative(d) and is_direct(d) else None
+    return d.exprs() if x is None else (x.element,)
 
 
 def _order(layout: Sequence[int | None]) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hjit.trace.ir.accumulations import accumulation_of
 from hjit.trace.ir.graph import (
     Cast,
     Const,
@@ -108,13 +109,10 @@ def _scatter_of(s: Stage, number: int) -> _Scatter | None:
     if all(x.source != s.name for x in d.value.loads):
         is_known = d.order in ("pure", "sequential") and all(lower_bound(n) > 0 for n in d.extents)
         return _Scatter(number, "store", d.value) if is_known else None
-    value = d.value.arg if isinstance(d.value, Cast) and {s.dtype.kind, d.value.arg.dtype.kind} == {"f"} else d.value
-    if not isinstance(value, Op) or len(value.args) != 2 or d.value.dtype != s.dtype:
+    found = accumulation_of(s.name, d)
+    if found is None or (found.is_reversed and found.op == "subtract"):
         return None
-    old, (first, second), op = cast(Load(s.name, d.target, s.dtype), value.dtype), value.args, value.name
-    element = second if first == old else first if op != "subtract" else old
-    if old not in (first, second) or any(x.source == s.name for x in element.loads):
-        return None
+    op, element = found.op, found.element
     if op == "subtract":
         op, element = "add", Op("negative", (element,), element.dtype)
     if s.dtype.kind == "f":
