@@ -20,7 +20,7 @@ import numpy as np
 from hjit.chunks.bounds import BoundsInference, Interval, Region, elements, filled, hull
 from hjit.chunks.carries import Carry, carry_of
 from hjit.chunks.limits import LARGE, RECOMPUTED, RECOMPUTED_SCAN, SMALL_WORK, USES
-from hjit.trace.ir.accumulations import accumulation_of
+from hjit.trace.ir.analysis.accumulations import accumulation_of
 from hjit.trace.ir.graph import Const, Definition, Graph, Stage
 from hjit.trace.ir.poly import Poly, Sym, deep_atoms, sizes_value
 

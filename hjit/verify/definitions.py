@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hjit.trace.ir.accumulations import accumulation_of
+from hjit.trace.ir.analysis.accumulations import accumulation_of
 from hjit.trace.ir.graph import Definition, Expr, Index, Load, Op, Stage, identity
 from hjit.trace.ir.poly import Dim, Indirect, Poly
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hjit.trace.ir.accumulations import Accumulation, accumulation_of
+from hjit.trace.ir.analysis.accumulations import Accumulation, accumulation_of
 from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast, identity
 from hjit.trace.ir.poly import Dim, Sym, poly
 

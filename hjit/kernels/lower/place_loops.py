@@ -29,11 +29,11 @@ from hjit.sched.language.definitions import is_associative, is_direct
 from hjit.sched.language.memory import C_ORDER, LINE, Layout
 from hjit.sched.language.tree import Compute, DimKey, Loop, Node, Root, Store, computes, dims_of, own
 from hjit.sched.language.tree import walk as nodes
-from hjit.trace.ir.costs import cost
+from hjit.trace.ir.analysis.costs import cost
+from hjit.trace.ir.analysis.scans import scan_of
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.intervals import Interval
 from hjit.trace.ir.poly import ONE, ZERO, Dim, Poly, extremum, poly, single_dim
-from hjit.trace.ir.scans import scan_of
 
 
 def place_loops(graph: Graph, schedule: Root, fast: bool = False) -> Program:

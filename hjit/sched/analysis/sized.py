@@ -31,7 +31,7 @@ from hjit.sched.analysis.tape import Num, Tape, Var, ceil_div, floor_div, least,
 from hjit.sched.language.definitions import is_associative, is_direct, is_repeatable
 from hjit.sched.language.memory import C_ORDER, Layout
 from hjit.sched.language.tree import DimKey
-from hjit.trace.ir.accumulations import accumulation_of
+from hjit.trace.ir.analysis.accumulations import accumulation_of
 from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Index, Input, Stage, loads, renumber, walk
 from hjit.trace.ir.poly import SMALL, Dim, Poly, single_dim
 

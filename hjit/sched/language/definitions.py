@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hjit.trace.ir.accumulations import accumulation_of
+from hjit.trace.ir.analysis.accumulations import accumulation_of
 from hjit.trace.ir.graph import Definition, Stage, identity
 from hjit.trace.ir.poly import ZERO, Dim, Indirect, Poly, single_dim
 

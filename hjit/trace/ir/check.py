@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from hjit.errors import CompileError
-from hjit.trace.ir.accumulations import accumulation_of
+from hjit.trace.ir.analysis.accumulations import accumulation_of
 from hjit.trace.ir.graph import Definition, Expr, Graph, Load, Op, ScalarRef, Stage, walk
 from hjit.trace.ir.poly import Dim, Poly, Var, deep_atoms
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection
 from dataclasses import replace
 
-from hjit.trace.ir.costs import cost
+from hjit.trace.ir.analysis.costs import cost
 from hjit.trace.ir.graph import (
     Cast,
     Definition,

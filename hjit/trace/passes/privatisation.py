@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hjit.trace.ir.accumulations import accumulation_of
+from hjit.trace.ir.analysis.accumulations import accumulation_of
 from hjit.trace.ir.graph import (
     Const,
     Definition,

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hjit.trace.ir.accumulations import accumulation_of
+from hjit.trace.ir.analysis.accumulations import accumulation_of
 from hjit.trace.ir.graph import (
     Cast,
     Const,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hjit.trace.ir.analysis.scans import Scan, scan_of
 from hjit.trace.ir.borders import inside
 from hjit.trace.ir.graph import (
     Const,
@@ -31,7 +32,6 @@ from hjit.trace.ir.graph import (
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import ZERO, Atom, Dim, IntLike, Poly, boundary, poly
 from hjit.trace.ir.rewriting import fresh, map_exprs, with_source
-from hjit.trace.ir.scans import Scan, scan_of
 from hjit.trace.passes.cuda.block_reductions import IDEMPOTENT, runs_along_rows
 from hjit.trace.passes.limits import SCAN_ELEMENTS, SCAN_ROWS, SHORT_AXIS
 

@@ -12,7 +12,7 @@ from operator import is_
 
 import numpy as np
 
-from hjit.trace.ir.costs import COSTS
+from hjit.trace.ir.analysis.costs import COSTS
 from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Index, Load, Op, ScalarRef, Stage, cast, rewrite, substitute
 from hjit.trace.ir.poly import Dim, Indirect, Poly, poly
 from hjit.trace.ir.rewriting import fresh

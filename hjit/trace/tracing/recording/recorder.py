@@ -19,7 +19,8 @@ import numpy as np
 
 from hjit.errors import InherentError, LongLoop, Origin, TraceError
 from hjit.process import deadline
-from hjit.trace.ir.gathers import evaluated_gathers, gather_of
+from hjit.trace.ir.analysis.gathers import evaluated_gathers, gather_of
+from hjit.trace.ir.analysis.ranges import Range, Ranges
 from hjit.trace.ir.graph import (
     Const,
     Definition,
@@ -35,7 +36,6 @@ from hjit.trace.ir.graph import (
     identity,
 )
 from hjit.trace.ir.poly import SMALL, Atom, Poly, Sym, poly, sizes_value
-from hjit.trace.ir.ranges import Range, Ranges
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.frames import line_in, site, site_of, traced_frame
 from hjit.trace.tracing.recording.events import (
