@@ -28,7 +28,8 @@ from hjit.options import Options
 from hjit.process.deep_stack import with_deep_stack
 from hjit.trace.capture.captured import without_memory
 from hjit.trace.capture.trace import PyTree, Result, Trace, trace
-from hjit.trace.ir.graph import Graph, Input, Load, Stage
+from hjit.trace.ir.expressions import Load
+from hjit.trace.ir.graph import Graph, Input, Stage
 from hjit.trace.ir.poly import poly, sizes_value
 from hjit.trace.tracing.recording.events import FilledArguments
 from hjit.trace.tracing.recording.products import Product

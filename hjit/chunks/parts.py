@@ -21,7 +21,8 @@ from hjit.chunks.bounds import BoundsInference, Interval, Region, elements, fill
 from hjit.chunks.carries import Carry, carry_of
 from hjit.chunks.limits import LARGE, RECOMPUTED, RECOMPUTED_SCAN, SMALL_WORK, USES
 from hjit.trace.ir.analysis.accumulations import accumulation_of
-from hjit.trace.ir.graph import Const, Definition, Graph, Stage
+from hjit.trace.ir.expressions import Const
+from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.poly import Poly, Sym, deep_atoms, sizes_value
 
 IDENTITIES = {"add": 0, "multiply": 1, "bitwise_xor": 0}  # of operations that begin with it

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hjit.trace.ir.analysis.accumulations import accumulation_of
-from hjit.trace.ir.graph import Definition, Expr, Index, Load, Op, Stage, identity
+from hjit.trace.ir.expressions import Expr, Index, Load, Op
+from hjit.trace.ir.graph import Definition, Stage, identity
 from hjit.trace.ir.poly import Dim, Indirect, Poly
 
 LONG_SUM = 1 << 17  # elements of long sums, which are summed as NumPy has them; the errors are those of a sample

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Cast, Definition, Expr, Graph, Load, Op, Stage
+from hjit.trace.ir.expressions import Cast, Expr, Load, Op
+from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.interpret import evaluate, interpret
 from hjit.trace.ir.poly import sizes_value
 from hjit.trace.tracing.recording.events import GraphBreak

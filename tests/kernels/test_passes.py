@@ -24,7 +24,8 @@ from hjit.sched.default.cuda import cuda_schedule
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Root
-from hjit.trace.ir.graph import Graph, Load
+from hjit.trace.ir.expressions import Load
+from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import Var, poly
 from tests.kernels.cuda.running import by_hand
 from tests.trace.test_canonical import canonical

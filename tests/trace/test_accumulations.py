@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from hjit.trace.ir.analysis.accumulations import Accumulation, accumulation_of
-from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast, identity
+from hjit.trace.ir.expressions import Const, Expr, Load, Op, cast
+from hjit.trace.ir.graph import Definition, identity
 from hjit.trace.ir.poly import Dim, Sym, poly
 
 F2, F4, I1, I4 = (np.dtype(t) for t in ("f2", "f4", "i1", "i4"))

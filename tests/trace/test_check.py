@@ -10,22 +10,8 @@ import pytest
 
 from hjit.errors import CompileError
 from hjit.trace.ir.check import DEFINITION_RULES, EXPR_RULES, GRAPH_RULES, INDEX_RULES, check_graph, faults
-from hjit.trace.ir.graph import (
-    Cast,
-    Const,
-    Definition,
-    Expr,
-    Graph,
-    Index,
-    Input,
-    Load,
-    Op,
-    Scalar,
-    ScalarRef,
-    Stage,
-    identity,
-    select,
-)
+from hjit.trace.ir.expressions import Cast, Const, Expr, Index, Load, Op, ScalarRef, select
+from hjit.trace.ir.graph import Definition, Graph, Input, Scalar, Stage, identity
 from hjit.trace.ir.poly import Dim, Sym, Var, poly
 from hjit.trace.passes import canonical
 

@@ -11,7 +11,7 @@ import pytest
 
 import hjit
 from hjit.trace.ir.analysis.ranges import Ranges, of_dtype
-from hjit.trace.ir.graph import Const, Load, Op, cast, select
+from hjit.trace.ir.expressions import Const, Load, Op, cast, select
 from hjit.trace.ir.poly import Dim, poly
 from tests.numpy_check import check
 

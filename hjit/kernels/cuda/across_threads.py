@@ -13,7 +13,7 @@ from hjit.kernels.cuda.operations.ufuncs import apply
 from hjit.kernels.lower.loopir import CombineThreads, ScanThreads
 from hjit.kernels.lower.program import Nest
 from hjit.sched.language.limits import WARP
-from hjit.trace.ir.graph import Expr
+from hjit.trace.ir.expressions import Expr
 
 MAX_SHARED_BYTES = 48 << 10  # of a block without an opt-in, on every GPU
 

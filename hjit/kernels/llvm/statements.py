@@ -28,7 +28,7 @@ from hjit.kernels.lower.loopir import (
 )
 from hjit.kernels.lower.program import Nest
 from hjit.kernels.lower.traverse import sources
-from hjit.trace.ir.graph import Load
+from hjit.trace.ir.expressions import Load
 from hjit.trace.ir.poly import Boundary, Indirect
 
 

@@ -32,7 +32,8 @@ from hjit.sched.language.definitions import is_associative, is_direct, is_repeat
 from hjit.sched.language.memory import C_ORDER, Layout
 from hjit.sched.language.tree import DimKey
 from hjit.trace.ir.analysis.accumulations import accumulation_of
-from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Index, Input, Stage, loads, renumber, walk
+from hjit.trace.ir.expressions import Const, Expr, Index, loads, renumber, walk
+from hjit.trace.ir.graph import Definition, Graph, Input, Stage
 from hjit.trace.ir.poly import SMALL, Dim, Poly, single_dim
 
 T = TypeVar("T")

@@ -18,7 +18,8 @@ from hjit.model.names import PIPELINE
 from hjit.sched.language.definitions import is_associative
 from hjit.trace.ir.analysis.accumulations import accumulation_of
 from hjit.trace.ir.borders import INSIDE
-from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Graph, Index, Load, Op, ScalarRef, Stage, walk
+from hjit.trace.ir.expressions import Cast, Const, Expr, Index, Load, Op, ScalarRef, walk
+from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.poly import Atom, Boundary, Dim, FloorDiv, Indirect, Poly, deep_atoms, poly, sizes_value
 
 Slope = Fraction | int | None

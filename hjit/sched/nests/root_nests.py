@@ -30,7 +30,8 @@ from hjit.sched.nests.thresholds import (
 )
 from hjit.trace.ir.analysis.costs import cost
 from hjit.trace.ir.analysis.ranges import Ranges
-from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Graph, Index, Load, Stage, walk
+from hjit.trace.ir.expressions import Cast, Const, Expr, Index, Load, walk
+from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.poly import ONE, ZERO, Dim, Indirect, Poly
 
 

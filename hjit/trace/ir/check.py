@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from hjit.errors import CompileError
 from hjit.trace.ir.analysis.accumulations import accumulation_of
-from hjit.trace.ir.graph import Definition, Expr, Graph, Load, Op, ScalarRef, Stage, walk
+from hjit.trace.ir.expressions import Expr, Load, Op, ScalarRef, walk
+from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.poly import Dim, Poly, Var, deep_atoms
 
 

@@ -7,19 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from hjit.trace.ir.analysis.accumulations import accumulation_of
-from hjit.trace.ir.graph import (
-    Const,
-    Definition,
-    Graph,
-    Index,
-    Load,
-    Op,
-    Stage,
-    cast,
-    identity,
-    select,
-    substitute,
-)
+from hjit.trace.ir.expressions import Const, Index, Load, Op, cast, select, substitute
+from hjit.trace.ir.graph import Definition, Graph, Stage, identity
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import Atom, Dim, IntLike, extremum, poly
 from hjit.trace.ir.rewriting import fresh

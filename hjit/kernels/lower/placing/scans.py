@@ -13,7 +13,7 @@ from hjit.kernels.lower.placing.leaves import point
 from hjit.kernels.lower.traverse import at, with_parts
 from hjit.sched.language.tree import Compute, Loop, dims_of
 from hjit.trace.ir.analysis.scans import scan_of
-from hjit.trace.ir.graph import Const, Expr, Index, Op, renumber, rewrite, substitute
+from hjit.trace.ir.expressions import Const, Expr, Index, Op, renumber, rewrite, substitute
 from hjit.trace.ir.poly import poly
 
 

@@ -19,7 +19,8 @@ import numpy as np
 from hjit.trace.capture.loops.elements import UNBOUND, Elements, NotCarried
 from hjit.trace.capture.loops.paths import Path
 from hjit.trace.capture.loops.python_ints import HALF, CarriedInt, CarriedInts
-from hjit.trace.ir.graph import Const, Expr, Index, Stage, cast, identity
+from hjit.trace.ir.expressions import Const, Expr, Index, cast
+from hjit.trace.ir.graph import Stage, identity
 from hjit.trace.ir.poly import Atom, Poly
 from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer, is_tracer, serials
 from hjit.trace.tracing.arrays.writing import update

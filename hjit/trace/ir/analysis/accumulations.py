@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hjit.trace.ir.graph import Cast, Definition, Expr, Load, Op, cast
+from hjit.trace.ir.expressions import Cast, Expr, Load, Op, cast
+from hjit.trace.ir.graph import Definition
 
 
 @dataclass(frozen=True, slots=True)

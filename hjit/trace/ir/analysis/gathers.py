@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Definition, Expr, Index, Load, Op, Stage, pure, substitute, walk
+from hjit.trace.ir.expressions import Expr, Index, Load, Op, substitute, walk
+from hjit.trace.ir.graph import Definition, Stage, pure
 from hjit.trace.ir.poly import (
     ONE,
     ZERO,

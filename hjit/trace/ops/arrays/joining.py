@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Definition, Expr, cast, identity, substitute
+from hjit.trace.ir.expressions import Const, Expr, cast, substitute
+from hjit.trace.ir.graph import Definition, identity
 from hjit.trace.ir.poly import ZERO, Atom, Dim, Poly, poly
 from hjit.trace.ops.arguments import all_known, contents, finish, placeholders, refuse, whole_number
 from hjit.trace.ops.indexing.getitem import getitem, slice_range

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Index, cast
+from hjit.trace.ir.expressions import Index, cast
 from hjit.trace.ops.arguments import count
 from hjit.trace.ops.indexing.histograms import tally, values_of
 from hjit.trace.ops.layout import copy_order

@@ -18,22 +18,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hjit.trace.ir.analysis.accumulations import accumulation_of
-from hjit.trace.ir.graph import (
-    Cast,
-    Const,
-    Definition,
-    Expr,
-    Graph,
-    Index,
-    Load,
-    Op,
-    Stage,
-    cast,
-    identity,
-    renumber,
-    select,
-    substitute,
-)
+from hjit.trace.ir.expressions import Cast, Const, Expr, Index, Load, Op, cast, renumber, select, substitute
+from hjit.trace.ir.graph import Definition, Graph, Stage, identity
 from hjit.trace.ir.poly import ZERO, Dim, Indirect, Poly, lower_bound, poly
 from hjit.trace.ir.rewriting import fresh, map_exprs, with_source
 from hjit.trace.passes.limits import SERIAL_SCATTER

@@ -14,21 +14,8 @@ import numpy as np
 
 from hjit.trace.ir.analysis.scans import Scan, scan_of
 from hjit.trace.ir.borders import inside
-from hjit.trace.ir.graph import (
-    Const,
-    Definition,
-    Expr,
-    Graph,
-    Index,
-    Load,
-    Op,
-    Stage,
-    cast,
-    identity,
-    renumber,
-    select,
-    substitute,
-)
+from hjit.trace.ir.expressions import Const, Expr, Index, Load, Op, cast, renumber, select, substitute
+from hjit.trace.ir.graph import Definition, Graph, Stage, identity
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import ZERO, Atom, Dim, IntLike, Poly, boundary, poly
 from hjit.trace.ir.rewriting import fresh, map_exprs, with_source

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Expr, Load, Op, cast, identity
+from hjit.trace.ir.expressions import Expr, Load, Op, cast
+from hjit.trace.ir.graph import identity
 from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer
 from hjit.trace.tracing.recording.recorder import current
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Definition, Expr, Index, Load, cast, compose, identity
+from hjit.trace.ir.expressions import Const, Expr, Index, Load, cast
+from hjit.trace.ir.graph import Definition, compose, identity
 from hjit.trace.ir.poly import ZERO, Dim, Poly, poly
 from hjit.trace.tracing.arrays.traced import Shape, Traced, TracedArray
 from hjit.trace.tracing.dispatch import hook, provides

@@ -21,20 +21,8 @@ from hjit.errors import InherentError, LongLoop, Origin, TraceError
 from hjit.process import deadline
 from hjit.trace.ir.analysis.gathers import evaluated_gathers, gather_of
 from hjit.trace.ir.analysis.ranges import Range, Ranges
-from hjit.trace.ir.graph import (
-    Const,
-    Definition,
-    Expr,
-    Graph,
-    Index,
-    Input,
-    Load,
-    Op,
-    Scalar,
-    ScalarRef,
-    Stage,
-    identity,
-)
+from hjit.trace.ir.expressions import Const, Expr, Index, Load, Op, ScalarRef
+from hjit.trace.ir.graph import Definition, Graph, Input, Scalar, Stage, identity
 from hjit.trace.ir.poly import SMALL, Atom, Poly, Sym, poly, sizes_value
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.frames import line_in, site, site_of, traced_frame
