@@ -20,7 +20,7 @@ from hjit.trace.ir.expressions import Expr, Load, ScalarRef, rewrite, select, su
 from hjit.trace.ir.graph import Definition, Stage, identity
 from hjit.trace.ir.poly import ONE, ZERO, Atom, Dim, Indirect, Poly, Var, deep_atoms, poly
 from hjit.trace.ir.rewriting import map_exprs
-from hjit.trace.tracing.arrays.tracer import TracedBuffer
+from hjit.trace.tracing.arrays.buffers import TracedBuffer
 from hjit.trace.tracing.arrays.writing import version_name
 from hjit.trace.tracing.recording.recorder import Recorder
 
