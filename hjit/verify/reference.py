@@ -396,7 +396,7 @@ class Reference:
     def _scan(
         self, k: int, d: Definition, before: Load, element: Expr, pure: list[int], length: int, dtype: np.dtype[Any]
     ) -> tuple[tuple[tuple[Array, ...], None], Approx]:
-        """All of ``t[n] = t[n - 1] + element`` at once: where it is, and what it comes to."""
+        """All of ``t[n] = t[n - 1] + element`` at once: where it is, and its values."""
         shape = (*pure, length)
         self.work.count(math.prod(shape), WITH_ERRORS)
         grids = _grids([*pure, length])

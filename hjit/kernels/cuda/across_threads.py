@@ -111,7 +111,7 @@ class AcrossThreads:
         self.line("}")
 
     def scan_threads(self, s: ScanThreads) -> None:
-        """Within warps by shuffles; what each warp comes to through shared memory; that by shuffles in all warps."""
+        """Within warps by shuffles; the total of each warp through shared memory; that by shuffles in all warps."""
         own = [self.registers[r.name] for r in s.source]
         t, dtype, warps = storage_type(s.total.dtype), s.total.dtype, self.threads // WARP
         self.uses_shuffles = True

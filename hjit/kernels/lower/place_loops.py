@@ -86,8 +86,8 @@ def _renamed(nest: Nest, top: Node, renaming: Renaming) -> Nest:
 
 
 def _layout(store: Store, graph: Graph) -> Layout:
-    """How a stage lies in memory; rows whose length the call decides begin with lines of the cache, so that vectors do
-    not straddle them."""
+    """The memory layout of a stage; rows whose length the call decides begin at cache lines, so that vectors do not
+    straddle them."""
     s = graph.stage(store.stage)
     align = store.align
     if not align and len(s.shape) > 1 and s.name not in graph.outputs:

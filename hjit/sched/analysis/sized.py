@@ -189,7 +189,7 @@ class SizedGraph:
 
     # -- memory
     def memory(self, name: str, layout: Layout = C_ORDER, is_order_fixed: bool = True) -> Memory:
-        """How an input or a whole stage lies in memory."""
+        """The memory layout of an input or a whole stage."""
         return self.once(("memory", name, layout, is_order_fixed), lambda: self._memory(name, layout, is_order_fixed))
 
     def _memory(self, name: str, layout: Layout, is_order_fixed: bool) -> Memory:
@@ -201,7 +201,7 @@ class SizedGraph:
         )
 
     def buffer(self, name: str, lengths: Sequence[Num], layout: Layout) -> Memory:
-        """How a part of a stage that has a buffer of its own lies in memory."""
+        """The memory layout of a part of a stage that has a buffer of its own."""
         whole = self.memory(name, layout)
         return Memory(whole.itemsize, aligned(lengths, layout), whole.order, whole.row, is_buffer=True)
 

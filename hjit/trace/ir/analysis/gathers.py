@@ -238,7 +238,7 @@ def _extent(d: Definition, dims: set[int], sizes: Mapping[str, int]) -> int:
 
 
 def _dims(p: Poly) -> set[int]:
-    """The dimensions that an index mentions, those inside of expressions aside."""
+    """The dimensions that an index mentions, but for those inside of expressions."""
     return {a.k for a in deep_atoms(p) if isinstance(a, Dim)}
 
 
