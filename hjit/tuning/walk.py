@@ -1,4 +1,4 @@
-"""The compiled walk of `hjit.sched.native`: once a machine compiled, in a second, and kept in the disk cache."""
+"""The walk of `hjit.sched.native`, compiled once per machine (which takes a second) and kept in the disk cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The statements of the loop IR, each as its LLVM IR; and the tables by which `NestEmitter` finds what writes them."""
+"""LLVM IR of each statement of the loop IR, and the tables by which `NestEmitter` dispatches on them."""
 
 from __future__ import annotations
 

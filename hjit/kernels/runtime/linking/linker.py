@@ -1,6 +1,4 @@
-"""Object code of earlier processes to machine code in memory, without LLVM.
-
-It takes longer to import than kernels to load.
+"""Linking object code of earlier processes into memory, without LLVM, whose import takes longer than loading kernels.
 
 What hjit's kernels are compiled to for x86-64 is simple: code and constants, all of which name each other and functions
 of the C library by absolute addresses (LLVM's large code model). Anything else is left to LLVM, as are other systems.
