@@ -9,6 +9,7 @@ from hjit.errors import CompileError
 from hjit.kernels.functions.translate import module
 from hjit.kernels.runtime import backend
 from hjit.kernels.runtime.linking import linker
+from hjit.kernels.runtime.linking.memory import NotLinked
 from hjit.options import Options
 from hjit.process.signals import signal_safe
 from hjit.sched.native.measures import featurise
@@ -58,7 +59,7 @@ def _loaded(code: bytes, name: str) -> Walk | None:
     """The function in some object code; it keeps what it needs. None: there is none."""
     try:
         return linker.linked(code, name).entry
-    except linker.NotLinked as why:
+    except NotLinked as why:
         log.debug("LLVM loads %s: %s", name, why)
     try:
         return signal_safe(backend.load_object, code, name, "cpu").entry

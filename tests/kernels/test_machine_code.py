@@ -14,7 +14,8 @@ import hjit
 from hjit.kernels.llvm.memory import loads
 from hjit.kernels.runtime import backend
 from hjit.kernels.runtime.linking import elf, linker
-from hjit.kernels.runtime.linking.linker import NotLinked, linked
+from hjit.kernels.runtime.linking.linker import linked
+from hjit.kernels.runtime.linking.memory import NotLinked
 
 ANSWER = """
 @numbers = internal constant [2 x double] [double 0.5, double 4.0]

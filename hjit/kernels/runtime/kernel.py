@@ -22,6 +22,7 @@ from hjit import cache
 from hjit.errors import CompileError
 from hjit.kernels.runtime import arena, launch
 from hjit.kernels.runtime.linking import linker
+from hjit.kernels.runtime.linking.memory import NotLinked
 from hjit.kernels.runtime.machine_code import Compiled, is_busy
 from hjit.kernels.runtime.trial import Trial
 from hjit.options import Options
@@ -131,7 +132,7 @@ def _linked(object_code: bytes, name: str, target: str) -> Compiled:
     """
     try:
         return linker.linked(object_code, name)
-    except linker.NotLinked as why:
+    except NotLinked as why:
         log.debug("LLVM loads %s: %s", name, why)
     from hjit.kernels.runtime import backend  # LLVM takes longer to import than all kernels of a warm start to load
 
