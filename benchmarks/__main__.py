@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -70,14 +71,20 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--budget", metavar="SECONDS", type=float, default=1.0, help="for each candidate")
     p.add_argument("--only", metavar="A,B", type=names, dest="apps", help="the same as --apps")
-    p.add_argument("--minutes", type=float, default=9.0, help="with gpu: stop then; a run with the same FILE goes on")
+    p.add_argument(
+        "--minutes",
+        type=float,
+        help="with gpu (9 if not given), coverage: stop then; a run with the same FILE goes on (coverage: --missing)",
+    )
+    p.add_argument("--missing", action="store_true", help="with coverage: functions without times")
+    p.add_argument("--older-than", metavar="COMMIT", default="", help="with coverage: functions measured at others")
     p.add_argument("--halide-cuda", metavar="FOLDER", type=Path, help="with gpu: of benchmarks.peers.halide_cuda")
     p.add_argument("--size", metavar="A,B", type=sizes, help="with coverage: megapixels, 0.1,1,6 if not given")
     p.add_argument("--sets", metavar="A,B", type=names, help="with ablate: of apps, idioms, third")
     p.add_argument("--rules", metavar="A,B", type=names, default=[], help="with ablate: words of their names")
     p.add_argument("--kinds", action="store_true", help="with coverage: time nothing")
     p.add_argument("--functions", metavar="A,B", type=names, default=[], help="with coverage, ablate: words of names")
-    p.add_argument("--table", metavar="FILE", type=Path, help="with coverage, skimage: for docs/")
+    p.add_argument("--table", metavar="FILE", type=Path, help="with coverage, skimage: the page for docs/")
     p.add_argument("--modules", metavar="A,B", type=names, help="with skimage: filters,exposure; all if not given")
     p.add_argument("--files", metavar="A,B", type=names, default=[], help="with skimage: words of names of test files")
     p.add_argument(
@@ -199,7 +206,7 @@ def of_skimage(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]
 
 
 def of_coverage(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """The rows of functions, beside those of others that the file has; and the table."""
+    """The rows of functions, beside those of others that the file has; and the table, of all of them."""
     from benchmarks import coverage
 
     numbers = coverage.run(
@@ -207,13 +214,17 @@ def of_coverage(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None
         given.functions,
         seconds=0.0 if given.kinds else given.budget,
         limit=given.limit or coverage.LIMIT,
-        earlier=earlier(given).get("rows", ()),
+        earlier=earlier(given),
+        missing=given.missing,
+        older_than=given.older_than,
+        minutes=math.inf if given.minutes is None else given.minutes,
         keep=keep,
     )
+    table = given.table or (coverage.TABLE if given.json == coverage.RESULTS else None)
+    if table:
+        table.parent.mkdir(parents=True, exist_ok=True)
+        table.write_text(coverage.markdown(numbers), encoding="utf-8")
     coverage.show(numbers)
-    table = given.table or coverage.TABLE
-    table.parent.mkdir(parents=True, exist_ok=True)
-    table.write_text(coverage.markdown(numbers), encoding="utf-8")
     return numbers
 
 
@@ -263,7 +274,7 @@ def on_gpu(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) ->
         numbers = suite.run(
             given.apps,
             earlier(given),
-            minutes=given.minutes,
+            minutes=suite.MINUTES if given.minutes is None else given.minutes,
             small=given.small,
             stand_in=given.stand_in,
             halide=given.halide_cuda,
@@ -280,11 +291,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run a benchmark and write its numbers."""
     p = parser()
     given = p.parse_args(arguments)
+    if given.name == "coverage" and not given.json:
+        from benchmarks import coverage
+
+        given.json = coverage.RESULTS
 
     def keep(numbers: dict[str, Any]) -> None:
         if given.json:
             given.json.parent.mkdir(parents=True, exist_ok=True)
-            given.json.write_text(json.dumps(numbers, indent=2) + "\n")
+            partial = given.json.with_name(given.json.name + ".partial")  # a run that is killed leaves the file whole
+            partial.write_text(json.dumps(numbers, indent=2) + "\n")
+            partial.replace(given.json)
 
     try:
         keep(measured(given, keep))

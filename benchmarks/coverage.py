@@ -2,7 +2,8 @@
 
 For each of `benchmarks.functions.TABLES`: does it run compiled as a whole, with breaks, or plain; how far its results
 are from NumPy's; how long its first call takes; how fast later calls are, relative to NumPy, at several sizes. Each
-function has a process of its own, with a limit. The table is a file in Markdown.
+function has a process of its own, with a limit. Rows are kept in a JSON file, in which those that ran replace those of
+the same name, each with the commit and the day that it was measured at; the page in Markdown is made of all of them.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from benchmarks import functions
+from benchmarks.overhead import commit_named
 from benchmarks.pairs import interleaved, ratio
 from benchmarks.suite import ROOT, about
 from benchmarks.table import geomean
@@ -33,6 +37,7 @@ from hjit.report.kinds import BREAKS, KINDS, PLAIN, WHOLE, row_of
 SIZES = (0.1, 1.0, 6.0)  # megapixels
 LIMIT = 180.0  # seconds of a function's process, for each size
 TABLE = ROOT / "docs/coverage.md"
+RESULTS = ROOT / "benchmarks/results/coverage.json"
 SETTLING = 3  # calls whose results are compared
 SETTLED = 24  # calls after which hjit has decided what runs; fewer where they take longer than `SETTLING_SECONDS`
 SETTLING_SECONDS = 10.0
@@ -108,9 +113,16 @@ def speed(p: Any, f: Callable[..., Any], given: Any, seconds: float) -> dict[str
 
 
 def row_for(
-    package: str, path: str, arguments: str, sizes: Sequence[float], seconds: float, limit: float, cache: Path
-) -> dict[str, Any]:
-    """The row of a function, from a process of its own."""
+    package: str,
+    path: str,
+    arguments: str,
+    sizes: Sequence[float],
+    seconds: float,
+    limit: float,
+    cache: Path,
+    end: float = math.inf,
+) -> dict[str, Any] | None:
+    """The row of a function, from a process of its own; None where `end`, a time of `time.monotonic`, came first."""
     row: dict[str, Any] = {"package": package, "function": path}
     request = json.dumps([path, arguments, list(sizes), seconds])
     environment = {**os.environ, "HJIT_CACHE_DIR": str(cache), "MPLBACKEND": "agg"}
@@ -118,9 +130,10 @@ def row_for(
     file = cache / "row.jsonl"
     file.write_text("")
     command = [sys.executable, "-m", "benchmarks.coverage", request, str(file)]
+    own, left = limit * len(sizes), max(0.0, end - time.monotonic())
     try:
         done = subprocess.run(
-            command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=limit * len(sizes)
+            command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=min(own, left)
         )
         error = (
             ""
@@ -128,7 +141,9 @@ def row_for(
             else f"status {done.returncode}: {(done.stderr.strip().splitlines() or [''])[-1]}"
         )
     except subprocess.TimeoutExpired:
-        error = f"ended at its limit of {limit * len(sizes):.0f} s"
+        if left < own:
+            return None
+        error = f"ended at its limit of {own:.0f} s"
     for line in file.read_text().splitlines():
         row |= json.loads(line)
     return row | ({"error": error[:400]} if error else {})
@@ -140,13 +155,29 @@ def chosen(only: Sequence[str]) -> list[tuple[str, str, str]]:
     return [x for x in found if not only or any(word in x[0] or word in x[1] for word in only)]
 
 
+def due(row: Mapping[str, Any] | None, missing: bool, older_than: str) -> bool:
+    """Does a run measure this function, whose row this is?
+
+    Args:
+        row: None: it has none.
+        missing: runs those without times.
+        older_than: runs those that were measured at another commit than this one; empty: is not asked for.
+    """
+    without_times = row is None or not row.get("speed")
+    elsewhere = row is None or row.get("commit") != older_than
+    return (missing and without_times) or (older_than != "" and elsewhere) or not (missing or older_than)
+
+
 def run(
     sizes: Sequence[float] = SIZES,
     only: Sequence[str] = (),
     *,
     seconds: float = 1.0,
     limit: float = LIMIT,
-    earlier: Sequence[dict[str, Any]] = (),
+    earlier: Mapping[str, Any] | None = None,
+    missing: bool = False,
+    older_than: str = "",
+    minutes: float = math.inf,
     keep: Callable[[dict[str, Any]], None] = lambda numbers: None,
 ) -> dict[str, Any]:
     """All rows, under the names of the JSON file.
@@ -154,30 +185,86 @@ def run(
     Args:
         only: words of packages or functions.
         seconds: for timing each way; 0: nothing is timed.
-        earlier: rows of an earlier run; those of other functions stay.
+        earlier: the numbers of earlier runs; rows of functions that are not run now stay.
+        missing, older_than: which rows are measured again, see `due`; a commit by any name that git knows.
+        minutes: when to stop; a function that is not ready by then keeps the row that it has.
         keep: called with what there is after each function.
+
+    Raises:
+        ValueError: the earlier rows are of another machine.
     """
-    head = {**about(), "sizes": list(sizes), "is_timed": seconds > 0}
+    head = heading()
+    if earlier:
+        _check_machine(earlier["machine"], head["machine"])
+    end = time.monotonic() + 60 * minutes
+    rows = {row["function"]: row for row in (earlier or {}).get("rows", ())}
+    stamp = {"commit": short(head["commit"]), "date": datetime.now(UTC).date().isoformat()}
+    resolved = short(commit_named(older_than)) if older_than else ""
+    wanted = [x for x in installed(chosen(only)) if due(rows.get(x[1]), missing, resolved)]
+
+    def numbers(head: Mapping[str, Any]) -> dict[str, Any]:
+        return {**head, **_measured(rows.values(), sizes), "rows": _in_order(rows.values())}
+
+    found = numbers(earlier or head)  # the versions are those of the last run that measured something
+    with tempfile.TemporaryDirectory(prefix="hjit-coverage-") as folder:
+        if wanted and minutes > 0:  # the machine's facts
+            row_for("", "benchmarks.functions.bands.savi", "nir, red", [0.1], 0, limit, Path(folder), end)
+        for k, (package, path, arguments) in enumerate(wanted):
+            row = row_for(package, path, arguments, sizes, seconds, limit, Path(folder), end)
+            if row is None:
+                print(f"{len(wanted) - k} of {len(wanted)} functions are left: the time is over", file=sys.stderr)
+                break
+            rows[path] = row | stamp
+            print(line_of(row), flush=True)
+            found = numbers(head)
+            keep(found)
+    return found
+
+
+def heading() -> dict[str, Any]:
+    """The machine, the commit, and the versions, those of the packages among them."""
+    found = about()
     for name in PACKAGES:
         try:
-            head["versions"][name] = version(name)
+            found["versions"][name] = version(name)
         except PackageNotFoundError:
-            head["versions"][name] = "-"
-    rows = {row["function"]: row for row in earlier}
-    skipped = set()
-    with tempfile.TemporaryDirectory(prefix="hjit-coverage-") as folder:
-        row_for("", "benchmarks.functions.bands.savi", "nir, red", [0.1], 0, limit, Path(folder))  # the machine's facts
-        for package, path, arguments in chosen(only):
-            if importlib.util.find_spec(path.partition(".")[0]) is None:
-                if package not in skipped:
-                    print(f"{package} is not installed: its functions are left out", file=sys.stderr)
-                skipped.add(package)
-                continue
-            row = rows[path] = row_for(package, path, arguments, sizes, seconds, limit, Path(folder))
-            print(line_of(row), flush=True)
-            keep({**head, "rows": list(rows.values())})
+            found["versions"][name] = "-"
+    return found
+
+
+def _check_machine(then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    for fact in ("cpu", "cores"):
+        if then.get(fact) != now[fact]:
+            raise ValueError(
+                f"the rows of this file are of another machine ({fact}: {then.get(fact)}, here {now[fact]}): "
+                "give another file by --json"
+            )
+
+
+def _measured(rows: Iterable[Mapping[str, Any]], sizes: Sequence[float]) -> dict[str, Any]:
+    """At which sizes there are times, and whether there are any; without: the sizes of the calls."""
+    timed = {float(size) for row in rows for size in row.get("speed", {})}
+    return {"sizes": sorted(timed) or list(sizes), "is_timed": bool(timed)}
+
+
+def _in_order(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows as `functions.TABLES` has them, those that it has no longer last."""
     order = {path: k for k, (_, path, _) in enumerate(chosen(()))}
-    return {**head, "rows": sorted(rows.values(), key=lambda row: order.get(row["function"], len(order)))}
+    return sorted(rows, key=lambda row: order.get(row["function"], len(order)))
+
+
+def installed(some: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """Those that are installed; packages of the others are said."""
+    there = [x for x in some if importlib.util.find_spec(x[1].partition(".")[0]) is not None]
+    for package in dict.fromkeys(x[0] for x in some if x not in there):
+        print(f"{package} is not installed: its functions are left out", file=sys.stderr)
+    return there
+
+
+def short(commit: str) -> str:
+    """A commit by its first seven digits, with what follows a ``+``."""
+    digits, plus, changes = commit.partition("+")
+    return digits[:7] + plus + changes
 
 
 def line_of(row: dict[str, Any]) -> str:
@@ -205,18 +292,33 @@ def markdown(numbers: dict[str, Any]) -> str:
         "largest magnitude.",
         "",
         f"{machine['cpu']}, {machine['cores']} cores; Python {versions['python']}, NumPy {versions['numpy']}, hjit "
-        f"{versions['hjit']} ({numbers['commit'][:12]}).",
+        f"{versions['hjit']}.",
+        *_commits(rows),
         "",
     ]
     if numbers["is_timed"]:
         lines += ["Speed: NumPy's time divided by hjit's, at megapixels; the median of interleaved pairs of calls.", ""]
     else:
-        lines += ["Nothing was timed in this run: first calls and speeds are left out.", ""]  # times would be noise
+        lines += ["Nothing was timed: first calls and speeds are left out.", ""]  # times would be noise
         sizes = []
     lines += [*_summary(rows, sizes), ""]
     for package in dict.fromkeys(row["package"] for row in rows):
         lines += [f"## {package}", "", *_functions([row for row in rows if row["package"] == package], sizes), ""]
     return "\n".join(lines)
+
+
+def _commits(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """At which commits rows were measured, and when: a line for those with times, and one for those without."""
+
+    def counted(some: Sequence[dict[str, Any]]) -> str:
+        at = Counter((row.get("commit", "?"), row.get("date", "?")) for row in some)
+        days = sorted(at.items(), key=lambda item: item[0][::-1], reverse=True)
+        return ", ".join(f"{n} at {commit} ({date})" for (commit, date), n in days)
+
+    timed = [row for row in rows if row.get("speed")]
+    untimed = [row for row in rows if not row.get("speed")]
+    parts = (("Functions with times", timed), ("Functions without times", untimed))
+    return [f"{name}: {counted(some)}." for name, some in parts if some]
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -246,7 +348,7 @@ def _summary(rows: Sequence[dict[str, Any]], sizes: Sequence[str]) -> list[str]:
 def _functions(rows: Sequence[dict[str, Any]], sizes: Sequence[str]) -> list[str]:
     def cells(row: dict[str, Any]) -> list[str]:
         why = (row.get("error") or row.get("why", "")).partition("\n")[0].replace("|", "\\|")
-        first = [f"{row['first_call']:.1f}" if "first_call" in row else ""] if sizes else []
+        first = [f"{row['first_call']:.1f}" if "first_call" in row and row.get("speed") else ""] if sizes else []
         times = [f"{row['speed'][s]['times']:.2f}" if s in row.get("speed", {}) else "" for s in sizes]
         return [f"`{_short(row['function'])}`", row.get("kind", ""), row.get("results", ""), *first, *times, _cut(why)]
 

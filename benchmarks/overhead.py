@@ -202,16 +202,35 @@ def about() -> dict[str, Any]:
     return {"machine": machine, "versions": found, "commit": _commit()}
 
 
-def _commit() -> str:
-    def git(*words: str) -> str:
-        return subprocess.run(
-            ["git", "-C", str(ROOT), *words], check=True, capture_output=True, text=True
-        ).stdout.strip()
+def _git(*words: str) -> str:
+    """What git prints of this checkout.
 
+    Raises:
+        OSError, subprocess.CalledProcessError: there is no git, no checkout, or it knows no such thing.
+    """
+    command = ["git", "-C", str(ROOT), *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def _commit() -> str:
+    """The commit that is checked out, with ``+changes`` where hjit or the benchmarks differ from it."""
     try:
-        return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain") else "")
+        changes = _git("status", "--porcelain", "--", "hjit", "benchmarks", ":!benchmarks/results", ":!benchmarks/*.md")
+        return _git("rev-parse", "HEAD") + ("+changes" if changes else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
+
+
+def commit_named(name: str) -> str:
+    """A commit's whole hash, from any name that git has for it.
+
+    Raises:
+        ValueError: git knows none of that name.
+    """
+    try:
+        return _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    except (OSError, subprocess.CalledProcessError):
+        raise ValueError(f"git knows no commit {name!r}") from None
 
 
 def run() -> dict[str, Any]:

@@ -157,7 +157,7 @@ class Inspectable(Tunable[P, R]):
 
         It is printable, and a picture in a notebook.
         """
-        from hjit.call.segments import form_for, graphs_of, recorded
+        from hjit.call.segments import canonicaliser_for, graphs_of, recorded
         from hjit.kernels.runtime import features
         from hjit.sched.hand.schedule import Schedule
 
@@ -170,7 +170,9 @@ class Inspectable(Tunable[P, R]):
         target = features.schedule_target(options.target)
 
         def graphs(rewrites: Any) -> list[Any]:
-            return [g for g in graphs_of(whole, goals, rewrites, form_for(target, options.fast_math)) if g.outputs]
+            return [
+                g for g in graphs_of(whole, goals, rewrites, canonicaliser_for(target, options.fast_math)) if g.outputs
+            ]
 
         return Schedule(graphs, getattr(self._schedule, "directives", ()), target)
 

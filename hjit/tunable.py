@@ -23,7 +23,7 @@ from hjit.trace.capture.trace import PyTree, Trace, flatten_arguments, python_fu
 from hjit.trace.tracing.frames import uncounted
 
 if TYPE_CHECKING:
-    from hjit.call.parts import Parts
+    from hjit.call.breaks.parts import Parts
     from hjit.call.segments import TraceSegments
     from hjit.tuning.autotune import Tuned
 

@@ -103,6 +103,19 @@ def test_what_pages_include_is_there() -> None:
     assert found >= 10
 
 
+PAGES_WITH_PATHS = ("CONTRIBUTING.md", "README.md", "benchmarks/README.md", "docs/inside.md", "docs/papers.md")
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_PATHS)
+def test_files_that_pages_name_are_there(page: str) -> None:
+    rooms = ("hjit", "tests", "benchmarks", "docs", "notebooks")
+    paths = [p.relative_to(ROOT) for room in rooms for p in (ROOT / room).rglob("*.*")]
+    there = {f"/{p}" for p in paths} | {f"/{folder}/" for p in paths for folder in p.parents}
+    named = {x for x in re.findall(r"`([\w./]+)`", (ROOT / page).read_text()) if x.endswith((".py", "/"))}
+    assert named, "nothing is looked for"
+    assert {x for x in named if not any(path.endswith(f"/{x}") for path in there)} == set()
+
+
 def test_the_reference_has_all_public_names() -> None:
     text = "\n".join(p.read_text() for p in (DOCS / "reference").glob("*.md"))
     errors = "automodule:: hjit.errors" in text

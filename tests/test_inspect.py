@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.trace.ir.graph import Load, Op
+from hjit.trace.ir.expressions import Load, Op
 
 IMAGE = np.ones((40, 50), np.float32)
 

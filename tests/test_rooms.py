@@ -314,6 +314,10 @@ LATE = {
         "tuning.kept_plans": SELDOM,
         "tuning.weights": SELDOM,
     },
+    "call.breaks.split_calls": {
+        "call.breaks.parts": FIRST_CALL,
+        "call.stored.refusals": FIRST_CALL,
+    },
     "call.build": {
         "call.compiling": COMPILER,
         "call.on_device": GPU,
@@ -340,9 +344,7 @@ LATE = {
         "call.build": FIRST_CALL,
         "call.on_dask": DASK,
         "call.on_device": GPU,
-        "call.parts": FIRST_CALL,
         "call.stored.outcomes": FIRST_CALL,
-        "call.stored.refusals": FIRST_CALL,
         "call.tuned": SEARCH,
         "call.variant": FIRST_CALL,
         "trace.capture.cupy_names": GPU,

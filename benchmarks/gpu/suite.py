@@ -21,6 +21,7 @@ CANDIDATE_SECONDS = 0.5
 APP_SECONDS = 150.0  # after which its process is ended
 BUILD_SECONDS = 90.0  # that a candidate takes to compile; then it is left out
 POLL_SECONDS = 0.2
+MINUTES = 9.0  # of a run
 MAX_DEATHS = 4  # of one application's processes
 
 
@@ -28,7 +29,7 @@ def run(
     names: Sequence[str] = apps.NAMES,
     earlier: dict[str, Any] | None = None,
     *,
-    minutes: float = 9.0,
+    minutes: float = MINUTES,
     small: bool = False,
     stand_in: bool = False,
     halide: Path | None = None,

@@ -13,7 +13,6 @@ import importlib
 import logging
 import threading
 import time
-import types
 import warnings
 import weakref
 from abc import abstractmethod
@@ -31,13 +30,14 @@ from hjit.call.arguments import (
     key_of,
     recogniser,
 )
+from hjit.call.breaks.split_calls import SplitCalls
 from hjit.call.checks import against_numpy
 from hjit.call.checks.against_numpy import InterleavedCalls
 from hjit.call.checks.retracing import Retracing
 from hjit.call.checks.verified_calls import VerifiedCalls
 from hjit.call.conversions.byte_orders import ConvertedCalls
-from hjit.call.entry import MAX_CONTEXTS, MAX_DEPTH, PLAIN_AGAIN, WARMUP_CALLS, Call, Entries, Entry, Stats, limit
-from hjit.call.results import MISS, PARTS, PLAIN, Outcome
+from hjit.call.entry import MAX_CONTEXTS, PLAIN_AGAIN, Call, Entries, Entry, Stats, limit
+from hjit.call.results import MISS, PARTS, PLAIN
 from hjit.errors import BudgetError, CompileError, DeviceError, HjitError, HjitWarning, LongLoop, TraceError
 from hjit.options import Options, checked, context_state, resolve
 from hjit.process import forks
@@ -50,8 +50,6 @@ from hjit.trace.tracing.frames import stack_level, uncounted
 if TYPE_CHECKING:
     from hjit.call.build import Built
     from hjit.call.on_dask import CallSettings
-    from hjit.call.parts import Parts
-    from hjit.call.stored.refusals import Refusal
     from hjit.call.variant import Variant
     from hjit.trace.tracing.recording.events import ExpectedOutcome
     from hjit.tuning.autotune import Tuned
@@ -64,13 +62,12 @@ R = TypeVar("R")  # what it returns
 
 
 @uncounted
-class CompiledFunction(VerifiedCalls, Generic[P, R]):
+class CompiledFunction(VerifiedCalls, SplitCalls, Generic[P, R]):
     """A NumPy function, and what is known of its calls.
 
     Attributes:
         py_func: the undecorated function.
         stats: counters, for people and tests.
-        parts: the function with compiled parts, where it was called with what cannot be traced as a whole.
         tuned: what the latest tuning came to; None: there was none.
     """
 
@@ -91,12 +88,10 @@ class CompiledFunction(VerifiedCalls, Generic[P, R]):
         self._plain_again: tuple[int, Callable[..., bool]] | None = None  # recognises calls that NumPy runs
         self._on: dict[str, Self] = {}
         self._on_gpu: CompiledFunction[P, R] | None = None  # what runs calls with arrays on a GPU, once there was one
-        self.parts: Parts | None = None
         self.tuned: Tuned | None = None
         self._uses_plans = False  # although nothing is searched
         self._retracing = Retracing()
         self._spent = [0.0]  # seconds of the latest budget, for building it and its parts
-        self._depth = 0  # of functions in parts that call each other
         self._warned = False
         self._warned_of_flips = False
         self._lock = threading.RLock()
@@ -170,15 +165,6 @@ class CompiledFunction(VerifiedCalls, Generic[P, R]):
     @abstractmethod
     def _tune_later(self, call: Call, options: Options) -> None:
         """Look for a better schedule of such calls in the background, if that is wanted."""
-
-    @abstractmethod
-    def _part(self, function: Any, deeper: int = 0) -> CompiledFunction[..., Any]:
-        """What runs a part of the function, or one that it calls (`deeper`)."""
-        ...
-
-    def _callee(self) -> Callable[[Any], Any] | None:
-        """What gives the pipelines of functions that are called in parts; None: these run as they are."""
-        return None if self._depth >= MAX_DEPTH else functools.partial(self._part, deeper=1)
 
     # -- the way of a call
     def _call_known(
@@ -339,80 +325,6 @@ class CompiledFunction(VerifiedCalls, Generic[P, R]):
             self._promote(call, v)
             return result
         return MISS
-
-    # -- in parts
-    def _by_parts(self, key: CallKey, entry: Entry, args: Any, kwargs: Any) -> Any:
-        """A later call of a function with compiled parts, or with arrays that are converted; some are timed beside the
-        plain function."""
-        parts, timing = entry.parts or entry.converted, entry.timing
-        assert parts is not None
-        if timing is not None:
-            return self._interleaved(key, timing, lambda: parts(*args, **kwargs), lambda: self._numpy(args, kwargs))
-        if entry.warmup_calls < WARMUP_CALLS and self._resolved(key[0]).numpy_if_faster:
-            entry.warmup_calls += 1
-            if entry.warmup_calls == WARMUP_CALLS:
-                entry.time(None)
-        return parts(*args, **kwargs)
-
-    def _in_parts(self, key: CallKey, args: Any, kwargs: Any) -> Any:
-        """The first call of a function that Python runs, but for parts of it."""
-        entry = self._entries.at(key)
-        assert self.parts is not None
-        entry.parts = self.parts.run
-        try:
-            result = entry.parts(*args, **kwargs)
-        except Exception:
-            entry.parts = None  # it may be these arguments that are wrong, and not what was refused
-            raise
-        self._entries.refusals += 1
-        return result
-
-    def _as_before(self, key: CallKey, options: Options) -> Outcome:
-        """What the keys before have come to."""
-        if self.parts is not None and options.on_unsupported == "break":
-            return PARTS
-        self._give_up(key, self._entries.refusal, is_refused=True)
-        return PLAIN
-
-    def _split(self, error: Exception) -> bool:
-        """Can the function, in which tracing raised something, run in parts?"""
-        from hjit.call.stored.refusals import Refusal
-
-        return isinstance(self.py_func, types.FunctionType) and self._split_at(Refusal.of(error, self.py_func))
-
-    def _split_at(self, refusal: Refusal) -> bool:
-        """Can the function, which cannot be traced, run in parts? A schedule is one of the whole function."""
-        if self._schedule is not None:
-            return False
-        if self.parts is None:
-            from hjit.call.parts import split
-
-            self.parts = split(self.py_func, refusal, self._part, self._callee(), self._resolved(context_state()))
-            if self.parts is not None:
-                self.stats.parts = len(self.parts.parts)
-                log.info("%s runs in parts: %s", self.__name__, refusal.message)
-        return self.parts is not None
-
-    def _refused_before(self, key: CallKey, options: Options) -> Outcome | None:
-        """What a call comes to that an earlier process could not trace; None: none has tried."""
-        if options.on_unsupported != "break" or self._schedule is not None:
-            return None
-        from hjit.call.stored import refusals
-
-        refusal = refusals.load(self.py_func, key, options)
-        if refusal is not None and self._split_at(refusal):
-            return PARTS
-        if refusal is None or refusal.is_loop:  # which is traced to its end
-            return None
-        self._give_up(key, f"{self.__name__} runs as plain NumPy: {refusal.message}", is_refused=True)
-        return PLAIN
-
-    def _note_refusal(self, key: CallKey, options: Options, error: TraceError) -> None:
-        """Later processes do not trace such calls."""
-        from hjit.call.stored import refusals
-
-        if options.on_unsupported == "break" and self._schedule is None:
-            refusals.store(self.py_func, key, options, error)
 
     # -- beside NumPy
     def _timed(self, call: Call, timing: InterleavedCalls) -> Any:

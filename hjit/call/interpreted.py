@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.costs import instruction_count
+from hjit.trace.ir.analysis.costs import instruction_count
 from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.interpret import interpret_stages
 from hjit.trace.ir.poly import sizes_value

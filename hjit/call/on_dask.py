@@ -20,15 +20,16 @@ from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
 from hjit.call.arguments import is_dask_array, leaf_names, leaves_of
+from hjit.chunks.extern_calls import ExternCall, Slot, as_complex, as_parts, described, extern_arrays, known_result
 from hjit.chunks.native import task
-from hjit.chunks.opaque import OpaqueCall, Slot, as_complex, as_parts, known_result, opaque_arrays, said
 from hjit.chunks.tasks import Tasks
 from hjit.errors import TraceError
 from hjit.options import Options
 from hjit.process.deep_stack import with_deep_stack
 from hjit.trace.capture.captured import without_memory
 from hjit.trace.capture.trace import PyTree, Result, Trace, trace
-from hjit.trace.ir.graph import Graph, Input, Load, Stage
+from hjit.trace.ir.expressions import Load
+from hjit.trace.ir.graph import Graph, Input, Stage
 from hjit.trace.ir.poly import poly, sizes_value
 from hjit.trace.tracing.recording.events import FilledArguments
 from hjit.trace.tracing.recording.products import Product
@@ -63,7 +64,7 @@ class DaskCall:
 
     Attributes:
         tasks: what computes its results; None where a single task runs the function on whole arrays, `why`.
-        opaque: what is said of functions that run as they are, in tasks of their own.
+        externs: what is said of functions that run as they are, in tasks of their own.
     """
 
     settings: CallSettings
@@ -72,7 +73,7 @@ class DaskCall:
     traced: Trace
     tasks: Tasks | None
     why: str = ""
-    opaque: tuple[str, ...] = ()
+    externs: tuple[str, ...] = ()
 
     def results(self) -> Any:
         """What the function returns, lazily; arguments that it writes are changed."""
@@ -201,7 +202,7 @@ def traced_call(settings: CallSettings, structure: PyTree, leaves: list[Any]) ->
     if why:
         raise TraceError(settings.name, why, "call it on whole arrays")
     graph = _with_views(traced)
-    return DaskCall(settings, structure, leaves, traced, given.tasks(rec, graph), opaque=given.lines(rec))
+    return DaskCall(settings, structure, leaves, traced, given.tasks(rec, graph), externs=given.lines(rec))
 
 
 def explained(settings: CallSettings, structure: PyTree, leaves: list[Any]) -> str:
@@ -212,7 +213,7 @@ def explained(settings: CallSettings, structure: PyTree, leaves: list[Any]) -> s
         return f"{settings.name} runs as the plain function does on arrays of Dask: {error}"
     if call.tasks is None:
         return f"{settings.name} runs on whole arrays, in one task of Dask: {call.why}"
-    lines = (*call.opaque, *call.tasks.lines())
+    lines = (*call.externs, *call.tasks.lines())
     return "\n".join([f"{settings.name} runs in tasks of Dask:", *(f"  {line}" for line in lines)])
 
 
@@ -329,7 +330,7 @@ class Given:
             return slots.setdefault((k, shape), Slot(len(slots), shape[: len(shape) - is_complex], is_complex))
 
         args, kwargs = arguments(slot)
-        call = OpaqueCall(operation, function, args, kwargs)
+        call = ExternCall(operation, function, args, kwargs)
         arrays: dict[str, Input | Stage] = {**{n: x.input for n, x in rec.inputs.items()}, **rec.stages}
         dtypes = [arrays[needs[k]].dtype for k, _ in slots]
         known = known_result(call, list(zip(slots.values(), dtypes, strict=True)))
@@ -337,10 +338,10 @@ class Given:
             return None
         found = self._of(rec, [needs[k] for k, _ in slots])
         given = [a if a.shape == shape else a.reshape(shape) for a, (_, shape) in zip(found, slots, strict=True)]
-        found = opaque_arrays(call, known, given)
+        found = extern_arrays(call, known, given)
         key = rec, len(rec.breaks)
         self._postponed[key] = found
-        self._said[key] = said(call, known, found[0])
+        self._said[key] = described(call, known, found[0])
         first, *others = (_without_memory(a.shape, a.dtype) for a in found)
         kind = "complex" if known.dtype.kind == "c" else "array"
         outcome: tuple[Any, ...] = (kind, 0, known.dtype, known.shape, first.strides)

@@ -21,7 +21,7 @@ from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.tuning.choice import Segment, Segments
 
 Array = np.ndarray[Any, Any]
-Form = Callable[[Graph, Rewrites], Graph]
+Canonicaliser = Callable[[Graph, Rewrites], Graph]
 
 
 class TraceSegments:
@@ -30,7 +30,7 @@ class TraceSegments:
     def __init__(self, trace: Trace, target: Target, by_chance: bool = True, fast_math: bool = False) -> None:
         """`by_chance`: see `hjit.trace.passes.equal_sizes.unify_sizes`; `fast_math`: `canonicalise`."""
         self._recorded, self._goals, self._target = recorded(trace.recorder, by_chance), trace.goals, target
-        self._form = form_for(target, fast_math)
+        self._canonicaliser = canonicaliser_for(target, fast_math)
         self._made: dict[Hashable, Segments] = {}
 
     def __call__(self, rewrites: Rewrites) -> Segments:
@@ -38,7 +38,7 @@ class TraceSegments:
         key = _key(rewrites)
         found = None if key is None else self._made.get(key)
         if found is None:
-            graphs = graphs_of(self._recorded, self._goals, rewrites, self._form)
+            graphs = graphs_of(self._recorded, self._goals, rewrites, self._canonicaliser)
             found = tuple(Segment(g, self._target) for g in graphs)
             if key is not None:
                 self._made[key] = found
@@ -59,7 +59,7 @@ def recorded(rec: Recorder, by_chance: bool = True) -> Graph:
     return unify_sizes(rec.graph(()), rec.sizes, rec.equations, by_chance)
 
 
-def form_for(target: Target, fast_math: bool) -> Form:
+def canonicaliser_for(target: Target, fast_math: bool) -> Canonicaliser:
     """What makes the canonical Graph for a target."""
     return functools.partial(canonicalise, target=target.kind, fast_math=fast_math)
 
@@ -68,13 +68,13 @@ def graphs_of(
     whole: Graph,
     goals: Sequence[tuple[str, ...]],
     rewrites: Rewrites,
-    form: Form = canonicalise,
+    canonicaliser: Canonicaliser = canonicalise,
 ) -> list[Graph]:
     """One Graph for each goal; stages that a later one needs are outputs of the first that computes them.
 
     Args:
         whole: what was recorded.
-        form: what makes a Graph of a part of it.
+        canonicaliser: what makes a Graph of a part of it.
     """
     reads = {s.name: tuple(s.sources - {s.name}) for s in whole.stages}
     carried: dict[str, Input] = {}
@@ -86,11 +86,11 @@ def graphs_of(
             now = _ancestors(list(wanted), reads, carried) & later
             wanted += tuple(s.name for s in whole.stages if s.name in now - {*wanted} and _interpolates(s))
         graph = _without(whole, carried, wanted)
-        made = form(graph, rewrites)
+        made = canonicaliser(graph, rewrites)
         if number + 1 < len(goals):
             keep = tuple(s.name for s in made.stages if s.name in later and s.name not in wanted)
             if keep:
-                made = form(replace(graph, outputs=wanted + keep), rewrites)
+                made = canonicaliser(replace(graph, outputs=wanted + keep), rewrites)
             for s in whole.stages:
                 if s.name in wanted + keep:
                     carried[s.name] = Input(s.name, s.dtype, s.shape, contiguous_layout(s.shape))

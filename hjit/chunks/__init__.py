@@ -5,5 +5,5 @@ parts (`parts.py`): a part computes stages of one shape, each chunk of them from
 which bounds inference finds (`bounds.py`). Windows keep the coordinates of the whole image (`windows.py`): a part's
 kernel is that of a Graph whose dimensions are moved by run-time offsets, so that borders and indices mean what they
 mean for the whole array, and one kernel serves all chunks. `kernels.py` runs it, `tasks.py` makes tasks of Dask.
-Functions that run as they are have tasks of their own (`opaque.py`).
+Functions that run as they are have tasks of their own (`extern_calls.py`).
 """

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from hjit.chunks.bounds import Interval, Region, whole_axes
-from hjit.trace.ir.graph import Definition, Expr, Graph, Input, Load, Stage, contiguous_layout, rewrite
+from hjit.trace.ir.expressions import Expr, Load, rewrite
+from hjit.trace.ir.graph import Definition, Graph, Input, Stage, contiguous_layout
 from hjit.trace.ir.poly import Dim, Poly, deep_atoms, sizes_value
 from hjit.trace.ir.rewriting import fresh
 

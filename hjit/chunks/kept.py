@@ -16,7 +16,7 @@ import numpy as np
 from hjit.chunks.bounds import elements
 from hjit.chunks.limits import KEPT_COST, TASK_COST
 from hjit.chunks.parts import Cutter, Part
-from hjit.trace.ir.costs import cost
+from hjit.trace.ir.analysis.costs import cost
 
 
 def parts_with_kept(cutter: Cutter, room: int) -> tuple[list[Part], int]:

@@ -20,7 +20,9 @@ import numpy as np
 from hjit.chunks.bounds import BoundsInference, Interval, Region, elements, filled, hull
 from hjit.chunks.carries import Carry, carry_of
 from hjit.chunks.limits import LARGE, RECOMPUTED, RECOMPUTED_SCAN, SMALL_WORK, USES
-from hjit.trace.ir.graph import Const, Definition, Graph, Load, Op, Stage
+from hjit.trace.ir.analysis.accumulations import accumulation_of
+from hjit.trace.ir.expressions import Const
+from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.poly import Poly, Sym, deep_atoms, sizes_value
 
 IDENTITIES = {"add": 0, "multiply": 1, "bitwise_xor": 0}  # of operations that begin with it
@@ -341,12 +343,8 @@ def is_reduction(s: Stage) -> bool:
 
 def _is_plain(s: Stage, d: Definition) -> bool:
     """Is an update ``s[target] = op(s[target], x)``, `x` not reading `s`?"""
-    value, target = d.value, d.target
-    if not isinstance(value, Op) or value.name != d.order or len(value.args) != 2:
-        return False
-    own, x = value.args
-    is_own = isinstance(own, Load) and own.source == s.name and own.index == target
-    return is_own and all(load.source != s.name for load in x.loads)
+    x = accumulation_of(s.name, d)
+    return x is not None and x.op == d.order
 
 
 def scaled(chunks: Sequence[int], n: int) -> tuple[int, ...]:

@@ -85,7 +85,7 @@ def excerpts(wanted: Excerpts, block: Array) -> tuple[Array, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ChunkPart:
     """A chunk along an axis, as an interval has it.
 
     Attributes:
@@ -123,29 +123,29 @@ class Piece:
         return self.share < EXCERPT
 
 
-Spans = tuple[Span, ...]  # of consecutive chunks, those of length zero left out
+ChunkParts = tuple[ChunkPart, ...]  # of consecutive chunks, those of length zero left out
 
 
-def spans(chunks: Sequence[int]) -> Callable[[int, int], tuple[int, Spans]]:
+def chunk_parts(chunks: Sequence[int]) -> Callable[[int, int], tuple[int, ChunkParts]]:
     """Which chunks of an axis an interval lies in: a function of its ends, to the first of them and all of them."""
     edges = [0, *itertools.accumulate(chunks)]
 
     @functools.lru_cache(maxsize=MAX_LAYOUTS)
-    def of(low: int, high: int) -> tuple[int, Spans]:
+    def of(low: int, high: int) -> tuple[int, ChunkParts]:
         first, last = bisect_right(edges, low) - 1, bisect_right(edges, high) - 1
         some = (k for k in range(first, last + 1) if edges[k] < edges[k + 1])
-        return first, tuple(_span(k - first, edges[k], edges[k + 1], low, high) for k in some)
+        return first, tuple(_chunk_part(k - first, edges[k], edges[k + 1], low, high) for k in some)
 
     return of
 
 
-def _span(offset: int, start: int, stop: int, low: int, high: int) -> Span:
+def _chunk_part(offset: int, start: int, stop: int, low: int, high: int) -> ChunkPart:
     a, z = max(low, start), min(high + 1, stop)
-    return Span(offset, (a - low, z - low), (a - start, z - start), (z - a) / (stop - start))
+    return ChunkPart(offset, (a - low, z - low), (a - start, z - start), (z - a) / (stop - start))
 
 
 @functools.lru_cache(maxsize=MAX_LAYOUTS)
-def pieces(along: tuple[Spans, ...]) -> tuple[Piece, ...]:
+def pieces(along: tuple[ChunkParts, ...]) -> tuple[Piece, ...]:
     """The chunks that a window lies in, by those along each axis."""
     found = []
     for each in itertools.product(*along):
@@ -203,7 +203,7 @@ class Reads:
             key: for the names of what is cut out of chunks.
         """
         self.name, self.dtype, self.key = array.name, array.dtype, key
-        along = [spans(chunks) for chunks in array.chunks]
+        along = [chunk_parts(chunks) for chunks in array.chunks]
         self._ends = list(zip(*(zip(low.tolist(), high.tolist(), strict=True) for low, high in region), strict=True))
         self._cuts: dict[tuple[int, ...], _Cuts] = {}
         self._layouts: dict[Any, Any] = {}

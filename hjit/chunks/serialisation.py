@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir import graph as nodes
 from hjit.trace.ir import poly as atoms
-from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Graph, Index, Input, Load, Op, Scalar, ScalarRef, Stage
+from hjit.trace.ir.expressions import Cast, Const, Expr, Index, Load, Op, ScalarRef
+from hjit.trace.ir.graph import Definition, Graph, Input, Scalar, Stage
 from hjit.trace.ir.poly import Atom, Poly
 
 Row = tuple[Any, ...]  # the kind of a node, and its parts: numbers of earlier nodes, and plain values
@@ -32,6 +32,8 @@ _FIELDS: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     Scalar: lambda s: (s.name, s.dtype.str),
     Graph: lambda g: (g.inputs, g.scalars, g.stages, g.outputs),
 }
+
+_CLASSES = {kind.__name__: kind for kind in _FIELDS}
 
 
 def _stage(name: str, dtype: str, *rest: Any) -> Stage:
@@ -103,7 +105,7 @@ def deserialise_graph(rows: tuple[Row, ...]) -> Graph:
         return tuple(map(resolved, x))
 
     for kind, *fields in rows:
-        make = _MAKERS.get(kind) or getattr(nodes, kind, None) or getattr(atoms, kind)
+        make = _MAKERS.get(kind) or _CLASSES.get(kind) or getattr(atoms, kind)
         made.append(make(*map(resolved, fields)))
     found = made[-1]
     assert isinstance(found, Graph)

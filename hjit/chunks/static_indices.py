@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Graph, Index, Load, walk
+from hjit.trace.ir.expressions import Index, Load, walk
+from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.interpret import evaluate, interpret
 from hjit.trace.ir.intervals import Over
 from hjit.trace.ir.poly import Dim, Indirect, deep_atoms, sizes_value

@@ -23,21 +23,8 @@ import numpy as np
 from hjit.chunks.bounds import BoundsInference, Interval, Loops, Numbers
 from hjit.chunks.carries import continuing, given_iterations, name_of_rows
 from hjit.chunks.parts import Part
-from hjit.trace.ir.graph import (
-    Change,
-    Definition,
-    Expr,
-    Graph,
-    Index,
-    Input,
-    Load,
-    ScalarRef,
-    Stage,
-    contiguous_layout,
-    rewrite,
-    substitute,
-    walk,
-)
+from hjit.trace.ir.expressions import Change, Expr, Index, Load, ScalarRef, rewrite, substitute, walk
+from hjit.trace.ir.graph import Definition, Graph, Input, Stage, contiguous_layout
 from hjit.trace.ir.poly import SMALL, ZERO, Atom, Boundary, Dim, IntLike, Poly, Sym, boundary, deep_atoms, poly
 
 SHIFT = SMALL + 1

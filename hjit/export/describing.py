@@ -16,7 +16,8 @@ from hjit.kernels.runtime.lowered import Lowered
 from hjit.kernels.runtime.scratch import lifetimes
 from hjit.sched.language.memory import LINE
 from hjit.trace.capture.trace import PyTree, Result, Trace
-from hjit.trace.ir.graph import Graph, Load, identity
+from hjit.trace.ir.expressions import Load
+from hjit.trace.ir.graph import Graph, identity
 from hjit.trace.ir.poly import ONE, Dim, Poly, Sym, extremum, poly
 from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.trace.tracing.scalars.host import is_run_time

@@ -20,7 +20,7 @@ from hjit.call.segments import graphs_of, recorded
 from hjit.export.numbers import FUNCTIONS, sizes_for_python
 from hjit.options import Options
 from hjit.trace.capture.trace import PyTree, Trace
-from hjit.trace.ir.graph import ScalarRef, walk
+from hjit.trace.ir.expressions import ScalarRef, walk
 from hjit.trace.ir.key import graph_key
 from hjit.trace.ir.poly import SMALL, Atom, IntLike, Poly, Sym, deep_atoms, poly, sizes_value
 from hjit.trace.passes.rewrites import NO_REWRITES

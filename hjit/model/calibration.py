@@ -2,8 +2,8 @@
 
 The weights that come with hjit know the machines that they were fitted on. How long a computation takes there beside
 a byte from memory, an allocation or the launch of a task is the machine's own, and the same for all programs; which
-features of a stage make its terms dear is not, and needs thousands of samples. So the network is left as it is, and
-the units of its 27 coefficients are multiplied by seven factors. They minimise the training's own error (squares of
+features of a stage make its terms expensive is not, and needs thousands of samples. So the network is left as it is,
+and the units of its 27 coefficients are multiplied by seven factors. They minimise the training's own error (squares of
 log predicted/measured, what all schedules of a program share counting less) with a ridge around factors of 1:
 
     sum over schedules of w (log sum_g exp(d_g) x_g - log t)^2  +  RIDGE n sum_g d_g^2

@@ -119,7 +119,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_state", "the trace that this thread runs", "one a thread"),
         State("_running", "the traces of all threads, by their identity", "those that run"),
     ),
-    "trace.tracing.arrays.tracer": (State("serials", "numbers traced arrays", "a number"),),
+    "trace.tracing.arrays.buffers": (State("serials", "numbers traced arrays", "a number"),),
     "trace.tracing.scalars.size": (
         State("_watching", "size guards of the trace that this thread runs", "one a thread"),
         State("_watchers", "traces that note this", "a number"),

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hjit.call.breaks.parts import Parts
     from hjit.call.entry import Entry
-    from hjit.call.parts import Parts
     from hjit.call.stored.refusals import Refusal
     from hjit.call.variant import Variant
 

@@ -27,7 +27,7 @@ from hjit.sched.search.refine import Schedule, refined
 from hjit.sched.search.search import Found, Parameters, never, presets, search
 from hjit.sched.search.search import Options as SearchOptions
 from hjit.sched.search.space import Space
-from hjit.trace.ir.costs import cost as cost_of
+from hjit.trace.ir.analysis.costs import cost as cost_of
 from hjit.trace.ir.graph import Graph
 from hjit.tuning.choice import Segment
 from hjit.tuning.limits import (

@@ -12,7 +12,7 @@ from hjit.kernels.runtime import launch
 from hjit.options import Options
 from hjit.process import deadline
 from hjit.sched.language.tree import Root
-from hjit.trace.ir.costs import cost
+from hjit.trace.ir.analysis.costs import cost
 from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.poly import sizes_value
 from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites, factors, parts_name

@@ -1,4 +1,4 @@
-"""The compiled walk of `hjit.sched.native`: once a machine compiled, in a second, and kept in the disk cache."""
+"""The walk of `hjit.sched.native`, compiled once per machine (which takes a second) and kept in the disk cache."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import logging
 from hjit import cache
 from hjit.errors import CompileError
 from hjit.kernels.functions.translate import module
-from hjit.kernels.runtime import backend, machine_code
+from hjit.kernels.runtime import backend
+from hjit.kernels.runtime.linking import linker
+from hjit.kernels.runtime.linking.memory import NotLinked
 from hjit.options import Options
 from hjit.process.signals import signal_safe
 from hjit.sched.native.measures import featurise
@@ -56,8 +58,8 @@ def llvm_ir(name: str) -> str:
 def _loaded(code: bytes, name: str) -> Walk | None:
     """The function in some object code; it keeps what it needs. None: there is none."""
     try:
-        return machine_code.linked(code, name).entry
-    except machine_code.NotLinked as why:
+        return linker.linked(code, name).entry
+    except NotLinked as why:
         log.debug("LLVM loads %s: %s", name, why)
     try:
         return signal_safe(backend.load_object, code, name, "cpu").entry

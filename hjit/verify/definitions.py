@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hjit.trace.ir.graph import Definition, Expr, Index, Load, Op, Stage, identity
+from hjit.trace.ir.analysis.accumulations import accumulation_of
+from hjit.trace.ir.expressions import Expr, Index, Load, Op
+from hjit.trace.ir.graph import Definition, Stage, identity
 from hjit.trace.ir.poly import Dim, Indirect, Poly
 
 LONG_SUM = 1 << 17  # elements of long sums, which are summed as NumPy has them; the errors are those of a sample
@@ -59,14 +61,11 @@ def scanned(d: Definition, name: str) -> tuple[Load, Expr] | None:
 
 def scattered(d: Definition, name: str) -> Expr | None:
     """What is added, in order, to elements whose places are computed; None where an update does something else."""
-    if d.order != "sequential" or d.dims or not d.is_scatter or not isinstance(d.value, Op) or d.value.name != "add":
-        return None
-    old = Load(name, d.target, d.value.dtype)
-    others = [x for x in d.value.args if x != old]
+    x = accumulation_of(name, d) if d.order == "sequential" and not d.dims and d.is_scatter else None
     in_targets = {x.source for p in d.target for e in p.exprs for x in e.loads}
-    if len(others) != 1 or name in in_targets or any(x.source == name for x in others[0].loads):
+    if x is None or x.op != "add" or x.dtype != d.value.dtype or name in in_targets:
         return None
-    return others[0]
+    return x.element
 
 
 def is_long(d: Definition, count: int, size: int) -> bool:

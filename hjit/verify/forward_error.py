@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.ir.expressions import Op
 from hjit.trace.ir.fma import fma
-from hjit.trace.ir.graph import Op
 from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx, Array, Columns, decided, ulp, wider
 
 ULPS = 5.0  # error of an inexact function: the promised 4, and 1 as the value it is compared with is rounded, too

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hjit.trace.ir.graph import Cast, Const, Expr, Index, Load, Op, ScalarRef
+from hjit.trace.ir.expressions import Cast, Const, Expr, Index, Load, Op, ScalarRef
 from hjit.trace.ir.interpret import IndexEvaluator
 from hjit.trace.ir.poly import Indirect, Poly
 from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx, Array, broadcast_to, decided, ulp, wider

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Cast, Definition, Expr, Graph, Load, Op, Stage
+from hjit.trace.ir.expressions import Cast, Expr, Load, Op
+from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.interpret import evaluate, interpret
 from hjit.trace.ir.poly import sizes_value
 from hjit.trace.tracing.recording.events import GraphBreak
@@ -395,7 +396,7 @@ class Reference:
     def _scan(
         self, k: int, d: Definition, before: Load, element: Expr, pure: list[int], length: int, dtype: np.dtype[Any]
     ) -> tuple[tuple[tuple[Array, ...], None], Approx]:
-        """All of ``t[n] = t[n - 1] + element`` at once: where it is, and what it comes to."""
+        """All of ``t[n] = t[n - 1] + element`` at once: where it is, and its values."""
         shape = (*pure, length)
         self.work.count(math.prod(shape), WITH_ERRORS)
         grids = _grids([*pure, length])

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Expr, Graph, Load, Op, Stage
+from hjit.trace.ir.expressions import Expr, Load, Op
+from hjit.trace.ir.graph import Graph, Stage
 from hjit.trace.tracing.recording.events import GraphBreak
 
 # Ufuncs whose compiled result may differ from NumPy's in the last bits

@@ -9,7 +9,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from hjit.trace.ir.graph import Cast, Definition, Op, Stage, walk
+from hjit.trace.ir.expressions import Cast, Op, walk
+from hjit.trace.ir.graph import Definition, Stage
 from hjit.trace.ir.poly import sizes_value
 from hjit.verify.definitions import is_long
 

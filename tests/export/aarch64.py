@@ -12,14 +12,14 @@ import mmap
 import struct
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from hjit.kernels.runtime.linking import elf
 from tests.export.c_library import COMPILER, Library
 
 unicorn = pytest.importorskip("unicorn")
@@ -29,59 +29,6 @@ PAGE, CHUNK, STACK, STOP = 4096, 1 << 16, 1 << 20, 4
 _X = [getattr(arm, f"UC_ARM64_REG_X{k}") for k in range(8)]
 _D = [getattr(arm, f"UC_ARM64_REG_D{k}") for k in range(2)]
 _KEPT = (arm.UC_ARM64_REG_PC, arm.UC_ARM64_REG_SP, arm.UC_ARM64_REG_X30)
-_SHN_UNDEF, _NO_BITS = 0, 8
-_ALLOCATED, _RUNS = 2, 4  # flags of sections
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A section of an object file; `at`: where it is in memory, from the first."""
-
-    kind: int
-    flags: int
-    offset: int
-    size: int
-    link: int
-    info: int
-    at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Symbol:
-    """A name in an object file, in a section, or outside (0)."""
-
-    name: str
-    section: int
-    value: int
-    size: int
-
-
-def sections(data: bytes) -> list[Section]:
-    """Those of an ELF object; what is part of the program has a place each, one after the other."""
-    if data[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<HH", data, 16) != (1, 183):
-        raise ValueError("this is no relocatable ELF object of aarch64")
-    (table,), (item, n) = struct.unpack_from("<Q", data, 40), struct.unpack_from("<HH", data, 58)
-    found, end = [], 0
-    for k in range(n):
-        _, kind, flags, _, offset, size, link, info, align, _ = struct.unpack_from(
-            "<IIQQQQIIQQ", data, table + k * item
-        )
-        if flags & _ALLOCATED:
-            end = -(-end // max(align, 1)) * max(align, 1)
-        found.append(Section(kind, flags, offset, size, link, info, end))
-        end += size if flags & _ALLOCATED else 0
-    return found
-
-
-def symbols(data: bytes, parts: Sequence[Section]) -> list[Symbol]:
-    """The symbol table."""
-    (table,) = (p for p in parts if p.kind == 2)
-    names, found = parts[table.link].offset, []
-    for at in range(table.offset, table.offset + table.size, 24):
-        name, _, _, section, value, size = struct.unpack_from("<IBBHQQ", data, at)
-        text = data[names + name : data.index(b"\0", names + name)].decode()
-        found.append(Symbol(text, section, value, size))
-    return found
 
 
 # How a relocation changes the instruction, or the word, at `place`: S + A is `target`.
@@ -170,41 +117,38 @@ class Code:
     """
 
     def __init__(self, data: bytes) -> None:
-        parts = sections(data)
-        table = symbols(data, parts)
-        outside = sorted({s.name for s in table if s.section == _SHN_UNDEF and s.name})
+        file = elf.read(data, elf.AARCH64)
+        (table,) = file.of_kind(elf.SYMTAB)
+        symbols = file.symbols(table)
+        outside = sorted({s.name for s in symbols if s.section == elf.UNDEFINED and s.name})
         unknown = [name for name in outside if name not in _MEMORY and name not in _MATHS]
         if unknown:
             raise NotImplementedError(f"the emulated machine has no {', '.join(unknown)}")
-        end = max((p.at + p.size for p in parts if p.flags & _ALLOCATED), default=0)
+        places, end = elf.layout(file.sections)
         end = -(-end // 4) * 4
         self.memory = Memory(end + STOP * (len(outside) + 1))
         base = self.memory.start
-        for p in parts:
-            if p.flags & _ALLOCATED and p.kind != _NO_BITS:
-                self.memory.block[p.at : p.at + p.size] = data[p.offset : p.offset + p.size]
+        for k, at in places.items():
+            self.memory.block[at : at + file.sections[k].size] = file.content(file.sections[k])
         self.externals = {base + end + STOP * k: name for k, name in enumerate(outside)}
         self.finished = base + end + STOP * len(outside)
         by_name = {name: at for at, name in self.externals.items()}
-        at = [p.at for p in parts]
-        where = [by_name.get(s.name) or base + at[s.section] + s.value if s.section < len(at) else 0 for s in table]
-        self.symbols = {s.name: at for s, at in zip(table, where, strict=True) if s.name}
-        self.text = [data[p.offset : p.offset + p.size] for p in parts if p.flags & _RUNS]
-        self.sizes = {s.name: s.size for s in table}
-        self._relocate(data, parts, where)
+        where = [by_name.get(s.name) or base + places.get(s.section, 0) + s.offset for s in symbols]
+        self.symbols = {s.name: at for s, at in zip(symbols, where, strict=True) if s.name}
+        self.text = [file.content(s) for s in file.sections if s.flags & elf.EXECUTABLE]
+        self.sizes = {s.name: s.size for s in symbols}
+        for relocations in file.of_kind(elf.RELA):
+            if relocations.info in places:
+                self._relocate(file.relocations(relocations), places[relocations.info], where)
 
-    def _relocate(self, data: bytes, parts: Sequence[Section], where: Sequence[int]) -> None:
-        for p in parts:
-            if p.kind != 4 or not parts[p.info].flags & _ALLOCATED:
-                continue
-            for at in range(p.offset, p.offset + p.size, 24):
-                offset, info, addend = struct.unpack_from("<QQq", data, at)
-                if info & 0xFFFFFFFF not in RELOCATIONS:
-                    raise NotImplementedError(f"relocation {info & 0xFFFFFFFF} of aarch64")
-                place = parts[p.info].at + offset
-                (word,) = struct.unpack_from("<I", self.memory.block, place)
-                word = RELOCATIONS[info & 0xFFFFFFFF](word, where[info >> 32] + addend, self.memory.start + place)
-                struct.pack_into("<I", self.memory.block, place, word)
+    def _relocate(self, relocations: Iterable[elf.Relocation], start: int, where: Sequence[int]) -> None:
+        for r in relocations:
+            if r.kind not in RELOCATIONS:
+                raise NotImplementedError(f"relocation {r.kind} of aarch64")
+            place = start + r.offset
+            (word,) = struct.unpack_from("<I", self.memory.block, place)
+            word = RELOCATIONS[r.kind](word, where[r.symbol] + r.addend, self.memory.start + place)
+            struct.pack_into("<I", self.memory.block, place, word)
 
 
 def _regions() -> Iterator[tuple[int, int, bool]]:

@@ -41,7 +41,7 @@ from hjit.kernels.lower.loopir import (
 )
 from hjit.kernels.lower.program import Buffer, Nest, Program
 from hjit.sched.language.memory import C_ORDER
-from hjit.trace.ir.graph import Const, Load
+from hjit.trace.ir.expressions import Const, Load
 from hjit.trace.ir.poly import Dim, Poly, Var, poly
 from tests.trace.test_canonical import canonical
 

@@ -12,8 +12,10 @@ import pytest
 
 import hjit
 from hjit.kernels.llvm.memory import loads
-from hjit.kernels.runtime import backend, machine_code
-from hjit.kernels.runtime.machine_code import NotLinked, linked
+from hjit.kernels.runtime import backend
+from hjit.kernels.runtime.linking import elf, linker
+from hjit.kernels.runtime.linking.linker import linked
+from hjit.kernels.runtime.linking.memory import NotLinked
 
 ANSWER = """
 @numbers = internal constant [2 x double] [double 0.5, double 4.0]
@@ -62,6 +64,13 @@ def test_damaged_tables_are_refused(code: bytes) -> None:
                 linked(bytes(bad), "answer")
             except NotLinked:
                 continue
+    reached = bytearray(code)  # a table of relocations whose symbols are a section without contents
+    (relocations,) = (k for k, s in enumerate(elf.read(code, elf.X86_64).sections) if s.kind == elf.RELA and s.info)
+    struct.pack_into("<Q", reached, start, 0)
+    struct.pack_into("<IIQQQQ", reached, start, 0, elf.NOBITS, 0, 0, 0, 1 << 50)
+    struct.pack_into("<I", reached, start + relocations * length + 40, 0)
+    with pytest.raises(NotLinked, match="no symbol table"):
+        linked(bytes(reached), "answer")
     unknown = backend.compile_module(ANSWER.replace("@sin", "@no_such_function"), "answer", "cpu")
     with pytest.raises(NotLinked, match="no function no_such_function"):
         linked(unknown, "answer")
@@ -79,8 +88,8 @@ def test_kernels_from_disk_are_linked_so(tmp_path: Path, monkeypatch: pytest.Mon
     del p
     monkeypatch.setattr("hjit.kernels.runtime.kernel._kernels", {})
     found = []
-    real = machine_code.linked
-    monkeypatch.setattr(machine_code, "linked", lambda *args: found.append(args[1]) or real(*args))
+    real = linker.linked
+    monkeypatch.setattr(linker, "linked", lambda *args: found.append(args[1]) or real(*args))
     monkeypatch.setattr(backend, "load_object", lambda *args: pytest.fail("LLVM is called"))
     p = hjit.pipeline(f, cache_dir=tmp_path)
     p(img)

@@ -24,12 +24,14 @@ from hjit.sched.default.cuda import cuda_schedule
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Root
-from hjit.trace.ir.graph import Graph, Load
+from hjit.trace.ir.expressions import Load
+from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import Var, poly
 from tests.kernels.cuda.running import by_hand
 from tests.trace.test_canonical import canonical
 
 GOLDEN = Path(__file__).with_name("golden")
+DOCS = Path(__file__).parents[2] / "docs"
 IMAGE = np.ones((40, 50), np.float32)
 X86 = Machine(64, frozenset({"x86", "avx512"}))
 Schedule = Callable[[Any], Any]
@@ -190,9 +192,18 @@ def test_a_pass_does_what_was_recorded(name: str) -> None:
 def test_every_pass_has_an_example_and_a_line_in_the_list() -> None:
     names = {p.__name__ for p in (*CPU, *CUDA)}
     assert names == {*ALL}
-    listed = {line.split()[0] for line in (inspect.getdoc(lowering) or "").splitlines() if line.startswith("    ")}
-    assert listed == {"place_loops", *names}
+    listed = [line.split()[0] for line in (inspect.getdoc(lowering) or "").splitlines() if line.startswith("    ")]
+    assert {*listed} == {"place_loops", *names}
+    for passes in (CPU, CUDA):
+        in_list = [name for name in listed if name in {p.__name__ for p in passes}]
+        assert in_list == [p.__name__ for p in passes], "in another order"
     assert CPU[: len(COMMON)] == CUDA[: len(COMMON)] == COMMON
+
+
+def test_the_documents_say_what_every_pass_is_for() -> None:
+    inside, inside_gpu = ((DOCS / name).read_text() for name in ("inside.md", "inside_gpu.md"))
+    assert [p.__name__ for p in CPU if f"`{p.__name__}`" not in inside] == []
+    assert [p.__name__ for p in CUDA if p not in CPU and f"`{p.__name__}`" not in inside_gpu] == []
 
 
 if __name__ == "__main__":

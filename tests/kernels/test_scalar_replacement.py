@@ -9,7 +9,7 @@ import hjit
 from hjit.kernels.lower.loopir import Block, For, Store
 from hjit.kernels.lower.passes.scalar_replacement import carried
 from hjit.sched.nests.thresholds import SCAN_ROWS
-from hjit.trace.ir.graph import Load, Op
+from hjit.trace.ir.expressions import Load, Op
 from hjit.trace.ir.poly import Poly, Var, poly
 from tests.numpy_check import check
 

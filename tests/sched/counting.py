@@ -17,8 +17,8 @@ import numpy as np
 from hjit.model.names import SCHEDULE
 from hjit.sched.analysis.bounds import vector_axes
 from hjit.sched.language.tree import Compute, Loop, Node, Store, computes, dims_of, walk
-from hjit.trace.ir.graph import Const, Index
-from hjit.trace.ir.graph import walk as walk_expr
+from hjit.trace.ir.expressions import Const, Index
+from hjit.trace.ir.expressions import walk as walk_expr
 from tests.sched.running import Realization, Run, flat, path_to
 from tests.sched.tables import Ranges, hull, joined, lengths
 

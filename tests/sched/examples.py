@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from hjit.sched.language.tree import Compute, Loop, Node, Root, Store
-from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Input, Load, Op, Stage, identity
+from hjit.trace.ir.expressions import Const, Expr, Load, Op
+from hjit.trace.ir.graph import Definition, Graph, Input, Stage, identity
 from hjit.trace.ir.poly import Dim, Indirect, Sym, boundary, poly
 
 F4, U1 = np.dtype(np.float32), np.dtype(np.uint8)

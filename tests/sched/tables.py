@@ -12,7 +12,8 @@ import numpy as np
 
 from hjit.sched.language.definitions import is_associative, is_direct
 from hjit.sched.language.tree import DimKey, dims_of
-from hjit.trace.ir.graph import Definition, Graph, Input, Load, Op, Stage, loads
+from hjit.trace.ir.expressions import Load, Op, loads
+from hjit.trace.ir.graph import Definition, Graph, Input, Stage
 from hjit.trace.ir.poly import Boundary, Dim, Extremum, FloorDiv, Indirect, Mod, Poly, Sym
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]

@@ -21,7 +21,8 @@ from hjit.sched.features.featurise import assembled, layouts_of, nest_features, 
 from hjit.sched.language.check import check_tree
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Compute, Loop, Node, Root, computes, from_json, structural_hash, walk
-from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Input, Op, Stage
+from hjit.trace.ir.expressions import Cast, Const, Expr, Op
+from hjit.trace.ir.graph import Graph, Input, Stage
 from hjit.trace.ir.poly import Indirect, boundary, sizes_value
 from hjit.trace.passes.canonical import canonicalise
 from hjit.trace.passes.fusion import inline

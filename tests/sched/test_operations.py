@@ -10,7 +10,7 @@ import pytest
 
 from hjit.model.names import OPERATIONS, PIPELINE
 from hjit.sched.features.algorithm_features import access_class, jacobian, pipeline_features
-from hjit.trace.ir.graph import Load
+from hjit.trace.ir.expressions import Load
 from hjit.trace.ir.poly import Boundary, Dim, Indirect, Mod, Poly, Sym, deep_atoms, poly
 from tests.trace.test_canonical import canonical
 

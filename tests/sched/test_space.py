@@ -351,13 +351,13 @@ def test_sizes_are_spaced_alike_between_powers_of_two() -> None:
     assert log_spaced(40, 2, least=5) == (6, 8, 12, 16, 24, 32)
 
 
-@pytest.mark.parametrize(("computed", "inlined", "forbidden"), [(1000, 0, False), (1001, 0, True), (0, 1001, True)])
-def test_nothing_is_computed_more_often_than_the_rule_says(computed: float, inlined: float, forbidden: bool) -> None:
+@pytest.mark.parametrize(("computed", "inlined", "pruned"), [(1000, 0, False), (1001, 0, True), (0, 1001, True)])
+def test_nothing_is_computed_more_often_than_the_rule_says(computed: float, inlined: float, pruned: bool) -> None:
     features = np.zeros((1, 1, len(SCHEDULE)))
     features[..., SCHEDULE.index("points_computed_total")] = computed
     features[..., SCHEDULE.index("inlined_calls")] = inlined
-    assert Rules().forbidden(features, np.array([100.0]), 2).tolist() == [forbidden]
-    assert Rules(recompute=math.inf).forbidden(features, np.array([100.0]), 2).tolist() == [False]
+    assert Rules().pruned(features, np.array([100.0]), 2).tolist() == [pruned]
+    assert Rules(recompute=math.inf).pruned(features, np.array([100.0]), 2).tolist() == [False]
 
 
 def shared(a: Array) -> tuple[Array, Array]:
@@ -367,8 +367,8 @@ def shared(a: Array) -> tuple[Array, Array]:
     return rows, columns
 
 
-@pytest.mark.parametrize(("recompute", "forbidden"), [(10.0, True), (20.0, False)])
-def test_calls_by_all_nests_together_count(recompute: float, forbidden: bool) -> None:
+@pytest.mark.parametrize(("recompute", "pruned"), [(10.0, True), (20.0, False)])
+def test_calls_by_all_nests_together_count(recompute: float, pruned: bool) -> None:
     """Seven times by each of two nests."""
     space = Program(shared, rules=Rules(recompute=recompute)).space
     soft = space.graph.stages[0].name
@@ -376,22 +376,22 @@ def test_calls_by_all_nests_together_count(recompute: float, forbidden: bool) ->
     while state.batch.step < space.first_of[soft]:
         state = space.families(state)[0][0]
     (inlined,) = [b for b in space.families(state) if soft in b.inlined]
-    assert [bool(cost == math.inf) for cost in costs(space, [inlined[0]])] == [forbidden]
+    assert [bool(cost == math.inf) for cost in costs(space, [inlined[0]])] == [pruned]
     assert all(cost < math.inf for cost in space.costs_of_nests(inlined[0].tree, inlined.inlined))
 
 
-@pytest.mark.parametrize(("tasks", "forbidden"), [(1, False), (2, True), (4, False)])
-def test_parallel_loops_have_a_turn_for_each_core(tasks: float, forbidden: bool) -> None:
+@pytest.mark.parametrize(("tasks", "pruned"), [(1, False), (2, True), (4, False)])
+def test_parallel_loops_have_a_turn_for_each_core(tasks: float, pruned: bool) -> None:
     features = np.zeros((1, 1, len(SCHEDULE)))
     features[..., SCHEDULE.index("inner_parallelism")] = tasks
-    assert Rules().forbidden(features, np.ones(1), 4).tolist() == [forbidden]
+    assert Rules().pruned(features, np.ones(1), 4).tolist() == [pruned]
 
 
 def test_definitions_of_one_task_are_not_few_tasks_by_another_with_some() -> None:
     """The feature is a mean over the definitions of a stage."""
     features = np.zeros((1, 1, len(SCHEDULE)))
     features[..., SCHEDULE.index("inner_parallelism")] = 1.07
-    assert Rules().forbidden(features, np.ones(1), 4).tolist() == [False]
+    assert Rules().pruned(features, np.ones(1), 4).tolist() == [False]
 
 
 @pytest.mark.parametrize("function", PROGRAMS)

@@ -10,7 +10,8 @@ import pytest
 from hjit.sched.language.check import check_tree
 from hjit.sched.language.target import Target
 from hjit.sched.nests.root_nests import root_schedule
-from hjit.trace.ir.graph import Definition, loads
+from hjit.trace.ir.expressions import loads
+from hjit.trace.ir.graph import Definition
 from tests.trace.test_canonical import canonical
 
 

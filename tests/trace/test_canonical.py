@@ -6,7 +6,8 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from hjit.trace.ir.graph import Expr, Graph, rewrite
+from hjit.trace.ir.expressions import Expr, rewrite
+from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.interpret import interpret
 from hjit.trace.ir.key import graph_key
 from hjit.trace.passes.canonical import PASSES, canonicalise

@@ -11,7 +11,8 @@ import pytest
 import hjit
 from hjit.trace.capture.loops.nests import Nest, Write
 from hjit.trace.capture.loops.packing import packed_dtype
-from hjit.trace.ir.graph import Const, Definition, Graph, Input, Load, Op, Stage, identity
+from hjit.trace.ir.expressions import Const, Load, Op
+from hjit.trace.ir.graph import Definition, Graph, Input, Stage, identity
 from hjit.trace.ir.interpret import interpret
 from hjit.trace.ir.key import graph_key
 from hjit.trace.ir.poly import Dim, Sym, poly

@@ -10,22 +10,8 @@ import pytest
 
 from hjit.errors import CompileError
 from hjit.trace.ir.check import DEFINITION_RULES, EXPR_RULES, GRAPH_RULES, INDEX_RULES, check_graph, faults
-from hjit.trace.ir.graph import (
-    Cast,
-    Const,
-    Definition,
-    Expr,
-    Graph,
-    Index,
-    Input,
-    Load,
-    Op,
-    Scalar,
-    ScalarRef,
-    Stage,
-    identity,
-    select,
-)
+from hjit.trace.ir.expressions import Cast, Const, Expr, Index, Load, Op, ScalarRef, select
+from hjit.trace.ir.graph import Definition, Graph, Input, Scalar, Stage, identity
 from hjit.trace.ir.poly import Dim, Sym, Var, poly
 from hjit.trace.passes import canonical
 
@@ -84,6 +70,14 @@ ALSO_BROKEN = {
     "a dimension inside of a division": ("dimensions_exist", graph(load("img", Dim(0), poly(Dim(2)) // 3))),
     "a dimension of a target": ("dimensions_exist", graph(IMG, Definition(N, (), (poly(Dim(0)), poly(Dim(2))), IMG))),
     "a dimension of an index as a value": ("dimensions_exist", graph(Cast(Index(poly(Dim(2))), F4))),
+    "a reduction whose own element is the second operand": (
+        "order_is_the_operation",
+        graph(IMG, stages=with_update(value=Op("add", (Load("out", HERE, F4), Load("total", (), F4)), F4))),
+    ),
+    "a reduction of what reads its own stage": (
+        "order_is_the_operation",
+        graph(IMG, stages=with_update(value=Op("add", (Load("total", (), F4), Load("total", (), F4)), F4))),
+    ),
     "a select between dtypes": ("selects_have_one_dtype", graph(select(Const(True, "?"), IMG, Cast(IMG, F8)))),
 }
 

@@ -9,7 +9,7 @@ import pytest
 
 import hjit
 from hjit.kernels.runtime import features
-from hjit.trace.ir.graph import Op, walk
+from hjit.trace.ir.expressions import Op, walk
 from hjit.trace.passes.dtypes.demotion import narrowest
 from tests.numpy_check import check
 from tests.trace.test_canonical import canonical

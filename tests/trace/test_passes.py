@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from hjit.trace.ir.check import check_graph
-from hjit.trace.ir.graph import Expr, Graph, Load, rewrite
+from hjit.trace.ir.expressions import Expr, Load, rewrite
+from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.interpret import interpret
 from hjit.trace.ir.rewriting import map_exprs
 from hjit.trace.passes.canonical import CUDA_PASSES, PASSES, REQUESTABLE

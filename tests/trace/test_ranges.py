@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.trace.ir.graph import Const, Load, Op, cast, select
+from hjit.trace.ir.analysis.ranges import Ranges, of_dtype
+from hjit.trace.ir.expressions import Const, Load, Op, cast, select
 from hjit.trace.ir.poly import Dim, poly
-from hjit.trace.ir.ranges import Ranges, of_dtype
 from tests.numpy_check import check
 
 IMAGE = np.random.default_rng(0).integers(0, 256, (40, 70)).astype(np.uint8)

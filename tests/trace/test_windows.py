@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hjit
-from hjit.trace.ir.costs import cost
+from hjit.trace.ir.analysis.costs import cost
 from hjit.trace.ops.limits import MIN_BLOCKED_WINDOW
 from hjit.trace.ops.stencils.ndimage_windows import block_length, blocks
 from hjit.trace.passes.canonical import canonicalise

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import hjit
+from hjit.trace.ir.expressions import Load, Op
 from hjit.trace.ir.fma import fma
-from hjit.trace.ir.graph import Load, Op
 from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx
 from hjit.verify.forward_error import EXACT_AT, apply, cast
 from hjit.verify.reductions import sums_of, total_of

@@ -26,7 +26,8 @@ from hjit.kernels.runtime import features
 from hjit.options import Options
 from hjit.process import deadline
 from hjit.trace.capture.trace import PyTree, Trace, flatten, python_function
-from hjit.trace.ir.graph import Cast, Graph, Op, walk
+from hjit.trace.ir.expressions import Cast, Op, walk
+from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.interpret import interpret, points_at_once
 from hjit.trace.ir.poly import sizes_value
 from hjit.trace.passes.elimination.stage_elimination import drop_dead_stages

@@ -15,6 +15,7 @@ from typing import Any
 from hjit import cache
 from hjit.call.stored.names import code_digest, entry_name
 from hjit.options import Options
+from hjit.trace.tracing.recording.decisions import outcomes
 from hjit.trace.tracing.recording.events import ExpectedOutcome
 from hjit.trace.tracing.recording.recorder import Recorder
 
@@ -37,7 +38,7 @@ def load(function: Any, key: Sequence[Any], options: Options) -> tuple[ExpectedO
 
 def store(function: Any, key: Sequence[Any], options: Options, rec: Recorder) -> None:
     """Keep the outcomes of the decisions of a trace."""
-    found = rec.outcomes()
+    found = outcomes(rec)
     name = _name(function, key, options) if options.cache == "rw" and any(found) else None
     if name is not None:
         text = json.dumps([None if x is None else (x.file, x.line, x.condition, x.value) for x in found]).encode()

@@ -1,4 +1,4 @@
-"""What of a function could not be traced, on disk: a later process splits it there, and does not trace it in vain.
+"""Why functions could not be traced, on disk: a later process splits them there, and does not trace them in vain.
 
 A refusal is known by the function's code and by what the key of arguments is made of. It holds while the files of the
 functions that were being traced have the same contents, and for a day: it may follow from what else the process had

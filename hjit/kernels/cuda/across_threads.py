@@ -13,7 +13,7 @@ from hjit.kernels.cuda.operations.ufuncs import apply
 from hjit.kernels.lower.loopir import CombineThreads, ScanThreads
 from hjit.kernels.lower.program import Nest
 from hjit.sched.language.limits import WARP
-from hjit.trace.ir.graph import Expr
+from hjit.trace.ir.expressions import Expr
 
 MAX_SHARED_BYTES = 48 << 10  # of a block without an opt-in, on every GPU
 
@@ -111,7 +111,7 @@ class AcrossThreads:
         self.line("}")
 
     def scan_threads(self, s: ScanThreads) -> None:
-        """Within warps by shuffles; what each warp comes to through shared memory; that by shuffles in all warps."""
+        """Within warps by shuffles; the total of each warp through shared memory; that by shuffles in all warps."""
         own = [self.registers[r.name] for r in s.source]
         t, dtype, warps = storage_type(s.total.dtype), s.total.dtype, self.threads // WARP
         self.uses_shuffles = True

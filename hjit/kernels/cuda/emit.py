@@ -54,7 +54,8 @@ from hjit.kernels.lower.program import Buffer, Nest, Program
 from hjit.kernels.lower.traverse import every
 from hjit.sched.language.memory import C_ORDER, Layout, rejoined
 from hjit.trace.ir.borders import fold_select
-from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Index, Load, Op, ScalarRef, arguments_first
+from hjit.trace.ir.expressions import Cast, Const, Expr, Index, Load, Op, ScalarRef, arguments_first
+from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import ZERO, Atom, Poly, Sym, Var, poly
 
 MAX_LOCAL_BYTES = 1 << 14  # of one thread's buffer

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hjit.errors import CompileError
 from hjit.kernels.cuda.ctext import SIGNED, Operand, instances, literal
 from hjit.kernels.cuda.operations.casts import convert
-from hjit.trace.ir.graph import Expr
+from hjit.trace.ir.expressions import Expr
 from hjit.trace.ir.poly import Atom, Boundary, Extremum, FloorDiv, Indirect, Mod, Poly, Var
 
 

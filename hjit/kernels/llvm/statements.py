@@ -1,4 +1,4 @@
-"""The statements of the loop IR, each as its LLVM IR; and the tables by which `NestEmitter` finds what writes them."""
+"""LLVM IR of each statement of the loop IR, and the tables by which `NestEmitter` dispatches on them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from hjit.kernels.lower.loopir import (
 )
 from hjit.kernels.lower.program import Nest
 from hjit.kernels.lower.traverse import sources
-from hjit.trace.ir.graph import Load
+from hjit.trace.ir.expressions import Load
 from hjit.trace.ir.poly import Boundary, Indirect
 
 

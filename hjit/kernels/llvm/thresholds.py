@@ -32,6 +32,6 @@ MAX_SPREAD_STRIDE = 4  # elements from one lane to the next, of whole vectors th
 MAX_CALLS_IN_CODE = 24  # nests; more are called by a table, as LLVM takes longer for the calls than for the nests
 MAX_SLOTS_IN_CODE = 32  # of the parameter block, whose addresses are resolved one by one; more are by a loop
 MAX_OPTIMISED_LINES = 400  # of the driver; a longer one is compiled as it is (nl_means: LLVM takes half the time)
-# operations that a task has at least, as `hjit.trace.ir.costs` counts them: several times what launching it costs,
+# operations that a task has at least, as `hjit.trace.ir.analysis.costs` counts them: several times what a launch costs,
 # about 2 us on TBB's threads
 TASK_OPERATIONS = 40_000

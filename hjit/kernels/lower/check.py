@@ -41,7 +41,8 @@ from hjit.kernels.lower.printing import TAIL_TEXT
 from hjit.kernels.lower.program import Nest, Program
 from hjit.kernels.lower.traverse import bound_vars, every, inner, named_polys, own_polys, stmt_exprs
 from hjit.sched.language.limits import MAX_LANES, WARP
-from hjit.trace.ir.graph import Graph, Load, loads, walk
+from hjit.trace.ir.expressions import Load, loads, walk
+from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import Dim, Poly, Var, deep_atoms
 
 UNROLLED, SHARED_OUT, PRIVATISED = "unroll_and_jam", "distribute_threads", "privatise_scatters"

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Expr, Load
+from hjit.trace.ir.expressions import Expr, Load
 from hjit.trace.ir.poly import Poly, Var
 
 BEGIN, END = Var("begin"), Var("end")  # the part of a parallel nest that a task runs

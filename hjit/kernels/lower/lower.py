@@ -5,9 +5,9 @@
     unroll_and_jam     unrolled loops become code for each iteration; those that do not depend on each other share loads
     split_at_wraps     loops apart where an index wraps around at a run-time place, on a CPU
     partition_loops    borders apart from the interior: no clamp, wrap or mask where vectors run
+    drop_unused_lets   names of indices that nothing refers to
     prefetch_windows   copies that slide along a loop are an iteration ahead (CUDA)
     partition_blocks   blocks at the border apart from those in the interior (CUDA)
-    drop_unused_lets   names of indices that nothing refers to
     outline            loops that occur again and again become functions
     stream_stores      results that nothing reads again may be stored past the caches
     vectorize          vector loops: prologue, steady state, epilogue, and the last vector by its tail strategy

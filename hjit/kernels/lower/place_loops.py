@@ -29,11 +29,11 @@ from hjit.sched.language.definitions import is_associative, is_direct
 from hjit.sched.language.memory import C_ORDER, LINE, Layout
 from hjit.sched.language.tree import Compute, DimKey, Loop, Node, Root, Store, computes, dims_of, own
 from hjit.sched.language.tree import walk as nodes
-from hjit.trace.ir.costs import cost
+from hjit.trace.ir.analysis.costs import cost
+from hjit.trace.ir.analysis.scans import scan_of
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.intervals import Interval
 from hjit.trace.ir.poly import ONE, ZERO, Dim, Poly, extremum, poly, single_dim
-from hjit.trace.ir.scans import scan_of
 
 
 def place_loops(graph: Graph, schedule: Root, fast: bool = False) -> Program:
@@ -86,8 +86,8 @@ def _renamed(nest: Nest, top: Node, renaming: Renaming) -> Nest:
 
 
 def _layout(store: Store, graph: Graph) -> Layout:
-    """How a stage lies in memory; rows whose length the call decides begin with lines of the cache, so that vectors do
-    not straddle them."""
+    """The memory layout of a stage; rows whose length the call decides begin at cache lines, so that vectors do not
+    straddle them."""
     s = graph.stage(store.stage)
     align = store.align
     if not align and len(s.shape) > 1 and s.name not in graph.outputs:

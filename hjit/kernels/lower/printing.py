@@ -33,7 +33,7 @@ from hjit.kernels.lower.loopir import (
     Vectors,
     WaitForCopies,
 )
-from hjit.trace.ir.graph import describe
+from hjit.trace.ir.expressions import describe
 from hjit.trace.ir.poly import Poly
 
 KIND_TEXT = {"serial": "for", "unroll": "unrolled", "unroll_and_jam": "jammed", "gpu_thread": "threads"}

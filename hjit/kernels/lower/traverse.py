@@ -28,7 +28,7 @@ from hjit.kernels.lower.loopir import (
     VectorLoop,
     Vectors,
 )
-from hjit.trace.ir.graph import Change, Expr, Load, loads, substitute, walk
+from hjit.trace.ir.expressions import Change, Expr, Load, loads, substitute, walk
 from hjit.trace.ir.poly import Atom, Poly, Var
 
 Body = tuple[Stmt, ...]

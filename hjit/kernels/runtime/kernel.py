@@ -20,7 +20,9 @@ import numpy as np
 
 from hjit import cache
 from hjit.errors import CompileError
-from hjit.kernels.runtime import arena, launch, machine_code
+from hjit.kernels.runtime import arena, launch
+from hjit.kernels.runtime.linking import linker
+from hjit.kernels.runtime.linking.memory import NotLinked
 from hjit.kernels.runtime.machine_code import Compiled, is_busy
 from hjit.kernels.runtime.trial import Trial
 from hjit.options import Options
@@ -129,8 +131,8 @@ def _linked(object_code: bytes, name: str, target: str) -> Compiled:
         CompileError: the bytes hold no such kernel.
     """
     try:
-        return machine_code.linked(object_code, name)
-    except machine_code.NotLinked as why:
+        return linker.linked(object_code, name)
+    except NotLinked as why:
         log.debug("LLVM loads %s: %s", name, why)
     from hjit.kernels.runtime import backend  # LLVM takes longer to import than all kernels of a warm start to load
 

@@ -17,7 +17,7 @@ from hjit.sched.features.featurise import layouts_of
 from hjit.sched.language.memory import C_ORDER
 from hjit.sched.language.tree import Root
 from hjit.sched.search.space import Space
-from hjit.trace.ir.costs import cost
+from hjit.trace.ir.analysis.costs import cost
 from hjit.trace.ir.graph import Graph
 from hjit.tuning.autoschedule import space_of
 from hjit.tuning.choice import Segment

@@ -500,7 +500,7 @@ def _plain_loop(stage: str, dim: DimKey, kind: LoopKind, size: int | None, tail:
 
 
 def layout_of(store: Store) -> Layout:
-    """How a stage that is stored lies in memory."""
+    """The memory layout of a stage that is stored."""
     return Layout(store.order, store.align)
 
 

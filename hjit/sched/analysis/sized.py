@@ -31,7 +31,9 @@ from hjit.sched.analysis.tape import Num, Tape, Var, ceil_div, floor_div, least,
 from hjit.sched.language.definitions import is_associative, is_direct, is_repeatable
 from hjit.sched.language.memory import C_ORDER, Layout
 from hjit.sched.language.tree import DimKey
-from hjit.trace.ir.graph import Const, Definition, Expr, Graph, Index, Input, Load, Op, Stage, loads, renumber, walk
+from hjit.trace.ir.analysis.accumulations import accumulation_of
+from hjit.trace.ir.expressions import Const, Expr, Index, loads, renumber, walk
+from hjit.trace.ir.graph import Definition, Graph, Input, Stage
 from hjit.trace.ir.poly import SMALL, Dim, Poly, single_dim
 
 T = TypeVar("T")
@@ -187,7 +189,7 @@ class SizedGraph:
 
     # -- memory
     def memory(self, name: str, layout: Layout = C_ORDER, is_order_fixed: bool = True) -> Memory:
-        """How an input or a whole stage lies in memory."""
+        """The memory layout of an input or a whole stage."""
         return self.once(("memory", name, layout, is_order_fixed), lambda: self._memory(name, layout, is_order_fixed))
 
     def _memory(self, name: str, layout: Layout, is_order_fixed: bool) -> Memory:
@@ -199,7 +201,7 @@ class SizedGraph:
         )
 
     def buffer(self, name: str, lengths: Sequence[Num], layout: Layout) -> Memory:
-        """How a part of a stage that has a buffer of its own lies in memory."""
+        """The memory layout of a part of a stage that has a buffer of its own."""
         whole = self.memory(name, layout)
         return Memory(whole.itemsize, aligned(lengths, layout), whole.order, whole.row, is_buffer=True)
 
@@ -402,14 +404,8 @@ def _is_data(e: Expr) -> bool:
 
 def _evaluated(stage: str, d: Definition) -> Iterable[Expr]:
     """What is evaluated at each point: all but the accumulator of a sum, which is in a register."""
-    if (
-        is_associative(d)
-        and is_direct(d)
-        and isinstance(d.value, Op)
-        and d.value.args[0] == Load(stage, d.target, d.value.args[0].dtype)
-    ):
-        return (d.value.args[1],)
-    return d.exprs()
+    x = accumulation_of(stage, d) if is_associative(d) and is_direct(d) else None
+    return d.exprs() if x is None else (x.element,)
 
 
 def _order(layout: Sequence[int | None]) -> tuple[int, ...]:

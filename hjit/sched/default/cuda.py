@@ -50,11 +50,11 @@ from hjit.sched.language.groups import groups
 from hjit.sched.language.limits import WARP
 from hjit.sched.language.memory import memory_order
 from hjit.sched.language.tree import Loop, Node, Root, Store
-from hjit.trace.ir.costs import cost
+from hjit.trace.ir.analysis.costs import cost
+from hjit.trace.ir.analysis.scans import scan_of
 from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.intervals import Interval
 from hjit.trace.ir.poly import Dim, Poly, Var, poly
-from hjit.trace.ir.scans import scan_of
 from hjit.trace.passes.cuda.block_reductions import contiguity, runs_along_rows
 
 

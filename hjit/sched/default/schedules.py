@@ -21,7 +21,8 @@ from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, computes,
 from hjit.sched.language.tree import walk as walk_tree
 from hjit.sched.nests.root_nests import RootNests, vector_lanes
 from hjit.sched.nests.thresholds import SCAN_ROWS, TRANSPOSE_ROWS, UNROLL_CODE
-from hjit.trace.ir.graph import Graph, Load, Stage, walk
+from hjit.trace.ir.expressions import Load, walk
+from hjit.trace.ir.graph import Graph, Stage
 from hjit.trace.ir.poly import ONE, Dim, single_dim
 
 

@@ -16,8 +16,10 @@ import numpy as np
 
 from hjit.model.names import PIPELINE
 from hjit.sched.language.definitions import is_associative
+from hjit.trace.ir.analysis.accumulations import accumulation_of
 from hjit.trace.ir.borders import INSIDE
-from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Graph, Index, Load, Op, ScalarRef, Stage, walk
+from hjit.trace.ir.expressions import Cast, Const, Expr, Index, Load, Op, ScalarRef, walk
+from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.poly import Atom, Boundary, Dim, FloorDiv, Indirect, Poly, deep_atoms, poly, sizes_value
 
 Slope = Fraction | int | None
@@ -84,7 +86,7 @@ def _features(graph: Graph, s: Stage, sizes: Mapping[str, int], known: Known) ->
     weights = [n / max(sum(points), 1.0) for n in points]
     found: dict[str, float] = {}
     for d, weight in zip(s.definitions, weights, strict=True):
-        for name, n in (*_operations(graph, s, d).items(), *_accesses(d, known).items()):
+        for name, n in (*_operations(graph, s, d).items(), *_accesses(s, d, known).items()):
             found[name] = found.get(name, 0.0) + weight * n
     stages = graph.by_name
     dtype = s.dtype.name
@@ -109,14 +111,13 @@ def _operations(graph: Graph, s: Stage, d: Definition) -> Counter[str]:
     """The histogram of one evaluation; shared expressions count once."""
     found: Counter[str] = Counter()
     skip: set[Expr] = set()
-    if _accumulates(d):
-        assert isinstance(d.value, Op)
-        old, element = d.value.args
+    x = accumulation_of(s.name, d) if is_associative(d) else None
+    if x is not None:
         is_product = (
-            d.order == "add" and d.value.dtype.kind == "f" and isinstance(element, Op) and element.name == "multiply"
+            x.op == "add" and x.dtype.kind == "f" and isinstance(x.element, Op) and x.element.name == "multiply"
         )
         found["op_fma" if is_product else "op_accumulate"] += 1
-        skip |= {d.value, old, *([element] if is_product else [])}
+        skip |= {d.value, x.own, *([x.element] if is_product else [])}
     for e in walk(*d.exprs()):
         if e in skip or (isinstance(e, Op) and e.name == "reordered"):
             continue
@@ -125,16 +126,6 @@ def _operations(graph: Graph, s: Stage, d: Definition) -> Counter[str]:
             skip.add(inner)
         found[f"op_{'saturate' if inner is not None else _bucket(graph, s, e)}"] += 1
     return found
-
-
-def _accumulates(d: Definition) -> bool:
-    """Is the value ``op(what is there, element)``?"""
-    return (
-        is_associative(d)
-        and isinstance(d.value, Op)
-        and isinstance(d.value.args[0], Load)
-        and d.value.args[0].index == d.target
-    )
 
 
 def _saturates(e: Expr) -> Expr | None:
@@ -177,10 +168,10 @@ def _cast(old: np.dtype[Any], new: np.dtype[Any]) -> str:
 # -- accesses
 
 
-def _accesses(d: Definition, known: Known) -> Counter[str]:
+def _accesses(s: Stage, d: Definition, known: Known) -> Counter[str]:
     """How many loads there are of each class; stages that are alike share the Jacobians that are `known`."""
-    old = d.value.args[0] if _accumulates(d) else None
-    loads = [e for e in walk(*d.exprs()) if isinstance(e, Load) and e is not old]
+    x = accumulation_of(s.name, d) if is_associative(d) else None
+    loads = [e for e in walk(*d.exprs()) if isinstance(e, Load) and (x is None or e != x.own)]
     dims = len(d.extents)
     for load in loads:
         if (load.index, dims) not in known:

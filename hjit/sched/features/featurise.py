@@ -116,7 +116,7 @@ def nest_key(graph: SizedGraph, nest: Node, placed: Placed | None = None) -> str
 
 
 def layouts_of(node: Node) -> dict[str, Layout]:
-    """How every stage lies in memory that is stored under a node."""
+    """The memory layout of every stage that is stored under a node."""
     return {x.stage: layout_of(x) for x in walk(node) if isinstance(x, Store)}
 
 

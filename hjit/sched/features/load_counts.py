@@ -14,7 +14,7 @@ from hjit.sched.analysis.sized import At, Part, SizedGraph
 from hjit.sched.analysis.tape import Array, Num
 from hjit.sched.language.memory import C_ORDER, Layout
 from hjit.sched.language.tree import DimKey, dims_of
-from hjit.trace.ir.graph import walk
+from hjit.trace.ir.expressions import walk
 from hjit.trace.ir.poly import Atom, Boundary, Dim, Extremum, FloorDiv, Indirect, Mod, Poly, deep_atoms, poly
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]

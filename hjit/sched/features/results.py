@@ -1,4 +1,5 @@
-"""The features of a nest from what was worked out of it, either way: loads counted, computations of a stage merged."""
+"""The features of a nest, from what the compiled walk or the one in Python has found: its loads are counted, and the
+computations of a stage merged."""
 
 from __future__ import annotations
 

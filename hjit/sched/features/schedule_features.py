@@ -122,7 +122,7 @@ class Measures:
 
     # -- reading
     def source(self, name: str) -> Memory:
-        """How an array that is read lies in memory."""
+        """The memory layout of an array that is read."""
         site = self.sites.sites.get(name)
         if site is not None and name not in self.sites.heads:
             return site.memory

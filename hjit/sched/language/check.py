@@ -37,8 +37,9 @@ from hjit.sched.language.tree import (
     store_name,
 )
 from hjit.sched.language.tree import walk as walk_tree
-from hjit.trace.ir.costs import instruction_count
-from hjit.trace.ir.graph import Const, Expr, Graph, Op, walk
+from hjit.trace.ir.analysis.costs import instruction_count
+from hjit.trace.ir.expressions import Const, Expr, Op, walk
+from hjit.trace.ir.graph import Graph
 from hjit.trace.passes.interleaved_updates import write_disjoint
 
 DIVISIONS = ("floor_divide", "remainder", "fmod")

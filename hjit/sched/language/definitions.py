@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hjit.trace.ir.graph import Definition, Load, Op, Stage, identity
+from hjit.trace.ir.analysis.accumulations import accumulation_of
+from hjit.trace.ir.graph import Definition, Stage, identity
 from hjit.trace.ir.poly import ZERO, Dim, Indirect, Poly, single_dim
 
 ATOMICS = ("add", "minimum", "maximum", "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or")
@@ -88,10 +89,7 @@ def is_atomic(s: Stage, d: Definition) -> bool:
         d.order not in ATOMICS
         or (s.dtype.kind not in "iub" and (d.order != "add" or s.dtype.itemsize not in (4, 8)))
         or is_direct(d)
-        or not isinstance(d.value, Op)
-        or d.value.dtype != s.dtype
     ):
         return False
-    old, element = d.value.args
-    reads = [*element.loads, *(x for p in d.target for a in p.atoms() if isinstance(a, Indirect) for x in a.expr.loads)]
-    return old == Load(s.name, d.target, s.dtype) and all(x.source != s.name for x in reads)
+    in_targets = {x.source for p in d.target for a in p.atoms() if isinstance(a, Indirect) for x in a.expr.loads}
+    return accumulation_of(s.name, d) is not None and s.name not in in_targets

@@ -11,9 +11,9 @@ from hjit.sched.language.definitions import free_from, is_associative, is_atomic
 from hjit.sched.language.kinds import LoopKind
 from hjit.sched.language.limits import MAX_THREADS, MAX_UNROLL, WARP
 from hjit.sched.language.tree import Compute, Loop, Node, Store, dim_name, dims_of, loop_name
+from hjit.trace.ir.analysis.scans import Scan, scan_of
 from hjit.trace.ir.graph import Definition, Stage
 from hjit.trace.ir.poly import Poly
-from hjit.trace.ir.scans import Scan, scan_of
 
 OVER_THREADS = ("gpu_thread", "gpu_lane")
 

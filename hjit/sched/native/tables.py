@@ -73,7 +73,7 @@ class GraphTables:
         return [len(shape), floats, *(n for axis, step in enumerate(steps) for n in (axis in whole, step))]
 
     def memory(self, graph: SizedGraph, name: str, layout: Layout = C_ORDER, is_order_fixed: bool = True) -> int:
-        """How a whole array lies in memory."""
+        """The memory layout of a whole array."""
         return self._once(
             ("memory", name, layout, is_order_fixed), lambda: self._memory(graph, name, layout, is_order_fixed)
         )

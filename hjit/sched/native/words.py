@@ -1,7 +1,7 @@
-"""How the compiled walk is called: with words, those of arrays' addresses and lengths among them.
+"""The arguments of the compiled walk as 64-bit words, among them the addresses and lengths of arrays.
 
-The walk is a function of one address, of all that it is given (`hjit.kernels.functions.translate.module`), or of
-arrays, where it runs in Python.
+The walk is a function of the address of these words (`hjit.kernels.functions.translate.module`); where it runs in
+Python, of the arrays themselves.
 """
 
 from __future__ import annotations

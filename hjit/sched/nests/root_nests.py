@@ -28,10 +28,11 @@ from hjit.sched.nests.thresholds import (
     UNROLL_INNER,
     UNROLL_REDUCTION,
 )
-from hjit.trace.ir.costs import cost
-from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Graph, Index, Load, Stage, walk
+from hjit.trace.ir.analysis.costs import cost
+from hjit.trace.ir.analysis.ranges import Ranges
+from hjit.trace.ir.expressions import Cast, Const, Expr, Index, Load, walk
+from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.poly import ONE, ZERO, Dim, Indirect, Poly
-from hjit.trace.ir.ranges import Ranges
 
 
 class RootNests(Mapping[str, tuple[Node, ...]]):

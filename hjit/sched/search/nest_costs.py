@@ -397,10 +397,10 @@ class NestCosts:
             values = x.features.values
             end = first + len(values) * len(x.at)
             costs = _rounded(every[first:end].reshape(len(values), -1).sum(-1))
-            forbidden = self.rules.forbidden(values, self._least[x.at], self.cores, self._most_tasks(x.head))
+            pruned = self.rules.pruned(values, self._least[x.at], self.cores, self._most_tasks(x.head))
             is_inlined = np.array([n in x.inlined for n in x.features.stages], np.bool_)
             calls = values[:, is_inlined, CALLS].T.copy()
-            yield NestCost(np.where(forbidden, inf, costs), x.at[is_inlined], calls, x.features.allocated)
+            yield NestCost(np.where(pruned, inf, costs), x.at[is_inlined], calls, x.features.allocated)
             first = end
 
     @property

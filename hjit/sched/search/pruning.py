@@ -112,7 +112,7 @@ class Rules:
         sizes = [inner * k for k in log_spaced(self.largest_tile, self.tiles)]
         return tuple(n for n in sizes if n == inner or (n < limit and (not above or above[-1] % n == 0)))
 
-    def forbidden(
+    def pruned(
         self, features: Features, points: Features, cores: int, most: float = inf
     ) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Which schedules compute too much again, or run in too few tasks.

@@ -23,7 +23,7 @@ from hjit.sched.search.search import never
 from hjit.sched.search.space import Space
 from hjit.sched.search.templates import native_widths
 from hjit.sched.search.thresholds import MIN_GAIN, REFINE_TILES
-from hjit.trace.ir.costs import instruction_count
+from hjit.trace.ir.analysis.costs import instruction_count
 from hjit.trace.ir.graph import Graph
 from hjit.trace.passes.fusion import inline
 

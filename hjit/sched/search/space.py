@@ -48,7 +48,7 @@ from hjit.sched.search.pruning import Rules
 from hjit.sched.search.successors import Floats, Ints, Some
 from hjit.sched.search.templates import Sizes, Template, Templates, chosen, product_of
 from hjit.sched.search.thresholds import LAUNCHED_TASKS, TILED_DIMS
-from hjit.trace.ir.costs import instruction_count
+from hjit.trace.ir.analysis.costs import instruction_count
 from hjit.trace.ir.graph import Graph, Stage
 from hjit.trace.ir.poly import Dim
 

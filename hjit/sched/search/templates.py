@@ -54,7 +54,8 @@ from hjit.sched.search.thresholds import (
     UNROLLED_OPERATIONS,
     VECTORS,
 )
-from hjit.trace.ir.graph import Definition, Expr, Index, Stage, walk
+from hjit.trace.ir.expressions import Expr, Index, walk
+from hjit.trace.ir.graph import Definition, Stage
 
 Sizes = np.ndarray[Any, np.dtype[np.int64]]  # [choices, columns]
 

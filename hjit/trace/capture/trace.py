@@ -19,11 +19,13 @@ from hjit.trace.capture.side_effects.audit_hook import install_audit_hook
 from hjit.trace.capture.side_effects.settings import settings_kept
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, FloorDiv, Mod, Poly, Sym, deep_atoms, poly
+from hjit.trace.tracing.arrays.buffers import TracedBuffer
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_source
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.scalar_class import ClassCalled, plain_class
-from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer, is_tracer
+from hjit.trace.tracing.arrays.tracer import Tracer, is_tracer
 from hjit.trace.tracing.complex_memory import complex_of
+from hjit.trace.tracing.recording.checks import finish_checks
 from hjit.trace.tracing.recording.events import ExpectedOutcome
 from hjit.trace.tracing.recording.iterations import MAX_OPERATIONS, MAX_UNROLLED, Iterations
 from hjit.trace.tracing.recording.recorder import OutOfBounds, Postponing, Recorder
@@ -280,7 +282,7 @@ def _traced(rec: Recorder, function: Callable[..., Any], structure: Any, leaves:
         shared = _shared_buffers(returned)
         result = _result(returned, rec, shared)
         traced = Trace(rec, result, tuple(rec.written.items()))
-        rec.finish_checks([n for names in traced.goals for n in names])
+        finish_checks(rec, [n for names in traced.goals for n in names])
     return traced
 
 

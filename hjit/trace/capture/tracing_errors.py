@@ -1,4 +1,5 @@
-"""Errors that no traced operation raises: code needs the numbers of a traced array, or a tracer lacks something.
+"""Errors that no traced operation raises: code that needs the numbers of a traced array, or an attribute that tracers
+lack.
 
 The message quotes the call from the source, says why it cannot be traced, and what to use.
 """

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hjit.trace.ir.graph import Definition, Expr, Index, Op, Stage, select, substitute
+from hjit.trace.ir.expressions import Expr, Index, Op, select, substitute
+from hjit.trace.ir.graph import Definition, Stage
 from hjit.trace.ir.poly import ONE, Dim, Poly, boundary, poly
 
 # of a region along an axis: where a point lies in it, its length, and the dimension that runs along it

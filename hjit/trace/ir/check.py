@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from hjit.errors import CompileError
-from hjit.trace.ir.graph import Definition, Expr, Graph, Load, Op, ScalarRef, Stage, walk
+from hjit.trace.ir.analysis.accumulations import accumulation_of
+from hjit.trace.ir.expressions import Expr, Load, Op, ScalarRef, walk
+from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.poly import Dim, Poly, Var, deep_atoms
 
 
@@ -97,10 +99,13 @@ def value_has_the_dtype(place: Place) -> Iterator[str]:
 
 
 def order_is_the_operation(place: Place) -> Iterator[str]:
-    """An associative order is the operation of the value."""
+    """An associative order is the operation of the value: of the own element, first, and one that reads no other."""
     d = place.definition
-    if d.order not in ("pure", "sequential") and not (isinstance(d.value, Op) and d.value.name == d.order):
-        yield f"the order is {d.order}, which is not the operation"
+    if d.order in ("pure", "sequential"):
+        return
+    x = accumulation_of(place.stage.name, d)
+    if x is None or x.op != d.order or x.is_reversed or x.dtype != d.value.dtype:
+        yield f"the order is {d.order}, and the update is not {d.order}(own element, element)"
 
 
 def joined_updates_are_alike(place: Place) -> Iterator[str]:

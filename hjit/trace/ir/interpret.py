@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.ir.expressions import Cast, Const, Expr, Index, Load, Op, ScalarRef
 from hjit.trace.ir.fma import fma
-from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Graph, Index, Load, Op, ScalarRef, Stage
+from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.poly import Atom, Boundary, Dim, Extremum, FloorDiv, Indirect, Mod, Poly, Sym, sizes_value
 
 Array = np.ndarray[Any, Any]

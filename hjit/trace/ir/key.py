@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Index, Load, Op, ScalarRef
+from hjit.trace.ir.expressions import Cast, Const, Expr, Index, Load, Op, ScalarRef
+from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import Atom, Boundary, Dim, Extremum, FloorDiv, Indirect, Mod, Poly, Sym
 
 

@@ -548,7 +548,8 @@ def is_never_negative(p: Poly) -> bool:
         if len(m) == 1 and isinstance(m[0], FloorDiv) and m[0].by.is_const:
             a, k = m[0].arg, m[0].by.const
             rest = p - Poly({m: c}, 0)
-            return k > 0 and is_never_negative(rest * k + (a - (k - 1) if c > 0 else a) * c)
+            least = rest * k + (a - (k - 1) if c > 0 else a) * c
+            return bool(k > 0 and is_never_negative(least))
         if c < 0 or not all(isinstance(a, Sym) for a in m):
             return False
     return p.const + sum(c * (SMALL + 1) ** len(m) for m, c in p.terms.items()) >= 0

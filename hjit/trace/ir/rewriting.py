@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from hjit.process import deadline
-from hjit.trace.ir.graph import Expr, Load, Stage, rewrite
+from hjit.trace.ir.expressions import Expr, Load, rewrite
+from hjit.trace.ir.graph import Stage
 from hjit.trace.ir.poly import Atom, Indirect, Poly, poly
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Expr, identity, renumber, substitute
+from hjit.trace.ir.expressions import Expr, renumber, substitute
+from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Atom, Dim, FloorDiv, Mod, Poly, Sym, Var, deep_atoms, poly
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import Tracer, from_stage, is_tracer

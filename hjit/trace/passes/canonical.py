@@ -1,7 +1,7 @@
 """The canonicaliser: one list of passes, Graph -> Graph, after which equal programs have equal keys.
 
-`tests/trace/golden/` shows what each pass does in printed IR. `hjit.trace.ir.costs` says what an expression costs, and
-`hjit.trace.passes.limits` how much is too much.
+`tests/trace/golden/` shows what each pass does in printed IR. `hjit.trace.ir.analysis.costs` says what an expression
+costs, and `hjit.trace.passes.limits` how much is too much.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from hjit.trace.ir.graph import Change, Definition, Expr, Graph, Load, Stage, rewrite, substitute, walk
+from hjit.trace.ir.expressions import Change, Expr, Load, rewrite, substitute, walk
+from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.intervals import interval, upper_bound, whole
 from hjit.trace.ir.poly import (
     ONE,

@@ -13,7 +13,8 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
-from hjit.trace.ir.graph import Change, Definition, Graph, Stage, substitute
+from hjit.trace.ir.expressions import Change, substitute
+from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.poly import Atom, Boundary, Dim, Extremum, FloorDiv, Mod, Poly, Sym, deep_atoms, poly, sizes_value
 
 Equation = tuple[Poly, Poly]

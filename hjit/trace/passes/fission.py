@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Definition, Graph, Load, Op, Stage, cast, identity, renumber, substitute
+from hjit.trace.ir.expressions import Const, Load, Op, cast, renumber, substitute
+from hjit.trace.ir.graph import Definition, Graph, Stage, identity
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import Boundary, Dim, Poly, deep_atoms, poly
 from hjit.trace.ir.rewriting import fresh

@@ -6,21 +6,9 @@ import math
 from collections.abc import Collection
 from dataclasses import replace
 
-from hjit.trace.ir.costs import cost
-from hjit.trace.ir.graph import (
-    Cast,
-    Definition,
-    Expr,
-    Graph,
-    Load,
-    Stage,
-    compose,
-    identity,
-    renumber,
-    rewrite,
-    substitute,
-    walk,
-)
+from hjit.trace.ir.analysis.costs import cost
+from hjit.trace.ir.expressions import Cast, Expr, Load, renumber, rewrite, substitute, walk
+from hjit.trace.ir.graph import Definition, Graph, Stage, compose, identity
 from hjit.trace.ir.poly import ONE, Dim, Indirect, Poly
 from hjit.trace.ir.rewriting import map_exprs
 from hjit.trace.passes.limits import (

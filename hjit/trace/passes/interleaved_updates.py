@@ -7,12 +7,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from hjit.trace.ir.graph import (
-    Definition,
-    Graph,
-    Stage,
-    substitute,
-)
+from hjit.trace.ir.expressions import substitute
+from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.poly import ONE, ZERO, Atom, Dim, FloorDiv, IntLike, Poly, poly
 from hjit.trace.passes.limits import INTERLEAVED_STEPS, RESIDUE_CLASSES
 

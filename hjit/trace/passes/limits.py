@@ -1,4 +1,4 @@
-"""The thresholds of the canonicaliser. Costs are in additions (`hjit.trace.ir.costs`).
+"""The thresholds of the canonicaliser. Costs are in additions (`hjit.trace.ir.analysis.costs`).
 
 They decide what a kernel computes, and so its key: a Graph has one canonical form, whatever the machine. One says on
 what it was measured; the others are estimates.

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from hjit.trace.ir.graph import Definition, Expr, Graph, Input, Load, Stage, contiguous_layout, rewrite
+from hjit.trace.ir.expressions import Expr, Load, rewrite
+from hjit.trace.ir.graph import Definition, Graph, Input, Stage, contiguous_layout
 from hjit.trace.ir.poly import Dim, deep_atoms
 from hjit.trace.ir.rewriting import fresh
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hjit.trace.ir.borders import piecewise
-from hjit.trace.ir.graph import Const, Graph, Stage
+from hjit.trace.ir.expressions import Const
+from hjit.trace.ir.graph import Graph, Stage
 
 
 def select_padding(graph: Graph) -> Graph:

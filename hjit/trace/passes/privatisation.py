@@ -6,19 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from hjit.trace.ir.graph import (
-    Const,
-    Definition,
-    Graph,
-    Index,
-    Load,
-    Op,
-    Stage,
-    cast,
-    identity,
-    select,
-    substitute,
-)
+from hjit.trace.ir.analysis.accumulations import accumulation_of
+from hjit.trace.ir.expressions import Const, Index, Load, Op, cast, select, substitute
+from hjit.trace.ir.graph import Definition, Graph, Stage, identity
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import Atom, Dim, IntLike, extremum, poly
 from hjit.trace.ir.rewriting import fresh
@@ -55,10 +45,7 @@ def _is_histogram(s: Stage, d: Definition) -> bool:
 
 def is_separable(s: Stage, d: Definition) -> bool:
     """Can the update be computed in parts of a reduction dimension, which are joined by the same operation?"""
-    if d.order in ("pure", "sequential") or not isinstance(d.value, Op) or d.value.dtype != s.dtype:
-        return False
-    old, element = d.value.args
-    return old == Load(s.name, d.target, s.dtype) and all(x.source != s.name for x in element.loads)
+    return d.order not in ("pure", "sequential") and accumulation_of(s.name, d) is not None
 
 
 def in_parts(s: Stage, d: Definition, k: int, parts: int, name: str) -> tuple[Stage, Definition]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 
-from hjit.trace.ir.graph import Definition, Expr, Graph, Input, Load, Op, Stage, identity, rewrite
+from hjit.trace.ir.expressions import Expr, Load, Op, rewrite
+from hjit.trace.ir.graph import Definition, Graph, Input, Stage, identity
 from hjit.trace.ir.poly import Dim, Poly, poly
 from hjit.trace.ir.rewriting import fresh, map_exprs
 from hjit.trace.passes.privatisation import in_parts, is_separable

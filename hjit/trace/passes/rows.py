@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hjit.trace.ir.graph import Definition, Expr, Graph, Load, Stage, rewrite, substitute
+from hjit.trace.ir.expressions import Expr, Load, rewrite, substitute
+from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.poly import ONE, Atom, Dim, Indirect, IntLike, Poly, deep_atoms, poly
 
 

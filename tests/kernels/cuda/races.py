@@ -30,7 +30,7 @@ from hjit.kernels.lower.loopir import (
 )
 from hjit.kernels.lower.program import Nest, Program
 from hjit.kernels.lower.traverse import stmt_exprs
-from hjit.trace.ir.graph import Expr, Load, loads
+from hjit.trace.ir.expressions import Expr, Load, loads
 from hjit.trace.ir.poly import Atom, Indirect, Poly, Sym, Var, deep_atoms, sizes_value
 
 Element = tuple[str, tuple[int, ...]]

@@ -13,7 +13,7 @@ from hjit.errors import CompileError
 from hjit.kernels.cuda.compilers import nvrtc
 from hjit.kernels.cuda.ctext import Operand, c_type, storage_type
 from hjit.kernels.cuda.indices import IndexPrinter, Signs
-from hjit.trace.ir.graph import Load
+from hjit.trace.ir.expressions import Load
 from hjit.trace.ir.poly import Atom, Dim, Indirect, IntLike, Poly, Sym, Var, boundary, extremum, poly
 from tests.kernels.cuda import launching
 from tests.kernels.cuda.launching import needs_device

@@ -13,7 +13,8 @@ from hjit.kernels.lower.program import Nest, Program
 from hjit.kernels.lower.traverse import stmt_exprs
 from hjit.sched.language.limits import WARP
 from hjit.sched.language.memory import C_ORDER
-from hjit.trace.ir.graph import Graph, loads
+from hjit.trace.ir.expressions import loads
+from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import Indirect, Poly, deep_atoms, sizes_value
 from tests.kernels.cuda.races import Run
 

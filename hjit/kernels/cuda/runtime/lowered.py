@@ -1,4 +1,4 @@
-"""From a canonical Graph and its schedule to kernels' text: lower, emit. Imported only where something is made."""
+"""From a canonical Graph and its schedule to kernels' text: lower, emit. Imported only where kernels are made."""
 
 from __future__ import annotations
 

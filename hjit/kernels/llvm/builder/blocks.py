@@ -1,4 +1,4 @@
-"""Blocks of LLVM IR: long ones, for which LLVM would take minutes."""
+"""Long basic blocks of LLVM IR, on which LLVM would spend minutes: marks without an instruction divide their loads."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from hjit.kernels.llvm.nest.emitter import NestEmitter
 from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.lower.loopir import Register
 from hjit.trace.ir.borders import INSIDE, fold_select
-from hjit.trace.ir.graph import Cast, Const, Expr, Load, Op, walk
+from hjit.trace.ir.expressions import Cast, Const, Expr, Load, Op, walk
 from hjit.trace.ir.poly import Indirect, poly
 
 Values = tuple[Expr, ...]  # one for each channel

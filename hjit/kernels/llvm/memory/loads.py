@@ -16,7 +16,7 @@ from hjit.kernels.llvm.thresholds import ALWAYS_SHUFFLED_STRIDE, MAX_SHUFFLED_ST
 from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.llvm.vecmath.text import suffix
 from hjit.sched.language.memory import LINE, rejoined
-from hjit.trace.ir.graph import Load
+from hjit.trace.ir.expressions import Load
 from hjit.trace.ir.poly import Indirect, Poly, Var, poly
 
 _GROUP = Var("group")  # the vector's variable divided by its alignment

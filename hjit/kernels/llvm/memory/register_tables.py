@@ -17,7 +17,7 @@ from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.llvm.vecmath.text import suffix
 from hjit.sched.language import target
 from hjit.sched.language.target import REGISTER_BYTES, table_registers
-from hjit.trace.ir.graph import Load
+from hjit.trace.ir.expressions import Load
 from hjit.trace.ir.poly import Indirect, Poly, poly
 
 I16 = np.dtype("i2")

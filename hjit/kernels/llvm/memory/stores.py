@@ -13,7 +13,7 @@ from hjit.kernels.llvm.nest.emitter import NestEmitter
 from hjit.kernels.llvm.thresholds import MAX_SPREAD_STRIDE
 from hjit.kernels.llvm.vecmath.text import suffix
 from hjit.kernels.lower.loopir import Set, Store
-from hjit.trace.ir.graph import Expr
+from hjit.trace.ir.expressions import Expr
 from hjit.trace.ir.poly import Poly
 
 Place = tuple[str, Poly]  # an array, and the position in it

@@ -14,7 +14,7 @@ from hjit.kernels.llvm.nest.emitter import NestEmitter
 from hjit.kernels.llvm.thresholds import MIN_CHAIN_STEPS
 from hjit.sched.language.target import Target
 from hjit.trace.ir.borders import fold_select
-from hjit.trace.ir.graph import Cast, Expr, Op
+from hjit.trace.ir.expressions import Cast, Expr, Op
 
 
 def evaluate(e: NestEmitter, values: Sequence[Expr]) -> None:

@@ -24,10 +24,11 @@ from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.params import Params
 from hjit.kernels.lower.program import Buffer
 from hjit.sched.language.memory import C_ORDER, Layout, rejoined
+from hjit.trace.ir.analysis.ranges import Ranges
 from hjit.trace.ir.borders import fold_select
-from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Index, Load, Op, ScalarRef, loads
+from hjit.trace.ir.expressions import Cast, Const, Expr, Index, Load, Op, ScalarRef, loads
+from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import ZERO, Atom, Boundary, Extremum, FloorDiv, Indirect, Mod, Poly, Sym, Var, deep_atoms, poly
-from hjit.trace.ir.ranges import Ranges
 
 # by kind: statements; boundary conditions and gathers, with a number of lanes; expressions that read memory
 STATEMENTS: dict[type, Callable[[NestEmitter, Any], None]] = {}

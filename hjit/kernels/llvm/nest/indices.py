@@ -13,7 +13,7 @@ from hjit.kernels.llvm.builder.code import BOOL, I32, I64, Val, const, splat, ty
 from hjit.kernels.llvm.nest.emitter import NestEmitter
 from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.lower.params import STATUS
-from hjit.trace.ir.graph import Cast, Expr
+from hjit.trace.ir.expressions import Cast, Expr
 from hjit.trace.ir.poly import Atom, Boundary, Indirect, Poly, poly
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hjit.kernels.llvm.builder.code import Val
-from hjit.trace.ir.graph import Expr
+from hjit.trace.ir.expressions import Expr
 from hjit.trace.ir.poly import Atom, Poly
 
 # an index, in how many lanes; a term of one, its factor and lanes; the address of an index in an array

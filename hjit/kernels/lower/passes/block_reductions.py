@@ -41,7 +41,8 @@ from hjit.kernels.lower.thresholds import ACCUMULATORS, FEW_PRODUCTS, PRODUCTS, 
 from hjit.kernels.lower.traverse import Body, at, with_bodies
 from hjit.kernels.lower.two_sum import two_sum
 from hjit.sched.language.limits import WARP
-from hjit.trace.ir.graph import Const, Expr, Graph, Op, cast, select
+from hjit.trace.ir.expressions import Const, Expr, Op, cast, select
+from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import ZERO, Poly, Var, extremum, poly
 

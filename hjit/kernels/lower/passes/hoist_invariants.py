@@ -18,7 +18,8 @@ from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.program import Nest
 from hjit.kernels.lower.traverse import Body, bound_vars, every, named_polys, sources, with_bodies
 from hjit.trace.ir.borders import fold_select
-from hjit.trace.ir.graph import Cast, Expr, Graph, Load, Op
+from hjit.trace.ir.expressions import Cast, Expr, Load, Op
+from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import Dim, Extremum, FloorDiv, Mod, Poly, Sym, Var, deep_atoms
 
 Write = TypeVar("Write", Store, Set)

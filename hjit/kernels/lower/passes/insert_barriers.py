@@ -23,7 +23,8 @@ from hjit.kernels.lower.loopir import (
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.program import Nest
 from hjit.kernels.lower.traverse import Body, every, own_polys, sources
-from hjit.trace.ir.graph import Graph, loads
+from hjit.trace.ir.expressions import loads
+from hjit.trace.ir.graph import Graph
 
 
 def insert_barriers(nest: Nest, graph: Graph, machine: Machine) -> Nest:

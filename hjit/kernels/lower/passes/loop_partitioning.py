@@ -26,7 +26,8 @@ from hjit.kernels.lower.traverse import (
     with_parts,
 )
 from hjit.trace.ir.borders import INSIDE
-from hjit.trace.ir.graph import Const, Expr, Graph, Op, rewrite, substitute, walk
+from hjit.trace.ir.expressions import Const, Expr, Op, rewrite, substitute, walk
+from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import (
     Atom,
     Boundary,

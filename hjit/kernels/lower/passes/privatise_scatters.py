@@ -19,10 +19,11 @@ from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.program import Buffer, Nest
 from hjit.kernels.lower.traverse import Body, every, own_polys, sources, with_bodies
 from hjit.sched.language.memory import C_ORDER
-from hjit.trace.ir.graph import Const, Graph, Load, Stage, cast, loads
+from hjit.trace.ir.analysis.ranges import Range, Ranges
+from hjit.trace.ir.expressions import Const, Load, cast, loads
+from hjit.trace.ir.graph import Graph, Stage
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import ONE, ZERO, Indirect, Poly, Var, deep_atoms, poly
-from hjit.trace.ir.ranges import Range, Ranges
 
 # of a block: as many blocks of 256 threads as a multiprocessor holds have their copies at once, on every GPU since 7.5
 MAX_BYTES = 16 << 10

@@ -14,7 +14,8 @@ from hjit.kernels.lower.loopir import Block, Declare, For, If, Register, Set, St
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.program import Nest
 from hjit.kernels.lower.traverse import Body, with_bodies
-from hjit.trace.ir.graph import Const, Expr, Graph, Load, loads, rewrite
+from hjit.trace.ir.expressions import Const, Expr, Load, loads, rewrite
+from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import Poly, Var, poly
 
 MAX_ITERATIONS = 4  # that a value is kept

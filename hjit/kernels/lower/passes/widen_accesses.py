@@ -19,7 +19,8 @@ from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.program import Buffer, Nest
 from hjit.kernels.lower.traverse import every, sources, stmt_exprs, with_bodies
 from hjit.sched.language.memory import C_ORDER
-from hjit.trace.ir.graph import Graph, loads
+from hjit.trace.ir.expressions import loads
+from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import ONE, ZERO, Indirect, Poly, Var, deep_atoms, poly
 
 BYTES = (16, 8, 4)  # of one access

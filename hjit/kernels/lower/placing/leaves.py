@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from hjit.kernels.lower.loopir import Block, Store
 from hjit.kernels.lower.placing.context import NestContext
 from hjit.sched.language.tree import Compute
-from hjit.trace.ir.graph import Definition, Load, Op, Stage, renumber, substitute
+from hjit.trace.ir.expressions import Load, Op, renumber, substitute
+from hjit.trace.ir.graph import Definition, Stage
 from hjit.trace.ir.intervals import Interval
 from hjit.trace.ir.poly import Poly
 

@@ -15,7 +15,8 @@ from hjit.kernels.lower.placing.inner_loops import inner_loops, step_of, vectors
 from hjit.kernels.lower.placing.leaves import point
 from hjit.kernels.lower.thresholds import EXACT_SUM_TERMS
 from hjit.sched.language.tree import Compute, DimKey, Loop, dims_of
-from hjit.trace.ir.graph import Cast, Const, Definition, Expr, Op, renumber, substitute
+from hjit.trace.ir.expressions import Cast, Const, Expr, Op, renumber, substitute
+from hjit.trace.ir.graph import Definition
 from hjit.trace.ir.intervals import Interval
 from hjit.trace.ir.poly import poly
 

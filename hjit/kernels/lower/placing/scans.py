@@ -12,9 +12,9 @@ from hjit.kernels.lower.placing.environment import Env
 from hjit.kernels.lower.placing.leaves import point
 from hjit.kernels.lower.traverse import at, with_parts
 from hjit.sched.language.tree import Compute, Loop, dims_of
-from hjit.trace.ir.graph import Const, Expr, Index, Op, renumber, rewrite, substitute
+from hjit.trace.ir.analysis.scans import scan_of
+from hjit.trace.ir.expressions import Const, Expr, Index, Op, renumber, rewrite, substitute
 from hjit.trace.ir.poly import poly
-from hjit.trace.ir.scans import scan_of
 
 
 def scan_over(n: NestContext, node: Loop, compute: Compute, env: Env) -> Scan | None:

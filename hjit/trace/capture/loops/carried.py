@@ -19,9 +19,11 @@ import numpy as np
 from hjit.trace.capture.loops.elements import UNBOUND, Elements, NotCarried
 from hjit.trace.capture.loops.paths import Path
 from hjit.trace.capture.loops.python_ints import HALF, CarriedInt, CarriedInts
-from hjit.trace.ir.graph import Const, Expr, Index, Stage, cast, identity
+from hjit.trace.ir.expressions import Const, Expr, Index, cast
+from hjit.trace.ir.graph import Stage, identity
 from hjit.trace.ir.poly import Atom, Poly
-from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer, is_tracer, serials
+from hjit.trace.tracing.arrays.buffers import TracedBuffer, serials
+from hjit.trace.tracing.arrays.tracer import Tracer, is_tracer
 from hjit.trace.tracing.arrays.writing import update
 from hjit.trace.tracing.recording.recorder import Recorder, current, supported_dtype
 from hjit.trace.tracing.scalars.host import as_array, is_host, number

@@ -1,4 +1,4 @@
-"""What the iterations of a loop find, and must leave as it is: nothing may remember an iteration but arrays do."""
+"""What a re-rolled loop can reach and must leave unchanged: only arrays carry anything to the next iteration."""
 
 from __future__ import annotations
 

@@ -13,17 +13,8 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture.loops.paths import NotOneUpdate, lift, varies
-from hjit.trace.ir.graph import (
-    Definition,
-    Expr,
-    Load,
-    Op,
-    Stage,
-    identity,
-    rewrite,
-    select,
-    substitute,
-)
+from hjit.trace.ir.expressions import Expr, Load, Op, rewrite, select, substitute
+from hjit.trace.ir.graph import Definition, Stage, identity
 from hjit.trace.ir.poly import Atom, Dim, IntLike, Poly, Var, poly
 from hjit.trace.ir.rewriting import map_exprs
 from hjit.trace.tracing.recording.recorder import Recorder

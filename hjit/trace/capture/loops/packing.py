@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture.loops.nests import Nest, Write
-from hjit.trace.ir.graph import Const, Definition, Expr, Index, Load, Op, Stage, cast, identity, rewrite, select
+from hjit.trace.ir.expressions import Const, Expr, Index, Load, Op, cast, rewrite, select
+from hjit.trace.ir.graph import Definition, Stage, identity
 from hjit.trace.ir.poly import ONE, ZERO, Indirect, Poly, poly
 from hjit.trace.tracing.recording.recorder import Recorder
 

@@ -9,19 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import (
-    Const,
-    Definition,
-    Expr,
-    Load,
-    Op,
-    Stage,
-    map_polys,
-    rewrite,
-    select,
-    substitute,
-    walk,
-)
+from hjit.trace.ir.expressions import Const, Expr, Load, Op, map_polys, rewrite, select, substitute, walk
+from hjit.trace.ir.graph import Definition, Stage
 from hjit.trace.ir.poly import Atom, Dim, Indirect, IntLike, Poly, Var, deep_atoms, poly
 from hjit.trace.ir.rewriting import map_exprs
 from hjit.trace.tracing.recording.recorder import Recorder

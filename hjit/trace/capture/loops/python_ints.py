@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hjit.trace.ir.graph import Expr, Index, Load, Op, Stage, walk
+from hjit.trace.ir.analysis.ranges import RANGES, Range, Ranges
+from hjit.trace.ir.expressions import Expr, Index, Load, Op, walk
+from hjit.trace.ir.graph import Stage
 from hjit.trace.ir.poly import Atom, Poly, Sym
-from hjit.trace.ir.ranges import RANGES, Range, Ranges
 
 MOST = 1 << 53  # of a carried int
 MAX_ROUNDS = 8  # of looking what iterations make of ranges (chosen)

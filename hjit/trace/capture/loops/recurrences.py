@@ -16,10 +16,11 @@ from hjit.trace.capture.loops.nests import Kept
 from hjit.trace.capture.loops.paths import NotOneUpdate, Path, ReadsWhatItWrites, lift
 from hjit.trace.capture.loops.several import Group, independent, merge_several
 from hjit.trace.ir.borders import piecewise
-from hjit.trace.ir.graph import Definition, Expr, Load, ScalarRef, Stage, identity, rewrite, select, substitute, walk
+from hjit.trace.ir.expressions import Expr, Load, ScalarRef, rewrite, select, substitute, walk
+from hjit.trace.ir.graph import Definition, Stage, identity
 from hjit.trace.ir.poly import ONE, ZERO, Atom, Dim, Indirect, Poly, Var, deep_atoms, poly
 from hjit.trace.ir.rewriting import map_exprs
-from hjit.trace.tracing.arrays.tracer import TracedBuffer
+from hjit.trace.tracing.arrays.buffers import TracedBuffer
 from hjit.trace.tracing.arrays.writing import version_name
 from hjit.trace.tracing.recording.recorder import Recorder
 

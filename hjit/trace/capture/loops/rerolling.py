@@ -35,7 +35,8 @@ from hjit.trace.capture.loops.paths import NotOneUpdate, Path, ReadsWhatItWrites
 from hjit.trace.capture.loops.recurrences import merge_iterations
 from hjit.trace.ir.graph import Stage
 from hjit.trace.ir.poly import Var, poly
-from hjit.trace.tracing.arrays.tracer import call, is_tracer, serials, stage_of
+from hjit.trace.tracing.arrays.buffers import serials
+from hjit.trace.tracing.arrays.tracer import call, is_tracer, stage_of
 from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.trace.tracing.scalars.induction import CannotReroll, Comparison, InductionVariable, LoopSite
 

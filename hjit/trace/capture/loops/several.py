@@ -11,9 +11,10 @@ import numpy as np
 from hjit.trace.capture.loops.nests import Kept, Nest, Write
 from hjit.trace.capture.loops.paths import Change, NotOneUpdate, Path
 from hjit.trace.capture.loops.ways import NotShared, Slots, Way, merged
-from hjit.trace.ir.graph import Const, Load, ScalarRef, Stage, identity, substitute, walk
+from hjit.trace.ir.expressions import Const, Load, ScalarRef, substitute, walk
+from hjit.trace.ir.graph import Stage, identity
 from hjit.trace.ir.poly import Atom, Dim, IntLike, Poly, Var
-from hjit.trace.tracing.arrays.tracer import TracedBuffer
+from hjit.trace.tracing.arrays.buffers import TracedBuffer
 from hjit.trace.tracing.arrays.writing import version_name
 from hjit.trace.tracing.recording.recorder import Recorder
 

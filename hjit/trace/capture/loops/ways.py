@@ -24,7 +24,8 @@ from hjit.trace.capture.loops.nests import (
 )
 from hjit.trace.capture.loops.paths import NotOneUpdate, Path
 from hjit.trace.ir.borders import piecewise
-from hjit.trace.ir.graph import Const, Expr, Index, Load, Op, Stage, identity, rewrite, select, substitute
+from hjit.trace.ir.expressions import Const, Expr, Index, Load, Op, rewrite, select, substitute
+from hjit.trace.ir.graph import Stage, identity
 from hjit.trace.ir.poly import ZERO, Atom, Dim, Indirect, Poly, Var, deep_atoms, poly
 from hjit.trace.tracing.recording.recorder import Recorder
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Index, Load, cast, identity, select
-from hjit.trace.ir.graph import Op as GraphOp
+from hjit.trace.ir.expressions import Const, Index, Load, cast, select
+from hjit.trace.ir.expressions import Op as GraphOp
+from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, poly
 from hjit.trace.ops.arguments import broadcast, concrete_shape, count, makes, shape_of
 from hjit.trace.ops.layout import Order, copy_order, in_order, laid_out, order_of, ordered_stage

@@ -14,22 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Definition, Expr, cast, identity, substitute
+from hjit.trace.ir.expressions import Const, Expr, cast, substitute
+from hjit.trace.ir.graph import Definition, identity
 from hjit.trace.ir.poly import ZERO, Atom, Dim, Poly, poly
 from hjit.trace.ops.arguments import all_known, contents, finish, placeholders, refuse, whole_number
 from hjit.trace.ops.indexing.getitem import getitem, slice_range
 from hjit.trace.ops.limits import MAX_REGIONS
+from hjit.trace.tracing.arrays.buffers import TracedBuffer
 from hjit.trace.tracing.arrays.traced import Shape
-from hjit.trace.tracing.arrays.tracer import (
-    MAX_KNOWN,
-    TracedBuffer,
-    Tracer,
-    as_tracer,
-    from_known,
-    from_stage,
-    is_tracer,
-    stored,
-)
+from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Tracer, as_tracer, from_known, from_stage, is_tracer, stored
 from hjit.trace.tracing.arrays.writing import trim
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.recording.recorder import current, supported_dtype

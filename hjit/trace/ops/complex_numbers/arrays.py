@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const
+from hjit.trace.ir.expressions import Const
 from hjit.trace.ops.arguments import Casting, axes_of, count, makes, refuse, shape_of
 from hjit.trace.ops.arrays.strides import Flags
 from hjit.trace.ops.complex_numbers.operands import Complex, as_complex, complex_operand, is_array, joined, pair

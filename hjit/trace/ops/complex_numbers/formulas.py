@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Expr, Op, select
+from hjit.trace.ir.expressions import Const, Expr, Op, select
 from hjit.trace.ops.complex_numbers.operands import Complex
 
 _BOOL = np.dtype(bool)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Expr, cast, substitute
+from hjit.trace.ir.expressions import Const, Expr, cast, substitute
 from hjit.trace.ir.poly import Dim, poly
 from hjit.trace.ops.arguments import Casting
 from hjit.trace.ops.arrays.joining import Region, assemble

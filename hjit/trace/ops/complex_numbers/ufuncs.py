@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Expr, cast, select
+from hjit.trace.ir.expressions import Expr, cast, select
 from hjit.trace.ops.arguments import Casting, broadcast, concrete_shape
 from hjit.trace.ops.complex_numbers.formulas import FORMULAS, MAX_MULTIPLIED_POWER, computed, truth, whole_power
 from hjit.trace.ops.complex_numbers.operands import (

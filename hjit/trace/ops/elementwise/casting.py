@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Op, cast
+from hjit.trace.ir.expressions import Const, Op, cast
 from hjit.trace.ops.arguments import Casting
 from hjit.trace.ops.layout import copy_order, in_order, ordered_stage
 from hjit.trace.tracing.arrays.tracer import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Expr, Op, cast, select
+from hjit.trace.ir.expressions import Const, Expr, Op, cast, select
 from hjit.trace.ops.arguments import broadcast
 from hjit.trace.ops.elementwise.promotion import common_dtype, element, load, loop_of, operand
 from hjit.trace.ops.layout import copy_order, operands_order, ordered_stage, tracers

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Expr, cast
+from hjit.trace.ir.expressions import Const, Expr, cast
 from hjit.trace.ops.arguments import Casting
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, is_tracer, python_type

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Expr, Op, cast, select
+from hjit.trace.ir.expressions import Const, Expr, Op, cast, select
 from hjit.trace.ops.arguments import Casting, broadcast, concrete_shape
 from hjit.trace.ops.elementwise.promotion import load, loop_of, operand, resolve_dtypes
 from hjit.trace.ops.layout import operands_order, order_of, ordered_stage, tracers

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Expr, Index, Op, cast, select
+from hjit.trace.ir.expressions import Const, Expr, Index, Op, cast, select
 from hjit.trace.ir.poly import Dim, Indirect, poly
 from hjit.trace.ops.geometry.coordinates import CONSTANT, GRID_CONSTANT, UNMAPPED, inside, mapped, tap, weights
 from hjit.trace.ops.stencils.ndimage_access import BOOL, DOUBLE, add, less, source, store, times

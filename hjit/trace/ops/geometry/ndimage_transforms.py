@@ -160,13 +160,13 @@ def rotation() -> Callable[..., Any]:
         matrix = np.array([[c, s], [-s, c]])
         size = np.array([int(image.shape[k]) for k in plane])
         shape = list(image.shape)
-        turned = size
+        rotated = size
         if reshape:
             corners = matrix @ [[0, 0, size[0], size[0]], [0, size[1], 0, size[1]]]
-            turned = (np.ptp(corners, axis=1) + 0.5).astype(int)
-            for k, n in zip(plane, turned, strict=True):
+            rotated = (np.ptp(corners, axis=1) + 0.5).astype(int)
+            for k, n in zip(plane, rotated, strict=True):
                 shape[k] = rec.size(rec.poly(int(n)))
-        offset = (size - 1) / 2 - matrix @ ((turned - 1) / 2)
+        offset = (size - 1) / 2 - matrix @ ((rotated - 1) / 2)
         output = hook("clone")(support._get_output)(output, image, shape=tuple(shape))
         rest = (order, mode, cval, prefilter)
         others = [range(int(n)) if k not in plane else [slice(None)] for k, n in enumerate(image.shape)]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Expr, Op, cast, select
+from hjit.trace.ir.expressions import Const, Expr, Op, cast, select
 from hjit.trace.ir.poly import Indirect, poly
 from hjit.trace.ops.arguments import shape_of
 from hjit.trace.ops.geometry.coordinates import inside

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Expr, Load, ScalarRef, Stage, renumber, rewrite, substitute, walk
+from hjit.trace.ir.expressions import Expr, Load, ScalarRef, renumber, rewrite, substitute, walk
+from hjit.trace.ir.graph import Stage
 from hjit.trace.ir.interpret import evaluate
 from hjit.trace.ir.poly import SMALL, ZERO, Dim, Poly, Sym, Var, deep_atoms, poly
 from hjit.trace.ops.limits import MAX_BLOCK_RUNS, MAX_INDEX_STAGES

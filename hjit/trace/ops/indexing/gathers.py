@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Op, cast, identity, select
+from hjit.trace.ir.expressions import Const, Op, cast, select
+from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Indirect, poly
 from hjit.trace.ops.arguments import axes_of, broadcast, finish, makes, shape_of
 from hjit.trace.ops.elementwise.promotion import common_dtype, element

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Definition, Expr, Index, Load, cast, compose, identity, renumber
-from hjit.trace.ir.graph import substitute as substitute_expr
+from hjit.trace.ir.expressions import Expr, Index, Load, cast, renumber
+from hjit.trace.ir.expressions import substitute as substitute_expr
+from hjit.trace.ir.graph import Definition, compose, identity
 from hjit.trace.ir.poly import ZERO, Dim, Extremum, Indirect, Poly, extremum, poly
 from hjit.trace.ops.arguments import broadcast
 from hjit.trace.ops.indexing.block_scatters import parts

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast
+from hjit.trace.ir.expressions import Const, Expr, Load, Op, cast
+from hjit.trace.ir.graph import Definition
 from hjit.trace.ir.poly import Indirect, poly
 from hjit.trace.ops.indexing.gathers import lookup
 from hjit.trace.tracing.arrays.tracer import (

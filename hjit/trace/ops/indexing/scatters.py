@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast, compose, identity, renumber
+from hjit.trace.ir.expressions import Const, Expr, Load, Op, cast, renumber
+from hjit.trace.ir.graph import Definition, compose, identity
 from hjit.trace.ir.poly import ONE, Dim, Poly, poly
 from hjit.trace.ops.arguments import axes_of
 from hjit.trace.ops.elementwise.promotion import loop_of

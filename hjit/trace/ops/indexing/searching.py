@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Expr, Index, Op, cast, select
+from hjit.trace.ir.expressions import Const, Expr, Index, Op, cast, select
 from hjit.trace.ir.poly import Indirect, poly
 from hjit.trace.ops.indexing.gathers import take
 from hjit.trace.ops.limits import MAX_LINEAR_SEARCH

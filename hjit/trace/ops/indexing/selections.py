@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Index
+from hjit.trace.ir.expressions import Index
 from hjit.trace.ir.poly import Dim, poly
 from hjit.trace.ops.indexing.gathers import depends_on_values, lookup
 from hjit.trace.ops.indexing.histograms import tally, values_of

@@ -26,8 +26,9 @@ from hjit.trace.ops.limits import (
     MIN_WORK,
     NARROW_ROW,
 )
+from hjit.trace.tracing.arrays.buffers import TracedBuffer
 from hjit.trace.tracing.arrays.traced import Shape
-from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer
+from hjit.trace.tracing.arrays.tracer import Tracer
 from hjit.trace.tracing.recording.products import Operand, Product
 from hjit.trace.tracing.recording.recorder import Recorder, current
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast, identity
+from hjit.trace.ir.expressions import Const, Expr, Load, Op, cast
+from hjit.trace.ir.graph import Definition, identity
 from hjit.trace.ir.poly import ZERO, Dim, Poly, poly
 from hjit.trace.ops.arguments import Casting, broadcast, refuse
 from hjit.trace.ops.arrays.views import view

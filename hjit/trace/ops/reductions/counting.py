@@ -1,4 +1,4 @@
-"""Order statistics of many small integers: how often each of their values occurs tells which stands at a rank.
+"""Order statistics of many small integers, by counting how often each value occurs.
 
 One pass over the image counts, a running sum of the counts says how many elements are at most a value, and the element
 of a rank is the number of values for which these are too few. Ranks are computed, so that other quantiles and other
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Index, cast
+from hjit.trace.ir.expressions import Index, cast
 from hjit.trace.ops.arguments import count
 from hjit.trace.ops.indexing.histograms import tally, values_of
 from hjit.trace.ops.layout import copy_order

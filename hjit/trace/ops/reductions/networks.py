@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Expr, Op
+from hjit.trace.ir.expressions import Const, Expr, Op
 from hjit.trace.ir.poly import Dim, poly
 from hjit.trace.ops.arguments import count
 from hjit.trace.ops.limits import MAX_SELECTED, MAX_SORTED, MIN_PLACES

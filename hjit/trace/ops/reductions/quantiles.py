@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Definition, Expr, Op, cast
+from hjit.trace.ir.expressions import Const, Expr, Op, cast
+from hjit.trace.ir.graph import Definition
 from hjit.trace.ir.poly import Dim, poly
 from hjit.trace.ops.arguments import axes_of, finish, keeps
 from hjit.trace.ops.by_numpy import by_numpy

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Definition, Expr, Index, Load, Op, cast, identity, select
-from hjit.trace.ir.graph import substitute as substitute_expr
+from hjit.trace.ir.expressions import Const, Expr, Index, Load, Op, cast, select
+from hjit.trace.ir.expressions import substitute as substitute_expr
+from hjit.trace.ir.graph import Definition, identity
 from hjit.trace.ir.identities import IDENTITIES, start_value
 from hjit.trace.ir.poly import Dim, Poly, poly
 from hjit.trace.ops.arguments import axes_of, broadcast, finish, keeps, outer

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Definition, Expr
+from hjit.trace.ir.expressions import Expr
+from hjit.trace.ir.graph import Definition
 from hjit.trace.ir.poly import Dim, Poly, poly
 from hjit.trace.ops.by_numpy import by_numpy
 from hjit.trace.ops.limits import MAX_ARGSORTED

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Definition, Expr, Index, Load, Op, cast, select
+from hjit.trace.ir.expressions import Const, Expr, Index, Load, Op, cast, select
+from hjit.trace.ir.graph import Definition
 from hjit.trace.ir.poly import ZERO, Dim, Poly, boundary, poly
 from hjit.trace.ops.arguments import all_known, axes_of, refuse
 from hjit.trace.ops.arrays.joining import Region, assemble, join, part

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast, identity, select
+from hjit.trace.ir.expressions import Const, Expr, Load, Op, cast, select
+from hjit.trace.ir.graph import Definition, identity
 from hjit.trace.ir.poly import Dim, Poly, boundary, poly
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, as_value, call, from_known, from_stage
 from hjit.trace.tracing.arrays.writing import update

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Expr, Op, cast, select
+from hjit.trace.ir.expressions import Const, Expr, Op, cast, select
 from hjit.trace.ir.poly import Dim, Poly, poly
 from hjit.trace.ops.limits import MAX_FILTER_TAPS, MAX_LINE_TAPS, MAX_TRACE_TAPS, SHORT_LINE_TAPS
 from hjit.trace.ops.stencils.ndimage_access import (

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Expr, Op, cast, select
+from hjit.trace.ir.expressions import Const, Expr, Op, cast, select
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import Dim, poly
 from hjit.trace.ops.limits import MAX_RANKED

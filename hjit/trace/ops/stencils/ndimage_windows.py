@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Expr, Load, Op, cast, identity
+from hjit.trace.ir.expressions import Expr, Load, Op, cast
+from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Poly, poly
 from hjit.trace.ops.limits import MAX_LINE_TAPS, MIN_BLOCKED_WINDOW
 from hjit.trace.ops.stencils.ndimage_access import Extended, on_axis

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Expr, cast, identity
+from hjit.trace.ir.expressions import Const, Expr, cast
+from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import ZERO, boundary
 from hjit.trace.ops.arguments import contents, whole_number
 from hjit.trace.ops.arrays.joining import Region, assemble

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Definition, Expr, Load, Op, cast, identity
+from hjit.trace.ir.expressions import Const, Expr, Load, Op, cast
+from hjit.trace.ir.graph import Definition, identity
 from hjit.trace.ir.poly import Dim, poly
 from hjit.trace.ops.limits import MAX_DIRECT, MAX_FILTER_TAPS
 from hjit.trace.ops.stencils.ndimage import known_first, run_as_they_are

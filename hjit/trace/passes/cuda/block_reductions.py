@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hjit.trace.ir.borders import inside
-from hjit.trace.ir.graph import Const, Definition, Graph, Load, Op, Stage, cast, identity, select, substitute
+from hjit.trace.ir.expressions import Const, Load, Op, cast, select, substitute
+from hjit.trace.ir.graph import Definition, Graph, Stage, identity
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import Atom, Dim, IntLike, Poly, boundary, poly
 from hjit.trace.ir.rewriting import fresh

@@ -17,22 +17,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hjit.trace.ir.graph import (
-    Cast,
-    Const,
-    Definition,
-    Expr,
-    Graph,
-    Index,
-    Load,
-    Op,
-    Stage,
-    cast,
-    identity,
-    renumber,
-    select,
-    substitute,
-)
+from hjit.trace.ir.analysis.accumulations import accumulation_of
+from hjit.trace.ir.expressions import Cast, Const, Expr, Index, Load, Op, cast, renumber, select, substitute
+from hjit.trace.ir.graph import Definition, Graph, Stage, identity
 from hjit.trace.ir.poly import ZERO, Dim, Indirect, Poly, lower_bound, poly
 from hjit.trace.ir.rewriting import fresh, map_exprs, with_source
 from hjit.trace.passes.limits import SERIAL_SCATTER
@@ -108,13 +95,10 @@ def _scatter_of(s: Stage, number: int) -> _Scatter | None:
     if all(x.source != s.name for x in d.value.loads):
         is_known = d.order in ("pure", "sequential") and all(lower_bound(n) > 0 for n in d.extents)
         return _Scatter(number, "store", d.value) if is_known else None
-    value = d.value.arg if isinstance(d.value, Cast) and {s.dtype.kind, d.value.arg.dtype.kind} == {"f"} else d.value
-    if not isinstance(value, Op) or len(value.args) != 2 or d.value.dtype != s.dtype:
+    found = accumulation_of(s.name, d)
+    if found is None or (found.is_reversed and found.op == "subtract"):
         return None
-    old, (first, second), op = cast(Load(s.name, d.target, s.dtype), value.dtype), value.args, value.name
-    element = second if first == old else first if op != "subtract" else old
-    if old not in (first, second) or any(x.source == s.name for x in element.loads):
-        return None
+    op, element = found.op, found.element
     if op == "subtract":
         op, element = "add", Op("negative", (element,), element.dtype)
     if s.dtype.kind == "f":

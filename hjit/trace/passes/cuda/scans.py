@@ -1,5 +1,5 @@
 """Scans of few long rows, and of columns, in parts, for targets on which many blocks of threads run at once (Blelloch
-1990): what each part comes to, a scan of that, and the elements of a part from what comes before it.
+1990): the total of each part, a scan of these totals, and the elements of a part from what comes before it.
 
 The columns of an image are thousands, and a GPU runs a hundred times as many threads at once.
 """
@@ -12,26 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hjit.trace.ir.analysis.scans import Scan, scan_of
 from hjit.trace.ir.borders import inside
-from hjit.trace.ir.graph import (
-    Const,
-    Definition,
-    Expr,
-    Graph,
-    Index,
-    Load,
-    Op,
-    Stage,
-    cast,
-    identity,
-    renumber,
-    select,
-    substitute,
-)
+from hjit.trace.ir.expressions import Const, Expr, Index, Load, Op, cast, renumber, select, substitute
+from hjit.trace.ir.graph import Definition, Graph, Stage, identity
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import ZERO, Atom, Dim, IntLike, Poly, boundary, poly
 from hjit.trace.ir.rewriting import fresh, map_exprs, with_source
-from hjit.trace.ir.scans import Scan, scan_of
 from hjit.trace.passes.cuda.block_reductions import IDEMPOTENT, runs_along_rows
 from hjit.trace.passes.limits import SCAN_ELEMENTS, SCAN_ROWS, SHORT_AXIS
 
@@ -98,7 +85,7 @@ class _Parts:
     come_first: bool
 
     def index(self, part: Poly, others: tuple[Poly, ...]) -> tuple[Poly, ...]:
-        """Where what a part comes to is."""
+        """Where the total of a part is."""
         return (part, *others) if self.come_first else (*others, part)
 
 
@@ -126,7 +113,7 @@ def _first(s: Stage, x: Scan) -> Expr | None:
 
 
 def _in_parts(s: Stage, x: Scan, parts: _Parts, first: Expr, blocks: str, before: str) -> tuple[Stage, Stage, Stage]:
-    """What each part comes to, what comes before it, and the scan that restarts from that."""
+    """The total of each part, that of all before it, and the scan that restarts from that."""
     d = s.updates[-1]
     assert isinstance(d.value, Op)
     pure, n, size = len(d.dims), d.rdims[0], parts.size

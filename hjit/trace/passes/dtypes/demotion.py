@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Load, Op, Stage, cast, rewrite
-from hjit.trace.ir.ranges import RANGES, Range, Ranges, of_dtype
+from hjit.trace.ir.analysis.ranges import RANGES, Range, Ranges, of_dtype
+from hjit.trace.ir.expressions import Cast, Const, Expr, Load, Op, cast, rewrite
+from hjit.trace.ir.graph import Graph, Stage
 from hjit.trace.ir.rewriting import map_exprs
 
 DType = np.dtype[Any]

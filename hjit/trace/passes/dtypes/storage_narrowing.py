@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Cast, Expr, Graph, Load, Stage, cast, rewrite, walk
+from hjit.trace.ir.expressions import Cast, Expr, Load, cast, rewrite, walk
+from hjit.trace.ir.graph import Graph, Stage
 from hjit.trace.ir.rewriting import map_exprs
 
 DType = np.dtype[Any]

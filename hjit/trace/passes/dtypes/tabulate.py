@@ -12,8 +12,9 @@ from operator import is_
 
 import numpy as np
 
-from hjit.trace.ir.costs import COSTS
-from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Index, Load, Op, ScalarRef, Stage, cast, rewrite, substitute
+from hjit.trace.ir.analysis.costs import COSTS
+from hjit.trace.ir.expressions import Cast, Const, Expr, Index, Load, Op, ScalarRef, cast, rewrite, substitute
+from hjit.trace.ir.graph import Graph, Stage
 from hjit.trace.ir.poly import Dim, Indirect, Poly, poly
 from hjit.trace.ir.rewriting import fresh
 from hjit.trace.passes.limits import TABLE_ROWS, TABULATED_COST

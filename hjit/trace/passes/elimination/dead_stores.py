@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hjit.trace.ir.costs import cost
-from hjit.trace.ir.graph import Definition, Expr, Graph, Load, Stage, identity, renumber, rewrite, substitute
+from hjit.trace.ir.analysis.costs import cost
+from hjit.trace.ir.expressions import Expr, Load, renumber, rewrite, substitute
+from hjit.trace.ir.graph import Definition, Graph, Stage, identity
 from hjit.trace.ir.poly import Dim, Poly, lower_bound, poly
 from hjit.trace.passes.limits import INITIAL_COST
 

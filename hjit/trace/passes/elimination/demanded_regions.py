@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from hjit.trace.ir.graph import Definition, Expr, Graph, Load, Stage, identity, rewrite, substitute
+from hjit.trace.ir.expressions import Expr, Load, rewrite, substitute
+from hjit.trace.ir.graph import Definition, Graph, Stage, identity
 from hjit.trace.ir.intervals import Interval, interval, upper_bound
 from hjit.trace.ir.poly import ZERO, Atom, Dim, Extremum, IntLike, Poly, deep_atoms, poly
 from hjit.trace.ir.rewriting import map_exprs

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from hjit.trace.ir.analysis.costs import cost
 from hjit.trace.ir.borders import inside
-from hjit.trace.ir.costs import cost
-from hjit.trace.ir.graph import Definition, Expr, Graph, Load, Stage, identity, renumber, rewrite, select, substitute
+from hjit.trace.ir.expressions import Expr, Load, renumber, rewrite, select, substitute
+from hjit.trace.ir.graph import Definition, Graph, Stage, identity
 from hjit.trace.ir.poly import Dim, Poly, boundary, poly
 from hjit.trace.ir.rewriting import map_definitions
 from hjit.trace.passes.limits import REPEATED_COST, SELECTED_PLANES

@@ -6,14 +6,8 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
-from hjit.trace.ir.graph import (
-    Expr,
-    Graph,
-    Load,
-    Stage,
-    identity,
-    rewrite,
-)
+from hjit.trace.ir.expressions import Expr, Load, rewrite
+from hjit.trace.ir.graph import Graph, Stage, identity
 from hjit.trace.ir.rewriting import map_exprs
 from hjit.trace.passes.elimination.forwarding import slabs
 from hjit.trace.passes.interleaved_updates import covers_stage, write_disjoint

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Expr, Load, Op, cast, identity
-from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer
+from hjit.trace.ir.expressions import Expr, Load, Op, cast
+from hjit.trace.ir.graph import identity
+from hjit.trace.tracing.arrays.buffers import TracedBuffer
+from hjit.trace.tracing.arrays.tracer import Tracer
 from hjit.trace.tracing.recording.recorder import current
 
 

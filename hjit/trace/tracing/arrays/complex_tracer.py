@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.tracing.arrays.buffers import TracedBuffer
 from hjit.trace.tracing.arrays.traced import Shape, TracedArray
-from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer, from_known, from_source
+from hjit.trace.tracing.arrays.tracer import Tracer, from_known, from_source
 from hjit.trace.tracing.complex_memory import complex_dtype, complex_of, parts_of, supported_complex
 from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.recording.recorder import current, supported_dtype, tracing

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import InherentError, TraceError
-from hjit.trace.ir.graph import Expr, Load, identity
+from hjit.trace.ir.expressions import Expr, Load
+from hjit.trace.ir.graph import identity
 from hjit.trace.tracing.arrays.traced import Shape, Traced
 from hjit.trace.tracing.arrays.tracer import Tracer, call, python_int
 from hjit.trace.tracing.dispatch import hook

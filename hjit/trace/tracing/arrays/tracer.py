@@ -8,7 +8,6 @@ contents are known (literals, ``np.arange(5)``) carry them along in a real array
 from __future__ import annotations
 
 import builtins
-import itertools
 import operator
 import sys
 from collections.abc import Callable, Sequence
@@ -16,96 +15,25 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Const, Definition, Expr, Index, Load, cast, compose, identity
+from hjit.trace.ir.expressions import Const, Expr, Index, Load, cast
+from hjit.trace.ir.graph import Definition, compose, identity
 from hjit.trace.ir.poly import ZERO, Dim, Poly, poly
+from hjit.trace.tracing.arrays.buffers import TracedBuffer, serials
 from hjit.trace.tracing.arrays.traced import Shape, Traced, TracedArray
 from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.frames import reads
+from hjit.trace.tracing.recording.decisions import decide
 from hjit.trace.tracing.recording.recorder import current, rerolled_loops, supported_dtype, tracing
 from hjit.trace.tracing.scalars.host import Conversion, as_array, as_item, dtype_of, is_host, known_number, number
 from hjit.trace.tracing.scalars.induction import InductionVariable, as_traced
 from hjit.trace.tracing.scalars.size import Size, whole_size
 
 MAX_KNOWN = 4096  # elements up to which arrays made of known numbers are computed while tracing
-serials = itertools.count()
 
 
 def _operation(name: str) -> Callable[..., Tracer]:
     """A `hook` that gives a traced array."""
     return hook(name)
-
-
-class TracedBuffer:
-    """Memory that tracers view.
-
-    Attributes:
-        version: the input or stage that holds the present contents; "" for known contents not yet needed by a stage.
-        contents: what it holds, where that is known, else None.
-        of_sizes: does what it holds follow from sizes? Then it is known to the trace, but no part of the kernel.
-        argument: the name of the input whose memory this is, or "".
-        strides: in bytes; None where the memory is in C order without gaps.
-        serial: buffers made later have a larger one.
-        last_read: when the contents were last used in a re-rolled loop, counted as `serial` is.
-        octets: of a bool array to which bytes other than 0 and 1 were written: its version, and the bytes as uint8.
-    """
-
-    __slots__ = (
-        "_element",
-        "argument",
-        "contents",
-        "dtype",
-        "last_read",
-        "octets",
-        "of_sizes",
-        "serial",
-        "shape",
-        "strides",
-        "version",
-        "writeable",
-    )
-
-    def __init__(
-        self,
-        shape: Shape,
-        dtype: np.dtype[Any],
-        version: str,
-        contents: np.ndarray[Any, Any] | None = None,
-        argument: str = "",
-        strides: tuple[int, ...] | None = None,
-        writeable: bool = True,
-    ) -> None:
-        self.shape, self.dtype, self.version, self.contents = shape, dtype, version, contents
-        self.argument, self.strides, self.writeable = argument, strides, writeable
-        self.serial, self.last_read = next(serials), -1
-        self.octets: tuple[str, Tracer] | None = None
-        self._element: Load | None = None
-        self.of_sizes = False
-
-    def source(self) -> str:
-        """The present version, made now where the contents are only known."""
-        if not self.version:
-            assert self.contents is not None
-            self.version = current().constant(self.contents, self.of_sizes).input.name
-        return self.version
-
-    def element(self) -> Load:
-        """The element at the iteration dimensions: one expression while the version lasts."""
-        source, found = self.source(), self._element
-        if found is None or found.source != source:
-            found = self._element = Load(source, identity(len(self.shape)), self.dtype)
-        return found
-
-    @property
-    def root(self) -> TracedBuffer:
-        """The memory itself, where this is another dtype's view of it."""
-        return self
-
-    def set_version(self, stage: str) -> None:
-        """All views of the buffer see `stage` from now on; an argument is written back when the function ends."""
-        current().changes.append((self, self.version, self.contents))
-        self.version, self.contents = stage, None
-        if self.argument:
-            current().written[self.argument] = stage
 
 
 class Tracer(TracedArray):
@@ -598,7 +526,7 @@ def as_value(t: Tracer) -> Any:
     """The number of a one-element array: known, or decided now and guarded."""
     if t.known is not None:
         return t.known.reshape(())[()]
-    return current().decide(stage_of(t))
+    return decide(current(), stage_of(t))
 
 
 def stage_of(t: Tracer) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hjit.trace.ir.graph import Definition, Expr, Load, cast, identity, renumber, select
+from hjit.trace.ir.expressions import Expr, Load, cast, renumber, select
+from hjit.trace.ir.graph import Definition, identity
 from hjit.trace.ir.poly import Dim, poly
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import Tracer, is_tracer, made_of_sizes, stored

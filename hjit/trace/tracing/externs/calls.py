@@ -10,17 +10,10 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import identity
+from hjit.trace.tracing.arrays.buffers import TracedBuffer
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_known
 from hjit.trace.tracing.arrays.scalar_class import plain_class
-from hjit.trace.tracing.arrays.tracer import (
-    TracedBuffer,
-    Tracer,
-    from_known,
-    is_tracer,
-    made_of_sizes,
-    python_float,
-    python_int,
-)
+from hjit.trace.tracing.arrays.tracer import Tracer, from_known, is_tracer, made_of_sizes, python_float, python_int
 from hjit.trace.tracing.complex_memory import complex_of, supported_complex
 from hjit.trace.tracing.recording.events import FilledArguments
 from hjit.trace.tracing.recording.recorder import current, supported_dtype

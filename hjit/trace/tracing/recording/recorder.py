@@ -19,23 +19,10 @@ import numpy as np
 
 from hjit.errors import InherentError, LongLoop, Origin, TraceError
 from hjit.process import deadline
-from hjit.trace.ir.gathers import evaluated_gathers, gather_of
-from hjit.trace.ir.graph import (
-    Const,
-    Definition,
-    Expr,
-    Graph,
-    Index,
-    Input,
-    Load,
-    Op,
-    Scalar,
-    ScalarRef,
-    Stage,
-    identity,
-)
-from hjit.trace.ir.poly import SMALL, Atom, Poly, Sym, poly, sizes_value
-from hjit.trace.ir.ranges import Range, Ranges
+from hjit.trace.ir.analysis.ranges import Range, Ranges
+from hjit.trace.ir.expressions import Expr, ScalarRef
+from hjit.trace.ir.graph import Definition, Graph, Input, Scalar, Stage
+from hjit.trace.ir.poly import SMALL, Atom, Poly, poly
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.frames import line_in, site, site_of, traced_frame
 from hjit.trace.tracing.recording.events import (
@@ -49,16 +36,14 @@ from hjit.trace.tracing.recording.events import (
 from hjit.trace.tracing.recording.iterations import Iterations
 from hjit.trace.tracing.recording.products import Product
 from hjit.trace.tracing.recording.results import ExternResult
+from hjit.trace.tracing.recording.sizes import TracedSizes
 from hjit.trace.tracing.recording.uninitialised import fill_values
 from hjit.trace.tracing.recording.watched import Watched
 from hjit.trace.tracing.scalars.host import HostScalar, ScalarTape, TapeEntry
-from hjit.trace.tracing.scalars.induction import InductionVariable, LoopSite
-from hjit.trace.tracing.scalars.size import Size
+from hjit.trace.tracing.scalars.induction import LoopSite
 
 MAX_STAGES = 20_000  # of a trace, some seconds of tracing: more come from a loop over pixels
-MAX_DECISIONS = 24  # of a trace: a loop until convergence would compile a segment for each iteration
 STAGES_A_CHECK = 8  # of the deadline, which asks the system for the time
-MAX_TEXT = 200  # characters of a condition, by which its outcome is known
 MAX_CONSTANT = 1024  # elements of an array that is part of the kernel's key; larger ones are inputs
 
 _state = threading.local()
@@ -141,7 +126,7 @@ class Postponing(Protocol):
 
 
 @dataclass(eq=False)
-class Recorder:
+class Recorder(TracedSizes):
     """State of one trace.
 
     Attributes:
@@ -179,7 +164,6 @@ class Recorder:
         outside: the tracers that arguments and captured arrays are seen as.
         iterations: of Python loops, where these are not to fill the trace.
         taps: of filters that became one expression.
-        equations: sizes that the function takes for equal.
         broadcasts: shapes that were broadcast with each other, and the result, by their identities.
         fill: which numbers uninitialised elements are traced with, see `fill_values`.
         has_uninitialised: may there be such elements?
@@ -197,8 +181,6 @@ class Recorder:
     blas: Callable[[str], bool | str] | None = None
     inputs: dict[str, Source] = field(default_factory=dict)
     stages: dict[str, Stage] = field(default_factory=dict)
-    sizes: dict[str, int] = field(default_factory=dict)
-    equations: dict[tuple[Poly, Poly], None] = field(default_factory=dict)
     tape: ScalarTape = field(default_factory=ScalarTape)
     scalars: dict[tuple[int, str], str] = field(default_factory=dict)
     hosts: dict[str, HostScalar] = field(default_factory=dict)
@@ -247,8 +229,6 @@ class Recorder:
     operations: dict[tuple[Any, ...], Any] = field(default_factory=dict)
     views: dict[tuple[Any, ...], tuple[Any, ...]] = field(default_factory=dict)
     _names: dict[str, int] = field(default_factory=dict)
-    _shapes: dict[tuple[Any, ...], tuple[int, ...]] = field(default_factory=dict)
-    _polys: dict[int, tuple[tuple[int | Poly, ...], tuple[Poly, ...]]] = field(default_factory=dict)
 
     def __enter__(self) -> Recorder:
         self._outer = getattr(_state, "recorder", None)
@@ -312,53 +292,6 @@ class Recorder:
         """A name for a stage that loads itself: the user's variable, or `default`."""
         variable = site()[1]
         return self.unique(default if variable == "t" else variable)
-
-    # -- sizes
-    def symbol(self, name: str, value: int) -> Any:
-        """A run-time size; a constant where it is small."""
-        if -SMALL <= value <= SMALL:
-            return int(value)
-        self.sizes[name] = int(value)
-        return Size(value, poly(Sym(name)))
-
-    def poly(self, n: int | Poly | InductionVariable) -> Poly:
-        """A size or offset as a polynomial; a large plain number becomes a run-time parameter of its own."""
-        if type(n) is Size or isinstance(n, InductionVariable):
-            return n.poly
-        if isinstance(n, Poly):
-            return n
-        n = int(n)
-        if -SMALL <= n <= SMALL:
-            return poly(n)
-        name = f"k{abs(n)}"
-        self.sizes[name] = abs(n)
-        p = poly(Sym(name))
-        return p if n > 0 else -p
-
-    def size(self, p: Poly) -> int:
-        """A size of the trace as the traced code sees it: a `Size`, or a plain int where it is small."""
-        value: int = Size(sizes_value(p, self.sizes), p)
-        return value
-
-    def equate(self, a: int, b: int) -> None:
-        """Note that the function takes two sizes for equal, and that they are; see `hjit.trace.passes.equal_sizes`."""
-        p, q = self.poly(a), self.poly(b)
-        if p is not q and p != q:
-            self.equations[p, q] = None
-
-    def polys(self, ns: Iterable[int | Poly]) -> tuple[Poly, ...]:
-        """`poly` of each; of a shape, which many arrays have, at once."""
-        if type(ns) is not tuple:
-            return tuple(map(self.poly, ns))
-        found = self._polys.get(id(ns))
-        if found is None:
-            found = self._polys[id(ns)] = ns, tuple(map(self.poly, ns))
-        return found[1]
-
-    def shape(self, ns: Iterable[int]) -> tuple[int, ...]:
-        """Some sizes as a shape: of those that are the same polynomials the same one, by which much else is known."""
-        found = tuple(ns)
-        return self._shapes.setdefault(tuple([n.poly if type(n) is Size else n for n in found]), found)
 
     # -- inputs
     def input(self, name: str, array: np.ndarray[Any, Any], where: tuple[Any, ...]) -> Source:
@@ -483,45 +416,6 @@ class Recorder:
         lines = Counter(s.origin for s in self.stages.values())
         return lines.most_common(1)[0][0] if lines else None
 
-    def decide(self, stage: str) -> Any:
-        """The value of a one-element stage, now; later calls check that it is the same."""
-        number = sum(e.call is None for e in self.breaks)
-        if number >= MAX_DECISIONS:
-            raise self.error(
-                "loop",
-                f"it has decided on computed values {MAX_DECISIONS} times",
-                "iterate outside the decorated function",
-            )
-        self._break_in_loop("decisions on computed values")
-        value: Any = self._assumed(number, stage)
-        if value is None:
-            value = self.evaluate(self, (stage,))[0].reshape(())[()]
-        self.breaks.append(GraphBreak((stage,), value=value, operation="decision"))
-        return value
-
-    def _assumed(self, number: int, stage: str) -> np.bool_ | None:
-        """How a condition in the same place came out before; None: it is not known."""
-        expected = self.expected[number] if number < len(self.expected) else None
-        if expected is None or expected != self._outcome(stage, expected.value):
-            return None
-        self.assumed += 1
-        return np.bool_(expected.value)
-
-    def _outcome(self, stage: str, value: Any) -> ExpectedOutcome | None:
-        """Of a decision on a stage; None where it is no condition, or has no place."""
-        found = self.stages.get(stage)
-        if found is None or found.dtype.kind != "b" or found.origin is None:
-            return None
-        value_of = found.initial
-        while isinstance(value_of, Load) and value_of.source in self.stages:  # where the condition is computed
-            value_of = self.stages[value_of.source].initial
-        text = str(value_of)[:MAX_TEXT]
-        return ExpectedOutcome(found.origin.filename, found.origin.line, text, bool(value))
-
-    def outcomes(self) -> list[ExpectedOutcome | None]:
-        """How the decisions came out, in order, for `expected` of a later trace."""
-        return [self._outcome(e.needs[0], e.value) for e in self.breaks if e.call is None]
-
     def extern(
         self,
         operation: str,
@@ -540,7 +434,7 @@ class Recorder:
         Raises:
             Exception: what the function raises; later calls find out whether it does so again.
         """
-        self._break_in_loop(f"calls of {operation}")
+        self.break_in_loop(f"calls of {operation}")
         if self.assumed:  # what is not known to be so does not lead to a call: it may guard its arguments
             raise self.error(operation, "a condition before the call is assumed, and not computed")
         found = None
@@ -564,7 +458,12 @@ class Recorder:
             raise error
         return self.breaks[-1]
 
-    def _break_in_loop(self, what: str) -> None:
+    def break_in_loop(self, what: str) -> None:
+        """Note a graph break; raise where iterations of a loop repeat it.
+
+        Raises:
+            LongLoop: they do.
+        """
         if self.iterations is not None and self.iterations.repeat_breaks(len(self.stages), *traced_frame()):
             raise self._long_loop(what)
 
@@ -575,46 +474,6 @@ class Recorder:
     def check(self, bad: Any) -> None:
         """Where `bad`, an array without axes, is true at a call, the plain function runs, and NumPy raises."""
         self.checks.append(bad.buffer.source())
-
-    def finish_checks(self, goals: Iterable[str]) -> None:
-        """One stage says whether NumPy refuses anything, also an index that is not evaluated for `goals`."""
-        self._check_indices(goals)
-        parts: list[Expr] = []
-        for name in dict.fromkeys(self.checks):
-            shape = self.stages[name].shape if name in self.stages else self.inputs[name].input.shape
-            load = Load(name, identity(len(shape)), np.dtype(bool))
-            parts.append(Load(self._any(load, shape), (), load.dtype) if shape else load)
-        while len(parts) > 1:
-            parts = [Op("logical_or", (a, b), a.dtype) for a, b in zip(parts[::2], parts[1::2], strict=False)] + parts[
-                len(parts) & ~1 :
-            ]
-        self.checks = [self.stage(e, (), e.dtype, name="refused").name for e in parts]
-
-    def _any(self, e: Expr, shape: tuple[Poly, ...]) -> str:
-        """The stage that says whether `e` holds anywhere."""
-        name = self.unique("anywhere")
-        bad = Op("logical_or", (Load(name, (), e.dtype), e), e.dtype)
-        update = Definition((), shape, (), bad, "logical_or")
-        return self.stage(Const(False, e.dtype), (), e.dtype, (update,), reserved=name).name
-
-    def _check_indices(self, goals: Iterable[str]) -> None:
-        seen, needed = evaluated_gathers(self.stages, goals, self.sizes) if self.indices else (set(), set())
-        for noted in self.indices.values():
-            # where a re-rolled loop has made it part of what it writes, it is checked there
-            stage = self.stages.get(noted.stage)
-            if (
-                stage is None
-                or stage.initial is None
-                or noted.scatters & needed
-                or gather_of(stage.initial, stage.shape, noted.length) in seen
-            ):
-                continue
-            index, flag = stage.initial, np.dtype(bool)
-            outside = [
-                Op("less", (index, Index(-noted.length)), flag),
-                Op("greater_equal", (index, Index(noted.length)), flag),
-            ]
-            self.checks.append(self._any(Op("logical_or", tuple(outside), flag), stage.shape))
 
     # -- products by BLAS
     def product(self, name: str, product: Product, shape: Iterable[int | Poly]) -> None:

@@ -48,7 +48,7 @@ class Watched:
 
 
 def _changed(cls: type, before: dict[str, Any]) -> list[str]:
-    """The attributes of a class that are not what they were; what Python itself keeps there aside."""
+    """The attributes of a class that are not what they were; but for what Python itself keeps there."""
     now = vars(cls)
     return [
         n for n in {**before, **now} if not n.startswith("__") and now.get(n, _changed) is not before.get(n, _changed)

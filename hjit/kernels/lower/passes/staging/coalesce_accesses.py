@@ -19,7 +19,8 @@ from hjit.kernels.lower.program import Buffer, Nest
 from hjit.kernels.lower.traverse import Body, stmt_exprs, with_bodies
 from hjit.sched.language.limits import WARP
 from hjit.sched.language.memory import C_ORDER, memory_order
-from hjit.trace.ir.graph import Expr, Graph, Load, loads, rewrite
+from hjit.trace.ir.expressions import Expr, Load, loads, rewrite
+from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import ONE, ZERO, Indirect, Poly, Var, deep_atoms, poly, upper_bound
 
 MAX_BYTES = 24 << 10  # of a block's tiles, with what it has in shared memory already

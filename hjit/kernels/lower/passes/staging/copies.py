@@ -29,7 +29,8 @@ from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.passes.unused_lets import drop_unused_lets
 from hjit.kernels.lower.program import Buffer, Nest
 from hjit.kernels.lower.traverse import Body, at, bound_vars, every, stmt_polys, with_bodies
-from hjit.trace.ir.graph import Graph, Load
+from hjit.trace.ir.expressions import Load
+from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import Poly, Var, deep_atoms, poly
 
 BYTES = (4, 8)  # of an element that is copied alone

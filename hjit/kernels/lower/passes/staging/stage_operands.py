@@ -20,7 +20,8 @@ from hjit.kernels.lower.program import Buffer, Nest
 from hjit.kernels.lower.thresholds import PRODUCTS, SUMS_OF_PRODUCTS
 from hjit.kernels.lower.traverse import Body, with_bodies
 from hjit.sched.language.memory import C_ORDER, memory_order
-from hjit.trace.ir.graph import Const, Expr, Graph, Load, cast, loads, rewrite
+from hjit.trace.ir.expressions import Const, Expr, Load, cast, loads, rewrite
+from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.poly import ONE, ZERO, Poly, Var, poly, upper_bound
 

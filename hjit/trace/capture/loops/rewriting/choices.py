@@ -16,7 +16,7 @@ import numpy as np
 
 from hjit.trace.capture.loops.bytecode import BOTH, CHOOSE, CHOOSES, EITHER
 from hjit.trace.capture.loops.carried import Kind, element
-from hjit.trace.ir.graph import select
+from hjit.trace.ir.expressions import select
 from hjit.trace.splitting.source import copied
 from hjit.trace.tracing.arrays.tracer import Tracer, call, from_stage, is_tracer
 from hjit.trace.tracing.recording.recorder import current, tracing

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hjit.trace.ir.graph import Const, Definition, Expr, Index, Load, Op, Stage
+from hjit.trace.ir.expressions import Const, Expr, Index, Load, Op
+from hjit.trace.ir.graph import Definition, Stage
 from hjit.trace.ir.identities import IDENTITIES
 from hjit.trace.ir.poly import ONE, ZERO, Dim, poly
 

@@ -41,7 +41,7 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class OpaqueCall:
+class ExternCall:
     """A call with places for its arrays."""
 
     name: str
@@ -195,7 +195,7 @@ RULES: dict[str, tuple[Rule, Dtype]] = {
 }
 
 
-def known_result(call: OpaqueCall, arrays: Sequence[tuple[Slot, np.dtype[Any]]]) -> Known | None:
+def known_result(call: ExternCall, arrays: Sequence[tuple[Slot, np.dtype[Any]]]) -> Known | None:
     """What is known of the result of a call; None where that is too little to make it later.
 
     Args:
@@ -228,7 +228,7 @@ def known_result(call: OpaqueCall, arrays: Sequence[tuple[Slot, np.dtype[Any]]])
     return Known(first, whole, shape, dtype, call.name == "scipy.ndimage.label")
 
 
-def _example(call: OpaqueCall, first: Slot, arrays: Sequence[tuple[Slot, np.dtype[Any]]]) -> np.dtype[Any] | None:
+def _example(call: ExternCall, first: Slot, arrays: Sequence[tuple[Slot, np.dtype[Any]]]) -> np.dtype[Any] | None:
     """The dtype of a small result: that of an array of ones, or of a unit matrix; other arrays have their shapes."""
     if any(math.prod(slot.shape) > MAX_EXAMPLE for slot, _ in arrays if slot != first):
         return None
@@ -247,7 +247,7 @@ def _example(call: OpaqueCall, first: Slot, arrays: Sequence[tuple[Slot, np.dtyp
 # -- tasks
 
 
-def run_opaque(call: OpaqueCall, counts: bool, *arrays: Array) -> Any:
+def run_extern(call: ExternCall, counts: bool, *arrays: Array) -> Any:
     """The result for one chunk: an array, or an array and a number; of complex numbers the parts."""
     found = call.on([np.asarray(a) for a in arrays])
     if counts:
@@ -261,7 +261,7 @@ def item(k: int, results: tuple[Array, ...]) -> Array:
     return results[k]
 
 
-def opaque_arrays(call: OpaqueCall, known: Known, arrays: Sequence[Any]) -> list[Any]:
+def extern_arrays(call: ExternCall, known: Known, arrays: Sequence[Any]) -> list[Any]:
     """The results, as arrays of Dask; complex ones as their parts.
 
     Args:
@@ -281,7 +281,7 @@ def opaque_arrays(call: OpaqueCall, known: Known, arrays: Sequence[Any]) -> list
                 block[k] = number
         others = [(a.name, *(0,) * a.ndim) for a in given]
         others[known.first.number] = (first.name, *block)
-        layer[(name, *at)] = task((name, *at), run_opaque, (call, known.counts), others)
+        layer[(name, *at)] = task((name, *at), run_extern, (call, known.counts), others)
     graph = HighLevelGraph.from_collections(name, layer, given)
     dtype = np.empty(0, known.dtype).real.dtype
     if not known.counts:
@@ -307,7 +307,7 @@ def _in_chunks(array: Any, whole: frozenset[int], rank: int) -> Any:
     return array.rechunk(wanted, block_size_limit=size)
 
 
-def said(call: OpaqueCall, known: Known, array: Any) -> str:
+def described(call: ExternCall, known: Known, array: Any) -> str:
     """How a call runs."""
     axes = sorted(known.whole)
     count = math.prod(map(len, array.chunks))

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Cast, Const, Expr, Load, Op, ScalarRef, Stage
+from hjit.trace.ir.expressions import Cast, Const, Expr, Load, Op, ScalarRef
+from hjit.trace.ir.graph import Stage
 from hjit.trace.ir.intervals import INTS
 
 Range = tuple[int, int]  # least, greatest

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.graph import Definition, Expr, Index, Load, Op, Stage, pure, substitute, walk
+from hjit.trace.ir.expressions import Expr, Index, Load, Op, substitute, walk
+from hjit.trace.ir.graph import Definition, Stage, pure
 from hjit.trace.ir.poly import (
     ONE,
     ZERO,
@@ -237,7 +238,7 @@ def _extent(d: Definition, dims: set[int], sizes: Mapping[str, int]) -> int:
 
 
 def _dims(p: Poly) -> set[int]:
-    """The dimensions that an index mentions, those inside of expressions aside."""
+    """The dimensions that an index mentions, but for those inside of expressions."""
     return {a.k for a in deep_atoms(p) if isinstance(a, Dim)}
 
 

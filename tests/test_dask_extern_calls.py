@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.chunks import opaque
+from hjit.chunks import extern_calls
 from hjit.errors import HjitWarning
 from tests.test_dask import image, never, one_thread  # noqa: F401 (the fixture)
 
@@ -100,10 +100,10 @@ def assert_same(found: Any, expected: Any) -> None:
             np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("small", [0, opaque.SMALL_CHUNK])
+@pytest.mark.parametrize("small", [0, extern_calls.SMALL_CHUNK])
 @pytest.mark.parametrize("f", FUNCTIONS, ids=[f.__name__ for f in FUNCTIONS])
 def test_numbers_are_numpy_s(f: Callable[..., Any], small: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opaque, "SMALL_CHUNK", small)
+    monkeypatch.setattr(extern_calls, "SMALL_CHUNK", small)
     x = image((110, 150), "u1")
     with warnings.catch_warnings():
         warnings.simplefilter("error", HjitWarning)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hjit.trace.ir.graph import Expr, Load, Op, walk
+from hjit.trace.ir.expressions import Expr, Load, Op, walk
 from hjit.trace.ir.poly import Indirect
 
 # Costs of operations in vectors, estimates; an operation that is not named costs 1.

@@ -1,0 +1,1 @@
+"""Object code of earlier processes becomes machine code in memory, without LLVM."""

@@ -1,0 +1,57 @@
+"""Decisions of the traced function on computed values, and how those of an earlier trace came out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.ir.expressions import Load
+from hjit.trace.tracing.recording.events import ExpectedOutcome, GraphBreak
+from hjit.trace.tracing.recording.recorder import Recorder
+
+MAX_DECISIONS = 24  # of a trace: a loop until convergence would compile a segment for each iteration
+MAX_TEXT = 200  # characters of a condition, by which its outcome is known
+
+
+def decide(rec: Recorder, stage: str) -> Any:
+    """The value of a one-element stage, now; later calls check that it is the same."""
+    number = sum(e.call is None for e in rec.breaks)
+    if number >= MAX_DECISIONS:
+        raise rec.error(
+            "loop",
+            f"it has decided on computed values {MAX_DECISIONS} times",
+            "iterate outside the decorated function",
+        )
+    rec.break_in_loop("decisions on computed values")
+    value: Any = _assumed(rec, number, stage)
+    if value is None:
+        value = rec.evaluate(rec, (stage,))[0].reshape(())[()]
+    rec.breaks.append(GraphBreak((stage,), value=value, operation="decision"))
+    return value
+
+
+def _assumed(rec: Recorder, number: int, stage: str) -> np.bool_ | None:
+    """How a condition in the same place came out before; None: it is not known."""
+    expected = rec.expected[number] if number < len(rec.expected) else None
+    if expected is None or expected != _outcome(rec, stage, expected.value):
+        return None
+    rec.assumed += 1
+    return np.bool_(expected.value)
+
+
+def _outcome(rec: Recorder, stage: str, value: Any) -> ExpectedOutcome | None:
+    """Of a decision on a stage; None where it is no condition, or has no place."""
+    found = rec.stages.get(stage)
+    if found is None or found.dtype.kind != "b" or found.origin is None:
+        return None
+    value_of = found.initial
+    while isinstance(value_of, Load) and value_of.source in rec.stages:  # where the condition is computed
+        value_of = rec.stages[value_of.source].initial
+    text = str(value_of)[:MAX_TEXT]
+    return ExpectedOutcome(found.origin.filename, found.origin.line, text, bool(value))
+
+
+def outcomes(rec: Recorder) -> list[ExpectedOutcome | None]:
+    """How the decisions came out, in order, for `expected` of a later trace."""
+    return [_outcome(rec, e.needs[0], e.value) for e in rec.breaks if e.call is None]
