@@ -549,10 +549,11 @@ def is_never_negative(p: Poly) -> bool:
             a, k = m[0].arg, m[0].by.const
             rest = p - Poly({m: c}, 0)
             least = rest * k + (a - (k - 1) if c > 0 else a) * c
-            return bool(k > 0 and is_never_negative(least))
+            return k > 0 and is_never_negative(least)
         if c < 0 or not all(isinstance(a, Sym) for a in m):
             return False
-    return p.const + sum(c * (SMALL + 1) ** len(m) for m, c in p.terms.items()) >= 0
+    least_of_terms: int = sum(c * (SMALL + 1) ** len(m) for m, c in p.terms.items())
+    return p.const + least_of_terms >= 0
 
 
 def upper_bound(n: Poly) -> int | None:
