@@ -273,6 +273,29 @@ def test_verdicts() -> None:
     assert not Medians(3e-3, 2e-3, 1.5, 0.9, PAIRS).is_slower
     assert not Medians(3e-3, 2e-3, 1.05, 1.04, PAIRS).is_slower
     assert not Medians(3 * MIN_SECONDS, MIN_SECONDS / 2, 1.5, 1.2, PAIRS).is_slower
+    assert Medians(4 * MIN_SECONDS, MIN_SECONDS / 2, 8.0, 6.0, PAIRS).is_slower, "that is not the clock"
+
+
+def test_calls_of_less_than_the_clock_tells_run_plain_where_they_are_far_slower(times: Any) -> None:
+    times(8 * MIN_SECONDS, MIN_SECONDS / 2)
+    f = hjit.pipeline(half)
+    called(f, A, 4 * SHORT_PAIRS)
+    assert f.stats.slower == 1
+
+
+def test_functions_that_draw_random_numbers_are_timed_and_draw_the_same_ones(times: Any) -> None:
+    def shuffled(a: Any) -> Any:
+        return np.random.permutation(a) * 2.0
+
+    times(3e-3, 2e-3)
+    f = hjit.pipeline(shuffled)
+    for seed in range(3):
+        np.random.seed(seed)
+        found = [f(A) for _ in range(CALLS)]
+        np.random.seed(seed)
+        for x in found:
+            np.testing.assert_array_equal(x, shuffled(A))
+    assert f.stats.slower == 1 and f.stats.fallbacks > CALLS
 
 
 def test_of_short_calls_more_pairs_decide(times: Any) -> None:

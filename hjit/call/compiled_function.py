@@ -357,7 +357,8 @@ class CompiledFunction(VerifiedCalls, SplitCalls, Generic[P, R]):
         It was with another key, or may be by the `seconds` of the kernel and of NumPy.
         """
         is_wanted = options.numpy_if_faster and options.verify == "first" and self._schedule is None
-        if is_wanted and not variant.impure and (self.stats.slower or against_numpy.is_suspect(seconds)):
+        may_be_slower = self.stats.slower or variant.impure or against_numpy.is_suspect(seconds)  # random: not compared
+        if is_wanted and may_be_slower:
             self._entries.time(key, variant)
 
     def _promote(self, call: Call, v: Variant) -> None:

@@ -28,6 +28,7 @@ UNCLEAR_RATIO = 0.85  # from which on as many pairs are timed once more; the las
 MAX_ROUNDS = 3
 SUSPECT_RATIO = 0.5  # of NumPy's time in the first comparison, below which a kernel is taken for the faster one
 MIN_SECONDS = 1e-6  # seconds by NumPy: what the clock and the call itself take is no longer small beside less
+FAR_SLOWER = 3.0  # times as long as NumPy: that is not the clock
 MAX_DISTURBED = 30  # calls beside which another one ran, after which the kernel is kept
 MAX_TIMED = 64  # keys of a pipeline whose calls are timed at the same time; the oldest ends without a verdict
 
@@ -55,7 +56,8 @@ class Medians:
     @property
     def is_slower(self) -> bool:
         """Is the kernel clearly slower?"""
-        return self.ratio > SLOWER_RATIO and (self.low > 1 or self.is_last) and self.plain >= MIN_SECONDS
+        least = SLOWER_RATIO if self.plain >= MIN_SECONDS else FAR_SLOWER
+        return self.ratio > least and (self.low > 1 or self.is_last)
 
     @property
     def is_clear(self) -> bool:
@@ -70,7 +72,10 @@ class Medians:
 
 def is_suspect(seconds: tuple[float, float] | None) -> bool:
     """Are further calls worth timing, by the seconds of the kernel and of NumPy in the first comparison?"""
-    return seconds is not None and seconds[0] > SUSPECT_RATIO * seconds[1] and seconds[1] >= MIN_SECONDS
+    if seconds is None:
+        return False
+    compiled, plain = seconds
+    return compiled > (SUSPECT_RATIO if plain >= MIN_SECONDS else FAR_SLOWER) * plain
 
 
 @uncounted

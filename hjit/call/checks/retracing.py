@@ -14,6 +14,8 @@ from statistics import median
 from time import perf_counter
 from typing import Any, Literal
 
+from hjit.trace.tracing.frames import uncounted
+
 MISSES, AMONG = 16, 32  # calls that find nothing to run, among so many calls: they are frequent
 SHARE = 0.05  # of NumPy's time that tracing may take where it is the slower one
 NEARLY_ALL = 2  # calls that do find something, among so many misses: the others are not even looked at
@@ -22,6 +24,7 @@ MOST_SKIPPED = 1 << 16  # calls in a row that NumPy runs untried
 Next = Literal["trace", "plain", "compare"]
 
 
+@uncounted
 @dataclass(slots=True)
 class Retracing:
     """The calls of one function that found nothing to run.
