@@ -46,7 +46,7 @@ from hjit.trace.tracing.recording.events import (
     GraphBreak,
     Source,
 )
-from hjit.trace.tracing.recording.iterations import Iterations
+from hjit.trace.tracing.recording.iterations import Iterations, WrittenParts
 from hjit.trace.tracing.recording.products import Product
 from hjit.trace.tracing.recording.results import ExternResult
 from hjit.trace.tracing.recording.uninitialised import fill_values
@@ -151,6 +151,7 @@ class Recorder:
             closure may hold its own function.
         undo: what to do where the trace fails, so that it leaves nothing behind.
         unrolled: loops over ``range(...)`` that are to be traced iteration by iteration.
+        rolled: short ones that are not.
         freeze_captured: are captured numbers constants? Else they are read at every call, as arguments are.
         overwriting: those whose iterations read and overwrite earlier arrays, so that their contents are not known.
         rolls_inside: is a short loop inside of one whose iterations are traced as one such a loop, too?
@@ -178,6 +179,7 @@ class Recorder:
         out_of_bounds: was an index out of bounds? It is found later than in NumPy, so the function must not handle it.
         outside: the tracers that arguments and captured arrays are seen as.
         iterations: of Python loops, where these are not to fill the trace.
+        parts: of arrays, where short loops write many of them.
         taps: of filters that became one expression.
         equations: sizes that the function takes for equal.
         broadcasts: shapes that were broadcast with each other, and the result, by their identities.
@@ -210,6 +212,7 @@ class Recorder:
     clones: dict[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
     undo: list[Callable[[], None]] = field(default_factory=list)
     unrolled: frozenset[LoopSite] = frozenset()
+    rolled: frozenset[LoopSite] = frozenset()
     freeze_captured: bool = False
     overwriting: frozenset[LoopSite] = frozenset()
     rolls_inside: bool = False
@@ -236,6 +239,7 @@ class Recorder:
     out_of_bounds: bool = False
     outside: list[Any] = field(default_factory=list)
     iterations: Iterations | None = None
+    parts: WrittenParts = field(default_factory=WrittenParts)
     taps: int = 0
     broadcasts: dict[tuple[int, ...], tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]] = field(default_factory=dict)
     fill: int = 0
@@ -285,6 +289,7 @@ class Recorder:
         self._polys.clear()
         self.refusals.clear()
         self.iterations = None
+        self.parts = WrittenParts()
 
     def check_watched(self) -> None:
         """Raise where the function has changed a variable, class, list or dict from outside: later calls would not."""
