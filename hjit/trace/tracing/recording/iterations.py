@@ -185,8 +185,8 @@ class WrittenParts:
         Raises:
             ManyParts: it has written many others, in iterations of short loops.
         """
-        frame, _ = traced_frame()
-        if frame is None or not self._loops:
+        frame = traced_frame()[0] if self._loops else None
+        if frame is None:
             return
         parts = self._parts.setdefault((frame.f_code, frame.f_lasti), set())
         parts.add(index)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import CodeType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -62,6 +62,7 @@ MAX_TEXT = 200  # characters of a condition, by which its outcome is known
 MAX_CONSTANT = 1024  # elements of an array that is part of the kernel's key; larger ones are inputs
 
 _state = threading.local()
+T = TypeVar("T")
 
 
 class OutOfBounds(Exception):
@@ -190,6 +191,7 @@ class Recorder:
         expected: outcomes of the decisions of an earlier trace, in order; None: of one on a number.
         operations: what is the same for all element-wise operations on such operands, see `hjit.trace.ops.elementwise`.
         views: of arrays that are alike, by the same key: the shapes and indices before and after.
+        memo: what else is the same wherever it is asked for, see `once`.
         assumed: how many conditions were taken to come out as expected, without being computed.
     """
 
@@ -250,6 +252,7 @@ class Recorder:
     assumed: int = 0
     operations: dict[tuple[Any, ...], Any] = field(default_factory=dict)
     views: dict[tuple[Any, ...], tuple[Any, ...]] = field(default_factory=dict)
+    memo: dict[tuple[Any, ...], tuple[Any, Any]] = field(default_factory=dict)
     _names: dict[str, int] = field(default_factory=dict)
     _shapes: dict[tuple[Any, ...], tuple[int, ...]] = field(default_factory=dict)
     _polys: dict[int, tuple[tuple[int | Poly, ...], tuple[Poly, ...]]] = field(default_factory=dict)
@@ -285,6 +288,7 @@ class Recorder:
         self.broadcasts.clear()
         self.operations.clear()
         self.views.clear()
+        self.memo.clear()
         self._shapes.clear()
         self._polys.clear()
         self.refusals.clear()
@@ -364,6 +368,14 @@ class Recorder:
         """Some sizes as a shape: of those that are the same polynomials the same one, by which much else is known."""
         found = tuple(ns)
         return self._shapes.setdefault(tuple([n.poly if type(n) is Size else n for n in found]), found)
+
+    def once(self, key: tuple[Any, ...], keep: Any, make: Callable[[], T]) -> T:
+        """What `make` gives, made once for a key; `keep`: what the key knows by identity, and so has to stay."""
+        found = self.memo.get(key)
+        if found is None:
+            found = self.memo[key] = keep, make()
+        made: T = found[1]
+        return made
 
     # -- inputs
     def input(self, name: str, array: np.ndarray[Any, Any], where: tuple[Any, ...]) -> Source:
