@@ -159,7 +159,7 @@ def _searched(
     now = time.perf_counter()
     if is_large:
         limit -= COMPLETED * (now - begin)
-        if now > limit:
+        if is_past(limit):
             log.debug("%d stages are too many to search in %g s", len(graph.stages), effort.seconds)
             return Plan(None, frozenset(), candidates[0][0], now - start, None, whole.tally.evaluations)
         until = max(half, now + (limit - now) / 3)
