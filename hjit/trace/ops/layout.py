@@ -140,6 +140,8 @@ def order_of(word: str | Order, arrays: Sequence[Tracer], shape: Shape) -> Order
     if word == "F":
         return straight[::-1]
     if word == "A":
+        if any(a.is_ordered and sum(n != 1 for n in a.shape) > 1 for a in arrays):  # which is not in Fortran order
+            return straight
         likes = [stand_in(a) for a in arrays]
         return straight[::-1] if likes and all(x is not None and x.flags.f_contiguous for x in likes) else straight
     return operands_order(arrays, shape) if word == "K" else straight
