@@ -133,19 +133,21 @@ class Prolonged(Exception):
 def _searched(
     segment: Segment, sizes: Mapping[str, int], options: Options, effort: Effort, patience: float = math.inf
 ) -> Plan:
-    """As `searched`, by features that are recorded where it is to end in some seconds of the processor's time
-    (`patience`).
+    """As `searched`, or by features that are recorded, where it is to end by itself in some seconds of the processor's
+    time (`patience`).
 
     Raises:
-        Prolonged: it does not, or not before it has to.
+        Prolonged: it does not.
     """
-    start, graph, end_of_patience = time.perf_counter(), segment.graph, time.thread_time() + patience
+    # the processor's time of features that are recorded: that the machine is busy is no reason to compile
+    clock = time.perf_counter if patience == math.inf else time.thread_time
+    start, graph = clock(), segment.graph
 
     def is_past(end: float) -> bool:
-        found = time.perf_counter() > end
-        if patience < math.inf and (found or time.thread_time() > end_of_patience):
+        now = clock()
+        if patience < math.inf and now > min(end, start + patience):
             raise Prolonged
-        return found
+        return now > end
 
     if effort.freeze and sum(len(s.definitions) for s in graph.stages) > DEFINITIONS_A_SECOND * effort.seconds:
         log.debug("%d stages are too many to search in %g s", len(graph.stages), effort.seconds)
@@ -154,9 +156,9 @@ def _searched(
     by_default = Schedule(segment.default, frozenset())
     limit, half = start + effort.seconds, start + effort.seconds / 2
     is_large = effort.freeze and len(graph.stages) > FEW_STAGES
-    begin = time.perf_counter()
+    begin = clock()
     candidates = [(space.tree_cost(by_default.tree, lambda: is_past(half if is_large else math.inf)), by_default)]
-    now = time.perf_counter()
+    now = clock()
     if is_large:
         limit -= COMPLETED * (now - begin)
         if is_past(limit):
@@ -177,7 +179,7 @@ def _searched(
     found = search(space, space.start, effort.parameters, around)
     candidates += _best(completed(space, found), effort.timed)
     if effort.refine:
-        end = time.perf_counter() + effort.refine
+        end = clock() + effort.refine
         better = refined(whole, min(candidates, key=lambda x: x[0])[1], stop=lambda: is_past(end))
         candidates.append((better.cost, better.schedule))
     predicted, best = min(candidates, key=lambda x: x[0])
@@ -188,7 +190,7 @@ def _searched(
     further = unlike([x for x in others if x != by_default], first)[: effort.timed - (first != by_default)]
     cost_of_each = {x: c for c, x in reversed(candidates)}
     others_found = tuple(Plan(x.tree, x.inlined, cost_of_each[x]) for x in further)
-    seconds = time.perf_counter() - start
+    seconds = clock() - start
     log.debug("searched %d schedules of %d stages in %.3f s", whole.tally.evaluations, len(graph.stages), seconds)
     debug.say(
         "search",
