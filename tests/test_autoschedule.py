@@ -469,7 +469,7 @@ def test_a_large_graph_is_searched_in_the_time_that_costing_its_default_schedule
         return tree_cost(*given)
 
     monkeypatch.setattr(autoschedule, "FEW_STAGES", 2)
-    monkeypatch.setattr(autoschedule, "time", SimpleNamespace(perf_counter=now))
+    monkeypatch.setattr(autoschedule, "time", SimpleNamespace(perf_counter=now, thread_time=now))
     monkeypatch.setattr(Space, "tree_cost", slow)
     p = Program(interleaved)
     plan = searched(p.segment, p.variant.rec.sizes, Options(tune="greedy", cache="off"))

@@ -59,7 +59,10 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_held", "numba's lock during a fork", "one", GATES),
         State("unfinished", "what says whether a compilation that nobody waits for holds that lock", "one"),
     ),
-    "tuning.walk": (State("_known", "the compiled walk", "one"),),
+    "tuning.walk": (
+        State("_known", "the compiled walk", "one"),
+        State("_recorded", "seconds of searches without it", "a number"),
+    ),
     "sched.native.regions": (
         State("FUNCTIONS", "the functions of the compiled walk", "filled when modules are imported"),
     ),

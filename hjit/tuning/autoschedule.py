@@ -37,9 +37,10 @@ from hjit.tuning.limits import (
     FEW_STAGES,
     MEASURED_SECONDS,
     NOT_MUCH_COSTLIER,
+    RECORDED_SECONDS,
 )
 from hjit.tuning.plans import Plan
-from hjit.tuning.walk import compiled_walk
+from hjit.tuning.walk import compiled_walk, is_due, known_walk, note_recorded
 from hjit.tuning.weights import weights
 
 log = logging.getLogger("hjit")
@@ -112,45 +113,74 @@ def searched(
     note(doing="searching")
     if (status := watched()) is not None and status.end is None:
         ends_in(effort.seconds + effort.refine + COMPILING_SECONDS[str(options.tune)] + MEASURED_SECONDS * effort.timed)
-    compiled_walk(options)  # perhaps compiled now, the one time on a machine: that is no searching
     with few_collections():
+        if known_walk(options) is None and not is_due():
+            start = time.thread_time()
+            try:
+                return _searched(segment, sizes, options, effort, RECORDED_SECONDS)
+            except Prolonged:
+                log.debug("the search begins again, with the compiled walk")
+            finally:
+                note_recorded(time.thread_time() - start)
+        compiled_walk(options)  # perhaps compiled now, the one time on a machine: that is no searching
         return _searched(segment, sizes, options, effort)
 
 
-def _searched(segment: Segment, sizes: Mapping[str, int], options: Options, effort: Effort) -> Plan:
-    start, graph = time.perf_counter(), segment.graph
+class Prolonged(Exception):
+    """A search is worth compiling what works out features."""
+
+
+def _searched(
+    segment: Segment, sizes: Mapping[str, int], options: Options, effort: Effort, patience: float = math.inf
+) -> Plan:
+    """As `searched`, or by features that are recorded, where it is to end by itself in some seconds of the processor's
+    time (`patience`).
+
+    Raises:
+        Prolonged: it does not.
+    """
+    # the processor's time of features that are recorded: that the machine is busy is no reason to compile
+    clock = time.perf_counter if patience == math.inf else time.thread_time
+    start, graph = clock(), segment.graph
+
+    def is_past(end: float) -> bool:
+        now = clock()
+        if patience < math.inf and now > min(end, start + patience):
+            raise Prolonged
+        return now > end
+
     if effort.freeze and sum(len(s.definitions) for s in graph.stages) > DEFINITIONS_A_SECOND * effort.seconds:
         log.debug("%d stages are too many to search in %g s", len(graph.stages), effort.seconds)
         return Plan(None, frozenset(), 0.0)
-    space = whole = space_of(segment, sizes, options, memoise=effort.memoise)
+    space = whole = space_of(segment, sizes, options, memoise=effort.memoise, may_compile=patience == math.inf)
     by_default = Schedule(segment.default, frozenset())
     limit, half = start + effort.seconds, start + effort.seconds / 2
     is_large = effort.freeze and len(graph.stages) > FEW_STAGES
-    begin = time.perf_counter()
-    candidates = [(space.tree_cost(by_default.tree, lambda: is_large and time.perf_counter() > half), by_default)]
-    now = time.perf_counter()
+    begin = clock()
+    candidates = [(space.tree_cost(by_default.tree, lambda: is_past(half if is_large else math.inf)), by_default)]
+    now = clock()
     if is_large:
         limit -= COMPLETED * (now - begin)
-        if now > limit:
+        if is_past(limit):
             log.debug("%d stages are too many to search in %g s", len(graph.stages), effort.seconds)
             return Plan(None, frozenset(), candidates[0][0], now - start, None, whole.tally.evaluations)
         until = max(half, now + (limit - now) / 3)
-        space = frozen(space, lambda: time.perf_counter() > until)
+        space = frozen(space, lambda: is_past(until))
     around = SearchOptions(
         passes=effort.passes,
         depth=len(space.decisions) if effort.by_depth else None,
         buckets=space.buckets if effort.passes > 1 or effort.sample else None,
         sample=effort.sample,
         batch_size=effort.batch,
-        stop=lambda: time.perf_counter() > limit,
+        stop=lambda: is_past(limit),
     )
     if effort.parameters != GREEDY:  # a beam may end at a higher cost, or early; what this costs is known to it
         candidates += _best(greedily(space, around.stop), 1)
     found = search(space, space.start, effort.parameters, around)
     candidates += _best(completed(space, found), effort.timed)
     if effort.refine:
-        end = time.perf_counter() + effort.refine
-        better = refined(whole, min(candidates, key=lambda x: x[0])[1], stop=lambda: time.perf_counter() > end)
+        end = clock() + effort.refine
+        better = refined(whole, min(candidates, key=lambda x: x[0])[1], stop=lambda: is_past(end))
         candidates.append((better.cost, better.schedule))
     predicted, best = min(candidates, key=lambda x: x[0])
     if predicted >= effort.flip_threshold:
@@ -160,7 +190,7 @@ def _searched(segment: Segment, sizes: Mapping[str, int], options: Options, effo
     further = unlike([x for x in others if x != by_default], first)[: effort.timed - (first != by_default)]
     cost_of_each = {x: c for c, x in reversed(candidates)}
     others_found = tuple(Plan(x.tree, x.inlined, cost_of_each[x]) for x in further)
-    seconds = time.perf_counter() - start
+    seconds = clock() - start
     log.debug("searched %d schedules of %d stages in %.3f s", whole.tally.evaluations, len(graph.stages), seconds)
     debug.say(
         "search",
@@ -283,10 +313,15 @@ def frozen(space: Space, stop: Callable[[], bool] = never) -> Space:
 
 
 def space_of(
-    segment: Segment, sizes: Mapping[str, int], options: Options, cost: Cost | None = None, memoise: bool = True
+    segment: Segment,
+    sizes: Mapping[str, int],
+    options: Options,
+    cost: Cost | None = None,
+    memoise: bool = True,
+    may_compile: bool = True,
 ) -> Space:
-    """The space of the schedules of a Graph on this machine."""
+    """The space of the schedules of a Graph on this machine; `may_compile`: what works out features."""
     threads, target = launch.threads(options.num_threads), segment.target
     facts = machine.facts(threads, target.vector_bytes, options.cache_dir, options.cache)
-    walk = compiled_walk(options)
+    walk = compiled_walk(options) if may_compile else known_walk(options)
     return Space(segment.graph, sizes, cost or weights(), facts, threads, target, memoise=memoise, walk=walk)

@@ -1,4 +1,8 @@
-"""The walk of `hjit.sched.native`, compiled once per machine (which takes a second) and kept in the disk cache."""
+"""The compiled walk of `hjit.sched.native`: compiled once a machine, in a second, and kept in the disk cache.
+
+Most searches take less than that where features are recorded in Python, so it is compiled where one takes long, or many
+have taken as long together.
+"""
 
 from __future__ import annotations
 
@@ -16,37 +20,59 @@ from hjit.sched.native.measures import featurise
 from hjit.sched.native.records import Nest, Tables, Work
 from hjit.sched.native.regions import FUNCTIONS
 from hjit.sched.native.words import Walk
+from hjit.tuning.limits import WALK_SECONDS
 
 log = logging.getLogger("hjit")
 
 
 _known: Walk | None = None
+_recorded = 0.0  # seconds of this process's searches without it
+
+
+def known_walk(options: Options) -> Walk | None:
+    """The walk as machine code, of this process or from the disk cache; None where that would have to be compiled."""
+    global _known
+    if _known is None:
+        code = cache.load(_name(), str(options.cache_dir), options.cache)
+        _known = None if code is None else _loaded(code, _name())
+    return _known
 
 
 def compiled_walk(options: Options) -> Walk | None:
-    """The walk as machine code: of this process, from the disk cache, or compiled, which takes some 0.8 s.
+    """The walk as machine code, compiled perhaps, which takes some 0.8 s.
 
     None where it cannot be compiled: features are then recorded in Python.
     """
     global _known
-    if _known is None:
+    if known_walk(options) is None:
         _known = _made(str(options.cache_dir), options.cache)
     return _known
 
 
+def note_recorded(seconds: float) -> None:
+    """A search has taken so long without the walk."""
+    global _recorded
+    _recorded += seconds
+
+
+def is_due() -> bool:
+    """Have searches without the walk taken as long as it takes to compile it?"""
+    return _recorded > WALK_SECONDS
+
+
+def _name() -> str:
+    return f"hjit_walk_{cache.digest(cache.versions(), backend.machine_text('cpu'))[:32]}"
+
+
 def _made(cache_dir: str, mode: str) -> Walk | None:
-    name = f"hjit_walk_{cache.digest(cache.versions(), backend.machine_text('cpu'))[:32]}"
-    code = cache.load(name, cache_dir, mode)
+    name = _name()
     try:
-        found = None if code is None else _loaded(code, name)
-        if found is None:
-            code = signal_safe(backend.compile_functions, llvm_ir(name), name)
-            cache.store(name, code, {"versions": cache.versions()}, cache_dir, mode)
-            found = _loaded(code, name)
+        code = signal_safe(backend.compile_functions, llvm_ir(name), name)
     except (CompileError, NotImplementedError, OSError) as error:  # OSError: there is no source
         log.debug("features are recorded in Python: %s", error)
         return None
-    return found
+    cache.store(name, code, {"versions": cache.versions()}, cache_dir, mode)
+    return _loaded(code, name)
 
 
 def llvm_ir(name: str) -> str:

@@ -27,15 +27,19 @@ from hjit.sched.native.nests import is_known
 from hjit.sched.native.words import Walk
 from hjit.trace.passes.canonical import canonicalise
 from hjit.trace.passes.fusion import inline
+from hjit.training.cases import segment_of
 from hjit.tuning import autoschedule
 from hjit.tuning import walk as tuning_walk
 from hjit.tuning.autoschedule import EFFORTS
+from hjit.tuning.choice import Segment
 from hjit.tuning.walk import compiled_walk
 from tests.fuzz import random_program
 from tests.sched.examples import GRAPHS, SIZES, TREES, tree
 from tests.sched.random_schedules import random_schedule
 from tests.trace.test_canonical import graphs as traced
 
+OPTIONS = Options(num_threads=2)
+EFFORT = replace(EFFORTS["greedy"], seconds=1e9)  # however busy the machine is
 ROUNDING = 1e-12  # as of recorded features themselves, in another order of products and quotients
 Tiles = Callable[[Any], Any]
 
@@ -145,7 +149,9 @@ def test_searches_choose_the_same(app: str, walk: Walk, monkeypatch: pytest.Monk
     found = []
     effort = replace(EFFORTS["greedy"], seconds=1e9)
     for given in (walk, None):
-        monkeypatch.setattr(autoschedule, "compiled_walk", lambda options, given=given: given)
+        for name in ("compiled_walk", "known_walk"):
+            monkeypatch.setattr(autoschedule, name, lambda options, given=given: given)
+        monkeypatch.setattr(autoschedule, "is_due", lambda: True)  # however long searches take
         with tallied() as tallies:
             made = plans(app, "greedy", 2, True, effort)
         found.append([(str(p.tree), p.inlined, p.cost, p.evaluations) for p, *_ in made])
@@ -183,6 +189,7 @@ def compiled_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(tuning_walk, "llvm_ir", llvm_ir)
     monkeypatch.setattr(tuning_walk, "_known", None)
+    monkeypatch.setattr(tuning_walk, "_recorded", 0.0)
     return found
 
 
@@ -223,3 +230,41 @@ def test_where_it_cannot_be_compiled_features_are_recorded(
     monkeypatch.setattr(tuning_walk, "llvm_ir", refused)
     monkeypatch.setattr(tuning_walk, "_known", None)
     assert compiled_walk(Options(cache_dir=str(tmp_path))) is None
+
+
+@pytest.fixture
+def segment() -> Segment:
+    """What there is to search."""
+    name, _ = TREES["read by two"]
+    return segment_of(GRAPHS[name], OPTIONS)
+
+
+def test_a_short_search_compiles_no_walk(
+    segment: Segment, tmp_path: Path, compiled_names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(autoschedule, "RECORDED_SECONDS", 1e9)
+    plan = autoschedule.searched(segment, SIZES, replace(OPTIONS, cache_dir=str(tmp_path)), EFFORT)
+    assert plan.evaluations > 0
+    assert not compiled_names
+    assert tuning_walk._recorded > 0
+
+
+def test_a_long_one_begins_again_with_it(
+    segment: Segment, tmp_path: Path, compiled_names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = replace(OPTIONS, cache_dir=str(tmp_path))
+    wanted = autoschedule.searched(segment, SIZES, options, EFFORT)
+    assert not compiled_names
+    monkeypatch.setattr(autoschedule, "RECORDED_SECONDS", 0.0)
+    found = autoschedule.searched(segment, SIZES, options, EFFORT)
+    assert len(compiled_names) == 1
+    assert (found.tree, found.inlined, found.evaluations) == (wanted.tree, wanted.inlined, wanted.evaluations)
+
+
+def test_after_many_short_ones_it_is_compiled(
+    segment: Segment, tmp_path: Path, compiled_names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(autoschedule, "RECORDED_SECONDS", 1e9)
+    monkeypatch.setattr(tuning_walk, "_recorded", 1e9)
+    autoschedule.searched(segment, SIZES, replace(OPTIONS, cache_dir=str(tmp_path)), EFFORT)
+    assert len(compiled_names) == 1

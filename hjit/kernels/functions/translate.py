@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 import inspect
 import struct
-import textwrap
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -101,11 +101,32 @@ def module(functions: Sequence[Callable[..., Any]], records: Sequence[Any], entr
     texts = [f"declare double @{name}(double)" for name in UNARY.values()]
     texts += [f"declare double @llvm.{x}num.f64(double, double)" for x in ("min", "max")]
     texts += ["declare double @llvm.pow.f64(double, double)"]
+    trees = _Trees()
     for f in functions:
         signature = Signature.of(f, known)
         made[f.__name__] = signature
-        texts.append(Translation(f, signature, made).text())
+        texts.append(Translation(f, trees.of(f), signature, made).text())
     return "\n".join([*texts, _entry(entry, functions[-1].__name__, made[functions[-1].__name__]), "!0 = !{}\n"])
+
+
+class _Trees(dict[str, dict[int, ast.FunctionDef]]):
+    """The syntax trees of the functions of modules, by their names and first lines; each module is parsed once."""
+
+    def __missing__(self, name: str) -> dict[int, ast.FunctionDef]:
+        functions = (x for x in ast.walk(ast.parse(inspect.getsource(sys.modules[name]))) if type(x) is ast.FunctionDef)
+        self[name] = {min([x.lineno, *(d.lineno for d in x.decorator_list)]): x for x in functions}
+        return self[name]
+
+    def of(self, f: Callable[..., Any]) -> ast.FunctionDef:
+        """The tree of a function.
+
+        Raises:
+            OSError: there is no source, or another one by now.
+        """
+        found = self[f.__module__].get(f.__code__.co_firstlineno)
+        if found is None or found.name != f.__name__:
+            raise OSError(f"the source of {f.__name__} has changed")
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +184,11 @@ def _entry(name: str, called: str, signature: Signature) -> str:
 class Translation:
     """One function."""
 
-    def __init__(self, f: Callable[..., Any], signature: Signature, functions: Mapping[str, Signature]) -> None:
-        (self.tree,) = ast.parse(textwrap.dedent(inspect.getsource(f))).body
-        self.f, self.signature, self.functions, self.globals = f, signature, functions, f.__globals__
+    def __init__(
+        self, f: Callable[..., Any], tree: ast.FunctionDef, signature: Signature, functions: Mapping[str, Signature]
+    ) -> None:
+        self.tree, self.signature, self.functions = tree, signature, functions
+        self.f, self.globals = f, f.__globals__
         self.kinds: dict[str, Type] = {}  # of local variables
         self.is_changed = True
 
@@ -173,7 +196,6 @@ class Translation:
         """Its LLVM IR. Translated again until no variable's type changes."""
         while self.is_changed:
             self._start()
-            assert isinstance(self.tree, ast.FunctionDef)
             self._block(self.tree.body)
         if not self.is_done:
             self._op("ret void" if not self.signature.results else "unreachable")

@@ -79,12 +79,12 @@ def costs_of(
         running: the Graph that the tree is of.
     """
     names = {s.name for s in running.stages}
-    space = space_of(Segment(whole, target), sizes, options)
+    space = space_of(Segment(whole, target), sizes, options, may_compile=False)
     inlined = frozenset(s.name for s in whole.stages if s.name not in names)
     if not names <= whole.by_name.keys() or not all(space.may_inline(whole.stage(n)) for n in inlined):
         # a schedule by hand, or parts of reductions, make other stages
         whole, inlined = running, frozenset()
-        space = space_of(Segment(running, target), sizes, options)
+        space = space_of(Segment(running, target), sizes, options, may_compile=False)
     seconds, read, written = np.zeros((3, len(whole.stages), len(COEFFICIENTS)))
     for features in _by_nest(space, tree, inlined):
         seconds += _seconds(space, features)

@@ -156,7 +156,8 @@ class Reading:
         for x in plan.timed:
             predicted = x.cost
             if x.tree is None and predicted is None:
-                predicted = float(space_of(segment, self.sizes, self.options).tree_cost(segment.default))
+                space = space_of(segment, self.sizes, self.options, may_compile=False)
+                predicted = float(space.tree_cost(segment.default))
             number += x.tree is not None
             is_chosen = (x.tree, x.inlined) == (plan.tree, plan.inlined)
             name = "default" if x.tree is None else f"candidate {number}"

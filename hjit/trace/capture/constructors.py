@@ -18,11 +18,19 @@ import numpy as np
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.scalar_class import ArrayDtype, ScalarClass, notice_call, plain_class
-from hjit.trace.tracing.arrays.tracer import as_tracer, call, from_known, from_stage, has_tracer, is_tracer
-from hjit.trace.tracing.dispatch import provides
+from hjit.trace.tracing.arrays.tracer import (
+    Tracer,
+    as_tracer,
+    call,
+    from_known,
+    from_stage,
+    has_tracer,
+    is_tracer,
+)
+from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.frames import callees, identities, reads
 from hjit.trace.tracing.recording.recorder import current
-from hjit.trace.tracing.scalars.host import is_host, record
+from hjit.trace.tracing.scalars.host import HostScalar, is_host, record
 from hjit.trace.tracing.scalars.size import as_number
 
 
@@ -51,11 +59,25 @@ def class_seen(value: Any) -> Any:
     return STAND_INS[value] if rec.classes else value
 
 
+_OUT = frozenset({"out"})
+_REAL = frozenset((Tracer, HostScalar, bool, int, float))
+
+
+def _are_real(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Are these traced real arrays and numbers?"""
+    kinds = set(map(type, (*args, *kwargs.values())))
+    return Tracer in kinds and kinds <= _REAL
+
+
 @functools.lru_cache(maxsize=1024)
 def of_lists(ufunc: np.ufunc) -> Callable[..., Any]:
     """The ufunc for lists of traced arrays, which NumPy would ask for their numbers."""
+    nin = ufunc.nin
 
     def method(*args: Any, **kwargs: Any) -> Any:
+        # NumPy, which would ask the traced array what to do, takes longer
+        if len(args) == nin and kwargs.keys() <= _OUT and _are_real(args, kwargs):
+            return hook("ufunc_call")(ufunc, "__call__", args, kwargs)
         return ufunc(*(as_tracer(x) if type(x) in (list, tuple) and has_tracer(x) else x for x in args), **kwargs)
 
     return functools.wraps(ufunc, updated=())(method)

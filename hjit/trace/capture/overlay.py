@@ -45,7 +45,7 @@ from hjit.trace.capture.side_effects.impure import (
     replaced,
 )
 from hjit.trace.tracing.arrays.masked import has_masked_read
-from hjit.trace.tracing.arrays.tracer import has_tracer
+from hjit.trace.tracing.arrays.tracer import has_tracer, is_simple_call
 from hjit.trace.tracing.dispatch import functions, hook, provides
 from hjit.trace.tracing.externs.calls import concrete, extern_call
 from hjit.trace.tracing.externs.foreign import foreign
@@ -271,6 +271,8 @@ def _dispatched(function: Any) -> Callable[..., Any]:
     makes = getattr(traced, "makes_arrays", False)
 
     def method(*args: Any, **kwargs: Any) -> Any:
+        if is_simple_call(args, kwargs):
+            return traced(*args, **kwargs)
         if function not in _OF_ELEMENTS:
             args, kwargs = static_captured(args), static_captured(kwargs)
         if has_masked_read(args, kwargs):
@@ -304,11 +306,13 @@ def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
     Raises:
         TraceError: none of these is possible.
     """
+    traced = functions().get(function)
+    if traced is not None and is_simple_call(args, kwargs):
+        return traced(*args, **kwargs)
     if has_masked_read(args, kwargs) and not isinstance(function, np.ufunc):
         return hook("masked_call")(function, args, kwargs)
     if hook("wants_complex")(function, args, kwargs):
         return hook("complex_call")(function, args, kwargs)
-    traced = functions().get(function)
     if traced is not None:
         return traced(*args, **kwargs)
     if isinstance(function, np.ufunc):

@@ -27,7 +27,7 @@ from hjit.trace.tracing.arrays.tracer import Tracer, is_tracer
 from hjit.trace.tracing.complex_memory import complex_of
 from hjit.trace.tracing.recording.checks import finish_checks
 from hjit.trace.tracing.recording.events import ExpectedOutcome
-from hjit.trace.tracing.recording.iterations import MAX_OPERATIONS, MAX_UNROLLED, Iterations
+from hjit.trace.tracing.recording.iterations import MAX_OPERATIONS, MAX_UNROLLED, Iterations, ManyParts
 from hjit.trace.tracing.recording.recorder import OutOfBounds, Postponing, Recorder
 from hjit.trace.tracing.scalars.host import HostScalar, captured_number, is_host, is_run_time, static_value
 from hjit.trace.tracing.scalars.induction import CannotReroll, LoopSite
@@ -191,6 +191,7 @@ def trace(
     load_table()
     install_audit_hook()
     unrolled: frozenset[LoopSite] = frozenset()
+    rolled: frozenset[LoopSite] = frozenset()
     freeze_captured = False
     overwriting: frozenset[LoopSite] = frozenset()
     classes: bool | None = None
@@ -204,6 +205,7 @@ def trace(
             origin,
             blas,
             unrolled=unrolled,
+            rolled=rolled,
             overwriting=overwriting,
             rolls_inside=rolls_inside,
             rolls_short=rolls_short,
@@ -213,7 +215,7 @@ def trace(
             fill=fill,
             postpone=postpone,
             expected=expected,
-            iterations=Iterations(code, MAX_UNROLLED if unrolled else MAX_OPERATIONS) if is_bounded else None,
+            iterations=Iterations(code, MAX_UNROLLED if unrolled - rolled else MAX_OPERATIONS) if is_bounded else None,
         )
         try:
             return _traced(rec, function, structure, leaves, names)
@@ -226,6 +228,8 @@ def trace(
                 chooses = True
             else:
                 unrolled |= {refusal.site}
+        except ManyParts as found:
+            rolled |= found.sites
         except ClassCalled:
             classes = True
         except LongLoop:

@@ -7,13 +7,14 @@ last axis run along memory, and a result has NumPy's strides.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from hjit.trace.ir.expressions import Expr, renumber, substitute
 from hjit.trace.ir.graph import identity
-from hjit.trace.ir.poly import Atom, Dim, FloorDiv, Mod, Poly, Sym, Var, deep_atoms, poly
+from hjit.trace.ir.poly import Atom, Dim, FloorDiv, Mod, Poly, Sym, Var, deep_atoms
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import Tracer, from_stage, is_tracer
 from hjit.trace.tracing.dispatch import provides
@@ -39,6 +40,19 @@ def strides(a: Tracer) -> Strides | None:
     """The strides that NumPy's array has; None where it is no view of memory."""
     if a.known is not None:
         return a.known.strides
+    key, keep = _layout_of(a)
+    return current().once(("strides", *key), keep, lambda: _strides(a))
+
+
+def _layout_of(a: Tracer) -> tuple[tuple[Any, ...], tuple[Shape, Shape]]:
+    """What the strides of a view follow from, and what of that is known by identity."""
+    buffer = a.buffer
+    key = id(a._shape), a.index, id(buffer.shape), buffer.strides, buffer.dtype.itemsize
+    return key, (a._shape, buffer.shape)
+
+
+def _strides(a: Tracer) -> Strides | None:
+    """As `strides`."""
     base = a.buffer.strides or c_strides(a.buffer.shape, a.dtype.itemsize)
     if a.is_whole:
         return base
@@ -69,6 +83,12 @@ def _at(p: Poly, k: int) -> int:
 @provides
 def shares_elements(a: Tracer) -> bool:
     """May the view show an element of the buffer more than once? Windows that overlap, or a broadcast axis."""
+    key, keep = _layout_of(a)
+    return current().once(("shares", *key), keep, lambda: _shares_elements(a))
+
+
+def _shares_elements(a: Tracer) -> bool:
+    """As `shares_elements`."""
     terms = [[m for m in p.terms if any(isinstance(x, Dim) for x in m)] for p in a.index]
     seen = {x.k for p in terms for m in p for x in m if isinstance(x, Dim)}
     moving = {k for k, n in enumerate(a.shape) if n != 1}
@@ -117,20 +137,37 @@ def order_of(word: str | Order, arrays: Sequence[Tracer], shape: Shape) -> Order
     """The order of the axes of a new array of `shape`, by NumPy's word for it; "K" as operands of a ufunc have it."""
     if isinstance(word, tuple):
         return word
-    straight = tuple(range(len(shape)))
+    straight = _straight(len(shape))
     if word == "F":
         return straight[::-1]
     if word == "A":
+        if any(a.is_ordered and sum(n != 1 for n in a.shape) > 1 for a in arrays):  # which is not in Fortran order
+            return straight
         likes = [stand_in(a) for a in arrays]
         return straight[::-1] if likes and all(x is not None and x.flags.f_contiguous for x in likes) else straight
     return operands_order(arrays, shape) if word == "K" else straight
 
 
+@lru_cache
+def _straight(ndim: int) -> Order:
+    """C order."""
+    return tuple(range(ndim))
+
+
 def operands_order(arrays: Sequence[Tracer], shape: Shape) -> Order:
     """The order in which NumPy's iterator goes over operands: strides decide, C order where they disagree."""
-    straight = tuple(range(len(shape)))
     if all(a.is_ordered for a in arrays):
-        return straight
+        return _straight(len(shape))
+    if any(a.buffer.contents is not None for a in arrays):
+        return _operands_order(arrays, shape)
+    layouts = [_layout_of(a) for a in arrays]
+    key = "order", id(shape), *(key for key, _ in layouts)
+    return current().once(key, (shape, layouts), lambda: _operands_order(arrays, shape))
+
+
+def _operands_order(arrays: Sequence[Tracer], shape: Shape) -> Order:
+    """As `operands_order`."""
+    straight = tuple(range(len(shape)))
     steps = [_aligned(a, len(shape)) for a in arrays if a.ndim > 1 and not a.is_ordered]
     steps = [s for s in steps if [*filter(None, s)] != sorted(filter(None, s), reverse=True)]
     if not steps:
@@ -174,26 +211,26 @@ def copy_order(a: Tracer, word: str = "K") -> Order:
 
 def laid_out(make: Callable[[Shape], Tracer], shape: Shape, order: Order) -> Tracer:
     """What `make` makes for the axes in another order, seen as an array of `shape`."""
-    if order == tuple(range(len(shape))):
+    if order == _straight(len(shape)):
         return make(shape)
-    made = make(tuple(shape[k] for k in order))
+    made = make(current().shape(shape[k] for k in order))
     known = None if made.known is None else made.known.transpose(np.argsort(order))
-    return Tracer(made.buffer, shape, tuple(poly(Dim(k)) for k in order), known)
+    dims = identity(len(order))
+    return Tracer(made.buffer, shape, tuple(dims[k] for k in order), known)
 
 
 def ordered_stage(value: Expr, shape: Shape, dtype: Any, order: Order, is_scalar: bool = False) -> Tracer:
     """A new array of `value` over the dimensions of `shape`, laid out in an order of axes."""
-    if order == tuple(range(len(shape))):
+    if order == _straight(len(shape)):
         return from_stage(value, shape, dtype, is_scalar=is_scalar)
     return laid_out(lambda moved: from_stage(substitute(value, renumber(places(order))), moved, dtype), shape, order)
 
 
-def places(order: Order) -> list[Poly]:
+@lru_cache(maxsize=1024)
+def places(order: Order) -> tuple[Poly, ...]:
     """For each axis the dimension that it is in an order."""
-    found = list(identity(len(order)))
-    for position, axis in enumerate(order):
-        found[axis] = poly(Dim(position))
-    return found
+    dims = identity(len(order))
+    return tuple(dims[order.index(axis)] for axis in range(len(order)))
 
 
 def tracers(*values: Any) -> list[Tracer]:

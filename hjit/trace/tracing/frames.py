@@ -214,23 +214,28 @@ def site() -> tuple[Origin | None, str]:
     return site_of(traced_frame()[0])
 
 
-class _Places:
-    """Where the instructions of a code object are in the source, and what their results are assigned to.
+class _Places(dict[int, tuple[Origin, str]]):
+    """Where the instructions of a code object are in the source, by their offsets, and what their results are assigned
+    to.
 
     Attributes:
         code: so that it stays what it is known by.
         is_own: is it hjit's?
-        assigned: see `_assigned`.
     """
 
-    __slots__ = ("_lines", "_starts", "assigned", "code", "is_own")
+    __slots__ = ("_assigned", "_lines", "_starts", "code", "is_own")
 
     def __init__(self, code: CodeType) -> None:
-        self.code, self.is_own, self.assigned = code, is_own(code), _assigned(code)
+        self.code, self.is_own, self._assigned = code, is_own(code), _assigned(code)
         ranges = [(start, line) for start, _, line in code.co_lines() if line is not None]
         self._starts, self._lines = [start for start, _ in ranges], [line for _, line in ranges]
 
-    def line(self, offset: int) -> int:
+    def __missing__(self, offset: int) -> tuple[Origin, str]:
+        origin = Origin(self.code.co_filename, self._line(offset), self.code.co_name)
+        found = self[offset] = origin, self._assigned.get(offset, "t")
+        return found
+
+    def _line(self, offset: int) -> int:
         """As `f_lineno`, for which CPython goes through all instructions before."""
         at = bisect_right(self._starts, offset) - 1
         return self._lines[at] if at >= 0 else self.code.co_firstlineno
@@ -254,12 +259,9 @@ def site_of(frame: FrameType | None) -> tuple[Origin | None, str]:
         if type(frame.f_globals) is not dict:
             places = _places_of(frame.f_code)
             if not places.is_own:
-                break
+                return places[frame.f_lasti]
         frame = frame.f_back
-    else:
-        return None, "t"
-    code, offset = places.code, frame.f_lasti
-    return Origin(code.co_filename, places.line(offset), code.co_name), places.assigned.get(offset, "t")
+    return None, "t"
 
 
 def line_in(filename: str) -> Origin | None:

@@ -52,6 +52,7 @@ class Loop:
         left: the variable that says whether it has been left, see `exits`; "" of a loop that cannot be.
         has_exits: can it, or a loop inside, be left?
         variable: the one that it sets; "" of several.
+        end: the offset of what follows it.
     """
 
     offset: int
@@ -62,6 +63,7 @@ class Loop:
     left: str = ""
     has_exits: bool = False
     variable: str = ""
+    end: int = 0
 
 
 @lru_cache(maxsize=1024)
@@ -122,7 +124,15 @@ def _loop(flow: _Flow, head: dis.Instruction, entry: int, is_reversed: bool) -> 
     kept = {name for name in stored if name in read or name == left or flow.is_read(name, after, set())}
     names = {str(s.argval) for s in body if s.opname == "LOAD_GLOBAL"} - OWN
     return Loop(
-        head.offset, is_reversed, frozenset(kept), frozenset(read | cells), frozenset(names), left, has_exits, variable
+        head.offset,
+        is_reversed,
+        frozenset(kept),
+        frozenset(read | cells),
+        frozenset(names),
+        left,
+        has_exits,
+        variable,
+        head.argval,
     )
 
 

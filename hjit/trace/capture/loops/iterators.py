@@ -17,6 +17,7 @@ from hjit.trace.capture.loops.bytecode import loops
 from hjit.trace.capture.loops.found import found_by
 from hjit.trace.capture.loops.rerolling import Iterations, Limit, TracedLoop
 from hjit.trace.ir.poly import SMALL, ZERO
+from hjit.trace.tracing.recording.iterations import ShortLoop
 from hjit.trace.tracing.recording.recorder import current, tracing
 from hjit.trace.tracing.scalars.host import static_value
 from hjit.trace.tracing.scalars.induction import InductionVariable
@@ -37,7 +38,7 @@ def range_(*args: Any) -> Any:
     sizes = [a if type(a) is Size else operator.index(static_value(a)) for a in args]
     start, stop = sizes[:2] if len(sizes) > 1 else (0, sizes[0])
     is_short = len(plain) <= MAX_TAPS and not any(type(n) is Size for n in (start, stop))
-    if (len(plain) <= SMALL or is_short) and not _is_rolled(len(plain), frame):
+    if (len(plain) <= SMALL or is_short) and not _is_rolled(plain, frame):
         return plain
     step = plain.step
     span = stop - start if step > 0 else start - stop
@@ -46,11 +47,18 @@ def range_(*args: Any) -> Any:
     return plain if found is None else found
 
 
-def _is_rolled(n: int, frame: FrameType) -> bool:
+def _is_rolled(plain: range, frame: FrameType) -> bool:
     """Is a short loop traced as one iteration after all? Not one over taps, as one that holds a loop that is left."""
-    rec = current()
-    if n > SMALL and (loop := loops(frame.f_code).get(frame.f_lasti)) is not None and loop.has_exits and not loop.left:
-        return True
+    rec, n = current(), len(plain)
+    loop = loops(frame.f_code).get(frame.f_lasti)
+    if loop is not None:
+        site = frame.f_code, loop.offset
+        if site in rec.rolled or (n > SMALL and loop.has_exits and not loop.left):
+            return True
+        if site not in rec.unrolled:
+            rec.parts.begin(
+                site, ShortLoop(frame, loop.offset, loop.end, loop.variable, plain[-1 if loop.is_reversed else 0])
+            )
     rec.has_short_loops |= bool(rec.loops) or n > SMALL
     return (n > SMALL and rec.rolls_short) or (bool(rec.loops) and rec.rolls_inside)
 

@@ -78,13 +78,13 @@ def evaluated_gathers(
 
 def _leading_to_gathers(stages: dict[str, Stage]) -> set[str]:
     found: set[str] = set()
+
+    def leads(e: Expr) -> bool:
+        return (type(e) is Load and e.source in found) or any(p.exprs and _checked(p) for p in e.polys)
+
     for s in stages.values():
-        polys = (p for e in walk(*s.exprs()) for p in e.polys)
-        if (
-            s.sources & found
-            or any(_checked(p) for p in polys)
-            or any(_checked(p) for d in s.updates for p in d.target)
-        ):
+        values = [*(() if s.initial is None else (s.initial,)), *(e for d in s.updates for e in d.exprs())]
+        if any(_checked(p) for d in s.updates for p in d.target) or any(map(leads, walk(*values))):
             found.add(s.name)
     return found
 

@@ -60,10 +60,17 @@ def transpose(a: Any, axes: Any = None) -> Tracer:
             raise ValueError("axes don't match array")
         if len(set(order)) != a.ndim:
             raise ValueError("repeated axis in transpose")
+    key = "transpose", id(a._shape), id(a.index), order
+    shape, index = current().once(key, (a._shape, a.index), lambda: _transposed(a, order))
+    return Tracer(a.buffer, shape, index, _known(a, lambda x: x.transpose(order)), read_only=a.read_only)
+
+
+def _transposed(a: Tracer, order: tuple[int, ...]) -> tuple[Shape, tuple[Poly, ...]]:
+    """The shape and the index of a view with its axes in another order."""
     inner = [ZERO] * a.ndim
     for new, old in enumerate(order):
         inner[old] = poly(Dim(new))
-    return view(a, tuple(a.shape[k] for k in order), inner, _known(a, lambda x: x.transpose(order)))
+    return current().shape(a.shape[k] for k in order), compose(a.index, inner)
 
 
 @implements(np.swapaxes)

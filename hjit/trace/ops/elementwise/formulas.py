@@ -9,6 +9,7 @@ import numpy as np
 from hjit.trace.ir.expressions import Const, Expr, Op, cast, select
 from hjit.trace.ops.arguments import broadcast
 from hjit.trace.ops.elementwise.promotion import common_dtype, element, load, loop_of, operand
+from hjit.trace.ops.elementwise.ufuncs import Operation, kind_of
 from hjit.trace.ops.layout import copy_order, operands_order, ordered_stage, tracers
 from hjit.trace.tracing.arrays.tracer import (
     Tracer,
@@ -28,12 +29,19 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
         return call(np.nonzero, condition)
     condition = as_tracer(condition)
     x, y = operand(x), operand(y)
-    dtype = common_dtype((x, y))
-    shape = broadcast(*(v.shape for v in (condition, x, y) if is_tracer(v)))
-    a, b = (element(v, shape, dtype) for v in (x, y))
-    return ordered_stage(
-        select(cast_bool(condition.load(shape)), a, b), shape, dtype, operands_order(tracers(condition, x, y), shape)
-    )
+    arrays = tracers(condition, x, y)
+
+    def made() -> Operation:
+        shapes = tuple(v._shape for v in arrays)
+        return Operation((common_dtype((x, y)),), shapes, broadcast(*shapes), is_direct=True)
+
+    found = current().once(kind_of(where, (condition, x, y)), None, made)
+    shape, (dtype,) = found.shape, found.loop
+    value = select(condition.element(shape, _BOOL), element(x, shape, dtype), element(y, shape, dtype))
+    return ordered_stage(value, shape, dtype, operands_order(arrays, shape))
+
+
+_BOOL = np.dtype(bool)
 
 
 def cast_bool(e: Expr) -> Expr:
@@ -63,11 +71,12 @@ def clip(
         return np.maximum(a, low, **kwargs)
     # np.clip has one loop for three operands: all are promoted together
     operands = tuple(map(operand, (a, low, high)))
+    arrays = tracers(*operands)
     dtype = loop_of(np._core.umath.clip, operands, None, "same_kind")[-1]  # type: ignore[attr-defined]
-    shape = broadcast(*(x.shape for x in operands if is_tracer(x)))
+    shape = broadcast(*[x._shape for x in arrays])
     x, lo, hi = (cast(load(v, shape, dtype), dtype) for v in operands)
     value = Op("minimum", (Op("maximum", (x, lo), dtype), hi), dtype)
-    result = ordered_stage(value, shape, dtype, operands_order(tracers(*operands), shape), is_scalar=not shape)
+    result = ordered_stage(value, shape, dtype, operands_order(arrays, shape), is_scalar=not shape)
     if out is None:
         return result
     return (

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ops.elementwise.ufuncs import ufunc_call
+from hjit.trace.ops.elementwise.ufuncs import compiled_name, ufunc_call, without_options
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.tracer import Tracer, call, is_tracer
 from hjit.trace.tracing.recording.recorder import current
@@ -77,24 +77,36 @@ def _power(a: Any, b: Any) -> Any:
 
 
 def _binary(f: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    is_ufunc = type(f) is np.ufunc
+    of_arrays = _of_arrays(f)
 
     def method(self: Any, other: Any) -> Any:
-        if is_ufunc and type(other) in _REAL and type(self) is Tracer and not self.weak:
-            return _of_arrays(f, self, other)
+        if of_arrays is not None and type(other) in _REAL and type(self) is Tracer and not self.weak:
+            return of_arrays(self, other)
         return _as_python(f, self, other) if _takes(other) else NotImplemented
 
     def swapped(self: Any, other: Any) -> Any:
-        if is_ufunc and type(other) in _REAL and type(self) is Tracer and not self.weak:
-            return _of_arrays(f, other, self)
+        if of_arrays is not None and type(other) in _REAL and type(self) is Tracer and not self.weak:
+            return of_arrays(other, self)
         return _as_python(f, other, self) if _takes(other) else NotImplemented
 
     return method, swapped
 
 
-def _of_arrays(ufunc: Any, *operands: Any) -> Any:
-    """``ufunc(*operands)``; NumPy, which would ask the traced array what to do, takes longer."""
-    return ufunc_call(ufunc, "__call__", operands, _NO_OPTIONS)
+def _of_arrays(ufunc: Any) -> Callable[[Any, Any], Any] | None:
+    """``ufunc(a, b)``, one of which is a traced array; NumPy, which would ask that what to do, takes longer.
+
+    None: it is no ufunc.
+    """
+    if type(ufunc) is not np.ufunc:
+        return None
+    name = compiled_name(ufunc)
+
+    def method(a: Any, b: Any) -> Any:
+        if name and type(a) is not HostScalar and type(b) is not HostScalar:
+            return without_options(ufunc, name, (a, b))
+        return ufunc_call(ufunc, "__call__", (a, b), _NO_OPTIONS)
+
+    return method
 
 
 def _as_python(f: Callable[..., Any], a: Any, b: Any) -> Any:
@@ -133,10 +145,13 @@ def _takes(x: Any) -> bool:
     return type(x) in _REAL or not isinstance(x, (str, bytes, dict, set, type(None)))
 
 
-def _in_place(ufunc: Callable[..., Any]) -> Callable[..., Any]:
+def _in_place(ufunc: np.ufunc) -> Callable[..., Any]:
     def method(self: Any, other: Any) -> Any:
-        if type(self) is Tracer and self.is_scalar and not self.shape:
-            return _as_python(ufunc, self, other)
+        if type(self) is Tracer:
+            if self.is_scalar and not self.shape:
+                return _as_python(ufunc, self, other)
+            if type(other) in _REAL:
+                return ufunc_call(ufunc, "__call__", (self, other), {"out": (self,)})
         return ufunc(self, other, out=self)
 
     return method
@@ -154,9 +169,11 @@ def _in_place_power(self: Any, other: Any) -> Any:
 
 
 def _compare(name: str, f: Callable[..., Any]) -> Callable[..., Any]:
+    of_arrays = _of_arrays(f)
+
     def method(self: Any, other: Any) -> Any:
-        if type(other) in _REAL and type(self) is Tracer and not self.weak:
-            return _of_arrays(f, self, other)
+        if of_arrays is not None and type(other) in _REAL and type(self) is Tracer and not self.weak:
+            return of_arrays(self, other)
         if _takes(other):
             result = f(self, other)
             if _is_python(self) and _is_python(other):

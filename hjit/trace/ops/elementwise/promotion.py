@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.expressions import Const, Expr, cast
+from hjit.trace.ir.expressions import Const, Expr
 from hjit.trace.ops.arguments import Casting
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, is_tracer, python_type
@@ -35,6 +35,8 @@ _OPERANDS = frozenset((Tracer, HostScalar, int, float, bool))
 
 def operand(x: Any) -> Any:
     """A tracer, a host scalar, or a Python number that takes the other operand's dtype (NEP 50)."""
+    if type(x) in _OPERANDS:
+        return x
     x = as_number(x)
     if type(x) in _OPERANDS:
         return x
@@ -134,7 +136,10 @@ def _kind(x: Any) -> Any:
 def element(x: Any, shape: Shape, dtype: np.dtype[Any]) -> Expr:
     """`x` broadcast to `shape` and cast to `dtype` as an array: Python ints out of range wrap around."""
     if is_tracer(x):
-        return cast(x.load(shape), dtype)
+        found: Expr = x.element(shape, dtype)
+        return found
+    if type(x) is float and dtype.kind == "f":
+        return Const(x, dtype)
     if is_captured(x) and dtype.kind != "f":
         x = x.make_static()
     value = number(x, dtype, as_cast)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -35,7 +35,7 @@ from hjit.trace.tracing.arrays.writing import write
 from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.externs.calls import extern_call
 from hjit.trace.tracing.recording.recorder import current, tracing
-from hjit.trace.tracing.scalars.host import beyond, is_captured, is_host, record, static_value
+from hjit.trace.tracing.scalars.host import HostScalar, beyond, is_captured, is_host, record, static_value
 from hjit.trace.tracing.scalars.size import Size, as_number
 
 # The ufuncs of one result that the back ends know. `divmod` and `modf` are pairs of these.
@@ -62,10 +62,28 @@ ALIASES = {
 
 
 _REAL = frozenset((Tracer, int, float, bool))  # of what most operations are
+_WITH_HOSTS = _REAL | {HostScalar}
+_REAL_NUMBERS = frozenset((int, float, bool, *(np.dtype(c).type for c in "?bBhHiIlLqQefd")))
+
+
+def _plain_operands(ufunc: np.ufunc, name: str, operands: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """The operands, where they are traced arrays and real numbers; those from closures as `_with_constants` has them.
+
+    None: there are others.
+    """
+    if _REAL.issuperset(map(type, operands)):
+        return operands
+    if not _WITH_HOSTS.issuperset(map(type, operands)) or Tracer not in map(type, operands):
+        return None
+    if any(type(x) is HostScalar and type(x.value) not in _REAL_NUMBERS for x in operands):
+        return None
+    if not any(map(is_captured, operands)):
+        return operands
+    return _with_constants(name, operands, _operation_of(ufunc, name, operands).loop)
 
 
 @lru_cache(maxsize=1024)
-def _compiled_name(ufunc: np.ufunc) -> str:
+def compiled_name(ufunc: np.ufunc) -> str:
     """The operation that a ufunc is; empty where back ends do not know it."""
     name = ALIASES.get(ufunc.__name__, ufunc.__name__)
     return name if name in UFUNCS and ufunc.nout == 1 else ""
@@ -74,9 +92,13 @@ def _compiled_name(ufunc: np.ufunc) -> str:
 @provides
 def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What `__array_ufunc__` of a tracer or a host scalar does."""
-    name = _compiled_name(ufunc)
-    if name and method == "__call__" and not kwargs and _REAL.issuperset(map(type, inputs)):
-        return _without_options(ufunc, name, inputs)
+    name = compiled_name(ufunc)
+    if name and method == "__call__" and (plain := _plain_operands(ufunc, name, inputs)) is not None:
+        if not kwargs:
+            return without_options(ufunc, name, plain)
+        if len(kwargs) == 1 and type(out := _single(kwargs.get("out"))) is Tracer:
+            value, found = _plain_value(ufunc, name, plain)
+            return _written(ufunc, value, found.shape, found.loop[-1], out)
     if method == "__call__":
         inputs = tuple(map(as_number, inputs))
     is_complex = hook("complex_operands")(inputs, kwargs)
@@ -163,27 +185,43 @@ def _elementwise(
     shape = broadcast(*[x.shape for x in arrays])
     value = _value(ufunc, name, operands, loop, shape, mask)
     if out is not None:
-        if not is_tracer(out):
-            raise current().error(
-                f"numpy.{ufunc.__name__}(out=)", "the output array is not an argument of the function, nor made in it"
-            )
-        if not np.can_cast(loop[-1], out.dtype, casting):
-            raise np._core._exceptions._UFuncOutputCastingError(  # type: ignore[attr-defined]
-                ufunc, casting, loop[-1], out.dtype, 0
-            )
-        if broadcast(shape, out.shape) != out.shape:
-            wide = concrete_shape(broadcast(shape, out.shape))
-            raise ValueError(
-                f"non-broadcastable output operand with shape {concrete_shape(out.shape)} "
-                f"doesn't match the broadcast shape {wide}"
-            )
-        result = from_stage(value, shape, loop[-1])
-        write(out, result, None if mask is None else mask.load(out.shape))
-        return out
+        return _written(ufunc, value, shape, loop[-1], out, casting, mask)
     if mask is not None:
         value = select(mask.load(shape), value, _uninitialised(shape, loop[-1]))
     scalar = not shape and all(not is_tracer(x) or x.is_scalar or not x.shape for x in operands)
     return ordered_stage(value, shape, loop[-1], order_of(order, arrays, shape), is_scalar=scalar)
+
+
+def _single(out: Any) -> Any:
+    """What NumPy gives in a tuple."""
+    return out[0] if type(out) is tuple and len(out) == 1 else out
+
+
+def _written(
+    ufunc: np.ufunc,
+    value: Expr,
+    shape: Shape,
+    dtype: np.dtype[Any],
+    out: Any,
+    casting: Casting = "same_kind",
+    mask: Tracer | None = None,
+) -> Any:
+    """``out=``, with a new array written to it."""
+    if not is_tracer(out):
+        raise current().error(
+            f"numpy.{ufunc.__name__}(out=)", "the output array is not an argument of the function, nor made in it"
+        )
+    target = out.buffer.dtype
+    if dtype != target and not np.can_cast(dtype, target, casting):
+        raise np._core._exceptions._UFuncOutputCastingError(ufunc, casting, dtype, target, 0)  # type: ignore[attr-defined]
+    if shape is not out._shape and (wide := broadcast(shape, out.shape)) != out.shape:
+        raise ValueError(
+            f"non-broadcastable output operand with shape {concrete_shape(out.shape)} "
+            f"doesn't match the broadcast shape {concrete_shape(wide)}"
+        )
+    result = from_stage(value, shape, dtype)
+    write(out, result, None if mask is None else mask.load(out.shape))
+    return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,45 +241,62 @@ class Operation:
     is_direct: bool
 
 
-def _without_options(ufunc: np.ufunc, name: str, operands: tuple[Any, ...]) -> Tracer:
-    """As `_elementwise`, of traced arrays and Python's numbers: most operations are of these."""
-    operations = current().operations
-    key: list[Any] = [ufunc]
+def without_options(ufunc: np.ufunc, name: str, operands: tuple[Any, ...]) -> Tracer:
+    """As `_elementwise`, of traced arrays and numbers: most operations are of these."""
     is_ordered = True
     for x in operands:
-        if type(x) is not Tracer:
-            key.append(type(x))
-            continue
-        buffer = x.buffer
-        if buffer.contents is not None and (known := _known(ufunc, operands, None, "same_kind")) is not None:
-            return known
-        key += (buffer.dtype, id(x._shape), x.weak)
-        is_ordered &= x.is_ordered
-    kind = tuple(key)
-    found: Operation | None = operations.get(kind)
-    if found is None:
-        found = operations[kind] = _operation_of(ufunc, name, operands)
-    shape, loop = found.shape, found.loop
-    if found.is_direct:
-        args = tuple(
-            [x.element(shape, t) if type(x) is Tracer else Const(x, t) for x, t in zip(operands, loop, strict=False)]
-        )
-        value = _simplify(name, args, loop[-1])
-    else:
-        value = _value(ufunc, name, operands, loop, shape)
+        if type(x) is Tracer:
+            if x.buffer.contents is not None and (known := _known(ufunc, operands, None, "same_kind")) is not None:
+                return known
+            is_ordered &= x.is_ordered
+    value, found = _plain_value(ufunc, name, operands)
+    shape, dtype = found.shape, found.loop[-1]
     if is_ordered:
-        return from_stage(value, shape, loop[-1], is_scalar=not shape)
+        return from_stage(value, shape, dtype, is_scalar=not shape)
     arrays = [x for x in operands if type(x) is Tracer]
-    return ordered_stage(value, shape, loop[-1], operands_order(arrays, shape), is_scalar=not shape)
+    return ordered_stage(value, shape, dtype, operands_order(arrays, shape), is_scalar=not shape)
+
+
+def kind_of(function: Any, operands: Iterable[Any]) -> tuple[Any, ...]:
+    """What tells operations apart that differ in more than the contents of arrays, and in numbers."""
+    kind: list[Any] = [function]
+    for x in operands:
+        if type(x) is Tracer:
+            kind += (x.buffer.dtype, id(x._shape), x.weak)
+        else:
+            kind.append((HostScalar, type(x.value)) if type(x) is HostScalar else type(x))
+    return tuple(kind)
 
 
 def _operation_of(ufunc: np.ufunc, name: str, operands: tuple[Any, ...]) -> Operation:
-    """What is to be known of an operation."""
+    """What is known of a ufunc of traced arrays and numbers."""
+    operations, kind = current().operations, kind_of(ufunc, operands)
+    found: Operation | None = operations.get(kind)
+    if found is not None:
+        return found
     loop = loop_of(ufunc, operands, None, "same_kind")
     shapes = tuple(x._shape for x in operands if type(x) is Tracer)
-    looks = name in _COMPARISONS or name == "power" or any(type(x) is Tracer and x.weak for x in operands)
-    of_ints = any(type(x) is int and t.kind in "iu" for x, t in zip(operands, loop, strict=False))
-    return Operation(loop, shapes, broadcast(*shapes), not (looks or of_ints))
+    looks = (name == "power" and loop[-1].kind == "i") or any(type(x) is Tracer and x.weak for x in operands)
+    of_ints = any(type(x) in (int, HostScalar) and t.kind in "iu" for x, t in zip(operands, loop, strict=False))
+    found = operations[kind] = Operation(loop, shapes, broadcast(*shapes), not (looks or of_ints))
+    return found
+
+
+def _plain_value(ufunc: np.ufunc, name: str, operands: tuple[Any, ...]) -> tuple[Expr, Operation]:
+    """As `_value`, of traced arrays and numbers; and what is known of the operation."""
+    found = _operation_of(ufunc, name, operands)
+    shape, loop = found.shape, found.loop
+    if not found.is_direct:
+        return _value(ufunc, name, operands, loop, shape), found
+    args = [
+        x.element(shape, t)
+        if type(x) is Tracer
+        else cast(load(x, shape, t), t)
+        if type(x) is HostScalar
+        else Const(x, t)
+        for x, t in zip(operands, loop, strict=False)
+    ]
+    return _simplify(name, tuple(args), loop[-1]), found
 
 
 def _value(

@@ -33,12 +33,19 @@ def getitem(a: Tracer, key: Any) -> Any:
     slices = _plain_slices(a, key)
     if slices is None:
         return _item_or_view(a, key)
+    view = _sliced(a, key, slices)
+    if view._shape or _has_ellipsis(key):
+        return view
+    view.is_scalar = True
+    return _frozen(view)
+
+
+def _sliced(a: Tracer, key: Any, slices: Sequence[Any]) -> Tracer:
+    """The view by a plain key."""
     views, kind = current().views, (id(a._shape), id(a.index), *slices)
     known = views.get(kind)
     if known is None:
-        view = _item_or_view(a, key)
-        if view.is_scalar or not view._shape:
-            return view
+        view = basic_view(a, parse_key(a, key).basic)
         views[kind] = a._shape, a.index, view._shape, view.index
         return view
     view = Tracer(a.buffer, known[2], known[3], read_only=a.read_only)
@@ -124,6 +131,10 @@ def _frozen(scalar: Tracer) -> Tracer:
 @provides
 def setitem(a: Tracer, key: Any, value: Any) -> None:
     """``a[key] = value``."""
+    slices = None if type(value) is MaskedRead else _plain_slices(a, key)
+    if slices is not None:
+        write(_sliced(a, key, slices), value)
+        return
     key = _as_mask(a, key)
     parsed = parse_key(a, key)
     view = basic_view(a, parsed.basic)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.expressions import Const, Expr, Index, Load, Op, cast, select
+from hjit.trace.ir.expressions import Const, Expr, Index, Load, Op, cast, renumber, select
 from hjit.trace.ir.expressions import substitute as substitute_expr
 from hjit.trace.ir.graph import Definition, identity
 from hjit.trace.ir.identities import IDENTITIES, start_value
@@ -20,7 +22,8 @@ from hjit.trace.ir.poly import Dim, Poly, poly
 from hjit.trace.ops.arguments import axes_of, broadcast, finish, keeps, outer
 from hjit.trace.ops.arrays.views import expand_dims, transpose
 from hjit.trace.ops.elementwise.ufuncs import ALIASES, UFUNCS
-from hjit.trace.ops.layout import operands_order
+from hjit.trace.ops.layout import Order, operands_order
+from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import (
     MAX_KNOWN,
     Tracer,
@@ -52,40 +55,69 @@ def reduce_(
     if initial is _MISSING and IDENTITIES[name] is None and any(a.shape[k] == 0 for k in axes):
         raise ValueError(f"zero-size array to reduction operation {name} which has no identity")
     masked = [a] if where is True else [a, as_tracer(where)]
-    kept = [k for k in operands_order(masked, a.shape) if k not in axes]  # as the result is laid out
-    order = [*kept, *axes]
-    place = {k: poly(Dim(i)) for i, k in enumerate(order)}
-    dims = [place[k] for k in range(a.ndim)]
-    element: Expr = cast(a.at(dims), dtype)
+    space = _space(a.shape, axes, operands_order(masked, a.shape))
+    element: Expr = cast(a.at(space.index), dtype)
     if where is not True:
         mask = as_tracer(where)
-        shape = broadcast(mask.shape, a.shape)
-        condition = substitute_expr(mask.load(shape), lambda atom: dims[atom.k] if isinstance(atom, Dim) else None)
-        element = select(cast(condition, bool), element, Const(start_value(name, dtype), dtype))
-    rec = current()
-    shape = tuple(a.shape[k] for k in kept)
-    start: Expr = (
-        Const(start_value(name, dtype), dtype)
-        if initial is _MISSING
-        else cast(stored(initial, dtype, as_item).load(()), dtype)
-    )
-    target = identity(len(kept))
-    stage_name = rec.reserve(name)
-    sizes = rec.polys(a.shape)
-    update = Definition(
-        tuple(sizes[k] for k in kept),
-        tuple(sizes[k] for k in axes),
-        target,
-        Op(name, (Load(stage_name, target, dtype), element), dtype),
-        name,
-    )
-    result = from_stage(start, shape, dtype, (update,), reserved=stage_name)
+        condition = substitute_expr(mask.load(broadcast(mask.shape, a.shape)), renumber(space.index))
+        element = select(cast(condition, bool), element, _start(name, dtype))
+    start = _start(name, dtype) if initial is _MISSING else cast(stored(initial, dtype, as_item).load(()), dtype)
+    stage_name = current().reserve(name)
+    value = Op(name, (Load(stage_name, space.target, dtype), element), dtype)
+    update = Definition(space.dims, space.rdims, space.target, value, name)
+    result = from_stage(start, space.shape, dtype, (update,), reserved=stage_name)
+    kept = space.kept
     if kept != sorted(kept):
         result = transpose(result, [kept.index(k) for k in sorted(kept)])
     if keepdims:
         return expand_dims(result, axes)
-    result.is_scalar = not shape
+    result.is_scalar = not space.shape
     return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Space:
+    """What a reduction of an array goes over.
+
+    Attributes:
+        kept: the axes that are left, as the result is laid out.
+        shape: of the result.
+        dims, rdims: the extents of these axes, and of those that are reduced.
+        index, target: of the element that is read, and of the one that is written.
+    """
+
+    kept: list[int]
+    shape: Shape
+    dims: tuple[Poly, ...]
+    rdims: tuple[Poly, ...]
+    index: tuple[Poly, ...]
+    target: tuple[Poly, ...]
+
+
+def _space(shape: Shape, axes: tuple[int, ...], order: Order) -> _Space:
+    """The space of a reduction over some axes of an array whose axes are laid out in an order."""
+    rec = current()
+
+    def make() -> _Space:
+        kept = [k for k in order if k not in axes]
+        all_axes = [*kept, *axes]
+        sizes, dims = rec.polys(shape), identity(len(shape))
+        return _Space(
+            kept,
+            rec.shape(shape[k] for k in kept),
+            tuple(sizes[k] for k in kept),
+            tuple(sizes[k] for k in axes),
+            tuple(dims[all_axes.index(k)] for k in range(len(shape))),
+            identity(len(kept)),
+        )
+
+    return rec.once(("space", id(shape), axes, order), shape, make)
+
+
+@lru_cache(maxsize=1024)
+def _start(name: str, dtype: np.dtype[Any]) -> Const:
+    """What a reduction begins with."""
+    return Const(start_value(name, dtype), dtype)
 
 
 def _reduction(name: str, a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any, initial: Any, where: Any) -> Any:
@@ -225,10 +257,8 @@ def divided(total: Any, count: Any, dtype: np.dtype[Any]) -> Any:
 def counted(a: Any, axis: Any, where: Any, keepdims: Any) -> Any:
     """How many elements a mean divides by: a size, or an array where there is a mask."""
     if where is _MISSING or where is True:
-        n = 1
-        for k in axes_of(axis, a.ndim):
-            n = n * a.shape[k]
-        return n
+        axes, shape = axes_of(axis, a.ndim), a.shape
+        return current().once(("count", id(shape), axes), shape, lambda: math.prod(shape[k] for k in axes))
     mask = np.broadcast_to(as_tracer(where), a.shape)
     return call(np.count_nonzero, mask, axis, keepdims=keeps(keepdims))
 
@@ -373,10 +403,16 @@ def _reduced_dtype(ufunc: np.ufunc, name: str, given: np.dtype[Any], asked: Any,
     if asked is None and out is None:
         asked = _accumulator(name, given)
         asked = None if asked == given else asked
-    signature = {} if asked is None else {"signature": (np.dtype(asked), None, None)}
-    return ufunc.resolve_dtypes(
-        (None if out is None else out.dtype, given, None), casting="unsafe", reduction=True, **signature
-    )[0]
+    return _resolved(ufunc, given, None if asked is None else np.dtype(asked), None if out is None else out.dtype)
+
+
+@lru_cache(maxsize=1024)
+def _resolved(
+    ufunc: np.ufunc, given: np.dtype[Any], asked: np.dtype[Any] | None, out: np.dtype[Any] | None
+) -> np.dtype[Any]:
+    """See `_reduced_dtype`."""
+    signature = {} if asked is None else {"signature": (asked, None, None)}
+    return ufunc.resolve_dtypes((out, given, None), casting="unsafe", reduction=True, **signature)[0]
 
 
 @implements(np.cumsum)

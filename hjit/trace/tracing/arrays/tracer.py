@@ -350,6 +350,17 @@ def has_tracer(x: Any, sizes: bool = True) -> bool:
     return False
 
 
+_SIMPLE = frozenset((Tracer, bool, int, float, type(None)))
+
+
+def is_simple_call(args: Any, kwargs: Any) -> bool:
+    """Are the arguments of a call traced real arrays, and numbers? Then nothing needs to be looked for in them."""
+    kinds = set(map(type, args))
+    if kwargs:
+        kinds.update(map(type, kwargs.values()))
+    return Tracer in kinds and kinds <= _SIMPLE
+
+
 # -- making tracers
 
 

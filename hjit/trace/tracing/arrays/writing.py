@@ -87,6 +87,7 @@ def update(view: Tracer, expr: Expr, where: Expr | None = None) -> None:
             expr = expr.substitute(renumber([poly(Dim(axes.index(k))) for k in range(len(axes))]))
         stage = rec.stage(expr, buffer.shape, buffer.dtype)
     else:
+        rec.parts.write(view.index)
         sizes = rec.polys(view.shape)
         in_order = hook("shares_elements")(view)  # then the last number that is written to an element stays
         definition = (

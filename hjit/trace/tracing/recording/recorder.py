@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import CodeType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from hjit.trace.tracing.recording.events import (
     GraphBreak,
     Source,
 )
-from hjit.trace.tracing.recording.iterations import Iterations
+from hjit.trace.tracing.recording.iterations import Iterations, WrittenParts
 from hjit.trace.tracing.recording.products import Product
 from hjit.trace.tracing.recording.results import ExternResult
 from hjit.trace.tracing.recording.sizes import TracedSizes
@@ -47,6 +47,7 @@ STAGES_A_CHECK = 8  # of the deadline, which asks the system for the time
 MAX_CONSTANT = 1024  # elements of an array that is part of the kernel's key; larger ones are inputs
 
 _state = threading.local()
+T = TypeVar("T")
 
 
 class OutOfBounds(Exception):
@@ -136,6 +137,7 @@ class Recorder(TracedSizes):
             closure may hold its own function.
         undo: what to do where the trace fails, so that it leaves nothing behind.
         unrolled: loops over ``range(...)`` that are to be traced iteration by iteration.
+        rolled: short ones that are not.
         freeze_captured: are captured numbers constants? Else they are read at every call, as arguments are.
         overwriting: those whose iterations read and overwrite earlier arrays, so that their contents are not known.
         rolls_inside: is a short loop inside of one whose iterations are traced as one such a loop, too?
@@ -163,6 +165,7 @@ class Recorder(TracedSizes):
         out_of_bounds: was an index out of bounds? It is found later than in NumPy, so the function must not handle it.
         outside: the tracers that arguments and captured arrays are seen as.
         iterations: of Python loops, where these are not to fill the trace.
+        parts: of arrays, where short loops write many of them.
         taps: of filters that became one expression.
         broadcasts: shapes that were broadcast with each other, and the result, by their identities.
         fill: which numbers uninitialised elements are traced with, see `fill_values`.
@@ -172,6 +175,7 @@ class Recorder(TracedSizes):
         expected: outcomes of the decisions of an earlier trace, in order; None: of one on a number.
         operations: what is the same for all element-wise operations on such operands, see `hjit.trace.ops.elementwise`.
         views: of arrays that are alike, by the same key: the shapes and indices before and after.
+        memo: what else is the same wherever it is asked for, see `once`.
         assumed: how many conditions were taken to come out as expected, without being computed.
     """
 
@@ -192,6 +196,7 @@ class Recorder(TracedSizes):
     clones: dict[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
     undo: list[Callable[[], None]] = field(default_factory=list)
     unrolled: frozenset[LoopSite] = frozenset()
+    rolled: frozenset[LoopSite] = frozenset()
     freeze_captured: bool = False
     overwriting: frozenset[LoopSite] = frozenset()
     rolls_inside: bool = False
@@ -218,6 +223,7 @@ class Recorder(TracedSizes):
     out_of_bounds: bool = False
     outside: list[Any] = field(default_factory=list)
     iterations: Iterations | None = None
+    parts: WrittenParts = field(default_factory=WrittenParts)
     taps: int = 0
     broadcasts: dict[tuple[int, ...], tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]] = field(default_factory=dict)
     fill: int = 0
@@ -228,6 +234,7 @@ class Recorder(TracedSizes):
     assumed: int = 0
     operations: dict[tuple[Any, ...], Any] = field(default_factory=dict)
     views: dict[tuple[Any, ...], tuple[Any, ...]] = field(default_factory=dict)
+    memo: dict[tuple[Any, ...], tuple[Any, Any]] = field(default_factory=dict)
     _names: dict[str, int] = field(default_factory=dict)
 
     def __enter__(self) -> Recorder:
@@ -261,10 +268,12 @@ class Recorder(TracedSizes):
         self.broadcasts.clear()
         self.operations.clear()
         self.views.clear()
+        self.memo.clear()
         self._shapes.clear()
         self._polys.clear()
         self.refusals.clear()
         self.iterations = None
+        self.parts = WrittenParts()
 
     def check_watched(self) -> None:
         """Raise where the function has changed a variable, class, list or dict from outside: later calls would not."""
@@ -292,6 +301,14 @@ class Recorder(TracedSizes):
         """A name for a stage that loads itself: the user's variable, or `default`."""
         variable = site()[1]
         return self.unique(default if variable == "t" else variable)
+
+    def once(self, key: tuple[Any, ...], keep: Any, make: Callable[[], T]) -> T:
+        """What `make` gives, made once for a key; `keep`: what the key knows by identity, and so has to stay."""
+        found = self.memo.get(key)
+        if found is None:
+            found = self.memo[key] = keep, make()
+        made: T = found[1]
+        return made
 
     # -- inputs
     def input(self, name: str, array: np.ndarray[Any, Any], where: tuple[Any, ...]) -> Source:
