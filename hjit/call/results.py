@@ -11,6 +11,7 @@ import numpy as np
 
 from hjit.call.guards import overlap
 from hjit.trace.capture.trace import PyTree, Result
+from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, sizes_value
 from hjit.trace.tracing.complex_memory import complex_of
 from hjit.verify.tolerances import EXACT, Tolerance
@@ -74,12 +75,19 @@ class Results:
         for argument, stage in self.writes:
             np.copyto(state[argument], state[stage])
 
+        wholes: set[str] = set()
+
         def leaf(r: Result) -> Any:
             match r.kind:
                 case "array":
                     return r.given(state[r.name])
+                case "view" if r.is_computed and r.name not in wholes and self.is_whole(state[r.name], r):
+                    wholes.add(r.name)
+                    return state[r.name]
                 case "constant":
-                    return r.given(r.value.copy("K"))
+                    copy = r.value.copy("K")
+                    copy.flags.writeable = not r.read_only
+                    return r.given(copy)
                 case "argument":
                     return state[given_name(r.name) if r.is_complex else r.name]
                 case "view":
@@ -147,12 +155,22 @@ class Results:
             sum((i - o) * stride for i, o, stride in zip(at(k), start, base.strides, strict=True))
             for k in range(len(shape))
         ]
+        if strided is None and type(base) is np.ndarray and base.flags.c_contiguous and base.flags.writeable:
+            first = sum(o * n for o, n in zip(start, base.strides, strict=True))
+            seen: Array = np.ndarray(shape, base.dtype, base, first, steps)  # its `base` is the array
+            seen.flags.writeable = not r.read_only
+            return seen
         corner: Any = (*(slice(o, o + 1) for o in start), ...)
         if strided is not None:
             return strided(base[corner], shape, steps)
         return np.lib.stride_tricks.as_strided(
             base[corner], shape, steps, writeable=base.flags.writeable and not r.read_only
         )
+
+    def is_whole(self, base: Array, r: Result) -> bool:
+        """Does a view show the whole array as it is?"""
+        shape = tuple(sizes_value(p, self.sizes) for p in r.shape)
+        return base.shape == shape and r.index == identity(len(shape)) and r.dtype is None and not r.read_only
 
     # -- verification
     def arranged(

@@ -16,7 +16,7 @@ from hjit.trace.ir.graph import Const, Definition, Expr, Index, Load, Op, cast, 
 from hjit.trace.ir.graph import substitute as substitute_expr
 from hjit.trace.ir.identities import IDENTITIES, start_value
 from hjit.trace.ir.poly import Dim, Poly, poly
-from hjit.trace.ops.arguments import axes_of, broadcast, finish, keeps, outer
+from hjit.trace.ops.arguments import axes_of, broadcast, finish, in_dtype_of, keeps, outer
 from hjit.trace.ops.arrays.views import expand_dims, transpose
 from hjit.trace.ops.elementwise.ufuncs import ALIASES, UFUNCS
 from hjit.trace.ops.layout import operands_order
@@ -201,7 +201,8 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 @implements(np.ptp)
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _MISSING) -> Any:
-    return np.subtract(max_(a, axis, keepdims=keepdims), min_(a, axis, keepdims=keepdims), out=out)
+    high = in_dtype_of(out, max_(a, axis, keepdims=keepdims))  # NumPy has the maxima in `out`
+    return np.subtract(high, min_(a, axis, keepdims=keepdims), out=out)
 
 
 @implements(np.mean)
