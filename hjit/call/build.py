@@ -27,8 +27,7 @@ import numpy as np
 from hjit.call.arguments import is_device_array, leaf_names
 from hjit.call.guards import Guards, guards_of, look_up
 from hjit.call.interpreted import Interpreted
-from hjit.call.owners import owners
-from hjit.call.results import Results
+from hjit.call.results import Results, owners
 from hjit.call.stored import verdicts
 from hjit.call.stored.kernels import entry_of
 from hjit.call.variant import GONE, OneKernel, OutOfBounds, Step, Steps, Variant, WithProducts

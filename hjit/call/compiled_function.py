@@ -35,7 +35,18 @@ from hjit.call.checks import against_numpy
 from hjit.call.checks.against_numpy import InterleavedCalls
 from hjit.call.checks.verified_calls import VerifiedCalls
 from hjit.call.conversions.byte_orders import ConvertedCalls
-from hjit.call.entry import MAX_CONTEXTS, MAX_DEPTH, PLAIN_AGAIN, WARMUP_CALLS, Call, Entries, Entry, Stats, limit
+from hjit.call.entry import (
+    MAX_CONTEXTS,
+    MAX_DEPTH,
+    PLAIN_AGAIN,
+    RAISED_AGAIN,
+    WARMUP_CALLS,
+    Call,
+    Entries,
+    Entry,
+    Stats,
+    limit,
+)
 from hjit.call.results import MISS, PARTS, PLAIN, Outcome
 from hjit.errors import BudgetError, CompileError, DeviceError, HjitError, HjitWarning, LongLoop, TraceError
 from hjit.options import Options, checked, context_state, resolve
@@ -197,6 +208,10 @@ class CompiledFunction(VerifiedCalls, Generic[P, R]):
         entry = self._entries.get(key)
         if (entry is not None and entry.plain is not None) or self._resolved(key[0]).disable:
             return self._numpy(args, kwargs)
+        if entry is not None and entry.raised >= RAISED_AGAIN:
+            result = self._numpy(args, kwargs)  # if it raises again, nothing else is to be done
+            entry.raised = 0
+            return result
         if entry is not None and (entry.parts is not None or entry.converted is not None):
             return self._by_parts(key, entry, args, kwargs)
         _load_compiler()
@@ -276,11 +291,19 @@ class CompiledFunction(VerifiedCalls, Generic[P, R]):
         call.known = () if entry is None else entry.variants
         timing = None if entry is None or is_into else entry.timing
         result = self._try(call) if timing is None else self._timed(call, timing)
-        if result is MISS:
+        if result is not MISS:
+            return self._numpy(call.args, call.kwargs) if result is PLAIN else result
+        try:
             result = self._first(call)
-        if result is PARTS:
-            return self._in_parts(call.key, call.args, call.kwargs)
-        return self._numpy(call.args, call.kwargs) if result is PLAIN else result
+            if result is PARTS:
+                return self._in_parts(call.key, call.args, call.kwargs)
+            return self._numpy(call.args, call.kwargs) if result is PLAIN else result
+        except HjitError:
+            raise
+        except Exception:  # the function's own
+            if not any(map(is_device_array, call.leaves)):
+                self._entries.at(call.key).raised += 1
+            raise
 
     def _try(self, call: Call) -> Any:
         """Run the variant whose guards and decisions hold; MISS where there is none, PLAIN where NumPy is to run."""

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hjit.call.guards import Guards, GuardValues
-from hjit.call.owners import Owner
-from hjit.call.results import MISS, PLAIN, Results, given_name
+from hjit.call.results import MISS, PLAIN, Owner, Results, given_name
 from hjit.kernels.runtime.kernel import Bound
 from hjit.trace.capture.trace import PyTree, Result, Trace
 from hjit.trace.ir.graph import Graph
