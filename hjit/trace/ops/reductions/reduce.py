@@ -210,10 +210,22 @@ def mean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _MISSING, *, where: Any = _MISSING
 ) -> Any:
     a = as_tracer(a)
+    not_empty(counted(a, axis, where, keepdims))
+    return finish(_mean(a, axis, dtype, keepdims, where), out)
+
+
+def _mean(a: Tracer, axis: Any, dtype: Any, keepdims: Any, where: Any) -> Any:
+    """The mean, without a warning."""
     result_dtype = np.dtype(dtype) if dtype is not None else np.dtype(np.float64) if a.dtype.kind in "biu" else a.dtype
     work = np.dtype(np.float32) if result_dtype == np.float16 and dtype is None else result_dtype
     total = sum_(a, axis, work, None, keepdims, where=where)
-    return finish(divided(total, counted(a, axis, where, keepdims), result_dtype), out)
+    return divided(total, counted(a, axis, where, keepdims), result_dtype)
+
+
+def not_empty(count: Any) -> None:
+    """NumPy's warning where a mean divides by no elements; `count` may be a size, or an array."""
+    if not is_tracer(count) and int(count) == 0:
+        hook("warn")("Mean of empty slice")
 
 
 def divided(total: Any, count: Any, dtype: np.dtype[Any]) -> Any:
@@ -259,7 +271,7 @@ def var(
     a = as_tracer(a)
     ddof = ddof if correction is _MISSING else correction
     result_dtype = np.dtype(dtype) if dtype is not None else np.dtype(np.float64) if a.dtype.kind in "biu" else a.dtype
-    centre = call(np.mean, a, axis, dtype=result_dtype, keepdims=True, where=where) if mean is _MISSING else mean
+    centre = _mean(a, axis, result_dtype, True, where) if mean is _MISSING else mean
     d = a.astype(result_dtype) - centre
     return finish(mean_of_squares(a, d * d, result_dtype, axis, ddof, keepdims, where), out)
 
@@ -271,6 +283,8 @@ def mean_of_squares(
     total = sum_(squares, axis, dtype, None, keepdims, where=where)  # unlike means, halves are summed as halves
     count = counted(a, axis, where, keepdims)
     left = np.maximum(count - ddof, 0) if is_tracer(count) else max(count - static_value(ddof), 0)
+    if not is_tracer(left) and left == 0:
+        hook("warn")("Degrees of freedom <= 0 for slice")
     return divided(total, left, dtype)
 
 
