@@ -884,3 +884,33 @@ def test_a_counter_among_the_attributes_of_a_function_counts() -> None:
     for _ in range(5):
         np.testing.assert_array_equal(pipe(IMAGE), IMAGE * 2)
     assert counted.calls == 5  # type: ignore[attr-defined]
+
+
+SIZE_WARNINGS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
+    (lambda a: a.mean(), (np.zeros((0, 5)),)),
+    (lambda a: a[:0].mean() + a, (np.ones(30),)),
+    (lambda a: np.mean(a, axis=1), (np.zeros((3, 0), np.float32),)),
+    (lambda a: a.mean(axis=0), (np.zeros((3, 0)),)),
+    (lambda a: a.mean(), (np.zeros((0, 5), complex),)),
+    (lambda a: a.std(ddof=1), (np.zeros(1),)),
+    (lambda a: np.var(a), (np.zeros(0),)),
+    (lambda a: np.var(a, ddof=3, axis=0) + 1, (np.zeros((2, 5)),)),
+    (lambda a: a.var(), (np.zeros((0, 5), complex),)),
+    (lambda a, k: a.std(ddof=k), (np.ones(20), 25)),
+]
+
+
+@pytest.mark.parametrize(("function", "args"), SIZE_WARNINGS)
+def test_numpys_warnings_of_sizes(function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    """Those of invalid values aside, which README says are not given."""
+
+    def texts(f: Callable[..., Any]) -> list[str]:
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            f(*args)
+        given = [str(w.message) for w in found]
+        return [t for t in given if not t.startswith(("invalid value", "divide by zero"))]
+
+    f = hjit.pipeline(function, verify="off")
+    assert [texts(f) for _ in range(3)] == [texts(function)] * 3
+    assert not f.stats.fallbacks

@@ -11,6 +11,7 @@ import pytest
 import scipy.special
 
 import hjit
+from hjit.call.compiled_function import CompiledFunction
 
 pytestmark = pytest.mark.filterwarnings("error::hjit.HjitWarning")
 
@@ -305,3 +306,75 @@ def test_an_unknown_ufunc_that_raises() -> None:
                 return a
 
     checked(f, [(SIDE,), (-SIDE,)])
+
+
+def maximum(a: Any) -> Any:
+    return a.max()
+
+
+def doubled(a: Any) -> Any:
+    a *= 2
+    return a
+
+
+def too_large(a: Any) -> Any:
+    a[1:3] = 300
+    return a
+
+
+def regrouped(a: Any) -> Any:
+    return (np.sqrt(a) + 1).reshape(7)
+
+
+def outside(a: Any) -> Any:
+    return a[5]
+
+
+def read_only(a: Any) -> Any:
+    a.flags.writeable = False
+    return a
+
+
+@pytest.mark.parametrize(
+    ("function", "image"),
+    [
+        (maximum, np.ones(0)),
+        (doubled, read_only(np.ones(9))),
+        (too_large, np.zeros(9, np.uint8)),
+        (regrouped, np.ones(9)),
+        (outside, np.ones(3)),
+    ],
+)
+def test_a_function_that_raises_at_each_call_is_not_traced_at_each(
+    function: Any, image: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = []
+    build = CompiledFunction._build
+    monkeypatch.setattr(CompiledFunction, "_build", lambda *args, **more: tries.append(1) or build(*args, **more))
+    p = hjit.pipeline(function, on_unsupported="break").quiet()
+    expected = [type(error) for error in (outcome_of(function, image) for _ in range(12))]
+    assert [type(outcome_of(p, image)) for _ in range(12)] == expected
+    assert len(tries) <= 4  # of the whole, and of parts
+
+
+def outcome_of(f: Any, image: Any) -> Exception:
+    with pytest.raises(Exception) as caught:
+        f(image)
+    return caught.value
+
+
+def refuses_large(a: Any) -> Any:
+    if a.max() > 1:
+        raise ValueError("too large")
+    return np.sqrt(a) * 2
+
+
+def test_a_function_that_no_longer_raises_is_compiled() -> None:
+    p = hjit.pipeline(refuses_large, on_unsupported="break").quiet()
+    small, large = np.full((4, 5), 0.5), np.full((4, 5), 2.0)
+    for image in (large, large, large, small, small, large, small):
+        assert str(outcome(p, (image,))) == str(outcome(refuses_large, (image,)))
+    assert p.stats.traces
+    before = p.stats.fallbacks
+    np.testing.assert_array_equal(p(small), refuses_large(small))
+    assert p.stats.fallbacks == before

@@ -27,7 +27,7 @@ import numpy as np
 from hjit.call.arguments import is_device_array, leaf_names
 from hjit.call.guards import Guards, guards_of, look_up
 from hjit.call.interpreted import Interpreted
-from hjit.call.results import Results
+from hjit.call.results import Results, owners
 from hjit.call.stored import verdicts
 from hjit.call.stored.kernels import entry_of
 from hjit.call.variant import GONE, OneKernel, OutOfBounds, Step, Steps, Variant, WithProducts
@@ -402,9 +402,10 @@ def variant_of(
     """A trace and what computes its segments."""
     rec, guards = traced.recorder, guards_of(traced)
     slots = {name: slot.k for name, (slot, _) in rec.scalar_slots().items()}
+    shapes = {n: (shape, dtype) for s in steps if s.bound is not None for n, shape, dtype in s.bound.outputs}
     return variant(
         traced,
-        body(steps, guards.packed, slots),
+        body(steps, guards.packed, slots, owners(traced.results, shapes)),
         Results(traced.result, traced.results, traced.writes, rec.sizes),
         guards,
         {n: s.array for n, s in rec.inputs.items() if s.where[0] == "constant"},
@@ -450,6 +451,7 @@ def _one_kernel(variant: Variant) -> OneKernel | None:
         tuple((shape, dtype) for _, shape, dtype in bound.outputs),
         bool(rec.checks),
         results.tree,
+        {k: variant.body.owners[n] for k, n in enumerate(names) if n in variant.body.owners},
     )
 
 

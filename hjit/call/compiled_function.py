@@ -36,7 +36,7 @@ from hjit.call.checks.against_numpy import InterleavedCalls
 from hjit.call.checks.retracing import Retracing
 from hjit.call.checks.verified_calls import VerifiedCalls
 from hjit.call.conversions.byte_orders import ConvertedCalls
-from hjit.call.entry import MAX_CONTEXTS, PLAIN_AGAIN, Call, Entries, Entry, Stats, limit
+from hjit.call.entry import MAX_CONTEXTS, PLAIN_AGAIN, RAISED_AGAIN, Call, Entries, Entry, Stats, limit
 from hjit.call.results import MISS, PARTS, PLAIN
 from hjit.errors import BudgetError, CompileError, DeviceError, HjitError, HjitWarning, LongLoop, TraceError
 from hjit.options import Options, checked, context_state, resolve
@@ -185,6 +185,10 @@ class CompiledFunction(VerifiedCalls, SplitCalls, Generic[P, R]):
         entry = self._entries.get(key)
         if (entry is not None and entry.plain is not None) or self._resolved(key[0]).disable:
             return self._numpy(args, kwargs)
+        if entry is not None and entry.raised >= RAISED_AGAIN:
+            result = self._numpy(args, kwargs)  # if it raises again, nothing else is to be done
+            entry.raised = 0
+            return result
         if self._retracing.bypass and not targets:
             self._retracing.bypass -= 1
             return self._numpy(args, kwargs)
@@ -283,10 +287,17 @@ class CompiledFunction(VerifiedCalls, SplitCalls, Generic[P, R]):
             if retracing.is_slower and not was_slower:
                 log.info("%s: sizes or values differ at nearly every call: NumPy runs most of these", self.__name__)
             return result
-        result = retracing.traced(lambda: self._first(call))
-        if result is PARTS:
-            return self._in_parts(call.key, call.args, call.kwargs)
-        return self._numpy(call.args, call.kwargs) if result is PLAIN else result
+        try:
+            result = retracing.traced(lambda: self._first(call))
+            if result is PARTS:
+                return self._in_parts(call.key, call.args, call.kwargs)
+            return self._numpy(call.args, call.kwargs) if result is PLAIN else result
+        except HjitError:
+            raise
+        except Exception:  # the function's own
+            if not any(map(is_device_array, call.leaves)):
+                self._entries.at(call.key).raised += 1
+            raise
 
     def _may_skip(self, call: Call) -> bool:
         """May NumPy run a call that could be traced?"""

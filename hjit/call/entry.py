@@ -30,6 +30,7 @@ FEW_TRACES = (
     3  # of a part, each for other whole numbers, at all its calls: it is in a loop, and they are its iterations
 )
 FEW_REFUSALS = 4  # keys in a row that could not be traced, from which on not every further one is tried
+RAISED_AGAIN = 2  # calls that are traced although the function raises an exception
 PLAIN_CALLS = 64  # of a part, all of which Python ran: from then on it is no part
 PLAIN_AGAIN = 8  # calls with a key that NumPy runs, after which they are recognised without it
 MAX_TRACES = 8  # of a part, from which on most of its calls must find what they run
@@ -80,6 +81,8 @@ class Entry:
         converted: what copies arrays of another byte order, and calls the function with them.
         warmup_calls: of one of these, before the timed ones.
         seconds: of a call, and of one by NumPy, where both have been timed.
+        raised: of calls without a variant, how many raised an exception of the function's own; from `RAISED_AGAIN` on
+            the plain function runs first, until it raises none.
         is_compared: calls are still compared with NumPy, as those before told nothing; they do not go the hot path.
         plain_calls: calls that NumPy ran since then.
     """
@@ -94,6 +97,7 @@ class Entry:
     warmup_calls: int = 0
     seconds: tuple[float, float] | None = None
     plain_calls: int = 0
+    raised: int = 0
     is_compared: bool = False
 
     @property

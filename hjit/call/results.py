@@ -11,8 +11,9 @@ import numpy as np
 
 from hjit.call.guards import overlap
 from hjit.trace.capture.trace import PyTree, Result
+from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, sizes_value
-from hjit.trace.tracing.complex_memory import complex_of
+from hjit.trace.tracing.complex_memory import complex_dtype, complex_of
 from hjit.verify.tolerances import EXACT, Tolerance
 
 Array = np.ndarray[Any, Any]
@@ -74,12 +75,19 @@ class Results:
         for argument, stage in self.writes:
             np.copyto(state[argument], state[stage])
 
+        wholes: set[str] = set()
+
         def leaf(r: Result) -> Any:
             match r.kind:
                 case "array":
                     return r.given(state[r.name])
+                case "view" if r.is_computed and r.name not in wholes and self.is_whole(state[r.name], r):
+                    wholes.add(r.name)
+                    return state[r.name]
                 case "constant":
-                    return r.given(r.value.copy("K"))
+                    copy = r.value.copy("K")
+                    copy.flags.writeable = not r.read_only
+                    return r.given(copy)
                 case "argument":
                     return state[given_name(r.name) if r.is_complex else r.name]
                 case "view":
@@ -147,12 +155,22 @@ class Results:
             sum((i - o) * stride for i, o, stride in zip(at(k), start, base.strides, strict=True))
             for k in range(len(shape))
         ]
+        if strided is None and type(base) is np.ndarray and base.flags.c_contiguous and base.flags.writeable:
+            first = sum(o * n for o, n in zip(start, base.strides, strict=True))
+            seen: Array = np.ndarray(shape, base.dtype, base, first, steps)  # its `base` is the array
+            seen.flags.writeable = not r.read_only
+            return seen
         corner: Any = (*(slice(o, o + 1) for o in start), ...)
         if strided is not None:
             return strided(base[corner], shape, steps)
         return np.lib.stride_tricks.as_strided(
             base[corner], shape, steps, writeable=base.flags.writeable and not r.read_only
         )
+
+    def is_whole(self, base: Array, r: Result) -> bool:
+        """Does a view show the whole array as it is?"""
+        shape = tuple(sizes_value(p, self.sizes) for p in r.shape)
+        return base.shape == shape and r.index == identity(len(shape)) and r.dtype is None and not r.read_only
 
     # -- verification
     def arranged(
@@ -185,3 +203,58 @@ class Results:
             (r.kind, r.name, r.shape, r.index, r.is_scalar, r.weak, r.order, r.is_complex) for r in self.leaves
         )
         return leaves, tuple(self.writes)
+
+
+# -- memory of results that are not laid out as the stages that kernels compute: complex ones, those in another order.
+# The result is allocated, and the kernel writes to it as it lies in memory: so it owns its memory, as NumPy's does.
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """How such a result is allocated.
+
+    Attributes:
+        like: of its shape, dtype and order of axes, without memory of its own.
+        axes: of the stage, those of the result; None: they are the same.
+        stage: shape and dtype of the stage.
+    """
+
+    like: Array
+    axes: tuple[int, ...] | None
+    stage: tuple[tuple[int, ...], np.dtype[Any]]
+
+    def allocate(self) -> Array:
+        """New memory, seen as the stage; its `base` is the result."""
+        made = np.empty_like(self.like)
+        if self.axes is not None:
+            made = made.transpose(self.axes)
+        shape, dtype = self.stage
+        return made if made.dtype == dtype else made.view(dtype).reshape(shape)
+
+
+def owner_of(result: Result, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Owner | None:
+    """How a result is allocated, of which a kernel computes the stage; None: as the stage, or it is a scalar.
+
+    Args:
+        shape, dtype: of the stage.
+    """
+    if result.kind != "array" or result.is_scalar or result.is_plain or 0 in shape:
+        return None
+    order = result.order[:-1] if result.is_complex else result.order
+    whole, kind = (shape[:-1], complex_dtype(dtype)) if result.is_complex else (shape, dtype)
+    like = np.broadcast_to(np.zeros((), kind), whole)
+    strides = np.cumprod((kind.itemsize, *whole[:0:-1]))[::-1] if whole else ()
+    like = np.lib.stride_tricks.as_strided(like, whole, tuple(map(int, strides)))
+    if not order:
+        return Owner(like, None, (shape, dtype))
+    return Owner(like.transpose(order), tuple(map(int, np.argsort(order))), (shape, dtype))
+
+
+def owners(leaves: list[Result], shapes: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]) -> dict[str, Owner]:
+    """Those of all results, by stage.
+
+    Args:
+        shapes: shapes and dtypes of the stages that kernels compute.
+    """
+    found = {r.name: owner_of(r, *shapes[r.name]) for r in leaves if r.name in shapes}
+    return {name: owner for name, owner in found.items() if owner is not None}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hjit.call.guards import Guards, GuardValues
-from hjit.call.results import MISS, PLAIN, Results, given_name
+from hjit.call.results import MISS, PLAIN, Owner, Results, given_name
 from hjit.kernels.runtime.kernel import Bound
 from hjit.trace.capture.trace import PyTree, Result, Trace
 from hjit.trace.ir.graph import Graph
@@ -72,11 +72,13 @@ class Steps:
     Attributes:
         packed: inputs that are read through a copy in C order.
         slots: which entry of the tape a scalar of the kernels is.
+        owners: how results are allocated that are not laid out as their stages.
     """
 
     steps: list[Step]
     packed: frozenset[str]
     slots: Mapping[str, int]
+    owners: Mapping[str, Owner] = field(default_factory=dict)
 
     def run(
         self,
@@ -157,10 +159,14 @@ class Steps:
         """A product of matrices by BLAS, into an array of the caller if there is one for it."""
         return product.compute(arrays, place)
 
+    def memory(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """Memory for a stage."""
+        return self.owners[name].allocate() if name in self.owners else np.empty(shape, dtype)
+
     def run_kernel(
         self, bound: Bound, state: dict[str, Array], values: Sequence[Any], places: Mapping[str, Array], streamed: bool
     ) -> None:
-        made = [places[n] if n in places else np.empty(shape, dtype) for n, shape, dtype in bound.outputs]
+        made = [places[n] if n in places else self.memory(n, shape, dtype) for n, shape, dtype in bound.outputs]
         inputs = [packed(state[n]) if n in self.packed else state[n] for n in bound.inputs]
         given = any(n in places for n, _, _ in bound.outputs)
         if not bound.run(inputs, made, [values[self.slots[n]] for n, _ in bound.scalars], given, streamed):
@@ -181,6 +187,7 @@ class OneKernel:
         outputs: shapes and dtypes.
         may_refuse: is the last output whether NumPy is to say what it refuses?
         result: what is returned; see `Results.tree`.
+        owners: how outputs are allocated that are not returned as they are, by position.
     """
 
     bound: Bound
@@ -192,6 +199,7 @@ class OneKernel:
     outputs: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
     may_refuse: bool
     result: Any
+    owners: Mapping[int, Owner]
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """The result; MISS where a guard does not hold, PLAIN where NumPy is to refuse something."""
@@ -206,7 +214,7 @@ class OneKernel:
             if fixed
             else [leaves[n] for n in self.leaves]
         )
-        outputs = [np.empty(shape, dtype) for shape, dtype in self.outputs]
+        outputs = [np.empty(shape, dtype) for shape, dtype in self.outputs] if not self.owners else self.memory()
         if not self.bound.run(arrays, outputs, [values[k] for k in self.scalars] if values else ()):
             return PLAIN
         if self.may_refuse and outputs.pop():
@@ -216,6 +224,11 @@ class OneKernel:
             return outputs[0] if tree.is_plain else tree.given(outputs[0])
         parts = iter(outputs)
         return tree.build(lambda r: r.given(next(parts)))
+
+    def memory(self) -> list[Array]:
+        """Memory for the outputs."""
+        owners = self.owners
+        return [owners[k].allocate() if k in owners else np.empty(*x) for k, x in enumerate(self.outputs)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -303,3 +304,22 @@ def test_arrays_that_nothing_reads_afterwards_are_not_copied() -> None:
         p(IMAGE.copy())
         copied[f.__name__] = not any(np.may_share_memory(given[0], x) for x in seen)
     assert copied == {"dead": False, "written": False, "read": True, "twice": True, "argument": True}
+
+
+def test_a_list_that_it_changes_is_refused() -> None:
+    rows: Any = Foreign(list.append)
+    queues: Any = Foreign(deque.extend)
+
+    def appended(a: Any) -> Any:
+        found: list[Any] = []
+        rows(found, a)
+        return a * len(found)
+
+    def extended(a: Any) -> Any:
+        found: Any = deque()
+        queues(found, (a, a))
+        return a * len(found)
+
+    for function, what in ((appended, "list"), (extended, "deque")):
+        with pytest.raises(TraceError, match=f"it changes a {what} that it is given"):
+            hjit.pipeline(function)(IMAGE)

@@ -30,7 +30,7 @@ from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_source
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.tracer import Tracer
 from hjit.trace.tracing.complex_memory import supported_complex
-from hjit.trace.tracing.dispatch import hook
+from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.recording.recorder import Recorder, current, supported_dtype
 from hjit.trace.tracing.scalars.host import HostScalar, static_value
 
@@ -161,6 +161,15 @@ def guard_present(path: AccessPath) -> None:
     if key not in current().captured:
         current().captured[key] = None
         current().captures.append((path, ("present", None)))
+
+
+@provides
+def guard_writeable(name: str, value: bool) -> None:
+    """Later calls look whether the array that an input is can still be written, or not."""
+    rec = current()
+    kind, number = rec.inputs[name].where[:2]
+    path = AccessPath(None, number, "leaf") if kind == "arg" else rec.captures[number][0]
+    _guard(rec, AccessPath(AccessPath(path, "flags", "attr"), "writeable", "attr"), value, "value")
 
 
 def _captured_array(rec: Recorder, value: np.ndarray[Any, Any], path: AccessPath) -> Any:

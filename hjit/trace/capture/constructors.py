@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.capture.side_effects.impure import GENERATOR_CLASSES
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.scalar_class import ArrayDtype, ScalarClass, notice_call, plain_class
@@ -127,7 +128,11 @@ def _ndarray(
 _NAMES = """bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 longlong ulonglong float16 float32 float64
     complex64 complex128"""
 _SCALARS = [getattr(np, name) for name in _NAMES.split()]
-CONSTRUCTORS: dict[Any, Callable[..., Any]] = {**{cls: scalar_type(cls) for cls in _SCALARS}, np.ndarray: _ndarray}
+CONSTRUCTORS: dict[Any, Callable[..., Any]] = {
+    **{cls: scalar_type(cls) for cls in _SCALARS},
+    np.ndarray: _ndarray,
+    **GENERATOR_CLASSES,
+}
 
 
 STAND_INS: dict[Any, ScalarClass] = {cls: ScalarClass(cls, CONSTRUCTORS[cls]) for cls in _SCALARS}

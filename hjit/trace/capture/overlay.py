@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import functools
 import importlib
+import inspect
 import logging
 import random
 import sys
@@ -52,7 +53,8 @@ from hjit.trace.tracing.externs.foreign import foreign
 from hjit.trace.tracing.recording.recorder import current, tracing
 from hjit.trace.tracing.scalars.host import HostScalar, is_host, is_run_time, known_number, static_captured
 
-_SAFE_BUILTINS = ("builtins", "_operator", "math", "time")  # they ask a tracer through Python's own protocols
+# modules of compiled functions that ask a tracer through Python's own protocols
+_SAFE_BUILTINS = ("builtins", "_operator", "math", "time", "_heapq", "_bisect")
 # of these the traced code sees the same thing each time; of a list it gets another copy
 _LASTING = (types.ModuleType, types.FunctionType, type, np.ufunc, bool, int, float, str, type(None))
 _OWN = ("hjit.trace", "hjit.kernels", "hjit.sched", "hjit.model", "hjit.pipeline", "hjit.call", "hjit.options")
@@ -322,12 +324,37 @@ def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
     if module.startswith(_EXTERNS) and not (
         isinstance(function, types.FunctionType) and function.__name__.startswith("_")
     ):
+        if _writes(function, args, kwargs):
+            return foreign(function).extern(args, kwargs, name)
         return extern_call(name, function, args, kwargs)
     source = getattr(function, "_implementation", None) or getattr(function, "__wrapped__", function)
     source = _undispatched(source)
     if not isinstance(source, types.FunctionType):
         raise current().error(name, "hjit does not know this function")
     return clone(source)(*args, **kwargs)
+
+
+@functools.lru_cache(maxsize=1024)
+def _writing_parameters(function: Any) -> tuple[inspect.Signature | None, frozenset[str]]:
+    """A function's signature, and those of its parameters that have it write to an array that it is given."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return None, frozenset()
+    names = (n for n in signature.parameters if n in ("out", "output") or n.startswith("overwrite_"))
+    return signature, frozenset(names)
+
+
+def _writes(function: Any, args: Any, kwargs: Any) -> bool:
+    """Does a call say that arrays that it is given may be written to?"""
+    signature, names = _writing_parameters(function)
+    if signature is None or not names:
+        return False
+    try:
+        given = signature.bind_partial(*args, **kwargs).arguments
+    except TypeError:
+        return False
+    return any(given.get(n) is not None and given[n] is not False for n in names)
 
 
 _PUBLIC = {

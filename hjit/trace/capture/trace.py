@@ -44,7 +44,8 @@ class Result:
         weak: is it a scalar that is a Python float?
         order: of an array that is not in C order, for each axis that of the stage.
         is_complex: is the stage, or the argument, the parts of a complex array?
-        read_only: of a view.
+        read_only: of a view, or a constant.
+        is_computed: is a view one of a stage, and not of an argument?
     """
 
     kind: str
@@ -58,6 +59,7 @@ class Result:
     dtype: Any = None
     read_only: bool = False
     is_complex: bool = False
+    is_computed: bool = False
 
     @property
     def is_plain(self) -> bool:
@@ -68,10 +70,10 @@ class Result:
         """The computed array as what the function returns: itself, transposed, a NumPy scalar or a Python float."""
         if self.is_complex:
             whole = complex_of(array)
-            return whole[()] if self.is_scalar else whole.transpose(self.order[:-1]) if self.order else whole
+            return whole[()] if self.is_scalar else owner(whole.transpose(self.order[:-1]) if self.order else whole)
         if self.is_scalar:
             return array.item() if self.weak else array[()]
-        return array.transpose(self.order) if self.order else array
+        return owner(array.transpose(self.order)) if self.order else array
 
     def arranged(self, array: np.ndarray[Any, Any]) -> Any:
         """Numbers, one for each element of the stage, as the result has them; of a complex one those of its parts."""
@@ -82,6 +84,14 @@ class Result:
     def as_stage(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """The other way round: the stage of what the function returns."""
         return array.transpose(np.argsort(self.order)) if self.order else array
+
+
+def owner(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array that owns the memory of a view, where that shows all of it as it lies there; else the view."""
+    base = x.base
+    if type(base) is not np.ndarray or not base.flags.owndata or base.dtype != x.dtype:
+        return x
+    return base if base.shape == x.shape and base.strides == x.strides else x
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,13 +365,12 @@ def _array_result(x: Tracer, rec: Recorder, shared: Counter[TracedBuffer]) -> Re
                 "view", root.argument, shape=rec.polys(x.shape), index=x.index, dtype=other, read_only=x.read_only
             )
     if x.known is not None and shared[root] == 1:
-        return Result("constant", value=x.known.copy("K"), is_scalar=x.is_scalar)
+        return Result("constant", value=x.known.copy("K"), is_scalar=x.is_scalar, read_only=not x.writeable)
     if shared[root] > 1 and _is_strided(x) and not x.is_scalar:
         if root.source() not in rec.stages:
             root.version = _copied(rec, root)
-        return Result(
-            "view", root.source(), shape=rec.polys(x.shape), index=x.index, dtype=other, read_only=x.read_only
-        )
+        computed = Result("view", root.source(), shape=rec.polys(x.shape), index=x.index, is_computed=True)
+        return replace(computed, dtype=other, read_only=x.read_only)
     is_new = buffer.source() in rec.stages or any(
         e.product is not None and buffer.source() in e.gives for e in rec.breaks
     )
@@ -381,7 +390,7 @@ def _complex_result(x: ComplexTracer, rec: Recorder, shared: Counter[TracedBuffe
         found = Result("array", stage.name)
     if found.kind == "constant":
         return replace(found, value=complex_of(found.value), is_scalar=x.is_scalar)
-    return replace(found, is_complex=True, is_scalar=x.is_scalar)
+    return replace(found, is_complex=True, is_scalar=x.is_scalar, is_computed=False)
 
 
 def _copied(rec: Recorder, buffer: Any) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import Origin, TraceError
-from hjit.trace.capture.constructors import CONSTRUCTORS
+from hjit.trace.capture.constructors import STAND_INS
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.frames import instruction, is_own
 from hjit.trace.tracing.recording.recorder import current
@@ -103,7 +103,13 @@ def _error(kind: str, operation: str, name: str = "it", short: str = "") -> Trac
 
 def _kind(callee: Any) -> str:
     if isinstance(callee, type):
-        return "type" if callee in CONSTRUCTORS else "dtype" if issubclass(callee, np.generic) else "class"
+        return (
+            "type"
+            if callee in STAND_INS or callee is np.ndarray
+            else "dtype"
+            if issubclass(callee, np.generic)
+            else "class"
+        )
     if isinstance(callee, np.vectorize):
         return "vectorize"
     owner = getattr(callee, "__self__", None)

@@ -145,6 +145,12 @@ def outer(ufunc: np.ufunc, a: Any, b: Any, **kwargs: Any) -> Any:
 # -- results and errors
 
 
+def in_dtype_of(out: Any, result: Any) -> Any:
+    """A step towards a result, as it is where NumPy has it in `out`; that does not take it where casting is unsafe."""
+    has_other = is_tracer(out) and out.dtype != result.dtype and np.can_cast(result.dtype, out.dtype, "same_kind")
+    return result.astype(out.dtype) if has_other else result
+
+
 def finish(result: Any, out: Any) -> Any:
     """`result`, written to `out` where that is given."""
     if out is None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hjit.trace.splitting.dead_code import binding, drop_dead
 from hjit.trace.splitting.frames_above import points_above
 from hjit.trace.splitting.names import (
     SCOPES,
@@ -167,6 +168,7 @@ class _Splitter:
         is_deeper: bool = True,
     ) -> None:
         self.function, self.tree = function, tree_of(function)
+        self.dead = drop_dead(self.tree)  # names that are local, though nothing binds them
         self.place = _place_of_name(self.tree, place) if isinstance(place, str) else place
         self.may_have_callees, self.has_callee = may_have_callees, False
         self.is_loop, self.is_deeper = is_loop, is_deeper
@@ -189,11 +191,12 @@ class _Splitter:
     def parts(self) -> dict[str, tuple[types.CodeType, int, int]]:
         """Changes the tree; the parts by the names by which it calls them."""
         body = self.cut(self.tree.body)  # the cut first: names of values in between belong to the function
-        self.own = {*self.parameters, *stores(body)} - self.outer
+        self.own = {*self.parameters, *stores(body), *self.dead} - self.outer
         inner = [x for s in body for x in walk(s) if isinstance(x, SCOPES)]
         self.shared = frozenset(loads(inner))
         self.rebound = declared(inner)
-        self.tree.body = self.grouped(body, set(self.parameters), frozenset(), frozenset())
+        unbound = {n: None for n in self.dead if n not in self.outer}
+        self.tree.body = [*self.grouped(body, set(self.parameters), frozenset(), frozenset()), *binding(unbound)]
         ast.fix_missing_locations(self.tree)
         return self.made
 

@@ -8,7 +8,10 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-_PARTS = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.float64)}
+_PARTS: dict[np.dtype[Any], np.dtype[Any]] = {
+    np.dtype(np.complex64): np.dtype(np.float32),
+    np.dtype(np.complex128): np.dtype(np.float64),
+}
 _WHOLE = {part: whole for whole, part in _PARTS.items()}
 
 
@@ -31,6 +34,8 @@ def parts_of(x: Any) -> Any:
     """A complex array as its parts, in the same memory; any other array is itself."""
     if x.dtype.kind != "c":
         return x
+    if x.flags.c_contiguous and type(x) is np.ndarray:
+        return x.reshape(-1).view(_PARTS[x.dtype]).reshape(*x.shape, 2)
     real = x.real
     return np.lib.stride_tricks.as_strided(
         real, (*x.shape, 2), (*x.strides, real.itemsize), writeable=x.flags.writeable

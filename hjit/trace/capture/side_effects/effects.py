@@ -24,6 +24,7 @@ import numpy as np
 
 from hjit.trace.capture.side_effects.environment import QUERIES, VARIABLES, answer, guarded_query
 from hjit.trace.capture.side_effects.impure import READS_OR_WRITES, refused
+from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.externs.calls import Arguments, within
 from hjit.trace.tracing.frames import is_counted, is_own
 from hjit.trace.tracing.recording.events import Effect
@@ -212,6 +213,12 @@ def _warn(message: Any, category: Any = None, stacklevel: int = 1, source: Any =
         warnings.warn_explicit(message, category, at.filename, at.line, module, registry, None, source)
 
     record("a warning", give, (message,), lambda: _raised(category))
+
+
+@provides
+def warn(message: str) -> None:
+    """A warning that NumPy gives of the sizes of arrays, at the line that calls it."""
+    _warn(message, RuntimeWarning)
 
 
 def _warn_explicit(message: Any, category: Any, filename: str, lineno: int, *module: Any, **more: Any) -> None:

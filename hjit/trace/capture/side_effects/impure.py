@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.tracing.arrays.traced import Traced
 from hjit.trace.tracing.arrays.tracer import has_tracer
 from hjit.trace.tracing.externs.calls import extern_call
 from hjit.trace.tracing.recording.recorder import current
@@ -32,6 +33,7 @@ IMPURE = {
     "uuid": "uuid1 uuid4 uuid6 uuid7 uuid8".split(),
 }
 READS_OR_WRITES = "the function reads or writes while it computes: it would do so once, not at every call"
+_IN_PLACE, _PERMUTE = "it changes its argument in place", "use permutation() and assign the result"
 _DRAW_OUTSIDE = "draw the number outside the function and pass it as an argument"
 NUMPY_GENERATORS = (np.random.RandomState, np.random.Generator)
 GENERATORS = (*NUMPY_GENERATORS, random.Random)
@@ -82,7 +84,63 @@ def default_rng(seed: Any = None) -> Any:
             "without a seed it differs from call to call",
             "make the generator outside the function",
         )
-    return np.random.default_rng(static_value(seed))
+    return OwnGenerator(np.random.default_rng(static_value(seed)).bit_generator)
+
+
+class OwnGenerator(np.random.Generator):
+    """A generator that the function makes: what it draws is the same at every call, but it sees no array's numbers."""
+
+    def shuffle(self, x: Any, axis: int = 0) -> None:
+        _shuffle(super().shuffle, x, axis)
+
+
+class OwnRandomState(np.random.RandomState):
+    """As `OwnGenerator`."""
+
+    def shuffle(self, x: Any) -> None:
+        _shuffle(super().shuffle, x)
+
+
+def _shuffle(function: Callable[..., Any], x: Any, *axis: Any) -> None:
+    """Shuffles a list, or a traced array whose contents are known; NumPy would swap views of rows.
+
+    Raises:
+        TraceError: it is another traced array.
+    """
+    if not issubclass(type(x), Traced):
+        function(x, *axis)
+        return
+    if getattr(x, "known", None) is None:
+        refused("numpy.random.shuffle", _IN_PLACE, _PERMUTE)()
+    contents = x.known.copy()
+    function(contents, *axis)
+    x[...] = contents
+
+
+def _seeded(cls: type, made: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """A class of NumPy's generators where it is called: it needs a seed.
+
+    Raises:
+        TraceError: it is called without one.
+    """
+
+    def construct(*args: Any, **kwargs: Any) -> Any:
+        given = [*args, *kwargs.values()]
+        if not given or given[0] is None:
+            reason, advice = "without a seed it differs from call to call", "make the generator outside the function"
+            raise current().error(f"numpy.random.{cls.__name__}()", reason, advice)
+        return (made or cls)(*map(static_value, args), **{k: static_value(x) for k, x in kwargs.items()})
+
+    return construct
+
+
+_SEEDED = "PCG64 PCG64DXSM MT19937 Philox SFC64 SeedSequence".split()
+# classes of NumPy's generators, and what stands for them where they are called
+GENERATOR_CLASSES: dict[type, Callable[..., Any]] = {
+    **{cls: _seeded(cls) for cls in (getattr(np.random, name) for name in _SEEDED)},
+    np.random.RandomState: _seeded(np.random.RandomState, OwnRandomState),
+    np.random.Generator: _seeded(np.random.Generator, OwnGenerator),
+}
 
 
 class GeneratorProxy:
@@ -112,7 +170,7 @@ def draw(function: Any, stream: Any) -> Callable[..., Any]:
     @functools.wraps(function)
     def drawn(*args: Any, **kwargs: Any) -> Any:
         if function.__name__ in IN_PLACE and has_tracer(args):
-            return refused(name, "it changes its argument in place", "use permutation() and assign the result")()
+            return refused(name, _IN_PLACE, _PERMUTE)()
         return extern_call(name, function, args, kwargs, checkpoint=functools.partial(_rewind, stream))
 
     return drawn

@@ -15,7 +15,7 @@ from hjit.trace.ops.arrays.creation import empty
 from hjit.trace.ops.arrays.views import view
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer
-from hjit.trace.tracing.dispatch import implements, provides
+from hjit.trace.tracing.dispatch import hook, implements, provides
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import static_value
 
@@ -47,31 +47,66 @@ def interface(x: Tracer) -> Interface:
     return found
 
 
-class Flags:
-    """What code asks of ``a.flags``."""
+_FLAGS = {
+    "C": "c_contiguous", "F": "f_contiguous", "W": "writeable", "O": "owndata", "A": "aligned", "B": "behaved",
+    "X": "writebackifcopy", "CA": "carray", "FA": "farray", "CONTIGUOUS": "c_contiguous", "FORTRAN": "f_contiguous",
+}  # fmt: skip
 
-    def __init__(self, c_contiguous: bool, f_contiguous: bool, writeable: bool) -> None:
-        self.c_contiguous = self.contiguous = self.carray = c_contiguous
-        self.f_contiguous, self.forc, self.fnc = (
-            f_contiguous,
-            c_contiguous or f_contiguous,
-            f_contiguous and not c_contiguous,
+
+class Flags:
+    """What code asks of ``a.flags``.
+
+    Raises:
+        TraceError: it asks whose memory the array has, or sets one.
+    """
+
+    def __init__(self, c_contiguous: bool, f_contiguous: bool, of: Tracer) -> None:
+        self.c_contiguous = self.contiguous = c_contiguous
+        self.f_contiguous, self.forc = f_contiguous, c_contiguous or f_contiguous
+        self.fnc = f_contiguous and not c_contiguous
+        self.farray = not c_contiguous  # as NumPy has it
+        self.aligned, self.writebackifcopy = True, False
+        self.of = of
+
+    @property
+    def writeable(self) -> bool:
+        """A guard, of an array from outside."""
+        found, root = self.of.writeable, self.of.buffer.root
+        if root.argument and not self.of.read_only:
+            hook("guard_writeable")(root.argument, found)
+        return found
+
+    @property
+    def behaved(self) -> bool:
+        return self.writeable
+
+    @property
+    def carray(self) -> bool:
+        return self.c_contiguous and self.writeable
+
+    @property
+    def owndata(self) -> bool:
+        raise current().error(
+            "flags.owndata", "whose memory an array has is not known while tracing", "use numpy.shares_memory"
         )
-        self.writeable, self.aligned, self.owndata = writeable, True, self.forc
 
     def __getitem__(self, name: str) -> Any:
-        return getattr(self, {"C": "c_contiguous", "F": "f_contiguous", "W": "writeable"}.get(name, name.lower()))
+        return getattr(self, _FLAGS.get(name, name.lower()))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if hasattr(self, "of"):
+            raise current().error(f"flags.{name} = ...", "hjit does not trace it", "use numpy.broadcast_to, or a copy")
+        object.__setattr__(self, name, value)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        setattr(self, _FLAGS.get(name, name.lower()), value)
 
 
 @provides
 def flags(x: Tracer) -> Flags:
     """``x.flags``."""
     like = layout.stand_in(x)
-    return (
-        Flags(False, False, False)
-        if like is None
-        else Flags(like.flags.c_contiguous, like.flags.f_contiguous, x.writeable)
-    )
+    return Flags(False, False, x) if like is None else Flags(like.flags.c_contiguous, like.flags.f_contiguous, x)
 
 
 @implements(np.lib.stride_tricks.as_strided)

@@ -83,8 +83,8 @@ def complex_flags(z: ComplexTracer) -> Flags:
     """``z.flags``."""
     like = complex_like(z)
     if like is None:
-        return Flags(False, False, False)
-    return Flags(like.flags.c_contiguous, like.flags.f_contiguous, z.writeable)
+        return Flags(False, False, z.parts)
+    return Flags(like.flags.c_contiguous, like.flags.f_contiguous, z.parts)
 
 
 def complex_like(z: ComplexTracer) -> np.ndarray[Any, Any] | None:

@@ -13,7 +13,7 @@ from hjit.trace.ops.complex_numbers.operands import as_complex, joined
 from hjit.trace.ops.complex_numbers.table import for_complex
 from hjit.trace.ops.complex_numbers.ufuncs import as_bool, store
 from hjit.trace.ops.reductions.contractions import every_product
-from hjit.trace.ops.reductions.reduce import counted, divided, mean_of_squares, root_of
+from hjit.trace.ops.reductions.reduce import counted, divided, mean_of_squares, not_empty, root_of
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, is_complex, known_complex
 from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, as_tracer, call, is_tracer
 from hjit.trace.tracing.complex_memory import part_dtype
@@ -77,10 +77,16 @@ def mean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _MISSING, *, where: Any = _MISSING
 ) -> Any:
     z = _summands(a, dtype)
+    not_empty(counted(z, axis, where, keepdims))
+    return _finish(_mean(z, axis, dtype, keepdims, where), out)
+
+
+def _mean(z: Any, axis: Any, dtype: Any, keepdims: Any, where: Any) -> Any:
+    """The mean, without a warning."""
     total = sum_(z, axis, dtype, None, keepdims, where=where)
     count = counted(z, axis, where, keepdims)
     count = count.astype(part_dtype(z.dtype)) if is_tracer(count) else count
-    return _finish(divided(total, count, total.dtype), out)
+    return divided(total, count, total.dtype)
 
 
 @for_complex(np.var)
@@ -99,7 +105,7 @@ def var(
     z = as_complex(a)
     if any(x is not _MISSING for x in (where, mean, correction)) or dtype is not None:
         raise current().error("numpy.var", "with such options it is not compiled for complex arrays")
-    d = z - call(np.mean, z, axis, keepdims=True)
+    d = z - _mean(z, axis, None, True, _MISSING)
     squares = d.real * d.real + d.imag * d.imag
     return _finish(mean_of_squares(z, squares, squares.dtype, axis, ddof, keepdims), out)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.expressions import Const, Expr, Op, cast, select
-from hjit.trace.ops.arguments import broadcast
+from hjit.trace.ops.arguments import broadcast, in_dtype_of
 from hjit.trace.ops.elementwise.promotion import common_dtype, element, load, loop_of, operand
 from hjit.trace.ops.elementwise.ufuncs import Operation, kind_of
 from hjit.trace.ops.layout import copy_order, operands_order, ordered_stage, tracers
@@ -99,11 +99,11 @@ def round_(a: Any, decimals: int = 0, out: Any = None) -> Any:
         raise current().error("numpy.round", "negative decimals of integers")
     if decimals == 0:
         return np.rint(a, out=out)
-    # NumPy multiplies or divides by a power of ten in the array's dtype
-    scale = a.dtype.type(10.0 ** abs(decimals))
+    # NumPy multiplies or divides by a power of ten in the array's dtype, into `out`, and goes on in that
+    scale = 10.0 ** abs(decimals)
     if decimals > 0:
-        return np.true_divide(np.rint(np.multiply(a, scale, order="A")), scale, out=out)
-    return np.multiply(np.rint(np.true_divide(a, scale, order="A")), scale, out=out)
+        return np.true_divide(np.rint(in_dtype_of(out, np.multiply(a, scale, order="A"))), scale, out=out)
+    return np.multiply(np.rint(in_dtype_of(out, np.true_divide(a, scale, order="A"))), scale, out=out)
 
 
 @implements(np.nan_to_num)

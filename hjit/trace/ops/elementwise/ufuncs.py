@@ -123,7 +123,7 @@ def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
         return call(ufunc, *inputs, **kwargs)
     pair = _PAIRS.get(ufunc)
     if pair is not None:
-        return pair(*inputs, **kwargs)
+        return _of_pair(ufunc, pair(*inputs), **kwargs)
     if not name:
         if kwargs.get("out") is not None:
             raise current().error(f"{ufunc.__name__}(out=)", "this ufunc is not compiled", "assign its result")
@@ -442,11 +442,21 @@ def _simplify(name: str, args: tuple[Expr, ...], dtype: np.dtype[Any]) -> Expr:
     return Op(name, args, dtype)
 
 
-def _divmod(a: Any, b: Any, **kwargs: Any) -> tuple[Any, Any]:
-    return np.floor_divide(a, b, **kwargs), np.remainder(a, b, **kwargs)
+def _of_pair(ufunc: np.ufunc, results: tuple[Any, Any], out: Any = None, where: Any = True, **options: Any) -> Any:
+    """Two results as a ufunc gives them, each written to where `out` says."""
+    outs = (None, None) if out is None else out
+    if options or (where is not True and any(o is None for o in outs)):
+        given = ", ".join(f"{k}=" for k in (*options, *(("where",) if where is not True else ())))
+        raise current().error(f"numpy.{ufunc.__name__}({given})", "it is compiled without these options")
+    # both are computed before one is written, and where an array is written to, it is what is returned
+    return tuple(r if o is None else np.positive(r, out=o, where=where) for r, o in zip(results, outs, strict=True))
 
 
-def _modf(x: Any, **kwargs: Any) -> tuple[Any, Any]:
+def _divmod(a: Any, b: Any) -> tuple[Any, Any]:
+    return np.floor_divide(a, b), np.remainder(a, b)
+
+
+def _modf(x: Any) -> tuple[Any, Any]:
     x = as_tracer(x)
     x = x.astype(resolve_dtypes(np.modf, (x.dtype,), None, "same_kind")[0], copy=False)
     whole = np.trunc(x)

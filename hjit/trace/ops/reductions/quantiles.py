@@ -94,7 +94,7 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
     """The mean of the one or two middle elements, in the dtype of `numpy.mean`; NaN where one is NaN."""
     a = as_tracer(a)
     axes = axes_of(axis, a.ndim)
-    if a.known is not None or not a.size or not a.ndim:
+    if a.known is not None or not a.size or not a.ndim or _computes_in_out(a, out):
         return by_numpy(np.median, a, axis=axis, out=out, keepdims=keeps(keepdims))
     if not are_few_to_select(a, axes):
         if is_counted(a, axes) and out is None:
@@ -105,6 +105,11 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
     steps = median_network(n) if n % 2 else network(n)
     middle = ordered(items, steps, nan_last=False)[(n - 1) // 2 : n // 2 + 1]
     return _reduced(a, axis, keepdims, out, [_or_nan(_mean(middle), items)])
+
+
+def _computes_in_out(a: Tracer, out: Any) -> bool:
+    """Is `out` of another dtype than the result? NumPy then does a part of the work in that."""
+    return out is not None and out.dtype != (a.dtype if a.dtype.kind == "f" else np.float64)
 
 
 def _lead(shape: tuple[int, ...], a: Tracer, value: Tracer, keepdims: Any) -> Tracer:
@@ -130,7 +135,7 @@ def nanmedian(
     if a.dtype.kind != "f" or a.size == 0 or a.ndim == 0:
         return median(a, axis, out, overwrite_input, keepdims)
     axes = axes_of(axis, a.ndim)
-    if a.known is not None or not are_few(a, axes):
+    if a.known is not None or not are_few(a, axes) or _computes_in_out(a, out):
         return by_numpy(np.nanmedian, a, axis=axis, out=out, keepdims=keeps(keepdims), rule="monotone")
     items = elements(a, axes)
     items = ordered(items, network(len(items)))
@@ -207,6 +212,7 @@ def _quantile(
     axes = axes_of(axis, a.ndim)
     hundred = function is np.percentile
     is_plain = weights is None and a.known is None and a.size and a.ndim and method in METHODS
+    is_plain = is_plain and not _computes_in_out(a, out)
     # bools are not subtracted; whole places between elements give whole numbers
     if not is_plain or (
         method not in CHOOSING and (a.dtype.kind == "b" or (method != "linear" and not hundred and _is_whole(q)))

@@ -19,7 +19,7 @@ from hjit.trace.ir.expressions import substitute as substitute_expr
 from hjit.trace.ir.graph import Definition, identity
 from hjit.trace.ir.identities import IDENTITIES, start_value
 from hjit.trace.ir.poly import Dim, Poly, poly
-from hjit.trace.ops.arguments import axes_of, broadcast, finish, keeps, outer
+from hjit.trace.ops.arguments import axes_of, broadcast, finish, in_dtype_of, keeps, outer
 from hjit.trace.ops.arrays.views import expand_dims, transpose
 from hjit.trace.ops.elementwise.ufuncs import ALIASES, UFUNCS
 from hjit.trace.ops.layout import Order, operands_order
@@ -234,7 +234,8 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 @implements(np.ptp)
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _MISSING) -> Any:
-    return np.subtract(max_(a, axis, keepdims=keepdims), min_(a, axis, keepdims=keepdims), out=out)
+    high = in_dtype_of(out, max_(a, axis, keepdims=keepdims))  # NumPy has the maxima in `out`
+    return np.subtract(high, min_(a, axis, keepdims=keepdims), out=out)
 
 
 @implements(np.mean)
@@ -242,10 +243,22 @@ def mean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _MISSING, *, where: Any = _MISSING
 ) -> Any:
     a = as_tracer(a)
+    not_empty(counted(a, axis, where, keepdims))
+    return finish(_mean(a, axis, dtype, keepdims, where), out)
+
+
+def _mean(a: Tracer, axis: Any, dtype: Any, keepdims: Any, where: Any) -> Any:
+    """The mean, without a warning."""
     result_dtype = np.dtype(dtype) if dtype is not None else np.dtype(np.float64) if a.dtype.kind in "biu" else a.dtype
     work = np.dtype(np.float32) if result_dtype == np.float16 and dtype is None else result_dtype
     total = sum_(a, axis, work, None, keepdims, where=where)
-    return finish(divided(total, counted(a, axis, where, keepdims), result_dtype), out)
+    return divided(total, counted(a, axis, where, keepdims), result_dtype)
+
+
+def not_empty(count: Any) -> None:
+    """NumPy's warning where a mean divides by no elements; `count` may be a size, or an array."""
+    if not is_tracer(count) and int(count) == 0:
+        hook("warn")("Mean of empty slice")
 
 
 def divided(total: Any, count: Any, dtype: np.dtype[Any]) -> Any:
@@ -289,7 +302,7 @@ def var(
     a = as_tracer(a)
     ddof = ddof if correction is _MISSING else correction
     result_dtype = np.dtype(dtype) if dtype is not None else np.dtype(np.float64) if a.dtype.kind in "biu" else a.dtype
-    centre = call(np.mean, a, axis, dtype=result_dtype, keepdims=True, where=where) if mean is _MISSING else mean
+    centre = _mean(a, axis, result_dtype, True, where) if mean is _MISSING else mean
     d = a.astype(result_dtype) - centre
     return finish(mean_of_squares(a, d * d, result_dtype, axis, ddof, keepdims, where), out)
 
@@ -301,6 +314,8 @@ def mean_of_squares(
     total = sum_(squares, axis, dtype, None, keepdims, where=where)  # unlike means, halves are summed as halves
     count = counted(a, axis, where, keepdims)
     left = np.maximum(count - ddof, 0) if is_tracer(count) else max(count - static_value(ddof), 0)
+    if not is_tracer(left) and left == 0:
+        hook("warn")("Degrees of freedom <= 0 for slice")
     return divided(total, left, dtype)
 
 

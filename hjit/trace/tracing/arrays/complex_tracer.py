@@ -62,15 +62,16 @@ class ComplexTracer(TracedArray):
     Attributes:
         parts: the parts; their last axis has length 2 and no gaps in memory.
         is_scalar: a NumPy scalar rather than a 0-d array.
+        is_flat: see `Tracer`.
     """
 
-    __slots__ = ("is_scalar", "parts")
+    __slots__ = ("is_flat", "is_scalar", "parts")
     __array_priority__ = 1002.0
     # a method that `hjit.trace.ops.complex_numbers` adds
     astype: Callable[..., Any]
 
     def __init__(self, parts: Tracer, is_scalar: bool = False) -> None:
-        self.parts, self.is_scalar = parts, is_scalar
+        self.parts, self.is_scalar, self.is_flat = parts, is_scalar, False
 
     def traced_array(self) -> Tracer:
         raise current().error(
@@ -145,6 +146,7 @@ class ComplexTracer(TracedArray):
         found = self.reshape(-1)
         if found.buffer is not self.buffer:
             raise current().error("ndarray.flat", "the array is not in C order", "use .ravel()")
+        found.is_flat = True
         return found
 
     def item(self, *at: Any) -> Any:
@@ -174,7 +176,8 @@ class ComplexTracer(TracedArray):
         return self._number()
 
     def __getitem__(self, key: Any) -> Any:
-        return hook("complex_getitem")(self, key)
+        found = hook("complex_getitem")(self, key)
+        return found.copy() if self.is_flat and type(found) is ComplexTracer and not found.is_scalar else found
 
     def __setitem__(self, key: Any, value: Any) -> None:
         hook("complex_setitem")(self, key, value)

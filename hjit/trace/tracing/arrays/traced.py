@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from hjit.trace.tracing.dispatch import hook
+from hjit.trace.tracing.recording.recorder import current
 
 Shape = tuple[int, ...]
 
@@ -93,7 +94,9 @@ class TracedArray(Traced):
 
     @property
     def base(self) -> Any:
-        return None if self.is_whole and self.buffer.root is self.buffer else self
+        raise current().error(
+            "ndarray.base", "whose memory an array has is not known while tracing", "use numpy.shares_memory"
+        )
 
     def item(self, *at: Any) -> Any:
         raise NotImplementedError

@@ -49,11 +49,14 @@ class Tracer(TracedArray):
         is_whole: does this view show the whole buffer in its own order?
         weak: a Python number rather than a NumPy scalar; its dtype gives way to that of arrays.
         read_only: a view that NumPy gives to be read only, whether or not its buffer is.
+        is_flat: stands for a ``flat``: NumPy copies what is taken of it.
     """
 
     buffer: TracedBuffer
     is_whole: bool
-    __slots__ = ("_known", "_shape", "buffer", "index", "is_ordered", "is_scalar", "is_whole", "read_only", "weak")
+    __slots__ = (
+        "_known", "_shape", "buffer", "index", "is_flat", "is_ordered", "is_scalar", "is_whole", "read_only", "weak",
+    )  # fmt: skip
     __array_priority__ = 1000.0
 
     def __init__(
@@ -66,7 +69,7 @@ class Tracer(TracedArray):
         read_only: bool = False,
     ) -> None:
         self.buffer, self._shape, self.index, self._known, self.is_scalar = buffer, shape, index, known, is_scalar
-        self.weak, self.read_only = False, read_only
+        self.weak, self.read_only, self.is_flat = False, read_only, False
         ndim = len(shape)
         self.is_whole = index is identity(ndim) and ndim == len(buffer.shape)
         self.is_ordered = self.is_whole and buffer.strides is None
@@ -135,7 +138,9 @@ class Tracer(TracedArray):
 
     @property
     def flat(self) -> Tracer:
-        return _operation("flat")(self)
+        found = _operation("flat")(self)
+        found.is_flat = True
+        return found
 
     @flat.setter
     def flat(self, values: Any) -> None:
@@ -280,7 +285,8 @@ class Tracer(TracedArray):
         return value.item() if self.weak else value[()] if self.is_scalar else value
 
     def __getitem__(self, key: Any) -> Any:
-        return hook("getitem")(self, key)
+        found = hook("getitem")(self, key)
+        return found.copy() if self.is_flat and is_tracer(found) and not found.is_scalar else found
 
     def __setitem__(self, key: Any, value: Any) -> None:
         hook("setitem")(self, key, value)

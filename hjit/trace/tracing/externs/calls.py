@@ -47,7 +47,9 @@ def owned(result: Any, given: Sequence[Any] = (), originals: Sequence[Tracer] = 
     if found is not None:
         return rebuild(found, originals, _no_array)
     if type(result) is np.ndarray and (supported_dtype(result.dtype) or supported_complex(result.dtype)):
-        return any_known(result)
+        known = any_known(result)
+        known.buffer.writeable = bool(result.flags.writeable)
+        return known
     if type(result) in (list, tuple):
         return type(result)(owned(x, given, originals) for x in result)
     if isinstance(result, tuple) and hasattr(type(result), "_fields"):
@@ -134,9 +136,13 @@ class Extern:
         args, kwargs = self.arguments.fill(self.frozen, arrays, (), views)
 
         def real() -> Any:
-            return self.function(*args, **kwargs)
+            return self.run(args, kwargs)
 
         return _within(self.settings, real) if self.settings else real, [views[k] for k in range(len(arrays))]
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call itself, with real arguments."""
+        return self.function(*args, **kwargs)
 
     def rebuild(self, outcome: Any, gives: Sequence[str]) -> Any:
         """The result that an outcome stands for; `gives`: the inputs that its arrays are."""

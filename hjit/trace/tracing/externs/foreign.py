@@ -21,6 +21,7 @@ from hjit.trace.tracing.externs.calls import Extern, concrete, extern_result, ow
 from hjit.trace.tracing.frames import site
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.recording.results import ExternResult, call_extern
+from hjit.trace.tracing.recording.watched import CONTAINERS, contents, same_items
 from hjit.trace.tracing.scalars.host import static_captured
 
 Array = np.ndarray[Any, Any]
@@ -56,9 +57,13 @@ class Foreign:
         traced = functions().get(self.function)
         return traced(*args, **kwargs) if traced else self.extern(args, kwargs)
 
-    def extern(self, args: Any, kwargs: Any) -> Any:
-        """The call as a stage, whose outputs are the results and the contents of the arrays that it wrote to."""
-        return _Writing(self, args, kwargs).result()
+    def extern(self, args: Any, kwargs: Any, name: str = "") -> Any:
+        """The call as a stage, whose outputs are the results and the contents of the arrays that it wrote to.
+
+        Args:
+            name: of the function, as users know it.
+        """
+        return _Writing(self, args, kwargs, name or self.name).result()
 
 
 @functools.lru_cache(maxsize=1024)
@@ -77,8 +82,8 @@ class _Writing(Extern):
 
     may_write = True
 
-    def __init__(self, function: Foreign, args: Any, kwargs: Any) -> None:
-        super().__init__(function.name, function.function, args, kwargs)
+    def __init__(self, function: Foreign, args: Any, kwargs: Any, name: str) -> None:
+        super().__init__(name, function.function, args, kwargs)
         self.learnt, self.origin = function.writes, site()[0]
         self.written: frozenset[int] = frozenset()
         given = self.arguments.originals
@@ -127,6 +132,21 @@ class _Writing(Extern):
         self.learnt |= changed
         written = tuple(sorted(self.writes | changed | (unread & self.written)))
         return ExternResult((found.outcome, written), (*found.arrays, *(copies[k] for k in written)), found.error)
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The function's result; lists and the like, of which it is given copies, have to stay as they are.
+
+        Raises:
+            TraceError: they do not.
+        """
+        before = [(x, contents(x)) for x in _containers((args, kwargs))]
+        try:
+            return self.function(*args, **kwargs)
+        finally:
+            for x, items in before:
+                if not same_items(contents(x), items):
+                    reason = f"it changes a {type(x).__name__} that it is given"
+                    raise TraceError(self.name, reason, "call it outside the function", self.origin)
 
     def _copies(self, arrays: Sequence[Array], unread: frozenset[int] = frozenset()) -> list[Array]:
         copies = [x if k in unread else x.copy("K") for k, x in enumerate(arrays)]
@@ -187,6 +207,15 @@ def _arrays(x: Any) -> Iterator[Array]:
     elif type(x) in (list, tuple, dict):
         for y in x.values() if type(x) is dict else x:
             yield from _arrays(y)
+
+
+def _containers(x: Any) -> Iterator[Any]:
+    """The lists and the like among arguments, and in tuples and one another."""
+    if isinstance(x, CONTAINERS):
+        yield x
+    if type(x) in (list, tuple, dict):
+        for y in x.values() if type(x) is dict else x:
+            yield from _containers(y)
 
 
 def _same_bits(a: Array, b: Array) -> bool:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import collections
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import CellType
 from typing import Any
+
+CONTAINERS = (list, dict, set, collections.deque)
 
 
 @dataclass(slots=True)
@@ -23,9 +27,9 @@ class Watched:
     containers: list[tuple[Any, list[Any], str]] = field(default_factory=list)
 
     def add(self, x: Any, name: str) -> None:
-        """Watch a list, dict or set; nothing else has contents to change."""
-        if isinstance(x, (list, dict, set)):
-            self.containers.append((x, _contents(x), name))
+        """Watch a list, dict, set or deque; nothing else has contents to change."""
+        if isinstance(x, CONTAINERS):
+            self.containers.append((x, contents(x), name))
 
     def changes(self) -> Iterator[tuple[str, str]]:
         """What was changed since: the operation, and why it cannot be traced."""
@@ -36,8 +40,7 @@ class Watched:
             if _cell_contents(cell) is not value:
                 yield f"nonlocal {name}", "the function assigns to a variable of an enclosing function"
         for container, before, name in self.containers:
-            now = _contents(container)
-            if len(now) != len(before) or any(x is not y for x, y in zip(now, before, strict=True)):
+            if not same_items(contents(container), before):
                 yield name, f"the function changes a {type(container).__name__} that outlives it"
 
     def restore_classes(self) -> None:
@@ -63,6 +66,11 @@ def _cell_contents(cell: CellType) -> Any:
         return cell
 
 
-def _contents(container: Any) -> list[Any]:
+def contents(container: Any) -> list[Any]:
     """What makes a list or dict the same: its items by identity, its keys in order."""
     return [*container, *container.values()] if isinstance(container, dict) else list(container)
+
+
+def same_items(a: list[Any], b: list[Any]) -> bool:
+    """Are these the same objects in the same order?"""
+    return len(a) == len(b) and all(map(operator.is_, a, b))
