@@ -12,9 +12,6 @@ _PARTS: dict[np.dtype[Any], np.dtype[Any]] = {
     np.dtype(np.complex64): np.dtype(np.float32),
     np.dtype(np.complex128): np.dtype(np.float64),
 }
-    np.dtype(np.complex64): np.dtype(np.float32),
-    np.dtype(np.complex128): np.dtype(np.float64),
-}
 _WHOLE = {part: whole for whole, part in _PARTS.items()}
 
 
