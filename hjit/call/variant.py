@@ -199,7 +199,7 @@ class OneKernel:
     outputs: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
     may_refuse: bool
     result: Any
-    owners: Mapping[int, Owner] = field(default_factory=dict)
+    owners: Mapping[int, Owner]
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """The result; MISS where a guard does not hold, PLAIN where NumPy is to refuse something."""

@@ -93,7 +93,7 @@ def timed(variant: Variant, leaves: Sequence[Any]) -> Times | None:
     values, captured = guarded
     times = Times()
     body = variant.body
-    steps = TimedSteps(_with_timed_calls(body.steps, times.breaks), body.packed, body.slots, times)
+    steps = TimedSteps(_with_timed_calls(body.steps, times.breaks), body.packed, body.slots, body.owners, times)
     drawn: list[Callable[[], None]] = []
     try:
         steps.run(variant.arrays(leaves, captured), values, {}, {}, drawn, False)
