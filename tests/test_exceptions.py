@@ -348,9 +348,14 @@ def read_only(a: Any) -> Any:
 def test_a_function_that_raises_at_each_call_is_not_traced_at_each(
     function: Any, image: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tries = []
+    tries: list[int] = []
     build = CompiledFunction._build
-    monkeypatch.setattr(CompiledFunction, "_build", lambda *args, **more: tries.append(1) or build(*args, **more))
+
+    def counted(*args: Any, **more: Any) -> Any:
+        tries.append(1)
+        return build(*args, **more)
+
+    monkeypatch.setattr(CompiledFunction, "_build", counted)
     p = hjit.pipeline(function, on_unsupported="break").quiet()
     expected = [type(error) for error in (outcome_of(function, image) for _ in range(12))]
     assert [type(outcome_of(p, image)) for _ in range(12)] == expected

@@ -111,6 +111,8 @@ def look_up(path: Any, leaves: Sequence[Any]) -> Any:
     base = look_up(path.base, leaves) if type(path.base) is type(path) else path.base
     if path.kind == "item":
         return base[path.name]
+    if path.kind == "flag":  # of an array, of a device perhaps, which knows none
+        return getattr(base.flags, path.name, True)
     return base.cell_contents if path.kind == "cell" else getattr(base, path.name)
 
 

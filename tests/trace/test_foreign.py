@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from array import array
 from collections import deque
 from typing import Any
 
@@ -323,3 +324,22 @@ def test_a_list_that_it_changes_is_refused() -> None:
     for function, what in ((appended, "list"), (extended, "deque")):
         with pytest.raises(TraceError, match=f"it changes a {what} that it is given"):
             hjit.pipeline(function)(IMAGE)
+
+
+def packed_into_bytes(a: Any) -> Any:
+    data = bytearray(8)
+    struct.pack_into("d", data, 0, a[0, 0])
+    return a * data[1]
+
+
+def packed_into_numbers(a: Any) -> Any:
+    data = array("d", [0, 0])
+    struct.pack_into("d", data, 8, a[0, 0])
+    return a * data[1]
+
+
+@pytest.mark.parametrize("function", [packed_into_bytes, packed_into_numbers])
+def test_a_buffer_that_it_writes_to_is_written_at_each_call(function: Any) -> None:
+    f = hjit.pipeline(function, verify="off", on_unsupported="break")
+    for image in (IMAGE, IMAGE + 1, IMAGE * 7):
+        np.testing.assert_array_equal(f(image), function(image))

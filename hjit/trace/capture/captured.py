@@ -44,7 +44,7 @@ _VALUES = frozenset("pathlib fractions decimal datetime uuid ipaddress".split())
 
 
 class AccessPath:
-    """Where a captured value is found at later calls: a dict entry, an attribute, a cell or an item."""
+    """Where a captured value is found at later calls: a dict entry, an item, an attribute, a cell, an array's flag."""
 
     __slots__ = ("base", "kind", "name")
 
@@ -55,6 +55,8 @@ class AccessPath:
         base = self.base.get() if type(self.base) is AccessPath else self.base
         if self.kind == "item":
             return base[self.name]
+        if self.kind == "flag":
+            return getattr(base.flags, self.name, True)
         return base.cell_contents if self.kind == "cell" else getattr(base, self.name)
 
     def key(self) -> tuple[Any, ...]:
@@ -169,7 +171,7 @@ def guard_writeable(name: str, value: bool) -> None:
     rec = current()
     kind, number = rec.inputs[name].where[:2]
     path = AccessPath(None, number, "leaf") if kind == "arg" else rec.captures[number][0]
-    _guard(rec, AccessPath(AccessPath(path, "flags", "attr"), "writeable", "attr"), value, "value")
+    _guard(rec, AccessPath(path, "writeable", "flag"), value, "value")
 
 
 def _captured_array(rec: Recorder, value: np.ndarray[Any, Any], path: AccessPath) -> Any:

@@ -88,6 +88,8 @@ class Result:
 
 def owner(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The array that owns the memory of a view, where that shows all of it as it lies there; else the view."""
+    if type(x) is not np.ndarray:  # of a device
+        return x
     base = x.base
     if type(base) is not np.ndarray or not base.flags.owndata or base.dtype != x.dtype:
         return x

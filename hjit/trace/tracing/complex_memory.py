@@ -34,8 +34,10 @@ def parts_of(x: Any) -> Any:
     """A complex array as its parts, in the same memory; any other array is itself."""
     if x.dtype.kind != "c":
         return x
-    if x.flags.c_contiguous and type(x) is np.ndarray:
-        return x.reshape(-1).view(_PARTS[x.dtype]).reshape(*x.shape, 2)
+    part = _PARTS.get(x.dtype)
+    if part is not None and type(x) is np.ndarray and x.flags.c_contiguous:
+        flat: Any = x.reshape(-1)  # so that the base of the parts is the array
+        return flat.view(part).reshape(*x.shape, 2)
     real = x.real
     return np.lib.stride_tricks.as_strided(
         real, (*x.shape, 2), (*x.strides, real.itemsize), writeable=x.flags.writeable

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import array
 import collections
-import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import CellType
 from typing import Any
 
-CONTAINERS = (list, dict, set, collections.deque)
+_BUFFERS = (bytearray, array.array)
+CONTAINERS = (list, dict, set, collections.deque, *_BUFFERS)
 
 
 @dataclass(slots=True)
@@ -27,7 +28,7 @@ class Watched:
     containers: list[tuple[Any, list[Any], str]] = field(default_factory=list)
 
     def add(self, x: Any, name: str) -> None:
-        """Watch a list, dict, set or deque; nothing else has contents to change."""
+        """Watch a list, dict, set, deque or buffer; nothing else has contents to change."""
         if isinstance(x, CONTAINERS):
             self.containers.append((x, contents(x), name))
 
@@ -67,10 +68,12 @@ def _cell_contents(cell: CellType) -> Any:
 
 
 def contents(container: Any) -> list[Any]:
-    """What makes a list or dict the same: its items by identity, its keys in order."""
+    """What makes a container the same: its items by identity, keys in order; of a buffer its bytes."""
+    if isinstance(container, _BUFFERS):
+        return [bytes(container)]
     return [*container, *container.values()] if isinstance(container, dict) else list(container)
 
 
 def same_items(a: list[Any], b: list[Any]) -> bool:
-    """Are these the same objects in the same order?"""
-    return len(a) == len(b) and all(map(operator.is_, a, b))
+    """Are these the same objects in the same order, or the same bytes?"""
+    return len(a) == len(b) and all(x is y or (type(x) is bytes and x == y) for x, y in zip(a, b, strict=True))
