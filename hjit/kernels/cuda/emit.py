@@ -52,6 +52,7 @@ from hjit.kernels.lower.nest_merging import Renaming
 from hjit.kernels.lower.passes.distribute_threads import THREADS
 from hjit.kernels.lower.program import Buffer, Nest, Program
 from hjit.kernels.lower.traverse import every
+from hjit.kernels.lower.uniform import waits
 from hjit.sched.language.memory import C_ORDER, Layout, rejoined
 from hjit.trace.ir.borders import fold_select
 from hjit.trace.ir.graph import Cast, Const, Expr, Graph, Index, Load, Op, ScalarRef, arguments_first
@@ -328,9 +329,14 @@ class _Kernel(AcrossThreads):
         self.line(f"HJ_COPY_WAIT({s.groups});")
 
     def branch(self, s: If) -> None:
-        self.inside(f"if ({self.at(s.value)} >= 0) ", s.body)
+        test, words = f"{self.at(s.value)} >= 0", ("if ({}) ", "else ")
+        if waits(s):
+            name = self.fresh("test")
+            self.line(f"const i32 {name} = {test};")
+            test, words = name, ("HJ_UNIFORM_IF({}) ", "HJ_UNIFORM_ELSE({}) ")
+        self.inside(words[0].format(test), s.body)
         if s.otherwise:
-            self.inside("else ", s.otherwise)
+            self.inside(words[1].format(test), s.otherwise)
 
     def reset_window(self, s: ResetWindow) -> None:
         self.line(f"{self.windows[s.stage]} = {-(1 << (self.index.bits - 2))};")

@@ -23,16 +23,23 @@ from hjit.kernels.lower.loopir import (
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.program import Nest
 from hjit.kernels.lower.traverse import Body, every, own_polys, sources
+from hjit.kernels.lower.uniform import check_uniform
 from hjit.trace.ir.graph import Graph, loads
 
 
 def insert_barriers(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest in which no two threads of a block touch the same memory at once, one of them writing."""
+    """The nest in which no two threads of a block touch the same memory at once, one of them writing.
+
+    Raises:
+        CompileError: some threads of a block may not come to a barrier, see `check_uniform`.
+    """
     if not nest.blocks:
         return nest
     shared = frozenset(b.stage for b in nest.buffers.values() if b.shared)
     body, _ = _Barriers(shared, nest.stage).body(nest.body, _Since())
-    return replace(nest, body=body)
+    nest = replace(nest, body=body)
+    check_uniform(nest)
+    return nest
 
 
 @dataclass(frozen=True, slots=True)
