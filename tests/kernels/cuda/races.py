@@ -1,5 +1,5 @@
-"""Which threads of a block touch the same element between two barriers, one of them writing, and which touch what is not
-in a buffer: the loop IR, thread by thread, with indices only.
+"""Which threads of a block touch the same element between two barriers, one of them writing, which touch what is not in a
+buffer, and which read what another buffer has in the same memory: the loop IR, thread by thread, with indices only.
 
 What a gather reads is left out: its index depends on values.
 """
@@ -63,6 +63,8 @@ class Run:
         # elements of groups of copies that may be under way, and whose they are; the last group has not ended
         self.copying: list[dict[Element, int]] = [{}]
         self.faults: dict[str, str] = {}
+        self.lent = {b.memory for b in nest.buffers.values()}
+        self.holds: dict[Element, str] = {}  # whose an element is
         self.values: dict[Poly, Callable[[], int]] = {}
         self.places: dict[tuple[str, tuple[Poly, ...]], list[tuple[Callable[[], int], int, bool]]] = {}
         self.gathers: dict[tuple[Poly, ...], bool] = {}
@@ -141,7 +143,7 @@ class Run:
                 self.copying = self.copying[last:]
             case CopyAsync():
                 self.touch(s.buffer, s.index, thread, writes=True)
-                self.copying[-1][s.buffer, self.place(s.buffer, s.index)] = thread
+                self.copying[-1][self.element(s.buffer, self.place(s.buffer, s.index))] = thread
             case Block() | Name():
                 self.accesses(s, thread)
 
@@ -189,6 +191,14 @@ class Run:
         lengths = [self.value(p) for p in b.lengths]
         return [(self.formula(p), lengths[k], k == b.fold) for k, p in enumerate(from_origin)]
 
+    def element(self, source: str, at: tuple[int, ...]) -> Element:
+        """The memory, and where in it, of an element: its number, where several buffers have the memory."""
+        b = self.nest.buffers.get(source)
+        if b is None or (b.memory is None and source not in self.lent):
+            return source, at
+        strides = b.layout.strides(b.lengths)
+        return b.memory or source, (sum(k * n.const for k, n in zip(at, strides, strict=True)),)
+
     def is_gather(self, index: tuple[Poly, ...]) -> bool:
         found = self.gathers.get(index)
         if found is None:
@@ -202,7 +212,12 @@ class Run:
         if source not in self.common or self.is_gather(index):
             return
         at = self.place(source, index)
-        element = source, at
+        element = self.element(source, at)
+        if writes:
+            self.holds[element] = source
+        elif self.holds.get(element, source) != source:
+            fault = f"thread {thread} reads {source}{list(at)}, where {self.holds[element]} is"
+            self.faults.setdefault(f"holds {source}", fault)
         if any(element in group for group in self.copying):
             fault = f"thread {thread} touches {source}{list(at)}, to which a copy is under way"
             self.faults.setdefault(f"copies {source}", fault)
