@@ -90,8 +90,8 @@ def test_they_wait_for_those_who_read_what_was_there() -> None:
 
 
 def test_what_is_read_later_stays() -> None:
-    graph, program = loops(kept, in_tiles)
-    first, second, third = program.buffers
+    _, program = loops(kept, in_tiles)
+    first, _, third = program.buffers
     assert shared(program) == {}
     (nest,) = program.nests
     buffers = {**program.buffers, third: replace(program.buffers[third], memory=first)}
