@@ -120,8 +120,9 @@ def followed(kernel: Kernel, parameters: Sequence[Value], special: Mapping[str, 
     """
     thread = _Thread(kernel, dict(zip(kernel.parameters, parameters, strict=True)), dict(special))
     is_whole = thread.run()
-    names = ("f32", "f64", "integers", "memory", "shared", "others")
-    return Instructions(*(thread.counts[x] for x in names), thread.guesses, is_whole)
+    c = thread.counts
+    counts = c["f32"], c["f64"], c["integers"], c["memory"], c["shared"], c["others"]
+    return Instructions(*counts, thread.guesses, is_whole)
 
 
 class _Thread:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -244,7 +245,7 @@ class _Block:
 class _Slot:
     """Memory that several stages have one after the other; `last`: the position of what reads it last."""
 
-    dtype: np.dtype[object]
+    dtype: np.dtype[Any]
     size: int
     last: int
 

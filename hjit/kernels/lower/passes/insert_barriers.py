@@ -138,8 +138,8 @@ class _Barriers:
         joined = {(self.place(x.buffer), x.atomic) for x in stores if x.atomic is not None}
         written = {x.buffer for x in stores if x.atomic is None}
         written |= {s.buffer for s in every(body) if isinstance(s, CopyAsync)}
-        places = [self.common & set(map(self.place, names)) for names in (read, written)]
-        return _Since(*places, frozenset(x for x in joined if x[0] in self.common))
+        read, written = (set(map(self.place, names)) for names in (read, written))
+        return _Since(self.common & read, self.common & written, frozenset(x for x in joined if x[0] in self.common))
 
     def place(self, array: str) -> str:
         """The memory in which an array is."""
