@@ -157,6 +157,22 @@ def test_memory_of_no_stage_comes_with_the_pass_that_makes_it() -> None:
         check_loop_ir(program, GRAPH, ("distribute_threads",))
 
 
+@pytest.mark.parametrize("owner", ["nothing", "lent", "private"])
+def test_a_buffer_is_in_the_memory_of_one_that_has_its_own(owner: str) -> None:
+    """One of the block, too, and not itself in that of another one."""
+
+    def checked(memory: str) -> None:
+        shared = Buffer(OUT, (poly(0), poly(0)), (N, N), C_ORDER, shared=True)
+        buffers = {OUT: shared, "lent": replace(shared, memory=OUT), "private": replace(shared, shared=False)}
+        names = {x: Buffer(x, (), (), C_ORDER, b.fold, b.shared, F4, b.memory) for x, b in buffers.items() if x != OUT}
+        buffers = {OUT: shared, **names, "last": Buffer("last", (), (), C_ORDER, shared=True, dtype=F4, memory=memory)}
+        check_loop_ir(Program((Nest(OUT, (), poly(1), poly(1), (OUT,), buffers, blocks=True),)), GRAPH)
+
+    with pytest.raises(CompileError, match=f"the buffer last is in the memory of {owner}, which is none for it"):
+        checked(owner)
+    checked(OUT)
+
+
 @pytest.mark.parametrize("dtype, shared", [("f4", True), ("f4", False), ("f8", True)])
 def test_copies_are_to_shared_memory_and_of_its_dtype(dtype: str, shared: bool) -> None:
     memory = Buffer(OUT, (poly(0), poly(0)), (N, N), C_ORDER, shared=shared)

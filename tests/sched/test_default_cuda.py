@@ -85,3 +85,14 @@ def test_schedules_of_long_graphs_are_legal(name: str) -> None:
     module = apps.load(name)
     _, tree = scheduled(getattr(module, name), *module.inputs(RNG, module.SMALL))
     assert all((x.size or 1) <= MOST_ROWS for x in loops(tree, "unroll"))
+
+
+@pytest.mark.parametrize("app", ["camera_pipe", "unsharp"])
+def test_images_with_their_channels_last_have_as_few_kernels_as_planar_ones(app: str) -> None:
+    """Tiles of all channels are high enough for stages that are read around each element."""
+    m = apps.load(app)
+    rng = np.random.default_rng(1)
+    planar = scheduled(getattr(m, app), *m.inputs(rng, m.SMALL))
+    last = scheduled(m.channels_last, *m.inputs_last(rng, m.SMALL))
+    first, second = (len(lower(*x, passes=CUDA).nests) for x in (planar, last))
+    assert first == second

@@ -52,6 +52,7 @@ from hjit.kernels.lower.nest_merging import Renaming
 from hjit.kernels.lower.passes.distribute_threads import THREADS
 from hjit.kernels.lower.program import Buffer, Nest, Program
 from hjit.kernels.lower.traverse import every
+from hjit.kernels.lower.uniform import waits
 from hjit.sched.language.memory import C_ORDER, Layout, rejoined
 from hjit.trace.ir.borders import fold_select
 from hjit.trace.ir.expressions import Cast, Const, Expr, Index, Load, Op, ScalarRef, arguments_first
@@ -134,6 +135,9 @@ class _Kernel(AcrossThreads):
         """The text, with ``@`` in place of its name."""
         nest = self.nest
         for stage, b in nest.buffers.items():
+            if b.memory is not None:
+                self.buffers[stage] = self.buffers[b.memory]
+                continue
             self.buffers[stage] = self.fresh(stage)
             memory, aligned = ("HJ_SHARED ", " HJ_ALIGNED") if b.shared else ("", "")
             t = storage_type(self.dtypes[stage] if b.dtype is None else b.dtype)
@@ -176,17 +180,18 @@ class _Kernel(AcrossThreads):
         return f"const {self.index.type} "
 
     def _elements(self, b: Buffer) -> int:
-        """Of the memory that a thread or a block has for a stage.
+        """Of the memory that a thread or a block has for a stage, and for those that share it.
 
         Raises:
             ScheduleError: it is too much, or how much is known at a call only.
         """
-        n = 1
-        for p in b.layout.lengths(b.lengths):
-            n = n * p.const if p.is_const and n > 0 else -1
+        counts = []
+        for x in (b, *(x for x in self.nest.buffers.values() if x.memory == b.stage)):
+            lengths = x.layout.lengths(x.lengths)
+            counts.append(math.prod(p.const for p in lengths) if all(p.is_const for p in lengths) else 0)
+        n = max(counts) if min(counts) > 0 else 0
         size = n * (self.dtypes[b.stage] if b.dtype is None else b.dtype).itemsize
-        if b.shared and size > 0:
-            self.shared_bytes += size
+        self.shared_bytes += size if b.shared else 0
         used, most = (self.shared_bytes, MAX_SHARED_BYTES) if b.shared else (size, MAX_LOCAL_BYTES)
         if size <= 0 or used > most:
             self.refuse(b.stage, "block" if b.shared else "thread", most)
@@ -329,9 +334,14 @@ class _Kernel(AcrossThreads):
         self.line(f"HJ_COPY_WAIT({s.groups});")
 
     def branch(self, s: If) -> None:
-        self.inside(f"if ({self.at(s.value)} >= 0) ", s.body)
+        test, words = f"{self.at(s.value)} >= 0", ("if ({}) ", "else ")
+        if waits(s):
+            name = self.fresh("test")
+            self.line(f"const i32 {name} = {test};")
+            test, words = name, ("HJ_UNIFORM_IF({}) ", "HJ_UNIFORM_ELSE({}) ")
+        self.inside(words[0].format(test), s.body)
         if s.otherwise:
-            self.inside("else ", s.otherwise)
+            self.inside(words[1].format(test), s.otherwise)
 
     def reset_window(self, s: ResetWindow) -> None:
         self.line(f"{self.windows[s.stage]} = {-(1 << (self.index.bits - 2))};")

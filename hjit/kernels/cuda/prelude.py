@@ -19,6 +19,10 @@ A kernel is written in C99 without recursion, with the names below and those of 
 - ``HJ_THREAD_X``, ``HJ_BLOCK_X``, ``HJ_THREADS_X``, ``HJ_BLOCKS_X``, and so for Y and Z: indices and counts as i32;
   ``HJ_THREAD``: the thread in its block.
 - ``HJ_BARRIER()``: of the block, for shared and global memory.
+- ``HJ_UNIFORM_IF(test) { ... } HJ_UNIFORM_ELSE(test) { ... }``: a branch that all threads of a block take alike, and in
+  which they wait for each other. PoCL 3.0 makes code of branches with several barriers that loses what threads have
+  written; there they are loops of one iteration at most, the number of blocks along z, so that its optimiser does not
+  make branches of them again.
 - ``HJ_FIRST_WARP { ... }``: what only the first warp of 32 threads need do, shuffles for instance. Where shuffles are
   made of barriers, all threads do it.
 
@@ -62,6 +66,8 @@ typedef double f64;
 #define HJ_SHUFFLES(threads)
 #define HJ_FIRST_WARP if (HJ_THREAD < 32)
 #define HJ_BARRIER() __syncthreads()
+#define HJ_UNIFORM_IF(test) if (test)
+#define HJ_UNIFORM_ELSE(test) else
 #define HJ_THREAD_X ((i32)threadIdx.x)
 #define HJ_THREAD_Y ((i32)threadIdx.y)
 #define HJ_THREAD_Z ((i32)threadIdx.z)
@@ -112,6 +118,8 @@ typedef double f64;
 #define HJ_SHUFFLES(threads) __local u64 hj_shuffle_scratch[threads];
 #define HJ_FIRST_WARP
 #define HJ_BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
+#define HJ_UNIFORM_IF(test) for (i32 hj_once = 0; hj_once < ((test) ? HJ_BLOCKS_Z : 0); hj_once++)
+#define HJ_UNIFORM_ELSE(test) for (i32 hj_once = 0; hj_once < ((test) ? 0 : HJ_BLOCKS_Z); hj_once++)
 #define HJ_THREAD_X ((i32)get_local_id(0))
 #define HJ_THREAD_Y ((i32)get_local_id(1))
 #define HJ_THREAD_Z ((i32)get_local_id(2))

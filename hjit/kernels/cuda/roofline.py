@@ -3,6 +3,11 @@
 A kernel moves what it reads and writes between memory and the chip once, and computes all its operations; it takes as
 long as the slower of both, and a launch. How many of its threads a multiprocessor holds at once says whether there are
 enough of them to hide latency.
+
+Operations are instructions of PTX where there is a compiler: what a thread in the middle runs, times the threads (see
+`hjit.kernels.cuda.ptx`). Units for float32, for float64 and for integers work at the same time. Machine code has fewer
+integer instructions, as it has more ways to address memory, and more for a division. Without a compiler operations are
+those of the loop IR, all in the dtype of the result.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hjit.kernels.cuda.compilers.machine_code import Resources
+from hjit.kernels.cuda.ptx import Instructions
 from hjit.kernels.lower.program import Nest, Program
 from hjit.kernels.lower.traverse import sources
 from hjit.sched.language.limits import WARP
@@ -34,7 +40,7 @@ class Gpu:
         multiprocessors: how many there are.
         bandwidth: of the memory, bytes a second.
         operations: of float32, a second; a fused multiply-add would count two.
-        doubles: the part of them that there are of float64.
+        doubles, integers: the part of them that there are of float64, and of integers of 32 bits.
         threads, blocks, registers, shared: that a multiprocessor holds at once; shared memory in bytes.
     """
 
@@ -44,6 +50,7 @@ class Gpu:
     bandwidth: float
     operations: float
     doubles: float
+    integers: float
     threads: int
     blocks: int
     registers: int
@@ -53,12 +60,12 @@ class Gpu:
 # From NVIDIA's data sheets and the table of compute capabilities in the CUDA C++ Programming Guide; half of the rate
 # that data sheets name: products and sums are rounded one by one.
 GPUS: Mapping[int, Gpu] = {
-    75: Gpu("T4", 75, 40, 320e9, 4.1e12, 1 / 32, 1024, 16, 1 << 16, 64 << 10),
-    80: Gpu("A100", 80, 108, 1555e9, 9.7e12, 1 / 2, 2048, 32, 1 << 16, 164 << 10),
-    86: Gpu("A10", 86, 72, 600e9, 15.6e12, 1 / 64, 1536, 16, 1 << 16, 100 << 10),
-    89: Gpu("L4", 89, 58, 300e9, 15.1e12, 1 / 64, 1536, 24, 1 << 16, 100 << 10),
-    90: Gpu("H100", 90, 132, 3350e9, 33.5e12, 1 / 2, 2048, 32, 1 << 16, 228 << 10),
-    100: Gpu("B200", 100, 148, 8000e9, 37e12, 1 / 2, 2048, 32, 1 << 16, 228 << 10),
+    75: Gpu("T4", 75, 40, 320e9, 4.1e12, 1 / 32, 1, 1024, 16, 1 << 16, 64 << 10),
+    80: Gpu("A100", 80, 108, 1555e9, 9.7e12, 1 / 2, 1, 2048, 32, 1 << 16, 164 << 10),
+    86: Gpu("A10", 86, 72, 600e9, 15.6e12, 1 / 64, 1 / 2, 1536, 16, 1 << 16, 100 << 10),
+    89: Gpu("L4", 89, 58, 300e9, 15.1e12, 1 / 64, 1 / 2, 1536, 24, 1 << 16, 100 << 10),
+    90: Gpu("H100", 90, 132, 3350e9, 33.5e12, 1 / 2, 1 / 2, 2048, 32, 1 << 16, 228 << 10),
+    100: Gpu("B200", 100, 148, 8000e9, 37e12, 1 / 2, 1 / 2, 2048, 32, 1 << 16, 228 << 10),
 }
 
 
@@ -86,10 +93,11 @@ class Estimate:
 
     Attributes:
         bytes: that it must move between memory and the chip.
-        operations: about.
+        operations: about; of floats and integers, where PTX is known.
         occupancy: see `occupancy`; None where what it needs is not known.
-        seconds: at least.
+        seconds: at least, as far as PTX says what machine code has.
         limit: what takes most of them: "launch", "memory" or "arithmetic".
+        instructions: of one thread, by its PTX; None where that is not known.
     """
 
     bytes: int
@@ -97,6 +105,7 @@ class Estimate:
     occupancy: float | None
     seconds: float
     limit: str
+    instructions: Instructions | None = None
 
 
 def must_move(graph: Graph, nest: Nest, layouts: Mapping[str, Layout], sizes: Mapping[str, int]) -> int:
@@ -133,6 +142,8 @@ def estimate(
     sizes: Mapping[str, int],
     on: Gpu,
     needs: Resources | None,
+    instructions: Instructions | None = None,
+    blocks: int = 0,
 ) -> Estimate:
     """Of the launch of a nest.
 
@@ -140,15 +151,23 @@ def estimate(
         number: of the nest in the program.
         threads: of a block.
         needs: of its kernel; None: it has not been compiled.
+        instructions: of one thread of its kernel; None: those of the loop IR are taken.
+        blocks: how many there are, where instructions are known.
     """
     nest = program.nests[number]
-    size, work = nest_must_move(graph, program, number, sizes), max(sizes_value(nest.work, sizes), 0)
-    is_double = any(graph.stage(name).dtype == np.float64 for name in nest.writes)
-    rate = on.operations * (on.doubles if is_double else 1)
-    parts = {"launch": LAUNCH_SECONDS, "memory": size / on.bandwidth, "arithmetic": work / rate}
+    size = nest_must_move(graph, program, number, sizes)
+    if instructions is None:
+        work = max(sizes_value(nest.work, sizes), 0)
+        is_double = any(graph.stage(name).dtype == np.float64 for name in nest.writes)
+        arithmetic = work / (on.operations * (on.doubles if is_double else 1))
+    else:
+        x, count = instructions, blocks * threads
+        work = count * (x.f32 + x.f64 + x.integers)
+        arithmetic = count * max(x.f32, x.f64 / on.doubles, x.integers / on.integers) / on.operations
+    parts = {"launch": LAUNCH_SECONDS, "memory": size / on.bandwidth, "arithmetic": arithmetic}
     seconds = LAUNCH_SECONDS + max(parts["memory"], parts["arithmetic"])
     held = None if needs is None else occupancy(on, threads, needs)
-    return Estimate(size, work, held, seconds, max(parts, key=lambda k: parts[k]))
+    return Estimate(size, work, held, seconds, max(parts, key=lambda k: parts[k]), instructions)
 
 
 def _elements(shape: Sequence[Poly], sizes: Mapping[str, int]) -> int:

@@ -38,7 +38,7 @@ from hjit.kernels.lower.loopir import (
     WaitForCopies,
 )
 from hjit.kernels.lower.printing import TAIL_TEXT
-from hjit.kernels.lower.program import Nest, Program
+from hjit.kernels.lower.program import Buffer, Nest, Program
 from hjit.kernels.lower.traverse import bound_vars, every, inner, named_polys, own_polys, stmt_exprs
 from hjit.sched.language.limits import MAX_LANES, WARP
 from hjit.trace.ir.expressions import Load, loads, walk
@@ -124,9 +124,19 @@ class _Checker:
         for b in self.nest.buffers.values():
             if b.stage not in self.graph.by_name and (b.dtype is None or not made):
                 yield f"the buffer {b.stage} is no stage"
+            if b.memory is not None and not self.is_memory(b, b.memory):
+                yield f"the buffer {b.stage} is in the memory of {b.memory}, which is none for it"
         yield from self.body(self.nest.body, _Scope(names, {}))
         if not origins <= names.union(v for s in every(self.nest.body) for v in bound_vars(s)):
             yield "a buffer begins at a name that there is not"
+
+    def is_memory(self, b: Buffer, owner: str) -> bool:
+        """Is there memory of its own of a buffer, for the elements of another one?"""
+        other = self.nest.buffers.get(owner)
+        if other is None or (other.shared, other.memory) != (b.shared, None):
+            return False
+        first, second = (self.graph.dtypes.get(x.stage) if x.dtype is None else x.dtype for x in (other, b))
+        return first == second
 
     def body(self, body: tuple[Stmt, ...], scope: _Scope) -> Iterator[str]:
         for s in body:

@@ -21,6 +21,7 @@
     hoist_invariants   what all iterations of a loop compute alike is computed before it
     widen_accesses     what is read or written side by side, in one access (CUDA)
     copy_async         copies to shared memory that threads begin, and wait for later (CUDA)
+    share_memory       buffers that are not needed at the same time lie in the same shared memory (CUDA)
     insert_barriers    where threads read what others of their block have written (CUDA)
 
 Each but the first is a function from nest to nest; `show` sees the Program after each. The back ends print the result.
@@ -44,6 +45,7 @@ from hjit.kernels.lower.passes.privatise_scatters import privatise_scatters
 from hjit.kernels.lower.passes.scalar_replacement import replace_scalars
 from hjit.kernels.lower.passes.staging.coalesce_accesses import coalesce_accesses
 from hjit.kernels.lower.passes.staging.copies import copy_async, prefetch_windows
+from hjit.kernels.lower.passes.staging.share_memory import share_memory
 from hjit.kernels.lower.passes.staging.stage_operands import stage_operands
 from hjit.kernels.lower.passes.stream_stores import stream_stores
 from hjit.kernels.lower.passes.unroll_and_jam import unroll_and_jam
@@ -88,6 +90,7 @@ CUDA: tuple[Pass, ...] = (
     hoist_invariants,
     widen_accesses,
     copy_async,
+    share_memory,
     insert_barriers,
 )
 

@@ -29,6 +29,7 @@ class Buffer:
         shared: is it that of a block?
         dtype: of its elements, where it is no stage of the Graph; made by coalesce_accesses, privatise_scatters and
             stage_operands.
+        memory: the earlier buffer in whose memory it is, which has the same dtype; made by share_memory.
     """
 
     stage: str
@@ -38,6 +39,7 @@ class Buffer:
     fold: int | None = None
     shared: bool = False
     dtype: np.dtype[Any] | None = None
+    memory: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,8 @@ def _nest_lines(nest: Nest) -> Iterator[str]:
         axes = enumerate(zip(b.lengths, b.origin, strict=True))
         sizes = " x ".join(f"{n}" + (" circular" if k == b.fold else f" from {o}") for k, (n, o) in axes)
         of = f" of {b.dtype}" if b.dtype is not None else ""
-        yield f"  {'shared ' if b.shared else ''}buffer {b.stage}: {sizes or 'one element'}{of}{b.layout}"
+        where = "" if b.memory is None else f" in the memory of {b.memory}"
+        yield f"  {'shared ' if b.shared else ''}buffer {b.stage}: {sizes or 'one element'}{of}{b.layout}{where}"
     depth = 1
     if nest.count is not None:
         threads = f" of {nest.threads} threads" if nest.threads else ""

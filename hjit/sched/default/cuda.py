@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from hjit.sched.analysis.bounds import Definitions, Reads, Region
-from hjit.sched.analysis.propagation import Uses
-from hjit.sched.analysis.sliding import advance
-from hjit.sched.default.line_buffers import named
+from hjit.sched.default.members import Tiled, members_of
 from hjit.sched.default.schedules import loads_of_rows
 from hjit.sched.default.thresholds import (
     BLOCK,
@@ -23,11 +20,8 @@ from hjit.sched.default.thresholds import (
     FEW_RESULTS,
     LONG_REDUCTION,
     MAX_ACCUMULATOR_REGISTERS,
-    MAX_EXTRA_WORK,
-    MAX_RECOMPUTED,
     MAX_SHARED_BYTES,
     MIN_STENCIL,
-    MOST_ROWS,
     PRODUCT_STEP,
     PRODUCT_TILE,
     PRODUCT_UNROLL,
@@ -37,7 +31,6 @@ from hjit.sched.default.thresholds import (
     STENCIL_ROWS,
     STEPS_OF_SUM,
     STRIP_BYTES,
-    TALLER,
     THREAD_BYTES,
     THREAD_COLUMNS,
     TILE_COLUMNS,
@@ -50,18 +43,16 @@ from hjit.sched.language.groups import groups
 from hjit.sched.language.limits import WARP
 from hjit.sched.language.memory import memory_order
 from hjit.sched.language.tree import Loop, Node, Root, Store
-from hjit.trace.ir.analysis.costs import cost
 from hjit.trace.ir.analysis.scans import scan_of
 from hjit.trace.ir.graph import Definition, Graph, Stage
-from hjit.trace.ir.intervals import Interval
-from hjit.trace.ir.poly import Dim, Poly, Var, poly
+from hjit.trace.ir.poly import Dim, Poly
 from hjit.trace.passes.cuda.block_reductions import contiguity, runs_along_rows
 
 
 def cuda_schedule(graph: Graph) -> Root:
     """The schedule of a canonical Graph; legal for every one."""
     tiled = {s.name: tuple(_tiled(graph, s, group) for group in groups(s)) for s in graph.stages}
-    members = _members(graph, tiled)
+    members = members_of(graph, tiled)
     inside = {name for x in members.values() for name in x.names}
     roots: list[Node] = []
     for s in graph.stages:
@@ -98,25 +89,7 @@ class CudaNests(Mapping[str, tuple[Node, ...]]):
         return len(self.graph.by_name)
 
 
-@dataclass(frozen=True, slots=True)
-class _Tiled:
-    """The loops of one nest.
-
-    Attributes:
-        blocks: dimensions whose loops are over blocks.
-        inner: the loops inside those.
-        tile: how many elements of each pure dimension a block computes; None: all.
-        is_alone: is it computed at the root, because its own tiles are worth more than to be near what reads it?
-    """
-
-    group: tuple[int, ...]
-    blocks: tuple[int, ...]
-    inner: tuple[Step, ...]
-    tile: tuple[int | None, ...] = ()
-    is_alone: bool = False
-
-
-def _nest(s: Stage, x: _Tiled) -> Node:
+def _nest(s: Stage, x: Tiled) -> Node:
     blocks: list[Step] = [(k, "gpu_block", None) for k in x.blocks]
     return nest(s.name, x.group, [*blocks, *x.inner])
 
@@ -124,7 +97,7 @@ def _nest(s: Stage, x: _Tiled) -> Node:
 # -- loops of one stage
 
 
-def _tiled(graph: Graph, s: Stage, group: tuple[int, ...]) -> _Tiled:
+def _tiled(graph: Graph, s: Stage, group: tuple[int, ...]) -> Tiled:
     d = s.definitions[group[-1]]
     pure, reduction = range(len(d.dims)), range(len(d.dims), len(d.extents))
     serial: list[Step] = [(k, "serial", None) for k in reduction]
@@ -140,21 +113,21 @@ def _tiled(graph: Graph, s: Stage, group: tuple[int, ...]) -> _Tiled:
     if scan is not None and runs_along_rows(d, s.name):
         (last,) = reduction
         blocks = (*pure, last) if scan.restart else tuple(pure)
-        return _Tiled(group, blocks, ((last, "gpu_thread", scan.restart or None),))
+        return Tiled(group, blocks, ((last, "gpu_thread", scan.restart or None),))
     if scan is not None and scan.restart:  # a thread for each part of a column
         (last,) = reduction
         x = _over(d, group, list(pure), [(last, "serial", scan.restart)], SCAN_BLOCK)
-        return _Tiled(group, (last, *x.blocks), x.inner)
+        return Tiled(group, (last, *x.blocks), x.inner)
     if d.is_scatter and d.order == "pure":
         serial = [*((k, "serial", None) for k in pure), *serial]
-        return _Tiled(group, (), tuple(serial))
+        return Tiled(group, (), tuple(serial))
     if d.order == "pure" and _reads_across(graph, d):
         return _over(d, group, list(pure), serial, TRANSPOSE_BLOCK)
     x = _over(d, group, list(pure), serial, SCAN_BLOCK if is_long else BLOCK, _rows(d), _columns(s, d), _planes(d))
     return _in_strips(s, d, x) if is_long and _walks_rows(graph, s, d) else x
 
 
-def _in_strips(s: Stage, d: Definition, x: _Tiled) -> _Tiled:
+def _in_strips(s: Stage, d: Definition, x: Tiled) -> Tiled:
     """Threads that walk along rows, all of them through one strip after the other: its elements are read and written
     through shared memory, see `hjit.kernels.lower.passes.staging.coalesce_accesses`."""
     (row,) = range(len(d.dims), len(d.extents))
@@ -201,7 +174,7 @@ def _over(
     rows: int = 1,
     columns: int = 1,
     planes: int = 0,
-) -> _Tiled:
+) -> Tiled:
     """Loops over tiles of some dimensions, and over the elements of one, which so many threads share.
 
     Args:
@@ -233,16 +206,16 @@ def _over(
     threads_of += [(k, "gpu_thread", None) for k in whole]
     copies += [(k, "unroll", None) for k in each]
     tile = tuple(sizes.get(k) for k in range(len(d.dims)))
-    return _Tiled(group, tuple(dims), (*threads_of, *copies, *inside), tile)
+    return Tiled(group, tuple(dims), (*threads_of, *copies, *inside), tile)
 
 
-def _scattered(d: Definition, group: tuple[int, ...]) -> _Tiled:
+def _scattered(d: Definition, group: tuple[int, ...]) -> Tiled:
     """Atomic updates: blocks that do many of them, so that it is little to join what they have found to the result."""
     x = _over(d, group, list(range(len(d.dims), len(d.extents))), [], BLOCK)
     last = x.blocks[-1:]
     sizes = {k: n for k, kind, n, *_ in x.inner if kind == "gpu_thread"}
     outer: list[Step] = [(k, "serial", (sizes.get(k) or 1) * UPDATES) for k in last]
-    return _Tiled(group, (*range(len(d.dims)), *x.blocks), (*outer, *x.inner))
+    return Tiled(group, (*range(len(d.dims)), *x.blocks), (*outer, *x.inner))
 
 
 def _rows(d: Definition) -> int:
@@ -279,7 +252,7 @@ def _columns(s: Stage, d: Definition) -> int:
     return min(max(THREAD_BYTES // max(s.dtype.itemsize, *(x.dtype.itemsize for x in d.loads), 1), 1), THREAD_COLUMNS)
 
 
-def _operands_in_tiles(s: Stage, d: Definition, group: tuple[int, ...]) -> _Tiled | None:
+def _operands_in_tiles(s: Stage, d: Definition, group: tuple[int, ...]) -> Tiled | None:
     """A sum of products, or the like, of two operands that are read by many results each, as in a product of matrices:
     blocks of rows and columns, a square of them for each thread, and the reduction in tiles, for which the operands go
     through shared memory (`hjit.kernels.lower.passes.staging.stage_operands`)."""
@@ -303,7 +276,7 @@ def _operands_in_tiles(s: Stage, d: Definition, group: tuple[int, ...]) -> _Tile
         (last, "unroll", min(PRODUCT_UNROLL, step)),
     ]
     squares: list[Step] = [(k, "unroll", side) for k in sizes] if side > 1 else []
-    return _Tiled(group, tuple(range(len(d.dims))), (*threads, *sums, *tiles, *squares), is_alone=True)
+    return Tiled(group, tuple(range(len(d.dims))), (*threads, *sums, *tiles, *squares), is_alone=True)
 
 
 def _side_by_registers(s: Stage) -> int:
@@ -339,7 +312,7 @@ def _is_long(d: Definition) -> bool:
     return math.prod(known) >= LONG_REDUCTION
 
 
-def _along_rows(s: Stage, d: Definition, group: tuple[int, ...]) -> _Tiled:
+def _along_rows(s: Stage, d: Definition, group: tuple[int, ...]) -> Tiled:
     """A block for each result, or for few side by side; consecutive threads take what lies side by side."""
     pure = list(range(len(d.dims)))
     together: list[Step] = []
@@ -349,130 +322,13 @@ def _along_rows(s: Stage, d: Definition, group: tuple[int, ...]) -> _Tiled:
         together.insert(0, (pure.pop(), "unroll", None))
     along = contiguity(d, s.name)
     order = sorted(range(len(d.dims), len(d.extents)), key=lambda k: (along.get(k, -1), k))
-    return _Tiled(group, tuple(pure), (*((k, "gpu_thread", None) for k in order), *together))
+    return Tiled(group, tuple(pure), (*((k, "gpu_thread", None) for k in order), *together))
 
 
 # -- stages inside the blocks of others
 
 
-@dataclass(frozen=True, slots=True)
-class _Members:
-    """The stages that the blocks of a nest compute for themselves, in the order of the Graph.
-
-    Attributes:
-        tiled: the loops of the nest.
-    """
-
-    nest: int
-    tiled: _Tiled
-    names: tuple[str, ...]
-
-
-def _members(graph: Graph, tiled: Mapping[str, Sequence[_Tiled]]) -> dict[str, _Members]:
-    """By the stage whose nest it is."""
-    reads, consumers = Reads(graph), graph.consumers()
-    found: dict[str, _Members] = {}
-    taken: set[str] = set()
-    for s in reversed(graph.stages):
-        reading = [
-            k
-            for k, x in enumerate(tiled[s.name])
-            if any(y != s.name and y in graph.by_name for n in x.group for y in s.definitions[n].sources)
-        ]
-        if s.name in taken or len(reading) != 1:
-            continue
-        x = tiled[s.name][reading[0]]
-        if x.blocks and x.tile and is_direct(s.definitions[x.group[-1]]):
-            alone = {name for name, nests in tiled.items() if any(y.is_alone for y in nests)}
-            tried = [(y, tuple(_inside(reads, s, y, taken | alone, consumers))[::-1]) for y in _other_tiles(x)]
-            x, names = max(tried, key=lambda y: len(y[1]))  # the first of equal ones
-            if names:
-                found[s.name] = _Members(reading[0], x, names)
-                taken.update(names)
-    return found
-
-
-def _other_tiles(x: _Tiled) -> Iterator[_Tiled]:
-    """The loops, and those over other tiles: higher ones, of which blocks compute less of what others compute, too, and
-    narrower ones, of which more stages fit into shared memory."""
-    row, column = x.blocks[-2:] if len(x.blocks) > 1 else (-1, -1)
-    for y in dict.fromkeys((x, _each(x, column, 1) or x)):  # one, where a thread has one column anyway
-        yield y
-        rows = math.prod(n or 1 for k, kind, n, *_ in x.inner if (k, kind) == (row, "unroll"))
-        for times in (n for n in TALLER if n * rows <= MOST_ROWS):
-            if (higher := _each(y, row, rows * times)) is not None:
-                yield higher
-
-
-def _each(x: _Tiled, dim: int, count: int) -> _Tiled | None:
-    """The loops where each thread computes so many elements along a dimension; None where threads do not share it."""
-    threads = [n for k, kind, n, *_ in x.inner if (k, kind) == (dim, "gpu_thread")]
-    if len(threads) != 1 or threads[0] is None:
-        return None
-    before = math.prod(n or 1 for k, kind, n, *_ in x.inner if (k, kind) == (dim, "unroll"))
-    size = threads[0] // before * count
-    inner: list[Step] = [
-        (dim, "gpu_thread", size) if step[:2] == (dim, "gpu_thread") else step
-        for step in x.inner
-        if step[:2] != (dim, "unroll")
-    ]
-    if count > 1:
-        last = max(n for n, (_, kind, *_) in enumerate(inner) if kind == "gpu_thread")
-        inner.insert(last + 1, (dim, "unroll", count))
-    return replace(x, inner=tuple(inner), tile=tuple(size if k == dim else n for k, n in enumerate(x.tile)))
-
-
-def _inside(reads: Reads, head: Stage, x: _Tiled, taken: set[str], consumers: Mapping[str, list[str]]) -> Iterator[str]:
-    """The producers that a block computes for itself, the last first."""
-    corners = {k: Var(f"tile{k}") for k in x.blocks}
-    tiles = {v: x.tile[k] or 1 for k, v in corners.items()}
-    uses: Uses[Definitions] = Uses(reads.stages)
-    for number in x.group:
-        part = reads.part(head.name, number)
-        uses.add(
-            part, part.whole | {k: Interval.tile(poly(v), tiles[v]) for k, v in corners.items() if k in part.whole}
-        )
-    members: set[str] = set()
-    used = 0
-    for s in reversed(reads.graph.stages[: reads.position[head.name]]):
-        is_free = s.name not in taken and s.name not in reads.graph.outputs and s.shape
-        if not is_free or not all(c == head.name or c in members for c in consumers[s.name]):
-            continue
-        if not all(is_direct(d) and d.order != "sequential" for d in s.definitions):
-            continue
-        region = named(s.name, reads.region(s.name, uses))
-        if not all(i.length.is_const for i in region):
-            continue
-        size = s.dtype.itemsize * math.prod(i.length.const for i in region)
-        if used + size <= MAX_SHARED_BYTES and _is_cheap(s, region, tiles):
-            members.add(s.name)
-            used += size
-            for number in range(len(s.definitions)):
-                part = reads.part(s.name, number)
-                uses.add(part, part.dims(region))
-            yield s.name
-
-
-def _is_cheap(s: Stage, region: Region, tiles: Mapping[Var, int]) -> bool:
-    """Do blocks compute little that others compute, too?"""
-    needed, new = 1, 1.0
-    moving: set[Var] = set()
-    for i in region:
-        along = [v for v in tiles if i.base.mentions(v)]
-        moving.update(along)
-        needed *= i.length.const
-        steps = [advance(i.base, v, tiles[v]) for v in along]
-        if len(steps) > 1 or any(n is None or n < 1 for n in steps):
-            return False
-        new *= (steps[0] or 1) if steps else i.length.const
-    ratio = needed / new
-    work = sum(
-        cost(d.value) * math.prod(n.const if n.is_const else LONG_REDUCTION for n in d.rdims) for d in s.definitions
-    )
-    return moving == set(tiles) and ratio <= MAX_RECOMPUTED and (ratio - 1) * work <= MAX_EXTRA_WORK
-
-
-def _with_members(graph: Graph, s: Stage, x: _Tiled, names: Sequence[str]) -> Node:
+def _with_members(graph: Graph, s: Stage, x: Tiled, names: Sequence[str]) -> Node:
     """A nest whose blocks compute other stages for themselves first."""
     inner = nest(s.name, x.group, x.inner)
     own = [nest_in_block(graph.stage(name), group) for name in names for group in groups(graph.stage(name))]

@@ -49,12 +49,13 @@ UPDATES = 32  # that a thread does of a histogram: a block does 8192 before it j
 FEW_ELEMENTS = 16  # of the last dimensions, channels for instance: a tile has all of them
 FEW_RESULTS = 8  # of a reduction side by side, all of which a thread accumulates: it reads them side by side, too
 FEW_PLANES = 4  # of the first dimensions: each thread computes all
-TALLER = (2, 4)  # times the rows of a tile, where blocks then compute more stages for themselves
+TALLER = (2, 4, 8)  # times the rows of a tile, where blocks then compute more stages for themselves
 MOST_ROWS = 8  # of a thread then
 STENCIL_ROWS = 4  # rows that a thread computes of a stencil, as `JAM_ROWS`
 MIN_STENCIL = 4  # loads of one element, at least, for which that is worth it
 STENCIL_LOADS_LEFT = 0.75  # the part of its rows' loads that is left, at most
 MAX_SHARED_BYTES = 24 << 10  # of a block: two of the smallest GPU's 64 KiB a multiprocessor
+NOMINAL_SIZE = 1024  # of what only a call knows, where the bytes of schedules are compared
 MAX_RECOMPUTED = 2.0  # elements of a stage that blocks compute, for each that there is
 # operations computed again, for each element, rather than an element of 4 bytes written and read: in the time that
 # memory takes for a byte a GPU computes some 20

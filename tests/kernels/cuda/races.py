@@ -1,5 +1,5 @@
-"""Which threads of a block touch the same element between two barriers, one of them writing: the loop IR, thread by
-thread, with indices only.
+"""Which threads of a block touch the same element between two barriers, one of them writing, which touch what is not in a
+buffer, and which read what another buffer has in the same memory: the loop IR, thread by thread, with indices only.
 
 What a gather reads is left out: its index depends on values.
 """
@@ -7,7 +7,9 @@ What a gather reads is left out: its index depends on values.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from hjit.kernels.lower.loopir import (
     BEGIN,
@@ -34,7 +36,7 @@ from hjit.trace.ir.expressions import Expr, Load, loads
 from hjit.trace.ir.poly import Atom, Indirect, Poly, Sym, Var, deep_atoms, sizes_value
 
 Element = tuple[str, tuple[int, ...]]
-FAR = -(1 << 30)
+FAR, FAR_UP = -(1 << 30), 1 << 62
 
 
 def races(program: Program, sizes: Mapping[str, int], blocks: int = 3) -> Iterator[str]:
@@ -61,16 +63,40 @@ class Run:
         # elements of groups of copies that may be under way, and whose they are; the last group has not ended
         self.copying: list[dict[Element, int]] = [{}]
         self.faults: dict[str, str] = {}
+        self.lent = {b.memory for b in nest.buffers.values()}
+        self.holds: dict[Element, str] = {}  # whose an element is
+        self.values: dict[Poly, Callable[[], int]] = {}
+        self.places: dict[tuple[str, tuple[Poly, ...]], list[tuple[Callable[[], int], int, bool]]] = {}
+        self.gathers: dict[tuple[Poly, ...], bool] = {}
+        self.read_by: dict[int, list[Load]] = {}  # by the statement's id
 
     def found(self) -> Iterator[str]:
         self.body(self.nest.body, 0)
         yield from self.faults.values()
 
     def value(self, p: Poly) -> int:
-        def of(a: Atom) -> int:
-            return self.sizes[a.name] if isinstance(a, Sym) else self.vars[a]  # type: ignore[index]
+        found = self.values.get(p)
+        if found is None:
+            found = self.values[p] = self.formula(p)
+        return found()
 
-        return p.evaluate(of) if p.terms else p.const
+    def formula(self, p: Poly) -> Callable[[], int]:
+        """What computes a polynomial at the present values of variables: fast, where it is a sum of some of them."""
+        const, terms = p.const, []
+        for m, c in p.terms.items():
+            atoms = [a for a in m if not isinstance(a, Sym)]
+            if len(atoms) > 1 or not all(isinstance(a, Var) for a in atoms):
+                return lambda: p.evaluate(self.atom)
+            factor = math.prod((self.sizes[a.name] for a in m if isinstance(a, Sym)), start=c)
+            if atoms:
+                terms.append((factor, atoms[0]))
+            else:
+                const += factor
+        values: Mapping[Any, int] = self.vars
+        return lambda: const + sum([c * values[v] for c, v in terms])
+
+    def atom(self, a: Atom) -> int:
+        return self.sizes[a.name] if isinstance(a, Sym) else self.vars[a]  # type: ignore[index]
 
     def body(self, body: tuple[Stmt, ...], thread: int) -> None:
         for s in body:
@@ -117,7 +143,7 @@ class Run:
                 self.copying = self.copying[last:]
             case CopyAsync():
                 self.touch(s.buffer, s.index, thread, writes=True)
-                self.copying[-1][s.buffer, self.place(s.buffer, s.index)] = thread
+                self.copying[-1][self.element(s.buffer, self.place(s.buffer, s.index))] = thread
             case Block() | Name():
                 self.accesses(s, thread)
 
@@ -131,9 +157,12 @@ class Run:
                 self.clash(f"updates {put.buffer}", self.apart.get(put.buffer, set()), thread)
                 self.joined.setdefault(put.buffer, set()).add(thread)
 
-    def loads(self, s: Block | Name) -> Iterator[Load]:
-        exprs: list[Expr] = list(stmt_exprs(s))
-        yield from (x for x in loads(*exprs) if x.source in self.common)
+    def loads(self, s: Block | Name) -> list[Load]:
+        found = self.read_by.get(id(s))
+        if found is None:
+            exprs: list[Expr] = list(stmt_exprs(s))
+            found = self.read_by[id(s)] = [x for x in loads(*exprs) if x.source in self.common]
+        return found
 
     def clash(self, what: str, others: set[int], thread: int) -> None:
         """Others may have touched the same element."""
@@ -142,22 +171,53 @@ class Run:
 
     def place(self, source: str, index: tuple[Poly, ...]) -> tuple[int, ...]:
         """Where an element is in memory: what a buffer holds later has the same places."""
-        at = [self.value(p) for p in index]
+        axes = self.places.get((source, index))
+        if axes is None:
+            axes = self.places[source, index] = self.axes(source, index)
+        at = tuple([value() if not is_circular else value() % length for value, length, is_circular in axes])
+        if any(k < 0 or k >= length for k, (_, length, _) in zip(at, axes, strict=True)):
+            lengths = " x ".join(str(length) for _, length, _ in axes)
+            self.faults.setdefault(
+                f"outside {source}", f"{source}{list(at)} is not in the {lengths} elements of {source}"
+            )
+        return at
+
+    def axes(self, source: str, index: tuple[Poly, ...]) -> list[tuple[Callable[[], int], int, bool]]:
+        """Of an access, per axis: the place in its memory, how many there are, and whether they are a circle."""
         b = self.nest.buffers.get(source)
-        if b is not None:
-            at = [x - self.value(p) for x, p in zip(at, b.origin, strict=True)]
-        if b is not None and b.fold is not None:
-            at[b.fold] %= self.value(b.lengths[b.fold])
-        return tuple(at)
+        if b is None:
+            return [(self.formula(p), FAR_UP, False) for p in index]
+        from_origin = (p - o for p, o in zip(index, b.origin, strict=True))
+        lengths = [self.value(p) for p in b.lengths]
+        return [(self.formula(p), lengths[k], k == b.fold) for k, p in enumerate(from_origin)]
+
+    def element(self, source: str, at: tuple[int, ...]) -> Element:
+        """The memory, and where in it, of an element: its number, where several buffers have the memory."""
+        b = self.nest.buffers.get(source)
+        if b is None or (b.memory is None and source not in self.lent):
+            return source, at
+        strides = b.layout.strides(b.lengths)
+        return b.memory or source, (sum(k * n.const for k, n in zip(at, strides, strict=True)),)
+
+    def is_gather(self, index: tuple[Poly, ...]) -> bool:
+        found = self.gathers.get(index)
+        if found is None:
+            found = self.gathers[index] = any(isinstance(a, Indirect) for p in index for a in deep_atoms(p))
+        return found
 
     def touch(self, source: str, index: tuple[Poly, ...], thread: int, writes: bool) -> None:
         if source in self.common:
             self.clash(f"touches {source}", self.joined.get(source, set()), thread)
             self.apart.setdefault(source, set()).add(thread)
-        if source not in self.common or any(isinstance(a, Indirect) for p in index for a in deep_atoms(p)):
+        if source not in self.common or self.is_gather(index):
             return
         at = self.place(source, index)
-        element = source, at
+        element = self.element(source, at)
+        if writes:
+            self.holds[element] = source
+        elif self.holds.get(element, source) != source:
+            fault = f"thread {thread} reads {source}{list(at)}, where {self.holds[element]} is"
+            self.faults.setdefault(f"holds {source}", fault)
         if any(element in group for group in self.copying):
             fault = f"thread {thread} touches {source}{list(at)}, to which a copy is under way"
             self.faults.setdefault(f"copies {source}", fault)

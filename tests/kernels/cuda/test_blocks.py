@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import apps
 from hjit.errors import ScheduleError
 from hjit.kernels.cuda import across_threads
 from hjit.kernels.cuda.compilers import nvrtc
@@ -119,13 +118,6 @@ def shifted_strips(s: Schedule) -> None:
     out = s.stages[-1]
     s[out].split("y", "y", "ys", 8).split("ys", "ys", "yi", 4).split("x", "x", "xi", 32, "shift_inwards")
     s[out].reorder("y", "x", "ys", "yi", "xi").gpu_blocks("y", "x").gpu_threads("yi", "xi")
-
-
-class _Sizes(dict[str, int]):
-    """Run-time sizes, all alike."""
-
-    def __missing__(self, name: str) -> int:
-        return 40
 
 
 HAND: dict[str, tuple[Any, Callable[[Schedule], Any]]] = {
@@ -327,15 +319,6 @@ def test_without_any_of_its_barriers_the_numbers_are_others(case: str) -> None:
         broken = Program((replace(nest, body=without(nest.body, k)),), program.layouts)
         got = computed(graph, broken, GRAY)
         assert not np.allclose(got, function(GRAY), rtol=1e-5, equal_nan=True), f"barrier {k} changes nothing"
-
-
-@pytest.mark.parametrize("name", [n for n in apps.NAMES if n not in ("stencil_chain", "nl_means")])  # minutes
-def test_applications_have_no_races(name: str) -> None:
-    m = apps.load(name)
-    args = m.inputs(np.random.default_rng(1), m.SMALL)
-    graph = canonical(getattr(m, name), *args)
-    program = lower(graph, cuda_schedule(graph), passes=CUDA)
-    assert list(races(program, _Sizes(), blocks=1)) == []
 
 
 # -- at random

@@ -57,7 +57,7 @@ def test_the_table_of_kernels(f: Any) -> None:
     table = f.kernels(IMAGE)
     assert [(x.blocks, x.threads) for x in table] == [(40, 256), (5, 256)]  # a row each; tiles of 8 x 128
     assert all(x.resources.registers > 0 and x.resources.spill_loads == 0 for x in table)
-    head, *rows, about, least = str(table).splitlines()
+    head, *rows, about, _, least = str(table).splitlines()
     assert head.split()[:4] == ["kernel", "grid", "block", "registers"] and len(rows) == len(table)
     assert about.startswith("for compute capability 8.0") and least.endswith("of the A100")
     assert [x.estimate.bytes for x in table] == [4 * (IMAGE.size + 40), 4 * (2 * IMAGE.size + 40)]

@@ -7,20 +7,23 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from hjit.errors import CompileError, DeviceError
+from hjit.kernels.cuda import ptx
 from hjit.kernels.cuda.compilers import nvrtc
 from hjit.kernels.cuda.compilers.machine_code import Compiled, Resources
-from hjit.kernels.cuda.launches import Launch
+from hjit.kernels.cuda.launches import Launch, Parameter
 from hjit.kernels.cuda.prelude import program
+from hjit.kernels.cuda.ptx import Instructions
 from hjit.kernels.cuda.roofline import Estimate, estimate, gpu
 from hjit.kernels.cuda.runtime.bound import Bound
 from hjit.kernels.cuda.runtime.device import found
 from hjit.kernels.cuda.runtime.lowered import Lowered, lowered
 
+FOLLOWED = "f32, f64, int, ld/st: instructions of PTX that a thread in the middle runs, loops and branches followed"
 CAPABILITY = 80  # what is compiled for where there is no device
 DISASSEMBLERS = {"nvdisasm": ("--print-code",), "cuobjdump": ("-sass",)}  # programs and what makes them print it all
 
@@ -113,7 +116,10 @@ class Table:
         between: what runs between them, in words: how many of the kernels are before it, and what it is.
     """
 
-    HEAD = ("kernel", "grid", "block", "registers", "spilled", "stack", "shared", "occupancy", "MB", "us", "limit")
+    HEAD = (
+        *("kernel", "grid", "block", "registers", "spilled", "stack", "shared", "occupancy"),
+        *("f32", "f64", "int", "ld/st", "shared ld/st", "MB", "us", "limit"),
+    )
 
     def __init__(self, rows: Sequence[Row], target: int, between: Sequence[tuple[int, str]] = ()) -> None:
         self.rows, self.capability, self.between = tuple(rows), target, tuple(between)
@@ -134,7 +140,7 @@ class Table:
         least = (
             f"MB that it must move, us that it takes at least, and what limits it: of the {gpu(self.capability).name}"
         )
-        return "\n".join([*texts, about, least])
+        return "\n".join([*texts, about, FOLLOWED, least])
 
     __repr__ = __str__
 
@@ -143,22 +149,54 @@ class Table:
         needs = ("-",) * 4 if r is None else map(str, (r.registers, r.spill_stores, r.stack, r.shared))
         e = x.estimate
         held = "-" if e.occupancy is None else f"{e.occupancy:.0%}"
-        least = held, f"{e.bytes / 1e6:.3g}", f"{e.seconds * 1e6:.3g}", e.limit
-        return x.kernel, str(x.blocks), str(x.threads), *needs, *least
+        least = f"{e.bytes / 1e6:.3g}", f"{e.seconds * 1e6:.3g}", e.limit
+        return x.kernel, str(x.blocks), str(x.threads), *needs, held, *_counts(e.instructions), *least
+
+
+def _counts(x: Instructions | None) -> tuple[str, ...]:
+    """Cells, with a + where a thread was not followed to its end."""
+    if x is None:
+        return ("-",) * 5
+    return tuple(f"{n}{'' if x.is_whole else '+'}" for n in (x.f32, x.f64, x.integers, x.memory, x.shared))
 
 
 def rows(bound: Bound, target: int | None) -> Iterator[Row]:
     """The launches of bound kernels."""
     lowered = of(bound)
     try:
-        resources = compiled(bound, target).resources
+        made = compiled(bound, target)
     except DeviceError:
-        resources = {}
-    on = gpu(capability() if target is None else target)
+        made = Compiled("", "", b"", "", {})
+    on, kernels = gpu(capability() if target is None else target), ptx.kernels(made.ptx)
     for number, x, count in launched(bound, lowered.module.launches):
-        needs = resources.get(x.kernel)
-        least = estimate(lowered.graph, lowered.program, number, x.threads, bound.sizes, on, needs)
-        yield Row(x.kernel, x.blocks(count), x.threads, needs, least)
+        needs, kernel = made.resources.get(x.kernel), kernels.get(x.kernel)
+        runs = None if kernel is None else middle_thread(bound, kernel, x, count)
+        about = lowered.graph, lowered.program, number, x.threads, bound.sizes, on, needs, runs, x.blocks(count)
+        yield Row(x.kernel, x.blocks(count), x.threads, needs, estimate(*about))
+
+
+ADDRESS = 1 << 20  # of arrays, which are aligned as those of a device are
+
+
+def middle_thread(bound: Bound, kernel: ptx.Kernel, x: Launch, count: int) -> Instructions:
+    """What the thread in the middle of the block in the middle runs: few kernels have borders there.
+
+    Args:
+        count: iterations of the kernel's parallel loops.
+    """
+    values: dict[str, Callable[[Parameter], int | None]] = {
+        "array": lambda p: ADDRESS,
+        "status": lambda p: ADDRESS,
+        "offset": lambda p: 0,
+        "first": lambda p: 0,
+        "count": lambda p: count,
+        "size": lambda p: bound.sizes.get(p.name),
+        "stride": lambda p: bound.strides[p.name][p.axis],
+        "scalar": lambda p: None,
+    }
+    blocks = x.blocks(count)
+    special = {"%tid.x": x.threads // 2, "%ntid.x": x.threads, "%ctaid.x": blocks // 2, "%nctaid.x": blocks}
+    return ptx.followed(kernel, [values[p.kind](p) for p in x.parameters], special)
 
 
 def launched(bound: Bound, launches: Sequence[Launch]) -> Iterator[tuple[int, Launch, int]]:

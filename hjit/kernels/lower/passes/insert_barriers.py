@@ -6,7 +6,7 @@ memory, and as few as that needs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from hjit.kernels.lower.loopir import (
@@ -23,17 +23,24 @@ from hjit.kernels.lower.loopir import (
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.program import Nest
 from hjit.kernels.lower.traverse import Body, every, own_polys, sources
+from hjit.kernels.lower.uniform import check_uniform
 from hjit.trace.ir.expressions import loads
 from hjit.trace.ir.graph import Graph
 
 
 def insert_barriers(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest in which no two threads of a block touch the same memory at once, one of them writing."""
+    """The nest in which no two threads of a block touch the same memory at once, one of them writing.
+
+    Raises:
+        CompileError: some threads of a block may not come to a barrier, see `check_uniform`.
+    """
     if not nest.blocks:
         return nest
-    shared = frozenset(b.stage for b in nest.buffers.values() if b.shared)
+    shared = {b.stage: b.memory or b.stage for b in nest.buffers.values() if b.shared}
     body, _ = _Barriers(shared, nest.stage).body(nest.body, _Since())
-    return replace(nest, body=body)
+    nest = replace(nest, body=body)
+    check_uniform(nest)
+    return nest
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +82,14 @@ class _Barriers:
     """Puts them into a nest.
 
     Attributes:
-        shared: buffers of a block, whose elements are written again and again.
-        common: these, and what the nest computes for later ones: each of its elements is written once.
+        memory: of buffers of a block the one in whose memory they are, themselves for instance.
+        shared: the memory of blocks, whose elements are written again and again.
+        common: this, and what the nest computes for later ones: each of its elements is written once.
     """
 
-    def __init__(self, shared: frozenset[str], stage: str) -> None:
-        self.shared, self.common = shared, shared | {stage}
+    def __init__(self, memory: Mapping[str, str], stage: str) -> None:
+        self.memory, self.shared = memory, frozenset(memory.values())
+        self.common = self.shared | {stage}
 
     def body(self, body: Body, since: _Since) -> tuple[Body, _Since]:
         found: list[Stmt] = []
@@ -127,10 +136,15 @@ class _Barriers:
         body = tuple(body)
         stores = [x for s in every(body) if isinstance(s, Block) for x in s.stores]
         read = {*sources(body), *(x.source for s in every(body) for p in own_polys(s) for x in loads(*p.exprs))}
-        joined = {(x.buffer, x.atomic) for x in stores if x.atomic is not None and x.buffer in self.common}
+        joined = {(self.place(x.buffer), x.atomic) for x in stores if x.atomic is not None}
         written = {x.buffer for x in stores if x.atomic is None}
         written |= {s.buffer for s in every(body) if isinstance(s, CopyAsync)}
-        return _Since(self.common & read, self.common & written, frozenset(joined))
+        read, written = (set(map(self.place, names)) for names in (read, written))
+        return _Since(self.common & read, self.common & written, frozenset(x for x in joined if x[0] in self.common))
+
+    def place(self, array: str) -> str:
+        """The memory in which an array is."""
+        return self.memory.get(array, array)
 
 
 def _barriers(body: Body) -> int:
