@@ -169,6 +169,7 @@ def trace(
     fill: int = 0,
     postpone: Postponing | None = None,
     expected: Sequence[ExpectedOutcome | None] = (),
+    run_loops: Any = None,
 ) -> Trace:
     """Run `function` on tracers that stand for `leaves`.
 
@@ -179,7 +180,7 @@ def trace(
         evaluate: computes stages on the arrays at hand, when the function decides on a value.
         blas: see `Recorder`.
         is_bounded: may loops that are traced iteration by iteration not fill the trace?
-        fill, postpone, expected: see `Recorder`.
+        fill, postpone, expected, run_loops: see `Recorder`.
 
     Raises:
         TraceError: a statement cannot be traced; `LongLoop`: a loop fills the trace.
@@ -193,6 +194,9 @@ def trace(
     overwriting: frozenset[LoopSite] = frozenset()
     classes: bool | None = None
     rolls_inside = rolls_short = chooses = False
+    programs: frozenset[LoopSite] = frozenset()
+    outermost: set[LoopSite] = set()  # of loops that could not be traced as one iteration
+    too_long: LongLoop | None = None
     code = python_function(function).__code__
     origin = Origin(code.co_filename, code.co_firstlineno, code.co_name)
     while True:
@@ -212,6 +216,8 @@ def trace(
             postpone=postpone,
             expected=expected,
             iterations=Iterations(code, MAX_UNROLLED if unrolled else MAX_OPERATIONS) if is_bounded else None,
+            programs=programs,
+            run_loops=run_loops,
         )
         try:
             return _traced(rec, function, structure, leaves, names)
@@ -222,17 +228,33 @@ def trace(
                 rolls_inside = True
             elif refusal.choosing:
                 chooses = True
+            elif too_long is not None:
+                site = rec.loops[0].site if rec.loops else refusal.site
+                if site in programs:
+                    raise too_long from None
+                programs |= {site}
             else:
+                outermost.add(rec.loops[0].site if rec.loops else refusal.site)
                 unrolled |= {refusal.site}
         except ClassCalled:
             classes = True
-        except LongLoop:
-            if rolls_short or not rec.has_short_loops:
+        except LongLoop as error:
+            if too_long is not None:
+                if rec.short_loops <= programs:
+                    raise too_long from None
+                programs |= rec.short_loops  # one of them may be around a program
+            elif not rolls_short and rec.has_short_loops:
+                rolls_short = True
+            elif outermost and run_loops is not None:  # they are left to Python, but for what runs as it does
+                programs, unrolled, too_long = frozenset(outermost), frozenset(), error
+                rolls_short = rolls_inside = True
+            else:
                 raise
-            rolls_short = True
         except Exception as error:
             if rec.out_of_bounds:
                 raise OutOfBounds from None
+            if too_long is not None:
+                raise too_long from None
             if classes:
                 classes = False  # they do not help
             elif rec.loops:

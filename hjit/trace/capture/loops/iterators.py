@@ -49,6 +49,10 @@ def range_(*args: Any) -> Any:
 def _is_rolled(n: int, frame: FrameType) -> bool:
     """Is a short loop traced as one iteration after all? Not one over taps, as one that holds a loop that is left."""
     rec = current()
+    if rec.run_loops is not None and (short := loops(frame.f_code).get(frame.f_lasti)) is not None:
+        rec.short_loops.add((frame.f_code, short.offset))
+        if (frame.f_code, short.offset) in rec.programs:
+            return True
     if n > SMALL and (loop := loops(frame.f_code).get(frame.f_lasti)) is not None and loop.has_exits and not loop.left:
         return True
     rec.has_short_loops |= bool(rec.loops) or n > SMALL

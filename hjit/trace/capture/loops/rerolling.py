@@ -32,9 +32,10 @@ from hjit.trace.capture.loops.elements import NotCarried
 from hjit.trace.capture.loops.found import LoopState
 from hjit.trace.capture.loops.packing import pack_nests
 from hjit.trace.capture.loops.paths import NotOneUpdate, Path, ReadsWhatItWrites, guard_gathers, guarded, without_first
+from hjit.trace.capture.loops.programs import record_loop
 from hjit.trace.capture.loops.recurrences import merge_iterations
 from hjit.trace.ir.graph import Stage
-from hjit.trace.ir.poly import Var, poly
+from hjit.trace.ir.poly import ZERO, Poly, Var, poly
 from hjit.trace.tracing.arrays.tracer import call, is_tracer, serials, stage_of
 from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.trace.tracing.scalars.induction import CannotReroll, Comparison, InductionVariable, LoopSite
@@ -82,6 +83,17 @@ class Iterations:
         """The last number."""
         return self.start + self.step * (self.count - 1)
 
+    def ends(self, start: Poly, count: Poly) -> tuple[Poly, Poly]:
+        """Between which of them, counted from the first one, those are that there are; the last one excluded."""
+        begin, end = ZERO, count
+        for limit in self.limits:
+            at = (limit.end.poly - start) * self.step
+            if limit.compare in (operator.ge, operator.le):
+                begin = at
+            else:
+                end = at
+        return begin, end
+
     def reversed(self) -> Iterations:
         """The same ones the other way round."""
         return replace(self, start=self.last, step=-self.step)
@@ -119,7 +131,8 @@ class TracedLoop:
     ) -> None:
         self.rec, self.frame, self.loop, self.found = rec, frame, loop, found
         self.site: LoopSite = (frame.f_code, loop.offset)
-        self.is_overwriting = self.site in rec.overwriting
+        self.is_program = rec.loops[0].is_program if rec.loops else self.site in rec.programs
+        self.is_overwriting = self.is_program or self.site in rec.overwriting
         self.iterations, self.count = iterations, iterations.count
         self.trip_count = int(self.count)
         self.known = 0, self.trip_count - 1
@@ -171,7 +184,7 @@ class TracedLoop:
         for limit in self.iterations.limits:
             limit.narrow()
         self.carried.begin_path(self._is_first, self.branch)
-        if self.iterations.limits:
+        if self.iterations.limits and not self.is_program:
             exists = [x.compare(self.variable.traced(), x.end.traced()) for x in self.iterations.limits]
             self.guard = stage_of(functools.reduce(operator.and_, exists))
 
@@ -235,6 +248,9 @@ class TracedLoop:
             self.carried.check_bound()
             if self.carried.has_first_iteration:
                 self._drop_first()
+            if self.is_program:
+                self._end_of_program()
+                return
             self.paths = [guard_gathers(rec, p) for p in guarded(self.paths, self.carried.version_of_left())]
             merge_iterations(rec, self.var, rec.poly(self.count), self.serial, self.paths)
             if any(name in p.body and name not in rec.stages for name in rec.checks for p in self.paths):
@@ -245,6 +261,20 @@ class TracedLoop:
             raise self.refusal(str(why)) from None
         self._forget_conditions()
         rec.loops.pop()
+        self._leave()
+
+    def _end_of_program(self) -> None:
+        """Record a loop whose iterations are run one after the other."""
+        rec, iterations = self.rec, self.iterations
+        self._forget_conditions()
+        rec.loops.pop()
+        ends = iterations.ends(rec.poly(iterations.start), rec.poly(self.count))
+        record_loop(rec, self.var, ends, self.serial, self.paths, self.carried.version_of_left())
+        self._leave()
+
+    def _leave(self) -> None:
+        """Give the variables what they hold after the loop."""
+        rec = self.rec
         if not self.iterations.limits:
             for loop in rec.loops:
                 if loop.frame is self.frame:

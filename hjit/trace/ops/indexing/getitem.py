@@ -23,6 +23,7 @@ from hjit.trace.tracing.recording.events import CheckedIndices
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import is_host, static_value
 from hjit.trace.tracing.scalars.induction import InductionVariable
+from hjit.trace.tracing.scalars.moving import MovingLength, moves
 from hjit.trace.tracing.scalars.size import Size, size_poly
 
 
@@ -306,8 +307,10 @@ def basic_view(a: Tracer, items: Sequence[Any]) -> Tracer:
             shape.append(1)
             continue
         n = a.shape[axis]
+        if type(n) is MovingLength and not (_is_full(k) or _is_reversing(k)):
+            raise n.loop.refusal("index into a slice that moves with the loop")
         if isinstance(k, slice):
-            start, step, count = slice_range(k, n)
+            start, step, count = (0, 1, n) if _is_full(k) else slice_range(k, n)
             if isinstance(count, InductionVariable):
                 raise count.refusal("slice whose length depends on the iteration")
             along = identity(len(shape) + 1)[-1]
@@ -332,6 +335,11 @@ def _is_varying(items: Sequence[Any]) -> bool:
     return any(type(x) is InductionVariable for k in items for x in ((k.start, k.stop) if type(k) is slice else (k,)))
 
 
+def _is_reversing(k: Any) -> bool:
+    """Is it ``::-1``?"""
+    return type(k) is slice and k.start is None and k.stop is None and type(k.step) is int and k.step == -1
+
+
 def _int(x: Any) -> int | None:
     return None if x is None else operator.index(x)
 
@@ -341,7 +349,13 @@ def slice_range(k: slice, n: int) -> tuple[int, int, int]:
     step = 1 if k.step is None else operator.index(static_value(k.step))
     if step == 0:
         raise ValueError("slice step cannot be zero")
+    if type(n) is MovingLength:
+        return (0, step, n) if step == 1 else (n.poly - 1, step, n)  # type: ignore[return-value]
     start, stop = (_bound(x, n, step, first) for x, first in ((k.start, True), (k.stop, False)))
+    if current().records_program and abs(step) == 1:
+        length = (current().poly(stop) - current().poly(start)) * step
+        if moves(length):
+            return start, step, MovingLength(current().loops[-1], length)  # type: ignore[return-value]
     span = stop - start if step > 0 else start - stop
     if span <= 0:
         return start, step, 0

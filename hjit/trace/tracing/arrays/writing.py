@@ -49,7 +49,8 @@ def write(view: Tracer, value: Any, where: Expr | None = None, how: Conversion |
     source = stored(value, view.dtype, how)
     if tuple(source.shape) != tuple(view.shape):
         source = trim(source, view.shape)
-    if source.known is not None and view.known is not None and where is None:
+    is_known = source.known is not None and view.known is not None and not current().records_program
+    if is_known and where is None:
         view.known[...] = source.known
         root = view.buffer.root
         root.of_sizes = root.of_sizes or made_of_sizes((given, source))
