@@ -196,7 +196,7 @@ def trace(
     rolls_inside = rolls_short = chooses = False
     programs: frozenset[LoopSite] = frozenset()
     outermost: set[LoopSite] = set()  # of loops that could not be traced as one iteration
-    too_long: LongLoop | None = None
+    too_long: TraceError | None = None
     code = python_function(function).__code__
     origin = Origin(code.co_filename, code.co_firstlineno, code.co_name)
     while True:
@@ -255,7 +255,10 @@ def trace(
                 raise OutOfBounds from None
             if too_long is not None:
                 raise too_long from None
-            if classes:
+            if isinstance(error, TraceError) and outermost and run_loops is not None:
+                programs, unrolled, too_long = frozenset(outermost), frozenset(), error
+                rolls_short = rolls_inside = True
+            elif classes:
                 classes = False  # they do not help
             elif rec.loops:
                 unrolled |= {rec.loops[-1].site}  # iteration by iteration it may be another error, or none

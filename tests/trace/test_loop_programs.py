@@ -1,0 +1,207 @@
+"""Loops that no update of whole arrays says: slices that move with them, several loops inside, computed indices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hjit
+from tests.numpy_check import check
+
+Array = np.ndarray[Any, Any]
+SIZES = (0, 1, 2, 3, 70, 83)  # of few iterations each is traced by itself
+
+
+def trisolv(a: Array, x: Array, b: Array) -> None:
+    for i in range(x.shape[0]):
+        x[i] = (b[i] - a[i, :i] @ x[:i]) / a[i, i]
+
+
+def lu(a: Array) -> None:
+    for i in range(a.shape[0]):
+        for j in range(i):
+            a[i, j] -= a[i, :j] @ a[:j, j]
+            a[i, j] /= a[j, j]
+        for j in range(i, a.shape[0]):
+            a[i, j] -= a[i, :i] @ a[:i, j]
+
+
+def lu_by_rows(a: Array) -> None:
+    n = a.shape[0]
+    for k in range(n):
+        for i in range(k + 1, n):
+            a[i, k] /= a[k, k]
+            a[i, k + 1 :] -= a[i, k] * a[k, k + 1 :]
+
+
+def ludcmp(a: Array, b: Array) -> tuple[Array, Array]:
+    x, y = np.zeros_like(b), np.zeros_like(b)
+    lu(a)
+    for i in range(a.shape[0]):
+        y[i] = b[i] - a[i, :i] @ y[:i]
+    for i in range(a.shape[0] - 1, -1, -1):
+        x[i] = (y[i] - a[i, i + 1 :] @ x[i + 1 :]) / a[i, i]
+    return x, y
+
+
+def cholesky(a: Array) -> None:
+    a[0, 0] = np.sqrt(a[0, 0])
+    for i in range(1, a.shape[0]):
+        for j in range(i):
+            a[i, j] -= np.dot(a[i, :j], a[j, :j])
+            a[i, j] /= a[j, j]
+        a[i, i] -= np.dot(a[i, :i], a[i, :i])
+        a[i, i] = np.sqrt(a[i, i])
+
+
+def durbin(r: Array) -> Array:
+    y = np.empty_like(r)
+    alpha = -r[0]
+    beta = 1.0
+    y[0] = -r[0]
+    for k in range(1, r.shape[0]):
+        beta *= 1.0 - alpha * alpha
+        alpha = -(r[k] + np.dot(np.flip(r[:k]), y[:k])) / beta
+        y[:k] += alpha * np.flip(y[:k])
+        y[k] = alpha
+    return y
+
+
+def gramschmidt(a: Array) -> tuple[Array, Array]:
+    q = np.zeros_like(a)
+    r = np.zeros((a.shape[1], a.shape[1]), dtype=a.dtype)
+    for k in range(a.shape[1]):
+        nrm = np.dot(a[:, k], a[:, k])
+        r[k, k] = np.sqrt(nrm)
+        q[:, k] = a[:, k] / r[k, k]
+        for j in range(k + 1, a.shape[1]):
+            r[k, j] = np.dot(q[:, k], a[:, j])
+            a[:, j] -= q[:, k] * r[k, j]
+    return q, r
+
+
+def seidel(steps: int, a: Array) -> None:
+    n = a.shape[0]
+    for _ in range(steps):
+        for i in range(1, n - 1):
+            a[i, 1:-1] += (
+                a[i - 1, :-2] + a[i - 1, 1:-1] + a[i - 1, 2:] + a[i, 2:] + a[i + 1, :-2] + a[i + 1, 1:-1] + a[i + 1, 2:]
+            )
+            for j in range(1, n - 1):
+                a[i, j] += a[i, j - 1]
+                a[i, j] /= 9.0
+
+
+def syrk(alpha: float, beta: float, c: Array, a: Array) -> None:
+    for i in range(a.shape[0]):
+        c[i, : i + 1] *= beta
+        for k in range(a.shape[1]):
+            c[i, : i + 1] += alpha * a[i, k] * a[: i + 1, k]
+
+
+def covariance(data: Array) -> Array:
+    mean = np.mean(data, axis=0)
+    data -= mean
+    n, m = data.shape
+    cov = np.zeros((m, m), dtype=data.dtype)
+    for i in range(m):
+        cov[i:m, i] = cov[i, i:m] = data[:, i] @ data[:, i:m] / (n - 1.0)
+    return cov
+
+
+def trmm(alpha: float, a: Array, b: Array) -> None:
+    for i in range(b.shape[0]):
+        for j in range(b.shape[1]):
+            b[i, j] += np.dot(a[i + 1 :, i], b[i + 1 :, j])
+    b *= alpha
+
+
+def symm(alpha: float, beta: float, c: Array, a: Array, b: Array) -> None:
+    temp = np.empty((c.shape[1],), dtype=c.dtype)
+    c *= beta
+    for i in range(c.shape[0]):
+        for j in range(c.shape[1]):
+            c[:i, j] += alpha * b[i, j] * a[i, :i]
+            temp[j] = b[:i, j] @ a[i, :i]
+        c[i, :] += alpha * b[i, :] * a[i, i] + alpha * temp
+
+
+def positive(n: int) -> Array:
+    a = np.random.default_rng(n).random((n, n))
+    return a @ a.T + n * np.eye(n)
+
+
+def rows(n: int, *more: int) -> Array:
+    return np.random.default_rng([n, *more]).random((n, *more))
+
+
+LOOPS: dict[str, tuple[Any, Any]] = {
+    "trisolv": (trisolv, lambda n: (np.tril(rows(n, n)) + 2 * np.eye(n), np.zeros(n), rows(n))),
+    "lu": (lu, lambda n: (positive(n),)),
+    "lu by rows": (lu_by_rows, lambda n: (positive(n),)),
+    "ludcmp": (ludcmp, lambda n: (positive(n), rows(n))),
+    "cholesky": (cholesky, lambda n: (positive(n),)),
+    "durbin": (durbin, lambda n: (rows(n) / max(n, 1),)),
+    "gramschmidt": (gramschmidt, lambda n: (rows(n + 3, n) + np.eye(n + 3, n),)),
+    "seidel": (seidel, lambda n: (3, rows(n, n))),
+    "syrk": (syrk, lambda n: (1.5, 1.2, rows(n, n), rows(n, n + 1))),
+    "covariance": (covariance, lambda n: (rows(n + 2, n),)),
+    "trmm": (trmm, lambda n: (1.5, rows(n, n), rows(n, n + 2))),
+    "symm": (symm, lambda n: (1.5, 1.2, rows(n, n + 1), rows(n, n), rows(n, n + 1))),
+}
+EXACT = ("lu by rows", "seidel", "syrk")
+
+
+def is_program(f: Any, *args: Any) -> bool:
+    """Is a function compiled as a whole, its loops as a program?"""
+    return str(f.explain(*args)).startswith(f"{f.__name__} runs compiled") and "loops, compiled" in f.explain(*args)
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_slices_that_move_with_loops(name: str) -> None:
+    f, given = LOOPS[name]
+    for n in SIZES:
+        if n or name not in ("cholesky", "durbin"):
+            check(f, *given(n), exact=name in EXACT, ulps=2000, on_unsupported="break")
+    p = check(f, *given(90), exact=name in EXACT, ulps=2000, on_unsupported="break")
+    assert is_program(p, *given(90))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8])
+def test_sums_of_other_dtypes(dtype: Any) -> None:
+    def f(a: Array, b: Array) -> Array:
+        out = np.zeros(a.shape[0], a.dtype)
+        for i in range(a.shape[0]):
+            out[i] = a[i, :i] @ b[:i] + out[:i].sum()
+        return out
+
+    for n in SIZES:
+        a, b = ((rows(n, *more) * 20).astype(dtype) / dtype(4) for more in ((n,), ()))
+        check(f, a.astype(dtype), b.astype(dtype), exact=dtype is not np.float32, on_unsupported="break")
+
+
+# -- computed indices
+
+
+def test_scatters_at_computed_ints() -> None:
+    def histogram(img: Array) -> Array:
+        hist = np.zeros(256, np.int64)
+        for y in range(img.shape[0]):
+            for x in range(img.shape[1]):
+                hist[int(img[y, x])] += 1
+        return hist
+
+    def scatter(index: Array, v: Array, n: int) -> Array:
+        out = np.zeros(n)
+        for i in range(index.shape[0]):
+            out[index[i]] = v[i]
+        return out
+
+    r = np.random.default_rng(0)
+    for shape in ((0, 0), (1, 1), (2, 3), (19, 23), (70, 80)):
+        p = check(histogram, r.integers(0, 256, shape).astype(np.uint8), on_unsupported="break")
+        n = int(np.prod(shape))
+        check(scatter, r.integers(-7, 7, n), r.random(n), 7, on_unsupported="break")
+    assert is_program(p, r.integers(0, 256, (70, 80)).astype(np.uint8))
