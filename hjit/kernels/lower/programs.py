@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from hjit.errors import CompileError
+from hjit.kernels.lower.check import check_loop_ir
 from hjit.kernels.lower.loopir import (
     Block,
     Declare,
@@ -36,6 +37,7 @@ from hjit.kernels.lower.placing.reductions import accumulation
 from hjit.kernels.lower.program import Nest
 from hjit.kernels.lower.program import Program as Loops
 from hjit.kernels.lower.program_fusion import fused
+from hjit.process import debug
 from hjit.trace.ir.graph import (
     Const,
     Definition,
@@ -75,7 +77,10 @@ def lower_program(program: Program, machine: Machine) -> tuple[Graph, Loops]:
     nest = Nest("loops", body, None, ONE, writes)
     for run in (vectorize, block_reductions, hoist_invariants):
         nest = run(nest, graph, machine)
-    return graph, Loops((nest,))
+    loops = Loops((nest,))
+    if debug.checks():
+        check_loop_ir(loops, graph)
+    return graph, loops
 
 
 @dataclass
@@ -124,7 +129,9 @@ class _Lowering:
                 self.around.append(s)
                 body = self.body(s.body)
                 self.around.pop()
-                yield from _where([s.end - s.begin], (For(s.var, s.begin, s.end, 1, body),))
+                until = None if s.until is None else self.value(s.until)
+                assert until is None or isinstance(until, Register)
+                yield from _where([s.end - s.begin], (For(s.var, s.begin, s.end, 1, body, until=until),))
             case Refuse():
                 refused = self.numbers[REFUSED]
                 yield Block((), (), (Set(refused, Op("logical_or", (refused, self.value(s.condition)), BOOL)),))

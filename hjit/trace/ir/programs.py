@@ -44,12 +44,13 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """``for var in range(begin, end)``."""
+    """``for var in range(begin, end)``, which ends before an iteration in front of which `until` holds."""
 
     var: Var
     begin: Poly
     end: Poly
     body: tuple[Step, ...]
+    until: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,8 @@ def lines(body: Iterable[Step], depth: int = 0) -> Iterator[str]:
                 yield f"{space}else:"
                 yield from lines(s.no, depth + 1)
             case Loop():
-                yield f"{space}for {s.var} in [{s.begin}, {s.end}):"
+                until = "" if s.until is None else f" until {s.until}"
+                yield f"{space}for {s.var} in [{s.begin}, {s.end}){until}:"
                 yield from lines(s.body, depth + 1)
 
 
@@ -143,4 +145,6 @@ def exprs(s: Step) -> tuple[Expr, ...]:
             return s.definition.exprs()
         case Branch() | Refuse():
             return (s.condition,)
+        case Loop() if s.until is not None:
+            return (s.until,)
     return ()

@@ -23,6 +23,7 @@ from hjit.trace.tracing.scalars.induction import InductionVariable
 from hjit.trace.tracing.scalars.size import Size
 
 MAX_TAPS = 128  # iterations of a loop that has nothing to do with a size: they unroll into one expression
+MAX_PROGRAM = 1 << 24  # iterations of a ``while`` of a program, which ends where its condition does not hold any more
 MAX_WHILE = 64  # iterations of a ``while`` in a loop, where nothing says how many there are: with more, Python runs
 
 
@@ -79,7 +80,7 @@ def _most(ends: tuple[Any, ...]) -> Any:
         begin, end = static_value(begin), static_value(end)
         if all(type(x) in (int, Size) for x in (begin, end)) and end - begin > 0:
             known.append(end - begin + 2)
-    return min(known, key=int, default=MAX_WHILE)
+    return min(known, key=int, default=MAX_PROGRAM if current().records_program else MAX_WHILE)
 
 
 def leaves(name: str) -> bool:

@@ -80,9 +80,7 @@ def record_loop(rec: Recorder, var: Var, ends: tuple[Poly, Poly], serial: int, p
     notes = notes_of(rec)
     ways = [_Way.of(p, notes, serial) for p in paths]
     body = _tree(notes, rec, ways, 0, 0)
-    if left:
-        body = (Branch(Load(left, (), BOOL), (), body),)
-    loop = Loop(var, *ends, body)
+    loop = Loop(var, *ends, body, Load(left, (), BOOL) if left else None)
     changed: dict[int, Change] = {}
     for p in paths:
         for c in p.lasting(serial):
@@ -160,6 +158,8 @@ def _with_names(s: Step, names: Mapping[str, str]) -> Step:
             return Define(map_exprs(s.stage, lambda e: _renamed(e, names)))
         case Branch() | Refuse():
             s = replace(s, condition=_renamed(s.condition, names))
+        case Loop() if s.until is not None:
+            s = replace(s, until=_renamed(s.until, names))
     return with_bodies(s, lambda body: tuple(_with_names(x, names) for x in body))
 
 
@@ -247,7 +247,8 @@ class _Resolved:
                     sides = (self.body(side, dict(now), dict(kept)) for side in (s.yes, s.no))
                     yield Branch(condition, *sides)
                 else:
-                    yield replace(s, body=self.body(s.body, dict(now), dict(kept)))
+                    until = None if s.until is None else self.expr(s.until, now, kept)
+                    yield replace(s, body=self.body(s.body, dict(now), dict(kept)), until=until)
 
     def keep(self, array: str, now: Mapping[str, str], kept: dict[str, str]) -> Iterator[Step]:
         """Keep what an array holds before it is written, where that is read later."""
@@ -368,6 +369,8 @@ def _with_numbers(s: Step, numbers: Mapping[Expr, Expr]) -> Step:
             return replace(s, definition=d)
         case Branch() | Refuse():
             s = replace(s, condition=change(s.condition))
+        case Loop() if s.until is not None:
+            s = replace(s, until=change(s.until))
     return with_bodies(s, lambda body: tuple(_with_numbers(x, numbers) for x in body))
 
 

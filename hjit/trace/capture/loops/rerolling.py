@@ -115,6 +115,10 @@ class _Mark:
         """Forget what was recorded since."""
         Path.rolled_back(rec, self.at, ())
         del rec.checks[self.checks :]
+        self.forget_indices(rec)
+
+    def forget_indices(self, rec: Recorder) -> None:
+        """Forget the indices that were noted since."""
         rec.indices.clear()
         rec.indices.update(self.indices)
 
@@ -235,6 +239,8 @@ class TracedLoop:
         """Take what the path has recorded, and find the next one: the last condition that held does not."""
         assert self.mark is not None
         self.paths.append(replace(Path.rolled_back(self.rec, self.mark.at, self.decided), guard=self.guard))
+        if self.is_program:  # what ways have in common they record alike
+            self.mark.forget_indices(self.rec)
         outcomes = [held for _, held in self.decided]
         while outcomes and not outcomes[-1]:
             outcomes.pop()
