@@ -7,7 +7,7 @@ read what it stores at other points stores them in a temporary first.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -55,7 +55,7 @@ from hjit.trace.ir.graph import (
     walk,
 )
 from hjit.trace.ir.poly import ONE, ZERO, Dim, Indirect, Poly, Var, deep_atoms, extremum, poly
-from hjit.trace.ir.programs import Branch, Define, Loop, Program, Refuse, Step, Update
+from hjit.trace.ir.programs import Branch, Define, Loop, Program, Refuse, Step, Update, every, exprs
 
 Body = tuple[Stmt, ...]
 Point = tuple[Poly, ...]
@@ -90,6 +90,7 @@ class _Lowering:
     Attributes:
         memory: temporaries and local arrays that are in memory, at their largest.
         numbers: registers of arrays and temporaries without axes.
+        small: those of each element of arrays of few elements, as the parts of a complex number.
         around: the loops around a step, outermost first.
     """
 
@@ -97,6 +98,7 @@ class _Lowering:
     machine: Machine
     memory: dict[str, Stage] = field(default_factory=dict)
     numbers: dict[str, Register] = field(default_factory=dict)
+    small: dict[str, list[Register]] = field(default_factory=dict)
     around: list[Loop] = field(default_factory=list)
     count: int = 0
 
@@ -110,6 +112,9 @@ class _Lowering:
             self.numbers[s.name] = Register(f"number.{s.name}", s.dtype)
             held = Load(s.name, (), s.dtype) if s in arrays else Const(0, s.dtype)
             begin.append(Declare(self.numbers[s.name], held))
+        for s in small_arrays(self.program):
+            self.small[s.name] = [Register(f"element{k}.{s.name}", s.dtype) for k in range(s.shape[0].const)]
+            begin += [Declare(r, Const(0, s.dtype)) for r in self.small[s.name]]
         body = self.body(self.program.body)
         end = [Block((Store(name, (), self.numbers[name]),)) for name in (*(s.name for s in arrays), REFUSED)]
         return (*begin, *body, *end)
@@ -150,9 +155,16 @@ class _Lowering:
         return f"{word}.{self.count}"
 
     def value(self, e: Expr) -> Expr:
-        """An expression with registers for numbers."""
-        numbers = self.numbers
-        return rewrite(e, lambda x: numbers.get(x.source) if isinstance(x, Load) and not x.index else None)
+        """An expression with registers for numbers, and for elements of small arrays at known places."""
+
+        def change(x: Expr) -> Expr | None:
+            if not isinstance(x, Load):
+                return None
+            if x.source in self.small and x.index[0].is_const:
+                return self.small[x.source][x.index[0].const]
+            return None if x.index else self.numbers.get(x.source)
+
+        return rewrite(e, change)
 
     def most(self, n: Poly) -> Poly:
         """The largest value that a length has in the loops around.
@@ -187,7 +199,8 @@ class _Lowering:
             yield Name(self.numbers[s.name], value)
             return
         self.numbers.pop(s.name, None)
-        self.in_memory(s.name, s.dtype, s.shape)
+        if s.name not in self.small:
+            self.in_memory(s.name, s.dtype, s.shape)
         updates = s.updates
         if updates and s.initial is not None and _is_reduction(s, updates[0]):
             yield from self.reduction(s.name, updates[0], s.initial)
@@ -203,7 +216,7 @@ class _Lowering:
     def update(self, array: str, d: Definition) -> Iterator[Stmt]:
         """A step that writes an array, or a number in a register."""
         local = next((s for s in self.program.local if s.name == array and s.shape), None)
-        if local is not None:
+        if local is not None and array not in self.small:
             self.in_memory(array, local.dtype, local.shape)
         if d.order == "pure" and not d.rdims:
             yield from self.pure(array, d)
@@ -216,15 +229,19 @@ class _Lowering:
 
     def store(self, array: str, d: Definition, points: Sequence[Point]) -> Body:
         """Some points of a step at once."""
-        value = self.value(d.value)
         stores: list[Store] = []
+        sets: list[Set] = []
         for at in points:
             change = renumber(at)
-            if array in self.numbers:
-                return (Block((), (), (Set(self.numbers[array], substitute(value, change)),)),)
-            target = tuple(self.index(p).substitute(change) for p in d.target)
-            stores.append(Store(array, target, substitute(value, change)))
-        return (Block(tuple(stores)),)
+            value = self.value(substitute(d.value, change))
+            target = tuple(self.index(p.substitute(change)) for p in d.target)
+            if array in self.small:
+                sets.append(Set(self.small[array][target[0].const], value))
+            elif array in self.numbers:
+                sets.append(Set(self.numbers[array], value))
+            else:
+                stores.append(Store(array, target, value))
+        return (Block(tuple(stores), (), tuple(sets)),)
 
     def index(self, p: Poly) -> Poly:
         """An index with registers for numbers."""
@@ -244,7 +261,7 @@ class _Lowering:
 
     def pure(self, array: str, d: Definition) -> Iterator[Stmt]:
         """All values are evaluated before any is stored."""
-        if array in self.numbers or _is_apart(array, d):
+        if array in self.numbers or array in self.small or _is_apart(array, d):
             yield from self.apart(array, d)
             return
         kept = self.name(f"{array}.values")
@@ -255,8 +272,7 @@ class _Lowering:
 
     def apart(self, array: str, d: Definition) -> Body:
         """A step none of whose points reads what another one stores: vectors along the last axis of the array."""
-        short = [k for k, n in enumerate(d.dims) if n.is_const and n.const <= MAX_UNROLLED]
-        short = short if _count(d, short) <= 2 * MAX_UNROLLED else []
+        short = _short_dims(d)
         long = [k for k in range(len(d.dims)) if k not in short]
         along = next((k for k in reversed(long) if _lies_side_by_side(d, k, short)), None)
         long = [k for k in long if k != along] + ([] if along is None else [along])
@@ -301,6 +317,41 @@ class _Lowering:
             return (Block((Store(name, at, first),)), *_where([x.end for x in loops], (whole,)))
 
         yield from self.points(d.dims, of_point)
+
+
+def small_arrays(program: Program) -> list[Stage]:
+    """Local arrays and temporaries of few elements, of which each step that has to do with them knows the places."""
+    found = {s.name: s for s in program.local if _is_small(s)}
+    found |= {s.stage.name: s.stage for s in every(program.body) if isinstance(s, Define) and _is_small(s.stage)}
+    for s in every(program.body):
+        definitions = s.stage.definitions if isinstance(s, Define) else (s.definition,) if isinstance(s, Update) else ()
+        own = s.stage.name if isinstance(s, Define) else s.array if isinstance(s, Update) else ""
+        for d in definitions:
+            known = frozenset(Dim(k) for k in _short_dims(d)) if d.order == "pure" and not d.rdims else frozenset()
+            places = [(x.source, x.index) for x in d.loads] + [(own, d.target)]
+            for name in [n for n, index in places if n in found and not _is_known(index, known)]:
+                del found[name]
+            if own in found and (d.order != "pure" or len(known) < len(d.dims)):
+                del found[own]
+        for x in () if definitions else (x for e in exprs(s) for x in e.loads):
+            if x.source in found and not _is_known(x.index, frozenset()):
+                del found[x.source]
+    return [*found.values()]
+
+
+def _is_small(s: Stage) -> bool:
+    return len(s.shape) == 1 and s.shape[0].is_const and s.shape[0].const <= MAX_UNROLLED
+
+
+def _is_known(index: Point, known: Collection[Dim]) -> bool:
+    """Is an index known where some dimensions are?"""
+    return all(a in known for p in index for a in deep_atoms(p))
+
+
+def _short_dims(d: Definition) -> list[int]:
+    """The dimensions of a step whose points are statements of their own."""
+    short = [k for k, n in enumerate(d.dims) if n.is_const and n.const <= MAX_UNROLLED]
+    return short if _count(d, short) <= 2 * MAX_UNROLLED else []
 
 
 def _where(lengths: Sequence[Poly], body: Body) -> Body:

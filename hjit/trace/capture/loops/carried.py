@@ -19,10 +19,12 @@ import numpy as np
 from hjit.trace.capture.loops.elements import UNBOUND, Elements, NotCarried
 from hjit.trace.capture.loops.paths import Path
 from hjit.trace.capture.loops.python_ints import HALF, CarriedInt, CarriedInts
-from hjit.trace.ir.graph import Const, Expr, Index, Stage, cast, identity
-from hjit.trace.ir.poly import Atom, Poly
+from hjit.trace.ir.graph import Const, Expr, Index, Op, Stage, cast, identity, select
+from hjit.trace.ir.poly import Atom, Dim, Poly, poly
+from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.tracer import TracedBuffer, Tracer, is_tracer, serials
 from hjit.trace.tracing.arrays.writing import update
+from hjit.trace.tracing.complex_memory import part_dtype, supported_complex
 from hjit.trace.tracing.recording.recorder import Recorder, current, supported_dtype
 from hjit.trace.tracing.scalars.host import as_array, is_host, number
 from hjit.trace.tracing.scalars.induction import InductionVariable
@@ -38,6 +40,8 @@ class Kind:
     Attributes:
         dtype: None of a constant that is no number.
         length: of a new array with one axis; None of a number.
+        is_complex: is it a complex number of NumPy's, the dtype that of its parts?
+        text: of a complex constant, which tells zeros apart.
     """
 
     dtype: np.dtype[Any] | None
@@ -45,6 +49,8 @@ class Kind:
     constant: Any = None
     is_constant: bool = False  # a dtype equals None where it is float64
     length: Poly | None = None
+    is_complex: bool = False
+    text: str = ""
 
     @classmethod
     def of(cls, x: Any) -> Kind | None:
@@ -53,8 +59,16 @@ class Kind:
             if x.ndim == 1:
                 return cls(x.dtype, length=current().poly(x.shape[0]))
             return cls(x.dtype, x.weak) if x.is_scalar and not x.ndim else None
+        if type(x) is ComplexTracer:
+            return cls(x.parts.dtype, is_complex=True) if x.is_scalar and not x.ndim else None
         if is_host(x):
             x = x.value
+            if isinstance(x, complex):
+                return None
+        if type(x) is complex:
+            return cls(None, constant=x, is_constant=True, text=repr(x))
+        if isinstance(x, np.complexfloating) and supported_complex(x.dtype):
+            return cls(part_dtype(x.dtype), is_complex=True)
         if type(x) in (Size, InductionVariable):
             return cls(np.dtype(np.int64), True)
         if type(x) in (bool, int, float):
@@ -69,9 +83,24 @@ class Kind:
         """Is it an int of Python?"""
         return self.weak and self.dtype is not None and self.dtype.kind == "i"
 
+    @property
+    def is_number(self) -> bool:
+        """Is it a real number?"""
+        return self.dtype is not None and self.length is None and not self.is_complex
+
+    def shape(self, rec: Recorder) -> tuple[int, ...]:
+        """Of the array that holds it; of a complex number that of its parts."""
+        return (2,) if self.is_complex else () if self.length is None else (rec.size(self.length),)
+
 
 def element(rec: Recorder, x: Any, dtype: np.dtype[Any]) -> Expr:
-    """The number that a value is, or the element of an array, of its own dtype."""
+    """The number that a value is, or the element of an array, of its own dtype; of a complex number that of its parts."""
+    if type(x) is ComplexTracer:
+        parts: Expr = x.parts.load()
+        return parts
+    if isinstance(x, np.complexfloating):
+        is_real = Op("equal", (Index(poly(Dim(0))), Const(0, np.int64)), np.bool_)
+        return select(is_real, Const(x.real, x.real.dtype), Const(x.imag, x.real.dtype))
     if is_tracer(x):
         value: Expr = x.load()
         return value
@@ -117,7 +146,7 @@ class Carried:
                 continue
             known = self.initial is not UNBOUND and self.kinds[0].dtype is not None
             initial = cast(element(rec, self.initial, dtype), dtype) if known else Const(0, dtype)
-            self.slots.append(_slot(rec, self.name, initial, () if kind.length is None else (rec.size(kind.length),)))
+            self.slots.append(_slot(rec, self.name, initial, kind.shape(rec)))
         self.second = _slot(rec, f"{self.name}_changed", Const(False, np.bool_)) if self.switches else None
 
     def value(self, k: int) -> Any:
@@ -127,6 +156,8 @@ class Carried:
             return kind.constant
         if k == 0 and self.has_first_iteration:
             return self.initial
+        if kind.is_complex:
+            return ComplexTracer(Tracer(slot.buffer, slot.shape, slot.index), is_scalar=True)
         if kind.length is not None:
             return Tracer(slot.buffer, slot.shape, slot.index)
         found = Tracer(slot.buffer, (), (), is_scalar=True)
