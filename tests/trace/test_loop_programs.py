@@ -205,3 +205,106 @@ def test_scatters_at_computed_ints() -> None:
         n = int(np.prod(shape))
         check(scatter, r.integers(-7, 7, n), r.random(n), 7, on_unsupported="break")
     assert is_program(p, r.integers(0, 256, (70, 80)).astype(np.uint8))
+
+
+# -- complex numbers that loops carry
+
+
+def complex_rows(*shape: int) -> Array:
+    r = np.random.default_rng(shape)
+    z: Array = r.uniform(-1.5, 1.5, shape) + 1j * r.uniform(-1.5, 1.5, shape)
+    return z
+
+
+def mandelbrot(re: Array, im: Array, most: int) -> Array:
+    out = np.zeros(re.shape, np.int32)
+    for y in range(re.shape[0]):
+        for x in range(re.shape[1]):
+            c = complex(re[y, x], im[y, x])
+            z = 0j
+            n = 0
+            while n < most and z.real * z.real + z.imag * z.imag <= 4.0:
+                z = z * z + c
+                n += 1
+            out[y, x] = n
+    return out
+
+
+def mandelbrot_of_complex(c: Array, most: int) -> Array:
+    out = np.zeros(c.shape, np.int32)
+    for y in range(c.shape[0]):
+        for x in range(c.shape[1]):
+            z = 0j
+            for _ in range(most):
+                if abs(z) > 2:
+                    break
+                z = z * z + c[y, x]
+                out[y, x] += 1
+    return out
+
+
+def julia(z0: Array, c: complex, most: int) -> Array:
+    out = np.zeros(z0.shape, np.int64)
+    for y in range(z0.shape[0]):
+        for x in range(z0.shape[1]):
+            z = z0[y, x]
+            for _ in range(most):
+                if z.real * z.real + z.imag * z.imag > 4.0:
+                    break
+                z = z * z + c
+                out[y, x] += 1
+    return out
+
+
+def horner(p: Array, zs: Array) -> Array:
+    out = np.zeros_like(zs)
+    for i in range(zs.shape[0]):
+        acc = 0j
+        for k in range(p.shape[0]):
+            acc = acc * zs[i] + p[k]
+        out[i] = acc
+    return out
+
+
+def last(z: Array) -> Any:
+    acc = np.complex64(0)
+    for i in range(z.shape[0]):
+        acc = acc * np.float32(0.5) + z[i]
+        if acc.real > 1:
+            acc = acc.conjugate()
+    return acc
+
+
+COMPLEX: dict[str, tuple[Any, Any]] = {
+    "mandelbrot": (mandelbrot, lambda n: (complex_rows(n, n + 1).real, complex_rows(n + 1, n).imag.T, 60)),
+    "mandelbrot of complex": (mandelbrot_of_complex, lambda n: (complex_rows(n, n + 1), 60)),
+    "julia": (julia, lambda n: (complex_rows(n, n + 1), -0.4 + 0.6j, 60)),
+    "horner": (horner, lambda n: (rows(n), complex_rows(n + 1))),
+    "horner in single precision": (horner, lambda n: (rows(n).astype("f"), complex_rows(n + 1).astype("F"))),
+    "one of two": (last, lambda n: (complex_rows(n).astype("F"),)),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_loops_carry_complex_numbers(name: str) -> None:
+    f, given = COMPLEX[name]
+    for n in (0, 1, 2, 70):
+        p = check(f, *given(n), on_unsupported="break")
+    assert str(p.explain(*given(70))).startswith(f"{f.__name__} runs compiled")
+
+
+def test_complex_numbers_of_python() -> None:
+    def f(a: Array, b: Array) -> tuple[Any, ...]:
+        x, y = float(a[0]), float(b[0])
+        z = complex(x, y)
+        return z, z * 2 + 1j, abs(z), -z, z.real, z * a, z * np.float32(2), complex(np.complex64(z)), complex(x)
+
+    check(f, rows(20), rows(21))
+    check(f, rows(20).astype("f"), rows(21))
+
+    def quotient(a: Array) -> Any:
+        return complex(a[0], a[1]) / complex(a[2], a[3])
+
+    check(quotient, rows(20), on_unsupported="break")
+    with pytest.raises(ZeroDivisionError):
+        hjit.pipeline(quotient, on_unsupported="break")(np.zeros(20))

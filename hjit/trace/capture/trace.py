@@ -66,7 +66,9 @@ class Result:
         """The computed array as what the function returns: itself, transposed, a NumPy scalar or a Python float."""
         if self.is_complex:
             whole = complex_of(array)
-            return whole[()] if self.is_scalar else whole.transpose(self.order[:-1]) if self.order else whole
+            if self.is_scalar:
+                return whole.item() if self.weak else whole[()]
+            return whole.transpose(self.order[:-1]) if self.order else whole
         if self.is_scalar:
             return array.item() if self.weak else array[()]
         return array.transpose(self.order) if self.order else array
@@ -400,7 +402,7 @@ def _complex_result(x: ComplexTracer, rec: Recorder, shared: Counter[TracedBuffe
         found = Result("array", stage.name)
     if found.kind == "constant":
         return replace(found, value=complex_of(found.value), is_scalar=x.is_scalar)
-    return replace(found, is_complex=True, is_scalar=x.is_scalar)
+    return replace(found, is_complex=True, is_scalar=x.is_scalar, weak=x.weak)
 
 
 def _copied(rec: Recorder, buffer: Any) -> str:

@@ -40,8 +40,7 @@ class Kind:
     Attributes:
         dtype: None of a constant that is no number.
         length: of a new array with one axis; None of a number.
-        is_complex: is it a complex number of NumPy's, the dtype that of its parts?
-        text: of a complex constant, which tells zeros apart.
+        is_complex: is it a complex number? The dtype is that of its parts.
     """
 
     dtype: np.dtype[Any] | None
@@ -50,7 +49,6 @@ class Kind:
     is_constant: bool = False  # a dtype equals None where it is float64
     length: Poly | None = None
     is_complex: bool = False
-    text: str = ""
 
     @classmethod
     def of(cls, x: Any) -> Kind | None:
@@ -60,13 +58,13 @@ class Kind:
                 return cls(x.dtype, length=current().poly(x.shape[0]))
             return cls(x.dtype, x.weak) if x.is_scalar and not x.ndim else None
         if type(x) is ComplexTracer:
-            return cls(x.parts.dtype, is_complex=True) if x.is_scalar and not x.ndim else None
+            return cls(x.parts.dtype, x.weak, is_complex=True) if x.is_scalar and not x.ndim else None
         if is_host(x):
             x = x.value
             if isinstance(x, complex):
                 return None
         if type(x) is complex:
-            return cls(None, constant=x, is_constant=True, text=repr(x))
+            return cls(np.dtype(np.float64), True, is_complex=True)
         if isinstance(x, np.complexfloating) and supported_complex(x.dtype):
             return cls(part_dtype(x.dtype), is_complex=True)
         if type(x) in (Size, InductionVariable):
@@ -98,9 +96,9 @@ def element(rec: Recorder, x: Any, dtype: np.dtype[Any]) -> Expr:
     if type(x) is ComplexTracer:
         parts: Expr = x.parts.load()
         return parts
-    if isinstance(x, np.complexfloating):
+    if isinstance(x, complex | np.complexfloating):
         is_real = Op("equal", (Index(poly(Dim(0))), Const(0, np.int64)), np.bool_)
-        return select(is_real, Const(x.real, x.real.dtype), Const(x.imag, x.real.dtype))
+        return select(is_real, Const(x.real, dtype), Const(x.imag, dtype))
     if is_tracer(x):
         value: Expr = x.load()
         return value
@@ -157,7 +155,9 @@ class Carried:
         if k == 0 and self.has_first_iteration:
             return self.initial
         if kind.is_complex:
-            return ComplexTracer(Tracer(slot.buffer, slot.shape, slot.index), is_scalar=True)
+            number = ComplexTracer(Tracer(slot.buffer, slot.shape, slot.index), is_scalar=True)
+            number.weak = kind.weak
+            return number
         if kind.length is not None:
             return Tracer(slot.buffer, slot.shape, slot.index)
         found = Tracer(slot.buffer, (), (), is_scalar=True)

@@ -61,15 +61,16 @@ class ComplexTracer(TracedArray):
     Attributes:
         parts: the parts; their last axis has length 2 and no gaps in memory.
         is_scalar: a NumPy scalar rather than a 0-d array.
+        weak: a complex number of Python's rather than NumPy's, to which other dtypes do not give way.
     """
 
-    __slots__ = ("is_scalar", "parts")
+    __slots__ = ("is_scalar", "parts", "weak")
     __array_priority__ = 1002.0
     # a method that `hjit.trace.ops.complex_numbers` adds
     astype: Callable[..., Any]
 
     def __init__(self, parts: Tracer, is_scalar: bool = False) -> None:
-        self.parts, self.is_scalar = parts, is_scalar
+        self.parts, self.is_scalar, self.weak = parts, is_scalar, False
 
     def traced_array(self) -> Tracer:
         raise current().error(
@@ -129,6 +130,7 @@ class ComplexTracer(TracedArray):
         found: Tracer = self.parts[(..., k)]
         if self.is_scalar and not as_view:
             found = found[()]
+            found.weak = self.weak
         return found
 
     @property
