@@ -317,6 +317,7 @@ LATE = {
     "call.build": {
         "call.compiling": COMPILER,
         "call.on_device": GPU,
+        "kernels.runtime.programs.running": SELDOM,
     },
     "call.compiling": {
         "kernels.cuda.runtime.bound": GPU,

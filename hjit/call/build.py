@@ -220,7 +220,7 @@ def _running_loops(options: Options) -> Any:
     """What compiles loops that are no stages."""
 
     def run_loops(program: Any, sizes: Mapping[str, int]) -> Any:
-        from hjit.kernels.runtime.programs import run_loops
+        from hjit.kernels.runtime.programs.running import run_loops
 
         return run_loops(options, program, sizes)
 

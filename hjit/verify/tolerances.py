@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import Expr, Graph, Load, Op, Stage, walk
-from hjit.trace.ir.programs import Branch, Define, Program, Step, every, exprs
+from hjit.trace.ir.programs.steps import Branch, Define, Program, Step, every, exprs
 from hjit.trace.tracing.recording.events import GraphBreak
 
 # Ufuncs whose compiled result may differ from NumPy's in the last bits

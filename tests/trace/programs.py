@@ -59,7 +59,9 @@ class Programs:
         if kind < 0.4 and self.has_sums:
             length = r.choice(("{i}", "n - {i}", "n", "n - {i} - 1"))
             a, b = self.row(length, i, j), self.row(length, i, j)
-            return [f"t = {r.choice((f'{a} @ {b}', f'np.dot({a}, {b})', f'({a}).sum() / 8', f'np.sum({a} * {b})'))} / 64"]
+            return [
+                f"t = {r.choice((f'{a} @ {b}', f'np.dot({a}, {b})', f'({a}).sum() / 8', f'np.sum({a} * {b})'))} / 64"
+            ]
         if kind < 0.55:
             target = self.filled(r.choice(("{m}[{i}, {j}]", "{v}[{i}]", "{v}[n - 1 - {j}]")), names)
             return [f"{target} {r.choice(('=', '+=', '-='))} {self.value(lambda: self.number(names))}"]

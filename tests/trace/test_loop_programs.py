@@ -308,3 +308,16 @@ def test_complex_numbers_of_python() -> None:
     check(quotient, rows(20), on_unsupported="break")
     with pytest.raises(ZeroDivisionError):
         hjit.pipeline(quotient, on_unsupported="break")(np.zeros(20))
+
+
+def test_products_with_parts_of_matrices() -> None:
+    def f(a: Array, x: Array) -> tuple[Array, Array]:
+        out, other = np.zeros(a.shape), np.zeros(a.shape)
+        for i in range(a.shape[0]):
+            out[i, i:] = x[:i] @ a[:i, i:]
+            other[i, :i] = a[:i, i:] @ x[i:] + out[i, :i]
+        return out, other
+
+    for n in (1, 2, 70, 93):
+        check(f, rows(n, n), rows(n), exact=False, on_unsupported="break")
+        check(f, (rows(n, n) * 99).astype(np.int32), np.arange(n, dtype=np.int32), on_unsupported="break")

@@ -92,7 +92,7 @@ class Kind:
 
 
 def element(rec: Recorder, x: Any, dtype: np.dtype[Any]) -> Expr:
-    """The number that a value is, or the element of an array, of its own dtype; of a complex number that of its parts."""
+    """The number that a value is, or the element of an array or of a complex number's parts, of its own dtype."""
     if type(x) is ComplexTracer:
         parts: Expr = x.parts.load()
         return parts

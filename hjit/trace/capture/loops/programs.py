@@ -29,7 +29,19 @@ from hjit.trace.ir.graph import (
 )
 from hjit.trace.ir.identities import IDENTITIES
 from hjit.trace.ir.poly import Indirect, Poly, Var, deep_atoms
-from hjit.trace.ir.programs import Branch, Define, Loop, Program, Refuse, Step, Update, every, exprs, inner, with_bodies
+from hjit.trace.ir.programs.steps import (
+    Branch,
+    Define,
+    Loop,
+    Program,
+    Refuse,
+    Step,
+    Update,
+    every,
+    exprs,
+    inner,
+    with_bodies,
+)
 from hjit.trace.ir.rewriting import map_exprs
 from hjit.trace.tracing.arrays.writing import version_name
 from hjit.trace.tracing.recording.recorder import Recorder
@@ -308,8 +320,10 @@ class _Resolved:
 
 
 def _check_lengths(s: Stage) -> None:
-    """Raise where something is reduced that may be empty, which NumPy refuses."""
+    """Raise where something is reduced that may be empty, which NumPy refuses, or that BLAS is for."""
     for d in s.updates:
+        if d.rdims and sum(not n.is_const for n in d.extents) > 2:
+            raise NotOneUpdate("a product of matrices, or a sum over one for each of many elements")
         moving = any(isinstance(a, Var) for n in d.extents for a in deep_atoms(n))
         if moving and d.order in IDENTITIES and IDENTITIES[d.order] is None:
             raise NotOneUpdate(f"the {d.order} of a slice that may be empty")

@@ -10,7 +10,7 @@ import numpy as np
 
 from hjit.trace.ir.graph import Input
 from hjit.trace.ir.poly import Poly
-from hjit.trace.ir.programs import Program
+from hjit.trace.ir.programs.steps import Program
 from hjit.trace.tracing.recording.products import Product
 from hjit.trace.tracing.recording.results import ExternResult
 

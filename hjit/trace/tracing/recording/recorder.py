@@ -35,7 +35,7 @@ from hjit.trace.ir.graph import (
     identity,
 )
 from hjit.trace.ir.poly import SMALL, Atom, Poly, Sym, poly, sizes_value
-from hjit.trace.ir.programs import Program
+from hjit.trace.ir.programs.steps import Program
 from hjit.trace.ir.ranges import Range, Ranges
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.frames import line_in, site, site_of, traced_frame
@@ -156,7 +156,7 @@ class Recorder:
         undo: what to do where the trace fails, so that it leaves nothing behind.
         unrolled: loops over ``range(...)`` that are to be traced iteration by iteration.
         freeze_captured: are captured numbers constants? Else they are read at every call, as arguments are.
-        programs: those that are run as a `hjit.trace.ir.programs.Program`, with all loops inside.
+        programs: those that are run as a `hjit.trace.ir.programs.steps.Program`, with all loops inside.
         run_loops: compiles such a one for sizes, and gives what runs it on arrays: the inputs, and those that it
             changes; False where NumPy is to run. None: nothing does.
         program: what the loops of one that is recorded now have recorded so far.
@@ -574,7 +574,9 @@ class Recorder:
         number = len(self.breaks)
         sources = tuple(self.input("extern", r, ("event", number, k)) for k, r in enumerate(results))
         gives = tuple(s.input.name for s in sources)
-        self.breaks.append(GraphBreak(needs, outcome, call, gives, operation, checkpoint, rule=rule, arguments=arguments))
+        self.breaks.append(
+            GraphBreak(needs, outcome, call, gives, operation, checkpoint, rule=rule, arguments=arguments)
+        )
         if error is not None:
             raise error
         return self.breaks[-1]

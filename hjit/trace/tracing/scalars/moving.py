@@ -1,7 +1,7 @@
-"""`MovingLength`: the length of a slice that moves with a loop whose iterations are traced as one, as that of ``a[:i]``.
+"""`MovingLength`: the length of a slice that moves with a loop whose iterations are traced as one, as in ``a[:i]``.
 
 It is equal to another one that it is equal to in all iterations, and to no number: what is traced holds whatever the
-length is, 0 and 1 included. Whatever else asks for it ends the trace of these loops, so that no decision rests on one of its values.
+length is, 0 and 1 included. Whatever else asks for it ends the trace of these loops: no decision rests on its values.
 """
 
 from __future__ import annotations
@@ -59,9 +59,11 @@ def _product(self: MovingLength, other: Any) -> Any:
     return MovingLength(self.loop, self.poly * (other.poly if type(other) is MovingLength else size_poly(other)))
 
 
-setattr(MovingLength, "__mul__", _product)
-setattr(MovingLength, "__rmul__", _product)
-for _name in "lt le gt ge bool int index float complex round add radd sub rsub floordiv truediv rtruediv mod pow".split():
+MovingLength.__mul__ = _product
+MovingLength.__rmul__ = _product
+for (
+    _name
+) in "lt le gt ge bool int index float complex round add radd sub rsub floordiv truediv rtruediv mod pow".split():
     setattr(MovingLength, f"__{_name}__", _refused(_name))
 for _name in "neg abs array array_ufunc array_function str repr format".split():
     setattr(MovingLength, f"__{_name}__", _refused(_name))

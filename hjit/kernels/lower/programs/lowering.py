@@ -36,7 +36,7 @@ from hjit.kernels.lower.passes.vectorize import vectorize
 from hjit.kernels.lower.placing.reductions import accumulation
 from hjit.kernels.lower.program import Nest
 from hjit.kernels.lower.program import Program as Loops
-from hjit.kernels.lower.program_fusion import fused
+from hjit.kernels.lower.programs.fusion import fused
 from hjit.process import debug
 from hjit.trace.ir.graph import (
     Const,
@@ -55,7 +55,7 @@ from hjit.trace.ir.graph import (
     walk,
 )
 from hjit.trace.ir.poly import ONE, ZERO, Dim, Indirect, Poly, Var, deep_atoms, extremum, poly
-from hjit.trace.ir.programs import Branch, Define, Loop, Program, Refuse, Step, Update, every, exprs
+from hjit.trace.ir.programs.steps import Branch, Define, Loop, Program, Refuse, Step, Update, every, exprs
 
 Body = tuple[Stmt, ...]
 Point = tuple[Poly, ...]
@@ -247,9 +247,7 @@ class _Lowering:
         """An index with registers for numbers."""
         if not p.exprs:
             return p
-        return p.substitute(
-            lambda a: poly(Indirect(self.value(a.expr), a.extent)) if isinstance(a, Indirect) else None
-        )
+        return p.substitute(lambda a: poly(Indirect(self.value(a.expr), a.extent)) if isinstance(a, Indirect) else None)
 
     def points(self, extents: Point, make: Callable[[Point], Body], vector: VectorLoop | None = None) -> Body:
         """Loops over all points, one after the other."""
@@ -316,7 +314,30 @@ class _Lowering:
             )
             return (Block((Store(name, at, first),)), *_where([x.end for x in loops], (whole,)))
 
-        yield from self.points(d.dims, of_point)
+        if d.dims and lanes > 1 and _lies_across(d):
+            yield from self.across(name, d, initial, of_point, lanes)
+        else:
+            yield from self.points(d.dims, of_point)
+
+    def across(
+        self, name: str, d: Definition, initial: Expr, of_point: Callable[[Point], Body], lanes: int
+    ) -> Iterator[Stmt]:
+        """Reductions of neighbouring elements at once, where what these read lies side by side."""
+        yield from self.pure(name, pure(d.dims, initial))
+        names = [Var(self.name("at")) for _ in d.dims]
+        body = tuple(t for t in of_point(tuple(map(poly, names))) if not isinstance(t, Block))
+        while len(body) == 1 and isinstance(body[0], If):
+            body = body[0].body
+        (whole,) = body
+        assert isinstance(whole, Reduce)
+        one = replace(whole, loops=tuple(replace(x, lanes=1, unroll=1) for x in whole.loops))
+        vectors = VectorLoop(
+            names[-1], ZERO, d.dims[-1], ZERO, d.dims[-1], lanes, ACCUMULATORS, 1, "guard_with_if", (one,), (one,)
+        )
+        found: Body = (vectors,)
+        for var, n in zip(reversed(names[:-1]), reversed(d.dims[:-1]), strict=True):
+            found = (For(var, ZERO, n, 1, found),)
+        yield from _where([*d.dims, *d.rdims], found)
 
 
 def small_arrays(program: Program) -> list[Stage]:
@@ -399,6 +420,18 @@ def _is_apart(array: str, d: Definition) -> bool:
         return all(p == q or not (moves(p) or moves(q)) for p, q in zip(x.index, d.target, strict=True))
 
     return all(is_apart(x) for x in d.loads if x.source == array)
+
+
+def _lies_across(d: Definition) -> bool:
+    """Does what a reduction reads lie side by side along the last dimension of its elements, and not its own?"""
+
+    def lies(p: Poly, k: int) -> bool:
+        factor = p.coefficient(Dim(k))
+        return factor is not None and factor.is_const and abs(factor.const) == 1
+
+    first, last = len(d.dims) - 1, len(d.extents) - 1
+    reads = [x.index[-1] for x in d.loads if len(x.index) > 1]
+    return any(lies(p, first) for p in reads) and not any(lies(p, last) for p in reads)
 
 
 def _is_reduction(s: Stage, d: Definition) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from hjit.trace.ir.graph import Definition, Expr, Load, Stage, renumber, rewrite, substitute
 from hjit.trace.ir.poly import ONE, Dim, deep_atoms
-from hjit.trace.ir.programs import Define, Step, Update, every, exprs, with_bodies
+from hjit.trace.ir.programs.steps import Define, Step, Update, every, exprs, with_bodies
 
 Body = tuple[Step, ...]
 

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from hjit import cache
+from hjit.kernels.llvm.emit import emit_module
 from hjit.kernels.lower.params import params_of
+from hjit.kernels.lower.programs.lowering import lower_program
 from hjit.kernels.runtime import backend, bind
-from hjit.kernels.runtime.kernel import Bound
+from hjit.kernels.runtime.kernel import Bound, Kernel
+from hjit.kernels.runtime.lowered import Lowered, machine
 from hjit.kernels.runtime.scheduled import Scheduled
 from hjit.options import Options
 from hjit.process import debug
-from hjit.trace.ir.graph import Graph
+from hjit.trace.ir.graph import walk
 from hjit.trace.ir.key import Key
 from hjit.trace.ir.poly import Poly, Sym, deep_atoms
-from hjit.trace.ir.programs import Define, Loop, Program, Update, every, exprs
-from hjit.trace.ir.graph import walk
+from hjit.trace.ir.programs.steps import Define, Loop, Program, Update, every, exprs
 
 Array = np.ndarray[Any, Any]
 
@@ -42,10 +44,6 @@ def run_loops(options: Options, program: Program, sizes: Mapping[str, int]) -> C
 
 
 def _bound(options: Options, program: Program, sizes: Mapping[str, int]) -> Bound:
-    from hjit.kernels.llvm.emit import emit_module
-    from hjit.kernels.lower.programs import lower_program
-    from hjit.kernels.runtime.lowered import Lowered, machine
-
     symbols = tuple(dict.fromkeys(_symbols(program)))
     text = str(program)
     target = replace(machine(options), small=False)
@@ -56,7 +54,7 @@ def _bound(options: Options, program: Program, sizes: Mapping[str, int]) -> Boun
     debug.say("loops", name, lambda: loops)
     scheduled = Scheduled(graph, Key(text, symbols), None, lambda: iter(()))
 
-    def make() -> Any:
+    def make() -> Kernel:
         params = params_of(graph, symbols, ())
         llvm = emit_module(graph, loops, params, name, target)
         debug.say("llvm", name, lambda: llvm)
@@ -67,7 +65,7 @@ def _bound(options: Options, program: Program, sizes: Mapping[str, int]) -> Boun
     return Bound(kernel, bind.parameters(scheduled, kernel, options, sizes, {}), options)
 
 
-def _symbols(program: Program) -> Any:
+def _symbols(program: Program) -> Iterator[str]:
     """The run-time sizes that it depends on, in its order."""
     for p in _polys(program):
         for a in deep_atoms(p):
@@ -75,7 +73,8 @@ def _symbols(program: Program) -> Any:
                 yield a.name
 
 
-def _polys(program: Program) -> Any:
+def _polys(program: Program) -> Iterator[Poly]:
+    """All polynomials in it."""
     for x in (*program.inputs, *program.arrays, *program.local):
         yield from x.shape
     for s in every(program.body):

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from hjit.trace.ir.graph import Definition, Expr, Stage, Input
+from hjit.trace.ir.graph import Definition, Expr, Input, Stage
 from hjit.trace.ir.poly import Poly, Var
 
 
@@ -27,7 +27,7 @@ class Define:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """``array[target] = value`` for all points of a definition. A pure one evaluates all values before it stores any."""
+    """``array[target] = value`` for all points of a definition; a pure one evaluates all values first."""
 
     array: str
     definition: Definition
