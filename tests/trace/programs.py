@@ -84,11 +84,14 @@ class Programs:
     def block(self, names: list[str], depth: int, count: int) -> list[str]:
         return ["    " + line for _ in range(count) for line in self.statement(names, depth)]
 
-    def function(self) -> tuple[str, Callable[..., Any]]:
+    def text(self) -> str:
         lines = ["def f(a, b, u, v, k):", "    n = a.shape[0]", "    s = t = 0.0", "    h = np.zeros(n, np.int64)"]
         begin = self.r.choice(("n", "1, n", "n - 1, -1, -1"))
         lines += [f"    for i in range({begin}):"]
         lines += ["    " + line for line in self.block(["i"], 0, self.r.randint(2, 4))]
         lines += ["    return a, b, u, v, h, s, t"]
-        text = "\n".join(lines)
-        return text, with_source(text, f"<program {self.seed}>")
+        return "\n".join(lines)
+
+    def function(self) -> Callable[..., Any]:
+        """The function, whose source is known."""
+        return with_source(self.text(), f"<program {self.seed} {self.has_sums}>")

@@ -195,14 +195,19 @@ class CarriedVariables:
     """
 
     def __init__(
-        self, rec: Recorder, frame: types.FrameType, kept: Mapping[str, Any], left: str = "", runs_all: bool = True
+        self,
+        rec: Recorder,
+        frame: types.FrameType,
+        kept: Mapping[str, Any],
+        left: str = "",
+        may_be_empty: bool = False,
     ) -> None:
-        """`runs_all`: are all of its iterations run?"""
-        self.rec, self.frame, self.left = rec, frame, left
+        """`may_be_empty`: may there be no iterations, or none of the first ones?"""
+        self.rec, self.frame, self.left, self.may_be_empty = rec, frame, left, may_be_empty
         self.elements = Elements(frame)
         self.kept = dict(kept)
         self.by_name: dict[str, Carried] = {}
-        self.at_last: set[str] | None = None if runs_all else set()
+        self.at_last: set[str] | None = set() if left or may_be_empty else None
         self.set_inside: set[str] = set()
         self.had: dict[str, int] = {}
         self.given: dict[str, Any] = {}
@@ -296,6 +301,8 @@ class CarriedVariables:
             kind = Kind.of(now.get(name, UNBOUND))
             if initial is UNBOUND and name in read and name not in self.set_inside and not is_added(name):
                 raise NotCarried(f"{name} may be read before it is set")
+            if initial is UNBOUND and self.may_be_empty and not is_added(name):
+                raise NotCarried(f"{name} may be left without a value")
             begin = kind if initial is UNBOUND else Kind.of(initial)
             if begin is None or kind is None:
                 raise NotCarried(f"{name}, which iterations change, is no number")
@@ -313,6 +320,7 @@ class CarriedVariables:
                 self._check_array(x, value, kind)
             if kind not in x.kinds:
                 x.kinds.append(kind)
+                x.switches |= self.may_be_empty
                 is_known = False
             elif x.has_first_iteration and kind == x.kinds[0]:
                 x.switches, is_known = True, False

@@ -145,7 +145,7 @@ class TracedLoop:
         self.decided: list[tuple[str, bool]] = []  # on the present path
         self.ahead: list[bool] = []  # its first outcomes, those after them are True
         self.guard = ""  # on the present path, see `Path`
-        self.carried = CarriedVariables(rec, frame, found.kept, loop.left, not (loop.left or iterations.limits))
+        self.carried = CarriedVariables(rec, frame, found.kept, loop.left, bool(iterations.limits))
 
     def __iter__(self) -> TracedLoop:
         return self
