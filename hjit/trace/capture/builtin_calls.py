@@ -72,8 +72,8 @@ def _complex(*args: Any) -> Any:
     elif not has_tracer(args, sizes=False) or any(type(x) is ComplexTracer or is_complex(x) for x in args):
         return record(complex, *args) if any(map(is_host, args)) else complex(*args)
     else:
-        re, im = (_float(x) for x in (*args, *([0.0] * (2 - len(args)))))
-        found = joined(*(as_tracer(x).astype(np.float64) for x in (re, im)))
+        re, im = (as_tracer(_float(x)).astype(np.float64) for x in (*args, *([0.0] * (2 - len(args)))))
+        found = joined(re, im)
     found = ComplexTracer(found.parts.copy(), is_scalar=True)
     found.weak = True
     return found

@@ -325,7 +325,7 @@ class _Lowering:
         """Reductions of neighbouring elements at once, where what these read lies side by side."""
         yield from self.pure(name, pure(d.dims, initial))
         names = [Var(self.name("at")) for _ in d.dims]
-        body = tuple(t for t in of_point(tuple(map(poly, names))) if not isinstance(t, Block))
+        body: Body = tuple(t for t in of_point(tuple(map(poly, names))) if not isinstance(t, Block))
         while len(body) == 1 and isinstance(body[0], If):
             body = body[0].body
         (whole,) = body

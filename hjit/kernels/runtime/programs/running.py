@@ -13,11 +13,12 @@ from hjit.kernels.llvm.emit import emit_module
 from hjit.kernels.lower.params import params_of
 from hjit.kernels.lower.programs.lowering import lower_program
 from hjit.kernels.runtime import backend, bind
-from hjit.kernels.runtime.kernel import Bound, Kernel
+from hjit.kernels.runtime.kernel import Bound, Kernel, kernel_named
 from hjit.kernels.runtime.lowered import Lowered, machine
 from hjit.kernels.runtime.scheduled import Scheduled
 from hjit.options import Options
 from hjit.process import debug
+from hjit.sched.language.tree import Root
 from hjit.trace.ir.graph import walk
 from hjit.trace.ir.key import Key
 from hjit.trace.ir.poly import Poly, Sym, deep_atoms
@@ -58,9 +59,9 @@ def _bound(options: Options, program: Program, sizes: Mapping[str, int]) -> Boun
         params = params_of(graph, symbols, ())
         llvm = emit_module(graph, loops, params, name, target)
         debug.say("llvm", name, lambda: llvm)
-        return bind.compiled(Lowered(graph, None, loops, params, llvm, name), symbols, options)
+        return bind.compiled(Lowered(graph, Root(()), loops, params, llvm, name), symbols, options)
 
-    kernel = bind.kernel_named(name, options, make)
+    kernel = kernel_named(name, options, make)
     assert kernel is not None
     return Bound(kernel, bind.parameters(scheduled, kernel, options, sizes, {}), options)
 
@@ -75,8 +76,8 @@ def _symbols(program: Program) -> Iterator[str]:
 
 def _polys(program: Program) -> Iterator[Poly]:
     """All polynomials in it."""
-    for x in (*program.inputs, *program.arrays, *program.local):
-        yield from x.shape
+    for shape in (*(i.shape for i in program.inputs), *(s.shape for s in (*program.arrays, *program.local))):
+        yield from shape
     for s in every(program.body):
         if isinstance(s, Loop):
             yield from (s.begin, s.end)

@@ -349,7 +349,7 @@ def _call(rec: Recorder, loop: Loop, changed: Iterable[Change]) -> None:
     if found.stale != first.stale:
         raise NotOneUpdate("it reads what an array held before it was written")
     scalars = dict.fromkeys(x for s in every(body) for e in exprs(s) for x in walk(e) if isinstance(x, ScalarRef))
-    numbers = {x: Load(rec.stage(x, (), x.dtype, name="number").name, (), x.dtype) for x in scalars}
+    numbers: dict[Expr, Expr] = {x: Load(rec.stage(x, (), x.dtype, name="number").name, (), x.dtype) for x in scalars}
     body = without_dead(tuple(_with_numbers(s, numbers) for s in body))
     outputs = {notes.root(old): buffer for buffer, old, *_ in changed}
     made = {*_defined([body]), *found.local}

@@ -306,7 +306,7 @@ def basic_view(a: Tracer, items: Sequence[Any]) -> Tracer:
         if k is None:
             shape.append(1)
             continue
-        n = a.shape[axis]
+        n: Any = a.shape[axis]
         if type(n) is MovingLength and not (_is_full(k) or _is_reversing(k)):
             raise n.loop.refusal("index into a slice that moves with the loop")
         if isinstance(k, slice):
@@ -344,18 +344,18 @@ def _int(x: Any) -> int | None:
     return None if x is None else operator.index(x)
 
 
-def slice_range(k: slice, n: int) -> tuple[int, int, int]:
+def slice_range(k: slice, n: Any) -> tuple[Any, int, Any]:
     """First index, step and length of a slice of an axis of length `n`, as sizes that keep their polynomials."""
     step = 1 if k.step is None else operator.index(static_value(k.step))
     if step == 0:
         raise ValueError("slice step cannot be zero")
     if type(n) is MovingLength:
-        return (0, step, n) if step == 1 else (n.poly - 1, step, n)  # type: ignore[return-value]
+        return (0, step, n) if step == 1 else (n.poly - 1, step, n)
     start, stop = (_bound(x, n, step, first) for x, first in ((k.start, True), (k.stop, False)))
     if current().records_program and abs(step) == 1:
         length = (current().poly(stop) - current().poly(start)) * step
         if moves(length):
-            return start, step, MovingLength(current().loops[-1], length)  # type: ignore[return-value]
+            return start, step, MovingLength(current().loops[-1], length)
     span = stop - start if step > 0 else start - stop
     if span <= 0:
         return start, step, 0

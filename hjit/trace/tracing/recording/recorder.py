@@ -339,7 +339,8 @@ class Recorder:
     def poly(self, n: Any) -> Poly:
         """A size or offset as a polynomial; a large plain number becomes a run-time parameter of its own."""
         if type(n) in (Size, InductionVariable, MovingLength):
-            return n.poly
+            found: Poly = n.poly
+            return found
         if isinstance(n, Poly):
             return n
         n = int(n)

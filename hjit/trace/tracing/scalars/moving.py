@@ -36,6 +36,14 @@ class MovingLength:
     def __hash__(self) -> int:
         return hash(MovingLength)
 
+    def __mul__(self, other: Any) -> MovingLength:
+        """The number of elements of an array, which nothing is decided by, either."""
+        if type(other) not in (int, Size, MovingLength):
+            raise self.loop.refusal("arithmetic on the length of a slice that moves with the loop")
+        return MovingLength(self.loop, self.poly * (other.poly if type(other) is MovingLength else size_poly(other)))
+
+    __rmul__ = __mul__
+
     def __getattr__(self, name: str) -> Any:
         raise self.loop.refusal(f"{name} of the length of a slice that moves with the loop")
 
@@ -52,18 +60,7 @@ def _refused(name: str) -> Callable[..., Any]:
     return method
 
 
-def _product(self: MovingLength, other: Any) -> Any:
-    """The number of elements of an array, which nothing is decided by, either."""
-    if type(other) not in (int, Size, MovingLength):
-        raise self.loop.refusal("arithmetic on the length of a slice that moves with the loop")
-    return MovingLength(self.loop, self.poly * (other.poly if type(other) is MovingLength else size_poly(other)))
-
-
-MovingLength.__mul__ = _product
-MovingLength.__rmul__ = _product
-for (
-    _name
-) in "lt le gt ge bool int index float complex round add radd sub rsub floordiv truediv rtruediv mod pow".split():
-    setattr(MovingLength, f"__{_name}__", _refused(_name))
-for _name in "neg abs array array_ufunc array_function str repr format".split():
+_COMPARED = "lt le gt ge bool int index float complex str repr format"
+_COMPUTED = "add radd sub rsub floordiv truediv rtruediv mod pow round neg abs array array_ufunc array_function"
+for _name in f"{_COMPARED} {_COMPUTED}".split():
     setattr(MovingLength, f"__{_name}__", _refused(_name))

@@ -42,7 +42,7 @@ def choose(condition: Any, yes: Any, no: Any) -> Any:
     if yes is no:
         return yes
     kind = Kind.of(yes)
-    if kind is None or kind != Kind.of(no) or not kind.is_number:
+    if kind is None or kind != Kind.of(no) or kind.dtype is None or not kind.is_number:
         return yes if condition else no
     rec = current()
     value = select(condition.load(), element(rec, yes, kind.dtype), element(rec, no, kind.dtype))
