@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from hjit.errors import InherentError, LongLoop, Origin, TraceError
+from hjit.errors import LongLoop, Origin, TraceError
 from hjit.process import deadline
+from hjit.trace.capture.attempts import Attempts
 from hjit.trace.capture.captured import AccessPath, captured_object, whole_array
 from hjit.trace.capture.overlay import clone, load_table, wrap_callable
 from hjit.trace.capture.side_effects.audit_hook import install_audit_hook
@@ -27,8 +28,8 @@ from hjit.trace.tracing.complex_memory import complex_of
 from hjit.trace.tracing.recording.events import ExpectedOutcome
 from hjit.trace.tracing.recording.iterations import MAX_OPERATIONS, MAX_UNROLLED, Iterations
 from hjit.trace.tracing.recording.recorder import OutOfBounds, Postponing, Recorder
-from hjit.trace.tracing.scalars.host import HostScalar, captured_number, is_host, is_run_time, static_value
-from hjit.trace.tracing.scalars.induction import CannotReroll, LoopSite
+from hjit.trace.tracing.scalars.host import HostScalar, is_host, is_run_time, static_value
+from hjit.trace.tracing.scalars.induction import CannotReroll
 from hjit.trace.tracing.scalars.size import Size
 
 
@@ -191,85 +192,33 @@ def trace(
     """
     load_table()
     install_audit_hook()
-    unrolled: frozenset[LoopSite] = frozenset()
-    freeze_captured = False
-    overwriting: frozenset[LoopSite] = frozenset()
-    classes: bool | None = None
-    rolls_inside = rolls_short = chooses = False
-    programs: frozenset[LoopSite] = frozenset()
-    outermost: set[LoopSite] = set()  # of loops that could not be traced as one iteration
-    too_long: TraceError | None = None
+    next_one = Attempts(run_loops is not None)
     code = python_function(function).__code__
     origin = Origin(code.co_filename, code.co_firstlineno, code.co_name)
     while True:
+        most = MAX_UNROLLED if next_one.unrolled else MAX_OPERATIONS
         rec = Recorder(
             evaluate,
             code.co_name,
             origin,
             blas,
-            unrolled=unrolled,
-            overwriting=overwriting,
-            rolls_inside=rolls_inside,
-            rolls_short=rolls_short,
-            chooses=chooses,
-            freeze_captured=freeze_captured,
-            classes=classes,
             fill=fill,
             postpone=postpone,
             expected=expected,
-            iterations=Iterations(code, MAX_UNROLLED if unrolled else MAX_OPERATIONS) if is_bounded else None,
-            programs=programs,
+            iterations=Iterations(code, most) if is_bounded else None,
             run_loops=run_loops,
+            **next_one.options(),
         )
         try:
             return _traced(rec, function, structure, leaves, names)
         except CannotReroll as refusal:
-            if refusal.overwriting:
-                overwriting |= {refusal.site}
-            elif refusal.rolling:
-                rolls_inside = True
-            elif refusal.choosing:
-                chooses = True
-            elif too_long is not None:
-                site = rec.loops[0].site if rec.loops else refusal.site
-                if site in programs:
-                    raise too_long from None
-                programs |= {site}
-            else:
-                outermost.add(rec.loops[0].site if rec.loops else refusal.site)
-                unrolled |= {refusal.site}
+            next_one.refused(rec, refusal)
         except ClassCalled:
-            classes = True
+            next_one.classes = True
         except LongLoop as error:
-            if too_long is not None:
-                if rec.short_loops <= programs:
-                    raise too_long from None
-                programs |= rec.short_loops  # one of them may be around a program
-            elif not rolls_short and rec.has_short_loops:
-                rolls_short = True
-            elif outermost and run_loops is not None:  # they are left to Python, but for what runs as it does
-                programs, unrolled, too_long = frozenset(outermost), frozenset(), error
-                rolls_short = rolls_inside = True
-            else:
-                raise
+            next_one.long(rec, error)
         except Exception as error:
-            if rec.out_of_bounds:
-                raise OutOfBounds from None
-            if too_long is not None:
-                raise too_long from None
-            if isinstance(error, TraceError) and outermost and run_loops is not None:
-                programs, unrolled, too_long = frozenset(outermost), frozenset(), error
-                rolls_short = rolls_inside = True
-            elif classes:
-                classes = False  # they do not help
-            elif rec.loops:
-                unrolled |= {rec.loops[-1].site}  # iteration by iteration it may be another error, or none
-            elif not isinstance(error, InherentError) and any(f is captured_number for f, _ in rec.tape.ops):
-                freeze_captured = True  # what takes no run-time number may take a plain one
-            elif rec.refusals and not isinstance(error, TraceError):
-                raise error from rec.refusals[0]  # which the function has handled: this may be what came of it
-            else:
-                raise
+            next_one.failed(rec, error)
 
 
 def _traced(rec: Recorder, function: Callable[..., Any], structure: Any, leaves: list[Any], names: list[str]) -> Trace:

@@ -22,7 +22,7 @@ from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.recording.events import CheckedIndices
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import is_host, static_value
-from hjit.trace.tracing.scalars.induction import InductionVariable
+from hjit.trace.tracing.scalars.induction import CannotReroll, InductionVariable
 from hjit.trace.tracing.scalars.moving import MovingLength, moves
 from hjit.trace.tracing.scalars.size import Size, size_poly
 
@@ -352,10 +352,14 @@ def slice_range(k: slice, n: Any) -> tuple[Any, int, Any]:
     if type(n) is MovingLength:
         return (0, step, n) if step == 1 else (n.poly - 1, step, n)
     start, stop = (_bound(x, n, step, first) for x, first in ((k.start, True), (k.stop, False)))
-    if current().records_program and abs(step) == 1:
-        length = (current().poly(stop) - current().poly(start)) * step
+    rec = current()
+    if rec.loops and abs(step) == 1 and any(type(x) is InductionVariable for x in (start, stop)):
+        length = (rec.poly(stop) - rec.poly(start)) * step
+        if moves(length) and rec.records_program:
+            return start, step, MovingLength(rec.loops[-1], length)
         if moves(length):
-            return start, step, MovingLength(current().loops[-1], length)
+            why = rec.loops[-1].refusal("a slice whose length moves with the loop")
+            raise CannotReroll(why.site, str(why), moving=True)
     span = stop - start if step > 0 else start - stop
     if span <= 0:
         return start, step, 0
