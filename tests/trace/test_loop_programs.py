@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -322,3 +323,46 @@ def test_products_with_parts_of_matrices() -> None:
     for n in (1, 2, 70, 93):
         check(f, rows(n, n), rows(n), exact=False, on_unsupported="break")
         check(f, (rows(n, n) * 99).astype(np.int32), np.arange(n, dtype=np.int32), on_unsupported="break")
+
+
+def test_slices_that_end_before_they_begin() -> None:
+    def f(a: Array, x: Array) -> Array:
+        out = np.zeros(a.shape)
+        for i in range(a.shape[0]):
+            for j in range(a.shape[1]):
+                out[i, j] = a[i, i:j].sum() - x[j:i] @ a[j:i, j]
+                out[j, i:j] += a[i, i:j] * 0.5
+                out[i, i:j] -= x[i:j][::-1]
+        return out
+
+    def means(a: Array) -> Array:
+        out = np.zeros(a.shape)
+        for i in range(a.shape[0]):
+            for j in range(a.shape[1]):
+                out[i, j] = a[i:j, j].mean()
+        return out
+
+    for n in (2, 3, 20, 27):
+        check(f, rows(n, n), rows(n), exact=False, on_unsupported="break")
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
+        p = check(means, rows(20, 20), exact=False, on_unsupported="break")
+    assert is_program(p, rows(20, 20))
+
+
+def test_extremes_of_slices() -> None:
+    def f(a: Array) -> Array:
+        out = np.zeros_like(a)
+        for i in range(a.shape[0]):
+            out[i] = a[: i + 1].max() + a[i:].min()
+        return out
+
+    def may_be_empty(a: Array) -> Array:
+        out = np.zeros_like(a)
+        for i in range(a.shape[0]):
+            out[i] = a[:i].max()
+        return out
+
+    for n in (1, 2, 20, 90):
+        p = check(f, rows(n), on_unsupported="break")
+        check(may_be_empty, rows(n), on_unsupported="break")  # NumPy raises
+    assert is_program(p, rows(90))

@@ -54,7 +54,7 @@ from hjit.trace.ir.graph import (
     substitute,
     walk,
 )
-from hjit.trace.ir.poly import ONE, ZERO, Dim, Indirect, Poly, Var, deep_atoms, extremum, poly
+from hjit.trace.ir.poly import ONE, ZERO, Dim, Extremum, Indirect, Poly, Var, deep_atoms, extremum, poly
 from hjit.trace.ir.programs.steps import Branch, Define, Loop, Program, Refuse, Step, Update, every, exprs
 
 Body = tuple[Stmt, ...]
@@ -172,6 +172,9 @@ class _Lowering:
         Raises:
             CompileError: it is not known.
         """
+        match [*n.atoms()]:
+            case [Extremum() as a] if n == poly(a):
+                return extremum(a.which, self.most(a.a), self.most(a.b))
         for loop in reversed(self.around):
             factor = n.coefficient(loop.var)
             if factor is None or not factor.is_const:

@@ -45,6 +45,7 @@ from hjit.trace.ir.programs.steps import (
 from hjit.trace.ir.rewriting import map_exprs
 from hjit.trace.tracing.arrays.writing import version_name
 from hjit.trace.tracing.recording.recorder import Recorder
+from hjit.trace.tracing.scalars.moving import is_natural, moves
 
 Body = tuple[Step, ...]
 
@@ -231,11 +232,14 @@ class _Resolved:
 
     Attributes:
         arrays: that are written, by their first versions.
+        around: the loops around a step.
         stale: versions that are read when they have been written over, which are kept apart.
     """
 
     notes: ProgramNotes
+    sizes: Mapping[str, int]
     arrays: set[str]
+    around: list[Loop] = field(default_factory=list)
     stale: set[str] = field(default_factory=set)
     local: dict[str, Stage] = field(default_factory=dict)
     dtypes: dict[str, np.dtype[Any]] = field(default_factory=dict)
@@ -260,7 +264,10 @@ class _Resolved:
                     yield Branch(condition, *sides)
                 else:
                     until = None if s.until is None else self.expr(s.until, now, kept)
-                    yield replace(s, body=self.body(s.body, dict(now), dict(kept)), until=until)
+                    self.around.append(s)
+                    body = self.body(s.body, dict(now), dict(kept))
+                    self.around.pop()
+                    yield replace(s, body=body, until=until)
 
     def keep(self, array: str, now: Mapping[str, str], kept: dict[str, str]) -> Iterator[Step]:
         """Keep what an array holds before it is written, where that is read later."""
@@ -275,7 +282,7 @@ class _Resolved:
         array = self.notes.root(s.name)
         if any(d.joined for d in s.updates):
             raise NotOneUpdate("it writes in a way of its own")
-        _check_lengths(s)
+        _check_lengths(s, self.around, self.sizes)
         self.dtypes[s.name] = s.dtype
         if array not in self.arrays:
             yield Define(map_exprs(s, lambda e: self.expr(e, now, kept, s.name)))
@@ -319,13 +326,14 @@ class _Resolved:
         return rewrite(e, change)
 
 
-def _check_lengths(s: Stage) -> None:
+def _check_lengths(s: Stage, around: Sequence[Loop], sizes: Mapping[str, int]) -> None:
     """Raise where something is reduced that may be empty, which NumPy refuses, or that BLAS is for."""
+    ranges = [(x.var, x.begin, x.end) for x in around]
     for d in s.updates:
         if d.rdims and sum(not n.is_const for n in d.extents) > 2:
             raise NotOneUpdate("a product of matrices, or a sum over one for each of many elements")
-        moving = any(isinstance(a, Var) for n in d.extents for a in deep_atoms(n))
-        if moving and d.order in IDENTITIES and IDENTITIES[d.order] is None:
+        has_none = d.order in IDENTITIES and IDENTITIES[d.order] is None
+        if has_none and not all(is_natural(n - 1, ranges, sizes) for n in d.extents if moves(n)):
             raise NotOneUpdate(f"the {d.order} of a slice that may be empty")
 
 
@@ -342,9 +350,9 @@ def _call(rec: Recorder, loop: Loop, changed: Iterable[Change]) -> None:
     changed = tuple(changed)
     names = set(_defined([(loop,)]))
     arrays = {notes.root(n) for n in notes.before if n in names}
-    first = _Resolved(notes, arrays)
+    first = _Resolved(notes, rec.sizes, arrays)
     first.body((loop,), {}, {})  # finds what is stale
-    found = _Resolved(notes, arrays, set(first.stale), dtypes=first.dtypes)
+    found = _Resolved(notes, rec.sizes, arrays, stale=set(first.stale), dtypes=first.dtypes)
     body = found.body((loop,), {}, {})
     if found.stale != first.stale:
         raise NotOneUpdate("it reads what an array held before it was written")

@@ -173,6 +173,7 @@ class TracedLoop:
         rec.loops.append(self)
         start, step = self.iterations.start, self.iterations.step
         self.variable = InductionVariable(self, start, self.iterations.last, rec.poly(start) + step * poly(self.var))
+        self.ends = self.iterations.ends(rec.poly(start), rec.poly(self.count))
         self.mark, self.serial = _Mark.of(rec), next(serials)
 
     def _begin_again(self) -> None:
@@ -271,11 +272,10 @@ class TracedLoop:
 
     def _end_of_program(self) -> None:
         """Record a loop whose iterations are run one after the other."""
-        rec, iterations = self.rec, self.iterations
+        rec = self.rec
         self._forget_conditions()
         rec.loops.pop()
-        ends = iterations.ends(rec.poly(iterations.start), rec.poly(self.count))
-        record_loop(rec, self.var, ends, self.serial, self.paths, self.carried.version_of_left())
+        record_loop(rec, self.var, self.ends, self.serial, self.paths, self.carried.version_of_left())
         self._leave()
 
     def _leave(self) -> None:

@@ -23,7 +23,7 @@ from hjit.trace.tracing.recording.events import CheckedIndices
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import is_host, static_value
 from hjit.trace.tracing.scalars.induction import CannotReroll, InductionVariable
-from hjit.trace.tracing.scalars.moving import MovingLength, moves
+from hjit.trace.tracing.scalars.moving import MovingLength, is_natural, moves
 from hjit.trace.tracing.scalars.size import Size, size_poly
 
 
@@ -356,6 +356,8 @@ def slice_range(k: slice, n: Any) -> tuple[Any, int, Any]:
     if rec.loops and abs(step) == 1 and any(type(x) is InductionVariable for x in (start, stop)):
         length = (rec.poly(stop) - rec.poly(start)) * step
         if moves(length) and rec.records_program:
+            ranges = [(x.var, *x.ends) for x in rec.loops]
+            length = length if is_natural(length, ranges, rec.sizes) else extremum("max", length, ZERO)
             return start, step, MovingLength(rec.loops[-1], length)
         if moves(length):
             why = rec.loops[-1].refusal("a slice whose length moves with the loop")

@@ -6,7 +6,7 @@ length is, 0 and 1 included. Whatever else asks for it ends the trace of these l
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hjit.trace.ir.poly import Poly, Var, deep_atoms, sizes_value
@@ -51,6 +51,17 @@ class MovingLength:
 def moves(p: Poly) -> bool:
     """Does a length depend on an iteration?"""
     return any(isinstance(a, Var) for a in deep_atoms(p))
+
+
+def is_natural(p: Poly, ranges: Sequence[tuple[Var, Poly, Poly]], sizes: Mapping[str, int]) -> bool:
+    """Is a polynomial surely never negative where variables have values in ranges, as of loops, outermost first?"""
+    for var, begin, end in reversed(ranges):
+        factor = p.coefficient(var)
+        if factor is None or not factor.is_const:
+            return False
+        least = end - 1 if factor.const < 0 else begin
+        p = p.substitute(lambda a, v=var, least=least: least if a == v else None)  # type: ignore[misc]
+    return not moves(p) and sizes_value(p, sizes) >= 0
 
 
 def _refused(name: str) -> Callable[..., Any]:
