@@ -369,7 +369,7 @@ def slice_range(k: slice, n: Any) -> tuple[Any, int, Any]:
     return start, step, count
 
 
-def _bound(x: Any, n: int, step: int, first: bool) -> int:
+def _bound(x: Any, n: int, step: int, first: bool) -> Any:
     low, high = (0, n) if step > 0 else (-1, n - 1)
     if x is None:
         return (low if first else high) if step > 0 else (high if first else low)
