@@ -77,7 +77,7 @@ class Programs:
         if len(names) < 3 and depth < 3:
             name = "ijl"[len(names)]
             outer = names[-1]
-            ends = r.choice(("n", outer, f"{outer}, n", f"{outer} + 1, n", f"{outer} - 1, -1, -1"))
+            ends = r.choice(("n", outer, f"{outer}, n", f"{outer} + 1, n", f"{outer} - 1, -1, -1", f"k[{outer}], n"))
             return [f"for {name} in range({ends}):", *self.block([*names, name], depth + 1, r.randint(1, 3))]
         return [f"s = s * 0.5 + {self.number(names)}"]
 

@@ -366,3 +366,35 @@ def test_extremes_of_slices() -> None:
         p = check(f, rows(n), on_unsupported="break")
         check(may_be_empty, rows(n), on_unsupported="break")  # NumPy raises
     assert is_program(p, rows(90))
+
+
+def test_ranges_whose_ends_are_computed() -> None:
+    def product(start: Array, index: Array, values: Array, x: Array) -> Array:
+        y = np.zeros(start.shape[0] - 1)
+        for i in range(start.shape[0] - 1):
+            s = 0.0
+            for k in range(start[i], start[i + 1]):
+                if values[k] > 0.9:
+                    break
+                s += values[k] * x[index[k]]
+            y[i] = s
+        return y
+
+    def knapsack(weights: Array, values: Array, most: int) -> Array:
+        best = np.zeros(most + 1)
+        for i in range(weights.shape[0]):
+            w = int(weights[i])
+            for c in range(most, w - 1, -1):
+                best[c] = max(best[c], best[c - w] + values[i])
+        return best
+
+    r = np.random.default_rng(0)
+    for n in (1, 2, 20, 90):
+        matrix = r.random((n, n)) < 0.1
+        start, index = np.concatenate([[0], np.cumsum(matrix.sum(1))]), np.nonzero(matrix)[1]
+        given = start, index, r.random(index.size), r.random(n)
+        p = check(product, *given, on_unsupported="break")
+        check(knapsack, r.integers(1, 20, n), r.random(n), 70, on_unsupported="break")
+    assert is_program(p, *given)
+    with pytest.raises(IndexError):
+        p(start, index + 90, r.random(index.size), r.random(90))

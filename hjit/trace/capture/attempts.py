@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hjit.errors import BudgetError, InherentError, LongLoop, TraceError
+from hjit.process.deadline import OverBudget
 from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder
 from hjit.trace.tracing.scalars.host import captured_number
 from hjit.trace.tracing.scalars.induction import CannotReroll, LoopSite
@@ -99,13 +100,14 @@ class Attempts:
         """
         if rec.out_of_bounds:
             raise OutOfBounds from None
-        if isinstance(error, BudgetError):
+        if isinstance(error, BudgetError | OverBudget):
             raise error
         if self.programs:
             self._without_programs()
         elif self.classes:
             self.classes = False  # they do not help
         elif rec.loops:
+            self.outermost.add(rec.loops[0].site)
             self.unrolled |= {rec.loops[-1].site}  # iteration by iteration it may be another error, or none
         elif not isinstance(error, InherentError) and any(f is captured_number for f, _ in rec.tape.ops):
             self.freeze_captured = True  # what takes no run-time number may take a plain one

@@ -136,7 +136,8 @@ class _Lowering:
                 self.around.pop()
                 until = None if s.until is None else self.value(s.until)
                 assert until is None or isinstance(until, Register)
-                yield from _where([s.end - s.begin], (For(s.var, s.begin, s.end, 1, body, until=until),))
+                begin, end = self.index(s.begin), self.index(s.end)
+                yield from _where([end - begin], (For(s.var, begin, end, 1, body, until=until),))
             case Refuse():
                 refused = self.numbers[REFUSED]
                 yield Block((), (), (Set(refused, Op("logical_or", (refused, self.value(s.condition)), BOOL)),))

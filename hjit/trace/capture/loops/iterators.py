@@ -13,13 +13,17 @@ from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
+import numpy as np
+
 from hjit.trace.capture.loops.bytecode import loops
 from hjit.trace.capture.loops.found import found_by
 from hjit.trace.capture.loops.rerolling import Iterations, Limit, TracedLoop
-from hjit.trace.ir.poly import SMALL, ZERO
+from hjit.trace.ir.graph import Load
+from hjit.trace.ir.poly import SMALL, ZERO, Indirect, poly
+from hjit.trace.tracing.arrays.tracer import as_tracer, is_tracer, python_int, stage_of
 from hjit.trace.tracing.recording.recorder import current, tracing
 from hjit.trace.tracing.scalars.host import static_value
-from hjit.trace.tracing.scalars.induction import InductionVariable
+from hjit.trace.tracing.scalars.induction import InductionVariable, as_traced
 from hjit.trace.tracing.scalars.size import Size
 
 MAX_TAPS = 128  # iterations of a loop that has nothing to do with a size: they unroll into one expression
@@ -30,6 +34,10 @@ MAX_WHILE = 64  # iterations of a ``while`` in a loop, where nothing says how ma
 def range_(*args: Any) -> Any:
     """``range`` for traced functions."""
     frame = sys._getframe(1)
+    if type(frame.f_globals) is not dict and tracing() and current().records_program and any(map(_is_computed, args)):
+        found = _computed(args, frame)
+        if found is not None:
+            return found
     if any(type(a) is InductionVariable for a in args):
         return _moving(args, frame)
     plain = range(*(operator.index(static_value(a)) for a in args))
@@ -130,6 +138,23 @@ def _moving(args: tuple[Any, ...], frame: FrameType) -> TracedLoop:
     if found is None or found.loop.is_reversed:
         raise moving.refusal("a range")
     return found
+
+
+def _is_computed(x: Any) -> bool:
+    """Is it a whole number that the program computes?"""
+    return is_tracer(x) and x.known is None and not x.ndim and x.dtype.kind == "i"
+
+
+def _computed(args: tuple[Any, ...], frame: FrameType) -> TracedLoop | None:
+    """A range whose ends a program computes; its numbers are computed, too. None: it has another step."""
+    start, stop, step = (0, *args, 1) if len(args) == 1 else (*args, 1)[:3]
+    if type(step) is not int or abs(step) != 1:
+        return None
+    start, stop = (python_int(as_tracer(as_traced(x))) for x in (start, stop))
+    count = python_int((stop - start) * step)
+    current().check(count > MAX_PROGRAM)
+    end = poly(Indirect(Load(stage_of(count), (), np.int64), None))
+    return _traced(frame, Iterations(0, 1, MAX_PROGRAM, computed=(start, step, end)))
 
 
 def _ends(args: tuple[Any, ...]) -> tuple[Any, Any, Any]:

@@ -7,7 +7,7 @@ proved of what iterations read of each other. The outermost loop is an extern ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from hjit.trace.ir.graph import (
     walk,
 )
 from hjit.trace.ir.identities import IDENTITIES
-from hjit.trace.ir.poly import Indirect, Poly, Var, deep_atoms
+from hjit.trace.ir.poly import Indirect, Poly, Var, deep_atoms, poly
 from hjit.trace.ir.programs.steps import (
     Branch,
     Define,
@@ -171,9 +171,18 @@ def _with_names(s: Step, names: Mapping[str, str]) -> Step:
             return Define(map_exprs(s.stage, lambda e: _renamed(e, names)))
         case Branch() | Refuse():
             s = replace(s, condition=_renamed(s.condition, names))
-        case Loop() if s.until is not None:
-            s = replace(s, until=_renamed(s.until, names))
+        case Loop():
+            s = _with_loop_exprs(s, lambda e: _renamed(e, names))
     return with_bodies(s, lambda body: tuple(_with_names(x, names) for x in body))
+
+
+def _with_loop_exprs(s: Loop, change: Callable[[Expr], Expr]) -> Loop:
+    """A loop with other expressions for its ends, and for whether it ends."""
+
+    def end(p: Poly) -> Poly:
+        return p.substitute(lambda a: poly(Indirect(change(a.expr), a.extent)) if isinstance(a, Indirect) else None)
+
+    return replace(s, begin=end(s.begin), end=end(s.end), until=None if s.until is None else change(s.until))
 
 
 def _tree(notes: ProgramNotes, rec: Recorder, ways: Sequence[_Way], met: int, start: int) -> Body:
@@ -263,11 +272,11 @@ class _Resolved:
                     sides = (self.body(side, dict(now), dict(kept)) for side in (s.yes, s.no))
                     yield Branch(condition, *sides)
                 else:
-                    until = None if s.until is None else self.expr(s.until, now, kept)
+                    s = _with_loop_exprs(s, lambda e: self.expr(e, now, kept))
                     self.around.append(s)
                     body = self.body(s.body, dict(now), dict(kept))
                     self.around.pop()
-                    yield replace(s, body=body, until=until)
+                    yield replace(s, body=body)
 
     def keep(self, array: str, now: Mapping[str, str], kept: dict[str, str]) -> Iterator[Step]:
         """Keep what an array holds before it is written, where that is read later."""
@@ -391,8 +400,8 @@ def _with_numbers(s: Step, numbers: Mapping[Expr, Expr]) -> Step:
             return replace(s, definition=d)
         case Branch() | Refuse():
             s = replace(s, condition=change(s.condition))
-        case Loop() if s.until is not None:
-            s = replace(s, until=change(s.until))
+        case Loop():
+            s = _with_loop_exprs(s, change)
     return with_bodies(s, lambda body: tuple(_with_numbers(x, numbers) for x in body))
 
 

@@ -36,7 +36,7 @@ from hjit.trace.capture.loops.programs import record_loop
 from hjit.trace.capture.loops.recurrences import merge_iterations
 from hjit.trace.ir.graph import Stage
 from hjit.trace.ir.poly import ZERO, Poly, Var, poly
-from hjit.trace.tracing.arrays.tracer import call, is_tracer, serials, stage_of
+from hjit.trace.tracing.arrays.tracer import call, is_tracer, python_int, serials, stage_of
 from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.trace.tracing.scalars.induction import CannotReroll, Comparison, InductionVariable, LoopSite
 
@@ -70,6 +70,7 @@ class Iterations:
     Attributes:
         limits: which of its iterations there are.
         is_bound: does it have to be left before their end?
+        computed: of a range whose ends a program computes the first number, the step, and how many there are.
     """
 
     start: Any
@@ -77,6 +78,12 @@ class Iterations:
     count: Any
     limits: tuple[Limit, ...] = ()
     is_bound: bool = False
+    computed: tuple[Any, int, Poly] | None = None
+
+    @property
+    def may_be_empty(self) -> bool:
+        """May there be none of them, or none of the first ones?"""
+        return bool(self.limits) or self.computed is not None
 
     @property
     def last(self) -> Any:
@@ -85,7 +92,7 @@ class Iterations:
 
     def ends(self, start: Poly, count: Poly) -> tuple[Poly, Poly]:
         """Between which of them, counted from the first one, those are that there are; the last one excluded."""
-        begin, end = ZERO, count
+        begin, end = ZERO, count if self.computed is None else self.computed[2]
         for limit in self.limits:
             at = (limit.end.poly - start) * self.step
             if limit.compare in (operator.ge, operator.le):
@@ -145,14 +152,14 @@ class TracedLoop:
         self.decided: list[tuple[str, bool]] = []  # on the present path
         self.ahead: list[bool] = []  # its first outcomes, those after them are True
         self.guard = ""  # on the present path, see `Path`
-        self.carried = CarriedVariables(rec, frame, found.kept, loop.left, bool(iterations.limits))
+        self.carried = CarriedVariables(rec, frame, found.kept, loop.left, iterations.may_be_empty)
 
     def __iter__(self) -> TracedLoop:
         return self
 
     __reversed__ = __iter__  # its iterations are in the order of the loop already
 
-    def __next__(self) -> InductionVariable:
+    def __next__(self) -> Any:
         if self.mark is None:
             self._begin()
         elif self._is_left():
@@ -163,7 +170,10 @@ class TracedLoop:
         else:
             self._begin_again()
         self._begin_path()
-        return self.variable
+        if self.iterations.computed is None:
+            return self.variable
+        start, step, _ = self.iterations.computed
+        return python_int(start + self.variable.traced() * step)
 
     def _begin(self) -> None:
         rec = self.rec
@@ -281,7 +291,7 @@ class TracedLoop:
     def _leave(self) -> None:
         """Give the variables what they hold after the loop."""
         rec = self.rec
-        if not self.iterations.limits:
+        if not self.iterations.may_be_empty:
             for loop in rec.loops:
                 if loop.frame is self.frame:
                     loop.carried.set_inside.add(self.loop.variable)

@@ -44,7 +44,10 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """``for var in range(begin, end)``, which ends before an iteration in front of which `until` holds."""
+    """``for var in range(begin, end)``: it ends before an iteration in front of which `until` holds.
+
+    Its ends may be computed, by `hjit.trace.ir.poly.Indirect`; that happens once.
+    """
 
     var: Var
     begin: Poly
@@ -145,6 +148,7 @@ def exprs(s: Step) -> tuple[Expr, ...]:
             return s.definition.exprs()
         case Branch() | Refuse():
             return (s.condition,)
-        case Loop() if s.until is not None:
-            return (s.until,)
+        case Loop():
+            ends = tuple(e for p in (s.begin, s.end) for e in p.exprs)
+            return ends if s.until is None else (*ends, s.until)
     return ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from hjit.trace.ir.poly import Poly, Var, deep_atoms, sizes_value
+from hjit.trace.ir.poly import Poly, Sym, Var, deep_atoms, sizes_value
 from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.scalars.induction import RerolledLoop
 from hjit.trace.tracing.scalars.size import Size, size_poly
@@ -61,7 +61,7 @@ def is_natural(p: Poly, ranges: Sequence[tuple[Var, Poly, Poly]], sizes: Mapping
             return False
         least = end - 1 if factor.const < 0 else begin
         p = p.substitute(lambda a, v=var, least=least: least if a == v else None)  # type: ignore[misc]
-    return not moves(p) and sizes_value(p, sizes) >= 0
+    return all(isinstance(a, Sym) for a in deep_atoms(p)) and sizes_value(p, sizes) >= 0
 
 
 def _refused(name: str) -> Callable[..., Any]:
