@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hjit.errors import BudgetError, InherentError, LongLoop, TraceError
-from hjit.process.deadline import OverBudget
 from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder
 from hjit.trace.tracing.scalars.host import captured_number
 from hjit.trace.tracing.scalars.induction import CannotReroll, LoopSite
@@ -100,7 +99,7 @@ class Attempts:
         """
         if rec.out_of_bounds:
             raise OutOfBounds from None
-        if isinstance(error, BudgetError | OverBudget):
+        if isinstance(error, BudgetError):
             raise error
         if self.programs:
             self._without_programs()
