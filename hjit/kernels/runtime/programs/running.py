@@ -1,30 +1,29 @@
-"""Programs, compiled and bound to sizes: what runs the loops that a trace leaves to no Graph."""
+"""What runs the loops that a trace leaves to no Graph: programs, bound to sizes.
+
+How a kernel is bound is on disk, too: a process that finds it there loads no compiler.
+"""
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from hjit import cache
-from hjit.kernels.llvm.emit import emit_module
-from hjit.kernels.lower.params import params_of
-from hjit.kernels.lower.programs.lowering import lower_program
-from hjit.kernels.runtime import backend, bind
-from hjit.kernels.runtime.kernel import Bound, Kernel, kernel_named
-from hjit.kernels.runtime.lowered import Lowered, machine
-from hjit.kernels.runtime.scheduled import Scheduled
+from hjit.kernels.runtime import launch
+from hjit.kernels.runtime.kernel import Bound, Parameters, kernel_named
 from hjit.options import Options
-from hjit.process import debug
-from hjit.sched.language.tree import Root
+from hjit.process import debug, machine
 from hjit.trace.ir.graph import walk
-from hjit.trace.ir.key import Key
 from hjit.trace.ir.poly import Poly, Sym, deep_atoms
 from hjit.trace.ir.programs.steps import Define, Loop, Program, Update, every, exprs
 
+log = logging.getLogger("hjit")
 Array = np.ndarray[Any, Any]
+KIND = "bound"
 
 
 def run_loops(options: Options, program: Program, sizes: Mapping[str, int]) -> Callable[[Sequence[Array]], bool]:
@@ -34,6 +33,7 @@ def run_loops(options: Options, program: Program, sizes: Mapping[str, int]) -> C
 
     Raises:
         CompileError: it cannot be lowered.
+        OverBudget: there is no time to compile it.
     """
     bound = _bound(options, program, sizes)
 
@@ -46,24 +46,72 @@ def run_loops(options: Options, program: Program, sizes: Mapping[str, int]) -> C
 
 def _bound(options: Options, program: Program, sizes: Mapping[str, int]) -> Bound:
     symbols = tuple(dict.fromkeys(_symbols(program)))
-    text = str(program)
-    target = replace(machine(options), small=False)
-    name = "hjit_" + cache.digest(
-        text, backend.machine_text(options.target), cache.versions(), str(options.fast_math), "program"
-    )[:40]  # fmt: skip
-    graph, loops = lower_program(program, target)
-    debug.say("loops", name, lambda: loops)
-    scheduled = Scheduled(graph, Key(text, symbols), None, lambda: iter(()))
+    text = _text(program)
+    entry = _entry(options, text, [sizes[name] for name in symbols])
+    found = None if entry is None else _loaded(entry, options)
+    if found is None:
+        from hjit.kernels.runtime.programs.compiling import compiled
 
-    def make() -> Kernel:
-        params = params_of(graph, symbols, ())
-        llvm = emit_module(graph, loops, params, name, target)
-        debug.say("llvm", name, lambda: llvm)
-        return bind.compiled(Lowered(graph, Root(()), loops, params, llvm, name), symbols, options)
+        found = compiled(options, program, text, symbols, sizes)
+        if entry is not None:
+            _store(entry, found, options)
+    return found
 
-    kernel = kernel_named(name, options, make)
-    assert kernel is not None
-    return Bound(kernel, bind.parameters(scheduled, kernel, options, sizes, {}), options)
+
+def _text(program: Program) -> str:
+    """What a program is, the dtypes of all that it computes included."""
+    dtypes = (x.dtype.str for s in every(program.body) for x in walk(*exprs(s)))
+    return f"{program}\n{' '.join(dtypes)}"
+
+
+# -- on disk
+
+
+def _entry(options: Options, text: str, sizes: Sequence[int]) -> str | None:
+    """The name of what is known of a program at some sizes; None where there is to be nothing on disk."""
+    if options.cache == "off" or debug.is_on() or not machine.processor():
+        return None
+    threads = str(launch.threads(options.num_threads))
+    about = machine.processor(), options.target, cache.versions(), threads, str(options.fast_math)
+    return "bound_" + cache.digest("program", text, str(sizes), *about)[:40]
+
+
+def _loaded(entry: str, options: Options) -> Bound | None:
+    """The kernel as it was bound in an earlier process.
+
+    Raises:
+        OverBudget: LLVM is busy with another function for ever.
+    """
+    text = cache.load(entry, options.cache_dir, options.cache, KIND)
+    if text is None:
+        return None
+    try:
+        data = json.loads(text)
+        outputs = tuple((str(n), tuple(map(int, shape)), np.dtype(dtype)) for n, shape, dtype in data["outputs"])
+        kept, streamed = (bytes.fromhex(block) for block in data["blocks"])
+        parameters = Parameters((), outputs, (), int(data["head"]), int(data["scratch"]), (kept, streamed))
+        name = str(data["kernel"])
+    except (ValueError, KeyError, TypeError) as error:
+        log.debug("a stored program is not usable: %s", error)
+        return None
+    kernel = kernel_named(name, options)
+    return None if kernel is None else Bound(kernel, parameters, options)
+
+
+def _store(entry: str, bound: Bound, options: Options) -> None:
+    p = bound.parameters
+    data = {
+        "kernel": bound.kernel.name,
+        "outputs": [(n, shape, dtype.str) for n, shape, dtype in p.outputs],
+        "head": p.head,
+        "scratch": p.scratch_bytes,
+        "blocks": [block.hex() for block in p.blocks],
+    }
+    about = {"versions": cache.versions()}
+    cache.store(entry, json.dumps(data).encode(), about, options.cache_dir, options.cache, KIND)
+
+
+# -- the sizes that it depends on
 
 
 def _symbols(program: Program) -> Iterator[str]:
