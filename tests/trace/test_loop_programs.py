@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import hjit
+from hjit.trace.capture.attempts import Attempts
 from tests.numpy_check import check
 
 Array = np.ndarray[Any, Any]
@@ -398,3 +399,31 @@ def test_ranges_whose_ends_are_computed() -> None:
     assert is_program(p, *given)
     with pytest.raises(IndexError):
         p(start, index + 90, r.random(index.size), r.random(90))
+
+
+def test_loops_that_are_no_programs_are_tried_as_such_once() -> None:
+    def f(a: Array, u: Array, v: Array) -> tuple[Any, ...]:
+        s = t = 0.0
+        for i in range(a.shape[0] - 1, -1, -1):
+            a[i, :i] = u[:i][::-1] - t / 4
+            t = np.where(v[i] > 0, u[i], 1) * 0.25
+            if a[i, 0] > u[i]:
+                v[i] = u[i] + 0.5
+            else:
+                s = u[i] - s / 4
+            for _ in range(3):
+                v[i] += 1
+        return a, v, s, t
+
+    traces = []
+    before = Attempts.options
+
+    def counted(self: Attempts) -> dict[str, Any]:
+        traces.append(self)
+        return before(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Attempts, "options", counted)
+        patch.setattr("hjit.trace.capture.trace.MAX_UNROLLED", 5)
+        check(f, rows(18, 18) - 0.5, rows(18) - 0.5, rows(18, 1)[:, 0] - 0.5, on_unsupported="break")
+    assert len(traces) < 100

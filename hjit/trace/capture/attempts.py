@@ -81,7 +81,8 @@ class Attempts:
         if self.programs:
             if rec.short_loops <= self.programs:
                 self._without_programs()
-            self.programs |= rec.short_loops  # one of them may be around a program
+            else:
+                self.programs |= rec.short_loops  # one of them may be around a program
         elif isinstance(error, LongLoop) and not self.rolls_short and rec.has_short_loops:
             self.rolls_short = True
         elif self.outermost and self.has_programs and self.too_long is None:
