@@ -321,6 +321,7 @@ LATE = {
     "call.build": {
         "call.compiling": COMPILER,
         "call.on_device": GPU,
+        "kernels.runtime.programs.running": SELDOM,
     },
     "call.compiling": {
         "kernels.cuda.runtime.bound": GPU,
@@ -333,6 +334,7 @@ LATE = {
     "kernels.runtime.backend": {"kernels.runtime.codegen": COMPILER},
     "kernels.runtime.bind": {"kernels.runtime.lowered": COMPILER},
     "kernels.runtime.kernel": {"kernels.runtime.backend": COMPILER},
+    "kernels.runtime.programs.running": {"kernels.runtime.programs.compiling": COMPILER},
     "call.checks.verified_calls": {
         "call.build": FIRST_CALL,
         "call.checks.first_calls": FIRST_CALL,

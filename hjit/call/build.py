@@ -199,7 +199,7 @@ def traced_call(
     try:
         names = leaf_names(function, structure, len(leaves))
         is_bounded = options.on_unsupported == "break" and scheduler is None  # what is refused then runs in parts
-        tracing = functools.partial(trace, fill=fill, expected=expected)
+        tracing = functools.partial(trace, fill=fill, expected=expected, run_loops=_running_loops(options))
         traced: Trace = on_deep_stack(tracing, function, structure, seen, names, evaluated, by_blas, is_bounded)
     except (HjitError, MemoryError, OutOfBounds):
         raise
@@ -214,6 +214,17 @@ def traced_call(
             "draw the random numbers outside the function",
         )
     return traced
+
+
+def _running_loops(options: Options) -> Any:
+    """What compiles loops that are no stages."""
+
+    def run_loops(program: Any, sizes: Mapping[str, int]) -> Any:
+        from hjit.kernels.runtime.programs.running import run_loops
+
+        return run_loops(options, program, sizes)
+
+    return None if options.target == "cuda" else run_loops
 
 
 def _no_device_arrays(traced: Trace, leaves: Sequence[Any]) -> None:

@@ -129,6 +129,8 @@ class Steps:
         assert graph_break is not None
         if graph_break.call is None:
             return graph_break.operation
+        if graph_break.program is not None:
+            return "loops, compiled as they are"
         if graph_break.product is None:
             return f"{graph_break.operation} {self.caller(number)}"
         first, second = graph_break.product.first, graph_break.product.second

@@ -32,10 +32,11 @@ from hjit.verify.definitions import (
     scattered,
     varies,
 )
-from hjit.verify.externs import bounds, is_guess, larger, reordered
+from hjit.verify.externs import bounds, is_guess, larger, perturbed, reordered
 from hjit.verify.forward_error import cast, truth
 from hjit.verify.frame import Frame, Inputs
 from hjit.verify.reductions import PartialStage, Total, product, sums_of, total_of
+from hjit.verify.tolerances import is_inexact
 from hjit.verify.work import PLAIN, WITH_ERRORS, Work
 
 CHUNK = 1 << 13  # elements at once: few enough to stay in the caches
@@ -157,7 +158,10 @@ class Reference:
                 return self.given[name]
             results = [np.asarray(r) for r in graph_break.call(*(x.value for x in needs)).arrays]
             spreads: list[Columns | None] = [None] * len(results)
-            if any(x.errors is not None for x in needs):
+            if graph_break.program is not None:
+                if any(x.errors is not None for x in needs) or is_inexact(graph_break.program, self.fast):
+                    spreads = perturbed(graph_break.call, needs, results)
+            elif any(x.errors is not None for x in needs):
                 self.has_guessed = self.has_guessed or is_guess(graph_break)
                 spreads = bounds(graph_break, needs, results)
             if graph_break.is_reordered:

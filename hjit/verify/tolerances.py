@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.expressions import Expr, Load, Op
+from hjit.trace.ir.expressions import Expr, Load, Op, walk
 from hjit.trace.ir.graph import Graph, Stage
+from hjit.trace.ir.programs.steps import Branch, Define, Program, Step, every, exprs
 from hjit.trace.tracing.recording.events import GraphBreak
 
 # Ufuncs whose compiled result may differ from NumPy's in the last bits
@@ -70,6 +71,9 @@ def tolerances(
                 # The order of its sums depends on the layout of the operands
                 found[graph_break.gives[0]] = needs | rounding(graph_break.product.dtype)
                 continue
+            if graph_break.program is not None:
+                found.update(_of_program(graph_break, needs, dtypes, fast_math))
+                continue
             decided = needs.decided or not (graph_break.rule == "monotone" or graph_break.is_reordered)
             if graph_break.is_reordered:  # perhaps with the precision of the least precise argument
                 needs = needs | _all(rounding(dtypes[n]) for n in graph_break.needs if n in dtypes)
@@ -81,6 +85,35 @@ def tolerances(
                 }
             )
     return found
+
+
+def is_inexact(program: Program, fast_math: bool) -> bool:
+    """May what loops compute of exact numbers differ from NumPy's results?"""
+    for s in every(program.body):
+        orders = [d.order for d in s.stage.updates if s.stage.dtype.kind == "f"] if isinstance(s, Define) else []
+        if any(order in ("add", "multiply") for order in orders):
+            return True
+        if any(isinstance(e, Op) and (fast_math or e.name in INEXACT) for e in walk(*exprs(s))):
+            return True
+    return False
+
+
+def _of_program(
+    graph_break: GraphBreak, needs: Tolerance, dtypes: Mapping[str, np.dtype[Any]], fast_math: bool
+) -> dict[str, Tolerance]:
+    program = graph_break.program
+    assert program is not None
+    if not needs.eps and not is_inexact(program, fast_math):
+        return {}
+    given = zip(graph_break.gives, program.arrays, strict=True)
+    eps = max([needs.eps, *(rounding(s.dtype).eps for s in program.arrays)]) or float(np.finfo(np.float64).eps)
+    decides = any(isinstance(s, Branch) or _chooses(s) for s in every(program.body))
+    return {n: Tolerance(eps, needs.decided or decides or s.dtype.kind != "f") for n, s in given}
+
+
+def _chooses(s: Step) -> bool:
+    """Does a step make whole numbers or conditions of floats?"""
+    return any(e.args and e.dtype.kind != "f" and any(a.dtype.kind == "f" for a in e.args) for e in walk(*exprs(s)))
 
 
 class _Judge:

@@ -110,3 +110,12 @@ def test_interleaved_updates_write_as_many_elements_each() -> None:
     assert s.updates[0].dims == s.updates[1].dims and s.updates[3].dims == s.updates[4].dims
     (s,) = canonical(thirds_of_rows, np.ones((40, 60), np.float32)).stages
     assert len({d.dims for d in s.updates[:3]}) == 1 and len(s.updates) == 5
+
+
+def test_a_diagonal_is_no_whole_array() -> None:
+    def f(a: Any) -> Any:
+        for i in range(a.shape[0]):
+            a[i, i] -= 2
+        return a
+
+    check(f, np.random.default_rng(0).random((20, 20)))

@@ -133,6 +133,7 @@ class For:
             among the threads of a block, by `hjit.kernels.lower.passes.distribute_threads`.
         rare: does it run what vectors leave over, so that its code is to be short rather than fast?
         most: iterations that it never has more of, where that is known.
+        until: where this bool holds before an iteration, the loop ends; None: it has all of them.
     """
 
     var: Var
@@ -145,6 +146,7 @@ class For:
     first: Poly | None = None
     rare: bool = False
     most: int | None = None
+    until: Register | None = None
 
 
 @dataclass(frozen=True, slots=True)

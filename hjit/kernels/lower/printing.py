@@ -135,7 +135,8 @@ def _for_text(s: For) -> str:
     step = f" step {s.step}" if s.step != 1 else ""
     inwards = [f"{word} {p}" for word, p in (("from", s.first), ("before", s.limit)) if p is not None]
     shifted = f" shift_inwards {' '.join(inwards)}" if inwards else ""
-    return f"{'remainder' if s.rare else KIND_TEXT[s.kind]} {s.var} in [{s.begin}, {s.end}){step}{shifted}"
+    until = "" if s.until is None else f" until {s.until}"
+    return f"{'remainder' if s.rare else KIND_TEXT[s.kind]} {s.var} in [{s.begin}, {s.end}){step}{shifted}{until}"
 
 
 def _block_lines(s: Block) -> Iterator[str]:

@@ -110,6 +110,8 @@ def stmt_exprs(s: Stmt) -> tuple[Expr, ...]:
             return (s.initial,)
         case Name():
             return (s.value,)
+        case For() if s.until is not None:
+            return (s.until,)
         case CombineThreads():
             return s.combined
         case CopyAsync():

@@ -7,6 +7,7 @@ import json
 import math
 import struct
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from hjit import cache
 from hjit.errors import ScheduleError
@@ -23,6 +24,9 @@ from hjit.process.signals import signal_safe
 from hjit.sched.language.memory import LINE
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import sizes_value
+
+if TYPE_CHECKING:
+    from hjit.kernels.runtime.lowered import Lowered
 
 
 def bind(
@@ -42,7 +46,7 @@ def bind(
         OverBudget: there is no time to compile it.
     """
     kernel = kernel_for(scheduled, options, may_be_small and _are_small(scheduled.graph, sizes, strides))
-    return Bound(kernel, _parameters(scheduled, kernel, options, sizes, strides), options)
+    return Bound(kernel, parameters(scheduled, kernel, options, sizes, strides), options)
 
 
 def kernel_for(scheduled: Scheduled, options: Options, small: bool = True) -> Kernel:
@@ -56,14 +60,22 @@ def kernel_for(scheduled: Scheduled, options: Options, small: bool = True) -> Ke
 def _compile(scheduled: Scheduled, name: str, options: Options, small: bool) -> Kernel:
     from hjit.kernels.runtime.lowered import lowered  # a process that only looks kernels up never loads the compiler
 
-    graph, symbols = scheduled.graph, scheduled.key.symbols
-    found = lowered(scheduled, options, name, small)
+    return compiled(lowered(scheduled, options, name, small), scheduled.key.symbols, options)
+
+
+def compiled(found: Lowered, symbols: tuple[str, ...], options: Options) -> Kernel:
+    """The kernel of loops, which is stored.
+
+    Raises:
+        OverBudget: there is no time to compile it.
+    """
+    graph, name = found.graph, found.name
     debug.say("asm", name, lambda: backend.assembly(found.llvm, name, options.target))
     expected = backend.expected_seconds(found.llvm)
     deadline.require("compiling with LLVM", expected)
     seconds = deadline.allowance(expected)
     code = backend.compile_within(seconds, found.llvm, name, options.target)
-    compiled = signal_safe(backend.load_object, code, name, options.target)
+    linked = signal_safe(backend.load_object, code, name, options.target)
     count(compiled=1)
     position = {s.name: k for k, s in enumerate(graph.stages)}
     program = found.program
@@ -78,16 +90,17 @@ def _compile(scheduled: Scheduled, name: str, options: Options, small: bool) -> 
     lives = tuple((position[n], life) for n, life in lifetimes(graph, program).items())
     head = json.dumps([buffers, align, lives]).encode() + b"\n"
     cache.store(name, head + code, {"versions": cache.versions()}, options.cache_dir, options.cache)
-    return Kernel(name, compiled, buffers, align, lives, False)
+    return Kernel(name, linked, buffers, align, lives, False)
 
 
-def _parameters(
+def parameters(
     scheduled: Scheduled,
     kernel: Kernel,
     options: Options,
     sizes: Mapping[str, int],
     strides: Mapping[str, Sequence[int]],
 ) -> Parameters:
+    """The parameter block of a kernel for some sizes."""
     graph, key = scheduled.graph, scheduled.key
     numbers = [sizes[name] for name in key.symbols]
     buffers = {graph.stages[k].name: [max(evaluate(n, numbers), 1) for n in lengths] for k, lengths in kernel.buffers}

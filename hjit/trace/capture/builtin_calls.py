@@ -14,11 +14,13 @@ from hjit.trace.capture.captured import ObjectProxy
 from hjit.trace.capture.constructors import as_scalar
 from hjit.trace.capture.loops.iterators import range_
 from hjit.trace.ops.arrays.strides import interface
-from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
+from hjit.trace.ops.complex_numbers.operands import joined
+from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, is_complex
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.tracer import (
     Tracer,
     as_size,
+    as_tracer,
     call,
     has_tracer,
     int_of_sizes,
@@ -62,6 +64,21 @@ def _int(x: Any = 0, *base: Any) -> Any:
     return int(x, *base) if base else int(x)
 
 
+def _complex(*args: Any) -> Any:
+    """``complex(re, im)``, and of a complex number that as one of Python's."""
+    args = tuple(as_number(as_traced(x)) for x in args)
+    if len(args) == 1 and type(args[0]) is ComplexTracer and not args[0].ndim:
+        found = args[0].astype(np.complex128)
+    elif not has_tracer(args, sizes=False) or any(type(x) is ComplexTracer or is_complex(x) for x in args):
+        return record(complex, *args) if any(map(is_host, args)) else complex(*args)
+    else:
+        re, im = (as_tracer(_float(x)).astype(np.float64) for x in (*args, *([0.0] * (2 - len(args)))))
+        found = joined(re, im)
+    found = ComplexTracer(found.parts.copy(), is_scalar=True)
+    found.weak = True
+    return found
+
+
 def _len(x: Any) -> Any:
     has_rows = type(x) is MaskedRead or ((is_tracer(x) or type(x) is ComplexTracer) and x.shape)
     return x.shape[0] if has_rows else len(x)
@@ -73,7 +90,7 @@ def _isinstance(x: Any, cls: Any) -> bool:
     if is_tracer(x) and x.is_scalar:
         return issubclass(python_type(x) if x.weak and x.dtype.kind != "f" else x.dtype.type, cls)
     if type(x) is ComplexTracer and x.is_scalar:
-        return issubclass(x.dtype.type, cls)
+        return issubclass(complex if x.weak else x.dtype.type, cls)
     return isinstance(x, cls)
 
 
@@ -86,7 +103,7 @@ def _type(*args: Any) -> Any:
     if is_tracer(x):
         return python_type(x) if x.weak else x.dtype.type if x.is_scalar else np.ndarray
     if type(x) is ComplexTracer and x.is_scalar:
-        return x.dtype.type
+        return complex if x.weak else x.dtype.type
     if type(x) in (ComplexTracer, HostScalar, MaskedRead, ObjectProxy):
         return x.__class__
     return int if type(x) is Size else type(x)
@@ -172,4 +189,4 @@ REPLACED: dict[Any, Any] = {
 }
 for _name in "sqrt exp log log2 log10 sin cos tan atan atan2 hypot pow radians degrees tanh erf fabs".split():
     REPLACED[getattr(math, _name)] = _math(getattr(math, _name))
-CALLED: dict[str, Any] = {"float": _float, "int": _int, "type": _type}
+CALLED: dict[str, Any] = {"float": _float, "int": _int, "complex": _complex, "type": _type}

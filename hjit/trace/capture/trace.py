@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from hjit.errors import InherentError, LongLoop, Origin, TraceError
+from hjit.errors import LongLoop, Origin, TraceError
 from hjit.process import deadline
+from hjit.trace.capture.attempts import Attempts
 from hjit.trace.capture.captured import AccessPath, captured_object, whole_array
 from hjit.trace.capture.overlay import clone, load_table, wrap_callable
 from hjit.trace.capture.side_effects.audit_hook import install_audit_hook
@@ -29,8 +30,8 @@ from hjit.trace.tracing.recording.checks import finish_checks
 from hjit.trace.tracing.recording.events import ExpectedOutcome
 from hjit.trace.tracing.recording.iterations import MAX_OPERATIONS, MAX_UNROLLED, Iterations, ManyParts
 from hjit.trace.tracing.recording.recorder import OutOfBounds, Postponing, Recorder
-from hjit.trace.tracing.scalars.host import HostScalar, captured_number, is_host, is_run_time, static_value
-from hjit.trace.tracing.scalars.induction import CannotReroll, LoopSite
+from hjit.trace.tracing.scalars.host import HostScalar, is_host, is_run_time, static_value
+from hjit.trace.tracing.scalars.induction import CannotReroll
 from hjit.trace.tracing.scalars.size import Size
 
 
@@ -70,7 +71,9 @@ class Result:
         """The computed array as what the function returns: itself, transposed, a NumPy scalar or a Python float."""
         if self.is_complex:
             whole = complex_of(array)
-            return whole[()] if self.is_scalar else owner(whole.transpose(self.order[:-1]) if self.order else whole)
+            if self.is_scalar:
+                return whole.item() if self.weak else whole[()]
+            return owner(whole.transpose(self.order[:-1]) if self.order else whole)
         if self.is_scalar:
             return array.item() if self.weak else array[()]
         return owner(array.transpose(self.order)) if self.order else array
@@ -183,6 +186,7 @@ def trace(
     fill: int = 0,
     postpone: Postponing | None = None,
     expected: Sequence[ExpectedOutcome | None] = (),
+    run_loops: Any = None,
 ) -> Trace:
     """Run `function` on tracers that stand for `leaves`.
 
@@ -193,7 +197,7 @@ def trace(
         evaluate: computes stages on the arrays at hand, when the function decides on a value.
         blas: see `Recorder`.
         is_bounded: may loops that are traced iteration by iteration not fill the trace?
-        fill, postpone, expected: see `Recorder`.
+        fill, postpone, expected, run_loops: see `Recorder`.
 
     Raises:
         TraceError: a statement cannot be traced; `LongLoop`: a loop fills the trace.
@@ -202,65 +206,35 @@ def trace(
     """
     load_table()
     install_audit_hook()
-    unrolled: frozenset[LoopSite] = frozenset()
-    rolled: frozenset[LoopSite] = frozenset()
-    freeze_captured = False
-    overwriting: frozenset[LoopSite] = frozenset()
-    classes: bool | None = None
-    rolls_inside = rolls_short = chooses = False
+    next_one = Attempts(run_loops is not None)
     code = python_function(function).__code__
     origin = Origin(code.co_filename, code.co_firstlineno, code.co_name)
     while True:
+        most = MAX_UNROLLED if next_one.unrolled - next_one.rolled else MAX_OPERATIONS
         rec = Recorder(
             evaluate,
             code.co_name,
             origin,
             blas,
-            unrolled=unrolled,
-            rolled=rolled,
-            overwriting=overwriting,
-            rolls_inside=rolls_inside,
-            rolls_short=rolls_short,
-            chooses=chooses,
-            freeze_captured=freeze_captured,
-            classes=classes,
             fill=fill,
             postpone=postpone,
             expected=expected,
-            iterations=Iterations(code, MAX_UNROLLED if unrolled - rolled else MAX_OPERATIONS) if is_bounded else None,
+            iterations=Iterations(code, most) if is_bounded else None,
+            run_loops=run_loops,
+            **next_one.options(),
         )
         try:
             return _traced(rec, function, structure, leaves, names)
         except CannotReroll as refusal:
-            if refusal.overwriting:
-                overwriting |= {refusal.site}
-            elif refusal.rolling:
-                rolls_inside = True
-            elif refusal.choosing:
-                chooses = True
-            else:
-                unrolled |= {refusal.site}
+            next_one.refused(rec, refusal)
         except ManyParts as found:
-            rolled |= found.sites
+            next_one.rolled |= found.sites
         except ClassCalled:
-            classes = True
-        except LongLoop:
-            if rolls_short or not rec.has_short_loops:
-                raise
-            rolls_short = True
+            next_one.classes = True
+        except LongLoop as error:
+            next_one.long(rec, error)
         except Exception as error:
-            if rec.out_of_bounds:
-                raise OutOfBounds from None
-            if classes:
-                classes = False  # they do not help
-            elif rec.loops:
-                unrolled |= {rec.loops[-1].site}  # iteration by iteration it may be another error, or none
-            elif not isinstance(error, InherentError) and any(f is captured_number for f, _ in rec.tape.ops):
-                freeze_captured = True  # what takes no run-time number may take a plain one
-            elif rec.refusals and not isinstance(error, TraceError):
-                raise error from rec.refusals[0]  # which the function has handled: this may be what came of it
-            else:
-                raise
+            next_one.failed(rec, error)
 
 
 def _traced(rec: Recorder, function: Callable[..., Any], structure: Any, leaves: list[Any], names: list[str]) -> Trace:
@@ -392,7 +366,7 @@ def _complex_result(x: ComplexTracer, rec: Recorder, shared: Counter[TracedBuffe
         found = Result("array", stage.name)
     if found.kind == "constant":
         return replace(found, value=complex_of(found.value), is_scalar=x.is_scalar)
-    return replace(found, is_complex=True, is_scalar=x.is_scalar, is_computed=False)
+    return replace(found, is_complex=True, is_scalar=x.is_scalar, weak=x.weak, is_computed=False)
 
 
 def _copied(rec: Recorder, buffer: Any) -> str:

@@ -23,7 +23,8 @@ def covers_stage(s: Stage) -> bool:
         if d.order != "pure" or d.rdims or s.name in d.sources:
             return False
         classes = [_residues(p, d, n) for p, n in zip(d.target, s.shape, strict=True)]
-        if any(c is None for c in classes) or len({k for p in d.target for k in _dims_of(p)}) != len(d.dims):
+        dims = [k for p in d.target for k in _dims_of(p)]
+        if any(c is None for c in classes) or sorted(dims) != [*range(len(d.dims))]:  # each along one axis: no diagonal
             return False
         found.append([c for c in classes if c is not None])
         steps = [math.lcm(a, c[0]) for a, c in zip(steps, found[-1], strict=True)]

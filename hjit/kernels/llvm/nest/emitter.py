@@ -185,9 +185,10 @@ class NestEmitter:
         limit: Val | None = None,
         first: Val | None = None,
         rare: bool = False,
+        until: Register | None = None,
     ) -> None:
         """``for var in range(begin, end, step)``; an iteration that would pass `limit` starts at ``limit - step``,
-        one before `first` there.
+        one before `first` there. It ends where `until` holds.
 
         How the index of a `rare` loop moves is hidden from LLVM, which would spend most of its time on strength
         reduction.
@@ -204,6 +205,9 @@ class NestEmitter:
         latch_mark = code.fresh("latch")
         code.effect(f"{i.text} = phi i64 [ {begin.text}, %{before} ], [ {following}, %{latch_mark} ]")
         inside = code.here(f"icmp slt i64 {i.text}, {end.text}", BOOL)
+        if until is not None:
+            ended = VALUES[Register](self, until)
+            inside = code.here(f"select i1 {ended.text}, i1 false, i1 {inside.text}", BOOL)
         code.effect(f"br i1 {inside.text}, label %{label}.body, label %{label}.exit")
         code.label(f"{label}.body")
         self.block = f"{label}.body"

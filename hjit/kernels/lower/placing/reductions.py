@@ -67,7 +67,7 @@ def reduce_over(n: NestContext, compute: Compute, env: Env, loops: tuple[Reducti
     assert isinstance(d.value, Op)
     change = renumber(point(env.intervals[s.name], len(d.extents)))
     old, element = d.value.args
-    how = _accumulation(d, element, loops, n.fast)
+    how = accumulation(d, element, loops, n.fast)
     index = tuple(p.substitute(change) for p in d.target)
     if len(compute.definitions) == 2:
         initial = substitute(s.definitions[compute.definitions[0]].value, renumber(index))
@@ -78,7 +78,7 @@ def reduce_over(n: NestContext, compute: Compute, env: Env, loops: tuple[Reducti
 
 
 @dataclass(frozen=True, slots=True)
-class _Accumulation:
+class Accumulation:
     """How elements are accumulated: see `Reduce`."""
 
     element: Expr
@@ -87,19 +87,19 @@ class _Accumulation:
     is_products: bool = False
 
 
-def _accumulation(d: Definition, element: Expr, loops: tuple[ReductionLoop, ...], fast: bool) -> _Accumulation:
+def accumulation(d: Definition, element: Expr, loops: tuple[ReductionLoop, ...], fast: bool) -> Accumulation:
     """Sums of floats in float64, longer than a few terms: not less accurate than NumPy's pairwise sum."""
     out = d.value.dtype
     assert isinstance(d.value, Op)
     terms = math.prod(p.const for p in d.rdims) if all(p.is_const for p in d.rdims) else None
     if d.value.name != "add" or out.kind != "f" or (fast and out.itemsize > 2):
-        return _Accumulation(element, out)
+        return Accumulation(element, out)
     if terms is not None and 0 < terms <= EXACT_SUM_TERMS[out.itemsize]:
-        return _Accumulation(element, out)
+        return Accumulation(element, out)
     dtype = np.dtype(np.float64)
     is_product = isinstance(element, Op) and element.name == "multiply" and element.dtype == out
     is_products = is_product and loops[-1].lanes == 1 and out.itemsize > 2
-    return _Accumulation(element, dtype, element.dtype == dtype and not fast and not _is_short(element), is_products)
+    return Accumulation(element, dtype, element.dtype == dtype and not fast and not _is_short(element), is_products)
 
 
 def _is_short(e: Expr) -> bool:

@@ -19,12 +19,14 @@ import numpy as np
 from hjit.trace.capture.loops.elements import UNBOUND, Elements, NotCarried
 from hjit.trace.capture.loops.paths import Path
 from hjit.trace.capture.loops.python_ints import HALF, CarriedInt, CarriedInts
-from hjit.trace.ir.expressions import Const, Expr, Index, cast
+from hjit.trace.ir.expressions import Const, Expr, Index, Op, cast, select
 from hjit.trace.ir.graph import Stage, identity
-from hjit.trace.ir.poly import Atom, Poly
+from hjit.trace.ir.poly import Atom, Dim, Poly, poly
 from hjit.trace.tracing.arrays.buffers import TracedBuffer, serials
+from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.tracer import Tracer, is_tracer
 from hjit.trace.tracing.arrays.writing import update
+from hjit.trace.tracing.complex_memory import part_dtype, supported_complex
 from hjit.trace.tracing.recording.recorder import Recorder, current, supported_dtype
 from hjit.trace.tracing.scalars.host import as_array, is_host, number
 from hjit.trace.tracing.scalars.induction import InductionVariable
@@ -40,6 +42,7 @@ class Kind:
     Attributes:
         dtype: None of a constant that is no number.
         length: of a new array with one axis; None of a number.
+        is_complex: is it a complex number? The dtype is that of its parts.
     """
 
     dtype: np.dtype[Any] | None
@@ -47,6 +50,7 @@ class Kind:
     constant: Any = None
     is_constant: bool = False  # a dtype equals None where it is float64
     length: Poly | None = None
+    is_complex: bool = False
 
     @classmethod
     def of(cls, x: Any) -> Kind | None:
@@ -55,8 +59,16 @@ class Kind:
             if x.ndim == 1:
                 return cls(x.dtype, length=current().poly(x.shape[0]))
             return cls(x.dtype, x.weak) if x.is_scalar and not x.ndim else None
+        if type(x) is ComplexTracer:
+            return cls(x.parts.dtype, x.weak, is_complex=True) if x.is_scalar and not x.ndim else None
         if is_host(x):
             x = x.value
+            if isinstance(x, complex):
+                return None
+        if type(x) is complex:
+            return cls(np.dtype(np.float64), True, is_complex=True)
+        if isinstance(x, np.complexfloating) and supported_complex(x.dtype):
+            return cls(part_dtype(x.dtype), is_complex=True)
         if type(x) in (Size, InductionVariable):
             return cls(np.dtype(np.int64), True)
         if type(x) in (bool, int, float):
@@ -71,9 +83,24 @@ class Kind:
         """Is it an int of Python?"""
         return self.weak and self.dtype is not None and self.dtype.kind == "i"
 
+    @property
+    def is_number(self) -> bool:
+        """Is it a real number?"""
+        return self.dtype is not None and self.length is None and not self.is_complex
+
+    def shape(self, rec: Recorder) -> tuple[int, ...]:
+        """Of the array that holds it; of a complex number that of its parts."""
+        return (2,) if self.is_complex else () if self.length is None else (rec.size(self.length),)
+
 
 def element(rec: Recorder, x: Any, dtype: np.dtype[Any]) -> Expr:
-    """The number that a value is, or the element of an array, of its own dtype."""
+    """The number that a value is, or the element of an array or of a complex number's parts, of its own dtype."""
+    if type(x) is ComplexTracer:
+        parts: Expr = x.parts.load()
+        return parts
+    if isinstance(x, complex | np.complexfloating):
+        is_real = Op("equal", (Index(poly(Dim(0))), Const(0, np.int64)), np.bool_)
+        return select(is_real, Const(x.real, dtype), Const(x.imag, dtype))
     if is_tracer(x):
         value: Expr = x.load()
         return value
@@ -119,7 +146,7 @@ class Carried:
                 continue
             known = self.initial is not UNBOUND and self.kinds[0].dtype is not None
             initial = cast(element(rec, self.initial, dtype), dtype) if known else Const(0, dtype)
-            self.slots.append(_slot(rec, self.name, initial, () if kind.length is None else (rec.size(kind.length),)))
+            self.slots.append(_slot(rec, self.name, initial, kind.shape(rec)))
         self.second = _slot(rec, f"{self.name}_changed", Const(False, np.bool_)) if self.switches else None
 
     def value(self, k: int) -> Any:
@@ -129,6 +156,10 @@ class Carried:
             return kind.constant
         if k == 0 and self.has_first_iteration:
             return self.initial
+        if kind.is_complex:
+            number = ComplexTracer(Tracer(slot.buffer, slot.shape, slot.index), is_scalar=True)
+            number.weak = kind.weak
+            return number
         if kind.length is not None:
             return Tracer(slot.buffer, slot.shape, slot.index)
         found = Tracer(slot.buffer, (), (), is_scalar=True)
@@ -166,14 +197,19 @@ class CarriedVariables:
     """
 
     def __init__(
-        self, rec: Recorder, frame: types.FrameType, kept: Mapping[str, Any], left: str = "", runs_all: bool = True
+        self,
+        rec: Recorder,
+        frame: types.FrameType,
+        kept: Mapping[str, Any],
+        left: str = "",
+        may_be_empty: bool = False,
     ) -> None:
-        """`runs_all`: are all of its iterations run?"""
-        self.rec, self.frame, self.left = rec, frame, left
+        """`may_be_empty`: may there be no iterations, or none of the first ones?"""
+        self.rec, self.frame, self.left, self.may_be_empty = rec, frame, left, may_be_empty
         self.elements = Elements(frame)
         self.kept = dict(kept)
         self.by_name: dict[str, Carried] = {}
-        self.at_last: set[str] | None = None if runs_all else set()
+        self.at_last: set[str] | None = set() if left or may_be_empty else None
         self.set_inside: set[str] = set()
         self.had: dict[str, int] = {}
         self.given: dict[str, Any] = {}
@@ -267,6 +303,8 @@ class CarriedVariables:
             kind = Kind.of(now.get(name, UNBOUND))
             if initial is UNBOUND and name in read and name not in self.set_inside and not is_added(name):
                 raise NotCarried(f"{name} may be read before it is set")
+            if initial is UNBOUND and self.may_be_empty and not is_added(name):
+                raise NotCarried(f"{name} may be left without a value")
             begin = kind if initial is UNBOUND else Kind.of(initial)
             if begin is None or kind is None:
                 raise NotCarried(f"{name}, which iterations change, is no number")
@@ -284,6 +322,7 @@ class CarriedVariables:
                 self._check_array(x, value, kind)
             if kind not in x.kinds:
                 x.kinds.append(kind)
+                x.switches |= self.may_be_empty
                 is_known = False
             elif x.has_first_iteration and kind == x.kinds[0]:
                 x.switches, is_known = True, False

@@ -51,6 +51,7 @@ _HARMLESS = (
     float,
     int,
     bool,
+    complex,
     range,
     slice,
     tuple,

@@ -13,23 +13,32 @@ from collections.abc import Iterable
 from types import FrameType
 from typing import Any
 
+import numpy as np
+
 from hjit.trace.capture.loops.bytecode import loops
 from hjit.trace.capture.loops.found import found_by
 from hjit.trace.capture.loops.rerolling import Iterations, Limit, TracedLoop
-from hjit.trace.ir.poly import SMALL, ZERO
+from hjit.trace.ir.expressions import Load
+from hjit.trace.ir.poly import SMALL, ZERO, Indirect, poly
+from hjit.trace.tracing.arrays.tracer import as_tracer, is_tracer, python_int, stage_of
 from hjit.trace.tracing.recording.iterations import ShortLoop
 from hjit.trace.tracing.recording.recorder import current, tracing
 from hjit.trace.tracing.scalars.host import static_value
-from hjit.trace.tracing.scalars.induction import InductionVariable
+from hjit.trace.tracing.scalars.induction import InductionVariable, as_traced
 from hjit.trace.tracing.scalars.size import Size
 
 MAX_TAPS = 128  # iterations of a loop that has nothing to do with a size: they unroll into one expression
+MAX_PROGRAM = 1 << 24  # iterations of a ``while`` of a program, which ends where its condition does not hold any more
 MAX_WHILE = 64  # iterations of a ``while`` in a loop, where nothing says how many there are: with more, Python runs
 
 
 def range_(*args: Any) -> Any:
     """``range`` for traced functions."""
     frame = sys._getframe(1)
+    if type(frame.f_globals) is not dict and tracing() and current().records_program and any(map(_is_computed, args)):
+        found = _computed(args, frame)
+        if found is not None:
+            return found
     if any(type(a) is InductionVariable for a in args):
         return _moving(args, frame)
     plain = range(*(operator.index(static_value(a)) for a in args))
@@ -53,7 +62,9 @@ def _is_rolled(plain: range, frame: FrameType) -> bool:
     loop = loops(frame.f_code).get(frame.f_lasti)
     if loop is not None:
         site = frame.f_code, loop.offset
-        if site in rec.rolled or (n > SMALL and loop.has_exits and not loop.left):
+        if rec.run_loops is not None:
+            rec.short_loops.add(site)
+        if site in rec.programs or site in rec.rolled or (n > SMALL and loop.has_exits and not loop.left):
             return True
         if site not in rec.unrolled:
             rec.parts.begin(
@@ -83,7 +94,7 @@ def _most(ends: tuple[Any, ...]) -> Any:
         begin, end = static_value(begin), static_value(end)
         if all(type(x) in (int, Size) for x in (begin, end)) and end - begin > 0:
             known.append(end - begin + 2)
-    return min(known, key=int, default=MAX_WHILE)
+    return min(known, key=int, default=MAX_PROGRAM if current().records_program else MAX_WHILE)
 
 
 def leaves(name: str) -> bool:
@@ -133,6 +144,23 @@ def _moving(args: tuple[Any, ...], frame: FrameType) -> TracedLoop:
     if found is None or found.loop.is_reversed:
         raise moving.refusal("a range")
     return found
+
+
+def _is_computed(x: Any) -> bool:
+    """Is it a whole number that the program computes?"""
+    return is_tracer(x) and x.known is None and not x.ndim and x.dtype.kind == "i"
+
+
+def _computed(args: tuple[Any, ...], frame: FrameType) -> TracedLoop | None:
+    """A range whose ends a program computes; its numbers are computed, too. None: it has another step."""
+    start, stop, step = (0, *args, 1) if len(args) == 1 else (*args, 1)[:3]
+    if type(step) is not int or abs(step) != 1:
+        return None
+    start, stop = (python_int(as_tracer(as_traced(x))) for x in (start, stop))
+    count = python_int((stop - start) * step)
+    current().check(count > MAX_PROGRAM)
+    end = poly(Indirect(Load(stage_of(count), (), np.int64), None))
+    return _traced(frame, Iterations(0, 1, MAX_PROGRAM, computed=(start, step, end)))
 
 
 def _ends(args: tuple[Any, ...]) -> tuple[Any, Any, Any]:

@@ -32,11 +32,12 @@ from hjit.trace.capture.loops.elements import NotCarried
 from hjit.trace.capture.loops.found import LoopState
 from hjit.trace.capture.loops.packing import pack_nests
 from hjit.trace.capture.loops.paths import NotOneUpdate, Path, ReadsWhatItWrites, guard_gathers, guarded, without_first
+from hjit.trace.capture.loops.programs import record_loop
 from hjit.trace.capture.loops.recurrences import merge_iterations
 from hjit.trace.ir.graph import Stage
-from hjit.trace.ir.poly import Var, poly
+from hjit.trace.ir.poly import ZERO, Poly, Var, poly
 from hjit.trace.tracing.arrays.buffers import serials
-from hjit.trace.tracing.arrays.tracer import call, is_tracer, stage_of
+from hjit.trace.tracing.arrays.tracer import call, is_tracer, python_int, stage_of
 from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.trace.tracing.scalars.induction import CannotReroll, Comparison, InductionVariable, LoopSite
 
@@ -70,6 +71,7 @@ class Iterations:
     Attributes:
         limits: which of its iterations there are.
         is_bound: does it have to be left before their end?
+        computed: of a range whose ends a program computes the first number, the step, and how many there are.
     """
 
     start: Any
@@ -77,11 +79,28 @@ class Iterations:
     count: Any
     limits: tuple[Limit, ...] = ()
     is_bound: bool = False
+    computed: tuple[Any, int, Poly] | None = None
+
+    @property
+    def may_be_empty(self) -> bool:
+        """May there be none of them, or none of the first ones?"""
+        return bool(self.limits) or self.computed is not None
 
     @property
     def last(self) -> Any:
         """The last number."""
         return self.start + self.step * (self.count - 1)
+
+    def ends(self, start: Poly, count: Poly) -> tuple[Poly, Poly]:
+        """Between which of them, counted from the first one, those are that there are; the last one excluded."""
+        begin, end = ZERO, count if self.computed is None else self.computed[2]
+        for limit in self.limits:
+            at = (limit.end.poly - start) * self.step
+            if limit.compare in (operator.ge, operator.le):
+                begin = at
+            else:
+                end = at
+        return begin, end
 
     def reversed(self) -> Iterations:
         """The same ones the other way round."""
@@ -104,6 +123,10 @@ class _Mark:
         """Forget what was recorded since."""
         Path.rolled_back(rec, self.at, ())
         del rec.checks[self.checks :]
+        self.forget_indices(rec)
+
+    def forget_indices(self, rec: Recorder) -> None:
+        """Forget the indices that were noted since."""
         rec.indices.clear()
         rec.indices.update(self.indices)
 
@@ -120,7 +143,8 @@ class TracedLoop:
     ) -> None:
         self.rec, self.frame, self.loop, self.found = rec, frame, loop, found
         self.site: LoopSite = (frame.f_code, loop.offset)
-        self.is_overwriting = self.site in rec.overwriting
+        self.is_program = rec.loops[0].is_program if rec.loops else self.site in rec.programs
+        self.is_overwriting = self.is_program or self.site in rec.overwriting
         self.iterations, self.count = iterations, iterations.count
         self.trip_count = int(self.count)
         self.known = 0, self.trip_count - 1
@@ -129,14 +153,14 @@ class TracedLoop:
         self.decided: list[tuple[str, bool]] = []  # on the present path
         self.ahead: list[bool] = []  # its first outcomes, those after them are True
         self.guard = ""  # on the present path, see `Path`
-        self.carried = CarriedVariables(rec, frame, found.kept, loop.left, not (loop.left or iterations.limits))
+        self.carried = CarriedVariables(rec, frame, found.kept, loop.left, iterations.may_be_empty)
 
     def __iter__(self) -> TracedLoop:
         return self
 
     __reversed__ = __iter__  # its iterations are in the order of the loop already
 
-    def __next__(self) -> InductionVariable:
+    def __next__(self) -> Any:
         if self.mark is None:
             self._begin()
         elif self._is_left():
@@ -147,7 +171,10 @@ class TracedLoop:
         else:
             self._begin_again()
         self._begin_path()
-        return self.variable
+        if self.iterations.computed is None:
+            return self.variable
+        start, step, _ = self.iterations.computed
+        return python_int(start + self.variable.traced() * step)
 
     def _begin(self) -> None:
         rec = self.rec
@@ -157,6 +184,7 @@ class TracedLoop:
         rec.loops.append(self)
         start, step = self.iterations.start, self.iterations.step
         self.variable = InductionVariable(self, start, self.iterations.last, rec.poly(start) + step * poly(self.var))
+        self.ends = self.iterations.ends(rec.poly(start), rec.poly(self.count))
         self.mark, self.serial = _Mark.of(rec), next(serials)
 
     def _begin_again(self) -> None:
@@ -172,7 +200,7 @@ class TracedLoop:
         for limit in self.iterations.limits:
             limit.narrow()
         self.carried.begin_path(self._is_first, self.branch)
-        if self.iterations.limits:
+        if self.iterations.limits and not self.is_program:
             exists = [x.compare(self.variable.traced(), x.end.traced()) for x in self.iterations.limits]
             self.guard = stage_of(functools.reduce(operator.and_, exists))
 
@@ -223,6 +251,8 @@ class TracedLoop:
         """Take what the path has recorded, and find the next one: the last condition that held does not."""
         assert self.mark is not None
         self.paths.append(replace(Path.rolled_back(self.rec, self.mark.at, self.decided), guard=self.guard))
+        if self.is_program:  # what ways have in common they record alike
+            self.mark.forget_indices(self.rec)
         outcomes = [held for _, held in self.decided]
         while outcomes and not outcomes[-1]:
             outcomes.pop()
@@ -236,6 +266,9 @@ class TracedLoop:
             self.carried.check_bound()
             if self.carried.has_first_iteration:
                 self._drop_first()
+            if self.is_program:
+                self._end_of_program()
+                return
             self.paths = [guard_gathers(rec, p) for p in guarded(self.paths, self.carried.version_of_left())]
             merge_iterations(rec, self.var, rec.poly(self.count), self.serial, self.paths)
             if any(name in p.body and name not in rec.stages for name in rec.checks for p in self.paths):
@@ -246,7 +279,20 @@ class TracedLoop:
             raise self.refusal(str(why)) from None
         self._forget_conditions()
         rec.loops.pop()
-        if not self.iterations.limits:
+        self._leave()
+
+    def _end_of_program(self) -> None:
+        """Record a loop whose iterations are run one after the other."""
+        rec = self.rec
+        self._forget_conditions()
+        rec.loops.pop()
+        record_loop(rec, self.var, self.ends, self.serial, self.paths, self.carried.version_of_left())
+        self._leave()
+
+    def _leave(self) -> None:
+        """Give the variables what they hold after the loop."""
+        rec = self.rec
+        if not self.iterations.may_be_empty:
             for loop in rec.loops:
                 if loop.frame is self.frame:
                     loop.carried.set_inside.add(self.loop.variable)

@@ -58,10 +58,17 @@ def is_number(x: Any) -> bool:
     return bool(x.is_scalar) if is_array(x) else True
 
 
+def is_pythons(x: Any) -> bool:
+    """Is this a number of Python's, or a traced one?"""
+    if is_array(x):
+        return bool(x.weak)
+    return type(x.value if is_host(x) else x) in (bool, int, float, complex)
+
+
 def kind_of(x: Any) -> Any:
     """What of an operand decides on the dtype of a result: its dtype, or the type of a Python number."""
     if type(x) is ComplexTracer:
-        return x.dtype
+        return complex if x.weak else x.dtype
     if is_tracer(x):
         return float if x.weak else x.dtype
     value = x.value if is_host(x) else x

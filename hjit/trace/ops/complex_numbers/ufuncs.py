@@ -19,6 +19,7 @@ from hjit.trace.ops.complex_numbers.operands import (
     complex_operand,
     is_array,
     is_number,
+    is_pythons,
     loop_of,
     pair,
     parts,
@@ -186,7 +187,32 @@ def _binary(ufunc: np.ufunc) -> tuple[Callable[..., Any], Callable[..., Any]]:
     return method, swapped
 
 
+# operators of Python's complex numbers that neither raise nor have an algorithm of their own
+_PYTHONS_TOO = frozenset((np.add, np.subtract, np.multiply, np.negative, np.positive, np.absolute))
+
+
 def _applied(ufunc: np.ufunc, *operands: Any) -> Any:
+    """An operator."""
+    if all(is_pythons(x) for x in operands):
+        return _of_pythons(ufunc, operands)
+    return _of_numbers(ufunc, operands)
+
+
+def _of_pythons(ufunc: np.ufunc, operands: tuple[Any, ...]) -> Any:
+    """An operator on numbers of Python's."""
+    if ufunc not in _PYTHONS_TOO:
+        reason = "Python computes it of its own complex numbers in a way of its own"
+        raise current().error(f"complex {ufunc.__name__}", reason, "compute with numbers of NumPy's: np.complex128(z)")
+    result = _of_numbers(ufunc, operands)
+    if ufunc is np.absolute:  # Python raises where NumPy gives infinity
+        z = operands[0]
+        current().check(np.isinf(result) & np.isfinite(z.real) & np.isfinite(z.imag))
+    if is_array(result):
+        result.weak = True
+    return result
+
+
+def _of_numbers(ufunc: np.ufunc, operands: tuple[Any, ...]) -> Any:
     if ufunc in _PYTHONS and all(is_number(x) for x in map(complex_operand, operands)):
         return _elementwise(ufunc, ufunc.__name__, operands, is_plain=True)
     return ufunc(*operands)
@@ -205,7 +231,7 @@ def _power(a: Any, b: Any) -> Any:
         shortcut = {2: np.square, 1: np.positive, 0.5: np.sqrt, -1: np.reciprocal}.get(b)
         if shortcut is not None and not a.is_scalar:
             return shortcut(a)
-        if b == 2:
+        if b == 2 or a.weak:
             return _applied(np.square, a)
     return np.power(a, b)
 
@@ -246,7 +272,7 @@ def _install() -> None:
     for name, ufunc in COMPARE.items():
         setattr(ComplexTracer, f"__{name}__", _compare(name, ufunc))
     for name, ufunc in UNARY.items():
-        setattr(ComplexTracer, f"__{name}__", lambda self, f=ufunc: f(self))
+        setattr(ComplexTracer, f"__{name}__", lambda self, f=ufunc: _applied(f, self) if self.weak else f(self))
     ComplexTracer.conj = ComplexTracer.conjugate = lambda self: np.conjugate(self)  # type: ignore[attr-defined]
 
 

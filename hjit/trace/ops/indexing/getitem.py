@@ -23,7 +23,8 @@ from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.recording.events import CheckedIndices
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import is_host, static_value
-from hjit.trace.tracing.scalars.induction import InductionVariable
+from hjit.trace.tracing.scalars.induction import CannotReroll, InductionVariable
+from hjit.trace.tracing.scalars.moving import MovingLength, is_natural, moves
 from hjit.trace.tracing.scalars.size import Size, size_poly
 
 
@@ -317,9 +318,11 @@ def basic_view(a: Tracer, items: Sequence[Any]) -> Tracer:
         if k is None:
             shape.append(1)
             continue
-        n = a.shape[axis]
+        n: Any = a.shape[axis]
+        if type(n) is MovingLength and not (_is_full(k) or _is_reversing(k)):
+            raise n.loop.refusal("index into a slice that moves with the loop")
         if isinstance(k, slice):
-            start, step, count = slice_range(k, n)
+            start, step, count = (0, 1, n) if _is_full(k) else slice_range(k, n)
             if isinstance(count, InductionVariable):
                 raise count.refusal("slice whose length depends on the iteration")
             along = identity(len(shape) + 1)[-1]
@@ -344,16 +347,33 @@ def _is_varying(items: Sequence[Any]) -> bool:
     return any(type(x) is InductionVariable for k in items for x in ((k.start, k.stop) if type(k) is slice else (k,)))
 
 
+def _is_reversing(k: Any) -> bool:
+    """Is it ``::-1``?"""
+    return type(k) is slice and k.start is None and k.stop is None and type(k.step) is int and k.step == -1
+
+
 def _int(x: Any) -> int | None:
     return None if x is None else operator.index(x)
 
 
-def slice_range(k: slice, n: int) -> tuple[int, int, int]:
+def slice_range(k: slice, n: Any) -> tuple[Any, int, Any]:
     """First index, step and length of a slice of an axis of length `n`, as sizes that keep their polynomials."""
     step = 1 if k.step is None else operator.index(static_value(k.step))
     if step == 0:
         raise ValueError("slice step cannot be zero")
+    if type(n) is MovingLength:
+        return (0, step, n) if step == 1 else (n.poly - 1, step, n)
     start, stop = (_bound(x, n, step, first) for x, first in ((k.start, True), (k.stop, False)))
+    rec = current()
+    if rec.loops and abs(step) == 1 and any(type(x) is InductionVariable for x in (start, stop)):
+        length = (rec.poly(stop) - rec.poly(start)) * step
+        if moves(length) and rec.records_program:
+            ranges = [(x.var, *x.ends) for x in rec.loops]
+            length = length if is_natural(length, ranges, rec.sizes) else extremum("max", length, ZERO)
+            return start, step, MovingLength(rec.loops[-1], length)
+        if moves(length):
+            why = rec.loops[-1].refusal("a slice whose length moves with the loop")
+            raise CannotReroll(why.site, str(why), moving=True)
     span = stop - start if step > 0 else start - stop
     if span <= 0:
         return start, step, 0
@@ -361,7 +381,7 @@ def slice_range(k: slice, n: int) -> tuple[int, int, int]:
     return start, step, count
 
 
-def _bound(x: Any, n: int, step: int, first: bool) -> int:
+def _bound(x: Any, n: int, step: int, first: bool) -> Any:
     low, high = (0, n) if step > 0 else (-1, n - 1)
     if x is None:
         return (low if first else high) if step > 0 else (high if first else low)

@@ -63,15 +63,16 @@ class ComplexTracer(TracedArray):
         parts: the parts; their last axis has length 2 and no gaps in memory.
         is_scalar: a NumPy scalar rather than a 0-d array.
         is_flat: see `Tracer`.
+        weak: a complex number of Python's rather than NumPy's, to which other dtypes do not give way.
     """
 
-    __slots__ = ("is_flat", "is_scalar", "parts")
+    __slots__ = ("is_flat", "is_scalar", "parts", "weak")
     __array_priority__ = 1002.0
     # a method that `hjit.trace.ops.complex_numbers` adds
     astype: Callable[..., Any]
 
     def __init__(self, parts: Tracer, is_scalar: bool = False) -> None:
-        self.parts, self.is_scalar, self.is_flat = parts, is_scalar, False
+        self.parts, self.is_scalar, self.is_flat, self.weak = parts, is_scalar, False, False
 
     def traced_array(self) -> Tracer:
         raise current().error(
@@ -131,6 +132,7 @@ class ComplexTracer(TracedArray):
         found: Tracer = self.parts[(..., k)]
         if self.is_scalar and not as_view:
             found = found[()]
+            found.weak = self.weak
         return found
 
     @property

@@ -23,7 +23,7 @@ from hjit.trace.tracing.arrays.traced import Shape, Traced, TracedArray
 from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.frames import reads
 from hjit.trace.tracing.recording.decisions import decide
-from hjit.trace.tracing.recording.recorder import current, rerolled_loops, supported_dtype, tracing
+from hjit.trace.tracing.recording.recorder import current, rerolled_loops, running_trace, supported_dtype, tracing
 from hjit.trace.tracing.scalars.host import Conversion, as_array, as_item, dtype_of, is_host, known_number, number
 from hjit.trace.tracing.scalars.induction import InductionVariable, as_traced
 from hjit.trace.tracing.scalars.size import Size, whole_size
@@ -399,6 +399,8 @@ def from_known(array: Any, is_scalar: bool = False, of: Any = ()) -> Tracer:
     checked_dtype(array.dtype)
     buffer = TracedBuffer(array.shape, array.dtype, "", contents=array)
     buffer.of_sizes = made_of_sizes(of)
+    if array.size and array.ndim and (trace := running_trace()) is not None and trace.records_program:
+        buffer.version = trace.known_array(array, buffer.of_sizes)  # each iteration makes it anew
     return Tracer(buffer, array.shape, identity(array.ndim), array, is_scalar)
 
 

@@ -50,8 +50,9 @@ def write(view: Tracer, value: Any, where: Expr | None = None, how: Conversion |
     source = stored(value, view.dtype, how)
     if tuple(source.shape) != tuple(view.shape):
         source = trim(source, view.shape)
-    if source.known is not None and view.known is not None and where is None:
-        view.known[...] = source.known
+    known = None if current().records_program else view.known
+    if source.known is not None and known is not None and where is None:
+        known[...] = source.known
         root = view.buffer.root
         root.of_sizes = root.of_sizes or made_of_sizes((given, source))
         current().changes.append((root, root.version, root.contents))

@@ -10,6 +10,7 @@ import numpy as np
 
 from hjit.trace.ir.graph import Input
 from hjit.trace.ir.poly import Poly
+from hjit.trace.ir.programs.steps import Program
 from hjit.trace.tracing.recording.products import Product
 from hjit.trace.tracing.recording.results import ExternResult
 
@@ -46,6 +47,7 @@ class GraphBreak:
         operation: what it is, for reports.
         checkpoint: of a call that draws random numbers; gives what puts their stream back to where it is.
         product: of a call that is a product of matrices.
+        program: of a call that is loops that no stage says.
         rule: of an extern call, how errors of its arguments become errors of its results: "monotone", where these grow
             with each argument, "arrangement", where it orders elements; "": that is tried out.
         arguments: of an extern call that another library may make; None: none may.
@@ -61,6 +63,7 @@ class GraphBreak:
     operation: str = ""
     checkpoint: Callable[[], Callable[[], None]] | None = None
     product: Product | None = None
+    program: Program | None = None
     rule: str = ""
     arguments: FilledArguments | None = None
     is_reordered: bool = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import CodeType
@@ -20,9 +20,10 @@ import numpy as np
 from hjit.errors import InherentError, LongLoop, Origin, TraceError
 from hjit.process import deadline
 from hjit.trace.ir.analysis.ranges import Range, Ranges
-from hjit.trace.ir.expressions import Expr, ScalarRef
-from hjit.trace.ir.graph import Definition, Graph, Input, Scalar, Stage
+from hjit.trace.ir.expressions import Expr, Load, ScalarRef
+from hjit.trace.ir.graph import Definition, Graph, Input, Scalar, Stage, identity
 from hjit.trace.ir.poly import SMALL, Atom, Poly, poly
+from hjit.trace.ir.programs.steps import Program
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.frames import line_in, site, site_of, traced_frame
 from hjit.trace.tracing.recording.events import (
@@ -45,6 +46,8 @@ from hjit.trace.tracing.scalars.induction import LoopSite
 MAX_STAGES = 20_000  # of a trace, some seconds of tracing: more come from a loop over pixels
 STAGES_A_CHECK = 8  # of the deadline, which asks the system for the time
 MAX_CONSTANT = 1024  # elements of an array that is part of the kernel's key; larger ones are inputs
+
+RunLoops = Callable[[Sequence[np.ndarray[Any, Any]]], bool]
 
 _state = threading.local()
 T = TypeVar("T")
@@ -139,11 +142,17 @@ class Recorder(TracedSizes):
         unrolled: loops over ``range(...)`` that are to be traced iteration by iteration.
         rolled: short ones that are not.
         freeze_captured: are captured numbers constants? Else they are read at every call, as arguments are.
+        programs: those that are run as a `hjit.trace.ir.programs.steps.Program`, with all loops inside.
+        run_loops: compiles such a one for sizes, and gives what runs it on arrays: the inputs, and those that it
+            changes; False where NumPy is to run. None: nothing does.
+        program: what the loops of one that is recorded now have recorded so far.
+        numbers: arrays of known numbers in these.
         overwriting: those whose iterations read and overwrite earlier arrays, so that their contents are not known.
         rolls_inside: is a short loop inside of one whose iterations are traced as one such a loop, too?
         rolls_short: and is one that is inside of none?
         chooses: are both sides of conditions computed that only choose numbers?
         has_short_loops: has one been traced iteration by iteration that need not be?
+        short_loops: those that are short.
         classes: does traced code get a `ScalarClass` for each scalar type of NumPy? None: only where it calls none in
             a variable.
         has_class: has it got one?
@@ -197,12 +206,17 @@ class Recorder(TracedSizes):
     undo: list[Callable[[], None]] = field(default_factory=list)
     unrolled: frozenset[LoopSite] = frozenset()
     rolled: frozenset[LoopSite] = frozenset()
+    programs: frozenset[LoopSite] = frozenset()
+    run_loops: Callable[[Program, Mapping[str, int]], RunLoops] | None = None
+    program: Any = None
+    numbers: dict[Any, str] = field(default_factory=dict)
     freeze_captured: bool = False
     overwriting: frozenset[LoopSite] = frozenset()
     rolls_inside: bool = False
     rolls_short: bool = False
     chooses: bool = False
     has_short_loops: bool = False
+    short_loops: set[LoopSite] = field(default_factory=set)
     classes: bool | None = None
     has_class: bool = False
     class_called: bool = False
@@ -470,7 +484,9 @@ class Recorder(TracedSizes):
         number = len(self.breaks)
         sources = tuple(self.input("extern", r, ("event", number, k)) for k, r in enumerate(results))
         gives = tuple(s.input.name for s in sources)
-        self.breaks.append(GraphBreak(needs, outcome, call, gives, operation, checkpoint, None, rule, arguments))
+        self.breaks.append(
+            GraphBreak(needs, outcome, call, gives, operation, checkpoint, rule=rule, arguments=arguments)
+        )
         if error is not None:
             raise error
         return self.breaks[-1]
@@ -504,6 +520,49 @@ class Recorder(TracedSizes):
         self.breaks.append(
             GraphBreak(product.needs, (), product.as_extern_result, (name,), "numpy.matmul", product=product)
         )
+
+    # -- loops as programs
+    @property
+    def records_program(self) -> bool:
+        """Are iterations of loops traced now that become a program?"""
+        return bool(self.loops) and bool(self.loops[0].is_program)
+
+    def known_array(self, array: np.ndarray[Any, Any], of_sizes: bool) -> str:
+        """A stage that is an array of known numbers: of the same numbers the same ones, whichever way is traced."""
+        key = array.dtype.str, array.shape, array.tobytes()
+        if key not in self.numbers:
+            self.numbers[key] = self.constant(array, of_sizes).input.name
+        load = Load(self.numbers[key], identity(array.ndim), array.dtype)
+        return self.stage(load, array.shape, array.dtype, name="known").name
+
+    def run_program(self, program: Program, arrays: Sequence[str]) -> tuple[str, ...]:
+        """Run loops, now and at every call; the inputs that what they change is after them.
+
+        Args:
+            arrays: what it changes, as it is before.
+
+        Raises:
+            OutOfBounds: NumPy refuses something.
+        """
+        assert self.run_loops is not None
+        run, count = self.run_loops(program, dict(self.sizes)), len(program.inputs)
+
+        def call(*given: np.ndarray[Any, Any]) -> ExternResult:
+            changed = tuple(np.array(a, order="C") for a in given[count:])
+            if not run([*map(np.ascontiguousarray, given[:count]), *changed]):
+                raise OutOfBounds
+            return ExternResult(("loops",), changed)
+
+        names = (*(i.name for i in program.inputs), *arrays)
+        needs = tuple(dict.fromkeys(names))
+        places = [needs.index(n) for n in names]
+        try:
+            done = self.extern("loops", lambda *a: call(*(a[k] for k in places)), needs)
+            done.program = program
+            return done.gives
+        except OutOfBounds:
+            self.out_of_bounds = True
+            raise
 
     def error(self, operation: str, reason: str, advice: str = "", kind: type[TraceError] = TraceError) -> TraceError:
         """A `TraceError` for the user's present line.

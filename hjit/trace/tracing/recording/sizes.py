@@ -8,6 +8,7 @@ from typing import Any
 
 from hjit.trace.ir.poly import SMALL, Poly, Sym, poly, sizes_value
 from hjit.trace.tracing.scalars.induction import InductionVariable
+from hjit.trace.tracing.scalars.moving import MovingLength
 from hjit.trace.tracing.scalars.size import Size
 
 
@@ -32,10 +33,11 @@ class TracedSizes:
         self.sizes[name] = int(value)
         return Size(value, poly(Sym(name)))
 
-    def poly(self, n: int | Poly | InductionVariable) -> Poly:
+    def poly(self, n: Any) -> Poly:
         """A size or offset as a polynomial; a large plain number becomes a run-time parameter of its own."""
-        if type(n) is Size or isinstance(n, InductionVariable):
-            return n.poly
+        if type(n) in (Size, InductionVariable, MovingLength):
+            found: Poly = n.poly
+            return found
         if isinstance(n, Poly):
             return n
         n = int(n)

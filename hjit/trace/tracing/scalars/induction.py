@@ -31,13 +31,21 @@ class CannotReroll(BaseException):
         overwriting: or it can be traced without looking at what arrays hold, see `Recorder.overwriting`.
         rolling: or with short loops inside as loops, see `Recorder.rolls_inside`.
         choosing: or with fewer ways through an iteration, see `Recorder.chooses`.
+        moving: or as a program, see `Recorder.programs`: no two of its iterations have arrays of the same lengths.
     """
 
     def __init__(
-        self, site: LoopSite, why: str, overwriting: bool = False, rolling: bool = False, choosing: bool = False
+        self,
+        site: LoopSite,
+        why: str,
+        overwriting: bool = False,
+        rolling: bool = False,
+        choosing: bool = False,
+        moving: bool = False,
     ) -> None:
         super().__init__(why)
         self.site, self.overwriting, self.rolling, self.choosing = site, overwriting, rolling, choosing
+        self.moving = moving
 
 
 class RerolledLoop(Protocol):

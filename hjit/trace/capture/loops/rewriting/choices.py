@@ -34,7 +34,7 @@ def chooses(condition: Any, *values: Any) -> bool:
     if not tracing() or not current().loops or not _is_condition(condition):
         return False
     kinds = map(Kind.of, values)
-    return all(kind is not None and kind.dtype is not None and kind.length is None for kind in kinds)
+    return all(kind is not None and kind.is_number for kind in kinds)
 
 
 def choose(condition: Any, yes: Any, no: Any) -> Any:
@@ -42,7 +42,7 @@ def choose(condition: Any, yes: Any, no: Any) -> Any:
     if yes is no:
         return yes
     kind = Kind.of(yes)
-    if kind is None or kind != Kind.of(no) or kind.dtype is None or kind.length is not None:
+    if kind is None or kind != Kind.of(no) or kind.dtype is None or not kind.is_number:
         return yes if condition else no
     rec = current()
     value = select(condition.load(), element(rec, yes, kind.dtype), element(rec, no, kind.dtype))

@@ -1,0 +1,429 @@
+"""Loops that are recorded as a `Program`: where no update of whole arrays says what their iterations do.
+
+Each way through an iteration becomes a branch, at the condition where it leaves the others. What was recorded runs in
+the order in which it was: a read finds what the last write before it has left, as in Python, and nothing has to be
+proved of what iterations read of each other. The outermost loop is an extern call, as BLAS is: arrays in, arrays out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.capture.loops.paths import BOOL, Change, NotOneUpdate, Path
+from hjit.trace.ir.expressions import Const, Expr, Load, ScalarRef, rewrite, walk
+from hjit.trace.ir.graph import Definition, Input, Stage, contiguous_layout, identity
+from hjit.trace.ir.identities import IDENTITIES
+from hjit.trace.ir.poly import Indirect, Poly, Var, deep_atoms, poly
+from hjit.trace.ir.programs.steps import (
+    Branch,
+    Define,
+    Loop,
+    Program,
+    Refuse,
+    Step,
+    Update,
+    every,
+    exprs,
+    inner,
+    with_bodies,
+)
+from hjit.trace.ir.rewriting import map_exprs
+from hjit.trace.tracing.arrays.writing import version_name
+from hjit.trace.tracing.recording.recorder import Recorder
+from hjit.trace.tracing.scalars.moving import is_natural, moves
+
+Body = tuple[Step, ...]
+
+
+@dataclass
+class ProgramNotes:
+    """What the loops of a program have recorded so far, by the names of stages.
+
+    Attributes:
+        loops: what a stage without axes stands for: a loop inside.
+        before: for each version of an array the one before it.
+        recorded: all stages.
+    """
+
+    loops: dict[str, Loop] = field(default_factory=dict)
+    before: dict[str, str] = field(default_factory=dict)
+    recorded: set[str] = field(default_factory=set)
+
+    def root(self, name: str) -> str:
+        """The first version of an array."""
+        while name in self.before:
+            name = self.before[name]
+        return name
+
+
+def notes_of(rec: Recorder) -> ProgramNotes:
+    """Those of the loops that are traced now."""
+    if rec.program is None:
+        rec.program = ProgramNotes()
+    found: ProgramNotes = rec.program
+    return found
+
+
+def record_loop(rec: Recorder, var: Var, ends: tuple[Poly, Poly], serial: int, paths: Sequence[Path], left: str) -> Any:
+    """Record one of a program's loops, which has ended; of the outermost one what it is to be called with.
+
+    Args:
+        ends: the values of its variable, the last one excluded.
+        serial: the serial number of buffers when it began.
+        left: the array that says whether it has been left; "" of a loop that never is.
+
+    Raises:
+        NotOneUpdate: it cannot be a program.
+    """
+    notes = notes_of(rec)
+    ways = [_Way.of(p, notes, serial) for p in paths]
+    body = _tree(notes, rec, ways, 0, 0)
+    loop = Loop(var, *ends, body, Load(left, (), BOOL) if left else None)
+    changed: dict[int, Change] = {}
+    for p in paths:
+        for c in p.lasting(serial):
+            if not c[1] or not c[3]:
+                raise NotOneUpdate("it writes known numbers")
+            changed.setdefault(id(c[0]), c)
+    if rec.loops:
+        name = rec.stage(Const(False, BOOL), (), BOOL, name="loop").name
+        notes.loops[name] = loop
+        for buffer, old, *_ in changed.values():
+            keep = Load(old, identity(len(buffer.shape)), buffer.dtype)
+            buffer.set_version(rec.stage(keep, buffer.shape, buffer.dtype, name=version_name(old)).name)
+    else:
+        _call(rec, loop, changed.values())
+        rec.program = None
+
+
+# -- the ways through an iteration as one body
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """One way through an iteration.
+
+    Attributes:
+        names: of stages that another way has recorded first, and of this one's that are the same.
+    """
+
+    path: Path
+    stages: tuple[Stage, ...]
+    place: Mapping[str, int]
+    names: dict[str, str]
+
+    @classmethod
+    def of(cls, path: Path, notes: ProgramNotes, serial: int) -> _Way:
+        """Note which versions follow each other in it."""
+        later: dict[int, str] = {}
+        for buffer, before, _, last in reversed(path.changes):
+            after = later.get(id(buffer), last)
+            later[id(buffer)] = before
+            if not before or not after:
+                raise NotOneUpdate("it writes known numbers")
+            is_own = buffer.serial > serial and not buffer.argument
+            if is_own and before not in path.body and before not in notes.before:
+                raise NotOneUpdate("it writes known numbers")
+            notes.before[after] = before
+        stages = tuple(path.body.values())
+        notes.recorded.update(path.body)
+        return cls(path, stages, {s.name: k for k, s in enumerate(stages)}, {})
+
+    def same(self, s: Stage) -> Stage:
+        """A stage with the names of the way that was first."""
+        return map_exprs(s, lambda e: _renamed(e, self.names)) if self.names else s
+
+    def step(self, notes: ProgramNotes, k: int) -> Step:
+        """What a stage does."""
+        s = self.stages[k]
+        if s.name in notes.loops:
+            loop = notes.loops[s.name]
+            return _with_names(loop, self.names) if self.names else loop
+        return Define(self.same(s))
+
+
+def _renamed(e: Expr, names: Mapping[str, str]) -> Expr:
+    def change(x: Expr) -> Expr | None:
+        return Load(names[x.source], x.index, x.dtype) if isinstance(x, Load) and x.source in names else None
+
+    return rewrite(e, change)
+
+
+def _with_names(s: Step, names: Mapping[str, str]) -> Step:
+    """A step of a loop inside, which may read what is before that."""
+    match s:
+        case Define():
+            return Define(map_exprs(s.stage, lambda e: _renamed(e, names)))
+        case Branch() | Refuse():
+            s = replace(s, condition=_renamed(s.condition, names))
+        case Loop():
+            s = _with_loop_exprs(s, lambda e: _renamed(e, names))
+    return with_bodies(s, lambda body: tuple(_with_names(x, names) for x in body))
+
+
+def _with_loop_exprs(s: Loop, change: Callable[[Expr], Expr]) -> Loop:
+    """A loop with other expressions for its ends, and for whether it ends."""
+
+    def end(p: Poly) -> Poly:
+        return p.substitute(lambda a: poly(Indirect(change(a.expr), a.extent)) if isinstance(a, Indirect) else None)
+
+    return replace(s, begin=end(s.begin), end=end(s.end), until=None if s.until is None else change(s.until))
+
+
+def _tree(notes: ProgramNotes, rec: Recorder, ways: Sequence[_Way], met: int, start: int) -> Body:
+    """What ways have in common from a stage on, and then a branch."""
+    first, checks = ways[0], frozenset(rec.checks)
+    decided = first.path.decided
+    is_end = len(decided) == met
+    if is_end and len(ways) > 1:
+        raise NotOneUpdate("its ways through an iteration are not those of conditions")
+    stop = len(first.stages) if is_end else first.place.get(decided[met][0], -1) + 1
+    if stop < start or (not is_end and not stop):
+        raise NotOneUpdate("its ways through an iteration are not those of conditions")
+    found: list[Step] = []
+    for k in range(start, stop):
+        s = first.stages[k]
+        found.append(first.step(notes, k))
+        if s.name in checks:
+            found.append(Refuse(Load(first.names.get(s.name, s.name), (), BOOL)))
+            if s.shape:
+                raise NotOneUpdate("NumPy refuses some elements of what it computes")
+    if is_end:
+        return tuple(found)
+    for other in ways[1:]:
+        _check_alike(notes, first, other, start, stop)
+        if len(other.path.decided) <= met or other.place.get(other.path.decided[met][0], -1) != stop - 1:
+            raise NotOneUpdate("its ways through an iteration are not those of conditions")
+    yes, no = ([w for w in ways if w.path.decided[met][1] is outcome] for outcome in (True, False))
+    name = decided[met][0]
+    sides = [_tree(notes, rec, side, met + 1, stop) if side else () for side in (yes, no)]
+    return (*found, Branch(Load(first.names.get(name, name), (), BOOL), *sides))
+
+
+def _check_alike(notes: ProgramNotes, a: _Way, b: _Way, start: int, stop: int) -> None:
+    """Have two ways recorded the same between two places? From then on the second one has the names of the first."""
+    if len(b.stages) < stop:
+        raise NotOneUpdate("its ways through an iteration are not those of conditions")
+    for x, y in zip(a.stages[start:stop], b.stages[start:stop], strict=True):
+        own = a.names.get(x.name, x.name)
+        b.names[y.name] = own
+        same, own_stage = b.same(y), a.same(x)
+        is_loop = x.name in notes.loops, y.name in notes.loops
+        if is_loop[0] is not is_loop[1]:
+            raise NotOneUpdate("its ways through an iteration begin in different ways")
+        if replace(same, name="", origin=None) != replace(own_stage, name="", origin=None):
+            raise NotOneUpdate("its ways through an iteration begin in different ways")
+        notes.before.pop(y.name, None)  # it is the other way's
+    notes.before.update((name, b.names[old]) for name, old in notes.before.items() if old in b.names)
+
+
+# -- versions as arrays
+
+
+@dataclass
+class _Resolved:
+    """Steps over arrays in place of their versions.
+
+    Attributes:
+        arrays: that are written, by their first versions.
+        around: the loops around a step.
+        stale: versions that are read when they have been written over, which are kept apart.
+    """
+
+    notes: ProgramNotes
+    sizes: Mapping[str, int]
+    arrays: set[str]
+    around: list[Loop] = field(default_factory=list)
+    stale: set[str] = field(default_factory=set)
+    local: dict[str, Stage] = field(default_factory=dict)
+    dtypes: dict[str, np.dtype[Any]] = field(default_factory=dict)
+    count: int = 0
+
+    def body(self, body: Body, now: dict[str, str], kept: dict[str, str]) -> Body:
+        """`now`: the version that each array holds; `kept`: where stale ones are."""
+        return tuple(t for s in body for t in self.step(s, now, kept))
+
+    def step(self, s: Step, now: dict[str, str], kept: dict[str, str]) -> Iterator[Step]:
+        match s:
+            case Define():
+                yield from self.stage(s.stage, now, kept)
+            case Refuse():
+                yield Refuse(self.expr(s.condition, now, kept))
+            case Branch() | Loop():
+                for written in {self.notes.root(n) for n in _defined(inner(s))} & self.arrays:
+                    yield from self.keep(written, now, kept)
+                if isinstance(s, Branch):
+                    condition = self.expr(s.condition, now, kept)
+                    sides = (self.body(side, dict(now), dict(kept)) for side in (s.yes, s.no))
+                    yield Branch(condition, *sides)
+                else:
+                    s = _with_loop_exprs(s, lambda e: self.expr(e, now, kept))
+                    self.around.append(s)
+                    body = self.body(s.body, dict(now), dict(kept))
+                    self.around.pop()
+                    yield replace(s, body=body)
+
+    def keep(self, array: str, now: Mapping[str, str], kept: dict[str, str]) -> Iterator[Step]:
+        """Keep what an array holds before it is written, where that is read later."""
+        version = now.get(array, array)
+        if version in self.stale and version not in kept:
+            self.count += 1
+            kept[version] = name = f"{version}.kept{self.count}"
+            dtype = self.dtypes[version]
+            yield Define(Stage(name, dtype, (), Load(array, (), dtype)))
+
+    def stage(self, s: Stage, now: dict[str, str], kept: dict[str, str]) -> Iterator[Step]:
+        array = self.notes.root(s.name)
+        if any(d.joined for d in s.updates):
+            raise NotOneUpdate("it writes in a way of its own")
+        _check_lengths(s, self.around, self.sizes)
+        self.dtypes[s.name] = s.dtype
+        if array not in self.arrays:
+            yield Define(map_exprs(s, lambda e: self.expr(e, now, kept, s.name)))
+            return
+        here = identity(len(s.shape))
+        before = self.notes.before.get(s.name)
+        initial = s.initial
+        if before is None:
+            self.local[s.name] = replace(s, initial=None, updates=())
+        else:
+            yield from self.keep(array, now, kept)
+            if isinstance(initial, Load) and initial.index == here and initial.source == now.get(array, array):
+                initial = None  # it stays as it is
+        own = replace(s, initial=initial)
+        own = map_exprs(own, lambda e: self.expr(e, now, kept, s.name))
+        if own.initial is not None:
+            yield Update(array, Definition(s.shape, (), here, own.initial))
+        for d in own.updates:
+            yield Update(array, d)
+        now[array] = s.name
+
+    def expr(self, e: Expr, now: Mapping[str, str], kept: Mapping[str, str], own: str = "") -> Expr:
+        """An expression over arrays; `own`: the version that it is part of."""
+
+        def change(x: Expr) -> Expr | None:
+            if not isinstance(x, Load):
+                return None
+            array = self.notes.root(x.source)
+            if array not in self.arrays:
+                return None
+            if x.source == own or now.get(array, array) == x.source:
+                return Load(array, x.index, x.dtype)
+            if x.source in kept:
+                return Load(kept[x.source], x.index, x.dtype)
+            if x.index:
+                raise NotOneUpdate("it reads what an array held before it was written")
+            self.stale.add(x.source)
+            self.dtypes[x.source] = x.dtype
+            return x
+
+        return rewrite(e, change)
+
+
+def _check_lengths(s: Stage, around: Sequence[Loop], sizes: Mapping[str, int]) -> None:
+    """Raise where something is reduced that may be empty, which NumPy refuses, or that BLAS is for."""
+    ranges = [(x.var, x.begin, x.end) for x in around]
+    for d in s.updates:
+        if d.rdims and sum(not n.is_const for n in d.extents) > 2:
+            raise NotOneUpdate("a product of matrices, or a sum over one for each of many elements")
+        has_none = d.order in IDENTITIES and IDENTITIES[d.order] is None
+        if has_none and not all(is_natural(n - 1, ranges, sizes) for n in d.extents if moves(n)):
+            raise NotOneUpdate(f"the {d.order} of a slice that may be empty")
+
+
+def _defined(bodies: Iterable[Body]) -> Iterator[str]:
+    return (s.stage.name for body in bodies for s in every(body) if isinstance(s, Define))
+
+
+# -- the outermost loop
+
+
+def _call(rec: Recorder, loop: Loop, changed: Iterable[Change]) -> None:
+    """Make an outermost loop an extern call, whose results are the next versions of what it changes."""
+    notes = notes_of(rec)
+    changed = tuple(changed)
+    names = set(_defined([(loop,)]))
+    arrays = {notes.root(n) for n in notes.before if n in names}
+    first = _Resolved(notes, rec.sizes, arrays)
+    first.body((loop,), {}, {})  # finds what is stale
+    found = _Resolved(notes, rec.sizes, arrays, stale=set(first.stale), dtypes=first.dtypes)
+    body = found.body((loop,), {}, {})
+    if found.stale != first.stale:
+        raise NotOneUpdate("it reads what an array held before it was written")
+    scalars = dict.fromkeys(x for s in every(body) for e in exprs(s) for x in walk(e) if isinstance(x, ScalarRef))
+    numbers: dict[Expr, Expr] = {x: Load(rec.stage(x, (), x.dtype, name="number").name, (), x.dtype) for x in scalars}
+    body = without_dead(tuple(_with_numbers(s, numbers) for s in body))
+    outputs = {notes.root(old): buffer for buffer, old, *_ in changed}
+    made = {*_defined([body]), *found.local}
+    read = dict.fromkeys(x.source for s in every(body) for e in exprs(s) for x in e.loads)
+    if any(a not in outputs and a not in found.local for a in arrays):
+        raise NotOneUpdate("it writes to an array that is not known")
+    inputs = tuple(_as_input(rec, n) for n in read if n not in made and n not in outputs)
+    program = Program(
+        inputs,
+        tuple(Stage(n, b.dtype, rec.polys(b.shape), None) for n, b in outputs.items()),
+        tuple(found.local.values()),
+        body,
+    )
+    rec.checks[:] = [n for n in rec.checks if n not in notes.recorded]
+    given = rec.run_program(program, [*outputs])
+    for (_, buffer), name in zip(outputs.items(), given, strict=True):
+        here = identity(len(buffer.shape))
+        stage = rec.stage(Load(name, here, buffer.dtype), buffer.shape, buffer.dtype, name=version_name(name))
+        buffer.set_version(stage.name)
+
+
+def _with_numbers(s: Step, numbers: Mapping[Expr, Expr]) -> Step:
+    def change(e: Expr) -> Expr:
+        return rewrite(e, lambda x: numbers.get(x) if isinstance(x, ScalarRef) else None)
+
+    match s:
+        case Define():
+            return Define(map_exprs(s.stage, change))
+        case Update():
+            d = map_exprs(Stage("", np.dtype(bool), (), None, (s.definition,)), change).updates[0]
+            return replace(s, definition=d)
+        case Branch() | Refuse():
+            s = replace(s, condition=change(s.condition))
+        case Loop():
+            s = _with_loop_exprs(s, change)
+    return with_bodies(s, lambda body: tuple(_with_numbers(x, numbers) for x in body))
+
+
+def _as_input(rec: Recorder, name: str) -> Input:
+    if name in rec.inputs:
+        i = rec.inputs[name].input
+        return Input(name, i.dtype, i.shape, contiguous_layout(i.shape))
+    s = rec.stages[name]
+    return Input(name, s.dtype, s.shape, contiguous_layout(s.shape))
+
+
+def without_dead(body: Body) -> Body:
+    """A body without temporaries that nothing reads, unless an index may be out of bounds in them."""
+    while True:
+        read = {x.source for s in every(body) for e in exprs(s) for x in e.loads if not _is_own(s, x)}
+        found = _dropped(body, read)
+        if found == body:
+            return found
+        body = found
+
+
+def _is_own(s: Step, x: Load) -> bool:
+    return isinstance(s, Define) and x.source == s.stage.name
+
+
+def _dropped(body: Body, read: set[str]) -> Body:
+    def is_dead(s: Step) -> bool:
+        return isinstance(s, Define) and s.stage.name not in read and not any(map(_is_checked, exprs(s)))
+
+    return tuple(with_bodies(s, lambda b: _dropped(b, read)) for s in body if not is_dead(s))
+
+
+def _is_checked(e: Expr) -> bool:
+    """Has an expression an index that may be out of bounds?"""
+    atoms = (a for x in walk(e) for p in x.polys for a in deep_atoms(p))
+    return any(isinstance(a, Indirect) and a.extent is not None for a in atoms)
