@@ -24,7 +24,8 @@ class Attempts:
 
     Attributes:
         has_programs: does something run programs?
-        unrolled, rolled, overwriting, programs, rolls_inside, rolls_short, chooses, freeze_captured, classes: see `Recorder`.
+        unrolled, rolled, overwriting, programs: loops, see `Recorder`.
+        rolls_inside, rolls_short, chooses, freeze_captured, classes: see `Recorder`.
         outermost: the loops around those that could not be traced as one iteration, or they themselves.
         too_long: why a function cannot be traced without programs; None: it was not found that it cannot.
         otherwise: what is unrolled where programs cannot be recorded either, and how short loops are traced.
