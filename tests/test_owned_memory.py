@@ -96,6 +96,20 @@ def test_an_array_beside_views_of_it_is_their_base() -> None:
         assert turned.base is b
 
 
+def test_a_complex_array_beside_its_parts_is_their_base() -> None:
+    def f(a: Any) -> Any:
+        b = a + 1j
+        return b.real, b, b[1:]
+
+    for run in (f, pipeline(f)):
+        for image in images():
+            real, b, rows = run(image)
+            assert b.flags.owndata
+            assert real.base is b
+            assert rows.base is b
+            np.testing.assert_equal((real, b, rows), f(image))
+
+
 def frozen(a: Any) -> Any:
     b = a * 2
     b.flags.writeable = False

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from hjit.call.guards import overlap
-from hjit.trace.capture.trace import PyTree, Result
+from hjit.trace.capture.trace import PyTree, Result, owner
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, sizes_value
 from hjit.trace.tracing.complex_memory import complex_dtype, complex_of
@@ -83,7 +83,7 @@ class Results:
                     return r.given(state[r.name])
                 case "view" if r.is_computed and r.name not in wholes and self.is_whole(state[r.name], r):
                     wholes.add(r.name)
-                    return state[r.name]
+                    return owner(complex_of(state[r.name])) if r.is_complex else state[r.name]
                 case "constant":
                     copy = r.value.copy("K")
                     copy.flags.writeable = not r.read_only
@@ -238,7 +238,8 @@ def owner_of(result: Result, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Ow
     Args:
         shape, dtype: of the stage.
     """
-    if result.kind != "array" or result.is_scalar or result.is_plain or 0 in shape:
+    is_whole = result.kind == "array" or (result.is_computed and result.index == identity(len(shape)))
+    if not is_whole or result.is_scalar or result.is_plain or 0 in shape:
         return None
     order = result.order[:-1] if result.is_complex else result.order
     whole, kind = (shape[:-1], complex_dtype(dtype)) if result.is_complex else (shape, dtype)
@@ -256,5 +257,9 @@ def owners(leaves: list[Result], shapes: Mapping[str, tuple[tuple[int, ...], np.
     Args:
         shapes: shapes and dtypes of the stages that kernels compute.
     """
-    found = {r.name: owner_of(r, *shapes[r.name]) for r in leaves if r.name in shapes}
-    return {name: owner for name, owner in found.items() if owner is not None}
+    found = {}
+    for r in leaves:
+        made = owner_of(r, *shapes[r.name]) if r.name in shapes else None
+        if made is not None:
+            found[r.name] = made
+    return found

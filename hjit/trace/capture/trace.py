@@ -366,7 +366,7 @@ def _complex_result(x: ComplexTracer, rec: Recorder, shared: Counter[TracedBuffe
         found = Result("array", stage.name)
     if found.kind == "constant":
         return replace(found, value=complex_of(found.value), is_scalar=x.is_scalar)
-    return replace(found, is_complex=True, is_scalar=x.is_scalar, weak=x.weak, is_computed=False)
+    return replace(found, is_complex=True, is_scalar=x.is_scalar, weak=x.weak)
 
 
 def _copied(rec: Recorder, buffer: Any) -> str:
