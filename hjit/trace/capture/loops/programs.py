@@ -33,7 +33,8 @@ from hjit.trace.ir.programs.steps import (
 )
 from hjit.trace.ir.rewriting import map_exprs
 from hjit.trace.tracing.arrays.writing import version_name
-from hjit.trace.tracing.recording.recorder import Recorder
+from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder
+from hjit.trace.tracing.recording.results import ExternResult
 from hjit.trace.tracing.scalars.moving import is_natural, moves
 
 Body = tuple[Step, ...]
@@ -370,11 +371,42 @@ def _call(rec: Recorder, loop: Loop, changed: Iterable[Change]) -> None:
         body,
     )
     rec.checks[:] = [n for n in rec.checks if n not in notes.recorded]
-    given = rec.run_program(program, [*outputs])
+    given = _run(rec, program, [*outputs])
     for (_, buffer), name in zip(outputs.items(), given, strict=True):
         here = identity(len(buffer.shape))
         stage = rec.stage(Load(name, here, buffer.dtype), buffer.shape, buffer.dtype, name=version_name(name))
         buffer.set_version(stage.name)
+
+
+def _run(rec: Recorder, program: Program, arrays: Sequence[str]) -> tuple[str, ...]:
+    """Run a program, now and at every call; the inputs that what it changes is after it.
+
+    Args:
+        arrays: what it changes, as it is before.
+
+    Raises:
+        OutOfBounds: NumPy refuses something.
+    """
+    assert rec.run_loops is not None
+    run, count = rec.run_loops(program, dict(rec.sizes)), len(program.inputs)
+    names = (*(i.name for i in program.inputs), *arrays)
+    needs = tuple(dict.fromkeys(names))
+    places = [needs.index(n) for n in names]
+
+    def call(*realised: np.ndarray[Any, Any]) -> ExternResult:
+        given = [realised[k] for k in places]
+        changed = tuple(np.array(a, order="C") for a in given[count:])
+        if not run([*map(np.ascontiguousarray, given[:count]), *changed]):
+            raise OutOfBounds
+        return ExternResult(("loops",), changed)
+
+    try:
+        done = rec.extern("loops", call, needs)
+    except OutOfBounds:
+        rec.out_of_bounds = True
+        raise
+    done.program = program
+    return done.gives
 
 
 def _with_numbers(s: Step, numbers: Mapping[Expr, Expr]) -> Step:

@@ -535,35 +535,6 @@ class Recorder(TracedSizes):
         load = Load(self.numbers[key], identity(array.ndim), array.dtype)
         return self.stage(load, array.shape, array.dtype, name="known").name
 
-    def run_program(self, program: Program, arrays: Sequence[str]) -> tuple[str, ...]:
-        """Run loops, now and at every call; the inputs that what they change is after them.
-
-        Args:
-            arrays: what it changes, as it is before.
-
-        Raises:
-            OutOfBounds: NumPy refuses something.
-        """
-        assert self.run_loops is not None
-        run, count = self.run_loops(program, dict(self.sizes)), len(program.inputs)
-
-        def call(*given: np.ndarray[Any, Any]) -> ExternResult:
-            changed = tuple(np.array(a, order="C") for a in given[count:])
-            if not run([*map(np.ascontiguousarray, given[:count]), *changed]):
-                raise OutOfBounds
-            return ExternResult(("loops",), changed)
-
-        names = (*(i.name for i in program.inputs), *arrays)
-        needs = tuple(dict.fromkeys(names))
-        places = [needs.index(n) for n in names]
-        try:
-            done = self.extern("loops", lambda *a: call(*(a[k] for k in places)), needs)
-            done.program = program
-            return done.gives
-        except OutOfBounds:
-            self.out_of_bounds = True
-            raise
-
     def error(self, operation: str, reason: str, advice: str = "", kind: type[TraceError] = TraceError) -> TraceError:
         """A `TraceError` for the user's present line.
 
