@@ -145,7 +145,7 @@ def _takes(x: Any) -> bool:
     return type(x) in _REAL or not isinstance(x, (str, bytes, dict, set, type(None)))
 
 
-def _in_place(ufunc: Callable[..., Any]) -> Callable[..., Any]:
+def _in_place(ufunc: Any) -> Callable[..., Any]:
     def method(self: Any, other: Any) -> Any:
         if type(self) is Tracer:
             if self.is_scalar and not self.shape:

@@ -136,7 +136,8 @@ def _kind(x: Any) -> Any:
 def element(x: Any, shape: Shape, dtype: np.dtype[Any]) -> Expr:
     """`x` broadcast to `shape` and cast to `dtype` as an array: Python ints out of range wrap around."""
     if is_tracer(x):
-        return x.element(shape, dtype)
+        found: Expr = x.element(shape, dtype)
+        return found
     if type(x) is float and dtype.kind == "f":
         return Const(x, dtype)
     if is_captured(x) and dtype.kind != "f":
