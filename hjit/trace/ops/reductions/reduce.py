@@ -256,8 +256,9 @@ def _mean(a: Tracer, axis: Any, dtype: Any, keepdims: Any, where: Any) -> Any:
 
 
 def not_empty(count: Any) -> None:
-    """NumPy's warning where a mean divides by no elements; `count` may be a size, or an array."""
-    if not is_tracer(count) and int(count) == 0:
+    """NumPy's warning where a mean divides by no elements; `count` may be a size, an array, or a length that moves with
+    a loop, of which this is not known."""
+    if isinstance(count, int) and count == 0:
         hook("warn")("Mean of empty slice")
 
 
