@@ -91,6 +91,11 @@ def emit_module(graph: Graph, program: Program, name: str, bits: int = 32) -> Mo
     return Module("\n\n".join(t.replace("@", n, 1) for t, n in texts.items()) + "\n", tuple(launches))
 
 
+def _keeps_registers(s: If) -> bool:
+    """Are registers declared in a branch, and used across its barriers?"""
+    return any(isinstance(x, Declare) for body in (s.body, s.otherwise) for x in body)
+
+
 def _renamed(p: Parameter, renaming: Renaming) -> Parameter:
     """The parameter of a nest that shares the kernel of another one."""
     by_kind = {"size": renaming.sizes, "array": renaming.arrays, "offset": renaming.arrays, "stride": renaming.arrays}
@@ -335,7 +340,7 @@ class _Kernel(AcrossThreads):
 
     def branch(self, s: If) -> None:
         test, words = f"{self.at(s.value)} >= 0", ("if ({}) ", "else ")
-        if waits(s):
+        if waits(s) and not _keeps_registers(s):
             name = self.fresh("test")
             self.line(f"const i32 {name} = {test};")
             test, words = name, ("HJ_UNIFORM_IF({}) ", "HJ_UNIFORM_ELSE({}) ")

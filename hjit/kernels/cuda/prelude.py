@@ -22,7 +22,7 @@ A kernel is written in C99 without recursion, with the names below and those of 
 - ``HJ_UNIFORM_IF(test) { ... } HJ_UNIFORM_ELSE(test) { ... }``: a branch that all threads of a block take alike, and in
   which they wait for each other. PoCL 3.0 makes code of branches with several barriers that loses what threads have
   written; there they are loops of one iteration at most, the number of blocks along z, so that its optimiser does not
-  make branches of them again.
+  make branches of them again. Not for branches that have registers of their own, which it loses in such loops.
 - ``HJ_FIRST_WARP { ... }``: what only the first warp of 32 threads need do, shuffles for instance. Where shuffles are
   made of barriers, all threads do it.
 
