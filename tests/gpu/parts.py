@@ -60,7 +60,15 @@ def blocks() -> dict[str, Case]:
     """Schedules by hand, those of applications too, and what the threads of a block do together: reductions, scans,
     scatters; accesses side by side, copies to shared memory."""
     together = "test_blocks", "test_block_reductions", "test_block_scans", "test_scatters", "test_parallel_scatters"
-    accesses = "test_rows", "test_copies", "test_coalescing", "test_lanes", "test_operands"
+    accesses = (
+        "test_rows",
+        "test_copies",
+        "test_coalescing",
+        "test_lanes",
+        "test_operands",
+        "test_races",
+        "test_share_memory",
+    )
     return _tests(*together, *accesses, "test_application_schedules")
 
 

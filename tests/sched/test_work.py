@@ -20,7 +20,7 @@ def looked_at(updates: int, monkeypatch: pytest.MonkeyPatch) -> int:
 
     def f(a: Any) -> Any:
         out = np.zeros((updates, a.shape[1]))
-        for k in range(updates):
+        for k in list(range(updates)):  # one after the other
             out[k] = np.cumsum(a[k] * (k + 2))
         return out
 

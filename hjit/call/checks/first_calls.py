@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -133,6 +134,7 @@ class FirstCalls:
         told = _tells([*ran.arrays.values()], [expected, *after.values()])
         decides = any(e is not None and e.call is None for e in variant.breaks)  # the next call may go another way
         may_wait = not told and not decides
+        changed = ran.changed_besides()
         for streamed, run in ran.by_store.items():
             ours = (run.result, [run.written[n] for n in after])
             numpys = (expected, list(after.values()))
@@ -142,6 +144,8 @@ class FirstCalls:
                 found = self._without(uninitialised(draws), found, ours, numpys, allowed, list(after))
             verdict = self.verdicts.setdefault((variant.signature, streamed), Verdict())
             flipped += self._judge(verdict, found, allowed)
+            if changed:
+                verdict.verified, verdict.why = False, f"the function changes {changed[0]}, and the kernel does not"
             if verdict.verified and may_wait and not verdict.doubts and verdict.blanks < MAX_BLANKS:
                 verdict.blanks += 1
                 verdict.verified, is_blank = None, True
@@ -219,6 +223,7 @@ class Runs:
         by_store: by whether they use streaming stores.
         arrays: arguments and captured arrays, by input.
         before: copies of those that the variant changes, as they were.
+        sums: check sums of those that it does not, as they were.
         seconds: of one run.
         end: when the last one ended, by `against_numpy.clock`.
     """
@@ -226,6 +231,7 @@ class Runs:
     by_store: dict[bool, Run]
     arrays: dict[str, Any]
     before: dict[str, Array]
+    sums: dict[str, int]
     seconds: float
     end: float
 
@@ -234,18 +240,31 @@ class Runs:
         """See `Run`."""
         return any(run.has_missed for run in self.by_store.values())
 
+    def changed_besides(self) -> list[str]:
+        """The arrays that NumPy has changed by now, and that the variant does not change."""
+        return [n for n, known in self.sums.items() if _check_sum(self.arrays[n]) != known]
+
 
 def runs_of(variant: Variant, guarded: GuardValues, call: Call, stores: Sequence[bool]) -> Runs | None:
     """Run a variant once for each kind of stores; None where NumPy is to say why it cannot."""
     arrays = guarded[1] | {n: call.leaves[k] for n, k in variant.guards.arguments.items()}
     before = {n: copied(arrays[n]) for n in sorted(variant.guards.written)}
+    sums = {n: _check_sum(a) for n, a in arrays.items() if n not in before and _may_change(a)}
     start = against_numpy.clock()
     runs = {s: _run(variant, guarded, call.leaves, call.targets, before, s) for s in stores}
     done = {s: run for s, run in runs.items() if run is not None}
     if len(done) < len(runs):
         return None
     end = against_numpy.clock()
-    return Runs(done, arrays, before, (end - start) / len(stores), end)
+    return Runs(done, arrays, before, sums, (end - start) / len(stores), end)
+
+
+def _may_change(a: Any) -> bool:
+    return type(a) is np.ndarray and a.flags.writeable and not a.dtype.hasobject
+
+
+def _check_sum(a: Array) -> int:
+    return zlib.crc32(np.ascontiguousarray(a).reshape(-1).view(np.uint8).data)
 
 
 def _run(

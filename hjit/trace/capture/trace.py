@@ -20,7 +20,7 @@ from hjit.trace.capture.side_effects.audit_hook import install_audit_hook
 from hjit.trace.capture.side_effects.settings import settings_kept
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, FloorDiv, Mod, Poly, Sym, deep_atoms, poly
-from hjit.trace.tracing.arrays.buffers import TracedBuffer
+from hjit.trace.tracing.arrays.buffers import COPY_IT, TracedBuffer
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_source
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.scalar_class import ClassCalled, plain_class
@@ -332,6 +332,9 @@ def _result(x: Any, rec: Recorder, shared: Counter[TracedBuffer]) -> Any:
 
 def _array_result(x: Tracer, rec: Recorder, shared: Counter[TracedBuffer]) -> Result:
     buffer, root = x.buffer, x.buffer.root
+    viewed = None if root.viewed is None or x.is_scalar else root.viewed[0]
+    if viewed is not None and (viewed.argument or shared[viewed]):
+        raise rec.error("return", "a view at a computed place, which shares memory with its array", COPY_IT)
     other = None if root is buffer else x.dtype
     if root.argument and not x.is_scalar:
         if x.is_whole and root is buffer and not x.read_only:

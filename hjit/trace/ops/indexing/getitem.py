@@ -22,7 +22,7 @@ from hjit.trace.tracing.arrays.writing import trim, version_name, write
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.recording.events import CheckedIndices
 from hjit.trace.tracing.recording.recorder import current
-from hjit.trace.tracing.scalars.host import is_host, static_value
+from hjit.trace.tracing.scalars.host import as_array, as_item, is_host, static_value
 from hjit.trace.tracing.scalars.induction import CannotReroll, InductionVariable
 from hjit.trace.tracing.scalars.moving import MovingLength, is_natural, moves
 from hjit.trace.tracing.scalars.size import Size, size_poly
@@ -94,12 +94,15 @@ def _item_or_view(a: Tracer, key: Any) -> Any:
             of=(view, *parsed.arrays.values()),
         )
     plan = AdvancedIndex.of(view, parsed)
-    return from_stage(
+    found = from_stage(
         view.at(plan.index(identity(len(plan.shape)))),
         plan.shape,
         view.dtype,
         is_scalar=not plan.shape and not _has_ellipsis(key),
     )
+    if not found.is_scalar and all(x.is_scalar for x in parsed.arrays.values()):
+        found.buffer.viewed = view.buffer.root, view.buffer.root.source()
+    return found
 
 
 def _as_mask(a: Tracer, key: Any) -> Any:
@@ -519,7 +522,7 @@ def _scatter(view: Tracer, plan: AdvancedIndex, value: Any) -> None:
     """``view[arrays] = value``, in NumPy's order: where an element is hit twice, the last value stays."""
     if type(value) is MaskedRead:
         raise current().error("assignment", "values read under a mask")
-    value = trim(stored(value, view.dtype), plan.shape)
+    value = trim(stored(value, view.dtype, as_array if plan.shape else as_item), plan.shape)
     scatter(view, plan, cast(value.load(plan.shape), view.dtype), "sequential")
 
 

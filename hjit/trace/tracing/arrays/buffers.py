@@ -13,6 +13,7 @@ from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.recording.recorder import current
 
 serials = itertools.count()
+COPY_IT = "copy it where it is taken: `a[k].copy()`"
 
 
 class TracedBuffer:
@@ -27,6 +28,8 @@ class TracedBuffer:
         serial: buffers made later have a larger one.
         last_read: when the contents were last used in a re-rolled loop, counted as `serial` is.
         octets: of a bool array to which bytes other than 0 and 1 were written: its version, and the bytes as uint8.
+        viewed: of the copy of a part at a computed place, as ``a[k[0]]``, which is a view in NumPy: the memory that it
+            is a copy of, and the version. It may not be written, nor read when the memory has another version.
     """
 
     __slots__ = (
@@ -41,6 +44,7 @@ class TracedBuffer:
         "shape",
         "strides",
         "version",
+        "viewed",
         "writeable",
     )
 
@@ -58,6 +62,7 @@ class TracedBuffer:
         self.argument, self.strides, self.writeable = argument, strides, writeable
         self.serial, self.last_read = next(serials), -1
         self.octets: tuple[str, Any] | None = None
+        self.viewed: tuple[TracedBuffer, str] | None = None
         self._element: Load | None = None
         self.of_sizes = False
 
@@ -66,6 +71,8 @@ class TracedBuffer:
         if not self.version:
             assert self.contents is not None
             self.version = current().constant(self.contents, self.of_sizes).input.name
+        if self.viewed is not None and self.viewed[0].version != self.viewed[1]:
+            raise current().error("indexing", "a view at a computed place is read after its array has changed", COPY_IT)
         return self.version
 
     def element(self) -> Load:
@@ -81,7 +88,13 @@ class TracedBuffer:
         return self
 
     def set_version(self, stage: str) -> None:
-        """All views of the buffer see `stage` from now on; an argument is written back when the function ends."""
+        """All views of the buffer see `stage` from now on; an argument is written back when the function ends.
+
+        Raises:
+            TraceError: it is a copy where NumPy has a view.
+        """
+        if self.viewed is not None:
+            raise current().error("indexing", "a view at a computed place is written to", "write `a[k, 1:] += x`")
         current().changes.append((self, self.version, self.contents))
         self.version, self.contents = stage, None
         if self.argument:
