@@ -552,8 +552,7 @@ def is_never_negative(p: Poly) -> bool:
             return k > 0 and is_never_negative(least)
         if c < 0 or not all(isinstance(a, Sym) for a in m):
             return False
-    least_of_terms: int = sum(c * (SMALL + 1) ** len(m) for m, c in p.terms.items())
-    return p.const + least_of_terms >= 0
+    return lower_bound(p) >= 0
 
 
 def upper_bound(n: Poly) -> int | None:

@@ -7,6 +7,7 @@ read what it stores at other points stores them in a temporary first.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -41,7 +42,7 @@ from hjit.process import debug
 from hjit.trace.ir.expressions import Const, Expr, Load, Op, cast, renumber, rewrite, substitute, walk
 from hjit.trace.ir.graph import Definition, Graph, Stage, identity, pure
 from hjit.trace.ir.poly import ONE, ZERO, Dim, Extremum, Indirect, Poly, Var, deep_atoms, extremum, poly
-from hjit.trace.ir.programs.steps import Branch, Define, Loop, Program, Refuse, Step, Update, every, exprs
+from hjit.trace.ir.programs.steps import Branch, Define, Loop, Program, Refuse, Step, Update, definitions, every, exprs
 
 Body = tuple[Stmt, ...]
 Point = tuple[Poly, ...]
@@ -210,9 +211,7 @@ class _Lowering:
             self.in_memory(array, local.dtype, local.shape)
         if d.order == "pure" and not d.rdims:
             yield from self.pure(array, d)
-        elif d.order in ("pure", "sequential"):
-            yield from self.points(d.extents, lambda at: self.store(array, d, [at]))
-        elif array in self.numbers or d.value.dtype.kind == "f":
+        elif d.order not in ("pure", "sequential") and (array in self.numbers or d.value.dtype.kind == "f"):
             raise CompileError(f"a reduction of {array} in a loop")
         else:
             yield from self.points(d.extents, lambda at: self.store(array, d, [at]))
@@ -239,7 +238,7 @@ class _Lowering:
             return p
         return p.substitute(lambda a: poly(Indirect(self.value(a.expr), a.extent)) if isinstance(a, Indirect) else None)
 
-    def points(self, extents: Point, make: Callable[[Point], Body], vector: VectorLoop | None = None) -> Body:
+    def points(self, extents: Point, make: Callable[[Point], Body]) -> Body:
         """Loops over all points, one after the other."""
         names = [Var(self.name("at")) for _ in extents]
         body = make(tuple(map(poly, names)))
@@ -335,16 +334,15 @@ def small_arrays(program: Program) -> list[Stage]:
     found = {s.name: s for s in program.local if _is_small(s)}
     found |= {s.stage.name: s.stage for s in every(program.body) if isinstance(s, Define) and _is_small(s.stage)}
     for s in every(program.body):
-        definitions = s.stage.definitions if isinstance(s, Define) else (s.definition,) if isinstance(s, Update) else ()
         own = s.stage.name if isinstance(s, Define) else s.array if isinstance(s, Update) else ""
-        for d in definitions:
+        for d in definitions(s):
             known = frozenset(Dim(k) for k in _short_dims(d)) if d.order == "pure" and not d.rdims else frozenset()
             places = [(x.source, x.index) for x in d.loads] + [(own, d.target)]
             for name in [n for n, index in places if n in found and not _is_known(index, known)]:
                 del found[name]
             if own in found and (d.order != "pure" or len(known) < len(d.dims)):
                 del found[own]
-        for x in () if definitions else (x for e in exprs(s) for x in e.loads):
+        for x in () if definitions(s) else (x for e in exprs(s) for x in e.loads):
             if x.source in found and not _is_known(x.index, frozenset()):
                 del found[x.source]
     return [*found.values()]
@@ -362,7 +360,7 @@ def _is_known(index: Point, known: Collection[Dim]) -> bool:
 def _short_dims(d: Definition) -> list[int]:
     """The dimensions of a step whose points are statements of their own."""
     short = [k for k, n in enumerate(d.dims) if n.is_const and n.const <= MAX_UNROLLED]
-    return short if _count(d, short) <= 2 * MAX_UNROLLED else []
+    return short if math.prod(d.dims[k].const for k in short) <= 2 * MAX_UNROLLED else []
 
 
 def _where(lengths: Sequence[Poly], body: Body) -> Body:
@@ -379,25 +377,21 @@ def _in_vectors(var: Var, n: Poly, lanes: int, body: Body) -> Body:
     return (VectorLoop(var, ZERO, n, ZERO, n, lanes, 1, 1, "guard_with_if", body, body),)
 
 
-def _count(d: Definition, dims: Sequence[int]) -> int:
-    n = 1
-    for k in dims:
-        n *= d.dims[k].const
-    return n
-
-
 def _lies_side_by_side(d: Definition, k: int, short: Sequence[int]) -> bool:
     """Do elements along a dimension lie side by side, but for those of short dimensions that are written with them?"""
-    behind: set[int] = set()
     for p in reversed(d.target):
         dims = {a.k for a in deep_atoms(p) if isinstance(a, Dim)}
         if k in dims:
-            factor = p.coefficient(Dim(k))
-            return dims == {k} and factor is not None and factor.is_const and abs(factor.const) == 1
+            return dims == {k} and _goes_by_one(p, k)
         if not dims or not dims <= set(short):
             return False
-        behind |= dims
     return False
+
+
+def _goes_by_one(p: Poly, k: int) -> bool:
+    """Does an index go up or down by one with a dimension?"""
+    factor = p.coefficient(Dim(k))
+    return factor is not None and factor.is_const and abs(factor.const) == 1
 
 
 def _is_apart(array: str, d: Definition) -> bool:
@@ -414,14 +408,9 @@ def _is_apart(array: str, d: Definition) -> bool:
 
 def _lies_across(d: Definition) -> bool:
     """Does what a reduction reads lie side by side along the last dimension of its elements, and not its own?"""
-
-    def lies(p: Poly, k: int) -> bool:
-        factor = p.coefficient(Dim(k))
-        return factor is not None and factor.is_const and abs(factor.const) == 1
-
     first, last = len(d.dims) - 1, len(d.extents) - 1
     reads = [x.index[-1] for x in d.loads if len(x.index) > 1]
-    return any(lies(p, first) for p in reads) and not any(lies(p, last) for p in reads)
+    return any(_goes_by_one(p, first) for p in reads) and not any(_goes_by_one(p, last) for p in reads)
 
 
 def _is_reduction(s: Stage, d: Definition) -> bool:

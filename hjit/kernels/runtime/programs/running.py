@@ -19,7 +19,7 @@ from hjit.options import Options
 from hjit.process import debug, machine
 from hjit.trace.ir.expressions import walk
 from hjit.trace.ir.poly import Poly, Sym, deep_atoms
-from hjit.trace.ir.programs.steps import Define, Loop, Program, Update, every, exprs
+from hjit.trace.ir.programs.steps import Loop, Program, definitions, every, exprs
 
 log = logging.getLogger("hjit")
 Array = np.ndarray[Any, Any]
@@ -129,8 +129,7 @@ def _polys(program: Program) -> Iterator[Poly]:
     for s in every(program.body):
         if isinstance(s, Loop):
             yield from (s.begin, s.end)
-        definitions = s.stage.definitions if isinstance(s, Define) else (s.definition,) if isinstance(s, Update) else ()
-        for d in definitions:
+        for d in definitions(s):
             yield from (*d.extents, *d.target)
         for e in walk(*exprs(s)):
             yield from e.polys

@@ -143,7 +143,7 @@ class _Way:
         s = self.stages[k]
         if s.name in notes.loops:
             loop = notes.loops[s.name]
-            return _with_names(loop, self.names) if self.names else loop
+            return _with_exprs(loop, lambda e: _renamed(e, self.names)) if self.names else loop
         return Define(self.same(s))
 
 
@@ -154,16 +154,19 @@ def _renamed(e: Expr, names: Mapping[str, str]) -> Expr:
     return rewrite(e, change)
 
 
-def _with_names(s: Step, names: Mapping[str, str]) -> Step:
-    """A step of a loop inside, which may read what is before that."""
+def _with_exprs(s: Step, change: Callable[[Expr], Expr]) -> Step:
+    """A step with other expressions, those of steps inside it, too."""
     match s:
         case Define():
-            return Define(map_exprs(s.stage, lambda e: _renamed(e, names)))
+            return Define(map_exprs(s.stage, change))
+        case Update():
+            d = map_exprs(Stage("", np.dtype(bool), (), None, (s.definition,)), change).updates[0]
+            return replace(s, definition=d)
         case Branch() | Refuse():
-            s = replace(s, condition=_renamed(s.condition, names))
+            s = replace(s, condition=change(s.condition))
         case Loop():
-            s = _with_loop_exprs(s, lambda e: _renamed(e, names))
-    return with_bodies(s, lambda body: tuple(_with_names(x, names) for x in body))
+            s = _with_loop_exprs(s, change)
+    return with_bodies(s, lambda body: tuple(_with_exprs(x, change) for x in body))
 
 
 def _with_loop_exprs(s: Loop, change: Callable[[Expr], Expr]) -> Loop:
@@ -357,7 +360,11 @@ def _call(rec: Recorder, loop: Loop, changed: Iterable[Change]) -> None:
         raise NotOneUpdate("it reads what an array held before it was written")
     scalars = dict.fromkeys(x for s in every(body) for e in exprs(s) for x in walk(e) if isinstance(x, ScalarRef))
     numbers: dict[Expr, Expr] = {x: Load(rec.stage(x, (), x.dtype, name="number").name, (), x.dtype) for x in scalars}
-    body = without_dead(tuple(_with_numbers(s, numbers) for s in body))
+
+    def numbered(e: Expr) -> Expr:
+        return rewrite(e, lambda x: numbers.get(x) if isinstance(x, ScalarRef) else None)
+
+    body = without_dead(tuple(_with_exprs(s, numbered) for s in body))
     outputs = {notes.root(old): buffer for buffer, old, *_ in changed}
     made = {*_defined([body]), *found.local}
     read = dict.fromkeys(x.source for s in every(body) for e in exprs(s) for x in e.loads)
@@ -407,23 +414,6 @@ def _run(rec: Recorder, program: Program, arrays: Sequence[str]) -> tuple[str, .
         raise
     done.program = program
     return done.gives
-
-
-def _with_numbers(s: Step, numbers: Mapping[Expr, Expr]) -> Step:
-    def change(e: Expr) -> Expr:
-        return rewrite(e, lambda x: numbers.get(x) if isinstance(x, ScalarRef) else None)
-
-    match s:
-        case Define():
-            return Define(map_exprs(s.stage, change))
-        case Update():
-            d = map_exprs(Stage("", np.dtype(bool), (), None, (s.definition,)), change).updates[0]
-            return replace(s, definition=d)
-        case Branch() | Refuse():
-            s = replace(s, condition=change(s.condition))
-        case Loop():
-            s = _with_loop_exprs(s, change)
-    return with_bodies(s, lambda body: tuple(_with_numbers(x, numbers) for x in body))
 
 
 def _as_input(rec: Recorder, name: str) -> Input:

@@ -140,6 +140,16 @@ def with_bodies(s: Step, change: Callable[[tuple[Step, ...]], tuple[Step, ...]])
     return s
 
 
+def definitions(s: Step) -> tuple[Definition, ...]:
+    """The definitions of a step itself."""
+    match s:
+        case Define():
+            return s.stage.definitions
+        case Update():
+            return (s.definition,)
+    return ()
+
+
 def exprs(s: Step) -> tuple[Expr, ...]:
     """The expressions that a step itself evaluates, but for those of steps inside it."""
     match s:
