@@ -100,27 +100,21 @@ def test_writing_the_same_part_again_is_no_reason() -> None:
 
 
 def test_loops_around_that_are_in_their_first_iteration_stay_unrolled() -> None:
-    def repeated(img: Any) -> Any:
-        out = img.copy()
-        for k in range(3):
-            for i in range(MANY):
-                for j in range(MANY):
-                    out[i, j] = out[i, j] + img[j, k]
-        return out
+    def repeated(times: int) -> Any:
+        def f(img: Any) -> Any:
+            out = img.copy()
+            for k in range(times):
+                for i in range(MANY):
+                    for j in range(MANY):
+                        out[i, j] = out[i, j] + img[j, k]
+            return out
 
-    found = definitions(repeated, image(MANY, MANY))
+        return f
+
+    found = definitions(repeated(3), image(MANY, MANY))
     assert found < MAX_PARTS
-    assert found - definitions(repeated_twice, image(MANY, MANY)) > 0
-    same(repeated, image(MANY, MANY))
-
-
-def repeated_twice(img: Any) -> Any:
-    out = img.copy()
-    for k in range(2):
-        for i in range(MANY):
-            for j in range(MANY):
-                out[i, j] = out[i, j] + img[j, k]
-    return out
+    assert found - definitions(repeated(2), image(MANY, MANY)) > 0
+    same(repeated(3), image(MANY, MANY))
 
 
 def test_what_cannot_be_one_iteration_is_still_traced() -> None:
