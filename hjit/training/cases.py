@@ -13,7 +13,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +128,8 @@ class Case:
         (self.graph,) = self.variant.graphs
         if len(self.graph.stages) > MAX_STAGES:
             raise HjitError(f"{len(self.graph.stages)} stages take too long to compile again and again")
-        self.space = space_of(segment_of(self.graph, options), self.variant.rec.sizes, options, cost)
+        kept = replace(options, cache="rw")  # what is known of the machine; kernels are not
+        self.space = space_of(segment_of(self.graph, options), self.variant.rec.sizes, kept, cost)
         self.given = (
             {n: arrays[k] for n, k in self.variant.guards.arguments.items()} | guarded[1] | dict(self.variant.constants)
         )
@@ -167,7 +168,7 @@ class Case:
                 scalars = [self.scalars[n] for n, _ in bound.scalars]
                 times[schedule].append(timed(bound, [self.given[n] for n in bound.inputs], outputs, scalars))
                 reference = reference or outputs
-                if not all(map(alike, outputs, reference)):
+                if len(times[schedule]) == 1 and not all(map(alike, outputs, reference)):
                     raise Mismatch(f"{schedule.tree}\ninlined: {sorted(schedule.inlined)}")
         return [
             Sample(tuple(times[x]), self.space.features(x.tree, x.inlined), origin, x)
@@ -280,9 +281,9 @@ def alike(a: Any, b: Any) -> bool:
     a, b = np.asarray(a), np.asarray(b)
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
-    if a.dtype.kind not in "fc":
-        return bool(np.array_equal(a, b))
-    return bool(
+    if np.array_equal(a, b):
+        return True
+    return a.dtype.kind in "fc" and bool(
         np.allclose(
             a, b, rtol=RTOL, atol=NOISE + RTOL * float(np.abs(b[np.isfinite(b)]).max(initial=0.0)), equal_nan=True
         )

@@ -24,11 +24,14 @@ from pathlib import Path
 from typing import Any
 
 from hjit.errors import ModelError
+from hjit.kernels.runtime import launch
 from hjit.model.fit import Program, Report, check_packages, fit, steadied
 from hjit.model.network import load
+from hjit.options import Options
 from hjit.process.files import replacing
-from hjit.process.machine import cpu
+from hjit.process.machine import cpu, kept_bandwidth
 from hjit.training import programs
+from hjit.tuning.walk import compiled_walk
 from hjit.version import __version__
 
 PASSES = 60  # over the samples
@@ -146,6 +149,7 @@ class Training:
             ModuleNotFoundError: what fitting needs is not installed.
         """
         check_packages()
+        know_machine()
         end = None if minutes is None else time.monotonic() + 60 * minutes
         while len(self.rounds) < rounds:
             place = self.folder / str(len(self.rounds))
@@ -242,6 +246,14 @@ class Training:
     def _keep(self) -> None:
         about = {"hjit": __version__, "processor": cpu(), "settings": asdict(self.settings)}
         _write(self._card, about | {"rounds": self.rounds})
+
+
+def know_machine() -> None:
+    """Measure the machine while nothing else runs, and compile what all programs need, once for all their processes."""
+    options = Options()
+    for threads in (1, launch.threads(0)):
+        kept_bandwidth(threads, options.cache_dir, options.cache)
+    compiled_walk(options)
 
 
 def process(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
