@@ -28,7 +28,7 @@ from hjit.kernels.runtime.bind import bind
 from hjit.kernels.runtime.kernel import Bound
 from hjit.model import network
 from hjit.model.costs import Cost
-from hjit.options import Options
+from hjit.options import Options, resolve
 from hjit.pipeline import Pipeline
 from hjit.sched.search.refine import Schedule
 from hjit.trace.ir.graph import Graph
@@ -128,8 +128,9 @@ class Case:
         (self.graph,) = self.variant.graphs
         if len(self.graph.stages) > MAX_STAGES:
             raise HjitError(f"{len(self.graph.stages)} stages take too long to compile again and again")
-        kept = replace(options, cache="rw")  # what is known of the machine; kernels are not
-        self.space = space_of(segment_of(self.graph, options), self.variant.rec.sizes, kept, cost)
+        users = resolve({})  # in the user's cache is what is known of the machine, but no kernel of these programs
+        known = replace(options, cache=users.cache, cache_dir=users.cache_dir)
+        self.space = space_of(segment_of(self.graph, options), self.variant.rec.sizes, known, cost)
         self.given = (
             {n: arrays[k] for n, k in self.variant.guards.arguments.items()} | guarded[1] | dict(self.variant.constants)
         )

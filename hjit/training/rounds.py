@@ -27,7 +27,7 @@ from hjit.errors import ModelError
 from hjit.kernels.runtime import launch
 from hjit.model.fit import Program, Report, check_packages, fit, steadied
 from hjit.model.network import load
-from hjit.options import Options
+from hjit.options import resolve
 from hjit.process.files import replacing
 from hjit.process.machine import cpu, kept_bandwidth
 from hjit.training import programs
@@ -250,7 +250,7 @@ class Training:
 
 def know_machine() -> None:
     """Measure the machine while nothing else runs, and compile what all programs need, once for all their processes."""
-    options = Options()
+    options = resolve({})
     for threads in (1, launch.threads(0)):
         kept_bandwidth(threads, options.cache_dir, options.cache)
     compiled_walk(options)
