@@ -342,9 +342,9 @@ LATE = {
         "call.on_device": GPU,
         "call.stored.verdicts": FIRST_CALL,
     },
+    "call.conversions.other_arrays": {"call.on_dask": DASK, "call.on_device": GPU},
     "call.compiled_function": {
         "call.build": FIRST_CALL,
-        "call.on_dask": DASK,
         "call.on_device": GPU,
         "call.stored.outcomes": FIRST_CALL,
         "call.tuned": SEARCH,

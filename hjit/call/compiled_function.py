@@ -35,11 +35,11 @@ from hjit.call.checks import against_numpy
 from hjit.call.checks.against_numpy import InterleavedCalls
 from hjit.call.checks.retracing import Retracing
 from hjit.call.checks.verified_calls import VerifiedCalls
-from hjit.call.conversions.byte_orders import ConvertedCalls
+from hjit.call.conversions.other_arrays import OtherArrays
 from hjit.call.entry import MAX_CONTEXTS, PLAIN_AGAIN, RAISED_AGAIN, Call, Entries, Entry, Stats, limit
 from hjit.call.results import MISS, PARTS, PLAIN
 from hjit.errors import BudgetError, CompileError, DeviceError, HjitError, HjitWarning, LongLoop, TraceError
-from hjit.options import Options, checked, context_state, resolve
+from hjit.options import Options, checked, resolve
 from hjit.process import forks
 from hjit.process.garbage_collection import few_collections
 from hjit.process.progress import progress
@@ -49,7 +49,6 @@ from hjit.trace.tracing.frames import stack_level, uncounted
 
 if TYPE_CHECKING:
     from hjit.call.build import Built
-    from hjit.call.on_dask import CallSettings
     from hjit.call.variant import Variant
     from hjit.trace.tracing.recording.events import ExpectedOutcome
     from hjit.tuning.autotune import Tuned
@@ -62,7 +61,7 @@ R = TypeVar("R")  # what it returns
 
 
 @uncounted
-class CompiledFunction(VerifiedCalls, SplitCalls, Generic[P, R]):
+class CompiledFunction(VerifiedCalls, SplitCalls, OtherArrays, Generic[P, R]):
     """A NumPy function, and what is known of its calls.
 
     Attributes:
@@ -211,60 +210,6 @@ class CompiledFunction(VerifiedCalls, SplitCalls, Generic[P, R]):
             return result
         return self._run(call, targets is not None)
 
-    def _convert(self, call: Call) -> Any:
-        """The first call with arrays that are not in the machine's byte order: it tells what later ones give.
-
-        Raises:
-            TraceError: they cannot be converted, and ``on_unsupported="raise"``.
-        """
-        converted = ConvertedCalls(self)
-        self.stats.fallbacks += 1
-        result = converted.first(call.args, call.kwargs)
-        if not converted.why:
-            self._entries.at(call.key).converted = converted
-        elif self._resolved(call.key[0]).on_unsupported == "raise":
-            raise TraceError(
-                self.__name__, converted.why, 'convert it first: `img.astype(img.dtype.newbyteorder("="))`'
-            )
-        else:
-            self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {converted.why}")
-        return result
-
-    def _call_device(self, call: Call, is_into: bool) -> Any:
-        """A call whose kernels run on a GPU: where its arrays are."""
-
-        from hjit.call.on_device import adopt, device_of
-
-        try:
-            if adopt(call.leaves):
-                call.args, call.kwargs = call.structure.build(call.leaves.__getitem__)
-        except DeviceError as error:
-            if self._resolved(call.key[0]).on_unsupported != "numpy":
-                raise
-            self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {error}")
-            return self._numpy(call.args, call.kwargs)
-        with device_of(call.leaves):
-            return self._run(call, is_into)
-
-    def _call_dask(self, call: Call) -> Any:
-        """A call with Dask arrays: lazy results, or what the plain function makes of them."""
-        from hjit.call.on_dask import traced_call
-
-        self.stats.traces += 1
-        try:
-            return traced_call(self._dask_settings(), call.structure, call.leaves).results()
-        except (CompileError, TraceError) as error:
-            if self._resolved(call.key[0]).on_unsupported == "raise":
-                raise
-            self._warn(f"{self.__name__} runs as the plain function does on arrays of Dask: {error}")
-        return self._numpy(call.args, call.kwargs)
-
-    def _dask_settings(self) -> CallSettings:
-        from hjit.call.on_dask import CallSettings
-
-        options = self._resolved(context_state())
-        return CallSettings(self, self.__name__, self.py_func, options, self._schedule, self._warn)
-
     def _run(self, call: Call, is_into: bool) -> Any:
         """Run a known variant, a new one, or the plain function; `is_into`: the caller gave arrays for the results."""
         entry = self._entries.get(call.key)
@@ -401,52 +346,19 @@ class CompiledFunction(VerifiedCalls, SplitCalls, Generic[P, R]):
 
     def _first(self, call: Call) -> Any:
         """No variant for this call yet: trace, compile, verify."""
-        from hjit.call.build import TracingFailed
+        from hjit.call.build import Built
         from hjit.call.variant import Mispredict, OutOfBounds
 
         options = self._resolved(call.key[0])
         if not self._is_part:
             self._spent[0] = 0.0  # each set of arguments has the whole budget
         with self._lock, forks.builds:
-            entry = self._entries.get(call.key)
-            known = () if entry is None else entry.variants
-            if known is not call.known:  # another thread was here first
-                call.known = known
-                result = self._try(call)
-                if result is not MISS:
-                    return result
-            if entry is not None and entry.plain is not None:
-                return PLAIN
-            is_free = options.on_unsupported != "raise" and self._schedule is None
-            if is_free and self._entries.refuses_again():
-                return self._as_before(call.key, options)
-            before = self._refused_before(call.key, options)
-            if before is not None:
-                return before
-            try:
-                with progress(f"hjit: compiling {self.__name__}"):
-                    built = self._built(call, options)
-            except (TraceError, CompileError, DeviceError) as error:
-                is_refused = isinstance(error, TraceError) and not isinstance(error, BudgetError)
-                if isinstance(error, TraceError) and is_refused:
-                    self._note_refusal(call.key, options, error)
-                if is_refused and options.on_unsupported == "break" and self._split(error):
-                    return PARTS
-                if options.on_unsupported == "raise" and not isinstance(error, BudgetError):
-                    raise
-                self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {error}", is_refused=True)
-                return PLAIN
-            except OutOfBounds:
-                return self._refused(call)
-            except TracingFailed as failed:
-                if options.on_unsupported == "break" and self._split(failed.error):
-                    return PARTS
-                if options.on_unsupported == "raise":
-                    raise self._own_error(failed.error, call.structure, call.leaves) from None
-                result = self._numpy(call.args, call.kwargs)  # once, as it may have effects; what it raises is its own
-                why = f"{self.__name__} runs as plain NumPy: {self._not_traced(failed.error)}"
-                self._give_up(call.key, why, is_refused=True)
+            result = self._known_by_now(call, options)
+            if result is not MISS:
                 return result
+            built = self._built_or_refused(call, options)
+            if not isinstance(built, Built):
+                return built
             self._entries.refusals = 0
             variant = built.variant
             self._tune_later(call, options)
@@ -474,6 +386,57 @@ class CompiledFunction(VerifiedCalls, SplitCalls, Generic[P, R]):
                 return PLAIN
             self._assumes = False
             return self._first(call)
+
+    def _known_by_now(self, call: Call, options: Options) -> Any:
+        """What a call comes to by what another thread, other keys or an earlier process found; MISS: nobody did."""
+        entry = self._entries.get(call.key)
+        known = () if entry is None else entry.variants
+        if known is not call.known:  # another thread was here first
+            call.known = known
+            result = self._try(call)
+            if result is not MISS:
+                return result
+        if entry is not None and entry.plain is not None:
+            return PLAIN
+        is_free = options.on_unsupported != "raise" and self._schedule is None
+        if is_free and self._entries.refuses_again():
+            return self._as_before(call.key, options)
+        return self._refused_before(call.key, options)
+
+    def _built_or_refused(self, call: Call, options: Options) -> Any:
+        """The function traced and compiled for a call; where it cannot be, what the call comes to instead.
+
+        Raises:
+            HjitError: it cannot be, and ``on_unsupported="raise"``.
+        """
+        from hjit.call.build import TracingFailed
+        from hjit.call.variant import OutOfBounds
+
+        breaks, raises = options.on_unsupported == "break", options.on_unsupported == "raise"
+        try:
+            with progress(f"hjit: compiling {self.__name__}"):
+                return self._built(call, options)
+        except (TraceError, CompileError, DeviceError) as error:
+            is_refused = isinstance(error, TraceError) and not isinstance(error, BudgetError)
+            if isinstance(error, TraceError) and is_refused:
+                self._note_refusal(call.key, options, error)
+            if is_refused and breaks and self._split(error):
+                return PARTS
+            if raises and not isinstance(error, BudgetError):
+                raise
+            self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {error}", is_refused=True)
+            return PLAIN
+        except OutOfBounds:
+            return self._refused(call)
+        except TracingFailed as failed:
+            if breaks and self._split(failed.error):
+                return PARTS
+            if raises:
+                raise self._own_error(failed.error, call.structure, call.leaves) from None
+            result = self._numpy(call.args, call.kwargs)  # once, as it may have effects; what it raises is its own
+            why = f"{self.__name__} runs as plain NumPy: {self._not_traced(failed.error)}"
+            self._give_up(call.key, why, is_refused=True)
+            return result
 
     def _built(self, call: Call, options: Options) -> Built:
         """As `_build`; as conditions came out in an earlier process, or as they do now."""

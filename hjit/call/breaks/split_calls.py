@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hjit.call.arguments import CallKey
 from hjit.call.checks.against_numpy import InterleavedCalls
 from hjit.call.entry import MAX_DEPTH, WARMUP_CALLS, Entries, Entry, Stats
-from hjit.call.results import PARTS, PLAIN, Outcome
+from hjit.call.results import MISS, PARTS, PLAIN, Outcome
 from hjit.errors import TraceError
 from hjit.options import Options, context_state
 from hjit.trace.tracing.frames import uncounted
@@ -116,17 +116,17 @@ class SplitCalls:
                 log.info("%s runs in parts: %s", self.__name__, refusal.message)
         return self.parts is not None
 
-    def _refused_before(self, key: CallKey, options: Options) -> Outcome | None:
-        """What a call comes to that an earlier process could not trace; None: none has tried."""
+    def _refused_before(self, key: CallKey, options: Options) -> Outcome:
+        """What a call comes to that an earlier process could not trace; MISS: none has tried."""
         if options.on_unsupported != "break" or self._schedule is not None:
-            return None
+            return MISS
         from hjit.call.stored import refusals
 
         refusal = refusals.load(self.py_func, key, options)
         if refusal is not None and self._split_at(refusal):
             return PARTS
         if refusal is None or refusal.is_loop:  # which is traced to its end
-            return None
+            return MISS
         self._give_up(key, f"{self.__name__} runs as plain NumPy: {refusal.message}", is_refused=True)
         return PLAIN
 
