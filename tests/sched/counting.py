@@ -210,7 +210,12 @@ class Counter(Run):
             for at in ("realization", "task", "vector")
         }
         found["allocation_bytes_read_per_realization"] = 0.0
-        for at, table in (("realization", realization.reads), ("task", c.outside), ("vector", c.vector)):
+        places = (
+            ("realization", realization.reads, realization.evaluated),
+            ("task", c.outside, c.outside_evaluated),
+            ("vector", c.vector, c.vector_evaluated),
+        )
+        for at, table, evaluated in places:
             for (number, source), region in table.items():
                 is_open = source in self.stages and source not in self.placed  # it is computed as far inwards as may be
                 region = (
@@ -224,17 +229,22 @@ class Counter(Run):
                     continue
                 shape, order = self._memory(source)
                 part = [min(n, m) for n, m in zip(lengths(region), shape, strict=True)]
-                size = self._itemsize(source) * math.prod(part)
+                lines = math.prod(part) / max(part, default=1) if is_open else len(pieces(part, shape, order))
+                points = (c.vector_evaluated if is_open else evaluated)[last]
+                loads = self._gathers(name, source, points) * sum(int(x.sum()) for x in points.values())
+                size = self._itemsize(source) * min(math.prod(part), loads)
                 found[f"unique_bytes_read_per_{at}"] += size
-                if is_open:
-                    found[f"unique_lines_read_per_{at}"] += math.prod(part) / max(part, default=1)
-                else:
-                    found[f"unique_lines_read_per_{at}"] += len(pieces(part, shape, order))
+                found[f"unique_lines_read_per_{at}"] += min(lines, loads)
                 if at == "realization":
                     found["allocation_bytes_read_per_realization"] += (
                         size if is_open else self._itemsize(source) * math.prod(shape)
                     )
         return found
+
+    def _gathers(self, name: str, source: str, definitions: Iterable[int]) -> float:
+        """How many loads of an array an evaluation has, where one of them may be anywhere in it."""
+        loads = [x for n in definitions for x in self.tables[name, n].loads if x[0] == source]
+        return len(loads) if any(unknown for _, _, unknown, _ in loads) else math.inf
 
     def _is_local(self, name: str) -> bool:
         return name in self.placed and any(isinstance(x, Loop) for x in self.of[name].site)

@@ -18,6 +18,8 @@ from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import Dim, Indirect
 from tests.sched.tables import Ints, Mask, Ranges, Regions, Tables, hull, joined, lengths
 
+Evaluated = dict[int, dict[int, Mask]]  # for each computation of each of its definitions the points
+
 
 @dataclass
 class Realization:
@@ -27,6 +29,7 @@ class Realization:
     held: Ranges
     points: dict[int, int] = field(default_factory=dict)  # for each computation
     reads: dict[tuple[int, str], Ranges | None] = field(default_factory=dict)
+    evaluated: Evaluated = field(default_factory=dict)
 
 
 @dataclass
@@ -42,7 +45,9 @@ class Counted:
     tasks: dict[int, int] = field(default_factory=dict)  # of the nest of each computation
     written: dict[int, Ranges | None] = field(default_factory=dict)  # by the middle task
     outside: dict[tuple[int, str], Ranges | None] = field(default_factory=dict)  # read by it
+    outside_evaluated: Evaluated = field(default_factory=dict)  # by it
     vector: dict[tuple[int, str], Ranges | None] = field(default_factory=dict)  # read by the middle vector
+    vector_evaluated: Evaluated = field(default_factory=dict)  # by it
     tile: dict[int, tuple[int, int]] = field(default_factory=dict)
     produced: dict[int, int] = field(default_factory=dict)  # points of the middle production
     split: dict[int, tuple[int, int, int]] = field(
@@ -271,6 +276,7 @@ class Run:
         """A later production is nearer to the middle one."""
         for x in computes(item) if middle else ():
             self.of[x.stage].split.pop(x.definitions[-1], None)
+            self.of[x.stage].vector_evaluated.pop(x.definitions[-1], None)
             for key in [k for k in self.of[x.stage].vector if k[0] == x.definitions[-1]]:
                 del self.of[x.stage].vector[key]
 
@@ -301,6 +307,11 @@ class Run:
             else:
                 counted = int(among.sum())
             now.points[last] = now.points.get(last, 0) + counted
+            _note_evaluated(now.evaluated, last, n, among)
+            if self.in_middle_task:
+                _note_evaluated(c.outside_evaluated, last, n, among)
+            if env.middle:
+                _note_evaluated(c.vector_evaluated, last, n, among)
             for source, index, unknown, _ in table.loads:
                 found = hull(index, among, unknown, self.shapes[source])
                 now.reads[last, source] = joined(now.reads.get((last, source)), found)
@@ -553,3 +564,8 @@ def path_to(node: Node, wanted: Compute) -> tuple[Node, ...]:
 def region(regions: Regions, base: Ranges, key: DimKey) -> tuple[int, int]:
     """What is left of a dimension; of fused ones, of their number."""
     return regions[key] if key in regions else (0, math.prod(lengths([base[k] for k in dims_of(key)])) - 1)
+
+
+def _note_evaluated(found: Evaluated, computation: int, definition: int, points: Mask) -> None:
+    known = found.setdefault(computation, {})
+    known[definition] = known[definition] | points if definition in known else points

@@ -352,6 +352,20 @@ def test_what_planes_share_is_computed_row_by_row_with_them() -> None:
     assert 0 < f.stats.scratch_bytes < planes.nbytes, "rows, not 49 images"
 
 
+def filtered_and_cropped(a: Any) -> Any:
+    smooth = np.sqrt((a[:-2] + 2 * a[1:-1] + a[2:]) / 4)
+    p = np.pad(smooth, 2, mode="reflect")
+    total = sum((dy + 1) * p[dy : dy + smooth.shape[0], 2 : 2 + smooth.shape[1]] for dy in range(5))
+    return total[40:-30, 20:-25]
+
+
+def test_what_large_crops_read_is_computed_in_rows() -> None:
+    a = image((300, 200), "float32")
+    f = hjit.pipeline(filtered_and_cropped, cache="off", verify="off", tune=False, num_threads=2)
+    np.testing.assert_array_equal(f(a), filtered_and_cropped(a))
+    assert 0 < f.stats.scratch_bytes < a.nbytes / 4, "rows, although offsets of 40 and lengths less 70 are numbers"
+
+
 LINES = {
     "a sum": lambda a: a + 1,
     "a stencil": lambda a: window(a, 2, 3),

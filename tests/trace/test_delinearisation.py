@@ -45,6 +45,13 @@ def cropped(a: Any) -> Any:
     return mixed[:, 1:] - mixed[:, :-1]
 
 
+def stretched(a: Any) -> Any:
+    """Rows of ``2 * w`` elements."""
+    wide = np.repeat(np.sqrt(a), 2, axis=2)
+    mixed = (MATRIX @ wide.reshape(3, -1)).reshape(wide.shape)
+    return mixed[:, 1:, 2:] - mixed[:, :-1, :-2]
+
+
 def quotients(graph: Graph) -> bool:
     return any(mark in str(graph) for mark in ("//", "%"))
 
@@ -57,6 +64,12 @@ def test_what_is_read_at_rows_and_columns_has_rows_and_columns(f: Any) -> None:
     assert len(product.shape) == 1 + PLANES.ndim - (f is not stacked)
     check(f, PLANES, exact=False)
     check(f, PLANES[:, ::-1, 3:], exact=False)
+
+
+def test_rows_may_be_a_multiple_of_a_size() -> None:
+    (product,) = (s for s in canonical(stretched, PLANES).stages if s.updates)
+    assert len(product.shape) == 3
+    check(stretched, PLANES, exact=False)
 
 
 def test_channels_may_be_last() -> None:

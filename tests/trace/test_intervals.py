@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hjit.sched.analysis.footprint import NUMERIC, concrete
-from hjit.trace.ir.intervals import INTS, POLYS, Interval, bounds_of, interval, whole
+from hjit.trace.ir.intervals import INTS, POLYS, Interval, bounds_of, interval, upper_bound, whole
 from hjit.trace.ir.poly import Dim, Poly, Sym, Var, boundary, poly
 
 N = 23
@@ -121,3 +121,21 @@ def test_what_is_brought_into_an_axis_twice_moves_with_the_tile(mode: str) -> No
     found = interval(index, {0: Interval.tile(x, 32, h - 1)}, {0: whole(h)})
     assert found is not None and found.base == x
     assert found.length.is_const and 32 <= found.length.const <= 40
+
+
+def nested_quotient(n: Poly, by: int, times: int) -> Poly:
+    return (n // by + 1) // 2 * times
+
+
+@pytest.mark.parametrize("by, times", [(2, 4), (2, 3), (3, 5)])
+def test_bounds_of_quotients_inside_others_hold(by: int, times: int) -> None:
+    """As of an image that was halved twice and doubled twice: ``4 * ((n // 2 + 1) // 2)``."""
+    n = poly(Sym("n"))
+    p = nested_quotient(n * 2 * by, by, times) - n * times
+    bound = upper_bound(p)
+    assert bound is not None and upper_bound(-p) is not None
+    assert bound <= times
+    for k in range(17, 99):
+        assert -upper_bound(-p) <= p.evaluate(lambda _, k=k: k) <= bound  # type: ignore[operator, misc]
+    halved_twice = nested_quotient(n, 2, 4) - n
+    assert upper_bound(halved_twice) == 2

@@ -34,7 +34,7 @@ from hjit.sched.language.tree import DimKey
 from hjit.trace.ir.analysis.accumulations import accumulation_of
 from hjit.trace.ir.expressions import Const, Expr, Index, loads, renumber, walk
 from hjit.trace.ir.graph import Definition, Graph, Input, Stage
-from hjit.trace.ir.poly import SMALL, Dim, Poly, single_dim
+from hjit.trace.ir.poly import SMALL, Dim, Indirect, Poly, deep_atoms, single_dim
 
 T = TypeVar("T")
 At = tuple[Poly, ...]  # the index of a load
@@ -52,6 +52,7 @@ class Part(propagation.Part[Interval]):
         dimensions: of each definition: the first so many of the loops' are its own.
         written: what is stored.
         loads: every distinct load, stages that are inlined looked through.
+        gathers: of each array that is read at computed places, how many loads one evaluation has.
         calls: at which indices one evaluation calls each of those.
         is_repeatable: may an element be computed twice?
         is_plain: does every region have iterations that write it?
@@ -64,6 +65,7 @@ class Part(propagation.Part[Interval]):
     dimensions: tuple[int, ...]
     written: Footprint
     loads: tuple[tuple[str, At], ...]
+    gathers: Mapping[str, int]
     calls: dict[str, tuple[At, ...]]
     is_repeatable: bool
     is_plain: bool
@@ -279,6 +281,7 @@ class SizedGraph:
         return Part(
             s.name, [(0.0, n - 1.0) for n in extents], tuple(inverse), footprints,
             numbers, extents, len(last.dims), dimensions, written, tuple(found),
+            {source: len(indices) for source, indices in by_source.items() if any(map(is_computed, indices))},
             {name: tuple(indices) for name, indices in calls.items()},
             is_repeatable(s, numbers), all(solved is None for *_, solved in inverse),
         )  # fmt: skip
@@ -382,6 +385,11 @@ def _at(p: Poly, index: At) -> Poly:
         if c == 1 and len(m) == 1 and isinstance(m[0], Dim):
             return index[m[0].k] + p.const
     return p.substitute(renumber(index))
+
+
+def is_computed(index: At) -> bool:
+    """Does an index depend on what is in memory?"""
+    return any(isinstance(a, Indirect) for p in index for a in deep_atoms(p))
 
 
 def aligned(lengths: Sequence[Num], layout: Layout) -> tuple[Num, ...]:

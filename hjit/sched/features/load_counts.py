@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hjit.sched.analysis.sized import At, Part, SizedGraph
+from hjit.sched.analysis.sized import At, Part, SizedGraph, is_computed
 from hjit.sched.analysis.tape import Array, Num
 from hjit.sched.language.memory import C_ORDER, Layout
 from hjit.sched.language.tree import DimKey, dims_of
@@ -282,8 +282,7 @@ def _groups_of(graph: SizedGraph, loads: Iterable[tuple[str, At]], layouts: Layo
     """Loads by array; every gather is one of its own."""
     groups: dict[tuple[str, int], dict[At, list[tuple[int, ...]]]] = {}
     for number, (source, index) in enumerate(loads):
-        is_gather = any(isinstance(a, Indirect) for p in index for a in deep_atoms(p))
-        alike = groups.setdefault((source, number if is_gather else -1), {})
+        alike = groups.setdefault((source, number if is_computed(index) else -1), {})
         rest = tuple(graph.one_of(p - p.const) for p in index)
         alike.setdefault(rest, []).append(tuple(p.const for p in index))
     found = []

@@ -11,6 +11,7 @@ Where the paper leaves it open, or this tree differs from the paper's, its terms
 - A tile is one iteration of the innermost loop over a pure dimension that is neither unrolled nor vectorised.
 - The innermost dimension is a row: the fastest axis in memory, and with it small constant axes inside it (channels).
 - Lines are contiguous pieces of memory: rows that are read whole join. Of a buffer no more counts than it has.
+- Of an array that is read at computed places, which may be anywhere, no more counts than there are loads.
 - A task reads what lies outside of it. A realization and a vector read from buffers, too, but not from registers,
   where the accumulators of sums are.
 - A load of a vector is that of an inner vector, in the middle of the image, where it lies in a whole array. What
@@ -153,7 +154,7 @@ class Measures:
                     place, dims = places["vector"]  # what is not placed yet is computed as far inwards as may be
                 key = "touched", part, w, memory, place
                 if key not in walked:
-                    walked[key] = self._touched(w, memory, dims)
+                    walked[key] = self._touched(w, memory, dims, part.gathers.get(name, 0))
                 size, lines = walked[key]
                 found[f"unique_bytes_read_per_{word}"] += size
                 found[f"unique_lines_read_per_{word}"] += lines
@@ -163,14 +164,20 @@ class Measures:
                     )
         return {**found, "allocation_bytes_read_per_realization": allocated}
 
-    def _touched(self, w: Footprint, memory: Memory, dims: Dims) -> tuple[Num, Num]:
-        """Bytes of an array that iterations read, and contiguous pieces; nothing is read where nothing is computed."""
+    def _touched(self, w: Footprint, memory: Memory, dims: Dims, gathers: int) -> tuple[Num, Num]:
+        """Bytes of an array that iterations read, and contiguous pieces; nothing is read where nothing is computed.
+
+        `gathers`: how many loads one evaluation has, where they are at computed places.
+        """
         part = self.leaf.part
         size, lines = memory.touched(w.region(part.reading(dims)))
-        if part.is_plain:
-            return size, lines
-        some = least(product(part.lengths(dims)), 1.0)
-        return size * some, lines * some
+        if not part.is_plain:
+            some = least(product(part.lengths(dims)), 1.0)
+            size, lines = size * some, lines * some
+        if gathers:
+            loads = part.points(part.lengths(dims)) * float(gathers)
+            size, lines = least(size, loads * memory.itemsize), least(lines, loads)
+        return size, lines
 
     # -- vectors
     def chain(self) -> list[tuple[StageLoop, bool]]:

@@ -127,10 +127,21 @@ def own_sizes(g: Tables, n: Nest, w: Work, s: int, row: Floats1) -> None:
 
 
 @compiled
+def fewest(n: Nest, source: int, elements: float, lines: float, loads: float, itemsize: float) -> tuple[float, float]:
+    """Bytes and contiguous pieces; where places are computed no more than there are loads."""
+    if n.sources[source, rec.S_GATHERS]:
+        return min(elements, loads) * itemsize, min(lines, loads)
+    return elements * itemsize, lines
+
+
+@compiled
 def touched(g: Tables, n: Nest, w: Work, c: int, source: int, dims: Floats2) -> tuple[float, float]:
     """Bytes of an array that iterations read, and contiguous pieces."""
     part, memory, t = n.computations[c, rec.C_PART], n.sources[source, rec.S_MEMORY], n.sources[source, rec.S_STAGE]
-    some = 1.0
+    some, loads = 1.0, 0.0
+    if n.sources[source, rec.S_GATHERS]:
+        part_lengths(g, part, dims, w.lengths)
+        loads = points(g, part, w.lengths) * n.sources[source, rec.S_GATHERS]
     if not g.ints[part + rec.P_PLAIN]:
         part_lengths(g, part, dims, w.lengths)
         for k in range(g.ints[part + rec.P_DIMS]):
@@ -151,7 +162,7 @@ def touched(g: Tables, n: Nest, w: Work, c: int, source: int, dims: Floats2) -> 
         elements *= length
         longest = max(longest, length)
     if not g.ints[memory + rec.M_FIXED]:
-        return elements * g.floats[at] * some, elements / longest * some
+        return fewest(n, source, elements * some, elements / longest * some, loads, g.floats[at])
     lines, joined = 1.0, True
     for k in range(axes - 1, -1, -1):
         axis = g.ints[memory + rec.M_ORDER + k]
@@ -159,7 +170,7 @@ def touched(g: Tables, n: Nest, w: Work, c: int, source: int, dims: Floats2) -> 
             lines *= w.lengths[axis]
         whole = w.site_axes[t, axis, rec.Z_LENGTH] if t >= 0 else g.floats[at + 1 + axis]
         joined = joined and w.lengths[axis] >= whole
-    return elements * g.floats[at] * some, lines * some
+    return fewest(n, source, elements * some, lines * some, loads, g.floats[at])
 
 
 @compiled

@@ -248,7 +248,8 @@ class Encoder:
                 if found is None:
                     found = known[name] = self._source(name)
                 number, memory, is_outside = found
-                sources.append([number, footprint, memory, is_outside and name != x.part.stage])
+                gathers = x.part.gathers.get(name, 0)
+                sources.append([number, footprint, memory, is_outside and name != x.part.stage, gathers])
         vectors = vector_axes(self.graph.reads, self.nest) if self.is_sliding else {}  # of no matter elsewhere
         stages = [self._stage(name, vectors) for name in self.number]
         width = max(map(len, self.keys), default=1)

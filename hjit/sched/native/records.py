@@ -48,8 +48,9 @@ AUTO, GUARD, PREDICATE = range(3)
 C_PART, C_STAGE, C_SOURCES, C_SOURCE_COUNT, C_LOOPS, C_CHAIN, C_ROW, C_INLINED, C_NUMBERS, C_TASK_PLACE, COMPUTATION = (
     range(11)
 )
-# What a computation reads: the stage (-1: none of the nest's), footprint, memory, is it outside of the nest
-S_STAGE, S_FOOTPRINT, S_MEMORY, S_OUTSIDE, SOURCE = range(5)
+# What a computation reads: the stage (-1: none of the nest's), footprint, memory, is it outside of the nest, how many
+# loads an evaluation has at computed places
+S_STAGE, S_FOOTPRINT, S_MEMORY, S_OUTSIDE, S_GATHERS, SOURCE = range(6)
 # A stage: its array; its memory as it is stored, and of the whole; is it computed at the root; where places inside its
 # loops are listed, the first and the last ones in turn; the axes that vectors run along, as bits
 T_ARRAY, T_MEMORY, T_ROOT, T_IS_HEAD, T_INSIDE, T_VECTORS, STAGE = range(7)

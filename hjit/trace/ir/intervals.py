@@ -406,10 +406,13 @@ def interval(p: Poly, dims: Mapping[int, Interval], full: Mapping[int, Interval]
 
 
 def upper_bound(p: Poly) -> int | None:
-    """A constant upper bound of a size, or None where none is known."""
-    total = p
+    """A constant upper bound of a size, or None where none is known.
+
+    Quotients by constants are bounded as in `is_never_negative`, those inside others, too.
+    """
     for m, c in p.terms.items():
-        if len(m) == 1 and isinstance(m[0], FloorDiv) and m[0].by.is_const and c % m[0].by.const == 0:
+        if len(m) == 1 and isinstance(m[0], FloorDiv) and m[0].by.is_const:
             a, k = m[0].arg, m[0].by.const
-            total = total - Poly({m: c}, 0) + (a if c > 0 else a - (k - 1)) * (c // k)
-    return total.const if total.is_const else None
+            most = upper_bound((p - Poly({m: c}, 0)) * k + (a if c > 0 else a - (k - 1)) * c) if k > 0 else None
+            return None if most is None else most // k
+    return p.const if p.is_const else None

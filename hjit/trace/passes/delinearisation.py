@@ -32,6 +32,7 @@ from hjit.trace.ir.poly import (
 from hjit.trace.ir.rewriting import map_definitions
 
 MAX_FACTORS = 4  # of a length that an axis is split by
+MAX_FACTOR = 64  # the largest number among them
 
 
 def delinearise(graph: Graph) -> Graph:
@@ -98,14 +99,16 @@ def _with_rows(graph: Graph, s: Stage) -> Graph | None:
 
 
 def _row_lengths(n: Poly) -> Iterator[Poly]:
-    """The products of some symbolic factors of all terms of a length, but not all of it; the longest first."""
+    """The products of a number and of some symbolic factors of all terms of a length, but not all of it; those of the
+    most factors first."""
     if n.const or not n.terms:
         return
-    factors = _common(n)
+    factors, content = _common(n), math.gcd(*n.terms.values())
+    numbers = [c for c in range(min(content, MAX_FACTOR), 0, -1) if content % c == 0]
     if len(factors) <= MAX_FACTORS:
-        for count in range(len(factors) - (n == _product(factors)), 0, -1):
+        for count in range(len(factors), 0, -1):
             for some in dict.fromkeys(combinations(factors, count)):
-                yield _product(some)
+                yield from (by for c in numbers if (by := _product(some) * c) != n)
 
 
 def _common(n: Poly) -> tuple[Atom, ...]:

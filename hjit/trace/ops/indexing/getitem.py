@@ -329,7 +329,7 @@ def basic_view(a: Tracer, items: Sequence[Any]) -> Tracer:
             if isinstance(count, InductionVariable):
                 raise count.refusal("slice whose length depends on the iteration")
             along = identity(len(shape) + 1)[-1]
-            inner.append(along * step + (0 if count == 0 else rec.poly(start)))
+            inner.append(along * step + (0 if count == 0 else _first(start, count)))
             shape.append(count)
         else:
             inner.append(_index(k, n, axis))
@@ -343,6 +343,12 @@ def basic_view(a: Tracer, items: Sequence[Any]) -> Tracer:
     view = Tracer(a.buffer, rec.shape(shape), index, known, read_only=a.read_only)
     view.is_ordered = a.is_ordered
     return view
+
+
+def _first(start: Any, count: Any) -> Poly:
+    """The first index of a slice; a large number is a constant where the length tells it, too, as in ``a[20:-20]``: by
+    both it is known that the indices are inside the axis."""
+    return poly(start) if type(start) is int and type(count) is Size else current().poly(start)
 
 
 def _is_varying(items: Sequence[Any]) -> bool:
