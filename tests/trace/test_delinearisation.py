@@ -45,6 +45,12 @@ def cropped(a: Any) -> Any:
     return mixed[:, 1:] - mixed[:, :-1]
 
 
+def cropped_both_ways(a: Any) -> Any:
+    part = np.sqrt(a[:, 2:-3, 1:-2])
+    mixed = (MATRIX @ part.reshape(3, -1)).reshape(part.shape)
+    return mixed[:, 1:, 1:] - mixed[:, :-1, :-1]
+
+
 def stretched(a: Any) -> Any:
     """Rows of ``2 * w`` elements."""
     wide = np.repeat(np.sqrt(a), 2, axis=2)
@@ -56,7 +62,7 @@ def quotients(graph: Graph) -> bool:
     return any(mark in str(graph) for mark in ("//", "%"))
 
 
-@pytest.mark.parametrize("f", [planar, stacked, in_borders, cropped])
+@pytest.mark.parametrize("f", [planar, stacked, in_borders, cropped, cropped_both_ways])
 def test_what_is_read_at_rows_and_columns_has_rows_and_columns(f: Any) -> None:
     graph = canonical(f, PLANES)
     assert not quotients(graph)

@@ -118,6 +118,22 @@ def test_division_moves_what_divides_exactly() -> None:
     assert (x * w) // w == x
 
 
+@given(polys(), polys())
+@settings(max_examples=200, deadline=None)
+def test_quotients_by_several_terms_and_their_rests_are_the_whole(a: Poly, b: Poly) -> None:
+    h, w = poly(Sym("h")), poly(Sym("w"))
+    by = w * 2 - h - 3
+    quotient, rest = (a * by + b).divide(by)
+    assert quotient * by + rest == a * by + b
+
+
+def test_flat_indices_of_crops_are_taken_apart() -> None:
+    h, w, y, x = poly(Sym("h")), poly(Sym("w")), poly(Dim(0)), poly(Dim(1))
+    assert ((h - 4) * (w - 2)).divide(w - 2) == (h - 4, poly(0))
+    assert (y * (w - 2) + x).divide(w - 2) == (y, x)
+    assert (y * (w - 2)) // (w - 2) == y and (y * (w - 2)) % (w - 2) == poly(0)
+
+
 def test_substitution_reaches_into_boundaries() -> None:
     p = boundary("clamp", poly(Dim(0)) - 1, poly(Sym("h")))
     q = p.substitute(lambda a: poly(Dim(0)) + 1 if a == Dim(0) else None)

@@ -7,6 +7,7 @@ handling, a value read from an array). Two polynomials are equal when they are t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from typing import Any, Union
@@ -270,7 +271,10 @@ class Poly:
         return Poly({(Mod(rest, by),): 1}, 0)
 
     def divide(self, by: Poly) -> tuple[Poly, Poly]:
-        """Quotient and rest, self = quotient * by + rest, with the terms that `by` divides exactly in the quotient."""
+        """Quotient and rest, self = quotient * by + rest, with the terms that `by` divides exactly in the quotient.
+
+        By several terms it is long division, by the one of the highest degree.
+        """
         if not by.terms:
             d = by.const
             whole = Poly({m: c // d for m, c in self.terms.items() if c % d == 0}, self.const // d)
@@ -291,7 +295,19 @@ class Poly:
             const = whole_terms.pop((), 0)
             rest = Poly(rest_terms, self.const)
             return Poly(whole_terms, const), (ZERO if rest == ZERO else rest)
-        return (ONE, ZERO) if self == by else (ZERO, self)
+        return (ONE, ZERO) if self == by else self._long_division(by)
+
+    def _long_division(self, by: Poly) -> tuple[Poly, Poly]:
+        lead, k = max(by.terms.items(), key=_rank)
+        quotient, rest = ZERO, self
+        for _ in range(len(self.terms) * len(by.terms)):
+            found = [(m, c) for m, c in rest.terms.items() if c % k == 0 and _without(m, lead) is not None]
+            if not found:
+                break
+            m, c = max(found, key=_rank)
+            part = math.prod(map(poly, _without(m, lead) or ()), start=ONE) * (c // k)
+            quotient, rest = quotient + part, rest - part * by
+        return quotient, (ZERO if rest == ZERO else rest)
 
     # -- questions
     @property
@@ -390,6 +406,11 @@ def poly(x: IntLike) -> Poly:
     if isinstance(x, Atom):
         return Poly({(x,): 1}, 0)
     return Poly({}, int(x))
+
+
+def _rank(term: tuple[Monomial, int]) -> tuple[int, str]:
+    """Terms of a higher degree are divided first; what that leaves is of a lower one."""
+    return len(term[0]), str(term[0])
 
 
 def _ordered(m: Monomial) -> Monomial:

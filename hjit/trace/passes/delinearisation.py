@@ -91,11 +91,19 @@ def delinearise_stages(graph: Graph) -> Graph:
 def _with_rows(graph: Graph, s: Stage) -> Graph | None:
     """The Graph with one axis of a stage as two; None where no axis can be."""
     for axis, n in enumerate(s.shape):
-        for by in _row_lengths(n):
+        for by in dict.fromkeys((*_row_lengths(n), *_own_divisors(s, axis))):
             rows, rest = n.divide(by)
             if rest == ZERO and _is_of_rows(graph, s, axis, by):
                 return _rewritten(graph, s, axis, rows, by)
     return None
+
+
+def _own_divisors(s: Stage, axis: int) -> Iterator[Poly]:
+    """What the stage's own definitions divide their index along the axis by."""
+    for d in s.definitions:
+        k = _dim(d, axis)
+        if k is not None:
+            yield from (by for by in _divisors(d, k) if by != s.shape[axis] and not by.is_const)
 
 
 def _row_lengths(n: Poly) -> Iterator[Poly]:
