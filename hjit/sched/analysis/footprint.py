@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from hjit.sched.analysis import propagation
 from hjit.sched.analysis.sliding import STILL, Speeds, rates
-from hjit.sched.analysis.tape import Num, Truth, Var, ceil_div, choose, least, most, product
+from hjit.sched.analysis.tape import Num, Truth, Var, ceil_div, choose, floor_div, least, most, product
 from hjit.trace.ir import intervals as symbolic
 from hjit.trace.ir.intervals import SYMBOLIC, Arithmetic, Over, bounds_of
 from hjit.trace.ir.poly import ZERO, Boundary, Dim, Poly, Sym, deep_atoms, poly
@@ -56,6 +56,12 @@ class _Numeric(Arithmetic[Num]):
 
     def fixed(self, p: Poly) -> Interval:
         return ANYWHERE
+
+    def remainder(self, x: Interval, n: Num) -> Interval:
+        """Less than ``0 .. n - 1`` where all that is divided has one quotient."""
+        start = floor_div(x[0], n) * n
+        inside = x[1] < start + n
+        return choose(inside, x[0] - start, 0.0), choose(inside, x[1] - start, n - 1.0)
 
     def bounded(self, mode: str, x: Interval, n: float, reach: Interval | None) -> Interval:
         if mode != "wrap":

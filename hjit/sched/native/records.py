@@ -27,7 +27,7 @@ X_MOVING, X_SLACK, X_RATES, X_INTERVALS, AXIS = range(5)
 P_ARRAY, P_DIMS, P_PURE, P_REPEATABLE, P_PLAIN, P_WRITTEN, P_FLOATS, P_DEFINITIONS, P_INVERSE = range(9)
 I_DIM, I_AXIS, I_FACTOR, I_SOLVED, I_REST, I_ELEMENTS, INVERSE = range(7)
 # An index over intervals of dimensions: operations on a stack, each with its arguments
-END, CONST, DIM, TIMES, QUOTIENT, LEAST, MOST, MIRROR, WRAP = range(9)
+END, CONST, DIM, TIMES, QUOTIENT, REMAINDER, LEAST, MOST, MIRROR, WRAP = range(10)
 
 # -- columns of `Nest`
 

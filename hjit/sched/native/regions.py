@@ -135,6 +135,15 @@ def interval(g: Tables, at: int, dims: Floats2, stack: Floats2) -> tuple[float, 
             n = float(code[at + 1])
             stack[top, 0], stack[top, 1] = floor_div(stack[top, 0], n), floor_div(stack[top, 1], n)
             at += 2
+        elif op == rec.REMAINDER:
+            n = float(code[at + 1])
+            start = floor_div(stack[top, 0], n) * n
+            if stack[top, 1] < start + n:
+                stack[top, 0] -= start
+                stack[top, 1] -= start
+            else:
+                stack[top, 0], stack[top, 1] = 0.0, n - 1.0
+            at += 2
         elif op == rec.LEAST:
             top -= 1
             stack[top, 0] = min(stack[top, 0], stack[top + 1, 0])

@@ -10,7 +10,20 @@ import numpy as np
 from hjit.sched.analysis.footprint import Footprint
 from hjit.sched.analysis.sized import Part, SizedGraph, Solved
 from hjit.sched.language.memory import C_ORDER, Layout
-from hjit.sched.native.records import CONST, DIM, END, FAR, LEAST, MIRROR, MOST, QUOTIENT, TIMES, WRAP, Tables
+from hjit.sched.native.records import (
+    CONST,
+    DIM,
+    END,
+    FAR,
+    LEAST,
+    MIRROR,
+    MOST,
+    QUOTIENT,
+    REMAINDER,
+    TIMES,
+    WRAP,
+    Tables,
+)
 from hjit.trace.ir.poly import Atom, Boundary, Dim, Extremum, FloorDiv, Mod, Poly
 
 MODES = ("clamp", "reflect", "symmetric")
@@ -143,8 +156,8 @@ class GraphTables:
         match atom:
             case FloorDiv(arg=p, by=by) if by.is_const:
                 return [*self.index(p, p.const, p.const, depth), QUOTIENT, by.const]
-            case Mod(by=by) if by.is_const:
-                return [CONST, 0, by.const - 1]
+            case Mod(arg=p, by=by) if by.is_const:
+                return [*self.index(p, p.const, p.const, depth), REMAINDER, by.const]
             case Extremum(which=which, a=a, b=b):
                 both = [*self.index(a, a.const, a.const, depth), *self.index(b, b.const, b.const, depth + 1)]
                 return [*both, LEAST if which == "min" else MOST]

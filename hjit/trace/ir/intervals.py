@@ -91,8 +91,8 @@ class Arithmetic(Generic[N]):
     def floordiv(self, x: Pair[N], by: N) -> Pair[N]:
         return x[0] // by, x[1] // by
 
-    def below(self, n: N) -> Pair[N]:
-        """``0 .. n - 1``."""
+    def remainder(self, x: Pair[N], n: N) -> Pair[N]:
+        """Of a division by `n`: whatever is divided, it is in ``0 .. n - 1``."""
         return self.number(0), n - self.number(1)
 
     def extremum(self, which: str, x: Pair[N], y: Pair[N]) -> Pair[N]:
@@ -283,7 +283,7 @@ class Domain(Protocol[X]):
 
     def linear(self, first: int, last: int, terms: Sequence[tuple[Over[X], int]]) -> Over[X]: ...
     def floordiv(self, x: X, by: Any) -> X: ...
-    def below(self, n: Any) -> X: ...
+    def remainder(self, x: X, n: Any) -> X: ...
     def extremum(self, which: str, x: X, y: X) -> X: ...
     def gathered(self, a: Indirect) -> Over[X] | None: ...
     def hull(self, x: X, y: X) -> X: ...
@@ -314,8 +314,9 @@ def _part(m: Monomial, domain: Domain[X], full: Any) -> Over[X]:
             case FloorDiv(arg=p, by=by) if by.is_const:
                 arg, n = bounds_of(p, domain, full), domain.size(by)
                 return lambda dims: domain.floordiv(arg(dims), n)
-            case Mod(by=by) if (n := domain.size(by)) is not None:
-                found = domain.below(n)
+            case Mod(arg=p, by=by) if (n := domain.size(by)) is not None:
+                arg = bounds_of(p, domain, full)
+                return lambda dims: domain.remainder(arg(dims), n)
             case Indirect() as a if (index := domain.gathered(a)) is not None:
                 return index
             case Extremum(which=which, a=a, b=b):
@@ -360,7 +361,7 @@ class _Symbolic:
     def floordiv(self, x: Interval | None, by: Poly) -> Interval | None:
         return None if x is None else x.floordiv(by.const)
 
-    def below(self, n: Poly) -> Interval:
+    def remainder(self, x: Interval | None, n: Poly) -> Interval:
         return whole(n)
 
     def extremum(self, which: str, x: Interval | None, y: Interval | None) -> Interval | None:
