@@ -141,6 +141,10 @@ def clone(function: types.FunctionType) -> Callable[..., Any]:
     if closure is not None or type(function.__globals__) is Overlay:  # the traced code may change what is in its cells
         del rec.clones[function]
     cloned.__dict__.update(function.__dict__)
+    if not is_library:
+        for n, v in function.__dict__.items():
+            if not n.startswith("__"):
+                cloned.__dict__[n] = wrap(v, AccessPath(function, n, "attr"))
     rec.watched.add(cloned.__dict__, f"attributes of {function.__name__}")
     cloned.__qualname__ = function.__qualname__
     return cloned
@@ -177,7 +181,9 @@ def _defaults(function: Any, name: str) -> Any:
 
 def partial(value: functools.partial[Any]) -> functools.partial[Any]:
     """A partial of the traced function, with what it adds seen as defaults are."""
-    return functools.partial(wrap_callable(value.func), *_defaults(value, "args"), **_defaults(value, "keywords"))
+    seen = functools.partial(wrap_callable(value.func), *_defaults(value, "args"), **_defaults(value, "keywords"))
+    current().watched.add(seen.keywords, "keywords of a partial")
+    return seen
 
 
 def overlay(under: dict[str, Any]) -> Overlay:
@@ -481,7 +487,7 @@ _BUILTINS.update({"__import__": _import, LEAVES: leaves, WHILE: while_})
 _BUILTINS.update({CHOOSES: choices.chooses, CHOOSE: choices.choose, BOTH: choices.both, EITHER: choices.either})
 
 
-for _name in ("range", "len", "isinstance", "hasattr", "getattr", "max", "min", "print", "open", "input"):
+for _name in ("range", "len", "isinstance", "hasattr", "getattr", "callable", "max", "min", "print", "open", "input"):
     _BUILTINS[_name] = _REPLACED[getattr(builtins, _name)]
 
 

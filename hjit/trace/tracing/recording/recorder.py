@@ -264,10 +264,10 @@ class Recorder(TracedSizes):
             self.roll_back()
 
     def roll_back(self) -> None:
-        """Put random-number streams and attributes of classes back to what they were before the trace."""
+        """Put random-number streams, and what is watched, back to what they were before the trace."""
         while self.undo:
             self.undo.pop()()
-        self.watched.restore_classes()
+        self.watched.restore()
 
     def forget(self) -> None:
         """Let go of what only the trace needs."""
