@@ -9,9 +9,11 @@ import array
 import collections
 import ctypes
 import decimal
+import fractions
 import functools
 import hashlib
 import queue
+import re
 import threading
 import types
 import xml.etree.ElementTree as ElementTree
@@ -22,6 +24,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+import scipy.stats
 from numpy.testing import assert_equal
 
 import hjit
@@ -63,6 +66,40 @@ class Box:
         TOTAL += 1
         MADE.append(TOTAL)
         self.number = TOTAL
+
+
+class Asking:
+    """A descriptor that counts."""
+
+    asked = 0
+
+    def __get__(self, owner: Any, cls: type) -> int:
+        self.asked += 1
+        return self.asked
+
+
+class Asked:
+    """Answers for attributes that it has not."""
+
+    first = Asking()
+
+    def __init__(self) -> None:
+        self.found = {"gain": 2.0}
+        self.names: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        self.names.append(name)
+        return self.found[name]
+
+
+class OfModule:
+    """Changes another module's variable."""
+
+    def __init__(self) -> None:
+        counters.total += 1
+
+
+counters: Any = types.ModuleType("counters_of_a_test")
 
 
 class Listed(list[Any]):
@@ -157,6 +194,26 @@ def make(img: Any, o: Any) -> None:
     o()
 
 
+def ask(img: Any, o: Any) -> None:
+    img *= o.gain
+
+
+def ask_first(img: Any, o: Any) -> None:
+    img *= o.first
+
+
+def move(img: Any, o: Any) -> None:
+    o.move_to_end("a")
+
+
+def append_to_one_of_many(img: Any, o: Any) -> None:
+    o[3].append(1)
+
+
+def one_more(img: Any, o: Any) -> None:
+    o.update([3])
+
+
 def with_class(make: Callable[[type[Counted]], Any]) -> Callable[[], Any]:
     """Makes an object of a class of its own."""
     return lambda: make(type("Own", (Counted,), {"kinds": []}))
@@ -167,6 +224,16 @@ def made_class() -> type:
     TOTAL = 0
     MADE.clear()
     return Box
+
+
+def of_module() -> type:
+    counters.total = 0
+    return OfModule
+
+
+def asked() -> Any:
+    Asked.__dict__["first"].asked = 0
+    return Asked()
 
 
 def of_class(cls: Any) -> Any:
@@ -202,6 +269,12 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[..., None], Callable[[Any], A
     "class method of an object": (with_class(lambda cls: cls()), count, of_class),
     "type of an object": (with_class(lambda cls: cls()), count_by_type, of_class),
     "__class__ of an object": (with_class(lambda cls: cls()), count_by_class, of_class),
+    "OrderedDict": (lambda: collections.OrderedDict(a=1, b=2), move, list),
+    "many lists": (lambda: {k: [] for k in range(5000)}, append_to_one_of_many, lambda d: d[3]),
+    "large Counter": (lambda: collections.Counter(range(5000)), one_more, lambda c: c[3]),
+    "__getattr__": (asked, ask, lambda o: o.names),
+    "descriptor": (asked, ask_first, lambda o: Asked.__dict__["first"].asked),
+    "class that changes a module": (of_module, make, lambda cls: counters.total),
     "class that is called": (made_class, make, lambda cls: (TOTAL, list(MADE))),
 }
 
@@ -391,6 +464,57 @@ def test_attributes_of_classes_are_guarded(monkeypatch: pytest.MonkeyPatch) -> N
             assert_equal(f(IMAGE), function(IMAGE))
     monkeypatch.setattr(Settings, "gain", 2.0)
     assert f.stats.traces == 6
+
+
+def test_descriptors_are_seen_through() -> None:
+    class Field:
+        def __set_name__(self, owner: type, name: str) -> None:
+            self.name = f"_{name}"
+
+        def __get__(self, owner: Any, cls: type) -> Any:
+            return getattr(owner, self.name)
+
+        def __set__(self, owner: Any, value: Any) -> None:
+            setattr(owner, self.name, value)
+
+    class Config:
+        gain, table = Field(), Field()
+
+    config: Any = Config()
+    f = hjit.pipeline(lambda img: img * config.gain + config.table)
+    for k in (2.0, 3.0):
+        config.gain, config.table = k, np.arange(4) * k
+        assert_equal(f(IMAGE), IMAGE * k + config.table)
+
+
+POLY, LEGENDRE = np.poly1d([1.0, 2.0, 3.0]), np.polynomial.Legendre([1.0, 2.0])
+FIXED = types.MappingProxyType({"gain": 2.0, "table": np.arange(4.0)})
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda img: POLY(img),
+        lambda img: LEGENDRE(img),
+        lambda img: img * FIXED["gain"] + FIXED["table"],
+        lambda img: img * float(fractions.Fraction(1, 2)) * len(re.compile("a").sub("bb", "aa")),
+    ],
+)
+def test_what_is_known_is_no_break(function: Any) -> None:
+    f = hjit.pipeline(function)
+    for _ in range(2):
+        assert_equal(f(IMAGE), function(IMAGE))
+        POLY[0] += 1.0
+    assert f.stats.parts == 0
+    assert f.stats.fallbacks == 0
+
+
+def test_draws_of_distributions_are_made_at_every_call() -> None:
+    f = hjit.pipeline(lambda img: img * scipy.stats.norm.rvs(size=4), on_unsupported="break", verify="off")
+    np.random.seed(0)
+    theirs = [f.py_func(IMAGE) for _ in range(3)]
+    np.random.seed(0)
+    assert_equal([f(IMAGE) for _ in range(3)], theirs)
 
 
 def test_attributes_of_functions_are_guarded() -> None:

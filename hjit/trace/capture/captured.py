@@ -36,6 +36,7 @@ from hjit.trace.tracing.complex_memory import supported_complex
 from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.externs.opaque import Opaque
 from hjit.trace.tracing.recording.recorder import Recorder, current, supported_dtype
+from hjit.trace.tracing.recording.watched import keys_of
 from hjit.trace.tracing.scalars.host import HostScalar, static_value
 
 MAX_ITEMS = 4096  # items of a captured container that are looked at; of a larger one only its identity is guarded
@@ -116,7 +117,7 @@ def wrap(value: Any, path: AccessPath) -> Any:
         return _captured_array(rec, value, path)
     if type(value).__module__ == "cupy" and hasattr(value, "strides"):
         return _captured_array(rec, without_memory(value), path)
-    if type(value) in (list, tuple, *_DICTS):
+    if type(value) in (list, tuple, types.MappingProxyType, *_DICTS):
         return _captured_container(rec, value, path)
     if isinstance(value, np.void):
         guard(rec, path, value.copy(), "value")
@@ -227,10 +228,12 @@ def _captured_container(rec: Recorder, value: Any, path: AccessPath) -> Any:
         guard(rec, path, value, "identity")
         rec.watched.add_all(value, str(path), is_own)
         return value
-    names: Any = list(value) if isinstance(value, dict) else range(len(value))
-    shape = (type(value), tuple(names) if isinstance(value, dict) else len(value))
-    _guard_shape(rec, path, shape)
+    is_map = isinstance(value, (dict, types.MappingProxyType))
+    names: Any = list(value) if is_map else range(len(value))
+    _guard_shape(rec, path, container_shape(value))
     items = [wrap(value[n], AccessPath(path, n)) for n in names]
+    if type(value) is types.MappingProxyType:
+        return types.MappingProxyType(dict(zip(names, items, strict=True)))
     seen = _copied_dict(value, items) if isinstance(value, dict) else type(value)(items)
     rec.watched.add(seen, str(path))
     return seen
@@ -254,7 +257,9 @@ def _guard_shape(rec: Recorder, path: AccessPath, shape: Any) -> None:
 def container_shape(value: Any) -> Any:
     """What is guarded of a captured list, tuple or dict."""
     if isinstance(value, dict):
-        return (type(value), tuple(dict.__iter__(value)))
+        return (type(value), tuple(keys_of(value)))
+    if type(value) is types.MappingProxyType:
+        return (type(value), tuple(value))
     return (type(value), len(value)) if isinstance(value, (list, tuple)) else None
 
 
@@ -285,6 +290,14 @@ class ObjectProxy:
             return hook("clone")(found.fget)(self)
         if isinstance(found, classmethod):
             return types.MethodType(hook("clone")(found.__func__), watched_class(type(value)))
+        is_in_object = name in getattr(value, "__dict__", {})
+        getter = class_attribute(type(found), "__get__")
+        if isinstance(getter, types.FunctionType) and is_own(type(found)) and not is_in_object:
+            owner = next(base for base in type(value).__mro__ if name in vars(base))
+            return hook("clone")(getter)(wrap(found, AccessPath(vars(owner), name)), self, watched_class(type(value)))
+        asked = class_attribute(type(value), "__getattr__") if found is None and not name.startswith("__") else None
+        if isinstance(asked, types.FunctionType) and not is_in_object:
+            return hook("clone")(asked)(self, name)
         try:
             plain = getattr(value, name)
         except AttributeError:
@@ -328,7 +341,7 @@ class ObjectProxy:
             return hook("clone")(found)(self)
         _guard_contents(self)
         if isinstance(value, dict):
-            return iter(list(dict.__iter__(value)))
+            return iter(keys_of(value))
         if isinstance(value, (list, tuple)):
             return iter([self[k] for k in range(len(value))])
         if found is None and class_attribute(type(value), "__getitem__") is not None:
@@ -437,7 +450,7 @@ def captured_object(value: Any, path: AccessPath) -> Any:
     name = "argument" if path.kind == "leaf" else str(path)
     if isinstance(value, types.ModuleType):
         return hook("module_proxy")(value)
-    if cls in _DICTS:
+    if cls in (types.MappingProxyType, *_DICTS):
         return _captured_container(current(), value, path)
     if isinstance(value, type):
         watched_class(value)
@@ -491,10 +504,7 @@ def _is_of_library(path: AccessPath) -> bool:
     base = path.base
     while type(base) is AccessPath:
         base = base.base
-    if isinstance(base, dict):
-        module = base.get("__name__")
-    else:
-        module = base.__name__ if isinstance(base, types.ModuleType) else getattr(base, "__module__", None)
+    module = base.get("__name__") if isinstance(base, dict) else getattr(base, "__module__", None)
     return (module or "").partition(".")[0] in NUMERIC
 
 
@@ -507,9 +517,14 @@ def watched_class(cls: type) -> type:
     return cls
 
 
-def is_own(cls: type) -> bool:
-    """Is this a class of the user's, or of a package that is not known?"""
-    return bool(cls.__flags__ & (1 << 9)) and not _is_library(cls) and not cls.__module__.startswith("hjit.trace")
+def is_own(x: Any) -> bool:
+    """Is this class, function or module the user's, or of a package that is not known?"""
+    if not isinstance(x, type):
+        top = ((x.__name__ if isinstance(x, types.ModuleType) else x.__module__) or "").partition(".")[0]
+        return top not in NUMERIC and top not in sys.stdlib_module_names and top != "hjit"
+    if x is np.poly1d or x.__module__.startswith("numpy.polynomial."):  # of Python code that can be traced
+        return True
+    return bool(x.__flags__ & (1 << 9)) and not _is_library(x) and not x.__module__.startswith("hjit.trace")
 
 
 def _is_library(cls: type) -> bool:

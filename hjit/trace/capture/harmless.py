@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-# modules whose objects never change
-_MODULES = frozenset("dataclasses datetime fractions inspect ipaddress re types typing uuid zoneinfo".split())
+# modules whose objects never change, or are functions
+_MODULES = frozenset("dataclasses datetime fractions inspect ipaddress re types typing uarray uuid zoneinfo".split())
+_CLASSES_OF = ("numpy.ma.core", "scipy._lib")  # likewise
 _TYPES: tuple[Any, ...] = (
     type, enum.Enum, numbers.Number, str, bytes, type(None), type(...), type(NotImplemented), range, slice, tuple,
     frozenset, np.generic, np.dtype, np.finfo, np.iinfo, np.ufunc, np.vectorize, type(np._NoValue),
@@ -34,9 +35,8 @@ def is_harmless(value: Any) -> bool:
     cls = type(value)
     if isinstance(value, np.void):
         return False
-    return isinstance(value, _TYPES) or cls.__module__.partition(".")[0] in _MODULES or _is_own(cls)
-
-
-def _is_own(cls: type) -> bool:
-    """Is it a class of hjit, such as what stands for something else?"""
-    return cls.__module__.partition(".")[0] == "hjit"
+    return (
+        isinstance(value, _TYPES)
+        or cls.__module__.partition(".")[0] in {*_MODULES, "hjit"}
+        or cls.__module__.startswith(_CLASSES_OF)
+    )

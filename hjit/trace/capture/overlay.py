@@ -33,6 +33,7 @@ from hjit.trace.capture.captured import (
 )
 from hjit.trace.capture.constructors import called
 from hjit.trace.capture.cupy_names import numpy_of
+from hjit.trace.capture.harmless import is_harmless
 from hjit.trace.capture.loops.bytecode import BOTH, CHOOSE, CHOOSES, EITHER, LEAVES, WHILE
 from hjit.trace.capture.loops.iterators import leaves, while_
 from hjit.trace.capture.loops.rewriting import choices
@@ -216,6 +217,8 @@ def wrap_callable(value: Any) -> Any:
         return value
     if type(value).__name__ == "_ArrayFunctionDispatcher":
         return _numpy_function(value)
+    if not callable(value):  # and may answer questions in its own way
+        return value
     if is_generator_method(value):
         return draw(value, value.__self__)
     if isinstance(getattr(value, "__self__", None), random.Random):
@@ -424,7 +427,7 @@ def _attribute(module: types.ModuleType, name: str, cache: dict[str, Any]) -> An
         seen: Any = module_proxy(value)
     elif _replaced(value):
         seen = wrap_callable(value)
-    elif module.__name__.partition(".")[0] in NUMERIC and callable(value):
+    elif module.__name__.partition(".")[0] in NUMERIC and callable(value) and is_harmless(value):
         seen = value if isinstance(value, (np.ufunc, type)) else wrap_callable(value)
     else:
         return wrap(value, AccessPath(module, name, "attr"))

@@ -8,16 +8,16 @@ from __future__ import annotations
 import array
 import collections
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from types import CellType, FunctionType, MemberDescriptorType
+from types import CellType, FunctionType, MemberDescriptorType, ModuleType
 from typing import Any
 
 import numpy as np
 
 _BUFFERS = (bytearray, array.array)
 CONTAINERS = (list, collections.OrderedDict, dict, set, collections.deque, *_BUFFERS)
-MAX_WATCHED = 1000  # objects that are reached from others; of more, the rest may change unseen
+MAX_REACHED = 400  # objects that one is looked through for: what is further away may change unseen
 MAX_ARRAY = 1 << 16  # bytes of an array that is copied to be compared
 _ABSENT = object()  # in place of a global that is not there
 
@@ -46,43 +46,52 @@ class Watched:
         if is_container(x) and id(x) not in self.containers:
             self.containers[id(x)] = x, contents(x), name
 
-    def add_all(self, x: Any, name: str, is_own: Callable[[type], bool]) -> None:
+    def add_all(self, x: Any, name: str, is_own: Callable[[Any], bool]) -> None:
         """Watch also what is in it, and what the code of a class or a function reaches by name, which runs as it is.
 
         Args:
-            is_own: is a class the user's?
+            is_own: is a class, a function or a module the user's?
         """
-        waiting = [(x, name)]
-        while waiting and len(self._reached) < MAX_WATCHED:
-            x, name = waiting.pop()
+        waiting = collections.deque([(x, name)])
+        left = MAX_REACHED
+        while waiting and left:
+            x, name = waiting.popleft()  # what is near comes first
             if id(x) in self._reached or type(x) in _WITHOUT_CONTENTS:
                 continue
             self._reached[id(x)] = x
+            left -= 1
             self.add(x, name)
             if isinstance(x, type):
                 if is_own(x):
                     self.classes.setdefault(x, dict(vars(x)))
-                    waiting += [(v, f"{x.__name__}.{n}") for n, v in vars(x).items()]
                     waiting += [(base, base.__name__) for base in x.__bases__]
+                    waiting += [(v, f"{x.__name__}.{n}") for n, v in vars(x).items()]
             elif isinstance(x, FunctionType):
-                waiting += self._of_function(x)
+                waiting += self._of_function(x, is_own) if is_own(x) else ()
             else:
                 waiting += [(y, name) for y in _parts(x, is_own)]
 
-    def _of_function(self, f: FunctionType) -> Iterator[tuple[Any, str]]:
-        """What a function reaches by name; the globals themselves are watched."""
-        under = f.__globals__
-        if type(under) is not dict:  # it is traced, and sees no more than what is wrapped
+    def _of_function(self, f: FunctionType, is_own: Callable[[Any], bool]) -> Iterator[tuple[Any, str]]:
+        """What a function reaches by name; the variables themselves are watched."""
+        if type(f.__globals__) is not dict:  # it is traced, and sees no more than what is wrapped
             return
-        for name in f.__code__.co_names:
-            value = under.get(name, _ABSENT)
-            self.variables.setdefault((id(under), name), (under, value))
-            yield value, name
+        names = f.__code__.co_names
+        yield from self._variables(f.__globals__, names)
+        for module in [f.__globals__.get(n) for n in names]:
+            if isinstance(module, ModuleType) and is_own(module):
+                yield from self._variables(vars(module), [n for n in names if n in vars(module)])
         for cell in f.__closure__ or ():
             held = _cell_contents(cell)
             if held is not cell:
                 self.cells.append((cell, held, f.__name__))
                 yield held, f.__name__
+
+    def _variables(self, under: dict[str, Any], names: Iterable[str]) -> Iterator[tuple[Any, str]]:
+        """Watches variables of a module; gives their values."""
+        for name in names:
+            value = under.get(name, _ABSENT)
+            self.variables.setdefault((id(under), name), (under, value))
+            yield value, name
 
     def changes(self) -> Iterator[tuple[str, str]]:
         """What was changed since: the operation, and why it cannot be traced."""
@@ -154,7 +163,7 @@ def is_container(x: Any) -> bool:
     return issubclass(cls, CONTAINERS) or (issubclass(cls, np.void) and x.dtype.names is not None)
 
 
-def _parts(x: Any, is_own: Callable[[type], bool]) -> Iterator[Any]:
+def _parts(x: Any, is_own: Callable[[Any], bool]) -> Iterator[Any]:
     """What an object holds, so far as that is known of its type."""
     cls = type(x)
     series = next((t for t in _SERIES if issubclass(cls, t)), None)
@@ -202,8 +211,14 @@ def contents(container: Any) -> list[Any]:
     if isinstance(container, (np.ndarray, np.void)):
         return [Elements(container)]
     if isinstance(container, dict):
-        return [*dict.__iter__(container), *dict.values(container)]
+        keys = keys_of(container)
+        return [*keys, *(dict.__getitem__(container, k) for k in keys)]
     return list(_built_in(container).__iter__(container))
+
+
+def keys_of(x: dict[Any, Any]) -> list[Any]:
+    """The keys in order, whatever a class of the user's says; an OrderedDict has one of its own."""
+    return list((collections.OrderedDict if isinstance(x, collections.OrderedDict) else dict).__iter__(x))
 
 
 def _built_in(container: Any) -> Any:
