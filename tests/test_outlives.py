@@ -466,6 +466,20 @@ def test_attributes_of_classes_are_guarded(monkeypatch: pytest.MonkeyPatch) -> N
     assert f.stats.traces == 6
 
 
+def test_a_class_that_counts_its_objects_is_traced_once() -> None:
+    class Frame:
+        made = 0
+
+        def __init__(self) -> None:
+            Frame.made += 1
+
+    f = hjit.pipeline(lambda img, n: img * n if issubclass(Frame, object) else img)
+    for k in range(3):
+        Frame()
+        assert_equal(f(IMAGE, k), IMAGE * k)
+    assert f.stats.traces == 1
+
+
 def test_descriptors_are_seen_through() -> None:
     class Field:
         def __set_name__(self, owner: type, name: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture.captured import MAX_BYTES, PLAIN, AccessPath, class_attribute, guard, guard_absent, is_own
+from hjit.trace.tracing.frames import instructions
 from hjit.trace.tracing.recording.recorder import Recorder
 
 _FUNCTIONS = (types.FunctionType, classmethod, staticmethod, property, type)
@@ -25,6 +26,8 @@ def guard_class_attributes(rec: Recorder) -> None:
     if not classes:
         return
     names, texts = _names([*rec.codes, *(code for cls in classes for code in _codes_of(cls))])
+    for name in _counters(classes) - {n for code in rec.codes for n in code.co_names}:
+        names.pop(name, None)
     for cls in classes:
         for name in (*names, *(t for t in texts if t not in names)):
             value = class_attribute(cls, name)
@@ -57,6 +60,20 @@ def _codes_of(cls: type) -> Iterator[types.CodeType]:
             f = f.fget if isinstance(f, property) else getattr(f, "__func__", f)
             if isinstance(f, types.FunctionType):
                 yield f.__code__
+
+
+def _counters(classes: Iterable[type]) -> set[str]:
+    """What constructors change by ``+=``: a trace that had run one was refused, and objects are made between calls."""
+    codes = {f.__code__ for cls in classes if isinstance(f := class_attribute(cls, "__init__"), types.FunctionType)}
+    return {name for code in codes for name in _augmented(code)}
+
+
+def _augmented(code: types.CodeType) -> Iterator[str]:
+    before = ""
+    for step in instructions(code):
+        if step.opname == "STORE_ATTR" and before == "SWAP":
+            yield code.co_names[step.arg]
+        before = step.opname
 
 
 def _names(codes: Iterable[types.CodeType]) -> tuple[dict[str, None], dict[str, None]]:
