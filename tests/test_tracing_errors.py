@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import sys
 import threading
 import types
 from concurrent.futures import ThreadPoolExecutor
@@ -226,12 +227,18 @@ def test_threads_that_call_pipelines_are_undisturbed() -> None:
 
 def test_an_array_that_outlives_its_trace() -> None:
     kept: list[Any] = []
-    keep: Any = types.MethodType(list.append, kept)  # not seen through, unlike kept.append
 
     def f(a: Any) -> Any:
-        keep(a + 1)
         return a * 2
 
-    hjit.pipeline(f, verify="off")(IMAGE)
+    def keep(frame: types.FrameType, event: str, result: Any) -> None:
+        if event == "return" and frame.f_code.co_name == f.__name__ and frame.f_code.co_filename == __file__:
+            kept.append(result)
+
+    sys.setprofile(keep)
+    try:
+        hjit.pipeline(f, verify="off")(IMAGE)
+    finally:
+        sys.setprofile(None)
     with pytest.raises(TraceError, match="an array of a finished trace is used"):
         kept[0] + 1

@@ -43,6 +43,8 @@ def _signature(x: Any) -> Any:
         return (t, *map(_signature, x))
     if t in (dict, OrderedDict):
         return (t, *((k, _signature(v)) for k, v in x.items()))
+    if isinstance(x, np.void):
+        return (t, x.dtype, x.tobytes())
     if isinstance(x, np.generic):
         return t if is_run_time(x) else (t, repr(x))
     if t is np.memmap:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.capture.captured import ObjectProxy
+from hjit.trace.capture.captured import ObjectProxy, as_it_is, watched_class
 from hjit.trace.capture.constructors import as_scalar
 from hjit.trace.capture.loops.iterators import range_
 from hjit.trace.ops.arrays.strides import interface
@@ -29,6 +29,7 @@ from hjit.trace.tracing.arrays.tracer import (
     python_int,
     python_type,
 )
+from hjit.trace.tracing.externs.opaque import Opaque
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
 from hjit.trace.tracing.scalars.host import HostScalar, is_host, record
 from hjit.trace.tracing.scalars.induction import InductionVariable, as_traced, is_below
@@ -104,7 +105,9 @@ def _type(*args: Any) -> Any:
         return python_type(x) if x.weak else x.dtype.type if x.is_scalar else np.ndarray
     if type(x) is ComplexTracer and x.is_scalar:
         return complex if x.weak else x.dtype.type
-    if type(x) in (ComplexTracer, HostScalar, MaskedRead, ObjectProxy):
+    if type(x) is ObjectProxy:
+        return watched_class(x.__class__)
+    if type(x) in (ComplexTracer, HostScalar, MaskedRead, Opaque):
         return x.__class__
     return int if type(x) is Size else type(x)
 
@@ -115,6 +118,10 @@ def _hasattr(x: Any, name: str) -> bool:
 
 def _getattr(x: Any, name: str, *default: Any) -> Any:
     return interface(x) if is_tracer(x) and name == "__array_interface__" else getattr(x, name, *default)
+
+
+def _callable(x: Any) -> bool:
+    return callable(as_it_is(x) if type(x) in (ObjectProxy, Opaque) else x)
 
 
 def _math(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -183,6 +190,7 @@ REPLACED: dict[Any, Any] = {
     isinstance: _isinstance,
     hasattr: _hasattr,
     getattr: _getattr,
+    callable: _callable,
     np.isscalar: _isscalar,
     max: _extreme(max, np.maximum, operator.gt),
     min: _extreme(min, np.minimum, operator.lt),

@@ -12,10 +12,12 @@ import contextvars
 import copy
 import enum
 import io
+import itertools
 import logging
 import os
 import pathlib
 import random
+import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -23,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import InherentError
+from hjit.trace.capture.harmless import is_harmless
 from hjit.trace.capture.side_effects import effects
 from hjit.trace.capture.side_effects.environment import VARIABLES, traced_path
 from hjit.trace.capture.side_effects.impure import GENERATORS, NUMPY_GENERATORS, GeneratorProxy, PythonRandomProxy
@@ -31,7 +34,9 @@ from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.tracer import Tracer
 from hjit.trace.tracing.complex_memory import supported_complex
 from hjit.trace.tracing.dispatch import hook, provides
+from hjit.trace.tracing.externs.opaque import Opaque
 from hjit.trace.tracing.recording.recorder import Recorder, current, supported_dtype
+from hjit.trace.tracing.recording.watched import keys_of
 from hjit.trace.tracing.scalars.host import HostScalar, static_value
 
 MAX_ITEMS = 4096  # items of a captured container that are looked at; of a larger one only its identity is guarded
@@ -70,7 +75,7 @@ class AccessPath:
 # -- captured values
 
 
-_PLAIN = (
+PLAIN = (
     bool,
     int,
     float,
@@ -112,36 +117,32 @@ def wrap(value: Any, path: AccessPath) -> Any:
         return _captured_array(rec, value, path)
     if type(value).__module__ == "cupy" and hasattr(value, "strides"):
         return _captured_array(rec, without_memory(value), path)
-    if type(value) in (list, tuple, *_DICTS):
+    if type(value) in (list, tuple, types.MappingProxyType, *_DICTS):
         return _captured_container(rec, value, path)
-    if isinstance(value, _PLAIN):
-        _guard(rec, path, value, "value")
+    if isinstance(value, np.void):
+        guard(rec, path, value.copy(), "value")
+        return captured_object(value, path)
+    if isinstance(value, PLAIN):
+        guard(rec, path, value, "value")
         return hook("dtype_seen")(value) if isinstance(value, np.dtype) else value
     if (
         type(value) is set
         and path.kind != "leaf"
         and len(value) <= MAX_ITEMS
-        and all(isinstance(x, _PLAIN) for x in value)
+        and all(isinstance(x, PLAIN) for x in value)
     ):
         seen = set(value)
-        _guard(rec, path, set(value), "value")
+        guard(rec, path, set(value), "value")
         rec.watched.add(seen, str(path))
         return seen
     traced = hook("wrap_callable")(value)
-    if (
-        isinstance(value, type)
-        and value not in rec.watched.classes
-        and value.__flags__ & (1 << 9)
-        and not _is_library(value)
-    ):
-        rec.watched.classes[value] = dict(vars(value))
-    _guard(rec, path, value, "identity")
+    guard(rec, path, value, "identity")
     if traced is not value:
         return traced
     return captured_object(value, path)
 
 
-def _guard(rec: Recorder, path: AccessPath, value: Any, kind: str) -> None:
+def guard(rec: Recorder, path: AccessPath, value: Any, kind: str) -> None:
     """Later calls compare what is found there: its "value", its "identity", or the function of a bound "method"."""
     key = path.key()
     if key not in rec.captured:
@@ -171,7 +172,7 @@ def guard_writeable(name: str, value: bool) -> None:
     rec = current()
     kind, number = rec.inputs[name].where[:2]
     path = AccessPath(None, number, "leaf") if kind == "arg" else rec.captures[number][0]
-    _guard(rec, AccessPath(path, "writeable", "flag"), value, "value")
+    guard(rec, AccessPath(path, "writeable", "flag"), value, "value")
 
 
 def _captured_array(rec: Recorder, value: np.ndarray[Any, Any], path: AccessPath) -> Any:
@@ -200,7 +201,8 @@ def _guarded_contents(rec: Recorder, path: AccessPath, value: np.ndarray[Any, An
             "hjit handles bool, integers and floats up to 64 bits",
             "convert it first",
         )
-    _guard(rec, path, value.copy(), "value")
+    guard(rec, path, value.copy(), "value")
+    rec.watched.add_all(value, str(path), is_own)
     return value
 
 
@@ -223,12 +225,15 @@ def whole_array(x: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
 
 def _captured_container(rec: Recorder, value: Any, path: AccessPath) -> Any:
     if len(value) > MAX_ITEMS:
-        _guard(rec, path, value, "identity")
+        guard(rec, path, value, "identity")
+        rec.watched.add_all(value, str(path), is_own)
         return value
-    names: Any = list(value) if isinstance(value, dict) else range(len(value))
-    shape = (type(value), tuple(names) if isinstance(value, dict) else len(value))
-    _guard_shape(rec, path, shape)
+    is_map = isinstance(value, (dict, types.MappingProxyType))
+    names: Any = list(value) if is_map else range(len(value))
+    _guard_shape(rec, path, container_shape(value))
     items = [wrap(value[n], AccessPath(path, n)) for n in names]
+    if type(value) is types.MappingProxyType:
+        return types.MappingProxyType(dict(zip(names, items, strict=True)))
     seen = _copied_dict(value, items) if isinstance(value, dict) else type(value)(items)
     rec.watched.add(seen, str(path))
     return seen
@@ -251,9 +256,11 @@ def _guard_shape(rec: Recorder, path: AccessPath, shape: Any) -> None:
 
 def container_shape(value: Any) -> Any:
     """What is guarded of a captured list, tuple or dict."""
-    if type(value) in _DICTS:
+    if isinstance(value, dict):
+        return (type(value), tuple(keys_of(value)))
+    if type(value) is types.MappingProxyType:
         return (type(value), tuple(value))
-    return (type(value), len(value)) if type(value) in (list, tuple) else None
+    return (type(value), len(value)) if isinstance(value, (list, tuple)) else None
 
 
 class ObjectProxy:
@@ -271,18 +278,26 @@ class ObjectProxy:
 
     def __getattribute__(self, name: str) -> Any:
         value = object.__getattribute__(self, "_hjit_object")
-        if name == "__class__":
-            return type(value)
+        if name == "__class__":  # `isinstance` asks for it, too
+            return watched_class(type(value)) if type(sys._getframe(1).f_globals) is not dict else type(value)
         path = object.__getattribute__(self, "_hjit_path")
-        found = _class_attribute(type(value), name)
+        found = class_attribute(type(value), name)
         if isinstance(found, types.FunctionType) and name not in getattr(value, "__dict__", {}):
-            _guard(current(), AccessPath(path, name, "attr"), found, "method")
+            guard(current(), AccessPath(path, name, "attr"), found, "method")
             return types.MethodType(hook("clone")(found), self)
         if isinstance(found, property) and found.fget is not None:
-            _guard(current(), AccessPath(AccessPath(path, "__class__", "attr"), name, "attr"), found, "identity")
+            guard(current(), AccessPath(AccessPath(path, "__class__", "attr"), name, "attr"), found, "identity")
             return hook("clone")(found.fget)(self)
         if isinstance(found, classmethod):
-            return types.MethodType(hook("clone")(found.__func__), type(value))
+            return types.MethodType(hook("clone")(found.__func__), watched_class(type(value)))
+        is_in_object = name in getattr(value, "__dict__", {})
+        getter = class_attribute(type(found), "__get__")
+        if isinstance(getter, types.FunctionType) and is_own(type(found)) and not is_in_object:
+            owner = next(base for base in type(value).__mro__ if name in vars(base))
+            return hook("clone")(getter)(wrap(found, AccessPath(vars(owner), name)), self, watched_class(type(value)))
+        asked = class_attribute(type(value), "__getattr__") if found is None and not name.startswith("__") else None
+        if isinstance(asked, types.FunctionType) and not is_in_object:
+            return hook("clone")(asked)(self, name)
         try:
             plain = getattr(value, name)
         except AttributeError:
@@ -304,28 +319,47 @@ class ObjectProxy:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         value = object.__getattribute__(self, "_hjit_object")
-        method = _class_attribute(type(value), "__call__")
+        method = class_attribute(type(value), "__call__")
         if isinstance(method, types.FunctionType):
             return hook("clone")(method)(self, *args, **kwargs)
-        return value(*args, **kwargs)
+        if method is None:
+            raise TypeError(f"'{type(value).__name__}' object is not callable")
+        raise outlives("self(...)", "an object")
 
     def __getitem__(self, key: Any) -> Any:
-        value = object.__getattribute__(self, "_hjit_object")
-        return wrap(
-            value[static_value(key)], AccessPath(object.__getattribute__(self, "_hjit_path"), static_value(key))
-        )
+        value, path = as_it_is(self), object.__getattribute__(self, "_hjit_path")
+        found = class_attribute(type(value), "__getitem__")
+        if isinstance(found, types.FunctionType):
+            return hook("clone")(found)(self, key)
+        key = static_value(key)
+        return wrap(value[key], AccessPath(path, key))
 
     def __iter__(self) -> Any:
-        return iter(object.__getattribute__(self, "_hjit_object"))
+        value = as_it_is(self)
+        found = class_attribute(type(value), "__iter__")
+        if isinstance(found, types.FunctionType):
+            return hook("clone")(found)(self)
+        _guard_contents(self)
+        if isinstance(value, dict):
+            return iter(keys_of(value))
+        if isinstance(value, (list, tuple)):
+            return iter([self[k] for k in range(len(value))])
+        if found is None and class_attribute(type(value), "__getitem__") is not None:
+            return _items(self)
+        raise (
+            outlives("iter(self)", "an object")
+            if found is not None
+            else TypeError(f"'{type(value).__name__}' object is not iterable")
+        )
 
     def __contains__(self, x: Any) -> bool:
-        if _class_attribute(type(_bare(self)), "__contains__") is not None:
+        if class_attribute(type(as_it_is(self)), "__contains__") is not None:
             return bool(_special(self, "__contains__", x))
         return any(x is y or x == y for y in self)
 
     def __bool__(self) -> bool:
         cls = type(object.__getattribute__(self, "_hjit_object"))
-        name = next((n for n in ("__bool__", "__len__") if _class_attribute(cls, n) is not None), None)
+        name = next((n for n in ("__bool__", "__len__") if class_attribute(cls, n) is not None), None)
         return True if name is None else bool(_special(self, name))
 
     def __eq__(self, other: object) -> Any:
@@ -343,23 +377,43 @@ def outlives(operation: str, what: str) -> Exception:
     return current().error(operation, reason, "return the value instead", InherentError)
 
 
-def _bare(x: Any) -> Any:
+def as_it_is(x: Any) -> Any:
     """A captured object itself."""
-    return object.__getattribute__(x, "_hjit_object") if type(x) is ObjectProxy else x
+    return object.__getattribute__(x, "_hjit_object") if type(x) in (ObjectProxy, Opaque) else x
 
 
 def _special(proxy: ObjectProxy, name: str, *args: Any) -> Any:
     """Call a special method of the object; one written in Python runs on the proxy, so that what it reads is seen."""
-    value = _bare(proxy)
-    found = _class_attribute(type(value), name)
+    value = as_it_is(proxy)
+    found = class_attribute(type(value), name)
     if isinstance(found, types.FunctionType):
         return hook("clone")(found)(proxy, *args)
-    if name == "__ne__" and isinstance(_class_attribute(type(value), "__eq__"), types.FunctionType):
+    if name == "__ne__" and isinstance(class_attribute(type(value), "__eq__"), types.FunctionType):
         equal = _special(proxy, "__eq__", *args)
         return equal if equal is NotImplemented else not equal
     if found is None:
         return NotImplemented if args else _refuse_special(value, name)
-    return getattr(value, name)(*map(_bare, args))
+    if name in _IN_PLACE or getattr(getattr(found, "__objclass__", None), "__module__", "builtins") != "builtins":
+        raise outlives(f"self.{name}", "an object")
+    _guard_contents(proxy)
+    return getattr(value, name)(*map(as_it_is, args))
+
+
+def _guard_contents(proxy: ObjectProxy) -> None:
+    """Later calls look whether a list, tuple or dict of the user's class still has as many items, or the same keys."""
+    shape = container_shape(as_it_is(proxy))
+    if shape is not None:
+        _guard_shape(current(), object.__getattribute__(proxy, "_hjit_path"), shape)
+
+
+def _items(x: Any) -> Iterator[Any]:
+    """The items of an object that is indexed by 0, 1, 2 ..."""
+    for k in itertools.count():
+        try:
+            item = x[k]
+        except IndexError:
+            return
+        yield item
 
 
 def _refuse_special(value: Any, name: str) -> Any:
@@ -375,13 +429,15 @@ def _forward(name: str) -> Callable[..., Any]:
 
 _SPECIAL = """len str repr format lt le gt ge add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv
     mod rmod pow rpow matmul rmatmul and rand or ror neg pos abs invert float int index round enter exit""".split()
+_IN_PLACE = [f"__i{n}__" for n in "add sub mul truediv floordiv mod pow matmul and or xor lshift rshift".split()]
 
 
-for _name in _SPECIAL:
-    setattr(ObjectProxy, f"__{_name}__", _forward(f"__{_name}__"))
+for _name in (*(f"__{name}__" for name in _SPECIAL), *_IN_PLACE):
+    setattr(ObjectProxy, _name, _forward(_name))
 
 
-def _class_attribute(cls: type, name: str) -> Any:
+def class_attribute(cls: type, name: str) -> Any:
+    """What a class or one of its bases has of a name, as it is there; None: nothing."""
     for base in cls.__mro__:
         if name in base.__dict__:
             return base.__dict__[name]
@@ -391,6 +447,17 @@ def _class_attribute(cls: type, name: str) -> Any:
 def captured_object(value: Any, path: AccessPath) -> Any:
     """A proxy for an instance of a class written in Python; any other value as it is."""
     cls = type(value)
+    name = "argument" if path.kind == "leaf" else str(path)
+    if isinstance(value, types.ModuleType):
+        return hook("module_proxy")(value)
+    if cls in (types.MappingProxyType, *_DICTS):
+        return _captured_container(current(), value, path)
+    if isinstance(value, type):
+        watched_class(value)
+    if isinstance(value, np.void):  # an element of a structured array, which can be changed
+        seen = value.copy()
+        current().watched.add(seen, name)
+        return seen
     if isinstance(value, NUMPY_GENERATORS):
         return GeneratorProxy(value)
     if isinstance(value, random.Random):
@@ -418,7 +485,6 @@ def captured_object(value: Any, path: AccessPath) -> Any:
             "return the value instead",
         )
     if isinstance(value, _MUTABLE):
-        name = "argument" if path.kind == "leaf" else str(path)
         raise current().error(
             f"{name}: {cls.__name__}", "hjit cannot see when its contents change", "use a list, tuple or dict"
         )
@@ -428,9 +494,37 @@ def captured_object(value: Any, path: AccessPath) -> Any:
         return ObjectProxy(value, path)
     if type(value) is type:
         return hook("class_seen")(value)
-    if isinstance(value, (enum.Enum, type)) or not cls.__flags__ & (1 << 9) or _is_library(cls):
-        return value
-    return ObjectProxy(value, path)
+    if is_own(cls) and not isinstance(value, enum.Enum):
+        return ObjectProxy(value, path)
+    return value if is_harmless(value) or _is_of_library(path) else Opaque(value, name)
+
+
+def _is_of_library(path: AccessPath) -> bool:
+    """Is it something of NumPy's or SciPy's own, that their code uses?"""
+    base = path.base
+    while type(base) is AccessPath:
+        base = base.base
+    module = base.get("__name__") if isinstance(base, dict) else getattr(base, "__module__", None)
+    return (module or "").partition(".")[0] in NUMERIC
+
+
+def watched_class(cls: type) -> type:
+    """The class, whose attributes, and what its methods reach, may not change: objects of it are made as they are."""
+    watched = current().watched
+    if is_own(cls) and cls not in watched.met:
+        watched.met[cls] = None
+        watched.add_all(cls, cls.__name__, is_own)
+    return cls
+
+
+def is_own(x: Any) -> bool:
+    """Is this class, function or module the user's, or of a package that is not known?"""
+    if not isinstance(x, type):
+        top = ((x.__name__ if isinstance(x, types.ModuleType) else x.__module__) or "").partition(".")[0]
+        return top not in NUMERIC and top not in sys.stdlib_module_names and top != "hjit"
+    if x is np.poly1d or x.__module__.startswith("numpy.polynomial."):  # of Python code that can be traced
+        return True
+    return bool(x.__flags__ & (1 << 9)) and not _is_library(x) and not x.__module__.startswith("hjit.trace")
 
 
 def _is_library(cls: type) -> bool:

@@ -33,6 +33,7 @@ from hjit.trace.capture.captured import (
 )
 from hjit.trace.capture.constructors import called
 from hjit.trace.capture.cupy_names import numpy_of
+from hjit.trace.capture.harmless import is_harmless
 from hjit.trace.capture.loops.bytecode import BOTH, CHOOSE, CHOOSES, EITHER, LEAVES, WHILE
 from hjit.trace.capture.loops.iterators import leaves, while_
 from hjit.trace.capture.loops.rewriting import choices
@@ -141,6 +142,10 @@ def clone(function: types.FunctionType) -> Callable[..., Any]:
     if closure is not None or type(function.__globals__) is Overlay:  # the traced code may change what is in its cells
         del rec.clones[function]
     cloned.__dict__.update(function.__dict__)
+    if not is_library:
+        for n, v in function.__dict__.items():
+            if not n.startswith("__"):
+                cloned.__dict__[n] = wrap(v, AccessPath(function, n, "attr"))
     rec.watched.add(cloned.__dict__, f"attributes of {function.__name__}")
     cloned.__qualname__ = function.__qualname__
     return cloned
@@ -177,7 +182,9 @@ def _defaults(function: Any, name: str) -> Any:
 
 def partial(value: functools.partial[Any]) -> functools.partial[Any]:
     """A partial of the traced function, with what it adds seen as defaults are."""
-    return functools.partial(wrap_callable(value.func), *_defaults(value, "args"), **_defaults(value, "keywords"))
+    seen = functools.partial(wrap_callable(value.func), *_defaults(value, "args"), **_defaults(value, "keywords"))
+    current().watched.add(seen.keywords, "keywords of a partial")
+    return seen
 
 
 def overlay(under: dict[str, Any]) -> Overlay:
@@ -210,6 +217,8 @@ def wrap_callable(value: Any) -> Any:
         return value
     if type(value).__name__ == "_ArrayFunctionDispatcher":
         return _numpy_function(value)
+    if not callable(value):  # and may answer questions in its own way
+        return value
     if is_generator_method(value):
         return draw(value, value.__self__)
     if isinstance(getattr(value, "__self__", None), random.Random):
@@ -418,7 +427,7 @@ def _attribute(module: types.ModuleType, name: str, cache: dict[str, Any]) -> An
         seen: Any = module_proxy(value)
     elif _replaced(value):
         seen = wrap_callable(value)
-    elif module.__name__.partition(".")[0] in NUMERIC and callable(value):
+    elif module.__name__.partition(".")[0] in NUMERIC and callable(value) and is_harmless(value):
         seen = value if isinstance(value, (np.ufunc, type)) else wrap_callable(value)
     else:
         return wrap(value, AccessPath(module, name, "attr"))
@@ -481,7 +490,7 @@ _BUILTINS.update({"__import__": _import, LEAVES: leaves, WHILE: while_})
 _BUILTINS.update({CHOOSES: choices.chooses, CHOOSE: choices.choose, BOTH: choices.both, EITHER: choices.either})
 
 
-for _name in ("range", "len", "isinstance", "hasattr", "getattr", "max", "min", "print", "open", "input"):
+for _name in ("range", "len", "isinstance", "hasattr", "getattr", "callable", "max", "min", "print", "open", "input"):
     _BUILTINS[_name] = _REPLACED[getattr(builtins, _name)]
 
 

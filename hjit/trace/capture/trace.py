@@ -11,15 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from hjit.errors import LongLoop, Origin, TraceError
+from hjit.errors import InherentError, LongLoop, Origin, TraceError
 from hjit.process import deadline
 from hjit.trace.capture.attempts import Attempts
 from hjit.trace.capture.captured import AccessPath, captured_object, whole_array
+from hjit.trace.capture.classes import guard_class_attributes
 from hjit.trace.capture.overlay import clone, load_table, wrap_callable
 from hjit.trace.capture.side_effects.audit_hook import install_audit_hook
 from hjit.trace.capture.side_effects.settings import settings_kept
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, FloorDiv, Mod, Poly, Sym, deep_atoms, poly
+from hjit.trace.splitting.places import RETURNED
 from hjit.trace.tracing.arrays.buffers import COPY_IT, TracedBuffer
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_source
 from hjit.trace.tracing.arrays.masked import MaskedRead
@@ -269,6 +271,7 @@ def _traced(rec: Recorder, function: Callable[..., Any], structure: Any, leaves:
             raise rec.refusals[0]
         deadline.check("tracing")  # the code may have handled what ended it
         rec.check_watched()
+        guard_class_attributes(rec)
         shared = _shared_buffers(returned)
         result = _result(returned, rec, shared)
         traced = Trace(rec, result, tuple(rec.written.items()))
@@ -280,7 +283,7 @@ def _watch(rec: Recorder, values: Iterable[Any]) -> None:
     """Look after the lists and dicts among the arguments, which the function may not change."""
     for x in values:
         rec.watched.add(x, "argument")
-        if isinstance(x, (list, tuple, dict)):
+        if issubclass(type(x), (list, tuple, dict)):
             _watch(rec, x.values() if isinstance(x, dict) else x)
 
 
@@ -313,6 +316,10 @@ def _result(x: Any, rec: Recorder, shared: Counter[TracedBuffer]) -> Any:
         raise rec.error("return", "an array read under a boolean mask: its length depends on the image's values")
     if is_host(x):
         return Result("host", value=x.k)
+    if id(x) in rec.watched.containers and t is not np.ndarray:
+        raise rec.error(
+            RETURNED, f"it is the {t.__name__} itself, which outlives the call", "return a copy", InherentError
+        )
     if t in (list, tuple) or (isinstance(x, tuple) and hasattr(t, "_fields")):
         return PyTree(t, tuple(_result(y, rec, shared) for y in x))
     if t in (dict, OrderedDict):

@@ -30,8 +30,8 @@ from hjit.trace.splitting.names import (
     walk,
 )
 from hjit.trace.splitting.normal_form import OPERATIONS, TEMPORARY, steps
-from hjit.trace.splitting.places import SourceRange
-from hjit.trace.splitting.source import NoSource, arguments, code_of, copied, function_def, made, tree_of
+from hjit.trace.splitting.places import RETURNED, SourceRange
+from hjit.trace.splitting.source import TREE, NoSource, arguments, code_of, copied, function_def, made, tree_of
 
 PART = "__hjit_part"  # begins the names of parts
 CALLEES = "__hjit_callees"  # what gives, for a function, what runs it
@@ -127,7 +127,8 @@ def split(
     whole = _size(splitter.tree)
     parts = splitter.parts()
     trees = splitter.trees
-    if not (parts or splitter.has_callee) or any(_size(tree) >= whole for tree in trees.values()):
+    is_as_large = not splitter.is_returned and any(_size(tree) >= whole for tree in trees.values())
+    if not (parts or splitter.has_callee) or is_as_large:
         return None
     trees[""] = copied(splitter.tree)
     names = [*parts, CALLEES] if splitter.has_callee else list(parts)
@@ -170,6 +171,7 @@ class _Splitter:
         self.function, self.tree = function, tree_of(function)
         self.dead = drop_dead(self.tree)  # names that are local, though nothing binds them
         self.place = _place_of_name(self.tree, place) if isinstance(place, str) else place
+        self.is_returned = place == RETURNED and not hasattr(function, TREE)  # a part has its end from here
         self.may_have_callees, self.has_callee = may_have_callees, False
         self.is_loop, self.is_deeper = is_loop, is_deeper
         if _is_of_frames(self.tree):
@@ -208,6 +210,8 @@ class _Splitter:
     def cut(self, body: list[ast.stmt]) -> list[ast.stmt]:
         """The statements with that at the place marked, as small as it can be."""
         at = self.number(body)
+        if self.is_returned and isinstance(body[-1], ast.Return):
+            return [*body[:-1], *self.broken(body[-1])]
         if at is None or (isinstance(body[at], ast.Return) and not any(isinstance(x, WORK) for x in walk(body[at]))):
             return self.halves(body)  # of what is returned something cannot be returned
         return [*body[:at], *self.broken(body[at]), *body[at + 1 :]]
@@ -241,14 +245,14 @@ class _Splitter:
         for x in small:
             x.hjit_text = text  # type: ignore[attr-defined]
         if len(small) == 1:
-            if self.is_deeper:
+            if self.is_deeper and not self.is_returned:
                 self.call(small[0])
             return self.marked(small)
-        k = self.number(map(_value, small))
+        k = len(small) - 1 if self.is_returned else self.number(map(_value, small))
         if k is None:
             half = len(small) // 2
             return [*small[:half], *self.marked([ast.Pass()]), *small[half:]]
-        if self.is_deeper:
+        if self.is_deeper and not self.is_returned:
             self.call(small[k])
         return [*small[:k], *self.marked([small[k]]), *small[k + 1 :]]
 

@@ -160,7 +160,8 @@ class GeneratorProxy:
         if name == "__class__":
             return type(stream)
         found = getattr(stream, name)
-        return draw(found, stream) if callable(found) else refused(f"{type(stream).__name__}.{name}")()
+        is_draw = callable(found) and name != "spawn"
+        return draw(found, stream) if is_draw else refused(f"{type(stream).__name__}.{name}")()
 
 
 def draw(function: Any, stream: Any) -> Callable[..., Any]:

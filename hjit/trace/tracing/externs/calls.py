@@ -15,6 +15,7 @@ from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_known
 from hjit.trace.tracing.arrays.scalar_class import plain_class
 from hjit.trace.tracing.arrays.tracer import Tracer, from_known, is_tracer, made_of_sizes, python_float, python_int
 from hjit.trace.tracing.complex_memory import complex_of, supported_complex
+from hjit.trace.tracing.externs.opaque import Opaque, refusal
 from hjit.trace.tracing.recording.events import FilledArguments
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
 from hjit.trace.tracing.recording.results import ExternResult, Unknown, as_part_of, call_extern, rebuild
@@ -208,6 +209,8 @@ class Arguments:
             return type(x)(map(self.freeze, x))
         if type(x) is dict:
             return {k: self.freeze(v) for k, v in x.items()}
+        if type(x) is Opaque:
+            raise refusal(x)
         return int(x) if type(x) is Size else plain_class(x)
 
     def _number(self, x: Any, array: Tracer) -> int:

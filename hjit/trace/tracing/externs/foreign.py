@@ -211,7 +211,7 @@ def _arrays(x: Any) -> Iterator[Array]:
 
 def _containers(x: Any) -> Iterator[Any]:
     """The lists and the like among arguments, and in tuples and one another."""
-    if isinstance(x, CONTAINERS):
+    if issubclass(type(x), CONTAINERS):
         yield x
     if type(x) in (list, tuple, dict):
         for y in x.values() if type(x) is dict else x:

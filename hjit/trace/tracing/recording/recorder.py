@@ -260,14 +260,14 @@ class Recorder(TracedSizes):
     def __exit__(self, kind: object, *exc: object) -> None:
         _state.recorder = self._outer
         _running.discard(self)
-        if kind is not None:
+        if kind is not None:  # else nothing that is watched has changed, and another thread may change it by now
             self.roll_back()
+            self.watched.restore()
 
     def roll_back(self) -> None:
-        """Put random-number streams and attributes of classes back to what they were before the trace."""
+        """Put random-number streams back to where they were before the trace."""
         while self.undo:
             self.undo.pop()()
-        self.watched.restore_classes()
 
     def forget(self) -> None:
         """Let go of what only the trace needs."""
