@@ -517,3 +517,11 @@ def test_run_time_numbers_as_choices(dtype: str) -> None:
         check(lambda x, k: np.select([x > 1, x < 1], [k, x], x), a, k)
         check(lambda x, k: np.choose(x > 1, [x, k]), a, k)
         check(lambda x, k: np.where(x > 1, k, x), a, k)
+
+
+@pytest.mark.parametrize("decimals", [8, 9, 10, 15, 22, 23, 24, 30, 200, 309, 1000, -8, -23, -400])
+def test_rounding_by_numpys_own_powers_of_ten(decimals: int) -> None:
+    """It multiplies them up, which rounds at each step from the 23rd on."""
+    check(
+        lambda a: (np.round(a / 7, decimals), np.round(a.astype(np.float32), decimals)), np.arange(12.0).reshape(3, 4)
+    )

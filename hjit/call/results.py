@@ -229,7 +229,12 @@ class Owner:
         if self.axes is not None:
             made = made.transpose(self.axes)
         shape, dtype = self.stage
-        return made if made.dtype == dtype else made.view(dtype).reshape(shape)
+        if made.dtype == dtype:
+            return made
+        parted: Array = (made if made.ndim else made.reshape(1)).view(
+            dtype
+        )  # NumPy does not view those without axes so
+        return parted.reshape(shape)
 
 
 def owner_of(result: Result, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Owner | None:

@@ -31,6 +31,7 @@ from hjit.trace.tracing.arrays.tracer import (
     is_tracer,
     stored,
 )
+from hjit.trace.tracing.arrays.writing import trim
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
 from hjit.trace.tracing.scalars.host import as_fill, dtype_of, is_host, known_number, number, static_value
@@ -104,7 +105,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: str | Order = "C
         value = stored(fill_value, checked_dtype(np.dtype(dtype or dtype_of(fill_value))), as_fill)
     else:
         value = as_tracer(fill_value).astype(dtype or as_tracer(fill_value).dtype, copy=False)
-    return ordered_stage(value.load(shape), shape, value.dtype, order_of(order, (), shape))
+    return ordered_stage(trim(value, shape).load(shape), shape, value.dtype, order_of(order, (), shape))
 
 
 def _like(make: Callable[..., Tracer]) -> Callable[..., Tracer]:

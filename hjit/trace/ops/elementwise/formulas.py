@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,10 @@ def _is_int(x: Any) -> bool:
 @implements(np.round, np.around)
 def round_(a: Any, decimals: int = 0, out: Any = None) -> Any:
     a = as_tracer(a)
+    decimals = static_value(decimals)
+    with np.errstate(all="ignore"):
+        np.round(0.5, decimals)  # raises what NumPy does of other numbers than ints
+    decimals = operator.index(decimals)
     if a.dtype.kind == "b":
         return np.positive(a.astype(np.float16), out=out)
     if a.dtype.kind in "iu":
@@ -100,10 +105,18 @@ def round_(a: Any, decimals: int = 0, out: Any = None) -> Any:
     if decimals == 0:
         return np.rint(a, out=out)
     # NumPy multiplies or divides by a power of ten in the array's dtype, into `out`, and goes on in that
-    scale = 10.0 ** abs(decimals)
+    scale = _power_of_ten(abs(decimals))
     if decimals > 0:
         return np.true_divide(np.rint(in_dtype_of(out, np.multiply(a, scale, order="A"))), scale, out=out)
     return np.multiply(np.rint(in_dtype_of(out, np.true_divide(a, scale, order="A"))), scale, out=out)
+
+
+def _power_of_ten(n: int) -> float:
+    """10 to the power `n`, rounded as NumPy does: from 10 to the 9 on factor by factor."""
+    found = 10.0 ** min(n, 9)
+    for _ in range(min(n, 400) - 9):  # it is infinite by then
+        found *= 10.0
+    return found
 
 
 @implements(np.nan_to_num)

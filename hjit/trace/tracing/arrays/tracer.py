@@ -321,6 +321,7 @@ class Tracer(TracedArray):
         return _operation("astype")(self, dtype, casting, copy, order)
 
     def fill(self, value: Any) -> None:
+        hook("check_nesting")(value, 0, is_element=True)
         hook("write")(self, value, how=as_item)
 
 
