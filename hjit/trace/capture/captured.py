@@ -224,6 +224,7 @@ def whole_array(x: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
 def _captured_container(rec: Recorder, value: Any, path: AccessPath) -> Any:
     if len(value) > MAX_ITEMS:
         _guard(rec, path, value, "identity")
+        rec.containers[id(value)] = value, path
         return value
     names: Any = list(value) if isinstance(value, dict) else range(len(value))
     shape = (type(value), tuple(names) if isinstance(value, dict) else len(value))
@@ -231,6 +232,7 @@ def _captured_container(rec: Recorder, value: Any, path: AccessPath) -> Any:
     items = [wrap(value[n], AccessPath(path, n)) for n in names]
     seen = _copied_dict(value, items) if isinstance(value, dict) else type(value)(items)
     rec.watched.add(seen, str(path))
+    rec.containers[id(seen)] = seen, path
     return seen
 
 

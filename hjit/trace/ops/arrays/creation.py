@@ -321,8 +321,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
         shaped = [call(np.swapaxes, a, 0, 1) for a in shaped]
     if sparse:
         return tuple(a.copy() if copy else a for a in shaped)
-    shape = broadcast(*(a.shape for a in shaped))
-    full = [call(np.broadcast_to, a, shape) for a in shaped]
+    full = call(np.broadcast_arrays, *shaped)
     return tuple(a.copy() if copy else a for a in full)
 
 
@@ -359,6 +358,8 @@ mgrid, ogrid = _Grid(False), _Grid(True)
 def _triangle(lower: bool) -> Callable[..., Any]:
     def method(m: Any, k: int = 0) -> Tracer:
         m = as_tracer(m)
+        if m.ndim == 1:
+            m = call(np.broadcast_to, m, (m.shape[0], m.shape[0]))
         row, column = (Index(poly(Dim(m.ndim - 2))), Index(poly(Dim(m.ndim - 1)) - operator.index(static_value(k))))
         keep = GraphOp("less_equal", (column, row), bool) if lower else GraphOp("greater_equal", (column, row), bool)
         return from_stage(select(keep, m.load(), Const(0, m.dtype)), m.shape, m.dtype)

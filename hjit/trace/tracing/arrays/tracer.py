@@ -134,6 +134,7 @@ class Tracer(TracedArray):
     @property
     def imag(self) -> Tracer:
         zeros: Tracer = call(np.zeros_like, self)
+        zeros.buffer.writeable = False
         return zeros
 
     @property
