@@ -474,6 +474,8 @@ def as_tracer(x: Any, dtype: Any = None) -> Tracer:
     if type(x) in (list, tuple) and has_tracer(x):
         rows = [as_tracer(row) if dtype is None else stored(row, np.dtype(dtype), as_item) for row in x]
         stacked: Tracer = call(np.stack, rows)
+        if not stacked.is_whole and stacked.known is None:  # in the order of the rows
+            stacked = call(np.copy, stacked, order="C")
         return stacked if dtype is None else stacked.astype(dtype)
     if isinstance(x, np.ndarray) and type(x) not in (np.ndarray, np.memmap):  # a matrix that a call has returned
         reason = "a subclass of ndarray may compute in its own way"
