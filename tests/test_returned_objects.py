@@ -121,6 +121,27 @@ def test_the_base_of_a_view(f: Callable[..., Any]) -> None:
             np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: a.T.reshape(-1),
+        lambda a: a.reshape(-1)[1:4],
+        lambda a: a.T.reshape(-1)[1:20:3],
+        lambda a: a.T.reshape(2, -1)[:, ::-1],
+    ],
+)
+def test_views_in_another_shape(f: Callable[..., Any]) -> None:
+    big = np.arange(64.0).reshape(8, 8)
+    fixed = big[:, 1:].copy()
+    fixed.flags.writeable = False
+    for a in (big, np.asfortranarray(big), big[1:], big.T[:5], np.asfortranarray(big[:2]), fixed, fixed.T):
+        p = hjit.pipeline(f, verify="off")
+        for _ in range(2):
+            ours, theirs = p(a), f(a)
+            np.testing.assert_array_equal(ours, theirs)
+            assert np.shares_memory(ours, a) == np.shares_memory(theirs, a)
+
+
 def test_imaginary_parts_of_real_numbers_are_read_only() -> None:
     for a in (IMAGE, np.ones((80, 90)), np.ones((80, 90)).T):
         p = hjit.pipeline(lambda a: (a.imag, a * 2, np.imag(a)), verify="off")
@@ -140,3 +161,22 @@ def test_triangles_of_vectors() -> None:
         np.testing.assert_array_equal(
             p(np.arange(1.0, 6.0)), (np.triu(np.arange(1.0, 6.0)), np.tril(np.arange(1.0, 6.0), 1))
         )
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: np.inner(a[0], a[1]),
+        lambda a: a[0, 0].imag,
+        lambda a: np.imag(a[0, 0]),
+        lambda a: float(a.sum()).imag,
+        lambda a: a[0, ..., 0].imag,
+        lambda a: np.tensordot(a[0], a[1], 1),
+    ],
+)
+def test_scalars_are_scalars(f: Callable[..., Any]) -> None:
+    p = hjit.pipeline(f, verify="off")
+    for _ in range(2):
+        ours, theirs = p(IMAGE), f(IMAGE)
+        assert type(ours) is type(theirs)
+        np.testing.assert_array_equal(ours, theirs)

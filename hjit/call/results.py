@@ -273,6 +273,8 @@ def _by_slices(base: Array, shape: Sequence[int], start: Sequence[int], seconds:
         if len(axes) == 1 and type(key[axes[0]]) is int:
             (j,) = axes
             stop = start[j] + moves[j] * shape[k]
+            if not 0 <= stop - moves[j] < base.shape[j]:  # it goes on along another axis, of an array without gaps
+                return None
             key[j] = slice(start[j], stop if stop >= 0 else None, moves[j])
             order.append((j, k))
         elif shape[k] == 1:

@@ -72,7 +72,7 @@ class Result:
     def given(self, array: np.ndarray[Any, Any]) -> Any:
         """The computed array as what the function returns: itself, transposed, a NumPy scalar or a Python float."""
         found = self._seen(complex_of(array), self.order[:-1]) if self.is_complex else self._seen(array, self.order)
-        if self.read_only:
+        if self.read_only and not self.is_scalar:
             found.flags.writeable = False
         return found
 
@@ -387,7 +387,9 @@ def _array_result(x: Tracer, rec: Recorder, shared: Counter[TracedBuffer]) -> Re
                 "view", root.argument, shape=rec.polys(x.shape), index=x.index, dtype=other, read_only=x.read_only
             )
     if x.known is not None and shared[root] == 1:
-        return Result("constant", value=x.known.copy("K"), is_scalar=x.is_scalar, read_only=not x.writeable)
+        return Result(
+            "constant", value=x.known.copy("K"), is_scalar=x.is_scalar, weak=x.weak, read_only=not x.writeable
+        )
     if shared[root] > 1 and _is_strided(x) and not x.is_scalar:
         if root.source() not in rec.stages:
             root.version = _copied(rec, root)

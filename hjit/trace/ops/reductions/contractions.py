@@ -161,6 +161,8 @@ def inner(a: Any, b: Any, /) -> Any:
         return np.multiply(a, b)
     if a.shape[-1] != b.shape[-1]:
         return refuse(np.inner, a, b)
+    if a.ndim == b.ndim == 1:
+        return dot(a, b)
     return tensordot(a, b, ((a.ndim - 1,), (b.ndim - 1,)))
 
 

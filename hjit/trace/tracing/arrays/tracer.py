@@ -135,6 +135,7 @@ class Tracer(TracedArray):
     def imag(self) -> Tracer:
         zeros: Tracer = call(np.zeros_like, self)
         zeros.buffer.writeable = False
+        zeros.is_scalar, zeros.weak = self.is_scalar, self.weak
         return zeros
 
     @property
