@@ -180,3 +180,14 @@ def test_scalars_are_scalars(f: Callable[..., Any]) -> None:
         ours, theirs = p(IMAGE), f(IMAGE)
         assert type(ours) is type(theirs)
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_views_without_elements() -> None:
+    fixed = IMAGE.copy()
+    fixed.flags.writeable = False
+    for a in (IMAGE.copy(), np.asfortranarray(IMAGE), fixed, IMAGE[:0]):
+        p = hjit.pipeline(lambda a: (a[:0], a[:, :0].T, np.broadcast_to(a[:0, :1], (0, 7))), verify="off")
+        for _ in range(2):
+            for x, y in zip(p(a), (a[:0], a[:, :0].T, np.broadcast_to(a[:0, :1], (0, 7))), strict=True):
+                assert (x.shape, x.dtype, x.flags.writeable) == (y.shape, y.dtype, y.flags.writeable)
+                assert (x.base is a, x.base is a.base) == (y.base is a, y.base is a.base)

@@ -185,9 +185,9 @@ class Results:
         sizes = self.sizes
         shape = tuple(sizes_value(p, sizes) for p in r.shape)
         if base.size == 0 or 0 in shape:
-            return (
-                np.empty(shape, base.dtype) if strided is None else strided(base, shape, [base.itemsize] * len(shape))
-            )
+            if strided is not None:
+                return strided(base, shape, [base.itemsize] * len(shape))
+            return _without_elements(base, shape, r.read_only)
 
         def at(k: int) -> list[int]:
             """The index where dimension `k` is 1 and the others are 0."""
@@ -256,6 +256,16 @@ class Results:
             (r.kind, r.name, r.shape, r.index, r.is_scalar, r.weak, r.order, r.is_complex) for r in self.leaves
         )
         return leaves, tuple(self.writes)
+
+
+def _without_elements(base: Array, shape: Sequence[int], read_only: bool) -> Array:
+    """A view of no elements."""
+    if not base.ndim:
+        return np.empty(shape, base.dtype)
+    found: Array = base[(slice(0, 0),) * base.ndim].reshape(shape)
+    if read_only:
+        found.flags.writeable = False
+    return found
 
 
 def _by_slices(base: Array, shape: Sequence[int], start: Sequence[int], seconds: Sequence[list[int]]) -> Array | None:
