@@ -517,3 +517,29 @@ def test_run_time_numbers_as_choices(dtype: str) -> None:
         check(lambda x, k: np.select([x > 1, x < 1], [k, x], x), a, k)
         check(lambda x, k: np.choose(x > 1, [x, k]), a, k)
         check(lambda x, k: np.where(x > 1, k, x), a, k)
+
+
+@pytest.mark.parametrize("decimals", [8, 9, 10, 15, 22, 23, 24, 30, 200, 309, 1000, -8, -23, -400])
+def test_rounding_by_numpys_own_powers_of_ten(decimals: int) -> None:
+    """It multiplies them up, which rounds at each step from the 23rd on."""
+    check(
+        lambda a: (np.round(a / 7, decimals), np.round(a.astype(np.float32), decimals)), np.arange(12.0).reshape(3, 4)
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "uint8", "int32"])
+def test_clipping_keeps_the_sign_of_zero_as_numpy_does(dtype: str) -> None:
+    """Its loop for two numbers keeps an element that equals a bound; the one for arrays of bounds takes the bound."""
+    a = np.resize([0.0, -0.0, 1.0, -1.0, 0.5], (7, 33)).astype(dtype)
+    for low, high in ((-0.0, 1.0), (0.0, 1.0), (-1.0, -0.0), (-1.0, 0.0), (-0.0, 150.0), (-0.0, 0.0)):
+        check(
+            lambda a, lows, low, high: (
+                np.clip(a, low, high),
+                a.T.clip(np.float32(low), high),
+                np.clip(a, lows * low, high),
+                np.clip(a, lows[:, :1] * low, high),
+                np.clip(a, lows[:1, :1] * low, high),
+                np.clip(a, low, None),
+            ),
+            a, np.ones((7, 33)), low, high,
+        )  # fmt: skip

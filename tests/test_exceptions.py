@@ -383,3 +383,53 @@ def test_a_function_that_no_longer_raises_is_compiled() -> None:
     before = p.stats.fallbacks
     np.testing.assert_array_equal(p(small), refuses_large(small))
     assert p.stats.fallbacks == before
+
+
+def element_of(a: Any, k: Any) -> Any:
+    a[1, 1] = k
+    return a
+
+
+def element_at_a_computed_place(a: Any, k: Any) -> Any:
+    a[TABLE[a[0, 1].astype(int)], 1] = k
+    return a
+
+
+def row_of(a: Any, k: Any) -> Any:
+    a[1] = k
+    return a
+
+
+def array_of_one(a: Any, k: Any) -> Any:
+    a[..., 1, 1] = k
+    return a
+
+
+def filled_with(a: Any, k: Any) -> Any:
+    a.fill(k)
+    return a
+
+
+@pytest.mark.parametrize("f", [element_of, element_at_a_computed_place, row_of, array_of_one, filled_with])
+@pytest.mark.parametrize("verify", ["first", "off"])
+def test_lists_that_do_not_fit_where_numbers_do(f: Any, verify: str) -> None:
+    a = np.arange(12.0).reshape(3, 4)
+    values = (np.float64(1), [5.0], 2.0, [[5.0]], np.ones(1), np.ones((1, 1)), (3,), [], np.array(4.0))
+    checked(f, [(a, k) for k in values], verify=verify, on_unsupported="break")
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: (np.full((2, 3), (2, 3)), np.full_like(a, (2, 3))),
+        lambda a: np.full_like(a, (2, 3)),
+        lambda a: np.full((2, 3), a),
+        lambda a: np.full((3, 4), [[[1.0, 2.0, 3.0, 4.0]]]) + a,
+        lambda a: np.round(a, 1.5),
+        lambda a: np.round(a, np.float64(1)),
+        lambda a: a.round(2**40),
+    ],
+    ids=range(7),
+)
+def test_what_is_wrong_with_an_argument_is_said_as_numpy_does(f: Any) -> None:
+    checked(f, [(np.arange(12.0).reshape(3, 4),)] * 2, verify="off", on_unsupported="break")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict, namedtuple
 from typing import Any
 
@@ -281,3 +282,22 @@ def test_a_matrix_that_a_call_returns_is_no_array() -> None:
         assert got.shape == expected.shape == (1, 1)
         np.testing.assert_array_equal(got, expected)
     assert rows_of({"f": p})[0].verified is not False
+
+
+@pytest.mark.parametrize("verify", ["first", "off"])
+def test_random_numbers_are_python_numbers(verify: str) -> None:
+    def f(a: Any) -> Any:
+        draws = np.random.randint(0, 5), np.random.randint(1, 5) * 2, np.random.rand(), np.random.choice(5)
+        return (a[0], *draws, a.astype(np.uint8) + np.random.randint(0, 5), np.random.randint(5, size=()))
+
+    p = hjit.pipeline(f, verify=verify)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for seed in range(3):
+            np.random.seed(seed)
+            ours = p(np.arange(12.0).reshape(3, 4))
+            np.random.seed(seed)
+            expected = f(np.arange(12.0).reshape(3, 4))
+            for x, y in zip(ours, expected, strict=True):
+                assert type(x) is type(y) and getattr(x, "dtype", None) == getattr(y, "dtype", None)
+                np.testing.assert_equal(x, y)

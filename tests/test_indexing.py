@@ -281,3 +281,10 @@ def test_indices_of_axes_that_are_one_element_in_memory_are_checked(wrong: int |
                     f(img, index)
                 with pytest.raises(IndexError, match=re.escape(str(expected.value))):
                     p(img, index)
+
+
+def test_steps_that_lead_out_of_the_axis() -> None:
+    check(
+        lambda a: (a[:: 2**62], a[1 :: 2**63 - 1], a[:: -(2**63)], a[:, 3 :: 2**40], a[5 : 2 : -(2**35)]),
+        np.arange(12.0).reshape(3, 4),
+    )

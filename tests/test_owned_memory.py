@@ -157,3 +157,20 @@ def test_a_read_only_array_that_is_known_is_not_written() -> None:
 
     with pytest.raises(ValueError, match="read-only"):
         pipeline(f)(b"abc")
+
+
+def accumulated(a: Any) -> Any:
+    total = np.zeros((), complex)
+    total += a.sum()
+    return total
+
+
+@pytest.mark.parametrize(
+    "function", [accumulated, lambda a: np.asarray(complex(a[0, 0], 2)), lambda a: (a + 1j)[0, 1, ...]]
+)
+def test_complex_arrays_without_axes(function: Callable[..., Any]) -> None:
+    f = pipeline(function)
+    for a in images():
+        result, expected = f(a), function(a)
+        assert (type(result), result.dtype, result.shape) == (np.ndarray, expected.dtype, ())
+        np.testing.assert_allclose(result, expected, rtol=1e-12)

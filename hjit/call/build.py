@@ -27,7 +27,7 @@ import numpy as np
 from hjit.call.arguments import is_device_array, leaf_names
 from hjit.call.guards import Guards, guards_of, look_up
 from hjit.call.interpreted import Interpreted
-from hjit.call.results import Results, owners
+from hjit.call.results import Results, is_tree, owners
 from hjit.call.stored import verdicts
 from hjit.call.stored.kernels import entry_of
 from hjit.call.variant import GONE, OneKernel, OutOfBounds, Step, Steps, Variant, WithProducts
@@ -417,7 +417,7 @@ def variant_of(
     return variant(
         traced,
         body(steps, guards.packed, slots, owners(traced.results, shapes)),
-        Results(traced.result, traced.results, traced.writes, rec.sizes),
+        Results(traced.result, traced.results, traced.writes, rec.sizes, is_tree(traced.result)),
         guards,
         {n: s.array for n, s in rec.inputs.items() if s.where[0] == "constant"},
         options.fast_math,
@@ -450,7 +450,7 @@ def _one_kernel(variant: Variant) -> OneKernel | None:
     names, bound = (*(r.name for r in results.leaves), *rec.checks), step.bound
     if bound is None or not results.leaves or any(r.kind != "array" for r in results.leaves):
         return None
-    if names != tuple(n for n, _, _ in bound.outputs):
+    if names != tuple(n for n, _, _ in bound.outputs) or not results.is_tree:
         return None
     return OneKernel(
         bound,

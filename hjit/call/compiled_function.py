@@ -272,7 +272,7 @@ class CompiledFunction(VerifiedCalls, SplitCalls, OtherArrays, Generic[P, R]):
                     return result
                 continue
             try:
-                result = v.run(call.leaves, guarded, call.targets)
+                result = v.run(call.leaves, guarded, call.targets, given=(call.args, call.kwargs))
             except OutOfBounds:
                 return self._refused(call)
             except Mispredict as error:
@@ -377,7 +377,8 @@ class CompiledFunction(VerifiedCalls, SplitCalls, OtherArrays, Generic[P, R]):
             self._entries.install(call.key, variant, built.verified)
             self._time(call.key, variant, options, built.verified)
         try:
-            return variant.run(call.leaves, guarded, call.targets, built.results)
+            given = call.args, call.kwargs
+            return variant.run(call.leaves, guarded, call.targets, built.results, given=given)
         except OutOfBounds:
             return self._refused(call)
         except Mispredict:  # what was assumed came out otherwise; or fell the other way, by the last bits of a sum

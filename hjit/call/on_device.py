@@ -295,10 +295,11 @@ class OnDevice(Variant):
         effects: bool = True,
         streamed: bool = False,
         draws: dict[str, Array] | None = None,
+        given: Any = None,
     ) -> Any:
         """As `Variant.run`; `targets` are not used."""
         with self.place():
-            return Variant.run(self, leaves, guarded, (), known, effects, False, draws)
+            return Variant.run(self, leaves, guarded, (), known, effects, False, draws, given)
 
     def place(self) -> AbstractContextManager[Any]:
         """Inside, the device for which kernels were loaded is the current one."""
@@ -318,13 +319,18 @@ class OnDevice(Variant):
         return _parts(array)
 
     def finished(
-        self, values: Sequence[Any], state: Mapping[str, Any], leaves: Sequence[Any], captured: Mapping[str, Any]
+        self,
+        values: Sequence[Any],
+        state: Mapping[str, Any],
+        leaves: Sequence[Any],
+        captured: Mapping[str, Any],
+        given: Any,
     ) -> Any:
-        device, given = current(), Variant.arrays(self, leaves, captured)
+        device, inputs = current(), Variant.arrays(self, leaves, captured)
         for argument, stage in self.results.writes:
-            device.copy(state[stage], given[argument])
-        results = DeviceResults(self.results, device, has_device_arrays(leaves), {**state, **given})
-        return self.results.build(lambda r: results.leaf(r, values))
+            device.copy(state[stage], inputs[argument])
+        results = DeviceResults(self.results, device, has_device_arrays(leaves), {**state, **inputs})
+        return self.results.put_together(lambda r: results.leaf(r, values), leaves, given)
 
 
 def has_device_arrays(leaves: Sequence[Any]) -> bool:
@@ -354,7 +360,7 @@ class DeviceResults:
                 made = r.value.copy("K")
                 return self.given(r, self.device.own(made) if self.stay else made)
             case "argument":
-                return self.arrays[given_name(r.name) if r.is_complex else r.name]
+                return r.of_argument(self.arrays[given_name(r.name) if r.is_complex else r.name])
             case "view":
                 seen = self.results.view(self.placed(r.name), r, self.device.strided if self.stay else None)
                 return _complex(seen) if r.is_complex else seen

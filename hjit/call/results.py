@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import enum
+import functools
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
-from hjit.call.guards import overlap
+from hjit.call.guards import look_up, overlap
 from hjit.trace.capture.trace import PyTree, Result, owner
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, sizes_value
@@ -45,6 +47,19 @@ def given_name(name: str) -> str:
     return f"{name} as given"
 
 
+def is_tree(tree: Any) -> bool:
+    """Is each part of a result a new object, and in one place only?"""
+    seen: set[int] = set()
+
+    def visit(x: Any) -> bool:
+        if id(x) in seen:
+            return False
+        seen.add(id(x))
+        return type(x) is not PyTree or (x.given is None and all(map(visit, x.items)))
+
+    return visit(tree)
+
+
 @dataclass(frozen=True, slots=True)
 class Results:
     """What a function returns, and what it writes.
@@ -54,23 +69,54 @@ class Results:
         leaves: these, in order.
         writes: inputs that it changes, each with the stage of its new elements.
         sizes: numbers of the run-time sizes by name.
+        is_tree: is each part a new object, and in one place only?
     """
 
     tree: Any
     leaves: list[Result]
     writes: tuple[tuple[str, str], ...]
     sizes: Mapping[str, int]
+    is_tree: bool = True
 
     def build(self, leaf: Callable[[Result], Any]) -> Any:
         """Something for each result, put together as the results are."""
         return self.tree.build(leaf) if isinstance(self.tree, PyTree) else leaf(self.tree)
 
-    def finish(self, values: Sequence[Any], state: Mapping[str, Array]) -> Any:
+    def put_together(self, leaf: Callable[[Result], Any], leaves: Sequence[Any] = (), given: Any = None) -> Any:
+        """What the function returns: each object in all its places, and the caller's own lists, tuples and dicts.
+
+        Args:
+            leaf: gives what a result is.
+            leaves: the arguments, containers opened.
+            given: the arguments, as positional ones and those by name; None: containers are copied.
+        """
+        if self.is_tree:
+            return self.build(leaf)
+        made: dict[int, Any] = {}
+
+        def put(x: Any) -> Any:
+            if id(x) not in made:
+                made[id(x)] = leaf(x) if type(x) is Result else container(x)
+            return made[id(x)]
+
+        def container(x: PyTree) -> Any:
+            if x.given is None or given is None:
+                return x.of([put(y) for y in x.items])
+            if type(x.given) is tuple:
+                return functools.reduce(operator.getitem, x.given, given)
+            return look_up(x.given, leaves)
+
+        return put(self.tree)
+
+    def finish(
+        self, values: Sequence[Any], state: Mapping[str, Array], leaves: Sequence[Any] = (), given: Any = None
+    ) -> Any:
         """Write what is to be written; what the function returns.
 
         Args:
             values: of the tape.
             state: arrays by name: inputs and stages.
+            leaves, given: see `put_together`.
         """
         for argument, stage in self.writes:
             np.copyto(state[argument], state[stage])
@@ -89,7 +135,7 @@ class Results:
                     copy.flags.writeable = not r.read_only
                     return r.given(copy)
                 case "argument":
-                    return state[given_name(r.name) if r.is_complex else r.name]
+                    return r.of_argument(state[given_name(r.name) if r.is_complex else r.name])
                 case "view":
                     seen = self.view(state[r.name], r)
                     return complex_of(seen) if r.is_complex else seen
@@ -98,7 +144,7 @@ class Results:
                 case _:
                     return r.value
 
-        return self.build(leaf)
+        return self.put_together(leaf, leaves, given)
 
     def places(
         self, targets: Sequence[Any], shapes: Mapping[str, Shape], state: Mapping[str, Array]
@@ -116,6 +162,7 @@ class Results:
                 r.kind != "array"
                 or r.is_scalar
                 or r.is_complex
+                or r.read_only
                 or type(t) is not np.ndarray
                 or t.ndim != len(r.order or t.shape)
             ):
@@ -138,9 +185,9 @@ class Results:
         sizes = self.sizes
         shape = tuple(sizes_value(p, sizes) for p in r.shape)
         if base.size == 0 or 0 in shape:
-            return (
-                np.empty(shape, base.dtype) if strided is None else strided(base, shape, [base.itemsize] * len(shape))
-            )
+            if strided is not None:
+                return strided(base, shape, [base.itemsize] * len(shape))
+            return _without_elements(base, shape, r.read_only)
 
         def at(k: int) -> list[int]:
             """The index where dimension `k` is 1 and the others are 0."""
@@ -160,6 +207,12 @@ class Results:
             seen: Array = np.ndarray(shape, base.dtype, base, first, steps)  # its `base` is the array
             seen.flags.writeable = not r.read_only
             return seen
+        if (
+            strided is None
+            and (seen_so := _by_slices(base, shape, start, [at(k) for k in range(len(shape))])) is not None
+        ):
+            seen_so.flags.writeable = base.flags.writeable and not r.read_only
+            return seen_so
         corner: Any = (*(slice(o, o + 1) for o in start), ...)
         if strided is not None:
             return strided(base[corner], shape, steps)
@@ -205,6 +258,44 @@ class Results:
         return leaves, tuple(self.writes)
 
 
+def _without_elements(base: Array, shape: Sequence[int], read_only: bool) -> Array:
+    """A view of no elements."""
+    if not base.ndim:
+        return np.empty(shape, base.dtype)
+    found: Array = base[(slice(0, 0),) * base.ndim].reshape(shape)
+    if read_only:
+        found.flags.writeable = False
+    return found
+
+
+def _by_slices(base: Array, shape: Sequence[int], start: Sequence[int], seconds: Sequence[list[int]]) -> Array | None:
+    """The view by slices and a transposition, so that its `base` is NumPy's; None: it is none of these.
+
+    Args:
+        start: the index of the first element.
+        seconds: for each axis of the view the index of the second element along it.
+    """
+    steps = [[i - o for i, o in zip(at, start, strict=True)] for at in seconds]
+    key: list[Any] = [*start]
+    order, new = [], []
+    for k, moves in enumerate(steps):
+        axes = [j for j, step in enumerate(moves) if step]
+        if len(axes) == 1 and type(key[axes[0]]) is int:
+            (j,) = axes
+            stop = start[j] + moves[j] * shape[k]
+            if not 0 <= stop - moves[j] < base.shape[j]:  # it goes on along another axis, of an array without gaps
+                return None
+            key[j] = slice(start[j], stop if stop >= 0 else None, moves[j])
+            order.append((j, k))
+        elif shape[k] == 1:
+            new.append(k)
+        else:
+            return None
+    found: Array = base[(*key, ..., *(None for _ in new))]
+    places = [k for _, k in sorted(order)] + new  # for each axis so far which one of the view it is
+    return found.transpose(sorted(range(len(places)), key=places.__getitem__))
+
+
 # -- memory of results that are not laid out as the stages that kernels compute: complex ones, those in another order.
 # The result is allocated, and the kernel writes to it as it lies in memory: so it owns its memory, as NumPy's does.
 
@@ -229,7 +320,12 @@ class Owner:
         if self.axes is not None:
             made = made.transpose(self.axes)
         shape, dtype = self.stage
-        return made if made.dtype == dtype else made.view(dtype).reshape(shape)
+        if made.dtype == dtype:
+            return made
+        parted: Array = (made if made.ndim else made.reshape(1)).view(
+            dtype
+        )  # NumPy does not view those without axes so
+        return parted.reshape(shape)
 
 
 def owner_of(result: Result, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Owner | None:

@@ -357,6 +357,7 @@ class Variant:
         effects: bool = True,
         streamed: bool = False,
         draws: dict[str, Array] | None = None,
+        given: Any = None,
     ) -> Any:
         """Run all steps.
 
@@ -368,6 +369,7 @@ class Variant:
             effects: give warnings and log records, and leave streams of random numbers where they are then?
             streamed: are targets written past the caches, where there is code that does?
             draws: takes the arrays of random numbers, by input.
+            given: see `Results.put_together`.
 
         Raises:
             Mispredict: a decision came out otherwise.
@@ -393,7 +395,7 @@ class Variant:
             _call_all(reversed(drawn))
         if draws is not None:
             draws.update({n: state[n] for e in self.breaks if e is not None and e.impure for n in e.gives})
-        return self.finished(values, state, leaves, captured)
+        return self.finished(values, state, leaves, captured, given)
 
     def arrays(self, leaves: Sequence[Any], captured: Mapping[str, Array]) -> dict[str, Any]:
         """The inputs by name."""
@@ -408,10 +410,15 @@ class Variant:
         return parts_of(array)
 
     def finished(
-        self, values: Sequence[Any], state: Mapping[str, Any], leaves: Sequence[Any], captured: Mapping[str, Array]
+        self,
+        values: Sequence[Any],
+        state: Mapping[str, Any],
+        leaves: Sequence[Any],
+        captured: Mapping[str, Array],
+        given: Any,
     ) -> Any:
         """Write what is to be written; what the function returns. See `Results.finish`."""
-        return self.results.finish(values, state)
+        return self.results.finish(values, state, leaves, given)
 
     def _shapes(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
         """Of the stages that kernels and products compute."""

@@ -83,6 +83,12 @@ def best(a: Any, k: Any) -> Any:
     return a[np.argmax(sharp)], sharp
 
 
+def beside_a_number(a: Any, k: Any) -> Any:
+    row = a.reshape(8, 3, 24)[k[0] // 3, 1]
+    row[0] = 100.0
+    return a.sum()
+
+
 def of_complex(a: Any, k: Any) -> Any:
     z = a + 1j * a
     row = z[k[0]]
@@ -92,7 +98,22 @@ def of_complex(a: Any, k: Any) -> Any:
 
 @pytest.mark.parametrize(
     "f",
-    [written, element, filled, sorted_, into, masked, part, pivoted, triangle, stale, returned, best, of_complex],
+    [
+        written,
+        element,
+        filled,
+        sorted_,
+        into,
+        masked,
+        part,
+        pivoted,
+        triangle,
+        stale,
+        returned,
+        best,
+        beside_a_number,
+        of_complex,
+    ],
 )
 @pytest.mark.parametrize("verify", ["off", "first"])
 def test_what_is_written_to_a_view_changes_its_array(f: Callable[..., Any], verify: str) -> None:

@@ -129,7 +129,7 @@ class VerifiedCalls:
             # NumPy cannot change captured arrays there, nor read all of them: nothing to compare
             variant.verified_stores.update(stores)
             self._entries.install(call.key, variant)
-            return variant.run(call.leaves, guarded)
+            return variant.run(call.leaves, guarded, given=(call.args, call.kwargs))
         captured = {n: host_copy(a) for n, a in guarded[1].items()}
         result = on_copies(call, lambda here: self._verify(here, variant, (guarded[0], captured), stores, is_known))
         is_refused = result is PLAIN and not self._first_calls.is_wrong(variant, stores)

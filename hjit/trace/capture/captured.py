@@ -227,6 +227,7 @@ def _captured_container(rec: Recorder, value: Any, path: AccessPath) -> Any:
     if len(value) > MAX_ITEMS:
         guard(rec, path, value, "identity")
         rec.watched.add_all(value, str(path), is_own)
+        rec.containers[id(value)] = value, path
         return value
     is_map = isinstance(value, (dict, types.MappingProxyType))
     names: Any = list(value) if is_map else range(len(value))
@@ -236,6 +237,7 @@ def _captured_container(rec: Recorder, value: Any, path: AccessPath) -> Any:
         return types.MappingProxyType(dict(zip(names, items, strict=True)))
     seen = _copied_dict(value, items) if isinstance(value, dict) else type(value)(items)
     rec.watched.add(seen, str(path))
+    rec.containers[id(seen)] = seen, path
     return seen
 
 

@@ -47,8 +47,9 @@ class Result:
         weak: is it a scalar that is a Python float?
         order: of an array that is not in C order, for each axis that of the stage.
         is_complex: is the stage, or the argument, the parts of a complex array?
-        read_only: of a view, or a constant.
+        read_only: of an array that may not be written.
         is_computed: is a view one of a stage, and not of an argument?
+        is_view: is it not the argument itself that is returned, but a new array of all its elements?
     """
 
     kind: str
@@ -63,28 +64,36 @@ class Result:
     read_only: bool = False
     is_complex: bool = False
     is_computed: bool = False
+    is_view: bool = False
 
     @property
     def is_plain(self) -> bool:
         """Is the computed array itself what the function returns?"""
-        return not (self.is_scalar or self.order or self.is_complex)
+        return not (self.is_scalar or self.order or self.is_complex or self.read_only)
 
     def given(self, array: np.ndarray[Any, Any]) -> Any:
         """The computed array as what the function returns: itself, transposed, a NumPy scalar or a Python float."""
-        if self.is_complex:
-            whole = complex_of(array)
-            if self.is_scalar:
-                return whole.item() if self.weak else whole[()]
-            return owner(whole.transpose(self.order[:-1]) if self.order else whole)
+        found = self._seen(complex_of(array), self.order[:-1]) if self.is_complex else self._seen(array, self.order)
+        if self.read_only and not self.is_scalar:
+            found.flags.writeable = False
+        return found
+
+    def _seen(self, array: np.ndarray[Any, Any], order: tuple[int, ...]) -> Any:
         if self.is_scalar:
             return array.item() if self.weak else array[()]
-        return owner(array.transpose(self.order)) if self.order else array
+        if order:
+            array = array.transpose(order)
+        return owner(array) if order or self.is_complex else array
+
+    def of_argument(self, array: Any) -> Any:
+        """An argument as what the function returns."""
+        return array[...] if self.is_view else array
 
     def arranged(self, array: np.ndarray[Any, Any]) -> Any:
         """Numbers, one for each element of the stage, as the result has them; of a complex one those of its parts."""
         if self.is_complex:
             return array.transpose(self.order) if self.order else array
-        return self.given(array)
+        return self._seen(array, self.order)
 
     def as_stage(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """The other way round: the stage of what the function returns."""
@@ -103,15 +112,24 @@ def owner(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class PyTree:
-    """A tuple, list, dict or named tuple of leaves or trees."""
+    """A tuple, list, dict or named tuple of leaves or trees.
+
+    Attributes:
+        given: where the caller has it: keys of the arguments, as positional ones and those by name; or an `AccessPath`.
+            None: the function has made it.
+    """
 
     make: Any
     items: tuple[Any, ...]
     keys: tuple[Any, ...] | None = None
+    given: Any = None
 
     def build(self, leaf: Callable[[Any], Any]) -> Any:
         """The same structure over ``leaf(item)``."""
-        items = [x.build(leaf) if type(x) is PyTree else leaf(x) for x in self.items]
+        return self.of([x.build(leaf) if type(x) is PyTree else leaf(x) for x in self.items])
+
+    def of(self, items: list[Any]) -> Any:
+        """The same structure of these items."""
         if self.keys is not None:
             return self.make(zip(self.keys, items, strict=True))
         return self.make(*items) if hasattr(self.make, "_fields") else self.make(items)
@@ -258,6 +276,7 @@ def _traced(rec: Recorder, function: Callable[..., Any], structure: Any, leaves:
 
         args, kwargs = structure.build(stand_in)
         _watch(rec, (*args, *kwargs.values()))
+        _note_containers(rec, (args, kwargs), ())
         run = clone(function) if isinstance(function, types.FunctionType) else wrap_callable(function)
         with settings_kept(rec):
             returned = run(*args, **kwargs)
@@ -273,7 +292,7 @@ def _traced(rec: Recorder, function: Callable[..., Any], structure: Any, leaves:
         rec.check_watched()
         guard_class_attributes(rec)
         shared = _shared_buffers(returned)
-        result = _result(returned, rec, shared)
+        result = _result(returned, rec, shared, {})
         traced = Trace(rec, result, tuple(rec.written.items()))
         finish_checks(rec, [n for names in traced.goals for n in names])
     return traced
@@ -287,11 +306,24 @@ def _watch(rec: Recorder, values: Iterable[Any]) -> None:
             _watch(rec, x.values() if isinstance(x, dict) else x)
 
 
+def _note_containers(rec: Recorder, x: Any, path: tuple[Any, ...]) -> None:
+    """Note where the caller has the lists, tuples and dicts that are in the arguments `x`."""
+    for key, y in x.items() if isinstance(x, dict) else enumerate(x):
+        if isinstance(y, (list, tuple, dict)):
+            if path:
+                rec.containers[id(y)] = y, (*path, key)
+            _note_containers(rec, y, (*path, key))
+
+
 def _shared_buffers(x: Any) -> Counter[TracedBuffer]:
-    """How often each buffer is returned."""
+    """How often each buffer is returned; the same array twice counts once."""
     counts: Counter[TracedBuffer] = Counter()
+    seen: set[int] = set()
 
     def visit(x: Any) -> None:
+        if id(x) in seen:
+            return
+        seen.add(id(x))
         if is_tracer(x) or type(x) is ComplexTracer:
             counts[x.buffer.root] += 1
         elif isinstance(x, (list, tuple)):
@@ -305,7 +337,17 @@ def _shared_buffers(x: Any) -> Counter[TracedBuffer]:
     return counts
 
 
-def _result(x: Any, rec: Recorder, shared: Counter[TracedBuffer]) -> Any:
+_Made = dict[int, tuple[Any, Any]]  # by the identity of what is returned: itself, and its `Result` or `PyTree`
+
+
+def _result(x: Any, rec: Recorder, shared: Counter[TracedBuffer], made: _Made) -> Any:
+    """What is returned, as a `Result` or a `PyTree`; the same object is the same one."""
+    if id(x) not in made:
+        made[id(x)] = x, _new_result(x, rec, shared, made)
+    return made[id(x)][1]
+
+
+def _new_result(x: Any, rec: Recorder, shared: Counter[TracedBuffer], made: _Made) -> Any:
     x = plain_class(x)
     t = type(x)
     if is_tracer(x):
@@ -316,14 +358,15 @@ def _result(x: Any, rec: Recorder, shared: Counter[TracedBuffer]) -> Any:
         raise rec.error("return", "an array read under a boolean mask: its length depends on the image's values")
     if is_host(x):
         return Result("host", value=x.k)
-    if id(x) in rec.watched.containers and t is not np.ndarray:
+    if id(x) in rec.watched.containers and t is not np.ndarray and rec.place_of(x) is None:
         raise rec.error(
             RETURNED, f"it is the {t.__name__} itself, which outlives the call", "return a copy", InherentError
         )
     if t in (list, tuple) or (isinstance(x, tuple) and hasattr(t, "_fields")):
-        return PyTree(t, tuple(_result(y, rec, shared) for y in x))
+        return PyTree(t, tuple(_result(y, rec, shared, made) for y in x), given=rec.place_of(x))
     if t in (dict, OrderedDict):
-        return PyTree(t, tuple(_result(y, rec, shared) for y in x.values()), tuple(x))
+        items = tuple(_result(y, rec, shared, made) for y in x.values())
+        return PyTree(t, items, tuple(x), rec.place_of(x))
     if t is Size:
         x = int(x)
     elif t is np.ndarray and not x.dtype.hasobject:  # objects may be traced arrays
@@ -345,28 +388,33 @@ def _array_result(x: Tracer, rec: Recorder, shared: Counter[TracedBuffer]) -> Re
     other = None if root is buffer else x.dtype
     if root.argument and not x.is_scalar:
         if x.is_whole and root is buffer and not x.read_only:
-            return Result("argument", buffer.argument)
+            return Result("argument", buffer.argument, is_view=not any(x is y for y in rec.outside))
         if _is_strided(x):
             return Result(
                 "view", root.argument, shape=rec.polys(x.shape), index=x.index, dtype=other, read_only=x.read_only
             )
     if x.known is not None and shared[root] == 1:
-        return Result("constant", value=x.known.copy("K"), is_scalar=x.is_scalar, read_only=not x.writeable)
+        return Result(
+            "constant", value=x.known.copy("K"), is_scalar=x.is_scalar, weak=x.weak, read_only=not x.writeable
+        )
     if shared[root] > 1 and _is_strided(x) and not x.is_scalar:
         if root.source() not in rec.stages:
             root.version = _copied(rec, root)
         computed = Result("view", root.source(), shape=rec.polys(x.shape), index=x.index, is_computed=True)
         return replace(computed, dtype=other, read_only=x.read_only)
+    is_fixed = not x.writeable and not x.is_scalar
     is_new = buffer.source() in rec.stages or any(
         e.product is not None and buffer.source() in e.gives for e in rec.breaks
     )
     if x.is_whole and is_new:
-        return Result("array", buffer.source(), is_scalar=x.is_scalar, weak=x.weak)
+        return Result("array", buffer.source(), is_scalar=x.is_scalar, weak=x.weak, read_only=is_fixed)
     axes = x.axes
     if axes is not None and is_new and not x.is_scalar:
-        return Result("array", buffer.source(), order=tuple(axes.index(k) for k in range(len(axes))))
+        return Result(
+            "array", buffer.source(), order=tuple(axes.index(k) for k in range(len(axes))), read_only=is_fixed
+        )
     stage = rec.stage(x.at(identity(x.ndim)), x.shape, x.dtype)
-    return Result("array", stage.name, is_scalar=x.is_scalar, weak=x.weak)
+    return Result("array", stage.name, is_scalar=x.is_scalar, weak=x.weak, read_only=is_fixed)
 
 
 def _complex_result(x: ComplexTracer, rec: Recorder, shared: Counter[TracedBuffer]) -> Result:

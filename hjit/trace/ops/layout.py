@@ -16,7 +16,7 @@ from hjit.trace.ir.expressions import Expr, renumber, substitute
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Atom, Dim, FloorDiv, Mod, Poly, Sym, Var, deep_atoms
 from hjit.trace.tracing.arrays.traced import Shape
-from hjit.trace.tracing.arrays.tracer import Tracer, from_stage, is_tracer
+from hjit.trace.tracing.arrays.tracer import Tracer, call, from_stage, is_tracer
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.size import Size
@@ -172,7 +172,16 @@ def _operands_order(arrays: Sequence[Tracer], shape: Shape) -> Order:
     steps = [s for s in steps if [*filter(None, s)] != sorted(filter(None, s), reverse=True)]
     if not steps:
         return straight
-    steps = [_aligned(a, len(shape)) for a in arrays if a.ndim > 1]
+    return sorted_axes([_aligned(a, len(shape)) for a in arrays if a.ndim > 1], len(shape))
+
+
+def sorted_axes(steps: Sequence[Sequence[int]], ndim: int) -> Order:
+    """The order in which NumPy's iterator goes over axes.
+
+    Args:
+        steps: absolute strides of each operand along them; 0 where it does not have the axis.
+    """
+    straight = _straight(ndim)
     found = list(straight)
     for axis in reversed(straight):
         at = place = found.index(axis)
@@ -217,6 +226,54 @@ def laid_out(make: Callable[[Shape], Tracer], shape: Shape, order: Order) -> Tra
     known = None if made.known is None else made.known.transpose(np.argsort(order))
     dims = identity(len(order))
     return Tracer(made.buffer, shape, tuple(dims[k] for k in order), known)
+
+
+def as_it_lies(a: Tracer, make: Callable[[Tracer, Order], Tracer], order: Order | None = None) -> Tracer:
+    """What `make` makes of an array, with axes in the order of the array's own in memory.
+
+    Args:
+        make: is given the array with its axes in an order, and this.
+        order: another one.
+    """
+    order = copy_order(a) if order is None else order
+    if order == _straight(a.ndim):
+        return make(a, order)
+    made: Tracer = call(np.transpose, make(call(np.transpose, a, order), order), np.argsort(order).tolist())
+    return made
+
+
+def relaid(a: Tracer, order: Order) -> Tracer:
+    """A new array, with axes in another order in memory."""
+    return a if order == _straight(a.ndim) else ordered_stage(a.load(), a.shape, a.dtype, order)
+
+
+def order_of_padded(a: Tracer) -> Order:
+    """The order of the axes of `a` with elements added or left out: Fortran's, or C order."""
+    if a.is_ordered:
+        return _straight(a.ndim)
+    like = stand_in(a)
+    is_fortran = like is not None and like.flags.fnc
+    return _straight(a.ndim)[::-1] if is_fortran else _straight(a.ndim)
+
+
+def joined_order(arrays: Sequence[Tracer]) -> Order:
+    """The order of the axes of arrays of one rank, one after the other: strides decide, C order where they disagree."""
+    ndim = arrays[0].ndim
+    if all(a.is_ordered for a in arrays):
+        return _straight(ndim)
+    steps = [_aligned(a, ndim) for a in arrays]
+    found = list(range(ndim))
+    for k in range(1, ndim):
+        axis, place = found[k], k
+        for at in range(k - 1, -1, -1):
+            outer = found[at]
+            known = [s[axis] > s[outer] for s in steps if s[axis] and s[outer]]
+            if known and not all(known):
+                break
+            if known:
+                place = at
+        found.insert(place, found.pop(k))
+    return tuple(found)
 
 
 def ordered_stage(value: Expr, shape: Shape, dtype: Any, order: Order, is_scalar: bool = False) -> Tracer:

@@ -31,6 +31,7 @@ from hjit.trace.tracing.arrays.tracer import (
     is_tracer,
     stored,
 )
+from hjit.trace.tracing.arrays.writing import trim
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
 from hjit.trace.tracing.scalars.host import as_fill, dtype_of, is_host, known_number, number, static_value
@@ -104,7 +105,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: str | Order = "C
         value = stored(fill_value, checked_dtype(np.dtype(dtype or dtype_of(fill_value))), as_fill)
     else:
         value = as_tracer(fill_value).astype(dtype or as_tracer(fill_value).dtype, copy=False)
-    return ordered_stage(value.load(shape), shape, value.dtype, order_of(order, (), shape))
+    return ordered_stage(trim(value, shape).load(shape), shape, value.dtype, order_of(order, (), shape))
 
 
 def _like(make: Callable[..., Tracer]) -> Callable[..., Tracer]:
@@ -320,8 +321,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
         shaped = [call(np.swapaxes, a, 0, 1) for a in shaped]
     if sparse:
         return tuple(a.copy() if copy else a for a in shaped)
-    shape = broadcast(*(a.shape for a in shaped))
-    full = [call(np.broadcast_to, a, shape) for a in shaped]
+    full = call(np.broadcast_arrays, *shaped)
     return tuple(a.copy() if copy else a for a in full)
 
 
@@ -358,6 +358,8 @@ mgrid, ogrid = _Grid(False), _Grid(True)
 def _triangle(lower: bool) -> Callable[..., Any]:
     def method(m: Any, k: int = 0) -> Tracer:
         m = as_tracer(m)
+        if m.ndim == 1:
+            m = call(np.broadcast_to, m, (m.shape[0], m.shape[0]))
         row, column = (Index(poly(Dim(m.ndim - 2))), Index(poly(Dim(m.ndim - 1)) - operator.index(static_value(k))))
         keep = GraphOp("less_equal", (column, row), bool) if lower else GraphOp("greater_equal", (column, row), bool)
         return from_stage(select(keep, m.load(), Const(0, m.dtype)), m.shape, m.dtype)

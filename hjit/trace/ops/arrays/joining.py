@@ -19,10 +19,20 @@ from hjit.trace.ir.graph import Definition, identity
 from hjit.trace.ir.poly import ZERO, Atom, Dim, Poly, poly
 from hjit.trace.ops.arguments import all_known, contents, finish, placeholders, refuse, whole_number
 from hjit.trace.ops.indexing.getitem import getitem, slice_range
+from hjit.trace.ops.layout import joined_order, order_of_padded, relaid
 from hjit.trace.ops.limits import MAX_REGIONS
 from hjit.trace.tracing.arrays.buffers import TracedBuffer
 from hjit.trace.tracing.arrays.traced import Shape
-from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Tracer, as_tracer, from_known, from_stage, is_tracer, stored
+from hjit.trace.tracing.arrays.tracer import (
+    MAX_KNOWN,
+    Tracer,
+    as_tracer,
+    call,
+    from_known,
+    from_stage,
+    is_tracer,
+    stored,
+)
 from hjit.trace.tracing.arrays.writing import trim
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
@@ -136,6 +146,16 @@ def join(arrays: Sequence[Tracer], axis: int, dtype: Any) -> Tracer:
     return assemble((*arrays[0].shape[:axis], total, *arrays[0].shape[axis + 1 :]), dtype, regions)
 
 
+def _joined(arrays: Sequence[Tracer], axis: int, dtype: Any) -> Tracer:
+    """As `join`, with axes in the order of those of the arrays in memory."""
+    order = joined_order(arrays)
+    if order == tuple(range(len(order))):
+        return join(arrays, axis, dtype)
+    made = join([call(np.transpose, a, order) for a in arrays], order.index(axis), dtype)
+    found: Tracer = call(np.transpose, made, np.argsort(order).tolist())
+    return found
+
+
 @implements(np.concatenate)
 def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind") -> Any:
     if is_tracer(arrays) and arrays.ndim > 1 and out is None and dtype is None and axis is not None:
@@ -152,7 +172,7 @@ def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = Non
     )
     if bad or any(a.shape[k] != n for a in many for k, n in enumerate(many[0].shape) if k != axis % a.ndim):
         refuse(np.concatenate, many, axis)
-    return _finish(join(many, axis % many[0].ndim, _dtype(many, dtype, out, casting)), out)
+    return _finish(_joined(many, axis % many[0].ndim, _dtype(many, dtype, out, casting)), out)
 
 
 def _merged(a: Tracer, axis: Any) -> Any:
@@ -170,7 +190,7 @@ def stack(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, cas
         refuse(np.stack, many, axis)
     axis = np.lib.array_utils.normalize_axis_index(operator.index(static_value(axis)), many[0].ndim + 1)
     key = (*(slice(None),) * axis, None)
-    return _finish(join([getitem(a, key) for a in many], axis, _dtype(many, dtype, out, casting)), out)
+    return _finish(_joined([getitem(a, key) for a in many], axis, _dtype(many, dtype, out, casting)), out)
 
 
 @implements(np.hstack)
@@ -215,7 +235,9 @@ def block(arrays: Any) -> Any:
     shape, regions = _blocks(arrays, depth, ndim, arrays)
     if all_known(leaves):
         return from_known(np.block(placeholders(arrays)))
-    return assemble(shape, np.result_type(*(a.dtype for a in leaves)), regions)
+    orders = {order_of_padded(a) if a.ndim == ndim else () for a in leaves}
+    made = assemble(shape, np.result_type(*(a.dtype for a in leaves)), regions)
+    return relaid(made, orders.pop()) if len(orders) == 1 and () not in orders else made
 
 
 def _depth(x: Any, leaves: list[Tracer], whole: Any) -> int:
@@ -419,9 +441,10 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
         if step < 0:
             start, step = start + (count - 1) * step, -step
         if step == 1 or count <= 1:
-            return (
-                join([part(a, axis, 0, start), part(a, axis, start + count, n)], axis, a.dtype) if count else a.copy()
-            )
+            if not count:
+                return relaid(a.copy(), order_of_padded(a))
+            left = [part(a, axis, 0, start), part(a, axis, start + count, n)]
+            return relaid(join(left, axis, a.dtype), order_of_padded(a))
         obj = np.arange(*obj.indices(int(n)))
     if type(obj) not in (int, Size):
         gone = contents(obj, "numpy.delete", "the indices")
@@ -445,7 +468,8 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
         places = {int(obj) % int(n): obj if obj >= 0 else obj + n}
     stops = [places[k] for k in sorted(places)]
     starts = [0, *(k + 1 for k in stops)]
-    return join([part(a, axis, i, j) for i, j in zip(starts, [*stops, n], strict=True)], axis, a.dtype)
+    left = [part(a, axis, i, j) for i, j in zip(starts, [*stops, n], strict=True)]
+    return relaid(join(left, axis, a.dtype), order_of_padded(a))
 
 
 def _along(a: Tracer, axis: Any) -> tuple[Tracer, int]:
@@ -487,4 +511,4 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     for place, row in groups:
         pieces += [part(a, axis, done, place), row]
         done = place
-    return join([*pieces, part(a, axis, done, n)], axis, a.dtype)
+    return relaid(join([*pieces, part(a, axis, done, n)], axis, a.dtype), order_of_padded(a))

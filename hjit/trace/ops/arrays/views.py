@@ -265,11 +265,8 @@ def squeeze(a: Any, axis: Any = None) -> Tracer:
     drop = [k for k, n in enumerate(a.shape) if n == 1] if axis is None else axes_of(axis, a.ndim)
     if any(a.shape[k] != 1 for k in drop):
         raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
-    return (
-        a[(*(0 if k in drop else slice(None) for k in range(a.ndim)), ...)]
-        if drop
-        else view(a, a.shape, identity(a.ndim), a._known)
-    )
+    found: Tracer = a[(*(0 if k in drop else slice(None) for k in range(a.ndim)), ...)] if drop else a
+    return found
 
 
 @implements(np.expand_dims)
@@ -339,7 +336,7 @@ def _broadcast(array: Any, shape: Any, read_only: bool) -> Tracer:
 def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Tracer, ...]:
     arrays = [as_tracer(a) for a in args]
     shape = broadcast(*(a.shape for a in arrays))
-    return tuple(_broadcast(a, shape, False) for a in arrays)
+    return tuple(a if tuple(a.shape) == tuple(shape) else _broadcast(a, shape, False) for a in arrays)
 
 
 @implements(np.broadcast)

@@ -159,7 +159,7 @@ def ravel(a: Any, order: str = "C") -> ComplexTracer:
 def squeeze(a: Any, axis: Any = None) -> ComplexTracer:
     z = as_complex(a)
     axes = tuple(k for k, n in enumerate(z.shape) if n == 1) if axis is None else axes_of(axis, z.ndim)
-    return ComplexTracer(call(np.squeeze, z.parts, axes)) if axes else ComplexTracer(z.parts[...])
+    return ComplexTracer(call(np.squeeze, z.parts, axes)) if axes else z
 
 
 @for_complex(np.broadcast_to)
@@ -174,8 +174,13 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> ComplexTracer:
 
 @for_complex(np.broadcast_arrays)
 def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Any, ...]:
-    shape = broadcast(*args).shape
-    return tuple(call(np.broadcast_to, x, shape) for x in args)
+    shape = tuple(broadcast(*args).shape)
+    arrays = [x if type(x) is ComplexTracer else call(np.asarray, x) for x in args]
+    found = [x if tuple(x.shape) == shape else call(np.broadcast_to, x, shape) for x in arrays]
+    for x, y in zip(arrays, found, strict=True):
+        parts: Any = getattr(y, "parts", y)
+        parts.read_only = not x.writeable
+    return tuple(found)
 
 
 @for_complex(np.diagonal)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from hjit.trace.ops.arguments import broadcast, in_dtype_of
 from hjit.trace.ops.elementwise.promotion import common_dtype, element, load, loop_of, operand
 from hjit.trace.ops.elementwise.ufuncs import Operation, kind_of
 from hjit.trace.ops.layout import copy_order, operands_order, ordered_stage, tracers
+from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import (
     Tracer,
     as_tracer,
@@ -75,13 +77,25 @@ def clip(
     dtype = loop_of(np._core.umath.clip, operands, None, "same_kind")[-1]  # type: ignore[attr-defined]
     shape = broadcast(*[x._shape for x in arrays])
     x, lo, hi = (cast(load(v, shape, dtype), dtype) for v in operands)
-    value = Op("minimum", (Op("maximum", (x, lo), dtype), hi), dtype)
-    result = ordered_stage(value, shape, dtype, operands_order(arrays, shape), is_scalar=not shape)
+    order = operands_order(arrays, shape)
+    if dtype.char in "fd" and all(_is_fixed(v, shape) for v in operands[1:]):
+        # NumPy's loop for fixed bounds keeps the element where it equals a bound, and so the sign of its zero
+        value = Op("minimum", (hi, Op("maximum", (lo, x), dtype)), dtype)
+    else:
+        value = Op("minimum", (Op("maximum", (x, lo), dtype), hi), dtype)
+    result = ordered_stage(value, shape, dtype, order, is_scalar=not shape)
     if out is None:
         return result
     return (
         np.bitwise_or(result, False, **kwargs) if dtype.kind == "b" else np.positive(result, **kwargs)
     )  # bools have no sign
+
+
+def _is_fixed(x: Any, shape: Shape) -> bool:
+    """Is a bound of `np.clip` one number to NumPy? Not the only element of an array beside only one."""
+    if not is_tracer(x) or not x.ndim:
+        return True
+    return all(n == 1 for n in x.shape) and (x.ndim < len(shape) or any(n != 1 for n in shape))
 
 
 def _is_int(x: Any) -> bool:
@@ -91,6 +105,10 @@ def _is_int(x: Any) -> bool:
 @implements(np.round, np.around)
 def round_(a: Any, decimals: int = 0, out: Any = None) -> Any:
     a = as_tracer(a)
+    decimals = static_value(decimals)
+    with np.errstate(all="ignore"):
+        np.round(0.5, decimals)  # raises what NumPy does of other numbers than ints
+    decimals = operator.index(decimals)
     if a.dtype.kind == "b":
         return np.positive(a.astype(np.float16), out=out)
     if a.dtype.kind in "iu":
@@ -100,10 +118,18 @@ def round_(a: Any, decimals: int = 0, out: Any = None) -> Any:
     if decimals == 0:
         return np.rint(a, out=out)
     # NumPy multiplies or divides by a power of ten in the array's dtype, into `out`, and goes on in that
-    scale = 10.0 ** abs(decimals)
+    scale = _power_of_ten(abs(decimals))
     if decimals > 0:
         return np.true_divide(np.rint(in_dtype_of(out, np.multiply(a, scale, order="A"))), scale, out=out)
     return np.multiply(np.rint(in_dtype_of(out, np.true_divide(a, scale, order="A"))), scale, out=out)
+
+
+def _power_of_ten(n: int) -> float:
+    """10 to the power `n`, rounded as NumPy does: from 10 to the 9 on factor by factor."""
+    found = 10.0 ** min(n, 9)
+    for _ in range(min(n, 400) - 9):  # it is infinite by then
+        found *= 10.0
+    return found
 
 
 @implements(np.nan_to_num)

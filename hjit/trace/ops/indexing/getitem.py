@@ -18,7 +18,7 @@ from hjit.trace.ops.indexing.block_scatters import parts
 from hjit.trace.tracing.arrays.masked import MaskedRead, same_values
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known, from_stage, is_tracer, stored
-from hjit.trace.tracing.arrays.writing import trim, version_name, write
+from hjit.trace.tracing.arrays.writing import check_nesting, trim, version_name, write
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.recording.events import CheckedIndices
 from hjit.trace.tracing.recording.recorder import current
@@ -137,7 +137,9 @@ def setitem(a: Tracer, key: Any, value: Any) -> None:
     """``a[key] = value``."""
     slices = None if type(value) is MaskedRead else _plain_slices(a, key)
     if slices is not None:
-        write(_sliced(a, key, slices), value)
+        view = _sliced(a, key, slices)
+        check_nesting(value, view.ndim, is_element=not view._shape and not _has_ellipsis(key))
+        write(view, value)
         return
     key = _as_mask(a, key)
     parsed = parse_key(a, key)
@@ -148,9 +150,13 @@ def setitem(a: Tracer, key: Any, value: Any) -> None:
         if type(value) is MaskedRead:
             reason = "the length of a boolean-mask read depends on the image's values"
             raise current().error("assignment", reason, "assign it under the mask it was read with")
+        check_nesting(value, view.ndim, is_element=not view.shape and not _has_ellipsis(key))
         write(view, value)
     else:
-        _scatter(view, AdvancedIndex.of(view, parsed), value)
+        plan = AdvancedIndex.of(view, parsed)
+        if all(x.is_scalar for x in parsed.arrays.values()):  # which are integers to NumPy
+            check_nesting(value, len(plan.shape), is_element=not plan.shape and not _has_ellipsis(key))
+        _scatter(view, plan, value)
 
 
 # -- parsing
@@ -207,7 +213,7 @@ def parse_key(a: Tracer, key: Any) -> _Key:
     axis = dim = 0
     for position, k in enumerate(items):
         if is_tracer(k) or _is_int(k):
-            arrays[axis] = k if is_tracer(k) else as_tracer(_in_range(k, a.shape[dim], dim), np.intp)
+            arrays[axis] = k if is_tracer(k) else _as_scalar(_in_range(k, a.shape[dim], dim))
             places.append(position)
             basic.append(slice(None))
         else:
@@ -215,6 +221,13 @@ def parse_key(a: Tracer, key: Any) -> _Key:
         axis += 1
         dim += k is not None
     return _Key(basic, arrays, apart=places[-1] - places[0] + 1 != len(places))
+
+
+def _as_scalar(k: Any) -> Tracer:
+    """An integer as an integer array."""
+    found = as_tracer(k, np.intp)
+    found.is_scalar = True
+    return found
 
 
 def _is_int(k: Any) -> bool:
@@ -365,6 +378,9 @@ def _int(x: Any) -> int | None:
     return None if x is None else operator.index(x)
 
 
+_LONGEST_STEP = 1 << 31  # of slices: in bytes it must be a stride
+
+
 def slice_range(k: slice, n: Any) -> tuple[Any, int, Any]:
     """First index, step and length of a slice of an axis of length `n`, as sizes that keep their polynomials."""
     step = 1 if k.step is None else operator.index(static_value(k.step))
@@ -372,6 +388,8 @@ def slice_range(k: slice, n: Any) -> tuple[Any, int, Any]:
         raise ValueError("slice step cannot be zero")
     if type(n) is MovingLength:
         return (0, step, n) if step == 1 else (n.poly - 1, step, n)
+    if abs(step) > _LONGEST_STEP >= int(n):  # another step that leads out of the axis
+        step = _LONGEST_STEP if step > 0 else -_LONGEST_STEP
     start, stop = (_bound(x, n, step, first) for x, first in ((k.start, True), (k.stop, False)))
     rec = current()
     if rec.loops and abs(step) == 1 and any(type(x) is InductionVariable for x in (start, stop)):

@@ -17,6 +17,7 @@ from hjit.trace.ir.graph import Definition, identity
 from hjit.trace.ir.poly import ZERO, Dim, Poly, poly
 from hjit.trace.ops.arguments import Casting, broadcast, refuse
 from hjit.trace.ops.arrays.views import view
+from hjit.trace.ops.layout import Order, c_strides, sorted_axes, strides
 from hjit.trace.ops.reductions.blas import by_blas
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Tracer, as_tracer, call, from_known, from_stage, is_tracer
@@ -160,6 +161,8 @@ def inner(a: Any, b: Any, /) -> Any:
         return np.multiply(a, b)
     if a.shape[-1] != b.shape[-1]:
         return refuse(np.inner, a, b)
+    if a.ndim == b.ndim == 1:
+        return dot(a, b)
     return tensordot(a, b, ((a.ndim - 1,), (b.ndim - 1,)))
 
 
@@ -233,7 +236,26 @@ def einsum(
     loop = np.result_type(*(t.dtype for t in tracers)) if dtype is None else np.dtype(dtype)
     if len(tracers) == 1 and out is None and loop == tracers[0].dtype and set(labels[0]) == set(kept):
         return _diagonals(tracers[0], labels[0], kept)
-    return _result(contract(tracers, labels, kept, loop), out, casting)
+    places = _places(tracers, labels, kept) if order == "K" and not optimize and out is None else None
+    if places is None:
+        return _result(contract(tracers, labels, kept, loop), out, casting)
+    made = contract(tracers, labels, [kept[k] for k in places], loop)
+    return call(np.transpose, made, np.argsort(places).tolist())
+
+
+def _places(tracers: Sequence[Tracer], labels: Sequence[Labels], kept: Labels) -> Order | None:
+    """The order of the result's axes in memory, which is that of NumPy's iterator over the operands; None: C order."""
+    summed = sorted({name for names in labels for name in names} - set(kept), key=str)
+    axes = [*kept, *summed]
+    steps = []
+    for t, names in zip(tracers, labels, strict=True):
+        own = strides(t) or c_strides(t.shape, t.dtype.itemsize)
+        along = dict.fromkeys(axes, 0)
+        for name, n, s in zip(names, t.shape, own, strict=True):
+            along[name] += 0 if n == 1 else abs(s)
+        steps.append([along[name] for name in axes])
+    found = tuple(k for k in sorted_axes(steps, len(axes)) if k < len(kept))
+    return None if found == tuple(range(len(kept))) else found
 
 
 def _diagonals(t: Tracer, names: Labels, kept: Labels) -> Tracer:

@@ -22,7 +22,7 @@ from hjit.trace.ir.poly import Dim, Poly, poly
 from hjit.trace.ops.arguments import axes_of, broadcast, finish, in_dtype_of, keeps, outer
 from hjit.trace.ops.arrays.views import expand_dims, transpose
 from hjit.trace.ops.elementwise.ufuncs import ALIASES, UFUNCS
-from hjit.trace.ops.layout import Order, operands_order
+from hjit.trace.ops.layout import Order, as_it_lies, operands_order
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import (
     MAX_KNOWN,
@@ -407,7 +407,8 @@ def _ufunc_accumulate(name: str, a: Any, axis: Any = 0, dtype: Any = None, out: 
         raise current().error(f"numpy.{name}.accumulate", "this ufunc is not compiled")
     if axis is None:
         a, axis = a.reshape(-1), 0
-    return finish(scan(name, a, axes_of(axis, a.ndim)[0], _reduced_dtype(ufunc, name, a.dtype, dtype, out)), out)
+    (along,), kind = axes_of(axis, a.ndim), _reduced_dtype(ufunc, name, a.dtype, dtype, out)
+    return finish(as_it_lies(a, lambda x, order: scan(name, x, order.index(along), kind)), out)
 
 
 def _reduced_dtype(ufunc: np.ufunc, name: str, given: np.dtype[Any], asked: Any, out: Any) -> np.dtype[Any]:

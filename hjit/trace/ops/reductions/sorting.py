@@ -12,6 +12,7 @@ from hjit.trace.ir.expressions import Expr
 from hjit.trace.ir.graph import Definition
 from hjit.trace.ir.poly import Dim, Poly, poly
 from hjit.trace.ops.by_numpy import by_numpy
+from hjit.trace.ops.layout import as_it_lies
 from hjit.trace.ops.limits import MAX_ARGSORTED
 from hjit.trace.ops.reductions.networks import are_few, arg_ordered, elements, network, ordered
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known, from_stage
@@ -50,7 +51,10 @@ def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable:
     a, axis = _flat(a, axis)
     if not are_few(a, (axis,)):
         return by_numpy(np.sort, a, axis=axis, kind=kind, order=order, stable=stable, rule="monotone")
-    return _sorted(a, axis, lambda items: ordered(items, network(len(items))), a.dtype)
+    return as_it_lies(
+        a,
+        lambda x, order: _sorted(x, order.index(axis), lambda items: ordered(items, network(len(items))), x.dtype),
+    )
 
 
 @implements(np.argsort)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from hjit.trace.ir.graph import Definition
 from hjit.trace.ir.poly import ZERO, Dim, Poly, boundary, poly
 from hjit.trace.ops.arguments import all_known, axes_of, refuse
 from hjit.trace.ops.arrays.joining import Region, assemble, join, part
+from hjit.trace.ops.layout import Order, as_it_lies
 from hjit.trace.ops.limits import MAX_CONVOLVE_TAPS
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, from_known, from_stage
 from hjit.trace.tracing.dispatch import implements
@@ -101,8 +103,14 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
                 "Shape of array too small to calculate a numerical gradient, "
                 "at least (edge_order + 1) elements are required."
             )
-        found.append(_gradient_along(f, k, dx, edge_order, dtype))
+        along = functools.partial(_gradient_of, axis=k, dx=dx, edge_order=edge_order, dtype=dtype)
+        found.append(as_it_lies(f, along))
     return found[0] if len(axes) == 1 else tuple(found)
+
+
+def _gradient_of(f: Tracer, order: Order, axis: int, dx: Any, edge_order: int, dtype: np.dtype[Any]) -> Tracer:
+    """As `_gradient_along`, of an array with its axes in an order."""
+    return _gradient_along(f, order.index(axis), dx, edge_order, dtype)
 
 
 def _ndim(x: Any) -> int:

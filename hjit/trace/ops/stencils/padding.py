@@ -16,8 +16,9 @@ from hjit.trace.ir.poly import ZERO, boundary
 from hjit.trace.ops.arguments import contents, whole_number
 from hjit.trace.ops.arrays.joining import Region, assemble
 from hjit.trace.ops.elementwise.casting import check_item
+from hjit.trace.ops.layout import copy_order, order_of_padded, ordered_stage, relaid
 from hjit.trace.tracing.arrays.traced import Shape
-from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known, from_stage, has_tracer, is_tracer
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known, has_tracer, is_tracer
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import as_item, is_host, number, static_value
@@ -103,7 +104,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     shape = tuple(n + before + after for n, (before, after) in zip(a.shape, widths, strict=True))
     if mode in ("constant", "empty"):
         border = current().uninitialised(a.dtype) if mode == "empty" else kwargs.get("constant_values", 0)
-        return _constant_pad(a, widths, shape, border)
+        return relaid(_constant_pad(a, widths, shape, border), order_of_padded(a))
     if mode not in _BOUNDS or kwargs.get("reflect_type", "even") != "even":
         what = f"mode '{mode}'" if mode not in _BOUNDS else f"reflect_type '{kwargs['reflect_type']}'"
         raise current().error(
@@ -119,7 +120,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     for axis, (n, (before, after)) in enumerate(zip(a.shape, widths, strict=True)):
         if before or after:
             index[axis] = ZERO if n == 1 else boundary(_BOUNDS[mode], index[axis] - rec.poly(before), rec.poly(n))
-    return from_stage(a.at(index), shape, a.dtype)
+    return ordered_stage(a.at(index), shape, a.dtype, order_of_padded(a))
 
 
 def _constant_pad(a: Tracer, widths: list[tuple[int, int]], shape: Shape, values: Any) -> Tracer:
@@ -185,7 +186,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
         if n > 1 and s % n:
             s = s if -n < s < n else int(s) % int(n)
             index[at] = boundary("wrap", index[at] - rec.poly(s), rec.poly(n))
-    return from_stage(a.at(index), a.shape, a.dtype)
+    return ordered_stage(a.at(index), a.shape, a.dtype, copy_order(a))
 
 
 def _sequence(x: Any) -> list[Any]:

@@ -127,9 +127,9 @@ class TracedArray(Traced):
         raise NotImplementedError
 
     def __copy__(self) -> Self:
-        return self.copy()
+        return self.copy(order="K")
 
     def __deepcopy__(self, memo: Any) -> Self:
-        return self.copy()
+        return self.copy(order="K")
 
     __hash__ = None  # type: ignore[assignment]

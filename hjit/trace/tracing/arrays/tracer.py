@@ -134,6 +134,8 @@ class Tracer(TracedArray):
     @property
     def imag(self) -> Tracer:
         zeros: Tracer = call(np.zeros_like, self)
+        zeros.buffer.writeable = False
+        zeros.is_scalar, zeros.weak = self.is_scalar, self.weak
         return zeros
 
     @property
@@ -321,6 +323,7 @@ class Tracer(TracedArray):
         return _operation("astype")(self, dtype, casting, copy, order)
 
     def fill(self, value: Any) -> None:
+        hook("check_nesting")(value, 0, is_element=True)
         hook("write")(self, value, how=as_item)
 
 
@@ -472,6 +475,8 @@ def as_tracer(x: Any, dtype: Any = None) -> Tracer:
     if type(x) in (list, tuple) and has_tracer(x):
         rows = [as_tracer(row) if dtype is None else stored(row, np.dtype(dtype), as_item) for row in x]
         stacked: Tracer = call(np.stack, rows)
+        if not stacked.is_whole and stacked.known is None:  # in the order of the rows
+            stacked = call(np.copy, stacked, order="C")
         return stacked if dtype is None else stacked.astype(dtype)
     if isinstance(x, np.ndarray) and type(x) not in (np.ndarray, np.memmap):  # a matrix that a call has returned
         reason = "a subclass of ndarray may compute in its own way"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
+
 from hjit.trace.ir.expressions import Expr, Load, cast, renumber, select
 from hjit.trace.ir.graph import Definition, identity
 from hjit.trace.ir.poly import Dim, poly
@@ -59,6 +61,33 @@ def write(view: Tracer, value: Any, where: Expr | None = None, how: Conversion |
         root.version = ""
         return
     update(view, cast(source.load(view.shape), view.dtype), where)
+
+
+@provides
+def check_nesting(value: Any, ndim: int, is_element: bool) -> None:
+    """NumPy's check of what is stored at once.
+
+    Args:
+        ndim: axes of the place.
+        is_element: is it one element, and not an array without axes?
+
+    Raises:
+        ValueError: it is a list with more axes; or has any, and is stored in one element.
+    """
+    if type(value) in (list, tuple) or is_element:
+        depth = _depth(value)
+        if is_element and depth:
+            raise ValueError("setting an array element with a sequence.")
+        if depth > ndim:
+            more = f"The requested array would exceed the maximum number of dimension of {ndim}."
+            raise ValueError(f"setting an array element with a sequence. {more}")
+
+
+def _depth(x: Any) -> int:
+    """How many axes has the array that `x` is made into?"""
+    if type(x) in (list, tuple):
+        return 1 + max(map(_depth, x), default=0)
+    return x.ndim if isinstance(x, np.ndarray) else 0
 
 
 def trim(source: Tracer, shape: Shape) -> Tracer:

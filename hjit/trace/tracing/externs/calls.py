@@ -162,14 +162,15 @@ def extern_result(name: str, kind: str) -> Any:
     rec = current()
     source = rec.inputs[name]
     shape = tuple(rec.size(p) for p in source.input.shape)
+    strides = None if source.array.flags.c_contiguous else source.array.strides
+    buffer = TracedBuffer(shape, source.input.dtype, name, strides=strides)
+    t = Tracer(buffer, shape, identity(len(shape)), is_scalar=kind == "scalar")
     if kind.startswith("complex"):
-        parts = Tracer(TracedBuffer(shape, source.input.dtype, name), shape, identity(len(shape)))
-        return ComplexTracer(parts.copy(), is_scalar=kind != "complex")
-    t = Tracer(TracedBuffer(shape, source.input.dtype, name), shape, identity(len(shape)), is_scalar=kind == "scalar")
+        return ComplexTracer(t.copy(order="K"), is_scalar=kind != "complex")
     if kind in ("float", "int"):
         number: Tracer = python_float(t) if kind == "float" else python_int(t)
         return number
-    return t.copy() if shape else t
+    return t.copy(order="K") if shape else t
 
 
 class _Placeholder:

@@ -173,6 +173,8 @@ class Recorder(TracedSizes):
         indices: what integer arrays hold that are indices, and may be out of bounds.
         out_of_bounds: was an index out of bounds? It is found later than in NumPy, so the function must not handle it.
         outside: the tracers that arguments and captured arrays are seen as.
+        containers: lists, tuples and dicts that arguments and captured ones are seen as, by identity, each with where
+            the caller has it; see `PyTree`.
         iterations: of Python loops, where these are not to fill the trace.
         parts: of arrays, where short loops write many of them.
         taps: of filters that became one expression.
@@ -236,6 +238,7 @@ class Recorder(TracedSizes):
     indices: dict[Any, CheckedIndices] = field(default_factory=dict)
     out_of_bounds: bool = False
     outside: list[Any] = field(default_factory=list)
+    containers: dict[int, tuple[Any, Any]] = field(default_factory=dict)
     iterations: Iterations | None = None
     parts: WrittenParts = field(default_factory=WrittenParts)
     taps: int = 0
@@ -275,6 +278,7 @@ class Recorder(TracedSizes):
         self.undo.clear()
         self.watched = Watched()
         self.outside.clear()
+        self.containers.clear()
         self.indices.clear()
         self.overlays.clear()
         self.hosts.clear()
@@ -288,6 +292,11 @@ class Recorder(TracedSizes):
         self.refusals.clear()
         self.iterations = None
         self.parts = WrittenParts()
+
+    def place_of(self, x: Any) -> Any:
+        """Where the caller has a list, tuple or dict; None: the function has made it."""
+        known = self.containers.get(id(x))
+        return None if known is None else known[1]
 
     def check_watched(self) -> None:
         """Raise where the function has changed a variable, class, list or dict from outside: later calls would not."""

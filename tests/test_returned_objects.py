@@ -1,0 +1,193 @@
+"""Which objects a function returns: arguments themselves, or views of them, and one object in several places."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hjit
+
+IMAGE = np.arange(12.0).reshape(3, 4)
+SETTINGS = {"gain": 2.0, "name": "x"}
+SIZES = [1, 2, [3]]
+
+
+def numbers(x: Any, known: list[Any]) -> list[int]:
+    """A number for each object in a result; the same one for the same object."""
+    if not any(y is x for y in known):
+        known.append(x)
+    found = [next(k for k, y in enumerate(known) if y is x)]
+    items = x.values() if isinstance(x, dict) else x if isinstance(x, (list, tuple)) else ()
+    return found + [n for y in items for n in numbers(y, known)]
+
+
+def check(f: Callable[..., Any], *args: Any) -> None:
+    for verify in ("off", "first"):
+        p = hjit.pipeline(f, verify=verify, on_unsupported="break")
+        for _ in range(3):
+            ours, theirs = p(*args), f(*args)
+            assert numbers(ours, [*args, SETTINGS, SIZES]) == numbers(theirs, [*args, SETTINGS, SIZES])
+            np.testing.assert_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("given", [SETTINGS, SIZES, (1.5, 2), {"image": IMAGE + 1}, [[1, 2], 3], ((1.5, [2]), 3), ()])
+def test_containers_that_are_given(given: Any) -> None:
+    check(lambda img, x: (img * 2, x), IMAGE, given)
+    check(lambda img, x: x, IMAGE, given)
+    check(lambda img, x: {"all": x, "one": (x, img + 1)}, IMAGE, given)
+    check(lambda img, x: [img * 2, *x, list(x)], IMAGE, given)
+
+
+def test_parts_of_containers_that_are_given() -> None:
+    check(lambda img, x: (x[1], img * 2, x[0]["a"], x), IMAGE, [{"a": [1.0]}, (2, [3])])
+
+
+def test_a_container_by_name() -> None:
+    p = hjit.pipeline(lambda img, meta=None: (img * 2, meta), verify="off")
+    for meta in ({"gain": 1.0}, {"gain": 2.0}):
+        assert p(IMAGE, meta=meta)[1] is meta
+
+
+def test_the_container_of_each_call() -> None:
+    p = hjit.pipeline(lambda img, meta: (img * meta["gain"], meta), verify="off")
+    for gain in (1.0, 2.0, 3.0):
+        meta = {"gain": gain}
+        found = p(IMAGE, meta)
+        assert found[1] is meta
+        np.testing.assert_array_equal(found[0], IMAGE * gain)
+
+
+def test_global_containers() -> None:
+    check(lambda img: (img * SETTINGS["gain"], SETTINGS, SIZES), IMAGE)
+    check(lambda img: (img, SIZES[2], [*SIZES]), IMAGE)
+
+
+def test_arguments_and_views_of_them() -> None:
+    for image in (IMAGE, np.asfortranarray(IMAGE), IMAGE[:, ::2], IMAGE + 1j, IMAGE.astype(np.uint8)):
+        check(lambda a: (a[...], a.view(), np.asarray(a), a[:], a[:, :], a, a.reshape(a.shape)), image)
+        check(lambda a: (a.conj(), a.squeeze(), *np.broadcast_arrays(a, a), a.real, np.atleast_2d(a)), image)
+
+
+def test_what_is_returned_twice_is_one_object() -> None:
+    check(lambda a: [a + 1] * 2, IMAGE)
+    check(lambda a: copy.deepcopy([a, a]), IMAGE)
+    check(lambda a: (lambda b: (b, b, b[...], b.view(), [b]))(a + 1), IMAGE)
+    check(lambda a: (lambda b: (b, b, (b,), {"b": b}))([a + 1, a.sum()]), IMAGE)
+    check(lambda a: (lambda b: (a * 2, b, b))([]), IMAGE)
+    check(lambda a: (lambda b: (b, b))(a * 1j), IMAGE)
+    check(lambda a: (lambda b: (b, b))(np.zeros(3)), IMAGE)
+
+
+def test_changes_of_a_conjugate_of_real_numbers_are_of_the_argument() -> None:
+    def f(a: Any) -> Any:
+        a.conj()[0] = 5.0
+        return a.sum()
+
+    p = hjit.pipeline(f, verify="off")
+    for _ in range(2):
+        image = IMAGE.copy()
+        assert p(image) == f(IMAGE.copy())
+        assert image[0, 0] == 5.0
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: a.T,
+        lambda a: a[1:, ::-1],
+        lambda a: a[..., None].transpose(1, 2, 0),
+        lambda a: a[:, 1],
+        lambda a: a[None, 1:2],
+        lambda a: np.rot90(a),
+        lambda a: np.broadcast_to(a, a.shape),
+    ],
+)
+def test_the_base_of_a_view(f: Callable[..., Any]) -> None:
+    big = np.arange(64.0).reshape(8, 8)
+    fixed = big[:, 1:].copy()
+    fixed.flags.writeable = False
+    for a in (big, np.asfortranarray(big), big[1:, ::2], big.T[::-1], big + 1j, fixed):
+        p = hjit.pipeline(f, verify="off")
+        for _ in range(2):
+            ours, theirs = p(a), f(a)
+            assert (ours.base is a, ours.base is a.base) == (theirs.base is a, theirs.base is a.base)
+            assert ours.flags.writeable == theirs.flags.writeable
+            steps = zip(ours.strides, theirs.strides, ours.shape, strict=True)
+            assert all(x == y for x, y, n in steps if n > 1)
+            np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: a.T.reshape(-1),
+        lambda a: a.reshape(-1)[1:4],
+        lambda a: a.T.reshape(-1)[1:20:3],
+        lambda a: a.T.reshape(2, -1)[:, ::-1],
+    ],
+)
+def test_views_in_another_shape(f: Callable[..., Any]) -> None:
+    big = np.arange(64.0).reshape(8, 8)
+    fixed = big[:, 1:].copy()
+    fixed.flags.writeable = False
+    for a in (big, np.asfortranarray(big), big[1:], big.T[:5], np.asfortranarray(big[:2]), fixed, fixed.T):
+        p = hjit.pipeline(f, verify="off")
+        for _ in range(2):
+            ours, theirs = p(a), f(a)
+            np.testing.assert_array_equal(ours, theirs)
+            assert np.shares_memory(ours, a) == np.shares_memory(theirs, a)
+
+
+def test_imaginary_parts_of_real_numbers_are_read_only() -> None:
+    for a in (IMAGE, np.ones((80, 90)), np.ones((80, 90)).T):
+        p = hjit.pipeline(lambda a: (a.imag, a * 2, np.imag(a)), verify="off")
+        for _ in range(2):
+            assert [x.flags.writeable for x in p(a)] == [False, True, False]
+
+
+def test_broadcast_complex_arrays_are_as_writeable_as_they_were() -> None:
+    check(lambda a: np.broadcast_arrays(a, a[:1])[0], IMAGE + 1j)
+    p = hjit.pipeline(lambda a: np.broadcast_arrays(a, a[:1])[0], verify="off")
+    assert all(p(IMAGE + 1j).flags.writeable for _ in range(2))
+
+
+def test_triangles_of_vectors() -> None:
+    p = hjit.pipeline(lambda a: (np.triu(a), np.tril(a, 1)), verify="off")
+    for _ in range(2):
+        np.testing.assert_array_equal(
+            p(np.arange(1.0, 6.0)), (np.triu(np.arange(1.0, 6.0)), np.tril(np.arange(1.0, 6.0), 1))
+        )
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: np.inner(a[0], a[1]),
+        lambda a: a[0, 0].imag,
+        lambda a: np.imag(a[0, 0]),
+        lambda a: float(a.sum()).imag,
+        lambda a: a[0, ..., 0].imag,
+        lambda a: np.tensordot(a[0], a[1], 1),
+    ],
+)
+def test_scalars_are_scalars(f: Callable[..., Any]) -> None:
+    p = hjit.pipeline(f, verify="off")
+    for _ in range(2):
+        ours, theirs = p(IMAGE), f(IMAGE)
+        assert type(ours) is type(theirs)
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_views_without_elements() -> None:
+    fixed = IMAGE.copy()
+    fixed.flags.writeable = False
+    for a in (IMAGE.copy(), np.asfortranarray(IMAGE), fixed, IMAGE[:0]):
+        p = hjit.pipeline(lambda a: (a[:0], a[:, :0].T, np.broadcast_to(a[:0, :1], (0, 7))), verify="off")
+        for _ in range(2):
+            for x, y in zip(p(a), (a[:0], a[:, :0].T, np.broadcast_to(a[:0, :1], (0, 7))), strict=True):
+                assert (x.shape, x.dtype, x.flags.writeable) == (y.shape, y.dtype, y.flags.writeable)
+                assert (x.base is a, x.base is a.base) == (y.base is a, y.base is a.base)
