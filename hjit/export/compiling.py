@@ -6,7 +6,7 @@ import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hjit.call.arguments import leaf_names
+from hjit.call.arguments import each_apart, leaf_names
 from hjit.call.build import on_deep_stack
 from hjit.call.compiling import arguments_of, kernels_of
 from hjit.call.segments import TraceSegments
@@ -51,6 +51,7 @@ def compiled(
     Raises:
         HjitError: it needs Python when it runs.
     """
+    leaves = each_apart(leaves)  # the caller of what is compiled may give other arrays
     options = replace(options, budget=None, on_unsupported="raise", blas=False, numpy_if_faster=False, target="cpu")
 
     def make() -> Compiled:

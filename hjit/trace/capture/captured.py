@@ -109,9 +109,9 @@ def wrap(value: Any, path: AccessPath) -> Any:
         return value
     rec = current()
     if isinstance(value, np.ndarray):
-        return _captured_array(rec, value, path)
+        return _captured_array(rec, value, path, value)
     if type(value).__module__ == "cupy" and hasattr(value, "strides"):
-        return _captured_array(rec, without_memory(value), path)
+        return _captured_array(rec, without_memory(value), path, value)
     if type(value) in (list, tuple, *_DICTS):
         return _captured_container(rec, value, path)
     if isinstance(value, _PLAIN):
@@ -174,14 +174,15 @@ def guard_writeable(name: str, value: bool) -> None:
     _guard(rec, AccessPath(path, "writeable", "flag"), value, "value")
 
 
-def _captured_array(rec: Recorder, value: np.ndarray[Any, Any], path: AccessPath) -> Any:
+def _captured_array(rec: Recorder, value: np.ndarray[Any, Any], path: AccessPath, original: Any) -> Any:
+    """`original`: the array that `value` stands for."""
     key = path.key()
     if key not in rec.captured:
-        for other, tracer in rec.captured.items():
-            if type(tracer) is Tracer and rec.inputs[tracer.buffer.argument].array is value and other[0] != "array":
-                rec.captured[key] = tracer
-                rec.captures.append((path, ("array", tracer.buffer.argument)))
-                return tracer
+        if id(original) in rec.seen_as:
+            tracer = rec.seen_as[id(original)][1]
+            rec.captures.append((path, ("array", tracer.buffer.argument)))
+            rec.captured[key] = tracer
+            return tracer
         plain = whole_array(value, str(path))
         if not supported_dtype(plain.dtype) and not supported_complex(plain.dtype):
             return _guarded_contents(rec, path, plain)
@@ -189,6 +190,7 @@ def _captured_array(rec: Recorder, value: np.ndarray[Any, Any], path: AccessPath
         tracer = any_source(value, str(path) if str(path).isidentifier() else "captured", ("captured", number))
         rec.captures.append((path, ("array", tracer.buffer.argument)))
         rec.captured[key] = tracer
+        rec.seen_as[id(original)] = original, tracer
     return rec.captured[key]
 
 

@@ -173,6 +173,8 @@ class Recorder(TracedSizes):
         indices: what integer arrays hold that are indices, and may be out of bounds.
         out_of_bounds: was an index out of bounds? It is found later than in NumPy, so the function must not handle it.
         outside: the tracers that arguments and captured arrays are seen as.
+        seen_as: arguments and captured arrays, and what stands for them, by identity: of one array there is one tracer.
+        leaves: the inputs that the arrays among the arguments' leaves are, by the number of the leaf.
         iterations: of Python loops, where these are not to fill the trace.
         parts: of arrays, where short loops write many of them.
         taps: of filters that became one expression.
@@ -236,6 +238,8 @@ class Recorder(TracedSizes):
     indices: dict[Any, CheckedIndices] = field(default_factory=dict)
     out_of_bounds: bool = False
     outside: list[Any] = field(default_factory=list)
+    seen_as: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    leaves: dict[int, str] = field(default_factory=dict)
     iterations: Iterations | None = None
     parts: WrittenParts = field(default_factory=WrittenParts)
     taps: int = 0
@@ -275,6 +279,7 @@ class Recorder(TracedSizes):
         self.undo.clear()
         self.watched = Watched()
         self.outside.clear()
+        self.seen_as.clear()
         self.indices.clear()
         self.overlays.clear()
         self.hosts.clear()
