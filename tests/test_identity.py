@@ -150,3 +150,52 @@ def test_what_is_compiled_for_other_callers_takes_two_arrays() -> None:
     found = each_apart([X, 2.0, X, X[1:]])
     assert found[0] is X and found[2] is not X and found[1] == 2.0
     np.testing.assert_array_equal(found[2], X)
+
+
+# -- common memory
+
+
+def views_of(a: Any) -> list[Any]:
+    return [
+        a, a[::2], a[1::2], a[:3], a[3:], a[2:5], a[:, ::2], a[:, 1::2], a[::-1], a.T, a.T[1:], a[2], a[:, 3],
+        a.reshape(-1), a.reshape(-1)[4:9], a[None], a[0:0], a.copy(), a + 1, a[1, 1], np.broadcast_to(a[0], (3, 8)),
+        np.diagonal(a), a[1:3, 2:4], a.T.reshape(-1), np.float64(2.0),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [lambda a: a, lambda a: a * 2, lambda a: a.T * 2, lambda a: np.zeros((8, 8))])
+@pytest.mark.parametrize("dtype", ["float64", "uint8", "complex64"])
+@pytest.mark.parametrize("ask", [np.shares_memory, np.may_share_memory])
+def test_common_memory_of_views(ask: Any, dtype: str, make: Any) -> None:
+    def f(a: Any) -> Any:
+        found = views_of(make(a))
+        return [ask(x, y) for x in found for y in found]
+
+    a = np.arange(128).reshape(8, 16)[:, ::2].astype(dtype)
+    for b in (a, np.asfortranarray(a), np.arange(128).astype(dtype).reshape(8, 16)[:, 8:]):
+        assert hjit.pipeline(f)(b) == f(b)
+
+
+def test_common_memory_of_parts() -> None:
+    def f(z: Any, n: int) -> Any:
+        x = np.arange(12.0)
+        pairs = [(z.real, z), (z.real, z.imag), (z.real[1:], z[:1]), (x[n:], x[:n]), (x[n:], x[: n + 1])]
+        pairs += [(x.view("int64"), x), (x.view("int64")[1:], x[:1]), (x, z), ([1.0], x)]
+        return [np.shares_memory(p, q) for p, q in pairs]
+
+    z = np.arange(6) + 1j
+    assert hjit.pipeline(f)(z, 3) == f(z, 3)
+
+
+def test_arguments_in_the_same_memory() -> None:
+    """It is asked of the arrays of the call, and not of those of another one."""
+
+    def f(a: Any, b: Any) -> Any:
+        b = b * 2 if np.shares_memory(a, b) else b * 3
+        return b + a
+
+    compiled = hjit.pipeline(f, on_unsupported="break")
+    for b in (X.copy(), X, X[:], X[::-1], X.copy()):
+        np.testing.assert_array_equal(compiled(X, b), f(X, b))
+    with pytest.raises(hjit.TraceError, match="shares_memory"):
+        hjit.pipeline(f)(X, X.copy())

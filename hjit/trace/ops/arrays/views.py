@@ -472,8 +472,3 @@ def min_scalar_type(a: Any) -> np.dtype[Any]:
     if x.ndim:
         return x.dtype
     return np.min_scalar_type(as_value(x))
-
-
-@implements(np.shares_memory, np.may_share_memory)
-def shares_memory(a: Any, b: Any, max_work: Any = None) -> bool:
-    return as_tracer(a).buffer.root is as_tracer(b).buffer.root
