@@ -80,10 +80,8 @@ class Pipeline(Inspectable[P, R]):
         """
         self.stats.calls += 1
         targets = leaves_of(out)
-        results = leaves_of(self._call(key_of(args, kwargs), args, kwargs, targets))
-        if len(results) != len(targets):
-            raise ValueError(f"out has {len(targets)} arrays, the function returns {len(results)}")
-        for t, r in zip(targets, results, strict=True):
+        pairs = _paired(out, self._call(key_of(args, kwargs), args, kwargs, targets))
+        for t, r in pairs:
             array = r if is_device_array(r) else np.asarray(r)
             if (
                 (not isinstance(t, np.ndarray) and not is_device_array(t))
@@ -92,7 +90,9 @@ class Pipeline(Inspectable[P, R]):
             ):
                 given = f"{getattr(t, 'shape', ())} {getattr(t, 'dtype', type(t))}"
                 raise ValueError(f"out: an array of shape {array.shape} and dtype {array.dtype} is needed, not {given}")
-        for t, r in zip(targets, results, strict=True):
+        if any(t is not own for (t, _), own in zip(pairs, targets, strict=True)):  # results are in others' arrays
+            pairs = [(t, r.copy() if hasattr(r, "copy") else r) for t, r in pairs]
+        for t, r in pairs:
             if t is not r and not is_same_memory(t, r):
                 t[...] = r
         return out
@@ -175,6 +175,27 @@ _OF_CALLS = dict.fromkeys(
     tune""".split(),
     0,
 ) | {"into": 1, "export": 1}
+
+
+def _paired(out: Any, result: Any, where: str = "out") -> list[tuple[Any, Any]]:
+    """The arrays of `Pipeline.into`, each with the result that belongs there; in the order of the results.
+
+    Raises:
+        ValueError: they are put together in other ways.
+    """
+    if isinstance(result, dict):
+        if not isinstance(out, dict) or out.keys() != result.keys():
+            given = f"one with {list(out)}" if isinstance(out, dict) else f"a {type(out).__name__}"
+            raise ValueError(f"{where}: a dict with the keys {list(result)} is needed, not {given}")
+        return [pair for k, r in result.items() for pair in _paired(out[k], r, f"{where}[{k!r}]")]
+    if isinstance(result, (list, tuple)):
+        if not isinstance(out, (list, tuple)) or len(out) != len(result):
+            given = f"{len(out)}" if isinstance(out, (list, tuple)) else f"a {type(out).__name__}"
+            raise ValueError(f"{where}: a {type(result).__name__} of {len(result)} is needed, not {given}")
+        return [p for k, (t, r) in enumerate(zip(out, result, strict=True)) for p in _paired(t, r, f"{where}[{k}]")]
+    if isinstance(out, (list, tuple, dict)):
+        raise ValueError(f"{where}: an array is needed, not a {type(out).__name__}")
+    return [(out, result)]
 
 
 def _method(given: Any) -> tuple[Any, Any] | None:
