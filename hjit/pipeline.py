@@ -7,6 +7,7 @@ import importlib
 import inspect
 import os
 import pickle
+import sys
 import types
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
@@ -20,8 +21,10 @@ from hjit.graph_breaks import CompiledPart
 from hjit.inspection import Inspectable
 from hjit.options import checked
 from hjit.process import forks, state
-from hjit.trace.capture.overlay import load_table
+from hjit.trace.capture.overlay import is_traced_call, load_table
+from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.frames import uncounted
+from hjit.trace.tracing.recording.recorder import running
 
 if TYPE_CHECKING:
     from hjit.sched.hand.schedule import Schedule
@@ -135,6 +138,8 @@ class BoundPipeline:
         self.__name__ = getattr(given, "__name__", type(given).__name__)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if running and is_traced_call(sys._getframe(1), args, kwargs):
+            return hook("wrap_callable")(self)(*args, **kwargs)
         return self._whole(self._owner, *args, **kwargs)
 
     def on(self, target: str) -> BoundPipeline:
@@ -272,9 +277,11 @@ def pipeline(function: Any = None, **given: Any) -> Any:
         return type(function)(Pipeline(function.__func__, given))
     if not callable(function):
         raise TypeError(f"pipeline decorates a function, not {function!r}")
-    bound = _method(function.py_func if isinstance(function, BoundPipeline) else function)
+    whole = function.py_func if isinstance(function, BoundPipeline) else function
+    bound = _method(whole)
     if bound is not None:
-        return BoundPipeline(getattr(function, "py_func", function), Pipeline(bound[0], given), bound[1])
+        plain = types.MethodType(*bound) if isinstance(whole, types.MethodType) else whole
+        return BoundPipeline(plain, Pipeline(bound[0], given), bound[1])
     return Pipeline(function, given)
 
 

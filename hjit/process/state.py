@@ -120,7 +120,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
     "trace.tracing.frames": (State("_places", "lines and names of instructions, by code", "MAX_CODES codes"),),
     "trace.tracing.recording.recorder": (
         State("_state", "the trace that this thread runs", "one a thread"),
-        State("_running", "the traces of all threads, by their identity", "those that run"),
+        State("running", "the traces of all threads, by their identity", "those that run"),
     ),
     "trace.tracing.arrays.buffers": (State("serials", "numbers traced arrays", "a number"),),
     "trace.tracing.scalars.size": (

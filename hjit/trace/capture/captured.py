@@ -277,14 +277,15 @@ class ObjectProxy:
             return type(value)
         path = object.__getattribute__(self, "_hjit_path")
         found = _class_attribute(type(value), name)
-        if isinstance(found, types.FunctionType) and name not in getattr(value, "__dict__", {}):
+        function = hook("function_of")(found)
+        if isinstance(function, types.FunctionType) and name not in getattr(value, "__dict__", {}):
             _guard(current(), AccessPath(path, name, "attr"), found, "method")
-            return types.MethodType(hook("clone")(found), self)
+            return types.MethodType(hook("clone")(function), self)
         if isinstance(found, property) and found.fget is not None:
             _guard(current(), AccessPath(AccessPath(path, "__class__", "attr"), name, "attr"), found, "identity")
             return hook("clone")(found.fget)(self)
         if isinstance(found, classmethod):
-            return types.MethodType(hook("clone")(found.__func__), type(value))
+            return types.MethodType(hook("wrap_callable")(found.__func__), type(value))
         try:
             plain = getattr(value, name)
         except AttributeError:
@@ -306,7 +307,7 @@ class ObjectProxy:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         value = object.__getattribute__(self, "_hjit_object")
-        method = _class_attribute(type(value), "__call__")
+        method = hook("function_of")(_class_attribute(type(value), "__call__"))
         if isinstance(method, types.FunctionType):
             return hook("clone")(method)(self, *args, **kwargs)
         return value(*args, **kwargs)

@@ -69,18 +69,18 @@ def current() -> Recorder:
     return rec
 
 
-_running: set[Recorder] = set()  # the traces of all threads
+running: set[Recorder] = set()  # the traces of all threads
 
 
 def _elsewhere() -> TraceError:
     """The error for a traced array where no trace runs: in a thread that a traced function started, or later."""
     frame: Any = sys._getframe(2)
-    running = list(_running)
-    found = running[0] if len(running) == 1 else None
+    others = list(running)
+    found = others[0] if len(others) == 1 else None
     while frame is not None and type(frame.f_globals) is dict:
         frame = frame.f_back
     if frame is not None:
-        found = next((rec for rec in running if any(o is frame.f_globals for o in rec.overlays.values())), None)
+        found = next((rec for rec in others if any(o is frame.f_globals for o in rec.overlays.values())), None)
     if found is None:
         return TraceError(
             "tracer",
@@ -258,12 +258,12 @@ class Recorder(TracedSizes):
     def __enter__(self) -> Recorder:
         self._outer = getattr(_state, "recorder", None)
         _state.recorder = self
-        _running.add(self)
+        running.add(self)
         return self
 
     def __exit__(self, kind: object, *exc: object) -> None:
         _state.recorder = self._outer
-        _running.discard(self)
+        running.discard(self)
         if kind is not None:
             self.roll_back()
 
