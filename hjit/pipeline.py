@@ -280,8 +280,8 @@ def pipeline(function: Any = None, **given: Any) -> Any:
     whole = function.py_func if isinstance(function, BoundPipeline) else function
     bound = _method(whole)
     if bound is not None:
-        plain = types.MethodType(*bound) if isinstance(whole, types.MethodType) else whole
-        return BoundPipeline(plain, Pipeline(bound[0], given), bound[1])
+        is_decorated = isinstance(whole, types.MethodType) and whole.__func__ is not bound[0]
+        return BoundPipeline(types.MethodType(*bound) if is_decorated else whole, Pipeline(bound[0], given), bound[1])
     return Pipeline(function, given)
 
 
