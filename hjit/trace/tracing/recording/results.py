@@ -66,7 +66,7 @@ def _outcome(x: Any, given: Sequence[Any], arrays: list[np.ndarray[Any, Any]], i
         return ("array", number, x.dtype, x.shape, x.strides)
     if t is float or (isinstance(x, np.generic) and x.dtype.kind in "biuf") or (t is int and impure):
         arrays.append(np.asarray(x))
-        kind = "float" if t is float else "array" if t is int else "scalar"
+        kind = "float" if t is float else "int" if t is int else "scalar"
         return (kind, len(arrays) - 1, arrays[-1].dtype, (), ())
     if isinstance(x, np.generic) and supported_complex(x.dtype):
         arrays.append(parts_of(np.asarray(x)))
