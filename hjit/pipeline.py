@@ -9,6 +9,7 @@ import os
 import pickle
 import sys
 import types
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
@@ -17,13 +18,14 @@ import numpy as np
 from hjit.call.arguments import is_device_array, is_same_memory, key_of, leaves_of
 from hjit.call.compiled_function import CompiledFunction, P, R
 from hjit.call.entry import Entries
+from hjit.errors import HjitWarning, TraceError
 from hjit.graph_breaks import CompiledPart
 from hjit.inspection import Inspectable
-from hjit.options import checked
+from hjit.options import checked, resolve
 from hjit.process import forks, state
 from hjit.trace.capture.overlay import is_traced_call, load_table
 from hjit.trace.tracing.dispatch import hook
-from hjit.trace.tracing.frames import uncounted
+from hjit.trace.tracing.frames import stack_level, uncounted
 from hjit.trace.tracing.recording.recorder import running
 
 if TYPE_CHECKING:
@@ -216,6 +218,28 @@ def _method(given: Any) -> tuple[Any, Any] | None:
     return (function, owner) if is_python else None
 
 
+def _begins(function: Any) -> str | None:
+    """What calls of a function only begin: they compute nothing."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        return "a generator"
+    return "a coroutine" if inspect.iscoroutinefunction(function) else None
+
+
+def _left_plain(function: Any, kind: str, given: dict[str, Any]) -> Any:
+    """Such a function as it is, so that it is one for those that ask.
+
+    Raises:
+        TraceError: ``on_unsupported="raise"``.
+    """
+    name, options = getattr(function, "__name__", repr(function)), resolve(given)
+    reason, advice = f"each call makes {kind}", "decorate the functions that it calls"
+    if options.on_unsupported == "raise" and not options.disable:
+        raise TraceError(name, reason, advice)
+    if not options.disable:
+        warnings.warn(f"{name} stays as it is: {reason}. What to do: {advice}", HjitWarning, stacklevel=stack_level())
+    return function
+
+
 def _bound_again(given: Any, options: dict[str, Any]) -> Any:
     return pipeline(given, **options)
 
@@ -264,19 +288,23 @@ def pipeline(function: None = None, **given: Any) -> Decorator: ...
 def pipeline(function: Any = None, **given: Any) -> Any:
     """Compile a NumPy image function: ``@hjit.pipeline``, ``@hjit.pipeline(verify="off")`` or ``hjit.pipeline(f)``.
 
-    The decorated function takes and returns what the plain one does. Options are described in `hjit.options`.
+    The decorated function takes and returns what the plain one does. Options are described in `hjit.options`. Coroutine
+    and generator functions, whose calls compute nothing, are given back as they are, with an `HjitWarning`.
 
     Raises:
         OptionError: an unknown option.
         TypeError: `function` cannot be called.
+        TraceError: ``on_unsupported="raise"``, and it is a coroutine or a generator function.
     """
     checked(given)
     if function is None:
         return lambda f: pipeline(f, **given)
     if isinstance(function, (staticmethod, classmethod)):
-        return type(function)(Pipeline(function.__func__, given))
+        return type(function)(pipeline(function.__func__, **given))
     if not callable(function):
         raise TypeError(f"pipeline decorates a function, not {function!r}")
+    if (kind := _begins(function)) is not None:
+        return _left_plain(function, kind, given)
     whole = function.py_func if isinstance(function, BoundPipeline) else function
     bound = _method(whole)
     if bound is not None:
