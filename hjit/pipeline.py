@@ -65,13 +65,17 @@ class Pipeline(Inspectable[P, R]):
         return self
 
     def __reduce__(self) -> Any:
-        """By name, as functions are pickled."""
+        """By name, as functions are pickled; by cloudpickle with its code where that pickles functions so."""
         module, name = self.__module__, getattr(self, "__qualname__", self.__name__)
         try:
             found = _named(module, name)
         except (ImportError, AttributeError):
             found = None
-        if getattr(found, "py_func", found) is not self.py_func:
+        is_found = getattr(found, "py_func", found) is self.py_func
+        caller = sys._getframe(1).f_globals.get("__name__") or ""
+        if "cloudpickle" in caller and (not is_found or module == "__main__"):
+            return Pipeline, (self.py_func, self._given)
+        if not is_found:
             raise pickle.PicklingError(f"{self!r} is not found as {module}.{name}")
         return _unpickle, (module, name, self._given)
 

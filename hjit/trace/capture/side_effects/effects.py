@@ -50,7 +50,7 @@ def record(kind: str, call: Callable[..., None], args: Any, blocked: Callable[[]
         with within(settings):
             call(*given.fill(frozen, [arrays[k] for k in places], values))
 
-    rec.effects.append(Effect(needs, give, blocked))
+    rec.effects.append(Effect(needs, give, blocked, rec.line()))
 
 
 # -- where an effect comes from

@@ -490,7 +490,9 @@ class Recorder(TracedSizes):
         sources = tuple(self.input("extern", r, ("event", number, k)) for k, r in enumerate(results))
         gives = tuple(s.input.name for s in sources)
         self.breaks.append(
-            GraphBreak(needs, outcome, call, gives, operation, checkpoint, rule=rule, arguments=arguments)
+            GraphBreak(
+                needs, outcome, call, gives, operation, checkpoint, rule=rule, arguments=arguments, origin=self.line()
+            )
         )
         if error is not None:
             raise error
@@ -540,16 +542,19 @@ class Recorder(TracedSizes):
         load = Load(self.numbers[key], identity(array.ndim), array.dtype)
         return self.stage(load, array.shape, array.dtype, name="known").name
 
+    def line(self) -> Origin | None:
+        """The line of the user's file that is run now."""
+        inner = site()[0] or self.origin
+        line = line_in(self.origin.filename) if self.origin else None
+        return inner if line is None or inner is None or line.filename == inner.filename else line
+
     def error(self, operation: str, reason: str, advice: str = "", kind: type[TraceError] = TraceError) -> TraceError:
         """A `TraceError` for the user's present line.
 
         Where the function handles it, it is raised again at the end, since NumPy would not have raised it.
         """
-        inner = site()[0] or self.origin
-        line = line_in(self.origin.filename) if self.origin else None
-        if line is None or inner is None or line.filename == inner.filename:
-            line = inner
-        else:  # a library's line says little without the user's
+        inner, line = site()[0] or self.origin, self.line()
+        if line != inner:  # a library's line says little without the user's
             reason = f"{reason} (at {inner})"
         self.refusals.append(kind(operation, reason, advice, line))
         return self.refusals[-1]
