@@ -117,6 +117,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_FUNCTIONS", "what traces NumPy's functions", "filled when modules are imported"),
         State("_HOOKS", "what is asked about functions first", "filled when modules are imported"),
     ),
+    "trace.capture.side_effects.library_warnings": (State("_showing", "one thread notes warnings", "a lock", RESET),),
     "trace.tracing.frames": (State("_places", "lines and names of instructions, by code", "MAX_CODES codes"),),
     "trace.tracing.recording.recorder": (
         State("_state", "the trace that this thread runs", "one a thread"),

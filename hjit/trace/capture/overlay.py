@@ -533,6 +533,7 @@ def load_table() -> None:
 def _load_families() -> None:
     for name in _FAMILIES:
         importlib.import_module(f"hjit.trace.ops.{name}")
+    importlib.import_module("hjit.trace.capture.side_effects.library_warnings")  # provides what extern calls ask for
     creation = sys.modules["hjit.trace.ops.arrays.creation"]
     _REPLACED[np.mgrid], _REPLACED[np.ogrid] = creation.mgrid, creation.ogrid
 

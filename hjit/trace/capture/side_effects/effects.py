@@ -204,7 +204,11 @@ def _warn(message: Any, category: Any = None, stacklevel: int = 1, source: Any =
         raise TypeError(f"category must be a Warning subclass, not '{type(category).__name__}'")
     if more:
         raise _refusal(f"warnings.warn({', '.join(more)}=...)", "hjit does not know this argument")
-    where = place(int(static_value(stacklevel)))
+    give_warning(message, category, place(int(static_value(stacklevel))), source)
+
+
+def give_warning(message: Any, category: Any, where: Callable[[], SourceLine], source: Any) -> None:
+    """A warning at every call, in a line that is found then."""
 
     def give(message: Any) -> None:
         at = where()
