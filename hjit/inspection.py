@@ -220,6 +220,7 @@ class Inspectable(Tunable[P, R]):
 
         Raises:
             OptionError: there is no such target, both `target` and `targets` are given, or one in the other's form.
+            FileNotFoundError: there is no such folder.
             HjitError: the function needs Python when it runs (a call that is not compiled, random numbers, a decision
                 on values), or there is no C compiler.
         """

@@ -24,7 +24,7 @@ class Accelerated:
         pipelines: by the names of the functions, ``package.module.function``.
     """
 
-    def __init__(self, names: tuple[str, ...], given: dict[str, Any]) -> None:
+    def __init__(self, names: tuple[str | types.ModuleType, ...], given: dict[str, Any]) -> None:
         self.pipelines: dict[str, Pipeline[..., Any]] = {}
         self._given = given
         self._before: list[tuple[types.ModuleType, str, Any]] = []
@@ -66,25 +66,29 @@ class Accelerated:
         return rows_of(self.pipelines)
 
 
-def accelerate(*names: str, **given: Any) -> Accelerated:
+def accelerate(*names: str | types.ModuleType, **given: Any) -> Accelerated:
     """Make the public functions of modules pipelines, from now on, or in a ``with`` block.
 
     What a package calls inside by other names, and what was imported from a module before, stays as it is.
 
     Args:
-        names: of modules, such as ``"skimage.filters"``.
+        names: of modules, such as ``"skimage.filters"``; or modules.
         given: options of the pipelines, see `hjit.options`.
 
     Raises:
         ModuleNotFoundError: there is no such module.
-        OptionError: an unknown option, or no names.
+        OptionError: an unknown option, no names, or something else.
     """
     if not names:
         raise OptionError('accelerate needs the names of modules: accelerate("skimage.filters")')
     return Accelerated(names, checked(given))
 
 
-def _module(name: str) -> types.ModuleType:
+def _module(name: Any) -> types.ModuleType:
+    if isinstance(name, types.ModuleType):
+        return name
+    if not isinstance(name, str):
+        raise OptionError(f"accelerate takes modules, or their names, not {name!r}")
     return importlib.import_module(name)
 
 
@@ -93,7 +97,9 @@ def functions_of(module: types.ModuleType) -> Iterator[tuple[str, types.Function
     package = module.__name__.partition(".")[0]
     for name in getattr(module, "__all__", None) or [n for n in dir(module) if not n.startswith("_")]:
         found = getattr(module, name, None)
-        if isinstance(found, types.FunctionType) and (found.__module__ or "").partition(".")[0] == package:
+        if not isinstance(found, types.FunctionType) or found.__code__.co_flags & _NOT_PLAIN_CALLS:
+            continue
+        if (found.__module__ or "").partition(".")[0] == package:
             yield name, found
 
 

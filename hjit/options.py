@@ -108,7 +108,7 @@ def _flag(text: str) -> bool:
         return True
     if text.strip().lower() in ("0", "false", "no", "off", ""):
         return False
-    raise OptionError(f"{text!r} is neither 0 nor 1")
+    raise ValueError(text)
 
 
 def _tune(text: str) -> bool | str:
@@ -123,9 +123,17 @@ def _seconds(text: str) -> float | None:
     return None if text.strip().lower() in ("none", "") else float(text)
 
 
-_FROM_TEXT: dict[str, Callable[[str], Any]] = {"budget": _seconds, "tune": _tune, "blas": _blas, "num_threads": int}
-_FROM_TEXT |= {"tune_budget": float}
-_FROM_TEXT |= dict.fromkeys(("fast_math", "numpy_if_faster", "tune_in_background", "disable"), _flag)
+# how the text of a variable is read, and what it may be
+_FROM_TEXT: dict[str, tuple[Callable[[str], Any], str]] = {
+    "budget": (_seconds, "seconds, or none for any time"),
+    "tune": (_tune, f"choose one of 0, {', '.join(TUNE_MODES)}"),
+    "blas": (_blas, "choose one of auto, 0, 1"),
+    "num_threads": (int, "a whole number from 0 (all cores)"),
+    "tune_budget": (float, "seconds, more than 0"),
+}
+_FROM_TEXT |= dict.fromkeys(
+    ("fast_math", "numpy_if_faster", "tune_in_background", "disable"), (_flag, "choose one of 0, 1")
+)
 
 
 def from_environment() -> dict[str, Any]:
@@ -134,10 +142,11 @@ def from_environment() -> dict[str, Any]:
     for name in _NAMES:
         text = os.environ.get(f"HJIT_{name.upper()}")
         if text is not None:
+            read, allowed = _FROM_TEXT.get(name, (str, ""))
             try:
-                found[name] = _FROM_TEXT.get(name, str)(text)
-            except ValueError as error:
-                raise OptionError(f"HJIT_{name.upper()}={text!r}: {error}") from None
+                found[name] = read(text)
+            except ValueError:
+                raise OptionError(f"HJIT_{name.upper()}={text!r}: {allowed}") from None
     return found
 
 

@@ -7,7 +7,9 @@ import importlib
 import inspect
 import os
 import pickle
+import sys
 import types
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
@@ -16,12 +18,15 @@ import numpy as np
 from hjit.call.arguments import is_device_array, is_same_memory, key_of, leaves_of
 from hjit.call.compiled_function import CompiledFunction, P, R
 from hjit.call.entry import Entries
+from hjit.errors import HjitWarning, TraceError
 from hjit.graph_breaks import CompiledPart
 from hjit.inspection import Inspectable
-from hjit.options import checked
+from hjit.options import checked, resolve
 from hjit.process import forks, state
-from hjit.trace.capture.overlay import load_table
-from hjit.trace.tracing.frames import uncounted
+from hjit.trace.capture.overlay import is_traced_call, load_table
+from hjit.trace.tracing.dispatch import hook
+from hjit.trace.tracing.frames import stack_level, uncounted
+from hjit.trace.tracing.recording.recorder import running
 
 if TYPE_CHECKING:
     from hjit.sched.hand.schedule import Schedule
@@ -60,13 +65,17 @@ class Pipeline(Inspectable[P, R]):
         return self
 
     def __reduce__(self) -> Any:
-        """By name, as functions are pickled."""
+        """By name, as functions are pickled; by cloudpickle with its code where that pickles functions so."""
         module, name = self.__module__, getattr(self, "__qualname__", self.__name__)
         try:
             found = _named(module, name)
         except (ImportError, AttributeError):
             found = None
-        if getattr(found, "py_func", found) is not self.py_func:
+        is_found = getattr(found, "py_func", found) is self.py_func
+        caller = sys._getframe(1).f_globals.get("__name__") or ""
+        if "cloudpickle" in caller and (not is_found or module == "__main__"):
+            return Pipeline, (self.py_func, self._given)
+        if not is_found:
             raise pickle.PicklingError(f"{self!r} is not found as {module}.{name}")
         return _unpickle, (module, name, self._given)
 
@@ -80,10 +89,8 @@ class Pipeline(Inspectable[P, R]):
         """
         self.stats.calls += 1
         targets = leaves_of(out)
-        results = leaves_of(self._call(key_of(args, kwargs), args, kwargs, targets))
-        if len(results) != len(targets):
-            raise ValueError(f"out has {len(targets)} arrays, the function returns {len(results)}")
-        for t, r in zip(targets, results, strict=True):
+        pairs = _paired(out, self._call(key_of(args, kwargs), args, kwargs, targets))
+        for t, r in pairs:
             array = r if is_device_array(r) else np.asarray(r)
             if (
                 (not isinstance(t, np.ndarray) and not is_device_array(t))
@@ -92,7 +99,9 @@ class Pipeline(Inspectable[P, R]):
             ):
                 given = f"{getattr(t, 'shape', ())} {getattr(t, 'dtype', type(t))}"
                 raise ValueError(f"out: an array of shape {array.shape} and dtype {array.dtype} is needed, not {given}")
-        for t, r in zip(targets, results, strict=True):
+        if any(t is not own for (t, _), own in zip(pairs, targets, strict=True)):  # results are in others' arrays
+            pairs = [(t, r.copy() if hasattr(r, "copy") else r) for t, r in pairs]
+        for t, r in pairs:
             if t is not r and not is_same_memory(t, r):
                 t[...] = r
         return out
@@ -135,6 +144,8 @@ class BoundPipeline:
         self.__name__ = getattr(given, "__name__", type(given).__name__)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if running and is_traced_call(sys._getframe(1), args, kwargs):
+            return hook("wrap_callable")(self)(*args, **kwargs)
         return self._whole(self._owner, *args, **kwargs)
 
     def on(self, target: str) -> BoundPipeline:
@@ -177,6 +188,27 @@ _OF_CALLS = dict.fromkeys(
 ) | {"into": 1, "export": 1}
 
 
+def _paired(out: Any, result: Any, where: str = "out") -> list[tuple[Any, Any]]:
+    """The arrays of `Pipeline.into`, each with the result that belongs there; in the order of the results.
+
+    Raises:
+        ValueError: they are put together in other ways.
+    """
+    if isinstance(result, dict):
+        if not isinstance(out, dict) or out.keys() != result.keys():
+            given = f"one with {list(out)}" if isinstance(out, dict) else f"a {type(out).__name__}"
+            raise ValueError(f"{where}: a dict with the keys {list(result)} is needed, not {given}")
+        return [pair for k, r in result.items() for pair in _paired(out[k], r, f"{where}[{k!r}]")]
+    if isinstance(result, (list, tuple)):
+        if not isinstance(out, (list, tuple)) or len(out) != len(result):
+            given = f"{len(out)}" if isinstance(out, (list, tuple)) else f"a {type(out).__name__}"
+            raise ValueError(f"{where}: a {type(result).__name__} of {len(result)} is needed, not {given}")
+        return [p for k, (t, r) in enumerate(zip(out, result, strict=True)) for p in _paired(t, r, f"{where}[{k}]")]
+    if isinstance(out, (list, tuple, dict)):
+        raise ValueError(f"{where}: an array is needed, not a {type(out).__name__}")
+    return [(out, result)]
+
+
 def _method(given: Any) -> tuple[Any, Any] | None:
     """The function of a bound method, or of an object that can be called, and its first argument; None: of neither."""
     if isinstance(given, (types.FunctionType, functools.partial, CompiledFunction, BoundPipeline, type)):
@@ -188,6 +220,28 @@ def _method(given: Any) -> tuple[Any, Any] | None:
     function = getattr(function, "py_func", function)
     is_python = isinstance(function, types.FunctionType) and (function.__module__ or "").partition(".")[0] != "numpy"
     return (function, owner) if is_python else None
+
+
+def _begins(function: Any) -> str | None:
+    """What calls of a function only begin: they compute nothing."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        return "a generator"
+    return "a coroutine" if inspect.iscoroutinefunction(function) else None
+
+
+def _left_plain(function: Any, kind: str, given: dict[str, Any]) -> Any:
+    """Such a function as it is, so that it is one for those that ask.
+
+    Raises:
+        TraceError: ``on_unsupported="raise"``.
+    """
+    name, options = getattr(function, "__name__", repr(function)), resolve(given)
+    reason, advice = f"each call makes {kind}", "decorate the functions that it calls"
+    if options.on_unsupported == "raise" and not options.disable:
+        raise TraceError(name, reason, advice)
+    if not options.disable:
+        warnings.warn(f"{name} stays as it is: {reason}. What to do: {advice}", HjitWarning, stacklevel=stack_level())
+    return function
 
 
 def _bound_again(given: Any, options: dict[str, Any]) -> Any:
@@ -238,22 +292,28 @@ def pipeline(function: None = None, **given: Any) -> Decorator: ...
 def pipeline(function: Any = None, **given: Any) -> Any:
     """Compile a NumPy image function: ``@hjit.pipeline``, ``@hjit.pipeline(verify="off")`` or ``hjit.pipeline(f)``.
 
-    The decorated function takes and returns what the plain one does. Options are described in `hjit.options`.
+    The decorated function takes and returns what the plain one does. Options are described in `hjit.options`. Coroutine
+    and generator functions, whose calls compute nothing, are given back as they are, with an `HjitWarning`.
 
     Raises:
         OptionError: an unknown option.
         TypeError: `function` cannot be called.
+        TraceError: ``on_unsupported="raise"``, and it is a coroutine or a generator function.
     """
     checked(given)
     if function is None:
         return lambda f: pipeline(f, **given)
     if isinstance(function, (staticmethod, classmethod)):
-        return type(function)(Pipeline(function.__func__, given))
+        return type(function)(pipeline(function.__func__, **given))
     if not callable(function):
         raise TypeError(f"pipeline decorates a function, not {function!r}")
-    bound = _method(function.py_func if isinstance(function, BoundPipeline) else function)
+    if (kind := _begins(function)) is not None:
+        return _left_plain(function, kind, given)
+    whole = function.py_func if isinstance(function, BoundPipeline) else function
+    bound = _method(whole)
     if bound is not None:
-        return BoundPipeline(getattr(function, "py_func", function), Pipeline(bound[0], given), bound[1])
+        is_decorated = isinstance(whole, types.MethodType) and whole.__func__ is not bound[0]
+        return BoundPipeline(types.MethodType(*bound) if is_decorated else whole, Pipeline(bound[0], given), bound[1])
     return Pipeline(function, given)
 
 

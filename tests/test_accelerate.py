@@ -136,3 +136,19 @@ def _environment(folder: Path) -> dict[str, str]:
 
     root = str(Path(hjit.__file__).parents[1])
     return {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{root}"}
+
+
+def test_modules_in_place_of_their_names(package: types.ModuleType) -> None:
+    with hjit.accelerate(package) as modules:
+        assert "softening.soft" in modules.pipelines
+        np.testing.assert_array_equal(package.soft(IMAGE), np.exp(IMAGE) * 2)
+    with pytest.raises(hjit.OptionError, match="accelerate takes modules, or their names, not 3"):
+        hjit.accelerate(3)  # type: ignore[arg-type]
+
+
+def test_generators_stay_as_they_are(package: types.ModuleType) -> None:
+    code = "def rows(a):\n    yield from a\nasync def later(a):\n    return a\n"
+    exec(code, package.__dict__)
+    package.__all__ = ["soft", "rows", "later"]
+    with hjit.accelerate("softening") as modules:
+        assert list(modules.pipelines) == ["softening.soft"]

@@ -16,6 +16,7 @@ import secrets
 import shutil
 import subprocess
 import sys
+import threading
 import traceback
 import types
 import uuid
@@ -914,3 +915,55 @@ def test_numpys_warnings_of_sizes(function: Callable[..., Any], args: tuple[Any,
     f = hjit.pipeline(function, verify="off")
     assert [texts(f) for _ in range(3)] == [texts(function)] * 3
     assert not f.stats.fallbacks
+
+
+# -- warnings of library code that runs once, while the function is traced
+
+
+def fits_a_line(img: Any) -> Any:
+    return img * np.polyfit([1.0, 1.0, 1.0], [1.0, 2.0, 3.0], 2)[0]
+
+
+def ignores(img: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return fits_a_line(img)
+
+
+@pytest.mark.parametrize("verify", ["first", "off"])
+@pytest.mark.parametrize("f", [fits_a_line, ignores, lambda img: fits_a_line(img) + fits_a_line(img)])
+def test_warnings_of_libraries_are_given_at_every_call(f: Any, verify: Any, seen: Seen) -> None:
+    pipe = hjit.pipeline(f, verify=verify)
+    for _ in range(3):
+        assert effects(seen, pipe, IMAGE)[2] == effects(seen, f, IMAGE)[2]
+    assert pipe.stats.fallbacks == 0
+
+
+def test_warnings_of_libraries_go_by_the_filters(seen: Seen) -> None:
+    shown = []
+    for f in (fits_a_line, hjit.pipeline(fits_a_line), hjit.pipeline(fits_a_line, verify="off")):
+        globals().pop("__warningregistry__", None)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("default")
+            for _ in range(3):
+                f(IMAGE)
+        shown.append(len(caught))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(np.exceptions.RankWarning):
+                f(IMAGE)
+        assert len(effects(seen, f, IMAGE)[2]) == 1
+    assert shown == [1, 1, 1]
+
+
+def test_warnings_of_other_threads_are_shown() -> None:
+    from hjit.trace.capture.side_effects.library_warnings import NotedWarnings
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        block = NotedWarnings()
+        with block:
+            thread = threading.Thread(target=warnings.warn, args=("of another thread",))
+            thread.start()
+            thread.join()
+    assert [str(w.message) for w in caught] == ["of another thread"] and block.noted == []

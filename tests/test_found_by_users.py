@@ -101,3 +101,37 @@ def test_integers_out_of_range_compare_as_numpys_do() -> None:
         else:
             with pytest.raises(OverflowError):
                 g(u, k)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda v: np.interp(v[0], [0, 1], [2, 3]),
+        lambda v: np.interp(v[:1].reshape(()), [0, 1], [2, 3]),
+        lambda v: (np.digitize(v[0], [0.0, 1.0]), np.digitize(v.sum(), v)),
+        lambda v: np.searchsorted(v, v[2:3].reshape(())),
+    ],
+)
+def test_look_ups_of_one_number_are_scalars(f: Any) -> None:
+    check(f, np.arange(6.0))
+
+
+def test_interpolation_in_one_point_and_in_points_out_of_order() -> None:
+    x = np.array([np.nan, -1.0, 0.0, 1.0, np.inf])
+    one = [np.array([0.0]), np.array([5.0])]
+    check(
+        lambda v, p, q: (np.interp(v, p, q), np.interp(v, p, q, left=1, right=2), np.interp(v, [1.0], [7.0])), x, *one
+    )
+    f = hjit.pipeline(lambda v, p, q: np.interp(v, p, q))
+    for p in (np.arange(6.0), np.array([3.0, 1, 2, 5, 4, 0]), np.array([0.0, 1, np.nan, 3, 4, 5]), np.zeros(6)):
+        v, q = np.linspace(-1, 6, 40), np.arange(6.0) * 2
+        np.testing.assert_array_equal(f(v, p, q), np.interp(v, p, q))
+
+
+def test_whole_numbers_of_the_random_state_are_python_numbers() -> None:
+    f = hjit.pipeline(lambda v: (np.random.get_state()[2:], v + 1))
+    for seed in range(3):
+        np.random.seed(seed)
+        np.random.rand(seed + 3)
+        found, expected = f(IMAGE)[0], np.random.get_state()[2:]
+        assert found == expected and list(map(type, found)) == list(map(type, expected))

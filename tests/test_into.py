@@ -157,3 +157,36 @@ def test_numbers_as_results() -> None:
         out = np.zeros(())
         f.into(out, IMAGE)
         assert out == IMAGE.max()
+
+
+def test_dicts_are_filled_by_their_keys() -> None:
+    f = hjit.pipeline(lambda a: {"x": a * 2, "y": (a + 1, {"z": a - 1, "t": a[:3].sum(0)})})
+    a = np.arange(12.0).reshape(4, 3)
+    for _ in range(3):
+        out = {"y": (np.zeros((4, 3)), {"t": np.zeros(3), "z": np.zeros((4, 3))}), "x": np.zeros((4, 3))}
+        assert f.into(out, a) is out
+        np.testing.assert_array_equal(out["x"], a * 2)
+        np.testing.assert_array_equal(out["y"][0], a + 1)
+        np.testing.assert_array_equal(out["y"][1]["z"], a - 1)
+        np.testing.assert_array_equal(out["y"][1]["t"], a[:3].sum(0))
+
+
+def test_structures_of_out() -> None:
+    a = np.arange(3.0)
+
+    def o() -> Any:
+        return np.zeros(3)
+
+    by_key, one, two = (
+        hjit.pipeline(f) for f in (lambda a: {"x": a * 2, "y": a * 3}, lambda a: a * 2, lambda a: (a, a * 2))
+    )
+    for _ in range(2):
+        for f, out in [
+            (by_key, {"x": o(), "z": o()}), (by_key, {"x": o()}), (by_key, (o(), o())), (by_key, {"x": o(), "y": [o()]}),
+            (one, (o(),)), (one, {"x": o()}), (one, [[o()]]), (two, {"x": o(), "y": o()}), (two, ((o(), o()),)), (two, o()),
+        ]:  # fmt: skip
+            with pytest.raises(ValueError, match="out"):
+                f.into(out, a)
+    out = [o(), o()]
+    two.into(out, a)
+    np.testing.assert_array_equal(out[1], a * 2)

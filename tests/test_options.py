@@ -159,3 +159,20 @@ def test_disabled_loads_no_compiler(tmp_path: Path) -> None:
         HJIT_DISABLE="1",
     )
     assert out.splitlines() == ["in ndarray", "in ndarray", "[]"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "allowed"),
+    [
+        ("TUNE", "foo", "choose one of 0, stored, greedy, refined, beam, one_shot, top_five, autotune"),
+        ("NUM_THREADS", "abc", "a whole number from 0"),
+        ("BLAS", "foo", "choose one of auto, 0, 1"),
+        ("FAST_MATH", "foo", "choose one of 0, 1"),
+        ("BUDGET", "foo", "seconds, or none"),
+        ("TUNE_BUDGET", "foo", "seconds, more than 0"),
+    ],
+)
+def test_what_values_in_the_environment_may_be(name: str, text: str, allowed: str, monkeypatch: Any) -> None:
+    monkeypatch.setenv(f"HJIT_{name}", text)
+    with pytest.raises(OptionError, match=f"^HJIT_{name}='{text}': {allowed}"):
+        from_environment()

@@ -176,6 +176,16 @@ def test_pickle_and_copy() -> None:
     assert copy.copy(module_level) is copy.deepcopy(module_level) is module_level
 
 
+def test_cloudpickle() -> None:
+    """Takes what cannot be found by its name, as it takes plain functions."""
+    cloudpickle = pytest.importorskip("cloudpickle")
+    gain = 3.0
+    made = cloudpickle.loads(cloudpickle.dumps(hjit.pipeline(lambda img: img * gain, verify="off")))
+    assert isinstance(made, hjit.Pipeline)
+    np.testing.assert_array_equal(made(IMAGE), IMAGE * gain)
+    assert cloudpickle.loads(cloudpickle.dumps(module_level)) is module_level
+
+
 # -- arguments and results
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import warnings
 from typing import Any
@@ -56,9 +57,32 @@ def test_messages(f: Any, line: int, operation: str) -> None:
         assert part in str(error)
 
 
-def test_a_generator() -> None:
-    with pytest.raises(TraceError, match="generator"):
-        hjit.pipeline(generator)(IMAGE)
+def test_functions_whose_calls_only_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def later(img: Any) -> Any:
+        return img * 2
+
+    for f, kind in ((generator, "a generator"), (later, "a coroutine")):
+        with pytest.raises(TraceError, match=kind):
+            hjit.pipeline(f)
+        with pytest.warns(hjit.HjitWarning, match=f"{f.__name__} stays as it is: each call makes {kind}"):
+            assert hjit.pipeline(f, on_unsupported="break") is f
+        assert hjit.pipeline(f, disable=True) is f
+    with pytest.warns(hjit.HjitWarning):
+        assert type(hjit.pipeline(staticmethod(later), on_unsupported="numpy")) is staticmethod
+    np.testing.assert_array_equal(asyncio.run(later(IMAGE)), IMAGE * 2)
+
+
+def test_errors_of_shapes_have_numpys_text() -> None:
+    def f(img: Any, shape: Any) -> str:
+        try:
+            img.reshape(shape)
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    for shape in ((3, 3), (7,), (3, -1, 5), (), (-1, 0), (-1, 5), (1, 2)):
+        pipe = hjit.pipeline(lambda img, shape=shape: (f(img, shape), img * 2))
+        assert pipe(IMAGE[:1, :6])[0] == f(IMAGE[:1, :6], shape) != ""
 
 
 def test_a_trace_error_is_raised_at_every_call() -> None:

@@ -175,6 +175,16 @@ def each_once(copy: Callable[[Any], Any], leaves: Sequence[Any]) -> list[Any]:
     return [made[id(x)] for x in leaves]
 
 
+def each_apart(leaves: Sequence[Any]) -> list[Any]:
+    """The arguments; of an array that was passed twice there are copies."""
+    seen: set[int] = set()
+    found = []
+    for x in leaves:
+        found.append(copied(x) if id(x) in seen else x)
+        seen.add(id(x))
+    return found
+
+
 def leaf_names(function: Callable[..., Any], structure: PyTree, count: int) -> list[str]:
     """A name for each leaf of the arguments: its parameter's."""
     names = ["arg"] * count

@@ -199,7 +199,9 @@ def traced_call(
     try:
         names = leaf_names(function, structure, len(leaves))
         is_bounded = options.on_unsupported == "break" and scheduler is None  # what is refused then runs in parts
-        tracing = functools.partial(trace, fill=fill, expected=expected, run_loops=_running_loops(options))
+        tracing = functools.partial(
+            trace, fill=fill, expected=expected, run_loops=_running_loops(options), originals=leaves
+        )
         traced: Trace = on_deep_stack(tracing, function, structure, seen, names, evaluated, by_blas, is_bounded)
     except (HjitError, MemoryError, OutOfBounds):
         raise
@@ -440,7 +442,8 @@ def _with_products(v: Variant) -> WithProducts | None:
     """The hot path of a variant whose graph breaks are products; None where indices must be checked."""
     if v.rec.checks:
         return None
-    return WithProducts(v.body, v.rec.tape if v.rec.tape.ops else None, v.constants, v.guards.arguments, v.results)
+    tape, guards = v.rec.tape if v.rec.tape.ops else None, v.guards
+    return WithProducts(v.body, tape, v.constants, guards.arguments, v.results, guards.identities)
 
 
 def _one_kernel(variant: Variant) -> OneKernel | None:
@@ -463,6 +466,7 @@ def _one_kernel(variant: Variant) -> OneKernel | None:
         bool(rec.checks),
         results.tree,
         {k: variant.body.owners[n] for k, n in enumerate(names) if n in variant.body.owners},
+        variant.guards.identities,
     )
 
 

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import importlib
 import logging
+import sys
 import threading
 import time
 import warnings
@@ -43,9 +44,12 @@ from hjit.options import Options, checked, resolve
 from hjit.process import forks
 from hjit.process.garbage_collection import few_collections
 from hjit.process.progress import progress
+from hjit.trace.capture.overlay import is_traced_call
 from hjit.trace.capture.trace import PyTree, flatten_arguments, python_function
 from hjit.trace.capture.tracing_errors import as_trace_error
+from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.frames import stack_level, uncounted
+from hjit.trace.tracing.recording.recorder import running
 
 if TYPE_CHECKING:
     from hjit.call.build import Built
@@ -97,6 +101,9 @@ class CompiledFunction(VerifiedCalls, SplitCalls, OtherArrays, Generic[P, R]):
         _functions.add(self)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        if running and is_traced_call(sys._getframe(1), args, kwargs):
+            traced: R = hook("wrap_callable")(self.py_func)(*args, **kwargs)
+            return traced
         stats = self.stats
         stats.calls += 1
         again = self._plain_again

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 
 from hjit.call.segments import TraceSegments, element_strides, recorded, strides_of
+from hjit.kernels.lower import lower
 from hjit.kernels.runtime import features
 from hjit.kernels.runtime.bind import bind
 from hjit.options import Options
+from hjit.process import debug
 from hjit.trace.capture.trace import Trace
-from hjit.trace.passes.canonical import canonicalise
+from hjit.trace.passes.canonical import FAST_CUDA_PASSES, PASSES, canonicalise
 from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.tuning.choice import Arguments, Candidate, Choice, Scheduler, Segment
 from hjit.tuning.decide import Decision, decided
@@ -50,6 +52,9 @@ def candidate_of(
     traced: Trace, leaves: Sequence[Any], options: Options, scheduler: Scheduler | None
 ) -> tuple[Candidate, Decision]:
     """The kernels of a trace by the schedule that is decided on for it."""
+    if debug.is_on():
+        passes: tuple[Any, ...] = (*PASSES, *FAST_CUDA_PASSES, *lower.CPU, *lower.CUDA)
+        debug.check_names(("place_loops", *(f.__name__ for f in passes)))
     segments_of, decision = decided_for(traced, options, scheduler)
     make = functools.partial(kernels_of, traced, segments_of, options)  # loads, or lowers and emits
     if decision.is_final:

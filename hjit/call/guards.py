@@ -5,7 +5,7 @@ What it read besides them must be as it was, and arrays that it writes must not 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,8 @@ class Guards:
         complex_inputs: those that are complex: kernels read their parts.
         written: inputs that the function changes.
         overlapping: may two elements of one of those be the same memory?
+        identities: are those arrays among the leaves one object that were one? None: there are no two that may be one.
+        apart: inputs, not all of them arguments, that may be one array, and were not.
     """
 
     recorder: Recorder
@@ -41,9 +43,13 @@ class Guards:
     written: frozenset[str]
     overlapping: bool
     complex_inputs: frozenset[str] = frozenset()
+    identities: Callable[[Sequence[Any]], bool] | None = None
+    apart: tuple[tuple[str, ...], ...] = ()
 
     def values(self, leaves: Sequence[Any]) -> GuardValues | None:
         """Values of the tape and the captured arrays, or None where a guard does not hold."""
+        if self.identities is not None and not self.identities(leaves):
+            return None
         rec = self.recorder
         values = rec.tape.replay(leaves) if rec.tape.ops else []
         if values is None:
@@ -57,11 +63,27 @@ class Guards:
                     continue
                 return None
             if kind == "array":
-                if not self._accepts(expected, value) or arrays.setdefault(expected, value) is not value:
+                if not self._accepts(expected, value) or self._known(expected, value, leaves, arrays) is not value:
                     return None
             elif not _holds(kind, expected, value):
                 return None
+        if self.apart and not self._are_apart(leaves, arrays):
+            return None
         return values, arrays
+
+    def _known(self, name: str, value: Any, leaves: Sequence[Any], captured: dict[str, Array]) -> Any:
+        """The array that an input is in this call; `value`, where that is found now."""
+        return leaves[self.arguments[name]] if name in self.arguments else captured.setdefault(name, value)
+
+    def _are_apart(self, leaves: Sequence[Any], captured: Mapping[str, Array]) -> bool:
+        """Are arrays different ones that were?"""
+        arrays = captured if not self.arguments else {n: leaves[k] for n, k in self.arguments.items()} | dict(captured)
+        return all(len({id(arrays[n]) for n in group}) == len(group) for group in self.apart)
+
+    def with_arrays(self, leaves: Sequence[Any], arrays: Mapping[str, Array]) -> list[Any]:
+        """The arguments, with other arrays for some inputs."""
+        others = {id(leaves[k]): arrays[n] for n, k in self.arguments.items() if n in arrays}
+        return [others.get(id(x), x) for x in leaves]
 
     def _accepts(self, name: str, value: Any) -> bool:
         """Is a captured array like the one that was traced?"""
@@ -92,16 +114,48 @@ class Guards:
 def guards_of(trace: Trace) -> Guards:
     """The guards of a trace, whose arrays are still those of the call."""
     rec = trace.recorder
+    arguments = {n: s.where[1] for n, s in rec.inputs.items() if s.where[0] == "arg"}
+    alike = _alike_inputs(rec)
     packed_inputs = frozenset(n for n, s in rec.inputs.items() if s.packed)
     written = frozenset(name for name, _ in trace.writes)
     return Guards(
         rec,
-        {n: s.where[1] for n, s in rec.inputs.items() if s.where[0] == "arg"},
+        arguments,
         packed_inputs,
         written,
         any(n in packed_inputs or _overlaps_itself(rec.inputs[n].array) for n in written),
         frozenset(n for n, s in rec.inputs.items() if s.is_complex),
+        _identities(
+            [(arguments[n], k) for k, n in rec.leaves.items() if k != arguments[n]],
+            [ks for names in alike if len(ks := [arguments[n] for n in names if n in arguments]) > 1],
+        ),
+        tuple(names for names in alike if not all(n in arguments for n in names)),
     )
+
+
+def _alike_inputs(rec: Recorder) -> list[tuple[str, ...]]:
+    """Inputs that every call brings and that are alike: the arrays of another call may be one object."""
+    groups: dict[Any, list[str]] = {}
+    for n, s in rec.inputs.items():
+        if s.where[0] in ("arg", "captured"):
+            groups.setdefault((s.array.dtype, s.array.shape, s.is_complex), []).append(n)
+    return [tuple(names) for names in groups.values() if len(names) > 1]
+
+
+def _identities(
+    same: Iterable[tuple[int, int]], apart: Iterable[Sequence[int]]
+) -> Callable[[Sequence[Any]], bool] | None:
+    """See `Guards`; as an expression, since it is part of every call."""
+    tests = [f"x[{j}] is x[{k}]" for j, k in same]
+    for leaves in apart:
+        if len(leaves) == 2:
+            tests.append(f"x[{leaves[0]}] is not x[{leaves[1]}]")
+        else:
+            tests.append(f"len({{{', '.join(f'id(x[{k}])' for k in leaves)}}}) == {len(leaves)}")
+    if not tests:
+        return None
+    found: Callable[[Sequence[Any]], bool] = eval(f"lambda x: {' and '.join(tests)}")
+    return found
 
 
 def look_up(path: Any, leaves: Sequence[Any]) -> Any:

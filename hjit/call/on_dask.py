@@ -7,6 +7,7 @@ does on arrays of Dask.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -181,9 +182,8 @@ def traced_call(settings: CallSettings, structure: PyTree, leaves: list[Any]) ->
     seen = [_stand_in(x) if is_dask_array(x) else x for x in leaves]
     given = Given(settings, leaves)
     names = leaf_names(settings.function, structure, len(leaves))
-    traced: Trace = with_deep_stack(
-        lambda: trace(settings.function, structure, seen, names, given.computed, lambda name: "auto", postpone=given)
-    )
+    tracing = functools.partial(trace, settings.function, structure, seen, names, given.computed)
+    traced: Trace = with_deep_stack(lambda: tracing(lambda name: "auto", postpone=given, originals=leaves))
     rec = traced.recorder
     rec.roll_back()
     if any(e.impure for e in rec.breaks):

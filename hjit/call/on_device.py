@@ -393,6 +393,8 @@ class OneKernelOnDevice(OneKernel):
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """As `OneKernel.run`; MISS, too, where NumPy is to refuse something."""
+        if self.identities is not None and not self.identities(leaves):
+            return MISS
         values: Sequence[Any] | None = self.values
         if self.tape is not None:
             values = self.tape.replay(leaves)

@@ -190,6 +190,7 @@ class OneKernel:
         may_refuse: is the last output whether NumPy is to say what it refuses?
         result: what is returned; see `Results.tree`.
         owners: how outputs are allocated that are not returned as they are, by position.
+        identities: see `Guards`.
     """
 
     bound: Bound
@@ -202,9 +203,12 @@ class OneKernel:
     may_refuse: bool
     result: Any
     owners: Mapping[int, Owner]
+    identities: Callable[[Sequence[Any]], bool] | None
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """The result; MISS where a guard does not hold, PLAIN where NumPy is to refuse something."""
+        if self.identities is not None and not self.identities(leaves):
+            return MISS
         values: Sequence[Any] | None = self.values
         if self.tape is not None:
             values = self.tape.replay(leaves)
@@ -242,9 +246,12 @@ class WithProducts:
     constants: Mapping[str, Array]
     arguments: Mapping[str, int]
     results: Results
+    identities: Callable[[Sequence[Any]], bool] | None
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """As `OneKernel.run`."""
+        if self.identities is not None and not self.identities(leaves):
+            return MISS
         values: Sequence[Any] | None = () if self.tape is None else self.tape.replay(leaves)
         if values is None:
             return MISS

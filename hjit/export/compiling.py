@@ -6,10 +6,11 @@ import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hjit.call.arguments import leaf_names
+from hjit.call.arguments import each_apart, leaf_names
 from hjit.call.build import on_deep_stack
 from hjit.call.compiling import arguments_of, kernels_of
 from hjit.call.segments import TraceSegments
+from hjit.errors import Origin
 from hjit.export.describing import check, described, with_copies
 from hjit.export.description import CannotExport, Description
 from hjit.export.sizes import Sized, sized
@@ -18,7 +19,7 @@ from hjit.kernels.runtime.lowered import Lowered, lowered_for
 from hjit.options import Options
 from hjit.process import forks
 from hjit.process.garbage_collection import few_collections
-from hjit.trace.capture.trace import PyTree
+from hjit.trace.capture.trace import PyTree, python_function
 from hjit.tuning.choice import Choice, Scheduler
 from hjit.tuning.decide import decided
 
@@ -51,6 +52,7 @@ def compiled(
     Raises:
         HjitError: it needs Python when it runs.
     """
+    leaves = each_apart(leaves)  # the caller of what is compiled may give other arrays
     options = replace(options, budget=None, on_unsupported="raise", blas=False, numpy_if_faster=False, target="cpu")
 
     def make() -> Compiled:
@@ -76,7 +78,14 @@ def compiled(
         )
 
     with forks.builds, few_collections():
-        return on_deep_stack(make)
+        try:
+            return on_deep_stack(make)
+        except CannotExport as error:
+            if error.origin is not None:
+                raise
+            code = python_function(function).__code__
+            origin = Origin(code.co_filename, code.co_firstlineno, code.co_name)
+            raise CannotExport(error.what, error.advice, origin) from None
 
 
 def _best(found: Sized, segments_of: TraceSegments, leaves: list[Any], options: Options) -> Choice:

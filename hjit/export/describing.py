@@ -34,23 +34,29 @@ def check(trace: Trace) -> None:
         if e.call is None and is_constant(rec, e.needs):
             continue
         if e.impure:
-            raise CannotExport(f"{e.operation}: random numbers are drawn by NumPy", "pass them as an argument")
+            raise CannotExport(
+                f"{e.operation}: random numbers are drawn by NumPy", "pass them as an argument", e.origin
+            )
         if e.call is None:
             raise CannotExport(
                 "a Python decision on a computed value (if, while, float() or int() of an array's elements)",
                 "write it as np.where, or compute the value before the call and pass it",
-                rec.origin,
+                e.origin,
             )
         raise CannotExport(
-            f"{e.operation} is called as it is, by Python", "export what comes before and after it as two functions"
+            f"{e.operation} is called as it is, by Python",
+            "export what comes before and after it as two functions",
+            e.origin,
         )
-    if rec.effects:
-        raise CannotExport("a warning or a log record is given", "give it where the function is called", rec.origin)
+    for effect in rec.effects:
+        raise CannotExport("a warning or a log record is given", "give it where the function is called", effect.origin)
     for name, source in rec.inputs.items():
         if source.is_complex:
-            raise CannotExport(f"{name} is complex", "pass its real and imaginary parts as two arrays")
+            raise CannotExport(f"{name} is complex", "pass its real and imaginary parts as two arrays", rec.origin)
         if source.packed:
-            raise CannotExport(f"{name} is a field of a structured array", "pass a copy of it, an array of its own")
+            raise CannotExport(
+                f"{name} is a field of a structured array", "pass a copy of it, an array of its own", rec.origin
+            )
     for r in trace.results:
         _check_result(r, rec.origin)
 

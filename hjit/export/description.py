@@ -154,5 +154,6 @@ class CannotExport(HjitError):
     """A function does what only Python can do."""
 
     def __init__(self, what: str, advice: str, origin: Origin | None = None) -> None:
+        self.what, self.advice, self.origin = what, advice, origin
         where = f"{origin}: " if origin else ""
         super().__init__(f"{where}export: {what}. What to do: {advice}")

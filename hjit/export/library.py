@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import shutil
@@ -68,11 +69,14 @@ def export(
         targets: of several levels of x86-64 the library has the code of all.
 
     Raises:
+        FileNotFoundError: there is no such folder.
         HjitError: the function needs Python when it runs, or there is no C compiler for a shared library.
     """
     where = Path(path)
     if where.suffix not in SUFFIXES:
         raise OptionError(f"{where.name}: the name of an object file ends in .o, that of a shared library in .so")
+    if not where.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(where))
     levels = platforms(targets)
     compiler = None
     if where.suffix == ".so":
@@ -167,7 +171,6 @@ def linked(compiler: str, name: str, source: Source, codes: Mapping[str, bytes])
 
 
 def _write(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as new:
         new.write_bytes(data)
         new.chmod(0o755 if path.suffix == ".so" else 0o644)

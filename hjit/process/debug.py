@@ -14,7 +14,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+
+from hjit.errors import OptionError
 
 TOPICS = {
     "passes": "the time of each pass of the canonicaliser and of lowering",
@@ -44,6 +46,21 @@ def checks() -> bool:
 def is_on() -> bool:
     """Is anything to be printed or validated on the way of a first call?"""
     return bool(_names("HJIT_DEBUG") or _names("HJIT_PRINT_AFTER") or checks())
+
+
+def check_names(passes: Iterable[str]) -> None:
+    """Are all names in the two variables known?
+
+    Args:
+        passes: the names of all passes.
+
+    Raises:
+        OptionError: one is not.
+    """
+    for variable, known in (("HJIT_DEBUG", tuple(TOPICS)), ("HJIT_PRINT_AFTER", ("all", *sorted(set(passes))))):
+        unknown = sorted(_names(variable) - set(known))
+        if unknown:
+            raise OptionError(f"{variable} names {', '.join(unknown)}: choose of {', '.join(known)}")
 
 
 def say(topic: str, title: str, text: Callable[[], object]) -> None:

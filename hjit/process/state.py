@@ -117,10 +117,11 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_FUNCTIONS", "what traces NumPy's functions", "filled when modules are imported"),
         State("_HOOKS", "what is asked about functions first", "filled when modules are imported"),
     ),
+    "trace.capture.side_effects.library_warnings": (State("_showing", "one thread notes warnings", "a lock", RESET),),
     "trace.tracing.frames": (State("_places", "lines and names of instructions, by code", "MAX_CODES codes"),),
     "trace.tracing.recording.recorder": (
         State("_state", "the trace that this thread runs", "one a thread"),
-        State("_running", "the traces of all threads, by their identity", "those that run"),
+        State("running", "the traces of all threads, by their identity", "those that run"),
     ),
     "trace.tracing.arrays.buffers": (State("serials", "numbers traced arrays", "a number"),),
     "trace.tracing.scalars.size": (

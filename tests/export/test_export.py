@@ -247,6 +247,26 @@ def test_what_needs_python(f: Any, args: Any, what: str, tmp_path: Path) -> None
         assert not [*tmp_path.iterdir()]
 
 
+def test_refusals_name_the_line(tmp_path: Path) -> None:
+    def f(a: Any, way: int) -> Any:
+        b = a * 2
+        if way == 0:
+            return b if b.max() > 3 else a
+        if way == 1:
+            return b + np.linalg.inv(b)
+        return b, 3
+
+    for way, line in enumerate((3, 5, 0)):
+        with pytest.raises(HjitError, match=f"^{__file__}:{f.__code__.co_firstlineno + line} in f: export: "):
+            hjit.pipeline(f).export(tmp_path / "f.o", image(40, 40), way)
+
+
+def test_folders_are_not_made(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        hjit.pipeline(pyramid).export(tmp_path / "none" / "f.o", image(40, 50))
+    assert caught.value.filename == str(tmp_path / "none" / "f.o") and not [*tmp_path.iterdir()]
+
+
 def test_names_and_targets(tmp_path: Path) -> None:
     f = hjit.pipeline(pyramid)
     with pytest.raises(OptionError, match=r"ends in \.o"):

@@ -51,7 +51,7 @@ def test_passes_and_their_times(capsys: Any, monkeypatch: Any) -> None:
     ("schedule", "compute "), ("loops", "vector"), ("llvm", "define"), ("asm", ".section"),
 ])  # fmt: skip
 def test_what_is_made(topic: str, text: str, capsys: Any, monkeypatch: Any) -> None:
-    monkeypatch.setenv("HJIT_DEBUG", f"{topic}, nothing")
+    monkeypatch.setenv("HJIT_DEBUG", f"{topic}, ")
     found = printed(capsys, tune=False)
     assert found.count("---- hjit ") == 1 and found.startswith(f"---- hjit {topic}: ") and text in found
 
@@ -86,3 +86,10 @@ def test_every_topic_is_documented() -> None:
         *debug.TOPICS
     ]
     assert "HJIT_PRINT_AFTER=all" in readme and "HJIT_CHECK=1" in readme
+
+
+@pytest.mark.parametrize(("variable", "known"), [("HJIT_DEBUG", "asm"), ("HJIT_PRINT_AFTER", "all, .*vectorize")])
+def test_unknown_names(variable: str, known: str, monkeypatch: Any) -> None:
+    monkeypatch.setenv(variable, "nothing")
+    with pytest.raises(hjit.OptionError, match=f"{variable} names nothing: choose of .*{known}"):
+        hjit.pipeline(lambda img: img * 2.5 - 1, cache="off")(IMAGE)

@@ -267,3 +267,29 @@ def test_code_is_repeated_for_as_many_rows_as_are_needed() -> None:
     f.use(s)
     (program,) = f.loops(image)
     assert "for rows.d0 in [rows.low0, rows.high0 + 1) step 2 " in str(program)
+
+
+@pytest.mark.parametrize(
+    ("directive", "text"),
+    [
+        (
+            lambda s: s.reorder_storage("x", "y"),
+            r"reorder_storage\('x', 'y'\): axes is 'x'; it is to be a whole number",
+        ),
+        (lambda s: s.reorder_storage(0), r"reorder_storage: blur_x has the axes 0, 1"),
+        (lambda s: s.align_storage("x", 8), r"align_storage\('x', 8\)"),
+        (lambda s: s.vectorize(3), r"vectorize\(3\)"),
+        (lambda s: s.vectorize("x", "y"), r"vectorize\('x', 'y'\)"),
+        (lambda s: s.unroll("x", 0), r"unroll x: 0 is not a number"),
+        (lambda s: s.parallel("y", 0), r"parallel y: 0 is not a number"),
+        (lambda s: s.parallel("y", 2.5), r"parallel\('y', 2.5\)"),
+        (lambda s: s.gpu_blocks(1), r"gpu_blocks\(1\)"),
+    ],
+)
+def test_errors_name_the_method_that_was_called(directive: Any, text: str) -> None:
+    def f(img: Any) -> Any:
+        blur_x = (img[:, :-2] + img[:, 1:-1] + img[:, 2:]) // 3
+        return (blur_x[:-2] + blur_x[1:-1] + blur_x[2:]) // 3
+
+    with pytest.raises(ScheduleError, match=text):
+        directive(hjit.pipeline(f).schedule(IMAGE)["blur_x"].root())

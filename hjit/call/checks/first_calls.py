@@ -277,10 +277,7 @@ def _run(
 ) -> Run | None:
     """Run a variant on copies of what it changes (`written`); None where NumPy is to say why it cannot."""
     copies = {n: copied(a) for n, a in written.items()}
-    given = list(leaves)
-    for n in copies:
-        if n in variant.guards.arguments:
-            given[variant.guards.arguments[n]] = copies[n]
+    given = variant.guards.with_arrays(leaves, copies)
     places = [np.empty_like(t) if isinstance(t, np.ndarray) else t for t in targets] if streamed else []
     captured = {n: copies.get(n, a) for n, a in guarded[1].items()}
     draws: dict[str, Array] = {}

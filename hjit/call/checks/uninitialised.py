@@ -136,12 +136,8 @@ class Uninitialised:
 
     def _copies(self) -> tuple[list[Any], dict[str, Array]]:
         """The arguments of the call, with copies of those that the function changes; and all such copies by input."""
-        given = list(self.leaves)
         copies = {n: copied(a) for n, a in self.before.items()}
-        arguments = self.variant.guards.arguments
-        for n in copies.keys() & arguments.keys():
-            given[arguments[n]] = copies[n]
-        return given, copies
+        return self.variant.guards.with_arrays(self.leaves, copies), copies
 
     def _traced(self, fill: int, given: list[Any]) -> Trace:
         """The trace with some numbers for uninitialised elements."""

@@ -197,12 +197,15 @@ def _length(own: StageSchedule, group: int, loop: NamedLoop) -> int | None:
 
 def _inner(own: StageSchedule, group: int, loop: str, kind: LoopKind, size: int, tail: Tail = "auto") -> None:
     name = _free_name(own, group, loop, kind[0])
+    check_number(f"{_METHODS.get(kind, kind)} {loop}", size, MAX_SIZE, "iterations")
     _split(own, group, loop, loop, name, size, tail)
     _kind(own, group, name, kind)
 
 
 def _tasks(own: StageSchedule, group: int, loop: str, size: int, tail: Tail = "auto") -> None:
-    _split(own, group, loop, loop, _free_name(own, group, loop, "t"), size, tail)
+    name = _free_name(own, group, loop, "t")
+    check_number(f"parallel {loop}", size, MAX_SIZE, "iterations")
+    _split(own, group, loop, loop, name, size, tail)
     _kind(own, group, loop, "parallel")
 
 
@@ -237,9 +240,8 @@ def _store_in(own: StageSchedule, group: int, memory: Memory) -> None:
 
 def _storage(own: StageSchedule, group: int, *axes: int) -> None:
     if sorted(axes) != list(range(len(own.stage.shape))):
-        raise ScheduleError(
-            f"{own.stage.name} has the axes {', '.join(map(str, range(len(own.stage.shape))))}, each is named once"
-        )
+        axes_text = ", ".join(map(str, range(len(own.stage.shape))))
+        raise ScheduleError(f"reorder_storage: {own.stage.name} has the axes {axes_text}, each is named once")
     own.order = tuple(axes)
 
 
@@ -511,6 +513,27 @@ def _computes(node: Node, stage: str, group: tuple[int, ...]) -> bool:
     return any(c.stage == stage and c.definitions == group for c in computes(node))
 
 
+# what a user calls: by the word of a directive, or by the kind of loop that it makes
+_METHODS = {
+    "storage": "reorder_storage",
+    "align": "align_storage",
+    "vector": "vectorize",
+    "gpu_block": "gpu_blocks",
+    "gpu_thread": "gpu_threads",
+    "gpu_lane": "gpu_lanes",
+}
+
+
+def as_called(word: str, args: Sequence[Any]) -> str:
+    """A directive as the method of a stage that makes it."""
+    name, given = word, list(args)
+    if word in ("kind", "inner") and len(args) > 1 and type(args[1]) is str and args[1] in KINDS:
+        name = given.pop(1)
+    elif word == "tasks":
+        name = "parallel"
+    return f"{_METHODS.get(name, name)}({', '.join(map(shown, given))})"
+
+
 def check_arguments(word: str, args: Sequence[Any]) -> None:
     """Are these arguments of a directive, as a file may have them?
 
@@ -520,7 +543,7 @@ def check_arguments(word: str, args: Sequence[Any]) -> None:
     if word not in DIRECTIVES and word not in GRAPH_DIRECTIVES:
         every = ", ".join(sorted((*DIRECTIVES, *GRAPH_DIRECTIVES)))
         raise ScheduleError(f"there is no directive {shown(word)}; there are {every}")
-    text = f"{word}({', '.join(map(shown, args))})"
+    text = as_called(word, args)
     signature = inspect.signature((DIRECTIVES | GRAPH_DIRECTIVES)[word])
     try:
         bound = signature.bind(None, 0, *args)

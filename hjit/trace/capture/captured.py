@@ -114,9 +114,9 @@ def wrap(value: Any, path: AccessPath) -> Any:
         return value
     rec = current()
     if isinstance(value, np.ndarray):
-        return _captured_array(rec, value, path)
+        return _captured_array(rec, value, path, value)
     if type(value).__module__ == "cupy" and hasattr(value, "strides"):
-        return _captured_array(rec, without_memory(value), path)
+        return _captured_array(rec, without_memory(value), path, value)
     if type(value) in (list, tuple, types.MappingProxyType, *_DICTS):
         return _captured_container(rec, value, path)
     if isinstance(value, np.void):
@@ -175,14 +175,15 @@ def guard_writeable(name: str, value: bool) -> None:
     guard(rec, AccessPath(path, "writeable", "flag"), value, "value")
 
 
-def _captured_array(rec: Recorder, value: np.ndarray[Any, Any], path: AccessPath) -> Any:
+def _captured_array(rec: Recorder, value: np.ndarray[Any, Any], path: AccessPath, original: Any) -> Any:
+    """`original`: the array that `value` stands for."""
     key = path.key()
     if key not in rec.captured:
-        for other, tracer in rec.captured.items():
-            if type(tracer) is Tracer and rec.inputs[tracer.buffer.argument].array is value and other[0] != "array":
-                rec.captured[key] = tracer
-                rec.captures.append((path, ("array", tracer.buffer.argument)))
-                return tracer
+        if id(original) in rec.seen_as:
+            tracer = rec.seen_as[id(original)][1]
+            rec.captures.append((path, ("array", tracer.buffer.argument)))
+            rec.captured[key] = tracer
+            return tracer
         plain = whole_array(value, str(path))
         if not supported_dtype(plain.dtype) and not supported_complex(plain.dtype):
             return _guarded_contents(rec, path, plain)
@@ -190,6 +191,7 @@ def _captured_array(rec: Recorder, value: np.ndarray[Any, Any], path: AccessPath
         tracer = any_source(value, str(path) if str(path).isidentifier() else "captured", ("captured", number))
         rec.captures.append((path, ("array", tracer.buffer.argument)))
         rec.captured[key] = tracer
+        rec.seen_as[id(original)] = original, tracer
     return rec.captured[key]
 
 
@@ -284,14 +286,15 @@ class ObjectProxy:
             return watched_class(type(value)) if type(sys._getframe(1).f_globals) is not dict else type(value)
         path = object.__getattribute__(self, "_hjit_path")
         found = class_attribute(type(value), name)
-        if isinstance(found, types.FunctionType) and name not in getattr(value, "__dict__", {}):
+        function = hook("function_of")(found)
+        if isinstance(function, types.FunctionType) and name not in getattr(value, "__dict__", {}):
             guard(current(), AccessPath(path, name, "attr"), found, "method")
-            return types.MethodType(hook("clone")(found), self)
+            return types.MethodType(hook("clone")(function), self)
         if isinstance(found, property) and found.fget is not None:
             guard(current(), AccessPath(AccessPath(path, "__class__", "attr"), name, "attr"), found, "identity")
             return hook("clone")(found.fget)(self)
         if isinstance(found, classmethod):
-            return types.MethodType(hook("clone")(found.__func__), watched_class(type(value)))
+            return types.MethodType(hook("wrap_callable")(found.__func__), watched_class(type(value)))
         is_in_object = name in getattr(value, "__dict__", {})
         getter = class_attribute(type(found), "__get__")
         if isinstance(getter, types.FunctionType) and is_own(type(found)) and not is_in_object:
@@ -321,7 +324,7 @@ class ObjectProxy:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         value = object.__getattribute__(self, "_hjit_object")
-        method = class_attribute(type(value), "__call__")
+        method = hook("function_of")(class_attribute(type(value), "__call__"))
         if isinstance(method, types.FunctionType):
             return hook("clone")(method)(self, *args, **kwargs)
         if method is None:

@@ -223,17 +223,17 @@ def wrap_callable(value: Any) -> Any:
         return draw(value, value.__self__)
     if isinstance(getattr(value, "__self__", None), random.Random):
         return getattr(PythonRandomProxy(value.__self__), value.__name__, None)
-    if isinstance(value, types.MethodType) and isinstance(value.__func__, types.FunctionType):
-        owner = value.__self__
+    if isinstance(value, types.MethodType) and isinstance(function_of(value.__func__), types.FunctionType):
+        owner, function = value.__self__, function_of(value.__func__)
         if isinstance(owner, (logging.Logger, logging.LoggerAdapter)):
             return getattr(effects.LoggerProxy(owner), value.__name__)
         if isinstance(owner, (type, types.ModuleType)):
-            return types.MethodType(clone(value.__func__), owner)
-        return types.MethodType(clone(value.__func__), captured_object(owner, AccessPath(value, "__self__", "attr")))
+            return types.MethodType(clone(function), owner)
+        return types.MethodType(clone(function), captured_object(owner, AccessPath(value, "__self__", "attr")))
     if isinstance(value, functools.partial):
         return partial(value)
-    if hasattr(value, "py_func") and isinstance(getattr(value, "py_func", None), types.FunctionType):
-        return clone(value.py_func)
+    if function_of(value) is not value:
+        return _of_pipeline(value)
     if type(value) is _CACHE:
         return _cached_function(value)
     if type(value).__module__ == "uarray" or type(value).__module__.startswith(
@@ -245,6 +245,32 @@ def wrap_callable(value: Any) -> Any:
             importlib.import_module(f"hjit.trace.ops.{_COMPILED_LATE[value.__module__]}")
         return foreign(value)
     return value
+
+
+@provides
+def function_of(value: Any) -> Any:
+    """What a pipeline, or a function that another compiler has decorated, was made of; else `value` itself."""
+    given = getattr(value, "py_func", None)
+    is_own = type(value).__module__ == "hjit.pipeline"
+    return given if isinstance(given, types.FunctionType) or (is_own and given is not None) else value
+
+
+def _of_pipeline(value: Any) -> Any:
+    """The traced version of a pipeline: of what it was made of, which it also gives out."""
+    given = function_of(value)
+    inner = wrap(given, AccessPath(value, "py_func", "attr")) if not isinstance(given, types.FunctionType) else None
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        return (clone(given) if inner is None else inner)(*args, **kwargs)
+
+    functools.update_wrapper(method, given, ("__name__", "__qualname__", "__doc__"), ())
+    method.__wrapped__ = method.py_func = method  # type: ignore[attr-defined]
+    return method
+
+
+def is_traced_call(frame: types.FrameType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Is a pipeline called, from a frame, by code that is traced, or with what stands for arrays?"""
+    return tracing() and (type(frame.f_globals) is Overlay or has_tracer(args) or has_tracer(kwargs))
 
 
 # modules of compiled functions, and what stands for these: loaded where traced code meets one of them
@@ -516,6 +542,7 @@ def load_table() -> None:
 def _load_families() -> None:
     for name in _FAMILIES:
         importlib.import_module(f"hjit.trace.ops.{name}")
+    importlib.import_module("hjit.trace.capture.side_effects.library_warnings")  # provides what extern calls ask for
     creation = sys.modules["hjit.trace.ops.arrays.creation"]
     _REPLACED[np.mgrid], _REPLACED[np.ogrid] = creation.mgrid, creation.ogrid
 

@@ -207,6 +207,7 @@ def trace(
     postpone: Postponing | None = None,
     expected: Sequence[ExpectedOutcome | None] = (),
     run_loops: Any = None,
+    originals: Sequence[Any] | None = None,
 ) -> Trace:
     """Run `function` on tracers that stand for `leaves`.
 
@@ -216,6 +217,7 @@ def trace(
         names: a name for each leaf, for printing.
         evaluate: computes stages on the arrays at hand, when the function decides on a value.
         blas: see `Recorder`.
+        originals: the arguments that `leaves` stand for, where they are not these: which of them are the same object.
         is_bounded: may loops that are traced iteration by iteration not fill the trace?
         fill, postpone, expected, run_loops: see `Recorder`.
 
@@ -244,7 +246,7 @@ def trace(
             **next_one.options(),
         )
         try:
-            return _traced(rec, function, structure, leaves, names)
+            return _traced(rec, function, structure, leaves, leaves if originals is None else originals, names)
         except CannotReroll as refusal:
             next_one.refused(rec, refusal)
         except ManyParts as found:
@@ -257,24 +259,21 @@ def trace(
             next_one.failed(rec, error)
 
 
-def _traced(rec: Recorder, function: Callable[..., Any], structure: Any, leaves: list[Any], names: list[str]) -> Trace:
+def _traced(
+    rec: Recorder,
+    function: Callable[..., Any],
+    structure: Any,
+    leaves: Sequence[Any],
+    originals: Sequence[Any],
+    names: Sequence[str],
+) -> Trace:
     """One run of the function.
 
     Raises:
         CannotReroll: with one of its loops taken iteration by iteration it may succeed.
     """
     with rec:
-
-        def stand_in(leaf: int) -> Any:
-            x = leaves[leaf]
-            if isinstance(x, np.ndarray):
-                return any_source(whole_array(x, names[leaf]), names[leaf], ("arg", leaf))
-            if is_run_time(x):
-                return HostScalar.leaf(rec.tape, leaf, x)
-            seen = wrap_callable(x) if callable(x) and not isinstance(x, type) else x
-            return captured_object(x, AccessPath(None, leaf, "leaf")) if seen is x else seen
-
-        args, kwargs = structure.build(stand_in)
+        args, kwargs = structure.build(lambda leaf: _stand_in(rec, leaf, leaves[leaf], originals[leaf], names[leaf]))
         _watch(rec, (*args, *kwargs.values()))
         _note_containers(rec, (args, kwargs), ())
         run = clone(function) if isinstance(function, types.FunctionType) else wrap_callable(function)
@@ -296,6 +295,25 @@ def _traced(rec: Recorder, function: Callable[..., Any], structure: Any, leaves:
         traced = Trace(rec, result, tuple(rec.written.items()))
         finish_checks(rec, [n for names in traced.goals for n in names])
     return traced
+
+
+def _stand_in(rec: Recorder, leaf: int, x: Any, original: Any, name: str) -> Any:
+    """What the traced function is given for an argument; for the same object the same."""
+    if not isinstance(x, np.ndarray) and is_run_time(x):
+        return HostScalar.leaf(rec.tape, leaf, x)
+    if id(original) not in rec.seen_as:
+        rec.seen_as[id(original)] = original, _first_stand_in(leaf, x, name)
+    seen = rec.seen_as[id(original)][1]
+    if isinstance(x, np.ndarray):
+        rec.leaves[leaf] = seen.buffer.argument
+    return seen
+
+
+def _first_stand_in(leaf: int, x: Any, name: str) -> Any:
+    if isinstance(x, np.ndarray):
+        return any_source(whole_array(x, name), name, ("arg", leaf))
+    seen = wrap_callable(x) if callable(x) and not isinstance(x, type) else x
+    return captured_object(x, AccessPath(None, leaf, "leaf")) if seen is x else seen
 
 
 def _watch(rec: Recorder, values: Iterable[Any]) -> None:

@@ -61,8 +61,8 @@ def _strides(a: Tracer) -> Strides | None:
     found = [0] * a.ndim
     for p, step in zip(a.index, base, strict=True):
         if not all(len(m) == 1 and isinstance(m[0], (Dim, Sym, Var)) for m in p.terms):
-            start = _at(p, -1)
-            found = [s + (_at(p, k) - start) * step for k, s in enumerate(found)]
+            start = value_at(p)
+            found = [s + (value_at(p, k) - start) * step for k, s in enumerate(found)]
             continue
         for (x,), c in p.terms.items():
             if isinstance(x, Dim):
@@ -70,8 +70,8 @@ def _strides(a: Tracer) -> Strides | None:
     return tuple(found)
 
 
-def _at(p: Poly, k: int) -> int:
-    """An index where dimension `k` is 1 and all else that moves is 0."""
+def value_at(p: Poly, k: int = -1) -> int:
+    """An index where dimension `k` is 1 and all else that moves is 0; -1: all is 0."""
     sizes = current().sizes
 
     def value(x: Atom) -> int:

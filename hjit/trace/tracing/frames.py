@@ -23,7 +23,12 @@ _DEMO = os.path.join(_PACKAGE, "demo.py")  # its functions are traced as a user'
 
 def is_own(code: CodeType) -> bool:
     """Is this code of hjit itself?"""
-    return code.co_filename.startswith(_PACKAGE) and code.co_filename != _DEMO
+    return is_own_file(code.co_filename)
+
+
+def is_own_file(name: str) -> bool:
+    """Is this a file of hjit's source?"""
+    return name.startswith(_PACKAGE) and name != _DEMO
 
 
 def is_code_of(code: CodeType, other: CodeType) -> bool:

@@ -50,7 +50,7 @@ def record(kind: str, call: Callable[..., None], args: Any, blocked: Callable[[]
         with within(settings):
             call(*given.fill(frozen, [arrays[k] for k in places], values))
 
-    rec.effects.append(Effect(needs, give, blocked))
+    rec.effects.append(Effect(needs, give, blocked, rec.line()))
 
 
 # -- where an effect comes from
@@ -204,7 +204,11 @@ def _warn(message: Any, category: Any = None, stacklevel: int = 1, source: Any =
         raise TypeError(f"category must be a Warning subclass, not '{type(category).__name__}'")
     if more:
         raise _refusal(f"warnings.warn({', '.join(more)}=...)", "hjit does not know this argument")
-    where = place(int(static_value(stacklevel)))
+    give_warning(message, category, place(int(static_value(stacklevel))), source)
+
+
+def give_warning(message: Any, category: Any, where: Callable[[], SourceLine], source: Any) -> None:
+    """A warning at every call, in a line that is found then."""
 
     def give(message: Any) -> None:
         at = where()

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.poly import ZERO, Dim, Poly, poly
+from hjit.trace.ir.poly import ZERO, Dim, Poly, Var, deep_atoms, poly
 from hjit.trace.ops import layout
 from hjit.trace.ops.arguments import shape_of
 from hjit.trace.ops.arrays.creation import empty
 from hjit.trace.ops.arrays.views import view
+from hjit.trace.tracing.arrays.buffers import TracedBuffer
+from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer
 from hjit.trace.tracing.dispatch import hook, implements, provides
@@ -170,3 +173,67 @@ def _multiples(step: int, last: int, axes: Sequence[tuple[int, int]]) -> tuple[i
         if found is not None:
             return (times, *found)
     return None
+
+
+# -- common memory
+
+
+@implements(np.shares_memory)
+def shares_memory(a: Any, b: Any, *max_work: Any, **named: Any) -> bool:
+    return have_common_memory(np.shares_memory, a, b, *max_work, **named)
+
+
+@implements(np.may_share_memory)
+def may_share_memory(a: Any, b: Any, *max_work: Any, **named: Any) -> bool:
+    return have_common_memory(np.may_share_memory, a, b, *max_work, **named)
+
+
+def have_common_memory(function: Callable[..., bool], a: Any, b: Any, *max_work: Any, **named: Any) -> bool:
+    """What NumPy's function says of two arrays, of which at least one is traced; numbers are in no array.
+
+    Raises:
+        TraceError: it depends on where the arrays of a call are, or is not known while tracing.
+    """
+    if not all(type(x) in (Tracer, ComplexTracer) and not x.is_scalar for x in (a, b)):
+        return False
+    x, y = (z.parts if type(z) is ComplexTracer else z for z in (a, b))
+    one, other = _owner(x.buffer), _owner(y.buffer)
+    if one is not other and not (one.argument and other.argument):
+        return False
+    if one is other and x.known is not None and y.known is not None:
+        return bool(function(x.known, y.known, *max_work, **named))
+    first, second = _in_memory(x), _in_memory(y)
+    if one is not other or first is None or second is None:
+        reason = "where their memory is is not known while tracing"
+        raise current().error(f"numpy.{function.__name__}", reason, "ask before the decorated function is called")
+    return bool(function(first, second, *max_work, **named))
+
+
+def _owner(buffer: TracedBuffer) -> TracedBuffer:
+    """The memory that a buffer is in for NumPy."""
+    root = buffer.root
+    return root if root.viewed is None else _owner(root.viewed[0])
+
+
+def _in_memory(x: Tracer) -> np.ndarray[Any, Any] | None:
+    """An array that lies as the view does in memory that begins at some address, and must not be touched.
+
+    None: it is not known where it lies.
+    """
+    root, steps = x.buffer.root, layout.strides(x)
+    is_moving = any(isinstance(atom, Var) for p in x.index for atom in deep_atoms(p))
+    if steps is None or is_moving or root.viewed is not None:
+        return None
+    base = root.strides or layout.c_strides(root.shape, root.dtype.itemsize)
+    start = sum(layout.value_at(p) * int(s) for p, s in zip(x.index, base, strict=True))
+    about = {
+        "data": (_BEGIN + start, True),
+        "shape": tuple(map(int, x.shape)),
+        "strides": tuple(map(int, steps)),
+        "typestr": x.dtype.str,
+        "version": 3,
+    }
+    return np.asarray(SimpleNamespace(__array_interface__=about))
+
+
+_BEGIN = 1 << 40  # an address

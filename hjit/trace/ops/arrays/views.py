@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Sequence
@@ -180,11 +181,7 @@ def _target_shape(a: Tracer, shape: Any) -> list[int]:
     rest = 1
     for k in wanted:
         rest = rest * k if k != -1 else rest
-    bad = ValueError(
-        f"cannot reshape array of size {int(size)} into shape {tuple(int(k) for k in wanted)}".replace(
-            " into shape (", " into shape ("
-        )
-    )
+    bad = ValueError(f"cannot reshape array of size {int(size)} into shape {_written(wanted)}")
     if -1 in wanted:
         if rest == 0 or size % rest:
             raise bad
@@ -192,6 +189,13 @@ def _target_shape(a: Tracer, shape: Any) -> list[int]:
     elif rest != size:
         raise bad
     return wanted
+
+
+def _written(shape: Sequence[int]) -> str:
+    """A shape as NumPy's errors have it: without negative lengths at its beginning."""
+    known = list(itertools.dropwhile(lambda k: k < 0, shape))
+    words = ",".join("newaxis" if k < 0 else f"{int(k)}" for k in known)
+    return f"({words},)" if known and len(shape) == 1 else f"({words})"
 
 
 def _quotient(old: Shape, given: list[int]) -> int:
@@ -469,8 +473,3 @@ def min_scalar_type(a: Any) -> np.dtype[Any]:
     if x.ndim:
         return x.dtype
     return np.min_scalar_type(as_value(x))
-
-
-@implements(np.shares_memory, np.may_share_memory)
-def shares_memory(a: Any, b: Any, max_work: Any = None) -> bool:
-    return as_tracer(a).buffer.root is as_tracer(b).buffer.root

@@ -11,7 +11,7 @@ import numpy as np
 
 from hjit.trace.ir.expressions import Const
 from hjit.trace.ops.arguments import Casting, axes_of, count, makes, refuse, shape_of
-from hjit.trace.ops.arrays.strides import Flags
+from hjit.trace.ops.arrays.strides import Flags, have_common_memory
 from hjit.trace.ops.complex_numbers.operands import Complex, as_complex, complex_operand, is_array, joined, pair
 from hjit.trace.ops.complex_numbers.table import for_complex
 from hjit.trace.ops.complex_numbers.ufuncs import as_bool, store
@@ -527,9 +527,14 @@ def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
     return np.can_cast(from_.dtype if is_array(from_) else from_, to, casting)
 
 
-@for_complex(np.shares_memory, np.may_share_memory)
-def shares_memory(a: Any, b: Any, max_work: Any = None) -> bool:
-    return a.buffer.root is b.buffer.root if is_array(a) and is_array(b) else False
+@for_complex(np.shares_memory)
+def shares_memory(a: Any, b: Any, *max_work: Any, **named: Any) -> bool:
+    return have_common_memory(np.shares_memory, a, b, *max_work, **named)
+
+
+@for_complex(np.may_share_memory)
+def may_share_memory(a: Any, b: Any, *max_work: Any, **named: Any) -> bool:
+    return have_common_memory(np.may_share_memory, a, b, *max_work, **named)
 
 
 # -- methods

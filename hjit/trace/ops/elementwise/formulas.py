@@ -210,12 +210,17 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     if xp.ndim != 1 or xp.shape != fp.shape:
         raise ValueError("fp and xp are not of the same length.")
     n = xp.shape[0]
+    if xp.known is not None and not (xp.known[1:] >= xp.known[:-1]).all():
+        reason = "xp does not increase: what NumPy finds depends on how it searches"
+        raise current().error("numpy.interp", reason, "sort xp, and fp by it")
+    if xp.known is None and n > 1:
+        current().check(call(np.any, ~(xp[1:] >= xp[:-1])))  # likewise
     j = call(np.searchsorted, xp, x, side="right") - 1
     j = call(np.clip, j, 0, n - 2 if n > 1 else 0)
     k = np.minimum(j + 1, n - 1)
     x0, x1, f0, f1 = xp[j], xp[k], fp[j], fp[k]
     slope = (f1 - f0) / call(np.where, x1 == x0, 1.0, x1 - x0)
-    value = slope * (x - x0) + f0
+    value = slope * (x - x0) + f0 if n > 1 else f0
     value = call(np.where, np.isnan(value) & ~np.isnan(x), slope * (x - x1) + f1, value)
     value = call(np.where, x == x0, f0, value)
     value = call(
@@ -225,4 +230,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         value,
     )
     value = call(np.where, x < xp[0], fp[0] if left is None else left, value)
-    return call(np.where, np.isnan(x), x, value).astype(np.float64, order="C", copy=False)
+    if n > 1:
+        value = call(np.where, np.isnan(x), x, value)
+    found = value.astype(np.float64, order="C", copy=False)
+    return found if found.shape else found[()]

@@ -10,7 +10,7 @@ from hjit.trace.ir.expressions import Const, Expr, Index, Op, cast, select
 from hjit.trace.ir.poly import Indirect, poly
 from hjit.trace.ops.indexing.gathers import take
 from hjit.trace.ops.limits import MAX_LINEAR_SEARCH
-from hjit.trace.tracing.arrays.tracer import as_tracer, call, from_known, from_stage, is_tracer
+from hjit.trace.tracing.arrays.tracer import as_tracer, call, from_known, from_stage
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.recording.recorder import current
 
@@ -41,7 +41,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
         )
     if side not in ("left", "right"):
         raise ValueError(f"search side must be 'left' or 'right' (got '{side}')")
-    scalar = not values.shape and (values.is_scalar or not is_tracer(v))
+    scalar = not values.shape
     if a.known is not None and values.known is not None:
         return from_known(np.searchsorted(a.known, values.known, side), is_scalar=scalar)  # type: ignore[call-overload]
     dtype, n, intp = np.result_type(a.dtype, values.dtype), int(a.shape[0]), np.dtype(np.intp)

@@ -15,6 +15,7 @@ from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_known
 from hjit.trace.tracing.arrays.scalar_class import plain_class
 from hjit.trace.tracing.arrays.tracer import Tracer, from_known, is_tracer, made_of_sizes, python_float, python_int
 from hjit.trace.tracing.complex_memory import complex_of, supported_complex
+from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.externs.opaque import Opaque, refusal
 from hjit.trace.tracing.recording.events import FilledArguments
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
@@ -26,9 +27,14 @@ from hjit.trace.tracing.scalars.size import Size
 def concrete(function: Any, args: Any, kwargs: Any) -> Any:
     """Call a real function with real arguments; an array that it returns is one of the trace's own."""
     if not made_of_sizes((args, (*kwargs.values(),))):
-        return owned(function(*args, **kwargs))
-    found = function(*known_number(args), **{k: known_number(x) for k, x in kwargs.items()})
-    return _of_sizes(owned(found))
+        return owned(_once(function, args, kwargs))
+    return _of_sizes(owned(_once(function, known_number(args), {k: known_number(x) for k, x in kwargs.items()})))
+
+
+def _once(function: Any, args: Any, kwargs: Any) -> Any:
+    """A call that is made while the function is traced, and not again: its warnings are given at every call."""
+    with hook("NotedWarnings")():
+        return function(*args, **kwargs)
 
 
 def _of_sizes(result: Any) -> Any:
@@ -125,7 +131,7 @@ class Extern:
 
     def known(self, arrays: Sequence[np.ndarray[Any, Any]]) -> Any:
         """The result for known arrays."""
-        return owned(self.ready(arrays)[0]())
+        return owned(_once(self.ready(arrays)[0], (), {}))
 
     def call(self, arrays: Sequence[np.ndarray[Any, Any]], unread: frozenset[int]) -> ExternResult:
         """The outcome of a call with these arrays; `unread`: those that nobody reads afterwards."""

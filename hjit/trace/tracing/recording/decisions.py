@@ -27,7 +27,7 @@ def decide(rec: Recorder, stage: str) -> Any:
     value: Any = _assumed(rec, number, stage)
     if value is None:
         value = rec.evaluate(rec, (stage,))[0].reshape(())[()]
-    rec.breaks.append(GraphBreak((stage,), value=value, operation="decision"))
+    rec.breaks.append(GraphBreak((stage,), value=value, operation="decision", origin=rec.line()))
     return value
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.errors import Origin
 from hjit.trace.ir.graph import Input
 from hjit.trace.ir.poly import Poly
 from hjit.trace.ir.programs.steps import Program
@@ -54,6 +55,7 @@ class GraphBreak:
         is_reordered: does one, whose roundings are not NumPy's?
         may_write: may an extern call write to its arrays? It copies them, but for those that `call` is told nobody else
             reads (`unread`: their numbers among `needs`).
+        origin: the user's line.
     """
 
     needs: tuple[str, ...]
@@ -68,6 +70,7 @@ class GraphBreak:
     arguments: FilledArguments | None = None
     is_reordered: bool = False
     may_write: bool = False
+    origin: Origin | None = None
 
     @property
     def impure(self) -> bool:
@@ -96,11 +99,13 @@ class Effect:
     Attributes:
         give: takes the realised arrays of `needs`, and the values of the tape.
         blocked: is the plain function to run now instead?
+        origin: the user's line.
     """
 
     needs: tuple[str, ...]
     give: Callable[..., None]
     blocked: Callable[[], bool] | None = None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,18 +69,18 @@ def current() -> Recorder:
     return rec
 
 
-_running: set[Recorder] = set()  # the traces of all threads
+running: set[Recorder] = set()  # the traces of all threads
 
 
 def _elsewhere() -> TraceError:
     """The error for a traced array where no trace runs: in a thread that a traced function started, or later."""
     frame: Any = sys._getframe(2)
-    running = list(_running)
-    found = running[0] if len(running) == 1 else None
+    others = list(running)
+    found = others[0] if len(others) == 1 else None
     while frame is not None and type(frame.f_globals) is dict:
         frame = frame.f_back
     if frame is not None:
-        found = next((rec for rec in running if any(o is frame.f_globals for o in rec.overlays.values())), None)
+        found = next((rec for rec in others if any(o is frame.f_globals for o in rec.overlays.values())), None)
     if found is None:
         return TraceError(
             "tracer",
@@ -175,6 +175,8 @@ class Recorder(TracedSizes):
         outside: the tracers that arguments and captured arrays are seen as.
         containers: lists, tuples and dicts that arguments and captured ones are seen as, by identity, each with where
             the caller has it; see `PyTree`.
+        seen_as: arguments and captured arrays, and what stands for them, by identity: of one array there is one tracer.
+        leaves: the inputs that the arrays among the arguments' leaves are, by the number of the leaf.
         iterations: of Python loops, where these are not to fill the trace.
         parts: of arrays, where short loops write many of them.
         taps: of filters that became one expression.
@@ -239,6 +241,8 @@ class Recorder(TracedSizes):
     out_of_bounds: bool = False
     outside: list[Any] = field(default_factory=list)
     containers: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    seen_as: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    leaves: dict[int, str] = field(default_factory=dict)
     iterations: Iterations | None = None
     parts: WrittenParts = field(default_factory=WrittenParts)
     taps: int = 0
@@ -257,12 +261,12 @@ class Recorder(TracedSizes):
     def __enter__(self) -> Recorder:
         self._outer = getattr(_state, "recorder", None)
         _state.recorder = self
-        _running.add(self)
+        running.add(self)
         return self
 
     def __exit__(self, kind: object, *exc: object) -> None:
         _state.recorder = self._outer
-        _running.discard(self)
+        running.discard(self)
         if kind is not None:  # else nothing that is watched has changed, and another thread may change it by now
             self.roll_back()
             self.watched.restore()
@@ -279,6 +283,7 @@ class Recorder(TracedSizes):
         self.watched = Watched()
         self.outside.clear()
         self.containers.clear()
+        self.seen_as.clear()
         self.indices.clear()
         self.overlays.clear()
         self.hosts.clear()
@@ -494,7 +499,9 @@ class Recorder(TracedSizes):
         sources = tuple(self.input("extern", r, ("event", number, k)) for k, r in enumerate(results))
         gives = tuple(s.input.name for s in sources)
         self.breaks.append(
-            GraphBreak(needs, outcome, call, gives, operation, checkpoint, rule=rule, arguments=arguments)
+            GraphBreak(
+                needs, outcome, call, gives, operation, checkpoint, rule=rule, arguments=arguments, origin=self.line()
+            )
         )
         if error is not None:
             raise error
@@ -544,16 +551,19 @@ class Recorder(TracedSizes):
         load = Load(self.numbers[key], identity(array.ndim), array.dtype)
         return self.stage(load, array.shape, array.dtype, name="known").name
 
+    def line(self) -> Origin | None:
+        """The line of the user's file that is run now."""
+        inner = site()[0] or self.origin
+        line = line_in(self.origin.filename) if self.origin else None
+        return inner if line is None or inner is None or line.filename == inner.filename else line
+
     def error(self, operation: str, reason: str, advice: str = "", kind: type[TraceError] = TraceError) -> TraceError:
         """A `TraceError` for the user's present line.
 
         Where the function handles it, it is raised again at the end, since NumPy would not have raised it.
         """
-        inner = site()[0] or self.origin
-        line = line_in(self.origin.filename) if self.origin else None
-        if line is None or inner is None or line.filename == inner.filename:
-            line = inner
-        else:  # a library's line says little without the user's
+        inner, line = site()[0] or self.origin, self.line()
+        if line != inner:  # a library's line says little without the user's
             reason = f"{reason} (at {inner})"
         self.refusals.append(kind(operation, reason, advice, line))
         return self.refusals[-1]

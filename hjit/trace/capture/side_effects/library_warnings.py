@@ -1,0 +1,87 @@
+"""Warnings that library code gives while a function is traced: it runs once then, and every call is to give them.
+
+Only the function that shows warnings is another one meanwhile: filters, and what has been shown already, are as they
+are, so that other threads see no difference.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from typing import Any
+
+from hjit.trace.capture.side_effects.effects import give_warning, place
+from hjit.trace.tracing.dispatch import provides
+from hjit.trace.tracing.frames import is_own_file
+
+_showing = threading.RLock()  # whose thread has put a function in place of the one that shows warnings
+
+
+@provides
+class NotedWarnings:
+    """A block whose warnings are given at every call of the traced function, and not now."""
+
+    def __enter__(self) -> None:
+        self.noted: list[Any] = []
+        self.lock = _showing
+        self.is_on = self.lock.acquire(blocking=False)  # where two threads trace, one does not wait for the other
+        if not self.is_on:
+            return
+        module: Any = warnings
+        self.thread, self.show = threading.get_ident(), module._showwarnmsg
+        self.shown_by = module._showwarnmsg_impl, module.showwarning
+        module._showwarnmsg = self.note
+
+    def note(self, message: Any) -> None:
+        """In place of the function that shows warnings: library code may record its own."""
+        module: Any = warnings
+        is_own = (
+            threading.get_ident() == self.thread and (module._showwarnmsg_impl, module.showwarning) == self.shown_by
+        )
+        (self.noted.append if is_own else self.show)(message)
+
+    def __exit__(self, kind: object, *exc: object) -> None:
+        if not self.is_on:
+            return
+        warnings._showwarnmsg = self.show  # type: ignore[attr-defined]
+        self.lock.release()
+        for message in self.noted:
+            names = _names_of(message.filename)
+            if kind is not None or names is None or _is_of_floats(message):
+                self.show(message)
+            else:
+                _give_always(message, names)
+
+
+def after_fork() -> None:
+    """A child has none of the parent's threads that hold the lock."""
+    global _showing
+    _showing = threading.RLock()
+
+
+def _is_of_floats(message: Any) -> bool:
+    """Is it a division by zero and the like, of which compiled code gives no warning either?"""
+    return message.category is RuntimeWarning and " encountered in " in str(message.message)
+
+
+def _names_of(filename: str) -> dict[str, Any] | None:
+    """The globals of the module in a file; None: there is none."""
+    for module in list(sys.modules.values()):
+        if getattr(module, "__file__", None) == filename:
+            return vars(module)
+    return None
+
+
+def _give_always(message: Any, names: dict[str, Any]) -> None:
+    """Give a warning at every call, as often as its filters say; it has not been shown yet."""
+    text, category, line = str(message.message), message.category, message.lineno
+    registry = names.get("__warningregistry__", {})
+    for key in ((text, category, line), (text, category, 0)):
+        registry.pop(key, None)
+    warnings.onceregistry.pop((text, category), None)  # type: ignore[attr-defined]
+    if is_own_file(message.filename):  # whose frame is in place of the user's
+        where = place(1)()
+    else:
+        where = place(1)()._replace(filename=message.filename, line=line, names=names)
+    give_warning(message.message, category, lambda: where, message.source)
