@@ -129,11 +129,8 @@ def model() -> str:
     d = results("fit")
     sets = {
         "trained": "what they were fitted to",
-        "held_out": "held-out programs",
-        "held_out_avx512": "of these, AVX-512",
-        "held_out_x86_64_v3": "of these, x86-64-v3",
-        "by_throughput": "held-out programs, fitted with the paper's loss",
-        "before": "the weights before these",
+        "held_out": "held-out programs, fitted to the others",
+        "before": "the same held-out programs, the weights before these",
     }
     keys = ("programs", "schedules", "log_runtime_r2", "relative_r2", "throughput_r2", "rank", "choice")
 

@@ -30,6 +30,7 @@ from hjit.model.terms import Array
 
 BATCH = 32  # schedules of one program
 FEW = 0.002  # share of stages whose features are beyond the limits: the network has learnt nothing there
+ALIKE = 1e-3  # standard deviations of a fact of machines: it tells nothing about other machines
 SEEN = np.arange(len(SCHEDULE)) != AT_ROOT  # which features of schedules the network sees; that one has its own terms
 FEWEST_STAGES = 8  # programs are padded to this or a power of two above it: a compilation for each
 
@@ -238,7 +239,7 @@ def fit(
     network = _limited(start, train) if start is not None else _normalised(random(seed), train)
     network = _calibrated(network, train)
     arrays, losses = _trained(network.arrays, train, passes, learning_rate, _adam(loss, decay), rng, show)
-    network = Network(arrays)
+    network = Network(arrays) if start is None else _of_other_machines(Network(arrays), start, train)
     return network, Report(losses, accuracy(network, train), accuracy(network, test) if test else None)
 
 
@@ -311,6 +312,23 @@ def _features(programs: Sequence[Program]) -> tuple[Array, Array]:
 def _inverse(deviation: Array) -> Array:
     """1 / x, and 0 for a feature that never varied: nothing is known of its effect, so it shall have none."""
     return np.where(deviation > 1e-3, 1 / np.maximum(deviation, 1e-3), 0)
+
+
+def _of_other_machines(network: Network, start: Network, programs: Sequence[Program]) -> Network:
+    """The network with the weights that `start` has for facts of machines that are alike in all programs.
+
+    Such a fact is a bias to the fit, and what it learnt goes there: it is the same on these machines, and what other
+    machines cost is as far from that as before.
+    """
+    ours = network.arrays
+    facts = (np.log1p(np.stack([p.machine for p in programs])) - ours["machine_mean"]) * ours["machine_scale"]
+    alike = np.ptp(facts, axis=0) < ALIKE
+    learnt = np.where(alike[:, None], ours["machine_weights"] - start.arrays["machine_weights"], 0)
+    found = {
+        "machine_weights": ours["machine_weights"] - learnt,
+        "schedule_bias": ours["schedule_bias"] + facts.mean(0) @ learnt,
+    }
+    return Network({**ours, **{name: x.astype(np.float32) for name, x in found.items()}})
 
 
 def _calibrated(network: Network, programs: Sequence[Program]) -> Network:

@@ -125,6 +125,22 @@ def test_a_fit_goes_on_from_a_network_and_keeps_its_normalisation() -> None:
     assert second.losses[0] < first.losses[0] / 2
 
 
+def test_what_one_machine_teaches_does_not_change_how_others_differ_from_it() -> None:
+    start, _ = fit([replace(p, machine=FACTS * (1 + k % 3)) for k, p in enumerate(FEW)], passes=2)
+    more, _ = fit(FEW, start=start, passes=2)
+    changed = [not np.array_equal(more.arrays[name], start.arrays[name]) for name in ("schedule_bias", "pipeline_mix")]
+    assert all(changed)
+    np.testing.assert_allclose(more.arrays["machine_weights"], start.arrays["machine_weights"], atol=1e-6)
+
+
+def test_facts_that_vary_are_learnt() -> None:
+    both = [replace(p, machine=FACTS * np.array([1 + k % 2, 1, 1, 1, 1, 1], np.float32)) for k, p in enumerate(FEW)]
+    start, _ = fit(both, passes=2)
+    more, _ = fit(both, start=start, passes=2)
+    moved = np.abs(more.arrays["machine_weights"] - start.arrays["machine_weights"]).max(1)
+    assert moved[0] > 1e-4 and (moved[1:] < 1e-6).all()
+
+
 def test_a_network_knows_the_range_of_what_it_was_fitted_to() -> None:
     """And a later fit makes it wider, never narrower."""
     larger = replace(FEW[0], schedule=FEW[0].schedule * 100, pipeline=FEW[0].pipeline * 100)
@@ -143,7 +159,8 @@ def test_only_weights_are_trained() -> None:
     """A fit changes nothing of the network that it starts from, and of the new one all but the normalisation."""
     start = network.random(0)
     before = {name: x.copy() for name, x in start.arrays.items()}
-    after, _ = fit(FEW, passes=1, start=start)
+    machines = [replace(p, machine=FACTS * (1 + k % 2)) for k, p in enumerate(FEW)]
+    after, _ = fit(machines, passes=1, start=start)
     for name, x in before.items():
         np.testing.assert_array_equal(start.arrays[name], x)
         assert (after.arrays[name] == x).all() == (name in network.FIXED), name
