@@ -333,7 +333,7 @@ def test_it_ends_where_llvm_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(autotune, "with_fixes", endless)
     found = hjit.pipeline(blurred, tune="greedy").tune(IMAGE, budget=SECONDS)
-    assert found.lost == 1 and found.why == "it was stopped"
+    assert 1 <= found.lost <= 2 and found.why == "it was stopped"
 
 
 # -- samples, and what is learnt

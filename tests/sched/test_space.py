@@ -189,7 +189,7 @@ def test_what_all_nests_allocate_costs_beside_them(program: Program) -> None:
         total = space.schedule_cost(state.tree, state.inlined)
         assert total > sum(space.costs_of_nests(state.tree, state.inlined)) * (1 + 1e-9)
         predicted = network.stages(space.nests.pipeline, features[None], space.nests.machine).sum()
-        assert total == pytest.approx(float(predicted), rel=5e-3)  # features of one stage in several nests are merged
+        assert total == pytest.approx(float(predicted), rel=3e-2)  # features of one stage in several nests are merged
         if not state.inlined:
             assert space.tree_cost(state.tree) == pytest.approx(total, rel=1e-9)
 

@@ -38,12 +38,14 @@ def test_ranks_in_long_windows_of_lines(dtype: str) -> None:
 
 
 def test_into_an_array_and_with_a_footprint() -> None:
-    def f(x: Any, out: Any) -> None:
+    def f(x: Any, dtype: Any) -> Any:
+        out = np.zeros(x.shape, dtype)
         ndi.median_filter(x, footprint=np.hypot(*np.ogrid[-4:5, -4:5]) < 4.5, output=out)
         out += 1
+        return out
 
     for dtype in ("float32", "int16"):
-        compiled(f, RNG.random((31, 40)).astype(np.float32) * 90, np.zeros((31, 40), dtype))
+        compiled(f, RNG.random((31, 40)).astype(np.float32) * 90, dtype)
 
 
 def test_an_adaptive_threshold() -> None:

@@ -61,9 +61,23 @@ EXACT: dict[str, Callable[[Any], Any]] = {
 SHAPES = [(40_003,), (17,), (3, 16_386), (37, 1500), (20, 1025), (2, 3, 700), (700, 41), (1000, 30, 3), (129, 33)]
 
 
+QUICK = ("sums", "greatest so far", "of a computed row", "of a border", "columns", "a summed-area table")
+
+
 @needs_device
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("name", QUICK)
 def test_scans_of_whole_numbers_are_numpys(name: str, on_device: None) -> None:
+    assert_exact(name)
+
+
+@needs_device
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [x for x in EXACT if x not in QUICK])
+def test_other_scans_of_whole_numbers_are_numpys(name: str, on_device: None) -> None:
+    assert_exact(name)
+
+
+def assert_exact(name: str) -> None:
     f = hjit.pipeline(EXACT[name], target="cuda", verify="off")
     for shape, dtype in zip(SHAPES, itertools.cycle(["i4", "u1", "i8", "u2"]), strict=False):
         a = RNG.integers(0, 120, shape).astype(dtype)

@@ -125,7 +125,7 @@ def test_what_is_copied_meanwhile_has_memory_of_its_own() -> None:
         for name in ("a0", "a1"):
             s.cache_read(name).compute_at(out, "x").store_in("shared")
 
-    graph, tree = by_hand(copied_twice, edit, GRAY, GRAY)
+    graph, tree = by_hand(copied_twice, edit, GRAY, GRAY.copy())
     program = lower(graph, tree, passes=CUDA)
     assert len(program.buffers) == 2 and shared(program) == {}
 

@@ -255,6 +255,9 @@ def _places(tracers: Sequence[Tracer], labels: Sequence[Labels], kept: Labels) -
             along[name] += 0 if n == 1 else abs(s)
         steps.append([along[name] for name in axes])
     found = tuple(k for k in sorted_axes(steps, len(axes)) if k < len(kept))
+    is_batch = summed and kept and all(kept[found[-1]] in names for names in labels)
+    if is_batch:  # matrices that lie apart in memory are products of BLAS, those of neighbouring elements are not
+        return None
     return None if found == tuple(range(len(kept))) else found
 
 
