@@ -607,9 +607,20 @@ def test_random_loops_that_are_left(seed: int) -> None:
         assert identical(outcome(p, a, 0.25), outcome(f, a, 0.25)), text
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("kind", [Triangles, Rows])
 def test_random_loops_in_loops(kind: Any, seed: int) -> None:
+    assert_same_in_loops(kind, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8, 16))
+@pytest.mark.parametrize("kind", [Triangles, Rows])
+def test_more_random_loops_in_loops(kind: Any, seed: int) -> None:
+    assert_same_in_loops(kind, seed)
+
+
+def assert_same_in_loops(kind: Any, seed: int) -> None:
     text = kind(seed).source()
     f, a = with_source(text, f"<{kind.__name__} {seed}>"), np.random.default_rng(seed).random((19, 19))
     with np.errstate(all="ignore"):
