@@ -599,3 +599,19 @@ def test_what_is_asked_of_an_objects_items_runs_as_it_does_in_python() -> None:
     for _ in range(3):
         assert_equal(f(IMAGE, ours), function(IMAGE, theirs))
         assert ours.asked == theirs.asked
+
+
+class Counting(list[int]):
+    """Counts how often it is gone through."""
+
+    times = 0
+
+    def __iter__(self) -> Any:
+        Counting.times += 1
+        return super().__iter__()
+
+
+def test_arguments_that_nothing_asks_for_are_not_gone_through() -> None:
+    f = hjit.pipeline(lambda img, options: img * 2, cache="off")
+    np.testing.assert_array_equal(f(np.ones((9, 8)), Counting([1, 2])), np.full((9, 8), 2.0))
+    assert Counting.times == 0 and f.stats.traces == 1

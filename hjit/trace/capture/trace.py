@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import types
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -274,8 +274,7 @@ def _traced(
     """
     with rec:
         args, kwargs = structure.build(lambda leaf: _stand_in(rec, leaf, leaves[leaf], originals[leaf], names[leaf]))
-        _watch(rec, (*args, *kwargs.values()))
-        _note_containers(rec, (args, kwargs), ())
+        _watch(rec, (args, kwargs))
         run = clone(function) if isinstance(function, types.FunctionType) else wrap_callable(function)
         with settings_kept(rec):
             returned = run(*args, **kwargs)
@@ -316,21 +315,17 @@ def _first_stand_in(leaf: int, x: Any, name: str) -> Any:
     return captured_object(x, AccessPath(None, leaf, "leaf")) if seen is x else seen
 
 
-def _watch(rec: Recorder, values: Iterable[Any]) -> None:
-    """Look after the lists and dicts among the arguments, which the function may not change."""
-    for x in values:
-        rec.watched.add(x, "argument")
-        if issubclass(type(x), (list, tuple, dict)):
-            _watch(rec, x.values() if isinstance(x, dict) else x)
+def _watch(rec: Recorder, x: Any, path: tuple[Any, ...] = ()) -> None:
+    """Look after the lists and dicts in the arguments `x`, which the function may not change, and note where they are.
 
-
-def _note_containers(rec: Recorder, x: Any, path: tuple[Any, ...]) -> None:
-    """Note where the caller has the lists, tuples and dicts that are in the arguments `x`."""
+    By their types: what stands for an object says that it is one.
+    """
     for key, y in x.items() if isinstance(x, dict) else enumerate(x):
-        if isinstance(y, (list, tuple, dict)):
+        rec.watched.add(y, "argument")
+        if issubclass(type(y), (list, tuple, dict)):
             if path:
                 rec.containers[id(y)] = y, (*path, key)
-            _note_containers(rec, y, (*path, key))
+            _watch(rec, y, (*path, key))
 
 
 def _shared_buffers(x: Any) -> Counter[TracedBuffer]:
