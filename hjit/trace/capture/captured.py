@@ -287,7 +287,8 @@ class ObjectProxy:
         path = object.__getattribute__(self, "_hjit_path")
         found = class_attribute(type(value), name)
         function = hook("function_of")(found)
-        if isinstance(function, types.FunctionType) and name not in getattr(value, "__dict__", {}):
+        is_in_object = name in getattr(value, "__dict__", {})
+        if isinstance(function, types.FunctionType) and not is_in_object:
             guard(current(), AccessPath(path, name, "attr"), found, "method")
             return types.MethodType(hook("clone")(function), self)
         if isinstance(found, property) and found.fget is not None:
@@ -295,7 +296,6 @@ class ObjectProxy:
             return hook("clone")(found.fget)(self)
         if isinstance(found, classmethod):
             return types.MethodType(hook("wrap_callable")(found.__func__), watched_class(type(value)))
-        is_in_object = name in getattr(value, "__dict__", {})
         getter = class_attribute(type(found), "__get__")
         if isinstance(getter, types.FunctionType) and is_own(type(found)) and not is_in_object:
             owner = next(base for base in type(value).__mro__ if name in vars(base))

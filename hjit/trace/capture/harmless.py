@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 # modules whose objects never change, or are functions
-_MODULES = frozenset("dataclasses datetime fractions inspect ipaddress re types typing uarray uuid zoneinfo".split())
+_MODULES = frozenset(
+    "dataclasses datetime fractions hjit inspect ipaddress re types typing uarray uuid zoneinfo".split()
+)
 _CLASSES_OF = ("numpy.ma.core", "scipy._lib")  # likewise
 _TYPES: tuple[Any, ...] = (
     type, enum.Enum, numbers.Number, str, bytes, type(None), type(...), type(NotImplemented), range, slice, tuple,
@@ -37,6 +39,6 @@ def is_harmless(value: Any) -> bool:
         return False
     return (
         isinstance(value, _TYPES)
-        or cls.__module__.partition(".")[0] in {*_MODULES, "hjit"}
+        or cls.__module__.partition(".")[0] in _MODULES
         or cls.__module__.startswith(_CLASSES_OF)
     )

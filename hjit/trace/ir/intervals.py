@@ -28,7 +28,9 @@ from hjit.trace.ir.poly import (
     deep_atoms,
     extremum,
     is_never_negative,
+    is_quotient,
     poly,
+    without_quotient,
 )
 
 
@@ -411,9 +413,9 @@ def upper_bound(p: Poly) -> int | None:
 
     Quotients by constants are bounded as in `is_never_negative`, those inside others, too.
     """
-    for m, c in p.terms.items():
-        if len(m) == 1 and isinstance(m[0], FloorDiv) and m[0].by.is_const:
-            a, k = m[0].arg, m[0].by.const
-            most = upper_bound((p - Poly({m: c}, 0)) * k + (a if c > 0 else a - (k - 1)) * c) if k > 0 else None
+    for m in p.terms:
+        if is_quotient(m):
+            above, k = without_quotient(p, m, above=True)
+            most = upper_bound(above) if k > 0 else None
             return None if most is None else most // k
     return p.const if p.is_const else None

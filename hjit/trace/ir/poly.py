@@ -566,14 +566,28 @@ def is_never_negative(p: Poly) -> bool:
     Quotients by constants are bounded by what they are rounded from: ``(a - k + 1) / k <= a // k <= a / k``.
     """
     for m, c in p.terms.items():
-        if len(m) == 1 and isinstance(m[0], FloorDiv) and m[0].by.is_const:
-            a, k = m[0].arg, m[0].by.const
-            rest = p - Poly({m: c}, 0)
-            least = rest * k + (a - (k - 1) if c > 0 else a) * c
+        if is_quotient(m):
+            least, k = without_quotient(p, m, above=False)
             return k > 0 and is_never_negative(least)
         if c < 0 or not all(isinstance(a, Sym) for a in m):
             return False
     return lower_bound(p) >= 0
+
+
+def is_quotient(m: Monomial) -> bool:
+    """Is a term a quotient by a constant?"""
+    return len(m) == 1 and isinstance(m[0], FloorDiv) and m[0].by.is_const
+
+
+def without_quotient(p: Poly, m: Monomial, above: bool) -> tuple[Poly, int]:
+    """What is never below (`above`), or never above, `k` times a polynomial, without such a term, by whose divisor `k`.
+
+    ``(a - k + 1) / k <= a // k <= a / k``
+    """
+    quotient, c = m[0], p.terms[m]
+    assert isinstance(quotient, FloorDiv)
+    a, k = quotient.arg, quotient.by.const
+    return (p - Poly({m: c}, 0)) * k + (a if (c > 0) == above else a - (k - 1)) * c, k
 
 
 def upper_bound(n: Poly) -> int | None:

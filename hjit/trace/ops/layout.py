@@ -181,20 +181,27 @@ def sorted_axes(steps: Sequence[Sequence[int]], ndim: int) -> Order:
     Args:
         steps: absolute strides of each operand along them; 0 where it does not have the axis.
     """
-    straight = _straight(ndim)
-    found = list(straight)
-    for axis in reversed(straight):
-        at = place = found.index(axis)
-        while at + 1 < len(found):
-            at += 1
-            inner = found[at]
-            known = [s[inner] > s[axis] for s in steps if s[inner] and s[axis]]
+    return tuple(_by_strides(_straight(ndim)[::-1], steps, outwards=True)[::-1])
+
+
+def _by_strides(axes: Sequence[int], steps: Sequence[Sequence[int]], outwards: bool) -> list[int]:
+    """Axes by an insertion sort, which strides that disagree stop: which axis comes first matters then.
+
+    Args:
+        outwards: do the axes begin with the innermost one?
+    """
+    found = list(axes)
+    for k in range(1, len(found)):
+        axis, place = found[k], k
+        for at in range(k - 1, -1, -1):
+            inner, outer = (found[at], axis) if outwards else (axis, found[at])
+            known = [s[inner] > s[outer] for s in steps if s[inner] and s[outer]]
             if known and not all(known):
                 break
             if known:
                 place = at
-        found.insert(place, found.pop(found.index(axis)))
-    return tuple(found)
+        found.insert(place, found.pop(k))
+    return found
 
 
 def _aligned(a: Tracer, ndim: int) -> list[int]:
@@ -238,8 +245,13 @@ def as_it_lies(a: Tracer, make: Callable[[Tracer, Order], Tracer], order: Order 
     order = copy_order(a) if order is None else order
     if order == _straight(a.ndim):
         return make(a, order)
-    made: Tracer = call(np.transpose, make(call(np.transpose, a, order), order), np.argsort(order).tolist())
-    return made
+    return transposed_back(make(call(np.transpose, a, order), order), order)
+
+
+def transposed_back(a: Tracer, order: Order) -> Tracer:
+    """An array that was made with its axes in an order, with them as they were before."""
+    found: Tracer = call(np.transpose, a, np.argsort(order).tolist())
+    return found
 
 
 def relaid(a: Tracer, order: Order) -> Tracer:
@@ -261,19 +273,7 @@ def joined_order(arrays: Sequence[Tracer]) -> Order:
     ndim = arrays[0].ndim
     if all(a.is_ordered for a in arrays):
         return _straight(ndim)
-    steps = [_aligned(a, ndim) for a in arrays]
-    found = list(range(ndim))
-    for k in range(1, ndim):
-        axis, place = found[k], k
-        for at in range(k - 1, -1, -1):
-            outer = found[at]
-            known = [s[axis] > s[outer] for s in steps if s[axis] and s[outer]]
-            if known and not all(known):
-                break
-            if known:
-                place = at
-        found.insert(place, found.pop(k))
-    return tuple(found)
+    return tuple(_by_strides(_straight(ndim), [_aligned(a, ndim) for a in arrays], outwards=False))
 
 
 def ordered_stage(value: Expr, shape: Shape, dtype: Any, order: Order, is_scalar: bool = False) -> Tracer:

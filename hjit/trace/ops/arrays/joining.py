@@ -19,7 +19,7 @@ from hjit.trace.ir.graph import Definition, identity
 from hjit.trace.ir.poly import ZERO, Atom, Dim, Poly, poly
 from hjit.trace.ops.arguments import all_known, contents, finish, placeholders, refuse, whole_number
 from hjit.trace.ops.indexing.getitem import getitem, slice_range
-from hjit.trace.ops.layout import joined_order, order_of_padded, relaid
+from hjit.trace.ops.layout import joined_order, order_of_padded, relaid, transposed_back
 from hjit.trace.ops.limits import MAX_REGIONS
 from hjit.trace.tracing.arrays.buffers import TracedBuffer
 from hjit.trace.tracing.arrays.traced import Shape
@@ -151,9 +151,7 @@ def _joined(arrays: Sequence[Tracer], axis: int, dtype: Any) -> Tracer:
     order = joined_order(arrays)
     if order == tuple(range(len(order))):
         return join(arrays, axis, dtype)
-    made = join([call(np.transpose, a, order) for a in arrays], order.index(axis), dtype)
-    found: Tracer = call(np.transpose, made, np.argsort(order).tolist())
-    return found
+    return transposed_back(join([call(np.transpose, a, order) for a in arrays], order.index(axis), dtype), order)
 
 
 @implements(np.concatenate)

@@ -17,7 +17,7 @@ from hjit.trace.ir.graph import Definition, identity
 from hjit.trace.ir.poly import ZERO, Dim, Poly, poly
 from hjit.trace.ops.arguments import Casting, broadcast, refuse
 from hjit.trace.ops.arrays.views import view
-from hjit.trace.ops.layout import Order, c_strides, sorted_axes, strides
+from hjit.trace.ops.layout import Order, c_strides, sorted_axes, strides, transposed_back
 from hjit.trace.ops.reductions.blas import by_blas
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Tracer, as_tracer, call, from_known, from_stage, is_tracer
@@ -239,8 +239,7 @@ def einsum(
     places = _places(tracers, labels, kept) if order == "K" and not optimize and out is None else None
     if places is None:
         return _result(contract(tracers, labels, kept, loop), out, casting)
-    made = contract(tracers, labels, [kept[k] for k in places], loop)
-    return call(np.transpose, made, np.argsort(places).tolist())
+    return transposed_back(contract(tracers, labels, [kept[k] for k in places], loop), places)
 
 
 def _places(tracers: Sequence[Tracer], labels: Sequence[Labels], kept: Labels) -> Order | None:
