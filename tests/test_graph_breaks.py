@@ -190,6 +190,15 @@ def keeps_in_an_inner_function(a: Any) -> Any:
     return b, kept
 
 
+def annotated(a: Any) -> Any:
+    b: Nowhere = np.sqrt(a)  # type: ignore[name-defined]  # noqa: F821
+
+    def high(x: Nowhere) -> Nowhere:  # type: ignore[name-defined]  # noqa: F821
+        return x[x > 0.5] * 2
+
+    return np.unique(high(b)), high.__annotations__["x"]
+
+
 CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "a masked read": (masked, (IMAGE, OTHER)),
     "until it converges": (until_it_converges, (IMAGE, 0.05)),
@@ -206,6 +215,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "an inner function": (nested, (IMAGE,)),
     "an inner function that assigns": (counts_in_an_inner_function, (IMAGE,)),
     "an inner function that appends": (keeps_in_an_inner_function, (IMAGE,)),
+    "annotations that are not evaluated": (annotated, (IMAGE,)),
     "over rows": (wandering, (IMAGE,)),
     "complex numbers": (complex_numbers, (IMAGE,)),
     "deleted": (deleted, (IMAGE,)),
@@ -221,6 +231,9 @@ def same(got: Any, wanted: Any) -> None:
         assert len(got) == len(wanted)
         for g, w in zip(got, wanted, strict=True):
             same(g, w)
+        return
+    if isinstance(wanted, str):
+        assert got == wanted
         return
     assert np.asarray(got).dtype == np.asarray(wanted).dtype
     np.testing.assert_allclose(got, wanted, rtol=1e-12)

@@ -18,6 +18,8 @@ MADE = "__hjit_made"  # that function, in there
 
 T = TypeVar("T")
 
+_FUTURE = annotations.compiler_flag  # of the only future statement that still changes code
+
 
 class NoSource(Exception):
     """There is no source of a function, or none that could be changed."""
@@ -61,7 +63,7 @@ def is_of_source(function: types.FunctionType) -> bool:
         return True
     try:
         lines, _ = inspect.findsource(function)
-        codes = [compile("".join(lines), function.__code__.co_filename, "exec", dont_inherit=True)]
+        codes = [_compiled("".join(lines), function.__code__)]
     except (OSError, TypeError, SyntaxError, ValueError):
         return False
     while codes:
@@ -70,6 +72,12 @@ def is_of_source(function: types.FunctionType) -> bool:
             return True
         codes += [c for c in code.co_consts if isinstance(c, types.CodeType)]
     return False
+
+
+def _compiled(module: ast.Module | str, like: types.CodeType) -> types.CodeType:
+    """The code of a module: of the file of other code, with what that file has imported from `__future__`."""
+    flags = like.co_flags & _FUTURE
+    return compile(module, like.co_filename, "exec", flags, dont_inherit=True)  # type: ignore[no-any-return]
 
 
 @functools.lru_cache(maxsize=4)
@@ -135,7 +143,7 @@ def code_of(like: types.FunctionType, tree: ast.FunctionDef, more: Iterable[str]
     tree.name = MADE  # so that its own name is what it was in its body: a global, or one of the cells
     maker = function_def(MAKER, arguments([*like.__code__.co_freevars, *more]), [tree])
     module = ast.fix_missing_locations(ast.Module([ast.copy_location(maker, tree)], []))
-    code = compile(module, like.__code__.co_filename, "exec", dont_inherit=True)
+    code = _compiled(module, like.__code__)
     return _code(_code(code, MAKER), MADE).replace(co_name=name, co_qualname=like.__qualname__)
 
 
