@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -9,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from skimage.transform import probabilistic_hough_line
 
 import hjit
 from hjit import HjitWarning
 from hjit.call.checks.first_calls import MAX_BLANKS, MAX_DOUBTS, MAX_PATHS
-from hjit.call.variant import OneKernel, Variant
+from hjit.call.variant import OneKernel, Steps, Variant
 from hjit.kernels.lower.params import STREAMED
 from hjit.kernels.runtime.kernel import Bound
 from hjit.verify import work
@@ -281,6 +284,41 @@ def test_functions_that_draw_random_numbers_are_verified(monkeypatch: pytest.Mon
     q = hjit.pipeline(noisy, cache="off")
     with pytest.warns(HjitWarning, match="differs from NumPy's"):
         np.testing.assert_array_equal(q(IMAGE, drawn()), noisy(IMAGE, drawn()))
+
+
+@pytest.mark.parametrize("is_wrong", [False, True])
+def test_arrays_that_extern_functions_draw_at_random_are_not_compared(
+    is_wrong: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = itertools.count()
+    called = Steps.called
+
+    def random(self: Steps, *args: Any) -> Any:
+        outcome, results = called(self, *args)
+        return outcome, [r + next(drawn) for r in results]
+
+    monkeypatch.setattr(Steps, "called", random)
+    if is_wrong:
+        wrong_from_now_on(monkeypatch, lambda result: result[1].__setitem__((7, 3), -1))
+    p = hjit.pipeline(lambda a: (np.linalg.inv(a) + a, a * 2), cache="off")
+    with pytest.warns(HjitWarning, match=r"the first at \[7, 3\]") if is_wrong else contextlib.nullcontext():
+        p(np.random.default_rng(3).random((30, 30)))
+    assert p.stats.verified is not is_wrong
+
+
+def test_an_extern_function_that_gives_other_numbers_each_time_is_a_break(monkeypatch: pytest.MonkeyPatch) -> None:
+    def f(a: Any) -> Any:
+        return probabilistic_hough_line(a, threshold=1, line_length=2, line_gap=3), a * 2 + 1
+
+    a = np.random.default_rng(3).integers(0, 2, (40, 40), np.uint8)
+    with pytest.raises(hjit.TraceError, match="it gives other results each time"):
+        p = hjit.pipeline(f)
+        for _ in range(2):
+            p(a)
+    p = hjit.pipeline(f, on_unsupported="break")
+    for _ in range(2):
+        np.testing.assert_array_equal(p(a)[1], a * 2 + 1)
+    assert p.stats.parts and p.stats.verified is None
 
 
 def test_verify_off_trusts_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ from hjit.call.checks.retracing import Retracing
 from hjit.call.checks.verified_calls import VerifiedCalls
 from hjit.call.conversions.other_arrays import OtherArrays
 from hjit.call.entry import MAX_CONTEXTS, PLAIN_AGAIN, RAISED_AGAIN, Call, Entries, Entry, Stats, limit
-from hjit.call.results import MISS, PARTS, PLAIN
+from hjit.call.results import MISS, PARTS, PLAIN, Outcome
 from hjit.errors import BudgetError, CompileError, DeviceError, HjitError, HjitWarning, LongLoop, TraceError
 from hjit.options import Options, checked, resolve
 from hjit.process import forks
@@ -379,7 +379,10 @@ class CompiledFunction(VerifiedCalls, SplitCalls, OtherArrays, Generic[P, R]):
                 return PLAIN
             stores = self._unverified(variant, call.targets, options)
             if stores:
-                result = self._verify(call, variant, guarded, stores)
+                try:
+                    result = self._verify(call, variant, guarded, stores)
+                except TraceError as error:
+                    return self._not_compiled(call, options, error)
                 return self._first(call) if result is MISS else result
             self._entries.install(call.key, variant, built.verified)
             self._time(call.key, variant, options, built.verified)
@@ -425,15 +428,7 @@ class CompiledFunction(VerifiedCalls, SplitCalls, OtherArrays, Generic[P, R]):
             with progress(f"hjit: compiling {self.__name__}"):
                 return self._built(call, options)
         except (TraceError, CompileError, DeviceError) as error:
-            is_refused = isinstance(error, TraceError) and not isinstance(error, BudgetError)
-            if isinstance(error, TraceError) and is_refused:
-                self._note_refusal(call.key, options, error)
-            if is_refused and breaks and self._split(error):
-                return PARTS
-            if raises and not isinstance(error, BudgetError):
-                raise
-            self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {error}", is_refused=True)
-            return PLAIN
+            return self._not_compiled(call, options, error)
         except OutOfBounds:
             return self._refused(call)
         except TracingFailed as failed:
@@ -445,6 +440,22 @@ class CompiledFunction(VerifiedCalls, SplitCalls, OtherArrays, Generic[P, R]):
             why = f"{self.__name__} runs as plain NumPy: {self._not_traced(failed.error)}"
             self._give_up(call.key, why, is_refused=True)
             return result
+
+    def _not_compiled(self, call: Call, options: Options, error: HjitError) -> Outcome:
+        """What a call comes to that hjit refuses.
+
+        Raises:
+            HjitError: that, with ``on_unsupported="raise"``.
+        """
+        is_refused = isinstance(error, TraceError) and not isinstance(error, BudgetError)
+        if isinstance(error, TraceError) and is_refused:
+            self._note_refusal(call.key, options, error)
+        if is_refused and options.on_unsupported == "break" and self._split(error):
+            return PARTS
+        if options.on_unsupported == "raise" and not isinstance(error, BudgetError):
+            raise error
+        self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {error}", is_refused=True)
+        return PLAIN
 
     def _built(self, call: Call, options: Options) -> Built:
         """As `_build`; as conditions came out in an earlier process, or as they do now."""

@@ -35,6 +35,7 @@ MAX_DOUBTS = (
     2  # calls that decide nothing, as roundings could be all that is left of values: of a blank image less its mean
 )
 MAX_BLANKS = 4  # calls whose arrays, or results, have one value only: equal results say little of them
+MAX_AGAIN = 3  # runs, to find what extern functions draw at random
 MAX_PATHS = 8  # calls that took another path through the function than NumPy's
 Array = np.ndarray[Any, Any]
 
@@ -140,6 +141,8 @@ class FirstCalls:
             numpys = (expected, list(after.values()))
             found = Comparison()
             found.compare(ours, numpys, (allowed.results, [allowed.written[n] for n in after]))
+            if found.why is not None:
+                found = _without_random(ran, streamed, found, ours, numpys, allowed, list(after))
             if found.is_in_doubt and variant.rec.has_uninitialised:
                 found = self._without(uninitialised(draws), found, ours, numpys, allowed, list(after))
             verdict = self.verdicts.setdefault((variant.signature, streamed), Verdict())
@@ -206,13 +209,14 @@ class Run:
     Attributes:
         written: copies of the arguments that it has changed, by name.
         draws: its random numbers, by input.
-        has_missed: did a decision come out otherwise than while the function was traced? Then there is no result.
+        missed: the number of the decision, or extern call, that came out otherwise than while the function was traced;
+            None: all came out as then. If one did not, there is no result.
     """
 
     result: Any
     written: dict[str, Array]
     draws: dict[str, Array]
-    has_missed: bool = False
+    missed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +230,7 @@ class Runs:
         sums: check sums of those that it does not, as they were.
         seconds: of one run.
         end: when the last one ended, by `against_numpy.clock`.
+        again: another run, with the same random numbers; None: it would compute the same, as nothing but kernels runs.
     """
 
     by_store: dict[bool, Run]
@@ -234,11 +239,12 @@ class Runs:
     sums: dict[str, int]
     seconds: float
     end: float
+    again: Callable[[bool, Mapping[str, Array]], Run | None] | None = None
 
     @property
-    def has_missed(self) -> bool:
+    def missed(self) -> int | None:
         """See `Run`."""
-        return any(run.has_missed for run in self.by_store.values())
+        return next((run.missed for run in self.by_store.values() if run.missed is not None), None)
 
     def changed_besides(self) -> list[str]:
         """The arrays that NumPy has changed by now, and that the variant does not change."""
@@ -250,13 +256,15 @@ def runs_of(variant: Variant, guarded: GuardValues, call: Call, stores: Sequence
     arrays = guarded[1] | {n: call.leaves[k] for n, k in variant.guards.arguments.items()}
     before = {n: copied(arrays[n]) for n in sorted(variant.guards.written)}
     sums = {n: _check_sum(a) for n, a in arrays.items() if n not in before and _may_change(a)}
+    run = functools.partial(_run, variant, guarded, call.leaves, call.targets, before)
     start = against_numpy.clock()
-    runs = {s: _run(variant, guarded, call.leaves, call.targets, before, s) for s in stores}
+    runs = {s: run(s) for s in stores}
     done = {s: run for s, run in runs.items() if run is not None}
     if len(done) < len(runs):
         return None
     end = against_numpy.clock()
-    return Runs(done, arrays, before, sums, (end - start) / len(stores), end)
+    calls = any(e.call is not None and e.product is None and e.program is None for e in variant.rec.breaks)
+    return Runs(done, arrays, before, sums, (end - start) / len(stores), end, run if calls else None)
 
 
 def _may_change(a: Any) -> bool:
@@ -274,20 +282,57 @@ def _run(
     targets: Sequence[Any],
     written: Mapping[str, Array],
     streamed: bool,
+    known: Mapping[str, Array] | None = None,
 ) -> Run | None:
-    """Run a variant on copies of what it changes (`written`); None where NumPy is to say why it cannot."""
+    """Run a variant on copies of what it changes (`written`); None where NumPy is to say why it cannot.
+
+    Args:
+        known: random numbers that are not drawn again.
+    """
     copies = {n: copied(a) for n, a in written.items()}
     given = variant.guards.with_arrays(leaves, copies)
     places = [np.empty_like(t) if isinstance(t, np.ndarray) else t for t in targets] if streamed else []
     captured = {n: copies.get(n, a) for n, a in guarded[1].items()}
     draws: dict[str, Array] = {}
+    impure = ((k, e) for k, e in enumerate(variant.breaks) if e is not None and e.impure)
+    drawn = {k: tuple(known[n] for n in e.gives) for k, e in impure} if known is not None else None
     try:
-        result = variant.run(given, (guarded[0], captured), places, effects=False, streamed=streamed, draws=draws)
+        result = variant.run(
+            given, (guarded[0], captured), places, drawn, effects=False, streamed=streamed, draws=draws
+        )
     except OutOfBounds:
         return None
-    except Mispredict:
-        return Run(None, copies, draws, has_missed=True)
+    except Mispredict as error:
+        return Run(None, copies, draws, error.number)
     return Run(result, copies, draws)
+
+
+def _without_random(
+    ran: Runs, streamed: bool, found: Comparison, ours: Any, numpys: Any, allowed: Allowed, names: list[str]
+) -> Comparison:
+    """The comparison without results that are others in each run: extern functions draw random numbers of their own."""
+    for again in [ran.again] * MAX_AGAIN if ran.again is not None else ():
+        run = again(streamed, ran.by_store[streamed].draws)
+        if run is None or run.missed is not None:
+            break
+        numpys = _where_equal(ours, (run.result, [run.written[n] for n in names]), numpys)
+        found = Comparison()
+        found.compare(ours, numpys, (allowed.results, [allowed.written[n] for n in names]))
+        if found.why is None:
+            break
+    return found
+
+
+def _where_equal(ours: Any, again: Any, numpys: Any) -> Any:
+    """NumPy's results, but ours where another run has others."""
+    equal = Comparison()
+    equal.compare(again, ours, EXACT)
+    if equal.why is None:
+        return numpys
+    kind = type(ours)
+    if kind in (tuple, list) and all(type(x) is kind and len(x) == len(ours) for x in (again, numpys)):
+        return kind(_where_equal(*x) for x in zip(ours, again, numpys, strict=True))
+    return ours
 
 
 def _tells(arguments: Sequence[Any], results: Sequence[Any]) -> bool:

@@ -12,7 +12,7 @@ from hjit.call.arguments import CallKey, is_device_array
 from hjit.call.checks import against_numpy
 from hjit.call.entry import Call, Entries, Stats
 from hjit.call.results import MISS, PLAIN
-from hjit.errors import HjitWarning
+from hjit.errors import HjitWarning, TraceError
 from hjit.options import Options
 from hjit.process import forks
 from hjit.trace.tracing.frames import stack_level, uncounted
@@ -64,7 +64,11 @@ class VerifiedCalls:
         self, call: Call, variant: Variant, guarded: GuardValues, stores: list[bool], is_known: bool = False
     ) -> Any:
         """NumPy's own result; the kernels are installed only if they compute the same. MISS: what was assumed, or what
-        a known variant decides on, came out otherwise."""
+        a known variant decides on, came out otherwise.
+
+        Raises:
+            TraceError: an extern function does not give what it gave while its caller was traced.
+        """
         if variant.on_device and any(map(is_device_array, (*call.leaves, *guarded[1].values()))):
             return self._verify_copies(call, variant, guarded, stores, is_known)
         from hjit.call.build import on_deep_stack
@@ -77,12 +81,18 @@ class VerifiedCalls:
         ran = runs_of(variant, guarded, call, stores)
         if ran is None:
             return PLAIN
-        if ran.has_missed and (is_known or variant.rec.assumed):
+        if ran.missed is not None and (is_known or variant.rec.assumed):
             self._assumes = self._assumes and not variant.rec.assumed
             return MISS
+        missed = None if ran.missed is None else variant.breaks[ran.missed]
+        if missed is not None and missed.call is not None and not self._interprets:
+            why = "it gives other results each time, for the same arguments"
+            raise TraceError(missed.operation, why, "call it before, and pass its result in", missed.origin)
         with forks.builds.outside():
             expected = (self._by_numpy() if variant.on_device else self.py_func)(*call.args, **call.kwargs)
-        if self._interprets and ran.has_missed:  # while the function was traced: the next call is traced with kernels
+        if (
+            self._interprets and ran.missed is not None
+        ):  # while the function was traced: the next call is traced with kernels
             self._interprets = False
             self.stats.fallbacks += 1
             return expected
