@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
 import inspect
 import runpy
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from hjit.errors import OptionError
@@ -28,13 +29,20 @@ class Accelerated:
         self.pipelines: dict[str, Pipeline[..., Any]] = {}
         self._given = given
         self._before: list[tuple[types.ModuleType, str, Any]] = []
+        self._entries: list[tuple[Any, Any, Any]] = []  # of tables: the table, the key or the number, and the function
         made: dict[Any, Pipeline[..., Any]] = {}  # a function that several modules have is one pipeline
-        found = [(module, name, f) for module in map(_module, names) for name, f in functions_of(module)]
+        modules = [*map(_module, names)]
+        found = [(module, name, f) for module in modules for name, f in functions_of(module)]
         for module, name, function in found:
             p = made.setdefault(function, Pipeline(function, given))
             self.pipelines[f"{module.__name__}.{name}"] = p
             self._before.append((module, name, function))
             setattr(module, name, p)
+        for table in _tables(modules):
+            for key, function in [*(table.items() if isinstance(table, dict) else enumerate(table))]:
+                if type(function) is types.FunctionType and function in made:
+                    self._entries.append((table, key, function))
+                    table[key] = made[function]
 
     def decorated(self, function: types.FunctionType) -> Any:
         """A function of a script that is running: a pipeline from now on, unless its calls only begin something."""
@@ -48,7 +56,12 @@ class Accelerated:
         for module, name, function in reversed(self._before):
             if getattr(getattr(module, name, None), "py_func", None) is function:
                 setattr(module, name, function)
+        for table, key, function in self._entries:
+            with contextlib.suppress(LookupError):
+                if getattr(table[key], "py_func", None) is function:
+                    table[key] = function
         self._before.clear()
+        self._entries.clear()
 
     def __enter__(self) -> Accelerated:
         return self
@@ -101,6 +114,15 @@ def functions_of(module: types.ModuleType) -> Iterator[tuple[str, types.Function
             continue
         if (found.__module__ or "").partition(".")[0] == package:
             yield name, found
+
+
+def _tables(modules: Iterable[types.ModuleType]) -> list[Any]:
+    """The dicts and lists of modules, and of objects in them, in which functions may stand: code may choose one by its
+    key and ask later whether it is the one of some name (`f is METHODS["gauss"]`)."""
+    values = [x for module in modules for name, x in vars(module).items() if not name.startswith("__")]
+    objects = [x for x in values if not isinstance(x, (type, types.ModuleType, types.FunctionType, Pipeline))]
+    held = [y for x in objects for y in getattr(x, "__dict__", {}).values()]
+    return list({id(x): x for x in (*values, *held) if type(x) in (dict, list)}.values())
 
 
 # -- scripts

@@ -31,6 +31,15 @@ def hard(a):
 
 def _hidden(a):
     return a
+
+class Methods:
+    def __init__(self):
+        self.by_name = {"soft": soft, "hidden": _hidden}
+
+METHODS, ORDER = Methods(), [hard, _hidden]
+
+def chosen(name):
+    return METHODS.by_name[name] is soft
 """
 
 
@@ -63,6 +72,15 @@ def test_what_others_put_there_stays(package: types.ModuleType) -> None:
     accelerated.undo()
     assert package.soft is len and isinstance(package.hard, types.FunctionType)
     assert str(accelerated).endswith("none of which has been called")
+
+
+def test_functions_in_tables_are_those_of_the_names(package: types.ModuleType) -> None:
+    plain = dict(package.METHODS.by_name), list(package.ORDER)
+    with hjit.accelerate("softening"):
+        assert package.chosen("soft") and package.METHODS.by_name["soft"] is package.soft
+        assert [package.hard, package._hidden] == package.ORDER
+        assert package.METHODS.by_name["hidden"] is package._hidden
+    assert (package.METHODS.by_name, package.ORDER) == plain
 
 
 def test_a_package_that_loads_its_functions_late() -> None:
