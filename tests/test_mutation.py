@@ -345,3 +345,26 @@ def test_copies_of_parts_that_are_apart_share_one_buffer() -> None:
     a = np.arange(60).reshape(5, 12)
     check(halves, a)
     assert str(hjit.pipeline(halves).graph(a)).count("in halves") == 1, "one stage"
+
+
+def scalar_of(how: str) -> Any:
+    """A function that makes arrays of a NumPy scalar, changes them, and returns all of them."""
+
+    def f(a: Any) -> Any:
+        x = {"sum": lambda: a.sum(), "item": lambda: a[1], "complex": lambda: (a * 1j).sum()}[how]()
+        made = [np.asarray(x), np.array(x), np.atleast_1d(x), np.ravel(x), x.reshape(1), x[...], x[None]]
+        for k, y in enumerate(made):
+            y[...] = k
+        first, second = np.asarray(x), np.asarray(x)
+        first += 1
+        return x, first, second, *made
+
+    return f
+
+
+@pytest.mark.parametrize("how", ["sum", "item", "complex"])
+def test_an_array_that_is_made_of_a_scalar_is_a_copy(how: str) -> None:
+    f = scalar_of(how)
+    for x, y in zip(hjit.pipeline(f, verify="off")(TABLE), f(TABLE), strict=True):
+        assert type(x) is type(y)
+        np.testing.assert_array_equal(x, y)

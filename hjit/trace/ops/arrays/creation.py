@@ -21,6 +21,7 @@ from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import (
     MAX_KNOWN,
     Tracer,
+    as_new_array,
     as_tracer,
     as_value,
     call,
@@ -147,7 +148,7 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, **kwargs: Any) -> Any:
         return from_known(made, of=a) if supported_dtype(made.dtype) else made
     x = as_tracer(a, dtype)
     if x.is_scalar:
-        return Tracer(x.buffer, x.shape, x.index, x._known)
+        return as_new_array(x)
     return x if in_order(x, order) else copy_(x, order)
 
 

@@ -18,7 +18,16 @@ from hjit.trace.ops.layout import copy_order, in_order, is_c_ordered, stand_in
 from hjit.trace.tracing.arrays.bits import Reinterpreted
 from hjit.trace.tracing.arrays.scalar_class import plain_class
 from hjit.trace.tracing.arrays.traced import Shape
-from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, as_value, call, from_known, from_stage, is_tracer
+from hjit.trace.tracing.arrays.tracer import (
+    Tracer,
+    as_new_array,
+    as_tracer,
+    as_value,
+    call,
+    from_known,
+    from_stage,
+    is_tracer,
+)
 from hjit.trace.tracing.dispatch import hook, implements, provides
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
 from hjit.trace.tracing.scalars.host import is_host, record, static_value
@@ -26,7 +35,9 @@ from hjit.trace.tracing.scalars.size import Size
 
 
 def view(a: Tracer, shape: Shape, inner: Sequence[Poly], known: Any = None, read_only: bool = False) -> Tracer:
-    """A view of `a` whose element at dims is ``a[inner]``."""
+    """A view of `a`, or of an array made of a scalar, whose element at dims is ``a[inner]``."""
+    if a.is_scalar and not read_only:
+        a = as_new_array(a)
     return Tracer(a.buffer, shape, compose(a.index, inner), known, read_only=read_only or a.read_only)
 
 

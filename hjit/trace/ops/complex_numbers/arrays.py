@@ -65,7 +65,7 @@ def complex_getitem(z: ComplexTracer, key: Any) -> Any:
     items = key if isinstance(key, tuple) else (key,)
     if found.ndim == 1 and not any(k is ... for k in items):
         return ComplexTracer(found.copy(), is_scalar=True)
-    return ComplexTracer(found)
+    return ComplexTracer(found.copy() if z.is_scalar else found)
 
 
 @provides
@@ -137,7 +137,7 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: Any = None) -> Comple
     if order == "F" or (order == "A" and _is_in_order(z, "F") and not _is_in_order(z, "C")):
         return transpose(reshape(transpose(z), wanted[::-1], copy=copy))
     try:
-        return ComplexTracer(call(np.reshape, z.parts, (*wanted, 2), copy=copy))
+        return ComplexTracer(call(np.reshape, z.parts, (*wanted, 2), copy=z.is_scalar or copy))
     except ValueError:
         if copy is False:
             raise
@@ -312,7 +312,7 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, **kwargs: Any) -> Any:
         return z if order is None else call(np.asarray, z, order=order)
     found = as_complex(z, dtype)
     if found.is_scalar:
-        found = ComplexTracer(found.parts)
+        found = ComplexTracer(found.parts.copy())
     return found if _is_in_order(found, order) else copy_(found, order)
 
 

@@ -17,7 +17,15 @@ from hjit.trace.ops.arguments import broadcast
 from hjit.trace.ops.indexing.block_scatters import parts
 from hjit.trace.tracing.arrays.masked import MaskedRead, same_values
 from hjit.trace.tracing.arrays.traced import Shape
-from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known, from_stage, is_tracer, stored
+from hjit.trace.tracing.arrays.tracer import (
+    Tracer,
+    as_new_array,
+    as_tracer,
+    from_known,
+    from_stage,
+    is_tracer,
+    stored,
+)
 from hjit.trace.tracing.arrays.writing import check_nesting, trim, version_name, write
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.recording.events import CheckedIndices
@@ -31,6 +39,7 @@ from hjit.trace.tracing.scalars.size import Size, size_poly
 @provides
 def getitem(a: Tracer, key: Any) -> Any:
     """``a[key]``: a view for basic keys, a gather for integer arrays, a `MaskedRead` for a traced mask."""
+    a = as_new_array(a)
     slices = _plain_slices(a, key)
     if slices is None:
         return _item_or_view(a, key)

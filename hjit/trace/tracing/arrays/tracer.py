@@ -407,6 +407,13 @@ def from_known(array: Any, is_scalar: bool = False, of: Any = ()) -> Tracer:
     return Tracer(buffer, array.shape, identity(array.ndim), array, is_scalar)
 
 
+def as_new_array(x: Tracer) -> Tracer:
+    """A NumPy scalar as a 0-d array, which may be written to as the scalar may not; an array as it is."""
+    if not x.is_scalar:
+        return x
+    return from_stage(x.load(), (), x.dtype) if x.known is None else from_known(x.known.copy(), of=x)
+
+
 def made_of_sizes(x: Any) -> bool:
     """Is there a size, or what is computed of sizes and known, in `x`, or in the lists and tuples it is made of?"""
     if type(x) in (list, tuple):
