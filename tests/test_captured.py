@@ -586,6 +586,23 @@ def gained(img: Any) -> Any:
     return img * GAIN + LUT[3]
 
 
+TABLE_OF_PARTIALS = {k: functools.partial(lambda k, img, n: img * k + n[0], k, n=[k]) for k in range(3)}
+
+
+def test_a_partial_in_a_table_is_looked_at_where_it_is_called() -> None:
+    def f(img: Any) -> Any:
+        g = TABLE_OF_PARTIALS[1]
+        return g(img) + g.args[0] + len(g.keywords)
+
+    p = hjit.pipeline(f)
+    np.testing.assert_array_equal(p(IMAGE), f(IMAGE))
+    TABLE_OF_PARTIALS[0].keywords["n"][0] = 7  # of one that is not called
+    np.testing.assert_array_equal(p(IMAGE), f(IMAGE))
+    assert p.stats.traces == 1
+    TABLE_OF_PARTIALS[1].keywords["n"][0] = 7
+    np.testing.assert_array_equal(p(IMAGE), f(IMAGE))
+
+
 @pytest.mark.parametrize("kind", ["function", "partial", "method"])
 def test_what_functions_among_the_arguments_read(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     class Scale:

@@ -180,11 +180,29 @@ def _defaults(function: Any, name: str) -> Any:
     return tuple(_seen(function, v, AccessPath(base, k)) for k, v in enumerate(values)) if values else values
 
 
-def partial(value: functools.partial[Any]) -> functools.partial[Any]:
-    """A partial of the traced function, with what it adds seen as defaults are."""
-    seen = functools.partial(wrap_callable(value.func), *_defaults(value, "args"), **_defaults(value, "keywords"))
-    current().watched.add(seen.keywords, "keywords of a partial")
-    return seen
+class Partial(functools.partial):  # type: ignore[type-arg]
+    """A partial of the traced function. What it adds is seen, as defaults are, where it is called or asked for that:
+    tables may hold many that never are, with much data."""
+
+    def __new__(cls, value: functools.partial[Any]) -> Partial:
+        self = super().__new__(cls, value.func)
+        self.__dict__["original"] = value
+        return self
+
+    @functools.cached_property
+    def seen(self) -> functools.partial[Any]:
+        """The partial itself."""
+        value = self.__dict__["original"]
+        seen = functools.partial(wrap_callable(value.func), *_defaults(value, "args"), **_defaults(value, "keywords"))
+        current().watched.add(seen.keywords, "keywords of a partial")
+        return seen
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.seen(*args, **kwargs)
+
+    func = property(lambda self: self.seen.func)
+    args = property(lambda self: self.seen.args)
+    keywords = property(lambda self: self.seen.keywords)
 
 
 def overlay(under: dict[str, Any]) -> Overlay:
@@ -231,7 +249,7 @@ def wrap_callable(value: Any) -> Any:
             return types.MethodType(clone(function), owner)
         return types.MethodType(clone(function), captured_object(owner, AccessPath(value, "__self__", "attr")))
     if isinstance(value, functools.partial):
-        return partial(value)
+        return Partial(value)
     if function_of(value) is not value:
         return _of_pipeline(value)
     if type(value) is _CACHE:
@@ -275,7 +293,7 @@ def is_traced_call(frame: types.FrameType, args: tuple[Any, ...], kwargs: dict[s
 
 # modules of compiled functions, and what stands for these: loaded where traced code meets one of them
 _COMPILED_LATE = {"skimage.transform._warps_cy": "geometry.skimage_warp"}
-_CACHE = type(functools.lru_cache(partial))
+_CACHE = type(functools.lru_cache(clone))
 
 
 def _is_compiled(value: Any) -> bool:
