@@ -69,6 +69,13 @@ def test_sort(shape: tuple[int, ...], axis: Any, dtype: str) -> None:
     check(lambda x: np.argsort(x, axis, kind="stable"), a)
 
 
+def test_ties_of_one_array_are_in_numpys_order() -> None:
+    a = np.array([1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 1.0, 2.0, 1.0])
+    check(lambda x: np.argsort(x), a)  # not stable in NumPy, where the processor has AVX-512
+    check(lambda x: np.argsort(np.array([*a])) + x, 1)
+    check(lambda x: (np.argsort(x), x.argsort(kind="stable")), np.arange(9, dtype=np.int16) // 4)
+
+
 def test_sort_in_place_and_partition() -> None:
     def method(x: Any) -> Any:
         y = x.copy()

@@ -20,6 +20,8 @@ from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import static_value
 
+_STABLE = ("stable", "mergesort", "m", "s")  # words for the kind of a sort in which equal elements keep their order
+
 
 def _sorted(a: Tracer, axis: int, order: Callable[[list[Expr]], list[Expr]], dtype: Any) -> Tracer:
     """One update for each position along `axis`."""
@@ -59,12 +61,15 @@ def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable:
 
 @implements(np.argsort)
 def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
-    """Equal elements of short axes keep their order, as NumPy's ``kind="stable"`` has it."""
+    """Equal elements of short axes keep their order, as NumPy's ``kind="stable"`` has it; those of one array alone are
+    in the order that NumPy has on this machine."""
     a = as_tracer(a)
     if a.known is not None:
-        return from_known(np.argsort(a.known, static_value(axis), "stable"), of=a)
+        return from_known(np.argsort(a.known, static_value(axis), kind, order, stable=stable), of=a)
     a, axis = _flat(a, axis)
-    if not are_few(a, (axis,), MAX_ARGSORTED):
+    is_free = not stable and kind not in _STABLE and a.dtype.itemsize >= 4  # NumPy inserts small ones, which is stable
+    is_by_numpy = is_free and a.ndim == 1 and not current().loops
+    if is_by_numpy or not are_few(a, (axis,), MAX_ARGSORTED):
         return by_numpy(np.argsort, a, axis=axis, kind=kind, order=order, stable=stable, rule="arrangement")
     return _sorted(a, axis, arg_ordered, np.intp)
 
@@ -85,7 +90,7 @@ def argpartition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", or
     if a.known is None and not are_few(a, (axis,), MAX_ARGSORTED):
         return by_numpy(np.argpartition, a, kth, axis=axis, kind=kind, order=order, rule="arrangement")
     _check_kth(kth, a.shape[axis])
-    return argsort(a, axis)
+    return argsort(a, axis, "stable")
 
 
 def _check_kth(kth: Any, n: int) -> None:
