@@ -88,9 +88,10 @@ def compiled(found: Lowered, symbols: tuple[str, ...], options: Options) -> Kern
         if layout.align and n not in program.buffers
     )
     lives = tuple((position[n], life) for n, life in lifetimes(graph, program).items())
-    head = json.dumps([buffers, align, lives]).encode() + b"\n"
+    nests = tuple(tuple(position[n] for n in x.writes) for x in program.nests) if found.params.times is not None else ()
+    head = json.dumps([buffers, align, lives, nests]).encode() + b"\n"
     cache.store(name, head + code, {"versions": cache.versions()}, options.cache_dir, options.cache)
-    return Kernel(name, linked, buffers, align, lives, False)
+    return Kernel(name, linked, buffers, align, lives, False, nests)
 
 
 def parameters(
