@@ -45,7 +45,7 @@ class Program:
         runtimes: seconds, [schedules].
         machine: [len(MACHINE)].
         part: which part of the kernel each stage is in, [schedules, stages]; None: all are in one.
-        part_runtimes: seconds of each part, by its number, [schedules, stages]; see `hjit.training.nest_times`.
+        part_runtimes: seconds of each part, by its number, [schedules, stages]; see `hjit.tuning.nest_times`.
 
     Raises:
         ModelError: the shapes do not fit each other, or a number is not finite, negative, or a runtime of zero.

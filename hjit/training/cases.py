@@ -33,12 +33,12 @@ from hjit.pipeline import Pipeline
 from hjit.sched.search.refine import Schedule
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.key import graph_key
-from hjit.training.nest_times import parts
 from hjit.training.schedules import candidates
 from hjit.tuning.autoschedule import space_of
 from hjit.tuning.candidates import with_fixes
 from hjit.tuning.choice import Choice, Segment
 from hjit.tuning.decide import by_search
+from hjit.tuning.nest_times import parts
 
 log = logging.getLogger("hjit")
 
@@ -62,7 +62,7 @@ class Sample:
 
     Attributes:
         times: seconds of one run, the least of each round.
-        part: the part of the kernel that each stage is in, see `hjit.training.nest_times`.
+        part: the part of the kernel that each stage is in, see `hjit.tuning.nest_times`.
         part_seconds: of each part, of the fastest run.
         features: [stages, len(SCHEDULE)].
         origin: how it was found, see `hjit.training.schedules.candidates`.
@@ -181,7 +181,7 @@ class Case:
 
     def _sample(self, origin: str, schedule: Schedule, bound: Bound, times: Sequence[Any]) -> Sample:
         best = min(times, key=np.sum)
-        part, seconds = parts(self.graph, schedule.inlined, bound.kernel.nests, best)
+        part, seconds = parts(self.graph, schedule.inlined, bound.parameters.nests, best)
         features = self.space.features(schedule.tree, schedule.inlined)
         return Sample(tuple(float(x.sum()) for x in times), part, seconds, features, origin, schedule)
 

@@ -146,7 +146,13 @@ def parameters(
         FIRST + len(params.arrays),
         scratch_bytes,
         (kept, streamed),
+        named_nests(kernel, graph),
     )
+
+
+def named_nests(kernel: Kernel, graph: Graph) -> tuple[tuple[str, ...], ...]:
+    """The stages of each nest, of a kernel that notes times; of one that does not, nothing."""
+    return tuple(tuple(graph.stages[k].name for k in stages) for stages in kernel.nests)
 
 
 def _check_scratch(total: int, taken: Mapping[str, int]) -> None:

@@ -161,6 +161,7 @@ class Parameters:
         head: slots of the parameter block that are new at every run: the first ones, and the arrays.
         scratch_bytes: what a run borrows.
         blocks: the slots behind these, for results that are new arrays, and for arrays of the caller.
+        nests: of a kernel that notes times, the stages that each nest computes.
     """
 
     inputs: tuple[str, ...]
@@ -169,6 +170,7 @@ class Parameters:
     head: int
     scratch_bytes: int
     blocks: tuple[bytes, bytes]
+    nests: tuple[tuple[str, ...], ...] = ()
 
 
 class Bound:

@@ -25,7 +25,7 @@ class Scheduled:
         tree: a legal schedule; None: the default one, which needs no tree where the kernel is known.
         defaults: the trees of the default schedule, of which the first that can be lowered is taken.
         longest_block: instructions of one block of code, above which the schedule is refused.
-        timed: does the kernel note when each of its nests ends? See `hjit.kernels.runtime.nest_times`.
+        timed: does the kernel note when each of its nests ends? See `Bound.nest_seconds`.
     """
 
     graph: Graph
