@@ -418,6 +418,21 @@ def test_what_cannot_be_traced_runs_as_it_does_without_hjit() -> None:
         hjit.pipeline(lambda x: x + 1, on_unsupported="raise")(unknown)
 
 
+def test_functions_that_are_written_for_arrays_of_dask_run_as_without_hjit() -> None:
+    def smooth(a: Any) -> Any:
+        return a.map_overlap(lambda x: x * 2, depth=1, boundary="nearest").rechunk(10)
+
+    x = image((60, 70), "f4")
+    lazy = da.from_array(x, chunks=(30, 70))
+    p = hjit.pipeline(smooth, on_unsupported="break")
+    assert "'map_overlap'" in p.explain(lazy)
+    with pytest.warns(HjitWarning, match="no attribute 'map_overlap'"):
+        np.testing.assert_array_equal(p(lazy), x * 2)
+    with pytest.raises(ValueError, match="total size of new array"), warnings.catch_warnings():
+        warnings.simplefilter("error")  # not of an exception that is the function's own
+        hjit.pipeline(lambda a: a.reshape(7, 9) + 1, on_unsupported="break")(lazy)
+
+
 def test_what_numpy_refuses() -> None:
     table, index = image((50,), "f4"), image((90, 80), "i4") % 50
     f = hjit.pipeline(lambda table, index: table[index])

@@ -209,7 +209,7 @@ def explained(settings: CallSettings, structure: PyTree, leaves: list[Any]) -> s
     """How a call would run."""
     try:
         call = traced_call(settings, structure, leaves)
-    except TraceError as error:
+    except Exception as error:
         return f"{settings.name} runs as the plain function does on arrays of Dask: {error}"
     if call.tasks is None:
         return f"{settings.name} runs on whole arrays, in one task of Dask: {call.why}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hjit.call.arguments import CallKey
 from hjit.call.conversions.byte_orders import ConvertedCalls
 from hjit.call.entry import Call, Entries, Stats
-from hjit.errors import CompileError, DeviceError, TraceError
+from hjit.errors import DeviceError, TraceError
 from hjit.options import Options, context_state
 from hjit.trace.tracing.frames import uncounted
 
@@ -84,11 +84,13 @@ class OtherArrays:
         self.stats.traces += 1
         try:
             return traced_call(self._dask_settings(), call.structure, call.leaves).results()
-        except (CompileError, TraceError) as error:
+        except Exception as error:  # not only hjit's: the function may ask for what only Dask's arrays have
             if self._resolved(call.key[0]).on_unsupported == "raise":
                 raise
-            self._warn(f"{self.__name__} runs as the plain function does on arrays of Dask: {error}")
-        return self._numpy(call.args, call.kwargs)
+            why = str(error)
+        result = self._numpy(call.args, call.kwargs)  # or the exception, if it is the function's own
+        self._warn(f"{self.__name__} runs as the plain function does on arrays of Dask: {why}")
+        return result
 
     def _dask_settings(self) -> CallSettings:
         from hjit.call.on_dask import CallSettings
