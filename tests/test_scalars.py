@@ -374,3 +374,14 @@ def test_the_dtype_of_an_array_of_a_run_time_int_follows_its_size(f: Any) -> Non
         assert outcome(pipe, a, k) == outcome(f, a, k), k
     with pytest.raises(hjit.TraceError, match="object"):
         pipe(a, 2**10)
+
+
+def test_what_numpy_makes_of_its_scalars_are_scalars() -> None:
+    def f(a: Any) -> Any:
+        s, z = a.sum(), (a * 1j).sum()
+        real = s.copy(), s.T, s.transpose(), np.transpose(s), s.reshape(()), s.view(s.dtype), np.kron(s, s)
+        return *real, np.einsum("->", s), z.copy(), z.T, z.reshape(()), np.copy(s), s.ravel()
+
+    a = np.array([1.5, -2.25, 3.0])
+    for x, y in zip(hjit.pipeline(f, verify="off")(a), f(a), strict=True):
+        assert type(x) is type(y) and x == y

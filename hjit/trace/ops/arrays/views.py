@@ -51,7 +51,7 @@ def reinterpreted(x: Tracer, dtype: np.dtype[Any]) -> Any:
     if dtype.kind == "c" and (found := hook("paired")(x, dtype)) is not None:
         return found
     if dtype == x.dtype:
-        return Tracer(x.buffer, x.shape, x.index, x._known, read_only=x.read_only)
+        return x if x.is_scalar else Tracer(x.buffer, x.shape, x.index, x._known, read_only=x.read_only)
     if dtype.itemsize != x.dtype.itemsize or not supported_dtype(dtype):
         reason = f"elements of {x.dtype} seen as {dtype}, which is not of the same size"
         raise current().error("ndarray.view", reason, "compute the parts with shifts and masks, or convert with astype")
@@ -64,6 +64,8 @@ def reinterpreted(x: Tracer, dtype: np.dtype[Any]) -> Any:
 @implements(np.transpose, np.permute_dims)
 def transpose(a: Any, axes: Any = None) -> Tracer:
     a = as_tracer(a)
+    if a.is_scalar and not axes:
+        return a
     if axes is None:
         order = tuple(reversed(range(a.ndim)))
     else:
@@ -118,6 +120,8 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: Any = None) -> Tracer
         wanted = list(shape) if isinstance(shape, (tuple, list)) else [shape]
         return transpose(reshape(transpose(a), wanted[::-1], copy=copy))
     target = _target_shape(a, shape)
+    if a.is_scalar and not target:
+        return a
     if copy:
         return call(np.copy, reshape(a, target), order="C")  # type: ignore[no-any-return]
     if tuple(target) == tuple(a.shape):

@@ -115,6 +115,8 @@ def _order(z: ComplexTracer, word: Any) -> Order:
 @for_complex(np.transpose, np.permute_dims)
 def transpose(a: Any, axes: Any = None) -> ComplexTracer:
     z = as_complex(a)
+    if z.is_scalar and not axes:
+        return z
     order = tuple(reversed(range(z.ndim))) if axes is None else tuple(operator.index(static_value(k)) for k in axes)
     if len(order) != z.ndim:
         raise ValueError("axes don't match array")
@@ -134,6 +136,8 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: Any = None) -> Comple
     z = as_complex(a)
     many = shape if isinstance(shape, (tuple, list)) else (shape,)
     wanted = tuple(k if type(k) in (int, Size) else operator.index(static_value(k)) for k in many)
+    if z.is_scalar and not wanted:
+        return z
     if order == "F" or (order == "A" and _is_in_order(z, "F") and not _is_in_order(z, "C")):
         return transpose(reshape(transpose(z), wanted[::-1], copy=copy))
     try:
@@ -568,7 +572,7 @@ def _view(self: ComplexTracer, dtype: Any = None, type: Any = None) -> Any:
 
 _METHODS: dict[str, Callable[..., Any]] = {
     "astype": astype,
-    "copy": lambda self, order="C": copy_(self, order),
+    "copy": lambda self, order="C": self if self.is_scalar else copy_(self, order),
     "flatten": lambda self, order="C": copy_(ravel(self, order)),
     "reshape": _reshape,
     "transpose": _transpose,

@@ -209,7 +209,7 @@ def _transpose(self: Any, *axes: Any) -> Any:
 
 
 def _copy(self: Any, order: str = "C") -> Any:
-    return call(np.copy, self, order=order)
+    return self if self.is_scalar else call(np.copy, self, order=order)
 
 
 def _flatten(self: Any, order: str = "C") -> Any:

@@ -234,7 +234,8 @@ def einsum(
         return _result(known, out, casting)
     labels, kept = _labelled(subscripts, tracers)
     loop = np.result_type(*(t.dtype for t in tracers)) if dtype is None else np.dtype(dtype)
-    if len(tracers) == 1 and out is None and loop == tracers[0].dtype and set(labels[0]) == set(kept):
+    is_view = len(tracers) == 1 and out is None and loop == tracers[0].dtype and set(labels[0]) == set(kept)
+    if is_view and kept:  # else a scalar
         return _diagonals(tracers[0], labels[0], kept)
     places = _places(tracers, labels, kept) if order == "K" and not optimize and out is None else None
     if places is None:
