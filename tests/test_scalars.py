@@ -380,7 +380,7 @@ def test_what_numpy_makes_of_its_scalars_are_scalars() -> None:
     def f(a: Any) -> Any:
         s, z = a.sum(), (a * 1j).sum()
         real = s.copy(), s.T, s.transpose(), np.transpose(s), s.reshape(()), s.view(s.dtype), np.kron(s, s)
-        return *real, np.einsum("->", s), z.copy(), z.T, z.reshape(()), np.copy(s), s.ravel()
+        return *real, np.einsum("->", s), z.copy(), z.T, z.reshape(()), z.view(z.dtype), np.copy(s), s.ravel()
 
     a = np.array([1.5, -2.25, 3.0])
     for x, y in zip(hjit.pipeline(f, verify="off")(a), f(a), strict=True):

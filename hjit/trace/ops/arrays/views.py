@@ -65,7 +65,7 @@ def reinterpreted(x: Tracer, dtype: np.dtype[Any]) -> Any:
 def transpose(a: Any, axes: Any = None) -> Tracer:
     a = as_tracer(a)
     if a.is_scalar and not axes:
-        return a
+        return a  # type: ignore[no-any-return]
     if axes is None:
         order = tuple(reversed(range(a.ndim)))
     else:
@@ -121,7 +121,7 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: Any = None) -> Tracer
         return transpose(reshape(transpose(a), wanted[::-1], copy=copy))
     target = _target_shape(a, shape)
     if a.is_scalar and not target:
-        return a
+        return a  # type: ignore[no-any-return]
     if copy:
         return call(np.copy, reshape(a, target), order="C")  # type: ignore[no-any-return]
     if tuple(target) == tuple(a.shape):

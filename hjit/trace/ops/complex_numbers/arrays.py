@@ -559,7 +559,7 @@ def _view(self: ComplexTracer, dtype: Any = None, type: Any = None) -> Any:
     is_class = isinstance(dtype, builtins.type) and issubclass(dtype, np.ndarray)
     is_plain = type is None or type is np.ndarray
     if is_plain and (dtype is None or dtype is np.ndarray or (not is_class and np.dtype(dtype) == self.dtype)):
-        return ComplexTracer(self.parts[...])
+        return self if self.is_scalar else ComplexTracer(self.parts[...])
     if is_plain and not is_class:
         part = self.parts.dtype
         if np.dtype(dtype) == np.dtype((part, (2,))):
