@@ -382,6 +382,19 @@ def test_what_numpy_makes_of_its_scalars_are_scalars() -> None:
         real = s.copy(), s.T, s.transpose(), np.transpose(s), s.reshape(()), s.view(s.dtype), np.kron(s, s)
         return *real, np.einsum("->", s), z.copy(), z.T, z.reshape(()), z.view(z.dtype), np.copy(s), s.ravel()
 
+    def of_one_element(a: Any) -> Any:
+        s, k = np.array(a.sum()), np.array(a.argmax())
+        return (
+            np.nan_to_num(s),
+            np.nan_to_num(s, copy=False),
+            np.nan_to_num(k),
+            np.choose(k, [s, s, s]),
+            s[...],
+            s.copy(),
+        )
+
     a = np.array([1.5, -2.25, 3.0])
+    ours, numpys = (p(a) for p in (hjit.pipeline(of_one_element, verify="off"), of_one_element))
+    assert list(map(type, ours)) == list(map(type, numpys))
     for x, y in zip(hjit.pipeline(f, verify="off")(a), f(a), strict=True):
         assert type(x) is type(y) and x == y

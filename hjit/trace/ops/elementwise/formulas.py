@@ -136,7 +136,7 @@ def _power_of_ten(n: int) -> float:
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     x = as_tracer(x)
     if x.dtype.kind != "f":
-        return x.copy() if copy else x
+        return x[()] if not x.shape else x.copy() if copy else x
     info = np.finfo(x.dtype)
     low, high = (info.min if neginf is None else neginf), (info.max if posinf is None else posinf)
     e = x.load()
@@ -145,11 +145,11 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
     infinite = Op("isinf", (e,), np.dtype(bool))
     negative = Op("less", (e, zero), np.dtype(bool))
     e = select(infinite, select(negative, _as_expr(low, x), _as_expr(high, x)), e)
-    result = ordered_stage(e, x.shape, x.dtype, copy_order(x), is_scalar=x.is_scalar)
-    if copy:
+    result = ordered_stage(e, x.shape, x.dtype, copy_order(x), is_scalar=not x.shape)
+    if copy or x.is_scalar:
         return result
     x[...] = result
-    return x
+    return x if x.shape else result
 
 
 def _as_expr(value: Any, like: Tracer) -> Expr:

@@ -135,7 +135,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     for k in reversed(range(len(options) - 1)):
         hit = Op("equal", (cast(index.load(shape), np.int64), Const(k, np.int64)), np.dtype(bool))
         value = select(hit, element(options[k], shape, dtype), value)
-    return finish(from_stage(value, shape, dtype), out)
+    return finish(from_stage(value, shape, dtype, is_scalar=not shape), out)
 
 
 @implements(np.compress)
