@@ -457,6 +457,11 @@ class CompiledFunction(VerifiedCalls, SplitCalls, OtherArrays, Generic[P, R]):
         self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {error}", is_refused=True)
         return PLAIN
 
+    def _not_compiled_later(self, call: Call, error: TraceError) -> None:
+        """As `_not_compiled`, where this call has its result: what later ones come to."""
+        if self._not_compiled(call, self._resolved(call.key[0]), error) is PARTS and self.parts is not None:
+            self._entries.at(call.key).parts = self.parts.run
+
     def _built(self, call: Call, options: Options) -> Built:
         """As `_build`; as conditions came out in an earlier process, or as they do now."""
         from hjit.call.build import TracingFailed

@@ -22,7 +22,9 @@ from hjit.call.checks.uninitialised import TooMuchToInterpret, Uninitialised, wi
 from hjit.call.entry import Call
 from hjit.call.guards import GuardValues
 from hjit.call.variant import Mispredict, OutOfBounds, Variant
+from hjit.errors import TraceError
 from hjit.trace.tracing.complex_memory import parts_of
+from hjit.trace.tracing.recording.events import GraphBreak
 from hjit.verify.comparison import Allowed, Comparison, allowed_of, is_exact
 from hjit.verify.frame import Inputs
 from hjit.verify.reference import Reference
@@ -35,7 +37,7 @@ MAX_DOUBTS = (
     2  # calls that decide nothing, as roundings could be all that is left of values: of a blank image less its mean
 )
 MAX_BLANKS = 4  # calls whose arrays, or results, have one value only: equal results say little of them
-MAX_AGAIN = 3  # runs, to find what extern functions draw at random
+MAX_AGAIN = 8  # runs, to find what extern functions draw at random
 MAX_PATHS = 8  # calls that took another path through the function than NumPy's
 Array = np.ndarray[Any, Any]
 
@@ -142,7 +144,7 @@ class FirstCalls:
             found = Comparison()
             found.compare(ours, numpys, (allowed.results, [allowed.written[n] for n in after]))
             if found.why is not None:
-                found = _without_random(ran, streamed, found, ours, numpys, allowed, list(after))
+                found = _without_random(variant, ran, streamed, found, ours, numpys, allowed, list(after))
             if found.is_in_doubt and variant.rec.has_uninitialised:
                 found = self._without(uninitialised(draws), found, ours, numpys, allowed, list(after))
             verdict = self.verdicts.setdefault((variant.signature, streamed), Verdict())
@@ -308,19 +310,40 @@ def _run(
 
 
 def _without_random(
-    ran: Runs, streamed: bool, found: Comparison, ours: Any, numpys: Any, allowed: Allowed, names: list[str]
+    variant: Variant,
+    ran: Runs,
+    streamed: bool,
+    found: Comparison,
+    ours: Any,
+    numpys: Any,
+    allowed: Allowed,
+    names: list[str],
 ) -> Comparison:
-    """The comparison without results that are others in each run: extern functions draw random numbers of their own."""
+    """The comparison without results that are others in each run: extern functions draw random numbers of their own.
+
+    Raises:
+        TraceError: numbers that the trace has kept are others in a run.
+    """
     for again in [ran.again] * MAX_AGAIN if ran.again is not None else ():
         run = again(streamed, ran.by_store[streamed].draws)
-        if run is None or run.missed is not None:
+        if run is None:
             break
+        if run.missed is not None:
+            missed = variant.breaks[run.missed]
+            assert missed is not None
+            raise never_the_same(missed)
         numpys = _where_equal(ours, (run.result, [run.written[n] for n in names]), numpys)
         found = Comparison()
         found.compare(ours, numpys, (allowed.results, [allowed.written[n] for n in names]))
         if found.why is None:
             break
     return found
+
+
+def never_the_same(graph_break: GraphBreak) -> TraceError:
+    """What is wrong with an extern call whose outcome is not that of the trace."""
+    why = "it gives other results each time, for the same arguments"
+    return TraceError(graph_break.operation, why, "call it before, and pass its result in", graph_break.origin)
 
 
 def _where_equal(ours: Any, again: Any, numpys: Any) -> Any:
@@ -368,4 +391,4 @@ def _allowed(variant: Variant, guarded: GuardValues, arrays: Mapping[str, Any]) 
     return allowed_of(reference, [n for n in decisions if not is_exact(found.get(n, EXACT))], arranged)
 
 
-__all__ = ["MAX_DOUBTS", "MAX_PATHS", "FirstCalls", "Report", "Run", "Runs", "runs_of"]
+__all__ = ["MAX_DOUBTS", "MAX_PATHS", "FirstCalls", "Report", "Run", "Runs", "never_the_same", "runs_of"]

@@ -44,6 +44,9 @@ class VerifiedCalls:
     def _give_up(self, key: CallKey, why: str, is_refused: bool = False) -> None:
         raise NotImplementedError
 
+    def _not_compiled_later(self, call: Call, error: TraceError) -> None:
+        raise NotImplementedError
+
     def _time(self, key: CallKey, variant: Variant, options: Options, seconds: tuple[float, float] | None) -> None:
         raise NotImplementedError
 
@@ -72,7 +75,7 @@ class VerifiedCalls:
         if variant.on_device and any(map(is_device_array, (*call.leaves, *guarded[1].values()))):
             return self._verify_copies(call, variant, guarded, stores, is_known)
         from hjit.call.build import on_deep_stack
-        from hjit.call.checks.first_calls import runs_of
+        from hjit.call.checks.first_calls import never_the_same, runs_of
         from hjit.call.stored import verdicts
 
         if self._first_calls.is_wrong(variant, stores):
@@ -86,19 +89,21 @@ class VerifiedCalls:
             return MISS
         missed = None if ran.missed is None else variant.breaks[ran.missed]
         if missed is not None and missed.call is not None and not self._interprets:
-            why = "it gives other results each time, for the same arguments"
-            raise TraceError(missed.operation, why, "call it before, and pass its result in", missed.origin)
+            raise never_the_same(missed)
         with forks.builds.outside():
             expected = (self._by_numpy() if variant.on_device else self.py_func)(*call.args, **call.kwargs)
-        if (
-            self._interprets and ran.missed is not None
-        ):  # while the function was traced: the next call is traced with kernels
+        if missed is not None and self._interprets:  # while it was traced: the next call is traced with kernels
             self._interprets = False
             self.stats.fallbacks += 1
             return expected
         seconds = ran.seconds, against_numpy.clock() - ran.end
         uninitialised = functools.partial(self._uninitialised, call, variant, ran.before)
-        report = on_deep_stack(self._first_calls.compare, variant, guarded, ran, expected, uninitialised)
+        try:
+            report = on_deep_stack(self._first_calls.compare, variant, guarded, ran, expected, uninitialised)
+        except TraceError as error:
+            self._not_compiled_later(call, error)
+            self.stats.fallbacks += 1
+            return expected
         self.stats.flipped += report.flipped
         if report.flipped and not self._warned_of_flips:
             self._warned_of_flips = True
