@@ -37,7 +37,7 @@ MAX_DOUBTS = (
     2  # calls that decide nothing, as roundings could be all that is left of values: of a blank image less its mean
 )
 MAX_BLANKS = 4  # calls whose arrays, or results, have one value only: equal results say little of them
-MAX_AGAIN = 8  # runs, to find what extern functions draw at random
+MAX_AGAIN = 4  # runs, to find what extern functions draw at random
 MAX_PATHS = 8  # calls that took another path through the function than NumPy's
 Array = np.ndarray[Any, Any]
 

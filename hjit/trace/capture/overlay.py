@@ -200,6 +200,9 @@ class Partial(functools.partial):  # type: ignore[type-arg]
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.seen(*args, **kwargs)
 
+    def __reduce__(self) -> Any:  # of copies
+        return self.seen.__reduce__()
+
     func = property(lambda self: self.seen.func)
     args = property(lambda self: self.seen.args)
     keywords = property(lambda self: self.seen.keywords)
