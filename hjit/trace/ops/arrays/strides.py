@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -178,17 +179,7 @@ def _multiples(step: int, last: int, axes: Sequence[tuple[int, int]]) -> tuple[i
 # -- common memory
 
 
-@implements(np.shares_memory)
-def shares_memory(a: Any, b: Any, *max_work: Any, **named: Any) -> bool:
-    return have_common_memory(np.shares_memory, a, b, *max_work, **named)
-
-
-@implements(np.may_share_memory)
-def may_share_memory(a: Any, b: Any, *max_work: Any, **named: Any) -> bool:
-    return have_common_memory(np.may_share_memory, a, b, *max_work, **named)
-
-
-def have_common_memory(function: Callable[..., bool], a: Any, b: Any, *max_work: Any, **named: Any) -> bool:
+def _have_common_memory(function: Callable[..., bool], a: Any, b: Any, *max_work: Any, **named: Any) -> bool:
     """What NumPy's function says of two arrays, of which at least one is traced; numbers are in no array.
 
     Raises:
@@ -207,6 +198,10 @@ def have_common_memory(function: Callable[..., bool], a: Any, b: Any, *max_work:
         reason = "where their memory is is not known while tracing"
         raise current().error(f"numpy.{function.__name__}", reason, "ask before the decorated function is called")
     return bool(function(first, second, *max_work, **named))
+
+
+for _function in (np.shares_memory, np.may_share_memory):
+    implements(_function)(partial(_have_common_memory, _function))
 
 
 def _owner(buffer: TracedBuffer) -> TracedBuffer:
