@@ -14,9 +14,9 @@ import numpy as np
 
 from hjit.chunks.static_indices import FAR, StaticIndices
 from hjit.sched.analysis.footprint import concrete
-from hjit.trace.ir.graph import Definition, Graph, Stage
+from hjit.trace.ir.graph import Definition, Graph, Stage, single_dim
 from hjit.trace.ir.intervals import Arithmetic, Over, bounds_of
-from hjit.trace.ir.poly import Boundary, Dim, Indirect, Poly, deep_atoms, single_dim, sizes_value
+from hjit.trace.ir.poly import Boundary, Dim, Indirect, Poly, deep_atoms, sizes_value
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Interval = tuple[Any, Any]

@@ -33,8 +33,8 @@ from hjit.sched.language.memory import C_ORDER, Layout
 from hjit.sched.language.tree import DimKey
 from hjit.trace.ir.analysis.accumulations import accumulation_of
 from hjit.trace.ir.expressions import Const, Expr, Index, loads, renumber, walk
-from hjit.trace.ir.graph import Definition, Graph, Input, Stage
-from hjit.trace.ir.poly import SMALL, Dim, Indirect, Poly, deep_atoms, single_dim
+from hjit.trace.ir.graph import Definition, Graph, Input, Stage, single_dim
+from hjit.trace.ir.poly import SMALL, Dim, Indirect, Poly, deep_atoms
 
 T = TypeVar("T")
 At = tuple[Poly, ...]  # the index of a load

@@ -409,13 +409,17 @@ def interval(p: Poly, dims: Mapping[int, Interval], full: Mapping[int, Interval]
 
 
 def upper_bound(p: Poly) -> int | None:
-    """A constant upper bound of a size, or None where none is known.
+    """A constant that a size never exceeds, as its quotients and minima say; None where they say nothing.
 
     Quotients by constants are bounded as in `is_never_negative`, those inside others, too.
     """
-    for m in p.terms:
+    for m, c in p.terms.items():
         if is_quotient(m):
             above, k = without_quotient(p, m, above=True)
             most = upper_bound(above) if k > 0 else None
             return None if most is None else most // k
+        if len(m) == 1 and isinstance(x := m[0], Extremum) and (x.which == "min") == (c > 0):
+            rest = p - poly(x) * c
+            bounds = [upper_bound(rest + end * c) for end in (x.a, x.b)]
+            return min((n for n in bounds if n is not None), default=None)
     return p.const if p.is_const else None

@@ -590,20 +590,6 @@ def without_quotient(p: Poly, m: Monomial, above: bool) -> tuple[Poly, int]:
     return (p - Poly({m: c}, 0)) * k + (a if (c > 0) == above else a - (k - 1)) * c, k
 
 
-def upper_bound(n: Poly) -> int | None:
-    """A constant that a length never exceeds, as its minima say; None where they say nothing."""
-    if n.is_const:
-        return n.const
-    found = [
-        bound
-        for m, c in n.terms.items()
-        if c == 1 and len(m) == 1 and isinstance(m[0], Extremum) and m[0].which == "min"
-        for end in (m[0].a, m[0].b)
-        if (bound := upper_bound(n - poly(m[0]) + end)) is not None
-    ]
-    return min(found, default=None)
-
-
 def sizes_value(p: Poly, sizes: Mapping[str, int]) -> int:
     """The number that a polynomial over sizes is."""
 
@@ -612,17 +598,3 @@ def sizes_value(p: Poly, sizes: Mapping[str, int]) -> int:
         return sizes[a.name]
 
     return p.evaluate(value) if p.terms else p.const
-
-
-def single_dim(p: Poly, ndims: int) -> int | None:
-    """k where an index is ``c * Dim(k) + offset`` with c > 0 and `offset` fixed."""
-    found = None
-    for m, c in p.terms.items():
-        for a in m:
-            if isinstance(a, Dim):
-                if len(m) > 1 or c <= 0 or found is not None or a.k >= ndims:
-                    return None
-                found = a.k
-            elif not isinstance(a, Sym):
-                return None
-    return found

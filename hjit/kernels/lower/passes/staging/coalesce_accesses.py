@@ -21,7 +21,8 @@ from hjit.sched.language.limits import WARP
 from hjit.sched.language.memory import C_ORDER, memory_order
 from hjit.trace.ir.expressions import Expr, Load, loads, rewrite
 from hjit.trace.ir.graph import Graph
-from hjit.trace.ir.poly import ONE, ZERO, Indirect, Poly, Var, deep_atoms, poly, upper_bound
+from hjit.trace.ir.intervals import upper_bound
+from hjit.trace.ir.poly import ONE, ZERO, Indirect, Poly, Var, deep_atoms, poly
 
 MAX_BYTES = 24 << 10  # of a block's tiles, with what it has in shared memory already
 SECTOR = 32  # bytes that memory moves at least
