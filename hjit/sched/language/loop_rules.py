@@ -177,7 +177,7 @@ def _reduced_by_lanes(at: LoopAt, threads: list[Loop]) -> Iterator[str]:
     if not (is_associative(d) and is_direct(d)):
         yield f"{loop_name(x)}: iterations of a reduction write the same elements, one after the other"
     if at.inner is not None or any(y.kind != "serial" for y in outer):
-        yield f"{loop_name(x)}: lanes take turns along a reduction: its other loops over {dim_name(x.dim)} are serial"
+        yield f"{loop_name(x)}: lanes interleave along a reduction: its other loops over {dim_name(x.dim)} are serial"
     if any(dims_of(y.dim)[0] >= len(d.dims) for y in threads):
         yield f"{loop_name(x)}: threads or lanes share a reduction, not both"
     counts = [_iterations_of(at, y) for y in threads]

@@ -87,7 +87,7 @@ class _Banded:
 
     Attributes:
         arriving: the positions of arguments that come in bands; the others are uploaded before.
-        memory: in which no two stages share memory: their kernels take turns.
+        memory: in which no two stages share memory: their kernels run one after another.
     """
 
     bands: tuple[_Band, ...]

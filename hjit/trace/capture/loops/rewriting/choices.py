@@ -2,7 +2,7 @@
 
 Where ways through an iteration are many, as each condition doubles them, those that set variables to sums, products and
 the like of others need no ways of their own: ``if c: n += 1`` is ``n = choose(c, n + 1, n)``. Where the condition or
-the variables turn out to be something else, Python decides as it did.
+the variables are something else, Python decides as it did.
 """
 
 from __future__ import annotations
