@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.capture.loops.paths import NotOneUpdate, lift, varies
+from hjit.trace.capture.loops.paths import NotOneUpdate, as_first_dim, lift, varies
 from hjit.trace.ir.expressions import Expr, Load, Op, rewrite, select, substitute
 from hjit.trace.ir.graph import Definition, Stage, identity
-from hjit.trace.ir.poly import Atom, Dim, IntLike, Poly, Var, poly
+from hjit.trace.ir.poly import Dim, Poly, Var, poly
 from hjit.trace.ir.rewriting import map_exprs
 from hjit.trace.tracing.recording.recorder import Recorder
 
@@ -75,9 +75,7 @@ class Nest:
 
     def lifted(self, var: Var, count: Poly, rewritten: Any) -> Nest:
         """One nest for each iteration of a loop around it, along a first axis."""
-
-        def change(a: Atom) -> IntLike | None:
-            return Dim(a.k + 1) if isinstance(a, Dim) else Dim(0) if a == var else None
+        change = as_first_dim(var)
 
         def own(e: Expr) -> Expr | None:
             if isinstance(e, Load) and e.source in self.arrays:
