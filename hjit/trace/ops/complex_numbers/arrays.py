@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.expressions import Const
-from hjit.trace.ops.arguments import Casting, axes_of, count, makes, refuse, shape_of
+from hjit.trace.ops.arguments import Casting, axes_of, axis_of, count, makes, refuse, shape_of
 from hjit.trace.ops.arrays.strides import Flags
 from hjit.trace.ops.complex_numbers.operands import Complex, as_complex, complex_operand, is_array, joined, pair
 from hjit.trace.ops.complex_numbers.table import for_complex
@@ -466,7 +466,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> ComplexTracer:
     if axis is None:
         return reshape(roll(ravel(z), shift, 0), z.shape)
     many = axis if isinstance(axis, (tuple, list)) else (axis,)
-    axes = tuple(np.lib.array_utils.normalize_axis_index(operator.index(static_value(k)), z.ndim) for k in many)
+    axes = tuple(axis_of(k, z.ndim) for k in many)
     return ComplexTracer(call(np.roll, z.parts, shift, axes if isinstance(axis, (tuple, list)) else axes[0]))
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from hjit.trace.ir.expressions import Const, Expr, Index, Load, Op, cast, select
 from hjit.trace.ir.graph import Definition
 from hjit.trace.ir.poly import ZERO, Dim, Poly, boundary, poly
-from hjit.trace.ops.arguments import all_known, axes_of, refuse
+from hjit.trace.ops.arguments import all_known, axes_of, axis_of, refuse
 from hjit.trace.ops.arrays.joining import Region, assemble, join, part
 from hjit.trace.ops.layout import Order, as_it_lies
 from hjit.trace.ops.limits import MAX_CONVOLVE_TAPS
@@ -35,7 +35,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _MISSING, append: An
     a = as_tracer(a)
     if a.ndim == 0:
         raise ValueError("diff requires input that is at least one dimensional")
-    axis = np.lib.array_utils.normalize_axis_index(operator.index(static_value(axis)), a.ndim)
+    axis = axis_of(axis, a.ndim)
     edge = (*a.shape[:axis], 1, *a.shape[axis + 1 :])
     ends = [None if x is _MISSING else as_tracer(x) for x in (prepend, append)]
     before, after = (np.broadcast_to(x, edge) if x is not None and x.ndim == 0 else x for x in ends)
