@@ -40,7 +40,7 @@ class FunctionBase:
         """Run a known variant, a new one, or the plain function; `is_into`: the caller gave arrays for the results."""
 
     @abstractmethod
-    def _numpy(self, args: Any, kwargs: Any) -> Any:
+    def _numpy(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the plain function."""
 
     @abstractmethod

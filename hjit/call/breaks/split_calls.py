@@ -44,7 +44,7 @@ class SplitCalls(FunctionBase):
         """What gives the pipelines of functions that are called in parts; None: these run as they are."""
         return None if self._depth >= MAX_DEPTH else functools.partial(self._part, deeper=1)
 
-    def _by_parts(self, key: CallKey, entry: Entry, args: Any, kwargs: Any) -> Any:
+    def _by_parts(self, key: CallKey, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A later call of a function with compiled parts, or with arrays that are converted; some are timed beside the
         plain function."""
         parts, timing = entry.parts or entry.converted, entry.timing
@@ -57,7 +57,7 @@ class SplitCalls(FunctionBase):
                 entry.time(None)
         return parts(*args, **kwargs)
 
-    def _in_parts(self, key: CallKey, args: Any, kwargs: Any) -> Any:
+    def _in_parts(self, key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The first call of a function that Python runs, but for parts of it."""
         entry = self._entries.at(key)
         assert self.parts is not None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -38,7 +37,7 @@ class Write:
     where: Expr | None = None
     phase: int = INSIDE
 
-    def map(self, f: Any, index: Any) -> Write:
+    def map(self, f: Callable[[Expr], Expr], index: Callable[[Poly], Poly]) -> Write:
         """The write with its expressions and the indices of its target rewritten."""
         where = None if self.where is None else f(self.where)
         return replace(self, target=tuple(map(index, self.target)), value=f(self.value), where=where)
@@ -73,7 +72,7 @@ class Nest:
         begin = {x.source for s in self.arrays.values() for x in s.loads}
         return begin | {x.source for w in self.writes for e in w.exprs() for x in e.loads}
 
-    def lifted(self, var: Var, count: Poly, rewritten: Any) -> Nest:
+    def lifted(self, var: Var, count: Poly, rewritten: Rewritten) -> Nest:
         """One nest for each iteration of a loop around it, along a first axis."""
         change = as_first_dim(var)
 

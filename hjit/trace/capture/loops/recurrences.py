@@ -16,7 +16,7 @@ from hjit.trace.capture.loops.nests import Kept
 from hjit.trace.capture.loops.paths import NotOneUpdate, Path, ReadsWhatItWrites, lift
 from hjit.trace.capture.loops.several import Group, independent, merge_several
 from hjit.trace.ir.borders import piecewise
-from hjit.trace.ir.expressions import Expr, Load, ScalarRef, rewrite, select, substitute, walk
+from hjit.trace.ir.expressions import Change, Expr, Load, ScalarRef, rewrite, select, substitute, walk
 from hjit.trace.ir.graph import Definition, Stage, identity
 from hjit.trace.ir.poly import ONE, ZERO, Atom, Dim, Indirect, Poly, Var, deep_atoms, poly
 from hjit.trace.ir.rewriting import map_exprs, with_source
@@ -334,6 +334,6 @@ def _install_recurrence(
     buffer.set_version(name)
 
 
-def _moved(d: Definition, change: Any) -> tuple[tuple[Poly, ...], Expr]:
+def _moved(d: Definition, change: Change) -> tuple[tuple[Poly, ...], Expr]:
     """Target and value over other dimensions."""
     return tuple(p.substitute(change) for p in d.target), substitute(d.value, change)
