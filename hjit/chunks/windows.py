@@ -26,6 +26,7 @@ from hjit.chunks.parts import Part
 from hjit.trace.ir.expressions import Change, Expr, Index, Load, ScalarRef, rewrite, substitute, walk
 from hjit.trace.ir.graph import Definition, Graph, Input, Stage, contiguous_layout
 from hjit.trace.ir.poly import SMALL, ZERO, Atom, Boundary, Dim, IntLike, Poly, Sym, boundary, deep_atoms, poly
+from hjit.trace.ir.rewriting import substitute_stage
 
 SHIFT = SMALL + 1
 
@@ -307,23 +308,11 @@ def with_constants(graph: Graph, values: Mapping[str, int]) -> Graph:
         return values.get(a.name) if isinstance(a, Sym) else None
 
     memo: dict[Expr, Expr] = {}
-
-    def polys(ps: Sequence[Poly]) -> tuple[Poly, ...]:
-        return tuple(p.substitute(change) for p in ps)
-
-    def definition(d: Definition) -> Definition:
-        return replace(
-            d, dims=polys(d.dims), rdims=polys(d.rdims), target=polys(d.target), value=substitute(d.value, change, memo)
-        )
-
     stages = []
-    for s in graph.stages:
-        updates = [definition(d) for d in s.updates]
-        initial = None if s.initial is None else substitute(s.initial, change, memo)
-        kept = tuple(d for d in updates if not any(n == ZERO for n in d.extents))
-        stages.append(replace(s, shape=polys(s.shape), initial=initial, updates=kept))
+    for s in (substitute_stage(s, change, memo) for s in graph.stages):
+        stages.append(replace(s, updates=tuple(d for d in s.updates if ZERO not in d.extents)))
     inputs = []
     for i in graph.inputs:
-        shape = polys(i.shape)
+        shape = tuple(p.substitute(change) for p in i.shape)
         inputs.append(i if i.data is not None else replace(i, shape=shape, layout=contiguous_layout(shape)))
     return replace(graph, inputs=tuple(inputs), stages=tuple(stages))

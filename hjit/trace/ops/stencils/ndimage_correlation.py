@@ -63,7 +63,7 @@ def correlate1d(image: Any, weights: Any, axis: int, output: Tracer, mode: int, 
     work = _accumulator(image, w.known, output, cval)
 
     def tap(j: int | Poly) -> Expr:
-        return cast(near.at(on_axis(axis, image.ndim, j - origin)), work)
+        return cast(near.along(axis, j - origin), work)
 
     def weight(j: int) -> Expr:
         if w.known is not None:
@@ -153,7 +153,7 @@ def uniform_filter1d(image: Any, size: int, axis: int, output: Tracer, mode: int
     work = DOUBLE if not exact else np.dtype(np.int32 if image.dtype.itemsize <= 2 and size < 2**15 else np.int64)
 
     def tap() -> Expr:
-        return cast(near.at(on_axis(axis, image.ndim, poly(Dim(image.ndim)) - ahead)), work)
+        return cast(near.along(axis, poly(Dim(image.ndim)) - ahead), work)
 
     def rounded(total: Expr) -> Expr:
         return total if exact else Op("reordered", (total,), DOUBLE)

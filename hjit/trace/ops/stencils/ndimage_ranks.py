@@ -72,7 +72,7 @@ def min_or_max_filter1d(
     work, name = _native(image, cval), "minimum" if minimum else "maximum"
 
     def tap() -> Expr:
-        return cast(near.at(on_axis(axis, image.ndim, poly(Dim(image.ndim)) - ahead)), work)
+        return cast(near.along(axis, poly(Dim(image.ndim)) - ahead), work)
 
     found = unrolled_window(near, axis, -ahead, size, name, work, lambda e: e)
     if found is None:

@@ -37,13 +37,13 @@ def unrolled_window(
     ndim = near.image.ndim
 
     def tap(k: int) -> Expr:
-        return cast(near.at(on_axis(axis, ndim, poly(k + first))), work)
+        return cast(near.along(axis, poly(k + first)), work)
 
     def combined(terms: list[Expr]) -> Expr:
         return rounded(functools.reduce(lambda a, b: Op(name, (a, b), work), terms))
 
     if size < MIN_BLOCKED_WINDOW:
-        return combined([cast(near.at(on_axis(axis, ndim, k + first)), work) for k in range(size)])
+        return combined([cast(near.along(axis, k + first), work) for k in range(size)])
     length = block_length(size, name)
     starts, rest = blocks(size, length, name)
     if length + len(starts) + len(rest) > MAX_LINE_TAPS:
