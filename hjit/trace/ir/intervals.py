@@ -7,7 +7,7 @@ index over either.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, Generic, Protocol, TypeVar
@@ -406,6 +406,16 @@ def interval(p: Poly, dims: Mapping[int, Interval], full: Mapping[int, Interval]
     """Bounds of an index, `dims` giving those of each dimension here, `full` its whole range; None where they cannot be
     told."""
     return bounds_of(p, SYMBOLIC, full)(dims)
+
+
+def without_constants(polys: Iterable[Poly]) -> dict[Poly, tuple[int, int]]:
+    """Polynomials without their constants, each with the least and the greatest constant that it has."""
+    found: dict[Poly, tuple[int, int]] = {}
+    for p in polys:
+        rest = p - p.const
+        low, high = found.get(rest, (p.const, p.const))
+        found[rest] = min(low, p.const), max(high, p.const)
+    return found
 
 
 def upper_bound(p: Poly) -> int | None:

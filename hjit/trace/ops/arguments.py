@@ -91,6 +91,12 @@ def _broadcast(shapes: tuple[Shape, ...]) -> Shape:
     return next((s for s in shapes if len(s) == len(result) and all(map(operator.is_, s, result))), tuple(result))
 
 
+def open_mesh(arrays: Sequence[Tracer]) -> list[Tracer]:
+    """Arrays of one dimension, each along an axis of its own, so that they broadcast."""
+    n = len(arrays)
+    return [a.reshape((1,) * k + (a.shape[0],) + (1,) * (n - k - 1)) for k, a in enumerate(arrays)]
+
+
 def axis_of(axis: Any, ndim: int) -> int:
     """`axis` as a non-negative number.
 

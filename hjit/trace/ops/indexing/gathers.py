@@ -13,7 +13,7 @@ import numpy as np
 from hjit.trace.ir.expressions import Const, Op, cast, select
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Indirect, poly
-from hjit.trace.ops.arguments import axes_of, broadcast, finish, makes, shape_of
+from hjit.trace.ops.arguments import axes_of, broadcast, finish, makes, open_mesh, shape_of
 from hjit.trace.ops.elementwise.promotion import common_dtype, element
 from hjit.trace.ops.indexing.getitem import gather_index
 from hjit.trace.ops.limits import MAX_CHOICES
@@ -215,8 +215,7 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
 @makes
 def ix_(*args: Any) -> tuple[Tracer, ...]:
     found = []
-    for k, x in enumerate(args):
-        t = as_tracer(x)
+    for t in map(as_tracer, args):
         if t.ndim != 1:
             raise ValueError("Cross index must be 1 dimensional")
         if t.size == 0:
@@ -225,5 +224,5 @@ def ix_(*args: Any) -> tuple[Tracer, ...]:
             if t.known is None:
                 raise depends_on_values("numpy.ix_")
             t = from_known(np.flatnonzero(t.known))
-        found.append(t.reshape((1,) * k + (t.shape[0],) + (1,) * (len(args) - k - 1)))
-    return tuple(found)
+        found.append(t)
+    return tuple(open_mesh(found))
