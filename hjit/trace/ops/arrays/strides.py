@@ -189,7 +189,7 @@ def _have_common_memory(function: Callable[..., bool], a: Any, b: Any, *max_work
         return False
     x, y = (z.parts if type(z) is ComplexTracer else z for z in (a, b))
     one, other = _owner(x.buffer), _owner(y.buffer)
-    if one is not other and not (one.argument and other.argument):
+    if one is not other and (not (one.argument and other.argument) or _are_disjoint(one.argument, other.argument)):
         return False
     if one is other and x.known is not None and y.known is not None:
         return bool(function(x.known, y.known, *max_work, **named))
@@ -202,6 +202,18 @@ def _have_common_memory(function: Callable[..., bool], a: Any, b: Any, *max_work
 
 for _function in (np.shares_memory, np.may_share_memory):
     implements(_function)(partial(_have_common_memory, _function))
+
+
+def _are_disjoint(one: str, other: str) -> bool:
+    """Have two arrays of this call no common memory? Then other calls are guarded for that."""
+    inputs = current().inputs
+    sources = inputs[one], inputs[other]
+    if not all(s.where[0] in ("arg", "captured") and type(s.array) is np.ndarray for s in sources):
+        return False
+    if np.may_share_memory(sources[0].array, sources[1].array):
+        return False
+    current().disjoint.add((one, other))
+    return True
 
 
 def _owner(buffer: TracedBuffer) -> TracedBuffer:
