@@ -25,7 +25,7 @@ from hjit.chunks.carries import continuing, given_iterations, name_of_rows
 from hjit.chunks.parts import Part
 from hjit.trace.ir.expressions import Change, Expr, Index, Load, ScalarRef, rewrite, substitute, walk
 from hjit.trace.ir.graph import Definition, Graph, Input, Stage, contiguous_layout
-from hjit.trace.ir.poly import SMALL, ZERO, Atom, Boundary, Dim, IntLike, Poly, Sym, boundary, deep_atoms, poly
+from hjit.trace.ir.poly import SMALL, ZERO, Atom, Boundary, Dim, IntLike, Poly, Sym, boundary, poly
 from hjit.trace.ir.rewriting import substitute_stage
 
 SHIFT = SMALL + 1
@@ -274,20 +274,16 @@ def _in_window(p: Poly, axis: Axis, whole: Poly, is_inside: bool) -> Poly:
         ((m, _),) = p.terms.items()
         (a,) = m
         assert isinstance(a, Boundary)
-        if a.extent == whole and _moves(inner):
+        if a.extent == whole and inner.has(Dim):
             return boundary(a.mode, inner - origin, length)
-    if any(isinstance(a, Boundary) for a in deep_atoms(p)):
+    if p.has(Boundary):
         return boundary("clamp", p - origin, length)
     return p - origin
 
 
 def _borderless(a: Atom) -> IntLike | None:
     """A change of atoms that leaves boundary modes away, but for those of fixed positions."""
-    return a.arg.substitute(_borderless) if isinstance(a, Boundary) and _moves(a.arg) else None
-
-
-def _moves(p: Poly) -> bool:
-    return any(isinstance(a, Dim) for a in deep_atoms(p))
+    return a.arg.substitute(_borderless) if isinstance(a, Boundary) and a.arg.has(Dim) else None
 
 
 def shifted(origins: Sequence[Poly]) -> Change:

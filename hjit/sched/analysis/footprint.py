@@ -158,7 +158,7 @@ def footprint(
 
 def is_bounded(p: Poly) -> bool:
     """Has an index a boundary condition?"""
-    return any(isinstance(a, Boundary) for a in deep_atoms(p))
+    return p.has(Boundary)
 
 
 @lru_cache(maxsize=1 << 12)

@@ -451,5 +451,5 @@ def _is_strided(x: Tracer) -> bool:
     A quotient of sizes alone, such as the length that ``reshape(5, -1)`` finds, is a number as sizes are.
     """
     atoms = (a for p in x.index for a in deep_atoms(p))
-    moving = (sum(any(isinstance(b, Dim) for b in deep_atoms(poly(a))) for a in m) for p in x.index for m in p.terms)
+    moving = (sum(poly(a).has(Dim) for a in m) for p in x.index for m in p.terms)
     return all(isinstance(a, (Sym, Dim, FloorDiv, Mod)) for a in atoms) and all(n <= 1 for n in moving)

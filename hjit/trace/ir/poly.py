@@ -8,7 +8,7 @@ handling, a value read from an array). Two polynomials are equal when they are t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 from typing import Any, Union
 
@@ -348,6 +348,10 @@ class Poly:
         """Is `atom` anywhere in the polynomial, also inside of other atoms?"""
         return bool(self.terms) and (atom in deep_atoms(self) or any(e.mentions(atom) for e in self.exprs))
 
+    def has(self, kind: type[Atom]) -> bool:
+        """Is there an atom of a kind in it, also inside of other atoms?"""
+        return any(isinstance(a, kind) for a in deep_atoms(self))
+
     def evaluate(self, values: Callable[[Atom], int]) -> int:
         """The number that this polynomial is, `values` giving each atom's."""
         total = self.const
@@ -542,13 +546,9 @@ def is_never_above(a: Poly, b: Poly, depth: int = MAX_DEPTH) -> bool:
     below = partial(is_never_above, depth=depth - 1)
     if x is not None and y is not None and x[0] == y[0] and below(x[1], y[1]) and below(x[2], y[2]):
         return True
-    if x is not None and _some_or_all(x[0] == "min")(below(p, b) for p in x[1:]):
+    if x is not None and (any if x[0] == "min" else all)(below(p, b) for p in x[1:]):
         return True
-    return y is not None and _some_or_all(y[0] == "max")(below(a, p) for p in y[1:])
-
-
-def _some_or_all(is_some: bool) -> Callable[[Iterable[bool]], bool]:
-    return any if is_some else all
+    return y is not None and (any if y[0] == "max" else all)(below(a, p) for p in y[1:])
 
 
 def _extremum_of(p: Poly) -> tuple[str, Poly, Poly] | None:

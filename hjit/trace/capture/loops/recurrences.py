@@ -207,10 +207,7 @@ class _Body:
         target = self.write.target
         if e.index == target and not self.write.rdims:
             return self.write.value
-        if any(
-            (p - q).is_const and p != q and not any(isinstance(a, Dim) for a in deep_atoms(q))
-            for p, q in zip(e.index, target, strict=True)
-        ):
+        if any((p - q).is_const and p != q and not q.has(Dim) for p, q in zip(e.index, target, strict=True)):
             return Load(self.old, e.index, e.dtype)
         raise NotOneUpdate("it reads elsewhere in what it has just written")
 
@@ -227,7 +224,7 @@ class _Body:
         else:
             assert s.initial is not None
             d = Definition(s.shape, (), identity(len(s.shape)), s.initial)
-        if any(isinstance(a, Indirect) for p in d.target for a in deep_atoms(p)):
+        if any(p.has(Indirect) for p in d.target):
             raise NotOneUpdate("it writes where an array says")
         if self.write is not None and (self.write.target != d.target or self.write.extents != d.extents or d.rdims):
             raise NotOneUpdate("it writes to several places of an array")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.poly import ZERO, Dim, Poly, Var, deep_atoms, poly
+from hjit.trace.ir.poly import ZERO, Dim, Poly, Var, poly
 from hjit.trace.ops import layout
 from hjit.trace.ops.arguments import shape_of
 from hjit.trace.ops.arrays.creation import empty
@@ -228,7 +228,7 @@ def _in_memory(x: Tracer) -> np.ndarray[Any, Any] | None:
     None: it is not known where it lies.
     """
     root, steps = x.buffer.root, layout.strides(x)
-    is_moving = any(isinstance(atom, Var) for p in x.index for atom in deep_atoms(p))
+    is_moving = any(p.has(Var) for p in x.index)
     if steps is None or is_moving or root.viewed is not None:
         return None
     base = root.strides or layout.c_strides(root.shape, root.dtype.itemsize)
