@@ -1,4 +1,4 @@
-"""What reads by index: take, take_along_axis, choose, compress, extract, nonzero, argwhere, unique, isin.
+"""What reads by index: take, take_along_axis, choose, compress, extract, isin.
 
 And index arithmetic: unravel_index, ravel_multi_index, ix_.
 """
