@@ -220,9 +220,13 @@ class DeviceSteps(Steps):
         return [host(state[n]) for n in names]
 
     def multiply(self, product: Product, arrays: Sequence[Any], place: Any) -> Any:
-        """The product by cuBLAS: `numpy.matmul` of CuPy's arrays is CuPy's."""
+        """The product by cuBLAS: `numpy.matmul` of CuPy's arrays is CuPy's. By NumPy where CuPy does not find it."""
         device = current()
-        return product.compute([device.own(a) for a in arrays], device.empty(product.shape, product.dtype))
+        try:
+            return product.compute([device.own(a) for a in arrays], device.empty(product.shape, product.dtype))
+        except ImportError as error:
+            log.debug("a product runs on the host: %s", error)
+            return device.own(product.compute([device.host(a) for a in arrays]))
 
     def run_kernel(
         self, bound: Any, state: dict[str, Any], values: Sequence[Any], places: Mapping[str, Any], streamed: bool

@@ -270,10 +270,14 @@ class CuPy:
         return self.transfers.upload(x) if isinstance(x, np.ndarray) else self.taken(x)
 
     def taken(self, x: Any) -> Any:
-        """An array of another package that is on the device, without a copy."""
-        if hasattr(type(x), "__cuda_array_interface__"):
-            return self.cupy.asarray(x)
-        return self.cupy.from_dlpack(x)
+        """An array of another package that is on the device, without a copy.
+
+        Where there are both, it is taken by DLPack: the current stream waits for what makes the array then, and JAX
+        computes on streams of its own.
+        """
+        if hasattr(type(x), "__dlpack__"):
+            return self.cupy.from_dlpack(x)
+        return self.cupy.asarray(x)
 
     def host(self, x: Any) -> Array:
         return x if isinstance(x, np.ndarray) else self.transfers.download(x)
