@@ -135,6 +135,17 @@ def test_mixed_arrays_are_refused(cp: Any) -> None:
         hjit.pipeline(lambda a, b: a + b)(cp.asarray(IMAGE), IMAGE)
 
 
+def test_arrays_on_several_devices_are_refused(cp: Any) -> None:
+    if not fake_cupy.is_installed_as(cp):
+        pytest.skip("there may be one device")
+    a, b = cp.asarray(IMAGE), cp.asarray(IMAGE)
+    b.data.device_id = 1
+    f = hjit.pipeline(lambda a, b: a + b)
+    with pytest.raises(ValueError, match=r"Array device must be same.*devices \[0, 1\]"):
+        f(a, b)
+    same(f(a, cp.asarray(IMAGE)), IMAGE + IMAGE)
+
+
 def test_decisions_and_extern_calls(cp: Any) -> None:
     def decided(a: Any) -> Any:
         b = a / a.max() if a.max() > 2 else a * 3
