@@ -78,6 +78,7 @@ def _made(
     """
     rows: Rows = {}
     ready: list[Candidate] = []
+    settled = s.cupy.cuda.runtime.deviceSynchronize
     for name, make in s.makers():
         if name in late:
             continue
@@ -92,26 +93,25 @@ def _made(
             row = {"first_call_s": round(time.perf_counter() - start, 3), "how": c.how}
             if name != "copy":
                 row["agrees"] = agrees(result, s.p.expected, s.p.tolerance)
-            _warm(c)
+            _warm(c, settled)
             rows[name] = row
             ready.append(c)
         except Absent:
             continue
         except Exception as error:
             rows[name] = {"error": text(error)}
-        s.cupy.cuda.runtime.deviceSynchronize()
+        settled()
     return rows, ready
 
 
-def _warm(c: Candidate) -> None:
+def _warm(c: Candidate, settled: Callable[[], object]) -> None:
     """Some calls more: of hjit's, the first ones try whether a CUDA graph is faster."""
     start = time.perf_counter()
     for _ in range(WARM_CALLS):
         c.run()
+        settled()
         if time.perf_counter() - start > WARM_SECONDS:
             break
-    if c.wait is not None:
-        c.wait()
 
 
 def _with_transfers(f: Any, arguments: Sequence[Any]) -> dict[str, Any]:

@@ -209,7 +209,8 @@ class Worker:
         )
         self.begun = self.is_ended = False
         self.last: list[bytes] = []
-        threading.Thread(target=self._drain, daemon=True).start()
+        self.drain = threading.Thread(target=self._drain, daemon=True)
+        self.drain.start()
 
     def _drain(self) -> None:
         assert self.process.stderr is not None
@@ -238,6 +239,7 @@ class Worker:
 
     def _died(self) -> dict[str, Any]:
         self.stop()
+        self.drain.join(1.0)
         status = self.process.returncode
         last = b"".join(self.last).decode(errors="replace").strip()[-400:]
         return {"result": "failed", "why": f"the process ended with status {status}: {last}"}
