@@ -108,7 +108,7 @@ def compiled(text: str, capability: int, options: Sequence[str] = ()) -> Compile
 def _is_ours() -> bool:
     """Is the NVRTC that `hjit.kernels.cuda.compilers.nvrtc` finds the one to take?
 
-    A driver may refuse what the NVRTC of a later CUDA makes: then CuPy's own, which is as old as CuPy's CUDA, is.
+    A driver may refuse what the NVRTC of a later CUDA makes: then that which CuPy finds is, which may be an older one.
     """
     if not nvrtc.is_available():
         return False
@@ -203,7 +203,9 @@ class CuPy:
             module = self.cupy.cuda.Module()
             module.load(code)
         except Exception as error:  # CuPy's own exceptions have no common class
-            raise CompileError(f"the driver refused the code of kernels: {error}") from error
+            driver = cuda_version(self.cupy.cuda.runtime.driverGetVersion())
+            versions = f"NVRTC {compiler_version()} made it, and the driver is for CUDA {driver}"
+            raise CompileError(f"the driver refused the code of kernels: {error}; {versions}") from error
         return _Functions(module)
 
     def launcher(self, kernel: Any, blocks: int, threads: int) -> Callable[[Sequence[Any]], object]:
