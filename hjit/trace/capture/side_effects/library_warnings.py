@@ -48,9 +48,9 @@ class NotedWarnings:
         self.lock.release()
         for message in self.noted:
             names = _names_of(message.filename)
-            if kind is not None or names is None or _is_of_floats(message):
+            if kind is not None or names is None:
                 self.show(message)
-            else:
+            elif not _is_of_floats(message):
                 _give_always(message, names)
 
 
