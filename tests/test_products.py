@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np

@@ -137,9 +137,7 @@ def _check_errors(name: str, given: dict[str, Any]) -> None:
         raise _refusal(f"{name}({bad!r})", "compiled code raises and reports no floating-point errors")
 
 
-def set_errors(
-    all: Any = None, divide: Any = None, over: Any = None, under: Any = None, invalid: Any = None
-) -> dict[str, Any]:
+def set_errors(all: Any = None, divide: Any = None, over: Any = None, under: Any = None, invalid: Any = None) -> Any:
     """`numpy.seterr`, whose settings hold for extern calls from here on; see `settings_kept`, too."""
     given = {"all": all, "divide": divide, "over": over, "under": under, "invalid": invalid}
     _check_errors("numpy.seterr", given)
