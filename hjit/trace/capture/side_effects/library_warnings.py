@@ -1,4 +1,4 @@
-"""Warnings that library code gives while a function is traced: it runs once then, and every call is to give them.
+"""Warnings of code that runs as it is while a function is traced: it runs once then, and every call is to give them.
 
 Only the function that shows warnings is another one meanwhile: filters, and what has been shown already, are as they
 are, so that other threads see no difference.
@@ -11,6 +11,7 @@ import threading
 import warnings
 from typing import Any
 
+from hjit.errors import HjitWarning
 from hjit.trace.capture.side_effects.effects import give_warning, place
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.frames import is_own_file
@@ -20,7 +21,14 @@ _showing = threading.RLock()  # whose thread has put a function in place of the 
 
 @provides
 class NotedWarnings:
-    """A block whose warnings are given at every call of the traced function, and not now."""
+    """A block whose warnings are given at every call of the traced function, and not now.
+
+    Attributes:
+        runs_again: does what is in it run once more where it raises an exception?
+    """
+
+    def __init__(self, runs_again: bool = False) -> None:
+        self.runs_again = runs_again
 
     def __enter__(self) -> None:
         self.noted: list[Any] = []
@@ -48,7 +56,9 @@ class NotedWarnings:
         self.lock.release()
         for message in self.noted:
             names = _names_of(message.filename)
-            if kind is not None or names is None:
+            if kind is not None and self.runs_again:
+                continue
+            if kind is not None or names is None or issubclass(message.category, HjitWarning):
                 self.show(message)
             elif not _is_of_floats(message):
                 _give_always(message, names)
