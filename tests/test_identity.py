@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import ndimage
 
 import hjit
 
@@ -197,5 +198,20 @@ def test_arguments_in_the_same_memory() -> None:
     compiled = hjit.pipeline(f, on_unsupported="break")
     for b in (X.copy(), X, X[:], X[::-1], X.copy()):
         np.testing.assert_array_equal(compiled(X, b), f(X, b))
+    assert hjit.pipeline(f)(X, X.copy()).shape == X.shape, "one kernel where they have none in common"
     with pytest.raises(hjit.TraceError, match="shares_memory"):
-        hjit.pipeline(f)(X, X.copy())
+        hjit.pipeline(f)(X, X[:])
+
+
+def test_a_filter_into_an_argument_runs_compiled() -> None:
+    """SciPy asks whether the result shares memory with the image."""
+    compiled = hjit.pipeline(ndimage.median_filter, on_unsupported="break")
+    image = np.random.default_rng(0).random((9, 12))
+    for out in (np.empty((9, 12)), np.empty((9, 12)), np.empty((18, 12))[::2]):
+        assert compiled(image, 3, output=out) is out
+        np.testing.assert_array_equal(out, ndimage.median_filter(image, 3))
+    assert "runs compiled" in compiled.explain(image, 3, output=np.empty((9, 12)))
+    both = [image.copy(), image.copy()]
+    for a, f in zip(both, (compiled, ndimage.median_filter), strict=True):
+        f(a, 3, output=a[:])
+    np.testing.assert_array_equal(*both)

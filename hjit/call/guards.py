@@ -35,6 +35,7 @@ class Guards:
         overlapping: may two elements of one of those be the same memory?
         identities: are those arrays among the leaves one object that were one? None: there are no two that may be one.
         apart: inputs, not all of them arguments, that may be one array, and were not.
+        disjoint: pairs of inputs that had no common memory, where the function has asked.
     """
 
     recorder: Recorder
@@ -45,6 +46,7 @@ class Guards:
     complex_inputs: frozenset[str] = frozenset()
     identities: Callable[[Sequence[Any]], bool] | None = None
     apart: tuple[tuple[str, ...], ...] = ()
+    disjoint: tuple[tuple[str, str], ...] = ()
 
     def values(self, leaves: Sequence[Any]) -> GuardValues | None:
         """Values of the tape and the captured arrays, or None where a guard does not hold."""
@@ -67,7 +69,7 @@ class Guards:
                     return None
             elif not _holds(kind, expected, value):
                 return None
-        if self.apart and not self._are_apart(leaves, arrays):
+        if (self.apart or self.disjoint) and not self._are_apart(leaves, arrays):
             return None
         return values, arrays
 
@@ -76,9 +78,11 @@ class Guards:
         return leaves[self.arguments[name]] if name in self.arguments else captured.setdefault(name, value)
 
     def _are_apart(self, leaves: Sequence[Any], captured: Mapping[str, Array]) -> bool:
-        """Are arrays different ones that were?"""
+        """Are arrays different ones that were, and those without common memory that had none?"""
         arrays = captured if not self.arguments else {n: leaves[k] for n, k in self.arguments.items()} | dict(captured)
-        return all(len({id(arrays[n]) for n in group}) == len(group) for group in self.apart)
+        return all(len({id(arrays[n]) for n in group}) == len(group) for group in self.apart) and not any(
+            np.may_share_memory(arrays[one], arrays[other]) for one, other in self.disjoint
+        )
 
     def with_arrays(self, leaves: Sequence[Any], arrays: Mapping[str, Array]) -> list[Any]:
         """The arguments, with other arrays for some inputs."""
@@ -130,6 +134,7 @@ def guards_of(trace: Trace) -> Guards:
             [ks for names in alike if len(ks := [arguments[n] for n in names if n in arguments]) > 1],
         ),
         tuple(names for names in alike if not all(n in arguments for n in names)),
+        tuple(sorted(rec.disjoint)),
     )
 
 

@@ -44,6 +44,8 @@ class Program:
         schedule: [schedules, stages, len(SCHEDULE)].
         runtimes: seconds, [schedules].
         machine: [len(MACHINE)].
+        part: which part of the kernel each stage is in, [schedules, stages]; None: all are in one.
+        part_runtimes: seconds of each part, by its number, [schedules, stages]; see `hjit.tuning.nest_times`.
 
     Raises:
         ModelError: the shapes do not fit each other, or a number is not finite, negative, or a runtime of zero.
@@ -53,14 +55,23 @@ class Program:
     schedule: Array
     runtimes: Array
     machine: Array
+    part: Array = None
+    part_runtimes: Array = None
 
     def __post_init__(self) -> None:
         stages, schedules = len(self.pipeline), len(self.runtimes)
+        if self.part is None:
+            whole = np.zeros((schedules, stages))
+            whole[:, 0] = self.runtimes
+            object.__setattr__(self, "part", np.zeros((schedules, stages)))
+            object.__setattr__(self, "part_runtimes", whole)
         wanted = {
             "pipeline": (stages, len(PIPELINE)),
             "schedule": (schedules, stages, len(SCHEDULE)),
             "runtimes": (schedules,),
             "machine": (len(MACHINE),),
+            "part": (schedules, stages),
+            "part_runtimes": (schedules, stages),
         }
         for name, shape in wanted.items():
             x = np.asarray(getattr(self, name), np.float32)
@@ -404,8 +415,24 @@ def _loss(arrays: Mapping[str, Array], batch: Mapping[str, Array], error: Error)
     """The error of a network on a batch, in JAX."""
     import jax.numpy as jnp
 
-    predicted = prepare(arrays, batch["pipeline"], batch["machine"], jnp).stages(batch["schedule"]).sum(-1)
-    return error(predicted, batch["runtimes"], batch["counts"])
+    stages = prepare(arrays, batch["pipeline"], batch["machine"], jnp).stages(batch["schedule"])
+    return error(stages.sum(-1), batch["runtimes"], batch["counts"]) + PARTS * _error_of_parts(stages, batch)
+
+
+def _error_of_parts(stages: Array, batch: Mapping[str, Array]) -> Array:
+    """Mean squared error of the logarithm of the seconds of each part of a kernel that has several, in JAX.
+
+    A part counts as much as its share of the runtime is. The paper has the time of the whole alone, from which little
+    can be learnt about one stage of many.
+    """
+    import jax.numpy as jnp
+
+    measured = batch["part_runtimes"]
+    predicted = jnp.einsum("bs,bsp->bp", stages, batch["part"][:, :, None] == jnp.arange(measured.shape[1]))
+    error = jnp.log(jnp.maximum(predicted, _TINY)) - jnp.log(jnp.maximum(measured, _TINY))
+    share = measured / measured.sum(-1, keepdims=True)
+    counts = batch["counts"] * ((measured > 0).sum(-1) > 1) * jnp.sqrt(batch["runtimes"].min() / batch["runtimes"])
+    return (counts * (share * error**2).sum(-1)).sum() / batch["counts"].sum()
 
 
 def _throughput(predicted: Array, runtimes: Array, counts: Array) -> Array:
@@ -430,6 +457,7 @@ def _log_throughput(predicted: Array, runtimes: Array, counts: Array) -> Array:
 DECAYED = frozenset(
     {"schedule_weights", "machine_weights", "pipeline_mix", "schedule_mix"}
 )  # without them costs are the terms times units
+PARTS = 0.5  # weight of the error of the parts of kernels
 COMMON = 0.1  # weight of an error that all schedules of a batch share
 LOSSES: Mapping[str, Error] = {"throughput": _throughput, "log": _log_throughput}
 
@@ -455,6 +483,8 @@ def padded(program: Program, chosen: Array) -> dict[str, Array]:
         "pipeline": np.pad(program.pipeline, ((0, more), (0, 0))),
         "schedule": np.pad(program.schedule[rows], ((0, 0), (0, more), (0, 0))),
         "runtimes": program.runtimes[rows],
+        "part": np.pad(program.part[rows], ((0, 0), (0, more))),
+        "part_runtimes": np.pad(program.part_runtimes[rows], ((0, 0), (0, more))),
         "counts": (np.arange(BATCH) < len(chosen)).astype(np.float32),
         "machine": program.machine,
     }

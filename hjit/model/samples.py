@@ -10,6 +10,7 @@ after the other, since a schedule shares most of them with the next:
     runtimes    seconds, float32 [all schedules]
     origins     numbers of names, uint8 [all schedules]
     machine     float32 [programs, len(MACHINE)]
+    part, part_runtimes   uint8 and float32 [all stages of all schedules]; older files have none
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from hjit.model.names import MACHINE, PIPELINE, SCHEDULE
 from hjit.process.files import replacing
 
 FORMAT = "hjit-samples-1"
+PARTS = ("part", "part_runtimes")
 NAMES = {"pipeline": list(PIPELINE), "schedule": list(SCHEDULE), "machine": list(MACHINE)}
 _DAMAGE = (EOFError, KeyError, IndexError, ValueError, zipfile.BadZipFile, lzma.LZMAError)
 
@@ -74,6 +76,8 @@ def to_bytes(data: Dataset) -> bytes:
         runtimes=np.concatenate([p.runtimes for p in data.programs]),
         origins=np.array([names.index(x) for origins in data.origins for x in origins], np.uint8),
         machine=np.stack([p.machine for p in data.programs]),
+        part=np.concatenate([p.part.ravel() for p in data.programs]).astype(np.uint8),
+        part_runtimes=np.concatenate([p.part_runtimes.ravel() for p in data.programs]),
     )
     return lzma.compress(content.getvalue(), preset=9)
 
@@ -126,10 +130,18 @@ def _unpacked(arrays: dict[str, Any], names: Sequence[str]) -> Dataset:
     pipelines = np.split(arrays["pipeline"], np.cumsum(stages)[:-1])
     runtimes = np.split(arrays["runtimes"], np.cumsum(schedules)[:-1])
     origins = np.split(arrays["origins"], np.cumsum(schedules)[:-1])
+    ends = np.cumsum(stages * schedules)[:-1]
+    part, seconds = (np.split(arrays[x], ends) if x in arrays else [None] * len(stages) for x in PARTS)
     found = [
-        Program(pipeline, x.reshape(count, len(pipeline), len(SCHEDULE)), seconds, machine)
-        for pipeline, x, count, seconds, machine in zip(
-            pipelines, rows, schedules, runtimes, arrays["machine"], strict=True
+        Program(
+            pipeline,
+            x.reshape(count, len(pipeline), -1),
+            runtimes_of,
+            machine,
+            *(None if y is None else y.reshape(count, len(pipeline)) for y in of_parts),
+        )
+        for pipeline, x, count, runtimes_of, machine, *of_parts in zip(
+            pipelines, rows, schedules, runtimes, arrays["machine"], part, seconds, strict=True
         )
     ]
     return Dataset(tuple(found), tuple(tuple(names[k] for k in x) for x in origins))

@@ -38,6 +38,7 @@ from hjit.tuning.autoschedule import space_of
 from hjit.tuning.candidates import with_fixes
 from hjit.tuning.choice import Choice, Segment
 from hjit.tuning.decide import by_search
+from hjit.tuning.nest_times import parts
 
 log = logging.getLogger("hjit")
 
@@ -61,11 +62,15 @@ class Sample:
 
     Attributes:
         times: seconds of one run, the least of each round.
+        part: the part of the kernel that each stage is in, see `hjit.tuning.nest_times`.
+        part_seconds: of each part, of the fastest run.
         features: [stages, len(SCHEDULE)].
         origin: how it was found, see `hjit.training.schedules.candidates`.
     """
 
     times: tuple[float, ...]
+    part: Any
+    part_seconds: Any
     features: Any
     origin: str
     schedule: Schedule
@@ -145,7 +150,8 @@ class Case:
             return
         outputs = self.graph.outputs
         try:
-            bound, done = compiled(self.variant, by_search({outputs: schedule.tree}, schedule.inlined), self.options)
+            choice = by_search({outputs: schedule.tree}, schedule.inlined)
+            bound, done = compiled(self.variant, choice, self.options, timed=True)
             self.made.setdefault(Schedule(done.trees[outputs], schedule.inlined), (origin, bound))
         except HjitError as error:
             reason = str(error).splitlines()[0]
@@ -159,11 +165,11 @@ class Case:
             Mismatch: the results of two are not the same.
         """
         made = {x: found for x, found in self.made.items() if x not in without}
-        times: dict[Schedule, list[float]] = {x: [] for x in made}
+        times: dict[Schedule, list[Any]] = {x: [] for x in made}  # of the nests
         reference: list[Any] | None = None
         for _ in range(ROUNDS):
             for schedule, (_, bound) in made.items():
-                if sum(times[schedule]) > LONG_SECONDS:
+                if sum(map(np.sum, times[schedule])) > LONG_SECONDS:
                     continue
                 outputs = bound.new_outputs()
                 scalars = [self.scalars[n] for n, _ in bound.scalars]
@@ -171,10 +177,13 @@ class Case:
                 reference = reference or outputs
                 if len(times[schedule]) == 1 and not all(map(alike, outputs, reference)):
                     raise Mismatch(f"{schedule.tree}\ninlined: {sorted(schedule.inlined)}")
-        return [
-            Sample(tuple(times[x]), self.space.features(x.tree, x.inlined), origin, x)
-            for x, (origin, _) in made.items()
-        ]
+        return [self._sample(origin, x, bound, times[x]) for x, (origin, bound) in made.items()]
+
+    def _sample(self, origin: str, schedule: Schedule, bound: Bound, times: Sequence[Any]) -> Sample:
+        best = min(times, key=np.sum)
+        part, seconds = parts(self.graph, schedule.inlined, bound.parameters.nests, best)
+        features = self.space.features(schedule.tree, schedule.inlined)
+        return Sample(tuple(float(x.sum()) for x in times), part, seconds, features, origin, schedule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,8 +254,11 @@ def segment_of(graph: Graph, options: Options) -> Segment:
     return Segment(graph, features.schedule_target(options.target))
 
 
-def compiled(variant: Variant, choice: Choice, options: Options) -> tuple[Bound, Choice]:
+def compiled(variant: Variant, choice: Choice, options: Options, timed: bool = False) -> tuple[Bound, Choice]:
     """The kernel of a searched schedule, and the schedule with its fixes; see `with_fixes`.
+
+    Args:
+        timed: see `hjit.kernels.runtime.scheduled.Scheduled`.
 
     Raises:
         HjitError: it cannot be lowered.
@@ -256,20 +268,22 @@ def compiled(variant: Variant, choice: Choice, options: Options) -> tuple[Bound,
 
     def make(choice: Choice) -> Bound:
         (segment,) = segments_of(choice.rewrites)
-        return bind(choice.of(segment), options, rec.sizes, strides_of(rec, [segment.graph]))
+        return bind(replace(choice.of(segment), timed=timed), options, rec.sizes, strides_of(rec, [segment.graph]))
 
     return with_fixes(make, choice, segments_of)
 
 
-def timed(bound: Bound, inputs: Arrays, outputs: Arrays, scalars: Sequence[Any] = ()) -> float:
-    """The least of several times of a kernel, in seconds."""
-    times: list[float] = []
-    while len(times) < LEAST_RUNS or (len(times) < RUNS and sum(times) < RUN_SECONDS):
-        start = time.perf_counter()
-        if not bound.run(inputs, outputs, scalars):
+def timed(bound: Bound, inputs: Arrays, outputs: Arrays, scalars: Sequence[Any] = ()) -> Any:
+    """The seconds of each nest of a kernel that notes them, in the fastest of several runs, float64 [nests]."""
+    times: list[Any] = []
+    spent = 0.0
+    while len(times) < LEAST_RUNS or (len(times) < RUNS and spent < RUN_SECONDS):
+        found = bound.nest_seconds(inputs, outputs, scalars)
+        if found is None:
             raise Mismatch("an index out of bounds")
-        times.append(time.perf_counter() - start)
-    return min(times)
+        times.append(found)
+        spent += float(found.sum())
+    return min(times, key=np.sum)
 
 
 def leaves(x: Any) -> list[Any]:

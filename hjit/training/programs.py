@@ -1,7 +1,8 @@
 """One random program, measured in a process of its own: a file of samples for each size of its images, and a summary.
 
     SEED-K.npz   pipeline [stages, len(PIPELINE)], machine [len(MACHINE)]; of each schedule: schedule
-                 [stages, len(SCHEDULE)], runtimes and, of each round, times in seconds, origins, trees as JSON
+                 [stages, len(SCHEDULE)], runtimes and, of each round, times in seconds, part and part_runtimes [stages]
+                 as in `hjit.model.fit.Program`, origins, trees as JSON
     SEED.json    what came of the program: how many samples, how many schedules are none and why, or why there are none
 
 A file is there as a whole or not at all, and the summary is written last: a program that has one is done.
@@ -101,6 +102,8 @@ def _save(file: Path, x: Measured) -> None:
             schedule=np.stack([s.features for s in x.samples]).astype(np.float32),
             runtimes=np.array([s.seconds for s in x.samples]),
             times=times,
+            part=np.stack([s.part for s in x.samples]).astype(np.uint8),
+            part_runtimes=np.stack([s.part_seconds for s in x.samples]).astype(np.float32),
             origins=np.array([s.origin for s in x.samples]),
             trees=np.array([json.dumps([s.schedule.tree.to_json(), sorted(s.schedule.inlined)]) for s in x.samples]),
         )
@@ -115,7 +118,8 @@ def load_with_origins(folders: Sequence[Path]) -> Iterator[tuple[Program, tuple[
     """As `load`, with the origins of each program's schedules."""
     for file in (file for folder in folders for file in _done(folder)):
         with np.load(file) as x:
-            program = Program(x["pipeline"], x["schedule"], x["runtimes"], x["machine"])
+            parts = (x["part"], x["part_runtimes"]) if "part" in x else ()
+            program = Program(x["pipeline"], x["schedule"], x["runtimes"], x["machine"], *parts)
             yield program, tuple(map(str, x["origins"]))
 
 

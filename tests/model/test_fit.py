@@ -232,6 +232,22 @@ def test_the_loss_is_that_of_the_paper_and_padding_does_not_change_it(chosen: li
     )
 
 
+def test_the_times_of_parts_count_by_their_share() -> None:
+    from hjit.model.fit import LOSSES, PARTS, _loss
+
+    net, p = network.random(0), next(p for p in FEW if len(p.pipeline) > 2)
+    costs = net.stages(p.pipeline, p.schedule, p.machine)
+    part = np.minimum(np.arange(len(p.pipeline)), 1)  # the first stage, and all others
+    seconds = np.zeros(costs.shape)
+    seconds[:, 0], seconds[:, 1] = 2 * costs[:, 0], costs[:, 1:].sum(-1)
+    whole = Program(p.pipeline, p.schedule, seconds.sum(-1), p.machine)
+    known = replace(whole, part=np.tile(part, (len(costs), 1)), part_runtimes=seconds)
+    chosen = np.arange(3)
+    losses = [float(_loss(net.arrays, padded(x, chosen), LOSSES["log"])) for x in (whole, known)]
+    share, counts = seconds[:3, 0] / seconds[:3].sum(-1), np.sqrt(whole.runtimes[:3].min() / whole.runtimes[:3])
+    assert losses[1] - losses[0] == pytest.approx(PARTS * np.mean(counts * share * np.log(2) ** 2), rel=1e-3)
+
+
 def test_padding_does_not_change_costs() -> None:
     import jax.numpy as jnp
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,12 @@ RNG = np.random.default_rng(0)
 def program(stages: int, count: int) -> Program:
     """Features and times without a meaning."""
     of = lambda *shape: RNG.random(shape, np.float32) + 1e-3  # noqa: E731
-    return Program(of(stages, len(PIPELINE)), of(count, stages, len(SCHEDULE)), of(count), of(len(MACHINE)))
+    given = of(stages, len(PIPELINE)), of(count, stages, len(SCHEDULE)), of(count), of(len(MACHINE))
+    return Program(*given, RNG.integers(0, stages, (count, stages)), of(count, stages))
 
 
 def same(a: Program, b: Program) -> bool:
-    return all(np.array_equal(getattr(a, x), getattr(b, x)) for x in ("pipeline", "schedule", "runtimes", "machine"))
+    return all(np.array_equal(getattr(a, x.name), getattr(b, x.name)) for x in fields(Program))
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -37,6 +39,17 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     found = samples.read(tmp_path / "x.xz")
     assert found.origins == data.origins
     assert all(map(same, found.programs, data.programs))
+
+
+def test_samples_without_times_of_nests_are_one_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, save = Dataset((program(3, 2),), (("default", "beam"),)), np.savez
+    older = lambda file, **given: save(file, **{k: x for k, x in given.items() if k not in samples.PARTS})  # noqa: E731
+    monkeypatch.setattr(samples.np, "savez", older)
+    (found,) = samples.from_bytes(samples.to_bytes(data), "x.xz").programs
+    assert not found.part.any()
+    np.testing.assert_array_equal(
+        found.part_runtimes, np.stack([found.runtimes, 0 * found.runtimes, 0 * found.runtimes], 1)
+    )
 
 
 def test_damage_and_other_features_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

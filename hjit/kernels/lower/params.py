@@ -34,6 +34,7 @@ class Params:
         keep: results that are written once and not read again: `KEEP` in the caches or `STREAM`;
             see `hjit.kernels.llvm.memory.streaming_stores`.
         scalars: scalar arguments, as the bits of their dtype.
+        times: the address of the processor's clock at the start and after each nest, where a kernel notes them.
     """
 
     arrays: dict[str, int]
@@ -44,17 +45,19 @@ class Params:
     keep: dict[str, int]
     scalars: dict[str, int]
     count: int
+    times: int | None = None
 
     def slot(self, array: str) -> int:
         """Where the address of an array is."""
         return self.arrays[array] if array in self.arrays else self.scratch[array]
 
 
-def params_of(graph: Graph, symbols: tuple[str, ...], buffers: Iterable[str]) -> Params:
+def params_of(graph: Graph, symbols: tuple[str, ...], buffers: Iterable[str], timed: bool = False) -> Params:
     """The slots of a canonical Graph: equal Graphs have equal slots, by position.
 
     Args:
         buffers: stages of which each task has its own.
+        timed: does the kernel note times?
     """
     slot = FIRST
     groups: list[dict] = []  # type: ignore[type-arg]
@@ -68,7 +71,7 @@ def params_of(graph: Graph, symbols: tuple[str, ...], buffers: Iterable[str]) ->
             group[name] = slot
             slot += 1
         groups.append(group)
-    return Params(*groups, count=slot)
+    return Params(*groups, count=slot + timed, times=slot if timed else None)
 
 
 def written_once(graph: Graph) -> list[str]:

@@ -88,9 +88,10 @@ def compiled(found: Lowered, symbols: tuple[str, ...], options: Options) -> Kern
         if layout.align and n not in program.buffers
     )
     lives = tuple((position[n], life) for n, life in lifetimes(graph, program).items())
-    head = json.dumps([buffers, align, lives]).encode() + b"\n"
+    nests = tuple(tuple(position[n] for n in x.writes) for x in program.nests) if found.params.times is not None else ()
+    head = json.dumps([buffers, align, lives, nests]).encode() + b"\n"
     cache.store(name, head + code, {"versions": cache.versions()}, options.cache_dir, options.cache)
-    return Kernel(name, linked, buffers, align, lives, False)
+    return Kernel(name, linked, buffers, align, lives, False, nests)
 
 
 def parameters(
@@ -145,7 +146,13 @@ def parameters(
         FIRST + len(params.arrays),
         scratch_bytes,
         (kept, streamed),
+        named_nests(kernel, graph),
     )
+
+
+def named_nests(kernel: Kernel, graph: Graph) -> tuple[tuple[str, ...], ...]:
+    """The stages of each nest, of a kernel that notes times; of one that does not, nothing."""
+    return tuple(tuple(graph.stages[k].name for k in stages) for stages in kernel.nests)
 
 
 def _check_scratch(total: int, taken: Mapping[str, int]) -> None:

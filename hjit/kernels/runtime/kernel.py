@@ -11,6 +11,7 @@ import json
 import logging
 import struct
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -62,6 +63,7 @@ class Kernel:
         lives: stages that are in memory, by position in the Graph, with their first and last nests; see
             `scratch.lifetimes`.
         from_cache: was the object code found on disk?
+        nests: of a kernel that notes times, the stages that each nest computes, by position in the Graph.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Kernel:
     align: tuple[tuple[int, Any], ...]
     lives: tuple[tuple[int, Any], ...]
     from_cache: bool
+    nests: tuple[tuple[int, ...], ...] = ()
 
 
 def kernel_named(name: str, options: Options, make: Callable[[], Kernel] | None = None) -> Kernel | None:
@@ -116,8 +119,10 @@ def _load(name: str, options: Options) -> Kernel | None:
         return None
     try:
         head, _, code = code.partition(b"\n")
-        buffers, align, lives = (tuple((int(k), numbers) for k, numbers in part) for part in json.loads(head))
-        found = Kernel(name, signal_safe(_linked, code, name, options.target), buffers, align, lives, True)
+        *stages, nests = json.loads(head)
+        buffers, align, lives = (tuple((int(k), numbers) for k, numbers in part) for part in stages)
+        linked = signal_safe(_linked, code, name, options.target)
+        found = Kernel(name, linked, buffers, align, lives, True, tuple(map(tuple, nests)))
     except (CompileError, RuntimeError, ValueError, TypeError):
         return None
     count(loaded=1)
@@ -156,6 +161,7 @@ class Parameters:
         head: slots of the parameter block that are new at every run: the first ones, and the arrays.
         scratch_bytes: what a run borrows.
         blocks: the slots behind these, for results that are new arrays, and for arrays of the caller.
+        nests: of a kernel that notes times, the stages that each nest computes.
     """
 
     inputs: tuple[str, ...]
@@ -164,6 +170,7 @@ class Parameters:
     head: int
     scratch_bytes: int
     blocks: tuple[bytes, bytes]
+    nests: tuple[tuple[str, ...], ...] = ()
 
 
 class Bound:
@@ -230,6 +237,30 @@ class Bound:
         finally:
             if self.scratch_bytes:
                 arena.give_back(block)
+
+    def nest_seconds(
+        self, arrays: Sequence[np.ndarray[Any, Any]], outputs: Sequence[np.ndarray[Any, Any]], scalars: Sequence[Any]
+    ) -> np.ndarray[Any, Any] | None:
+        """One run of a kernel that notes times (`Scheduled.timed`): the seconds of each of its nests, float64 [nests].
+
+        None where an index was out of bounds. The clock of the processor is scaled to that of the system.
+        """
+        ticks = np.zeros(len(self.kernel.nests) + 1, np.int64)
+        block = arena.borrow(self.scratch_bytes)
+        try:
+            data = self._head.pack(
+                launch.parallel_for()[0], self._threads, block[1], 0, *map(id, arrays), *map(id, outputs)
+            )
+            bits = self._bits(scalars) + struct.pack("=q", ticks.ctypes.data)
+            start = time.perf_counter()
+            if self._entry(data + self._given.blocks[0] + bits) != 0:
+                return None
+            seconds = time.perf_counter() - start
+        finally:
+            if self.scratch_bytes:
+                arena.give_back(block)
+        passed = np.diff(np.maximum.accumulate(ticks))  # a nest without elements notes none
+        return np.asarray(passed * (seconds / max(int(passed.sum()), 1)))
 
     def _bits(self, scalars: Sequence[Any]) -> bytes:
         """The slots of the scalars."""

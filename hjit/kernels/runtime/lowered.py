@@ -57,7 +57,7 @@ def lowered(scheduled: Scheduled, options: Options, name: str = "", small: bool 
 def lowered_for(scheduled: Scheduled, target: Machine, name: str) -> Lowered:
     """As `lowered`, for a machine that need not be this one."""
     schedule, program = _with_loops(scheduled, target)
-    params = params_of(scheduled.graph, scheduled.key.symbols, program.buffers)
+    params = params_of(scheduled.graph, scheduled.key.symbols, program.buffers, scheduled.timed)
     text = emit_module(scheduled.graph, program, params, name, target, scheduled.longest_block)
     debug.say("schedule", name, lambda: schedule)
     debug.say("loops", name, lambda: program)

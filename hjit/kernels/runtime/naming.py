@@ -10,11 +10,14 @@ from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.key import Key
 
 
-def kernel_name(graph: Graph, key: Key, options: Options, schedule: Root | None = None, small: bool = True) -> str:
+def kernel_name(
+    graph: Graph, key: Key, options: Options, schedule: Root | None = None, small: bool = True, timed: bool = False
+) -> str:
     """The symbol and cache key of the kernel of a Graph and its schedule; None is the default schedule.
 
     Args:
         small: are all arrays short enough for 32-bit indices?
+        timed: see `Scheduled`.
     """
     target = backend.machine_text(options.target)
     parts = (
@@ -24,6 +27,7 @@ def kernel_name(graph: Graph, key: Key, options: Options, schedule: Root | None 
         cache.versions(),
         str(options.fast_math),
         "small" if small else "large",
+        *(["timed"] if timed else []),
     )
     return "hjit_" + cache.digest(*parts)[:40]
 

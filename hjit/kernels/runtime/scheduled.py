@@ -25,6 +25,7 @@ class Scheduled:
         tree: a legal schedule; None: the default one, which needs no tree where the kernel is known.
         defaults: the trees of the default schedule, of which the first that can be lowered is taken.
         longest_block: instructions of one block of code, above which the schedule is refused.
+        timed: does the kernel note when each of its nests ends? See `Bound.nest_seconds`.
     """
 
     graph: Graph
@@ -32,7 +33,8 @@ class Scheduled:
     tree: Root | None
     defaults: Callable[[], Iterator[Root]]
     longest_block: float = math.inf
+    timed: bool = False
 
     def name(self, options: Options, small: bool) -> str:
         """The kernel's symbol, and its name in the disk cache. `small`: are all arrays?"""
-        return kernel_name(self.graph, self.key, options, self.tree, small)
+        return kernel_name(self.graph, self.key, options, self.tree, small, self.timed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from hjit.trace.ir.analysis.costs import cost
 from hjit.trace.ir.graph import Graph
 from hjit.tuning.autoschedule import space_of
 from hjit.tuning.choice import Segment
+from hjit.tuning.nest_times import parts
 from hjit.tuning.weights import weights
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
@@ -30,6 +31,15 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "overhead": COEFFICIENTS[21:],
 }
 """The parts of a cost (Adams 2019, appendix B): penalized compute cost, load cost, store cost, and all else."""
+TINY = 1e-15  # seconds of a stage that is predicted to take none
+
+
+@dataclass(frozen=True, slots=True)
+class NestFacts:
+    """A loop nest of a kernel: the stages that it computes, and its seconds, measured now."""
+
+    stages: tuple[str, ...]
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,20 +120,29 @@ def _seconds(space: Space, features: Any) -> Any:
     return 1e-9 * np.asarray(terms(schedule, nests.pipeline[:, IS_OUTPUT], nests.machine) * coefficients, np.float64)[0]
 
 
-def by_line(costs: Costs, recorded: Graph) -> dict[Origin, float]:
+def measured_by_stage(costs: Costs, nests: Sequence[NestFacts]) -> dict[str, float]:
+    """The measured seconds of each stage: those of its nests, shared out by predicted cost."""
+    part, seconds = parts(costs.graph, costs.inlined, [x.stages for x in nests], np.array([x.seconds for x in nests]))
+    predicted = np.maximum(costs.seconds.sum(-1), TINY)
+    of_part = np.bincount(part, predicted, len(part))
+    return dict(zip(costs.by_stage, (seconds[part] * predicted / of_part[part]).tolist(), strict=True))
+
+
+def by_line(costs: Costs, seconds: Mapping[str, float], recorded: Graph) -> dict[Origin, float]:
     """Seconds of each line of source.
 
-    A stage's cost is shared out among the lines whose operations were merged into it, by what these operations cost.
+    Those of a stage are shared out among the lines whose operations were merged into it, by what these operations cost.
 
     Args:
+        seconds: of each stage.
         recorded: the Graph as it was traced, an operation a stage.
     """
     found: dict[Origin, float] = {}
-    for stage, seconds in costs.by_stage.items():
+    for stage, spent in seconds.items():
         weights_of = _merged_into(stage, recorded, costs.graph)
         every = sum(weights_of.values())
         for origin, weight in weights_of.items():
-            found[origin] = found.get(origin, 0.0) + seconds * (weight / every if every else 1 / len(weights_of))
+            found[origin] = found.get(origin, 0.0) + spent * (weight / every if every else 1 / len(weights_of))
     return found
 
 

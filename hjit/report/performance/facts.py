@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hjit.errors import Origin
-from hjit.report.performance.costs import Costs
+from hjit.report.performance.costs import Costs, NestFacts
 from hjit.sched.language.tree import Root
 from hjit.trace.ir.graph import Graph
 
@@ -53,10 +53,13 @@ class KernelFacts:
         limit: seconds that it takes at least, by the machine's bandwidth; on a GPU also by its arithmetic.
         on_device: of a kernel on a GPU what it needs there; else empty.
         seconds: measured now; None: `why_untimed`.
+        nests: in order; none where they are not timed.
+        stage_seconds: the measured seconds of each stage: those of its nests, shared out by predicted cost. Empty where
+            these are not known.
         read, written: bytes of its inputs and outputs, each once: the least that it moves.
         costs: None: `why_no_costs`.
         candidates: none: `why_no_candidates`.
-        lines: predicted seconds by line of source.
+        lines: seconds by line of source, measured as far as `stage_seconds` are, else predicted.
     """
 
     where: str
@@ -69,6 +72,8 @@ class KernelFacts:
     limit: float
     on_device: str
     seconds: float | None
+    nests: tuple[NestFacts, ...]
+    stage_seconds: Mapping[str, float]
     why_untimed: str
     costs: Costs | None
     why_no_costs: str
@@ -98,7 +103,7 @@ class BreakFacts:
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """A line of source, its predicted seconds, and what is said of it."""
+    """A line of source, its seconds (see `KernelFacts.lines`), and what is said of it."""
 
     number: int
     text: str

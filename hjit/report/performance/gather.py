@@ -104,7 +104,7 @@ def _kernels(call: Call) -> tuple[tuple[KernelFacts, ...], tuple[BreakFacts, ...
     times: Times | None = None
     on_cpu = () if variant.on_device else (variant, *(() if entry is None else entry.variants))
     for v in dict.fromkeys(on_cpu):
-        times = timed(v, call.leaves)
+        times = timed(v, call.leaves, call.options)
         if times is not None:
             variant = v
             break

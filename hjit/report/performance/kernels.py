@@ -17,7 +17,7 @@ from hjit.kernels.runtime import launch
 from hjit.kernels.runtime.lowered import Lowered, lowered
 from hjit.options import Options
 from hjit.process import machine
-from hjit.report.performance.costs import Costs, by_line, costs_of
+from hjit.report.performance.costs import Costs, by_line, costs_of, measured_by_stage
 from hjit.report.performance.facts import Buffer, Candidate, KernelFacts
 from hjit.report.performance.timing import Times
 from hjit.trace.ir.graph import Graph
@@ -84,6 +84,8 @@ class Reading:
         low = lowered(step.scheduled, self.options)
         costs, why_no_costs = self._costs(segment, low)
         candidates, why_no_candidates = self._candidates(segment)
+        nests = self.times.nests.get(number, ())
+        stage_seconds = measured_by_stage(costs, nests) if costs is not None and nests else {}
         return KernelFacts(
             where=self.where,
             graph=low.graph,
@@ -95,12 +97,14 @@ class Reading:
             limit=(read + written) / (2 * self.bandwidth),
             on_device="",
             seconds=self.times.kernels.get(number),
+            nests=nests,
+            stage_seconds=stage_seconds,
             why_untimed=self.untimed,
             costs=costs,
             why_no_costs=why_no_costs,
             candidates=candidates,
             why_no_candidates=why_no_candidates,
-            lines={} if costs is None else by_line(costs, self.recorded),
+            lines={} if costs is None else by_line(costs, stage_seconds or costs.by_stage, self.recorded),
         )
 
     def _on_device(self, bound: Any, read: int, written: int) -> KernelFacts:
@@ -118,6 +122,8 @@ class Reading:
             limit=sum(x.estimate.seconds for x in rows),
             on_device=str(inspection.Table(rows, inspection.capability())),
             seconds=None,
+            nests=(),
+            stage_seconds={},
             why_untimed="kernels on a GPU are not timed by a report",
             costs=None,
             why_no_costs="the cost model is one of CPUs",

@@ -18,6 +18,7 @@ from hjit.sched.language.tree import schedule_html
 
 KIB = 1024
 FEW_TERMS = 5  # that are shown as text
+FEW_STAGES = 4  # of a loop nest that are named
 MACHINE_UNITS = {"bandwidth": (1e-9, "GB/s, of a copy by all threads"), "cores": (1, "threads")}
 
 
@@ -212,14 +213,32 @@ def _traffic(f: Facts, k: KernelFacts) -> str:
         speed = (k.read + k.written) / max(k.seconds, 1e-9) / 1e9
         copy = 2e-9 * f.machine["bandwidth"]
         about = f"<p>{speed:.2f} GB/s of inputs and outputs; a copy reads and writes {copy:.2f} GB/s.</p>"
+    if k.nests:
+        about += table(
+            "Loop nests, in order: measured now, in the fastest of several runs; predicted by the cost model",
+            NEST_HEAD,
+            _nest_rows(k),
+        )
     if k.costs is None:
         return about + none(f"Bytes by stage come from the features of the cost model: {k.why_no_costs}")
     return about + table(
         "Bytes by stage, from the features of the schedule: read, and allocated for its values, over all realisations. "
-        "The measured time is shared out by predicted cost",
+        "The measured time of each loop nest is shared out among its stages by predicted cost",
         ("stage", "read", "allocated", "where", "predicted", "share", "of the measured time"),
         _stage_rows(k),
     )
+
+
+NEST_HEAD = ("loop nest", "measured", "share", "predicted")
+
+
+def _nest_rows(k: KernelFacts) -> Iterator[tuple[str, ...]]:
+    every = sum(x.seconds for x in k.nests) or 1.0
+    for x in k.nests:
+        of = {} if k.costs is None else k.costs.by_stage
+        predicted = _time(sum(of.get(n, 0.0) for n in x.stages)) if of else "unknown"
+        names = [*x.stages[:FEW_STAGES], *(["..."] if len(x.stages) > FEW_STAGES else [])]
+        yield ", ".join(names), _time(x.seconds), f"{x.seconds / every:.0%}", predicted
 
 
 def _stage_rows(k: KernelFacts) -> Iterator[tuple[str, ...]]:
@@ -229,7 +248,8 @@ def _stage_rows(k: KernelFacts) -> Iterator[tuple[str, ...]]:
         seconds = k.costs.by_stage[s.name]
         is_inlined = s.name in k.costs.inlined
         where = "nowhere: inlined" if is_inlined else "a task's buffer" if s.name in k.buffers else "memory"
-        measured = "" if k.seconds is None else _time(k.seconds * seconds / total)
+        spent = k.stage_seconds.get(s.name, None if k.seconds is None else k.seconds * seconds / total)
+        measured = "" if spent is None else _time(spent)
         yield s.name, _bytes(read), _bytes(written), where, _time(seconds), f"{seconds / total:.0%}", measured
 
 
@@ -241,10 +261,15 @@ def _lines(f: Facts) -> str:
         found = none("No line has a predicted cost: there is no kernel, or the cost model does not know it")
     else:
         found = (
-            "<p>Predicted cost of each line. Operations that were merged into one stage share its cost by what they "
-            "cost alone.</p>"
+            f"<p>{_cost_of_lines(f)} of each line. Operations that were merged into one stage share that of the stage "
+            "by what they cost alone.</p>"
         )
     return found + "".join(_listing(name, rows, every) for name, rows in f.source.items())
+
+
+def _cost_of_lines(f: Facts) -> str:
+    """What lines of source are coloured by."""
+    return "Measured time" if f.kernels and all(k.stage_seconds for k in f.kernels) else "Predicted cost"
 
 
 def _listing(name: str, rows: Sequence[SourceLine], every: float) -> str:
@@ -328,6 +353,8 @@ def _as_text(f: Facts) -> Iterator[str]:
         for n in nests.nests_of(k.tree, k.graph, k.sizes):
             yield from (f"  {x}" for x in nests.described(n, k.buffers, _tasks(f)))
         yield from filter(None, [k.on_device])
+        if k.nests:
+            yield from ("", *_aligned([NEST_HEAD, *_nest_rows(k)]))
         yield from _costs_as_text(k)
         if k.candidates:
             yield from ("", *_aligned([CANDIDATE_HEAD, *_candidate_rows(k)]))
@@ -349,7 +376,7 @@ def _costs_as_text(k: KernelFacts) -> Iterator[str]:
 def _source_as_text(f: Facts) -> Iterator[str]:
     every = sum(x.seconds for rows in f.source.values() for x in rows)
     for name, rows in f.source.items():
-        yield from ("", f"-- {name}, by predicted cost")
+        yield from ("", f"-- {name}, by {_cost_of_lines(f).lower()}")
         for x in rows:
             share = f"{x.seconds / every:6.1%}" if x.seconds else " " * 6
             yield f"{x.number:5} {share}  {x.text}{f'    <- {x.note}' if x.note else ''}".rstrip()

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import functools
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hjit.call.variant import Mispredict, OutOfBounds, Step, Steps, Variant
+from hjit.errors import HjitError
 from hjit.kernels.runtime.kernel import Bound
+from hjit.options import Options
+from hjit.report.performance.costs import NestFacts
 from hjit.trace.tracing.recording.products import Product
 from hjit.trace.tracing.recording.recorder import packed
 from hjit.tuning.candidates import least_times
+from hjit.tuning.nest_times import noting
+
+log = logging.getLogger("hjit")
 
 SECONDS = 0.1  # of runs of each kernel
+NEST_RUNS = 7  # of each kernel again, as one that notes the times of its nests
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +31,12 @@ class Times:
 
     Attributes:
         kernels: the least of several runs of each, by its number among the steps.
+        nests: those of each kernel, of the fastest of several runs.
         breaks: of one run of each call that is made between kernels, by its number.
     """
 
     kernels: dict[int, float] = field(default_factory=dict)
+    nests: dict[int, tuple[NestFacts, ...]] = field(default_factory=dict)
     breaks: dict[int, float] = field(default_factory=dict)
 
 
@@ -34,6 +44,7 @@ class Times:
 class TimedSteps(Steps):
     """Kernels, and calls between them, that note how long they take."""
 
+    options: Options = field(default_factory=Options)
     times: Times = field(default_factory=Times)
 
     def run_kernel(
@@ -47,13 +58,29 @@ class TimedSteps(Steps):
         """Run it, and then some times more."""
         Steps.run_kernel(self, bound, state, values, places, streamed)
         inputs = [packed(state[n]) if n in self.packed else state[n] for n in bound.inputs]
-        run = functools.partial(
-            bound.run, inputs, bound.new_outputs(), [values[self.slots[n]] for n, _ in bound.scalars]
-        )
-        found = least_times([run], SECONDS)
+        given = inputs, bound.new_outputs(), [values[self.slots[n]] for n, _ in bound.scalars]
+        found = least_times([functools.partial(bound.run, *given)], SECONDS)
         if found is not None:
             number = next(k for k, step in enumerate(self.steps) if step.bound is bound)
             self.times.kernels[number] = found[0]
+            self.times.nests[number] = self._nests(self.steps[number], given)
+
+    def _nests(self, step: Step, given: tuple[Any, ...]) -> tuple[NestFacts, ...]:
+        """Its nests, none where there is no time to compile a kernel that notes their times."""
+        assert step.bound is not None and step.scheduled is not None
+        try:
+            notes = noting(step.bound, step.scheduled, self.options)
+        except HjitError as error:
+            log.debug("nests are not timed: %s", error)
+            return ()
+        runs = [x for _ in range(NEST_RUNS) if (x := notes.nest_seconds(*given)) is not None]
+        if not runs:
+            return ()
+        seconds = min(runs, key=lambda x: float(x.sum()))
+        found: dict[tuple[str, ...], float] = {}  # definitions of one stage may have a nest each
+        for stages, x in zip(notes.parameters.nests, seconds, strict=True):
+            found[stages] = found.get(stages, 0.0) + float(x)
+        return tuple(NestFacts(stages, x) for stages, x in found.items())
 
     def multiply(self, product: Product, arrays: Sequence[Any], place: Any) -> Any:
         """A product by BLAS, timed."""
@@ -85,7 +112,7 @@ def _with_timed_calls(steps: Sequence[Step], times: dict[int, float]) -> list[St
     return found
 
 
-def timed(variant: Variant, leaves: Sequence[Any]) -> Times | None:
+def timed(variant: Variant, leaves: Sequence[Any], options: Options) -> Times | None:
     """How long the steps of a call take; None where the arguments lead elsewhere."""
     guarded = variant.guards.values(leaves)
     if guarded is None:
@@ -93,7 +120,8 @@ def timed(variant: Variant, leaves: Sequence[Any]) -> Times | None:
     values, captured = guarded
     times = Times()
     body = variant.body
-    steps = TimedSteps(_with_timed_calls(body.steps, times.breaks), body.packed, body.slots, body.owners, times)
+    timed_steps = _with_timed_calls(body.steps, times.breaks)
+    steps = TimedSteps(timed_steps, body.packed, body.slots, body.owners, options, times)
     drawn: list[Callable[[], None]] = []
     try:
         steps.run(variant.arrays(leaves, captured), values, {}, {}, drawn, False)

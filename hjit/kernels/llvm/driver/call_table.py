@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from hjit.kernels.llvm.builder.function_merging import Uniform
-from hjit.kernels.llvm.driver.launching import Call, launch, status
+from hjit.kernels.llvm.driver.launching import Call, launch, note_time, status
 from hjit.kernels.llvm.nest.emitter import NestEmitter
 from hjit.kernels.lower.params import Params
 from hjit.trace.ir.poly import Atom, Poly, Sym, poly
@@ -174,6 +174,7 @@ def emit(e: NestEmitter, name: str, calls: Sequence[Call], values: Values) -> No
     for atom, slot in values.atoms.items():
         _put(e, slot, str(e.integer(poly(atom))))
     code.effect(f"call void @{name}.sum(ptr %ctx)")
+    note_time(e, 0)
     code.effect("br label %table")
     code.label("table")
     code.effect("br label %call")
@@ -235,6 +236,9 @@ def emit(e: NestEmitter, name: str, calls: Sequence[Call], values: Values) -> No
     launch(e, "%nest", "%task", "%count", "%work")
     code.effect("br label %ran")
     code.label("ran")
+    if e.params.times is not None:
+        _effects(e, "%k.noted = add i64 %k, 1")
+        note_time(e, "%k.noted")
     status(e, "after")
     _effects(e, "%k.next = add i64 %k, 1", "br label %call")
     code.label("finished")

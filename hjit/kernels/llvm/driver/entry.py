@@ -10,7 +10,7 @@ from hjit.kernels.llvm import thresholds
 from hjit.kernels.llvm.builder.code import BOOL, I64
 from hjit.kernels.llvm.driver import call_table
 from hjit.kernels.llvm.driver.arrays import data_offset
-from hjit.kernels.llvm.driver.launching import Call, launch, status
+from hjit.kernels.llvm.driver.launching import Call, launch, note_time, status
 from hjit.kernels.llvm.nest.emitter import NestEmitter
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.params import SCRATCH, STATUS, Params
@@ -61,10 +61,12 @@ def driver_text(graph: Graph, calls: Sequence[Call], params: Params, name: str, 
     if values is not None:
         parts += [call_table.globals_text(name, calls, values), call_table.sums_text(name, values)]
         call_table.emit(e, name, calls, values)
-    for call in calls if values is None else ():
+    else:
+        note_time(e, 0)
+    for k, call in enumerate(calls if values is None else ()):
         points = e.integer(call.nest.points)
         # loads are hoisted out of loops, also out of those that never run: a nest without elements is not entered
-        e.branch(code.emit(f"icmp sgt i64 {points.text}, 0", BOOL, 1, points), partial(_run, e, call))
+        e.branch(code.emit(f"icmp sgt i64 {points.text}, 0", BOOL, 1, points), partial(_run, e, call, k))
     code.effect("ret i32 0")
     code.label("failed")
     code.effect("ret i32 1")
@@ -75,7 +77,7 @@ def driver_text(graph: Graph, calls: Sequence[Call], params: Params, name: str, 
     return Driver("\n\n".join([*parts, main]), code.declarations)
 
 
-def _run(e: NestEmitter, call: Call) -> None:
+def _run(e: NestEmitter, call: Call, number: int) -> None:
     """Run a nest, and end the kernel where it fails."""
     code = e.code
     _give(e, call)
@@ -84,6 +86,7 @@ def _run(e: NestEmitter, call: Call) -> None:
     else:
         count, work = e.integer(call.nest.count).text, e.integer(call.nest.work).text
         launch(e, f"@{call.function}", f"@{call.function}.task", count, work)
+    note_time(e, number + 1)
     status(e, code.fresh("ok"))
 
 

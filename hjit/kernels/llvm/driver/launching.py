@@ -30,6 +30,25 @@ def status(e: NestEmitter, label: str) -> None:
     code.label(label)
 
 
+def note_time(e: NestEmitter, place: int | str) -> None:
+    """Note the clock of the processor, in a kernel that does: at a place of its times."""
+    slot = e.params.times
+    if slot is None:
+        return
+    code = e.code
+    clock = "llvm.readsteadycounter" if "neon" in code.features else "llvm.readcyclecounter"
+    t = code.fresh("time")
+    for line in (
+        f"%{t}.now = call i64 @{clock}()",
+        f"%{t}.slot = getelementptr i64, ptr %ctx, i64 {slot}",
+        f"%{t}.all = load ptr, ptr %{t}.slot",
+        f"%{t}.at = getelementptr i64, ptr %{t}.all, i64 {place}",
+        f"store i64 %{t}.now, ptr %{t}.at",
+    ):
+        code.effect(line)
+    code.declare(f"declare i64 @{clock}()")
+
+
 def launch(e: NestEmitter, function: str, task: str, count: str, work: str) -> None:
     """Run a nest: here, or as tasks on the threads where there is work for them."""
     code = e.code

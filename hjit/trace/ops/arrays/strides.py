@@ -198,7 +198,7 @@ def have_common_memory(function: Callable[..., bool], a: Any, b: Any, *max_work:
         return False
     x, y = (z.parts if type(z) is ComplexTracer else z for z in (a, b))
     one, other = _owner(x.buffer), _owner(y.buffer)
-    if one is not other and not (one.argument and other.argument):
+    if one is not other and (not (one.argument and other.argument) or _are_disjoint(one.argument, other.argument)):
         return False
     if one is other and x.known is not None and y.known is not None:
         return bool(function(x.known, y.known, *max_work, **named))
@@ -207,6 +207,18 @@ def have_common_memory(function: Callable[..., bool], a: Any, b: Any, *max_work:
         reason = "where their memory is is not known while tracing"
         raise current().error(f"numpy.{function.__name__}", reason, "ask before the decorated function is called")
     return bool(function(first, second, *max_work, **named))
+
+
+def _are_disjoint(one: str, other: str) -> bool:
+    """Have two arrays of this call no common memory? Then other calls are guarded for that."""
+    inputs = current().inputs
+    sources = inputs[one], inputs[other]
+    if not all(s.where[0] in ("arg", "captured") and type(s.array) is np.ndarray for s in sources):
+        return False
+    if np.may_share_memory(*(s.array for s in sources)):
+        return False
+    current().disjoint.add((one, other))
+    return True
 
 
 def _owner(buffer: TracedBuffer) -> TracedBuffer:

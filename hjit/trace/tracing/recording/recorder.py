@@ -176,6 +176,7 @@ class Recorder(TracedSizes):
         containers: lists, tuples and dicts that arguments and captured ones are seen as, by identity, each with where
             the caller has it; see `PyTree`.
         seen_as: arguments and captured arrays, and what stands for them, by identity: of one array there is one tracer.
+        disjoint: pairs of inputs of which the function was told that no memory is common to them.
         leaves: the inputs that the arrays among the arguments' leaves are, by the number of the leaf.
         iterations: of Python loops, where these are not to fill the trace.
         parts: of arrays, where short loops write many of them.
@@ -242,6 +243,7 @@ class Recorder(TracedSizes):
     outside: list[Any] = field(default_factory=list)
     containers: dict[int, tuple[Any, Any]] = field(default_factory=dict)
     seen_as: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    disjoint: set[tuple[str, str]] = field(default_factory=set)
     leaves: dict[int, str] = field(default_factory=dict)
     iterations: Iterations | None = None
     parts: WrittenParts = field(default_factory=WrittenParts)
