@@ -976,6 +976,16 @@ def test_methods_that_run_as_they_are_warn_at_every_call(seen: Seen) -> None:
         assert p.stats.fallbacks == 0
 
 
+def test_extern_calls_warn_once_at_later_calls(seen: Seen) -> None:
+    def f(img: Any) -> Any:
+        return np.median(img[:0]) * np.ones(3)
+
+    p = hjit.pipeline(f, verify="off")
+    effects(seen, p, IMAGE)
+    for _ in range(2):
+        assert [w[0] for w in effects(seen, p, IMAGE)[2]].count("Mean of empty slice") == 1
+
+
 def test_warnings_of_other_threads_are_shown() -> None:
     from hjit.trace.capture.side_effects.library_warnings import NotedWarnings
 

@@ -15,6 +15,7 @@ from hjit.errors import HjitWarning
 from hjit.trace.capture.side_effects.effects import give_warning, place
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.frames import is_own_file
+from hjit.trace.tracing.recording.recorder import running_trace
 
 _showing = threading.RLock()  # whose thread has put a function in place of the one that shows warnings
 
@@ -47,7 +48,9 @@ class NotedWarnings:
         is_own = (
             threading.get_ident() == self.thread and (module._showwarnmsg_impl, module.showwarning) == self.shown_by
         )
-        (self.noted.append if is_own else self.show)(message)
+        trace = running_trace()
+        is_kept = is_own and not (trace is not None and trace.calls_extern)
+        (self.noted.append if is_kept else self.show)(message)
 
     def __exit__(self, kind: object, *exc: object) -> None:
         if not self.is_on:
