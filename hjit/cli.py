@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from hjit import cache, demo
 from hjit.errors import CacheError, ModelError, OptionError
@@ -22,7 +22,10 @@ from hjit.options import from_environment, resolve
 from hjit.version import __version__
 
 PACKAGES = ("numpy", "numba", "llvmlite", "tbb", "scipy", "jax", "cupy-cuda12x", "cupy-cuda13x", "nvidia-cuda-nvrtc")
+JSON_HELP = "write what the command says here as JSON; - or no FILE: to standard output, and nothing else there"
 SMALLEST, LARGEST = 32, 20_000  # pixels of a side of the demo's images
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # it has no public name
 
 
 def _size(text: str) -> tuple[int, int]:
@@ -41,100 +44,14 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="hjit", description="A JIT decorator for NumPy image code.")
     top.add_argument("--version", action="version", version=f"hjit {__version__}")
     commands = top.add_subparsers(dest="command", metavar="command", required=True)
-
-    demo = commands.add_parser(
-        "demo", help="run four image functions with and without hjit, print a table, write a picture"
-    )
-    demo.add_argument("photo", nargs="?", help="a JPEG or PNG; default: the coffee cup of scikit-image")
-    demo.add_argument("--out", default="demo.png", metavar="FILE", help="the picture to write (default: %(default)s)")
-    demo.add_argument(
-        "--size", type=_size, default=(3000, 4000), metavar="HxW", help="size of the timed images (default: 3000x4000)"
-    )
-    demo.set_defaults(run=_demo)
-
-    run = commands.add_parser(
-        "run", help="run a Python script with functions of modules compiled, and say how they ran"
-    )
-    run.add_argument(
-        "--accelerate",
-        default="",
-        metavar="NAMES",
-        help="modules, with commas: skimage.filters,mypackage.imaging (default: the script's own public functions)",
-    )
-    run.add_argument("--quiet", action="store_true", help="say nothing of how they ran")
-    run.add_argument("script", help="a file")
-    run.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the script")
-    run.set_defaults(run=_run)
-
-    profile = commands.add_parser(
-        "profile", help="run a Python script, find the functions of arrays where its time goes, and try hjit on them"
-    )
-    profile.add_argument(
-        "--accelerate", default="", metavar="NAMES", help="modules to look at besides the user's own files, with commas"
-    )
-    profile.add_argument(
-        "--patch", metavar="FILE", help="write a diff that decorates what pays, in the user's own files"
-    )
-    profile.add_argument(
-        "--top", type=int, default=10, metavar="N", help="how many functions to try (default: %(default)s)"
-    )
-    profile.add_argument("script", help="a file")
-    profile.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the script")
-    profile.set_defaults(run=_profile)
-
-    train = commands.add_parser(
-        "train", help="fit the cost model: random programs are measured, in rounds; one that was ended goes on"
-    )
-    train.add_argument("folder", type=Path, help="of samples and weights")
-    train.add_argument("--rounds", type=int, default=4, metavar="N", help="(default: %(default)s)")
-    train.add_argument("--minutes", type=float, metavar="N", help="end after these, in the middle of a round, too")
-    train.add_argument("--programs", type=int, default=250, metavar="N", help="of a round (default: %(default)s)")
-    train.add_argument("--schedules", type=int, default=20, metavar="N", help="of a program (default: %(default)s)")
-    train.add_argument("--seed", type=int, default=0, help="of the first program (default: %(default)s)")
-    train.add_argument("--target", default="cpu", help="x86-64-v3, say, for machines without AVX-512")
-    train.add_argument(
-        "--jobs", type=int, default=2, metavar="N", help="processes that compile at once (default: %(default)s)"
-    )
-    train.add_argument("--start", type=Path, metavar="FILE", help="weights to go on from (default: random ones)")
-    train.add_argument("--also", type=Path, nargs="+", default=[], metavar="FILE", help="samples to fit to besides")
-    train.add_argument("--own", action="store_true", help="fit to what this user's tuning has timed, too")
-    train.add_argument("--pack", type=Path, metavar="FILE", help="write all samples of the folder to one file")
-    train.set_defaults(run=_train)
-
-    calibrate = commands.add_parser(
-        "calibrate", help="measure this machine for some minutes, and correct the cost model by it where that helps"
-    )
-    calibrate.add_argument("--minutes", type=float, default=3.0, metavar="N", help="(default: %(default)s)")
-    calibrate.add_argument("--remove", action="store_true", help="forget the corrections of this machine instead")
-    calibrate.set_defaults(run=_calibrate)
-
-    cache = commands.add_parser(
-        "cache", help="look at the disk cache, empty it, or carry its plans (schedules that were found) elsewhere"
-    )
-    cache.set_defaults(run=_cache, action="info")
-    actions = cache.add_subparsers(dest="action", metavar="action")
-    actions.add_parser("info", help="folder, entries and size (the default)")
-    actions.add_parser("path", help="the folder")
-    actions.add_parser("clear", help="remove all entries")
-    actions.add_parser("list", help="a line for each plan")
-    show = actions.add_parser("show", help="plans as text: stages, tree, and what was compared")
-    show.add_argument("names", nargs="+", metavar="PLAN", help="the first characters of its name, see list")
-    export = actions.add_parser("export", help="write a bundle of plans, for machines with the same processor")
-    export.add_argument("file", type=Path)
-    export.add_argument("names", nargs="*", metavar="PLAN", help="(default: all of this processor)")
-    bundle = actions.add_parser("import", help="take the plans of a bundle; it is refused on another processor")
-    bundle.add_argument("file", type=Path)
-
-    info = commands.add_parser("info", help="versions, machine, threads and the options in force")
-    info.set_defaults(run=_info)
-    for command in (demo, run, profile, train, calibrate, cache, *actions.choices.values(), info):
-        # no default: that of an action would hide what stands before it, as in `hjit cache --json x list`
-        command.add_argument("--json", nargs="?", const="-", metavar="FILE", default=argparse.SUPPRESS, help=JSON_HELP)
+    for add in (_add_demo, _add_run, _add_profile, _add_train, _add_calibrate, _add_cache, _add_info):
+        for command in add(commands):
+            # no default: that of an action would hide what stands before it, as in `hjit cache --json x list`
+            command.add_argument(
+                "--json", nargs="?", const="-", metavar="FILE", default=argparse.SUPPRESS, help=JSON_HELP
+            )
     top.set_defaults(json=None)
     return top
-
-
-JSON_HELP = "write what the command says here as JSON; - or no FILE: to standard output, and nothing else there"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -179,6 +96,19 @@ def _plain(x: Any) -> Any:
     return sorted(x) if isinstance(x, (set, frozenset)) else list(x) if isinstance(x, tuple) else str(x)
 
 
+def _add_demo(commands: Commands) -> list[argparse.ArgumentParser]:
+    demo = commands.add_parser(
+        "demo", help="run four image functions with and without hjit, print a table, write a picture"
+    )
+    demo.add_argument("photo", nargs="?", help="a JPEG or PNG; default: the coffee cup of scikit-image")
+    demo.add_argument("--out", default="demo.png", metavar="FILE", help="the picture to write (default: %(default)s)")
+    demo.add_argument(
+        "--size", type=_size, default=(3000, 4000), metavar="HxW", help="size of the timed images (default: 3000x4000)"
+    )
+    demo.set_defaults(run=_demo)
+    return [demo]
+
+
 def _demo(given: argparse.Namespace) -> int:
     try:
         rows = demo.run(given.photo, given.out, given.size)
@@ -187,6 +117,23 @@ def _demo(given: argparse.Namespace) -> int:
     except MemoryError:
         return _failed("not enough memory for images of this size; try --size 1500x2000")
     return _done(given, [asdict(r) | {"ratio": r.ratio} for r in rows])
+
+
+def _add_run(commands: Commands) -> list[argparse.ArgumentParser]:
+    run = commands.add_parser(
+        "run", help="run a Python script with functions of modules compiled, and say how they ran"
+    )
+    run.add_argument(
+        "--accelerate",
+        default="",
+        metavar="NAMES",
+        help="modules, with commas: skimage.filters,mypackage.imaging (default: the script's own public functions)",
+    )
+    run.add_argument("--quiet", action="store_true", help="say nothing of how they ran")
+    run.add_argument("script", help="a file")
+    run.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the script")
+    run.set_defaults(run=_run)
+    return [run]
 
 
 def _run(given: argparse.Namespace) -> int:
@@ -210,6 +157,25 @@ def _run(given: argparse.Namespace) -> int:
     return written
 
 
+def _add_profile(commands: Commands) -> list[argparse.ArgumentParser]:
+    profile = commands.add_parser(
+        "profile", help="run a Python script, find the functions of arrays where its time goes, and try hjit on them"
+    )
+    profile.add_argument(
+        "--accelerate", default="", metavar="NAMES", help="modules to look at besides the user's own files, with commas"
+    )
+    profile.add_argument(
+        "--patch", metavar="FILE", help="write a diff that decorates what pays, in the user's own files"
+    )
+    profile.add_argument(
+        "--top", type=int, default=10, metavar="N", help="how many functions to try (default: %(default)s)"
+    )
+    profile.add_argument("script", help="a file")
+    profile.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the script")
+    profile.set_defaults(run=_profile)
+    return [profile]
+
+
 def _profile(given: argparse.Namespace) -> int:
     from hjit import profiler
     from hjit.report import profile
@@ -230,6 +196,28 @@ def _profile(given: argparse.Namespace) -> int:
     except OSError as error:
         return _failed(error)
     return _done(given, profile.as_json(rows, notes.seconds), status)
+
+
+def _add_train(commands: Commands) -> list[argparse.ArgumentParser]:
+    train = commands.add_parser(
+        "train", help="fit the cost model: random programs are measured, in rounds; one that was ended goes on"
+    )
+    train.add_argument("folder", type=Path, help="of samples and weights")
+    train.add_argument("--rounds", type=int, default=4, metavar="N", help="(default: %(default)s)")
+    train.add_argument("--minutes", type=float, metavar="N", help="end after these, in the middle of a round, too")
+    train.add_argument("--programs", type=int, default=250, metavar="N", help="of a round (default: %(default)s)")
+    train.add_argument("--schedules", type=int, default=20, metavar="N", help="of a program (default: %(default)s)")
+    train.add_argument("--seed", type=int, default=0, help="of the first program (default: %(default)s)")
+    train.add_argument("--target", default="cpu", help="x86-64-v3, say, for machines without AVX-512")
+    train.add_argument(
+        "--jobs", type=int, default=2, metavar="N", help="processes that compile at once (default: %(default)s)"
+    )
+    train.add_argument("--start", type=Path, metavar="FILE", help="weights to go on from (default: random ones)")
+    train.add_argument("--also", type=Path, nargs="+", default=[], metavar="FILE", help="samples to fit to besides")
+    train.add_argument("--own", action="store_true", help="fit to what this user's tuning has timed, too")
+    train.add_argument("--pack", type=Path, metavar="FILE", help="write all samples of the folder to one file")
+    train.set_defaults(run=_train)
+    return [train]
 
 
 def _train(given: argparse.Namespace) -> int:
@@ -255,6 +243,16 @@ def _train(given: argparse.Namespace) -> int:
     return _done(given, {"settings": asdict(training.settings), "rounds": training.rounds, "weights": weights})
 
 
+def _add_calibrate(commands: Commands) -> list[argparse.ArgumentParser]:
+    calibrate = commands.add_parser(
+        "calibrate", help="measure this machine for some minutes, and correct the cost model by it where that helps"
+    )
+    calibrate.add_argument("--minutes", type=float, default=3.0, metavar="N", help="(default: %(default)s)")
+    calibrate.add_argument("--remove", action="store_true", help="forget the corrections of this machine instead")
+    calibrate.set_defaults(run=_calibrate)
+    return [calibrate]
+
+
 def _calibrate(given: argparse.Namespace) -> int:
     from hjit.model.calibration import to_json
     from hjit.training.calibrate import run, spoken
@@ -271,6 +269,26 @@ def _calibrate(given: argparse.Namespace) -> int:
     print(spoken(outcome))
     about = {} if outcome.calibration is None else to_json(outcome.calibration)
     return _done(given, {"kept": outcome.kept, "why": outcome.why, "measured": outcome.programs, **about})
+
+
+def _add_cache(commands: Commands) -> list[argparse.ArgumentParser]:
+    cache = commands.add_parser(
+        "cache", help="look at the disk cache, empty it, or carry its plans (schedules that were found) elsewhere"
+    )
+    cache.set_defaults(run=_cache, action="info")
+    actions = cache.add_subparsers(dest="action", metavar="action")
+    actions.add_parser("info", help="folder, entries and size (the default)")
+    actions.add_parser("path", help="the folder")
+    actions.add_parser("clear", help="remove all entries")
+    actions.add_parser("list", help="a line for each plan")
+    show = actions.add_parser("show", help="plans as text: stages, tree, and what was compared")
+    show.add_argument("names", nargs="+", metavar="PLAN", help="the first characters of its name, see list")
+    export = actions.add_parser("export", help="write a bundle of plans, for machines with the same processor")
+    export.add_argument("file", type=Path)
+    export.add_argument("names", nargs="*", metavar="PLAN", help="(default: all of this processor)")
+    bundle = actions.add_parser("import", help="take the plans of a bundle; it is refused on another processor")
+    bundle.add_argument("file", type=Path)
+    return [cache, *actions.choices.values()]
 
 
 def _cache(given: argparse.Namespace) -> int:
@@ -323,6 +341,12 @@ def _plans(given: argparse.Namespace, cache_dir: str | os.PathLike[str]) -> int:
     new, known = kept_plans.import_plans(given.file, cache_dir)
     print(f"{new} plans taken from {given.file}" + (f"; {known} were here, and as good" if known else ""))
     return _done(given, {"file": str(given.file), "new": new, "known": known})
+
+
+def _add_info(commands: Commands) -> list[argparse.ArgumentParser]:
+    info = commands.add_parser("info", help="versions, machine, threads and the options in force")
+    info.set_defaults(run=_info)
+    return [info]
 
 
 def _info(given: argparse.Namespace) -> int:

@@ -60,8 +60,8 @@ class ScheduleError(HjitError):
     """A schedule is malformed or illegal, or a directive names a loop that does not exist."""
 
 
-class SlidingError(ScheduleError):
-    """A stage is stored outside a loop along which it cannot slide.
+class StageError(ScheduleError):
+    """A schedule that one stage keeps from being lowered.
 
     Attributes:
         stage: its name.
@@ -72,16 +72,12 @@ class SlidingError(ScheduleError):
         self.stage = stage
 
 
-class BlockError(ScheduleError):
-    """A searched schedule makes a basic block that would take the back end too long.
+class SlidingError(StageError):
+    """The stage is stored outside a loop along which it cannot slide."""
 
-    Attributes:
-        stage: of the child of the root that the block is in.
-    """
 
-    def __init__(self, stage: str, message: str) -> None:
-        super().__init__(message)
-        self.stage = stage
+class BlockError(StageError):
+    """The nest of the stage, a child of the root, has a basic block that would take the back end too long."""
 
 
 class CompileError(HjitError):

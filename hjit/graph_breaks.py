@@ -73,7 +73,7 @@ class CompiledPart(Inspectable[..., Any]):
         self._numbers.add(tuple(x for x in call.leaves if type(x) is int))
         return super()._first(call)
 
-    def _numpy(self, args: Any, kwargs: Any) -> Any:
+    def _numpy(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """As that of a pipeline; in a loop, what Python runs each time need not be looked up each time."""
         calls = self.stats.fallbacks
         if calls >= PLAIN_CALLS and calls & (calls - 1) == 0 and all(e.is_given_up for e in self.entries):

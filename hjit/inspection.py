@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from hjit.export.library import Exported
     from hjit.report.performance.report import Report
     from hjit.sched.hand.schedule import Schedule
+    from hjit.trace.ir.graph import Graph
+    from hjit.trace.passes.rewrites import Rewrites
     from hjit.tuning.choice import Scheduler
 
 FORESIGHT_SECONDS = 1.0  # of the processor, in which `explain` traces what has not been called
@@ -127,7 +129,7 @@ class Inspectable(Tunable[P, R]):
         options = self._resolved(context_state())
         return report_of(Call(self, options, self._schedule, entry, args, kwargs, structure, leaves))
 
-    def _inspect(self, args: Any, kwargs: Any) -> list[Any]:
+    def _inspect(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         from hjit.call.build import on_deep_stack
         from hjit.kernels.runtime.lowered import lowered
 
@@ -171,10 +173,9 @@ class Inspectable(Tunable[P, R]):
         whole, goals = recorded(variant.rec), variant.trace.goals
         target = features.schedule_target(options.target)
 
-        def graphs(rewrites: Any) -> list[Any]:
-            return [
-                g for g in graphs_of(whole, goals, rewrites, canonicaliser_for(target, options.fast_math)) if g.outputs
-            ]
+        def graphs(rewrites: Rewrites) -> list[Graph]:
+            made = graphs_of(whole, goals, rewrites, canonicaliser_for(target, options.fast_math))
+            return [g for g in made if g.outputs]
 
         return Schedule(graphs, getattr(self._schedule, "directives", ()), target)
 
@@ -292,11 +293,11 @@ class Inspectable(Tunable[P, R]):
                 between.append((len(rows), body.how(number)))
         return inspection.Table(rows, inspection.capability() if capability is None else capability, between)
 
-    def _device_kernels(self, args: Any, kwargs: Any) -> list[Any]:
+    def _device_kernels(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The kernels of these arguments on a GPU, bound to their sizes."""
         return self._on_device(args, kwargs).bounds
 
-    def _on_device(self, args: Any, kwargs: Any) -> Variant:
+    def _on_device(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Variant:
         """What a call with these arguments runs on a GPU."""
         here = self if self._resolved(context_state()).target == "cuda" else self.on("cuda")
         return here.variant_of(args, kwargs, here._resolved(context_state()), here._schedule)

@@ -204,7 +204,7 @@ def _budget(function: Any, name: str, options: Options) -> Any:
     return deadline.budget(options.budget, name, Origin(code.co_filename, code.co_firstlineno, code.co_name))
 
 
-def _tune_parts(parts: Parts, key: CallKey, args: Any, kwargs: Any, seconds: float) -> Tuned:
+def _tune_parts(parts: Parts, key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any], seconds: float) -> Tuned:
     """Call a function in parts, each of which is tuned when it is called; what they came to, together."""
     from hjit.tuning.autotune import combined
 

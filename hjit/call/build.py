@@ -39,8 +39,9 @@ from hjit.process import deadline
 from hjit.process.deep_stack import with_deep_stack
 from hjit.process.garbage_collection import few_collections
 from hjit.trace.capture.trace import PyTree, Trace, python_function, trace
+from hjit.trace.ir.programs.steps import Program
 from hjit.trace.tracing.recording.events import ExpectedOutcome
-from hjit.trace.tracing.recording.recorder import Recorder
+from hjit.trace.tracing.recording.recorder import CompileLoops, Recorder, RunLoops
 from hjit.trace.tracing.scalars.host import is_run_time
 
 if TYPE_CHECKING:
@@ -218,10 +219,10 @@ def traced_call(
     return traced
 
 
-def _running_loops(options: Options) -> Any:
+def _running_loops(options: Options) -> CompileLoops | None:
     """What compiles loops that are no stages."""
 
-    def run_loops(program: Any, sizes: Mapping[str, int]) -> Any:
+    def run_loops(program: Program, sizes: Mapping[str, int]) -> RunLoops:
         from hjit.kernels.runtime.programs.running import run_loops
 
         return run_loops(options, program, sizes)

@@ -127,13 +127,13 @@ class CompiledFunction(VerifiedCalls, SplitCalls, OtherArrays, Generic[P, R]):
             return self._call_known(self._on_gpu, key, args, kwargs)
         return self._call(key, args, kwargs)
 
-    def _is_numpys(self, args: Any, kwargs: Any) -> bool:
+    def _is_numpys(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Would the plain function compute all of a call by NumPy itself, whose error settings count?"""
         _, leaves = flatten_arguments(args, kwargs)
         is_on_cpu = self._resolved(context_state()).target != "cuda"
         return is_on_cpu and not any(is_device_array(x) or is_dask_array(x) for x in leaves)
 
-    def _note_plain(self, entry: Entry, args: Any, kwargs: Any) -> None:
+    def _note_plain(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """NumPy runs such calls: before long they are recognised without their key."""
         entry.plain_calls += 1
         if entry.plain_calls & (entry.plain_calls - 1) == 0 and entry.plain_calls >= PLAIN_AGAIN and not kwargs:
@@ -355,7 +355,7 @@ class CompiledFunction(VerifiedCalls, SplitCalls, OtherArrays, Generic[P, R]):
             limit(self._options, MAX_CONTEXTS)
         return found
 
-    def _numpy(self, args: Any, kwargs: Any) -> Any:
+    def _numpy(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.stats.fallbacks += 1
         return self.py_func(*args, **kwargs)
 

@@ -318,14 +318,8 @@ class OnDevice(Variant):
     def parts(self, array: Any) -> Any:
         return _parts(array)
 
-    def finished(
-        self,
-        values: Sequence[Any],
-        state: Mapping[str, Any],
-        leaves: Sequence[Any],
-        captured: Mapping[str, Any],
-        given: Any,
-    ) -> Any:
+    def finished(self, state: Mapping[str, Any], leaves: Sequence[Any], guarded: GuardValues, given: Any) -> Any:
+        values, captured = guarded
         device, inputs = current(), Variant.arrays(self, leaves, captured)
         for argument, stage in self.results.writes:
             device.copy(state[stage], inputs[argument])

@@ -402,7 +402,7 @@ class Variant:
             _call_all(reversed(drawn))
         if draws is not None:
             draws.update({n: state[n] for e in self.breaks if e is not None and e.impure for n in e.gives})
-        return self.finished(values, state, leaves, captured, given)
+        return self.finished(state, leaves, guarded, given)
 
     def arrays(self, leaves: Sequence[Any], captured: Mapping[str, Array]) -> dict[str, Any]:
         """The inputs by name."""
@@ -416,16 +416,9 @@ class Variant:
         """The parts of a complex argument, in its memory."""
         return parts_of(array)
 
-    def finished(
-        self,
-        values: Sequence[Any],
-        state: Mapping[str, Any],
-        leaves: Sequence[Any],
-        captured: Mapping[str, Array],
-        given: Any,
-    ) -> Any:
+    def finished(self, state: Mapping[str, Any], leaves: Sequence[Any], guarded: GuardValues, given: Any) -> Any:
         """Write what is to be written; what the function returns. See `Results.finish`."""
-        return self.results.finish(values, state, leaves, given)
+        return self.results.finish(guarded[0], state, leaves, given)
 
     def _shapes(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
         """Of the stages that kernels and products compute."""

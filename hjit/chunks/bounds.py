@@ -14,9 +14,9 @@ import numpy as np
 
 from hjit.chunks.static_indices import FAR, StaticIndices
 from hjit.sched.analysis.footprint import concrete
-from hjit.trace.ir.graph import Definition, Graph, Stage
-from hjit.trace.ir.intervals import Arithmetic, Over, bounds_of
-from hjit.trace.ir.poly import Boundary, Dim, Indirect, Poly, deep_atoms, single_dim, sizes_value
+from hjit.trace.ir.graph import Definition, Graph, Stage, single_dim
+from hjit.trace.ir.intervals import Arithmetic, Over, bounds_of, without_constants
+from hjit.trace.ir.poly import Boundary, Dim, Indirect, Poly, deep_atoms, sizes_value
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 Interval = tuple[Any, Any]
@@ -175,12 +175,8 @@ class BoundsInference:
                     yield bounds_of(a.arg, self._domain), a.extent.const
 
     def _overs(self, indices: Iterable[Poly]) -> Iterator[Over[Interval]]:
-        constants: dict[Poly, tuple[int, int]] = {}
-        for p in indices:
-            rest = p - p.const
-            low, high = constants.get(rest, (p.const, p.const))
-            constants[rest] = min(low, p.const), max(high, p.const)
-        return (bounds_of(rest + high, self._domain, first=low) for rest, (low, high) in constants.items())
+        constants = without_constants(indices).items()
+        return (bounds_of(rest + high, self._domain, first=low) for rest, (low, high) in constants)
 
     def whole_axes(self, stage: str) -> frozenset[int]:
         """The axes along which a stage cannot be computed in parts."""

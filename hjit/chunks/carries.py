@@ -17,7 +17,7 @@ import numpy as np
 from hjit.chunks.bounds import Interval, Region, whole_axes
 from hjit.trace.ir.expressions import Expr, Load, rewrite
 from hjit.trace.ir.graph import Definition, Graph, Input, Stage, contiguous_layout
-from hjit.trace.ir.poly import Dim, Poly, deep_atoms, sizes_value
+from hjit.trace.ir.poly import Dim, Poly, sizes_value
 from hjit.trace.ir.rewriting import fresh
 
 DEEPEST = 16  # rows before a chunk that it may need
@@ -109,7 +109,7 @@ def carry_of(s: Stage) -> Carry | None:
 
 
 def _has_dims(p: Poly) -> bool:
-    return any(isinstance(a, Dim) for a in deep_atoms(p)) or bool(p.exprs)
+    return p.has(Dim) or bool(p.exprs)
 
 
 def _behind(load: Load, d: Definition, axis: int, step: int) -> int | None:

@@ -25,7 +25,8 @@ from hjit.chunks.carries import continuing, given_iterations, name_of_rows
 from hjit.chunks.parts import Part
 from hjit.trace.ir.expressions import Change, Expr, Index, Load, ScalarRef, rewrite, substitute, walk
 from hjit.trace.ir.graph import Definition, Graph, Input, Stage, contiguous_layout
-from hjit.trace.ir.poly import SMALL, ZERO, Atom, Boundary, Dim, IntLike, Poly, Sym, boundary, deep_atoms, poly
+from hjit.trace.ir.poly import SMALL, ZERO, Atom, Boundary, Dim, IntLike, Poly, Sym, boundary, poly
+from hjit.trace.ir.rewriting import substitute_stage
 
 SHIFT = SMALL + 1
 
@@ -273,20 +274,16 @@ def _in_window(p: Poly, axis: Axis, whole: Poly, is_inside: bool) -> Poly:
         ((m, _),) = p.terms.items()
         (a,) = m
         assert isinstance(a, Boundary)
-        if a.extent == whole and _moves(inner):
+        if a.extent == whole and inner.has(Dim):
             return boundary(a.mode, inner - origin, length)
-    if any(isinstance(a, Boundary) for a in deep_atoms(p)):
+    if p.has(Boundary):
         return boundary("clamp", p - origin, length)
     return p - origin
 
 
 def _borderless(a: Atom) -> IntLike | None:
     """A change of atoms that leaves boundary modes away, but for those of fixed positions."""
-    return a.arg.substitute(_borderless) if isinstance(a, Boundary) and _moves(a.arg) else None
-
-
-def _moves(p: Poly) -> bool:
-    return any(isinstance(a, Dim) for a in deep_atoms(p))
+    return a.arg.substitute(_borderless) if isinstance(a, Boundary) and a.arg.has(Dim) else None
 
 
 def shifted(origins: Sequence[Poly]) -> Change:
@@ -307,23 +304,11 @@ def with_constants(graph: Graph, values: Mapping[str, int]) -> Graph:
         return values.get(a.name) if isinstance(a, Sym) else None
 
     memo: dict[Expr, Expr] = {}
-
-    def polys(ps: Sequence[Poly]) -> tuple[Poly, ...]:
-        return tuple(p.substitute(change) for p in ps)
-
-    def definition(d: Definition) -> Definition:
-        return replace(
-            d, dims=polys(d.dims), rdims=polys(d.rdims), target=polys(d.target), value=substitute(d.value, change, memo)
-        )
-
     stages = []
-    for s in graph.stages:
-        updates = [definition(d) for d in s.updates]
-        initial = None if s.initial is None else substitute(s.initial, change, memo)
-        kept = tuple(d for d in updates if not any(n == ZERO for n in d.extents))
-        stages.append(replace(s, shape=polys(s.shape), initial=initial, updates=kept))
+    for s in (substitute_stage(s, change, memo) for s in graph.stages):
+        stages.append(replace(s, updates=tuple(d for d in s.updates if ZERO not in d.extents)))
     inputs = []
     for i in graph.inputs:
-        shape = polys(i.shape)
+        shape = tuple(p.substitute(change) for p in i.shape)
         inputs.append(i if i.data is not None else replace(i, shape=shape, layout=contiguous_layout(shape)))
     return replace(graph, inputs=tuple(inputs), stages=tuple(stages))

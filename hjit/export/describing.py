@@ -255,7 +255,7 @@ def _scratch(graph: Graph, low: Lowered, over: Any) -> Iterable[Scratch]:
 
 
 def _lengths(graph: Graph, over: Any) -> Iterable[Poly]:
-    """What `bind._are_small` looks at, but for inputs."""
+    """What `are_small` looks at, but for inputs."""
     for s in graph.stages:
         total = ONE
         for k, p in enumerate(s.shape):

@@ -225,15 +225,18 @@ def _of_kind(kind: str, x: Any) -> Any:
 
 
 def _run(e: Entry, leaves: Sequence[Any], args: Sequence[Any]) -> Any:
-    if e.function == "leaf":
-        return leaves[args[0]]
-    if e.function == "size":
-        return args[0]
-    if e.function == "constant":
-        return _of_kind(e.kind, args[0])
-    if e.function in CONVERSIONS:
-        return host._quiet(getattr(host, e.function), args[0], np.dtype(args[1]))
-    if e.function == "beyond":
-        info = np.iinfo(np.dtype(args[1]))
-        return (args[0] > info.max) - (args[0] < info.min)
-    return np.dtype(e.kind).type(args[0]) if e.function == "type" else FUNCTIONS[e.function](*args)
+    match e.function:
+        case "leaf":
+            return leaves[args[0]]
+        case "size":
+            return args[0]
+        case "constant":
+            return _of_kind(e.kind, args[0])
+        case "type":
+            return np.dtype(e.kind).type(args[0])
+        case "beyond":
+            info = np.iinfo(np.dtype(args[1]))
+            return (args[0] > info.max) - (args[0] < info.min)
+        case conversion if conversion in CONVERSIONS:
+            return host._quiet(getattr(host, conversion), args[0], np.dtype(args[1]))
+    return FUNCTIONS[e.function](*args)

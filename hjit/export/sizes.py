@@ -22,7 +22,7 @@ from hjit.options import Options
 from hjit.trace.capture.trace import PyTree, Trace
 from hjit.trace.ir.expressions import ScalarRef, walk
 from hjit.trace.ir.key import graph_key
-from hjit.trace.ir.poly import SMALL, Atom, IntLike, Poly, Sym, deep_atoms, poly, sizes_value
+from hjit.trace.ir.poly import SMALL, Atom, IntLike, Poly, Sym, deep_atoms, is_never_negative, poly, sizes_value
 from hjit.trace.passes.rewrites import NO_REWRITES
 from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder
 from hjit.trace.tracing.scalars.host import TapeEntry
@@ -303,23 +303,25 @@ def _needed(size_guards: Iterable[SizeGuard], fixed: set[str]) -> Iterator[SizeG
 
 def _is_clear(f: SizeGuard) -> bool:
     """Does a guard hold of all sizes above `SMALL`?"""
-    below, above = _lower_bound(f.b - f.a), _lower_bound(f.a - f.b)
-    less, more = (below is not None and below > 0), (above is not None and above > 0)
-    return {"lt": less, "gt": more, "ne": less or more, "le": below is not None and below >= 0}.get(
-        f.op, f.op == "ge" and above is not None and above >= 0
-    )
+    match f.op:
+        case "le":
+            return _is_above(f.b - f.a, -1)
+        case "ge":
+            return _is_above(f.a - f.b, -1)
+        case "lt":
+            return _is_above(f.b - f.a, 0)
+        case "gt":
+            return _is_above(f.a - f.b, 0)
+        case "ne":
+            return _is_above(f.b - f.a, 0) or _is_above(f.a - f.b, 0)
+    return False
 
 
-def _lower_bound(p: Poly) -> int | None:
-    """A constant lower bound of a polynomial over sizes above `SMALL`; None where none is found."""
-    total = p.const
-    if abs(total) >= MAX_SIZE_SUM:
-        return total if all(len(m) <= 1 for m in p.terms) else None
-    for m, c in p.terms.items():
-        if c < 0 or not all(isinstance(a, Sym) for a in m):
-            return None
-        total += c * (SMALL + 1) ** len(m)
-    return total
+def _is_above(p: Poly, n: int) -> bool:
+    """Is a polynomial of sizes provably more than a small number?"""
+    if abs(p.const) >= MAX_SIZE_SUM and all(len(m) <= 1 for m in p.terms):
+        return p.const > 0
+    return is_never_negative(p - (n + 1))
 
 
 def _symbols(p: Poly) -> set[str]:

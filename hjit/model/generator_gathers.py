@@ -261,7 +261,7 @@ def flat(s: Sketch) -> Value:
         most = 2.1
         return s.let("standard", text, v, low=-most, high=most, exact=False)
     text = f"(np.cumsum({row}) / np.arange(1, {row}.size + 1)).reshape({v.name}.shape).astype(np.{v.dtype})"
-    return s.let("settled", text, v, exact=False)
+    return s.let("averaged", text, v, exact=False)
 
 
 # -- mosaics, products, arguments of other sizes

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, TextIO
 
+from hjit.report.columns import aligned
 from hjit.report.equality import text as how_equal
 
 COLUMNS = ("function", "where", "share", "calls", "runs", "speed", "results")
@@ -31,7 +32,7 @@ def show(rows: Sequence[Any], seconds: float, out: TextIO) -> None:
         Console(file=out).print(table)
     else:
         out.write(f"{seconds:.3g} s in the script\n")
-        out.writelines(f"{line}\n" for line in _aligned([COLUMNS, *cells]))
+        out.writelines(f"{line}\n" for line in aligned([COLUMNS, *cells]))
     for row in rows:
         if row.why:
             out.write(f"{row.name}: {row.why}\n")
@@ -59,8 +60,3 @@ def _cells(row: Any) -> tuple[str, ...]:
         "" if row.speed is None else f"{row.speed:.2g}x" if row.speed < 10 else f"{row.speed:.0f}x",
         "" if row.apart is None else how_equal(row.apart),
     )
-
-
-def _aligned(cells: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]

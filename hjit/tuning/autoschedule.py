@@ -186,25 +186,24 @@ def _searched(
     if predicted >= effort.flip_threshold:
         candidates += flipped(space, predicted, best, effort.flips, around.stop)
     candidates.sort(key=lambda x: x[0])
+    evaluations, seconds = whole.tally.evaluations, clock() - start
+    log.debug("searched %d schedules of %d stages in %.3f s", evaluations, len(graph.stages), seconds)
+    said = f"{evaluations} schedules in {seconds:.3f} s, the best by the model"
+    debug.say("search", said, lambda: _shown(candidates))
+    plan = _plan_of(candidates, by_default, effort.timed)
+    return replace(plan, seconds=seconds, record=found.record, evaluations=evaluations)
+
+
+def _plan_of(candidates: Sequence[tuple[float, Schedule]], by_default: Schedule, count: int) -> Plan:
+    """The best of some schedules with their costs, cheapest first; with others, of which `count` are to be timed."""
     first, *others = dict.fromkeys(x for _, x in candidates)
-    further = unlike([x for x in others if x != by_default], first)[: effort.timed - (first != by_default)]
+    further = unlike([x for x in others if x != by_default], first)[: count - (first != by_default)]
     cost_of_each = {x: c for c, x in reversed(candidates)}
-    others_found = tuple(Plan(x.tree, x.inlined, cost_of_each[x]) for x in further)
-    seconds = clock() - start
-    log.debug("searched %d schedules of %d stages in %.3f s", whole.tally.evaluations, len(graph.stages), seconds)
-    debug.say(
-        "search",
-        f"{whole.tally.evaluations} schedules in {seconds:.3f} s, the best by the model",
-        lambda: _shown(candidates),
-    )
     return Plan(
         None if first == by_default else first.tree,
         first.inlined,
         candidates[0][0],
-        seconds,
-        found.record,
-        whole.tally.evaluations,
-        others_found,
+        others=tuple(Plan(x.tree, x.inlined, cost_of_each[x]) for x in further),
     )
 
 

@@ -128,7 +128,7 @@ def fastest(
 def with_fixes(make: Callable[[Choice], T], choice: Choice, segments_of: SegmentsOf) -> tuple[T, Choice]:
     """What `make` makes of a searched schedule, and the schedule.
 
-    Storage of stages that turn out not to slide is moved inwards, and what makes too long a block is unrolled less.
+    Storage of stages that do not slide is moved inwards, and what makes too long a block is unrolled less.
 
     Raises:
         ScheduleError: the schedule cannot be lowered for another reason.

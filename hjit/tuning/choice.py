@@ -65,8 +65,8 @@ class Segment:
         return default_schedule(self.graph, self.target)
 
     def defaults(self) -> Iterator[Root]:
-        """Its default schedule; then every stage at the root, for where a sliding window turns out not to slide, or
-        stages not to fit into shared memory."""
+        """Its default schedule; then every stage at the root, for where a sliding window does not slide, or stages
+        do not fit into shared memory."""
         yield self.default
         if self.target.kind == "cuda":
             from hjit.sched.default.cuda import cuda_root_schedule

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hjit.trace.ir.analysis.accumulations import accumulation_of
 from hjit.trace.ir.expressions import Expr, Index, Load, Op
 from hjit.trace.ir.graph import Definition, Stage, identity
-from hjit.trace.ir.poly import Dim, Indirect, Poly
+from hjit.trace.ir.poly import Dim, Poly
 
 LONG_SUM = 1 << 17  # elements of long sums, which are summed as NumPy has them; the errors are those of a sample
 SAMPLE_EACH, SAMPLE_ALL = 64, 4096  # elements in the sample: of each sum at least, and of all sums together
@@ -76,8 +76,3 @@ def is_long(d: Definition, count: int, size: int) -> bool:
         and d.order in ("add", "maximum", "minimum")
         and d.value.dtype.kind == "f"
     )
-
-
-def varies(p: Poly, first: int) -> bool:
-    """Does an index depend on computed values, or on dimensions from `first` on?"""
-    return any(isinstance(a, Indirect) or (isinstance(a, Dim) and a.k >= first) for a in p.atoms())

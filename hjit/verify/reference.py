@@ -17,7 +17,7 @@ import numpy as np
 
 from hjit.trace.ir.expressions import Cast, Expr, Load, Op
 from hjit.trace.ir.graph import Definition, Graph, Stage
-from hjit.trace.ir.interpret import evaluate, interpret
+from hjit.trace.ir.interpret import evaluate, interpret, varies
 from hjit.trace.ir.poly import sizes_value
 from hjit.trace.tracing.recording.events import GraphBreak
 from hjit.verify.approx import Approx, Array, Columns, broadcast_to, joined, reshaped, rounded_again, take
@@ -30,7 +30,6 @@ from hjit.verify.definitions import (
     is_long,
     scanned,
     scattered,
-    varies,
 )
 from hjit.verify.externs import bounds, is_guess, larger, perturbed, reordered
 from hjit.verify.forward_error import cast, truth

@@ -91,7 +91,7 @@ BROKEN: dict[str, list[tuple[str | Graph, str | Root, str]]] = {
         ("point", "store out > gpu_block out.d0 > gpu_lane out.d1 > compute out", "a power of two of iterations, at most 32"),
         ("product", "store out > gpu_block out.d0 > gpu_block out.d1 > serial out.d2 > gpu_lane out.d2 of 12 > compute out 0, 1", "a power of two of iterations"),
         ("point", "store out > gpu_block out.d1 > serial out.d0 > gpu_lane out.d1 of 8 > gpu_thread out.d0 of 4 > compute out", "lanes are the last of the loops over threads"),
-        ("product", "store out > gpu_block out.d0 > gpu_block out.d1 > gpu_thread out.d2 > gpu_lane out.d2 of 8 > compute out 0, 1", "lanes take turns along a reduction"),
+        ("product", "store out > gpu_block out.d0 > gpu_block out.d1 > gpu_thread out.d2 > gpu_lane out.d2 of 8 > compute out 0, 1", "lanes interleave along a reduction"),
         ("product", "store out > gpu_thread out.d0 > gpu_thread out.d1 > serial out.d2 > gpu_lane out.d2 of 8 > compute out 0, 1", "loops over threads around it have sizes"),
         ("point", "store out > parallel out.d0 > parallel out.d0 of 4 > serial out.d1 > compute out", "only the loop over all of a dimension is parallel"),
         ("product", "store out > parallel out.d2 > serial out.d0 > serial out.d1 > compute out 0, 1", "iterations of a reduction write the same elements"),

@@ -93,6 +93,31 @@ def test_a_broken_rule_is_found(rule: str) -> None:
         check_graph(BROKEN[rule], "fuse")
 
 
+READS_TWICE = graph(Op("add", (ScalarRef("s0", F4), load("twice", *HERE)), F4))
+CHANGED_AROUND = {  # and the stage `out` stays as it is
+    "loads_have_the_dtype": replace(
+        READS_TWICE, stages=(Stage("twice", F8, N, Cast(IMG, F8)), *READS_TWICE.stages[1:])
+    ),
+    "loads_have_an_index_per_axis": replace(
+        READS_TWICE, stages=(Stage("twice", F4, N[:1], load("img", Dim(0), 0)), *READS_TWICE.stages[1:])
+    ),
+    "sources_are_computed_first": replace(READS_TWICE, stages=tuple(READS_TWICE.stages[k] for k in (1, 0, 2))),
+    "sources_exist": replace(READS_TWICE, stages=READS_TWICE.stages[1:]),
+    "scalars_exist": replace(READS_TWICE, scalars=()),
+}
+
+
+@pytest.mark.parametrize("rule", BROKEN)
+def test_it_is_found_where_all_else_is_as_it_was(rule: str) -> None:
+    assert {name for name, _ in faults(BROKEN[rule], graph(IMG))} == {rule}
+
+
+@pytest.mark.parametrize("rule", CHANGED_AROUND)
+def test_it_is_found_where_only_what_a_stage_reads_has_changed(rule: str) -> None:
+    assert not list(faults(READS_TWICE)) and not list(faults(READS_TWICE, READS_TWICE))
+    assert {name for name, _ in faults(CHANGED_AROUND[rule], READS_TWICE)} == {rule}
+
+
 @pytest.mark.parametrize("what", ALSO_BROKEN)
 def test_so_are_other_ways_to_break_it(what: str) -> None:
     rule, broken = ALSO_BROKEN[what]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.trace.passes.elimination.forwarding import select_planes, slabs
+from hjit.trace.passes.elimination.forwarding import concatenated, select_planes
 from tests.numpy_check import check
 from tests.trace.test_canonical import canonical
 
@@ -103,18 +103,18 @@ def test_planes_of_results_and_dear_ones_stay_apart() -> None:
         lambda a: premultiplied(a)[2, ::2] * 2,
     ],
 )
-def test_what_is_known_to_be_in_one_slab_is_read_where_it_comes_from(function: Any) -> None:
+def test_what_is_known_to_be_in_one_part_is_read_where_it_comes_from(function: Any) -> None:
     graph = canonical(function, IMAGE)
     assert len(graph.stages) == 1 and graph.stages[0].sources <= {"a0", graph.stages[0].name}
     check(function, IMAGE, exact=False)
 
 
-def test_a_slice_of_two_slabs_is_read_as_it_is() -> None:
+def test_a_slice_of_two_parts_is_read_as_it_is() -> None:
     check(lambda a: blurred(premultiplied(a)[2:]), IMAGE)
     check(lambda a: premultiplied(a)[::-1] + 1, IMAGE)
 
 
-def test_slabs_need_to_be_whole_and_apart() -> None:
+def test_parts_need_to_be_whole_and_apart() -> None:
     def gap(a: Any) -> Any:
         p = np.zeros_like(a)
         p[:2] = a[:2]
@@ -131,5 +131,5 @@ def test_slabs_need_to_be_whole_and_apart() -> None:
     for f in (gap, overlapping):
         graph = canonical(f, IMAGE)
         assert select_planes(graph) == graph
-        assert all(slabs(s) is None for s in graph.stages)
+        assert all(concatenated(s) is None for s in graph.stages)
         check(f, IMAGE)

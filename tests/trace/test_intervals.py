@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from hjit.sched.analysis.footprint import NUMERIC, concrete
 from hjit.trace.ir.intervals import INTS, POLYS, Interval, bounds_of, interval, upper_bound, whole
-from hjit.trace.ir.poly import Dim, Poly, Sym, Var, boundary, poly
+from hjit.trace.ir.poly import Dim, Poly, Sym, Var, boundary, extremum, poly
 
 N = 23
 
@@ -139,3 +139,11 @@ def test_bounds_of_quotients_inside_others_hold(by: int, times: int) -> None:
         assert -upper_bound(-p) <= p.evaluate(lambda _, k=k: k) <= bound  # type: ignore[operator, misc]
     halved_twice = nested_quotient(n, 2, 4) - n
     assert upper_bound(halved_twice) == 2
+
+
+def test_a_tile_cut_short_by_the_size_and_halved_has_a_constant_bound() -> None:
+    begin, n = poly(Sym("begin")), poly(Sym("n"))
+    length = extremum("min", begin + 32, n) - begin
+    assert upper_bound(length) == 32
+    assert upper_bound((length + 1) // 2) == 16
+    assert upper_bound(extremum("max", begin + 32, n) - begin) is None

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hjit.call.arguments import CallKey
-from hjit.call.checks.against_numpy import InterleavedCalls
-from hjit.call.entry import MAX_DEPTH, WARMUP_CALLS, Entries, Entry, Stats
+from hjit.call.base import FunctionBase
+from hjit.call.entry import MAX_DEPTH, WARMUP_CALLS, Entry
 from hjit.call.results import MISS, PARTS, PLAIN, Outcome
 from hjit.errors import TraceError
 from hjit.options import Options, context_state
@@ -20,40 +20,20 @@ from hjit.trace.tracing.frames import uncounted
 if TYPE_CHECKING:
     from hjit.call.breaks.parts import Parts
     from hjit.call.stored.refusals import Refusal
-    from hjit.tuning.choice import Scheduler
 
 log = logging.getLogger("hjit")
 
 
 @uncounted
-class SplitCalls:
+class SplitCalls(FunctionBase):
     """What `hjit.call.compiled_function.CompiledFunction` does where its function cannot be traced as a whole.
 
     Attributes:
         parts: the function with compiled parts, once it was called with what cannot be traced as a whole.
     """
 
-    __name__: str
-    py_func: Callable[..., Any]
-    stats: Stats
     parts: Parts | None = None
-    _entries: Entries
-    _schedule: Scheduler | None
     _depth = 0  # of functions in parts that call each other
-
-    def _resolved(self, context: Any) -> Options:
-        raise NotImplementedError
-
-    def _give_up(self, key: CallKey, why: str, is_refused: bool = False) -> None:
-        raise NotImplementedError
-
-    def _numpy(self, args: Any, kwargs: Any) -> Any:
-        raise NotImplementedError
-
-    def _interleaved(
-        self, key: CallKey, timing: InterleavedCalls, compiled: Callable[[], Any], plain: Callable[[], Any]
-    ) -> Any:
-        raise NotImplementedError
 
     @abstractmethod
     def _part(self, function: Any, deeper: int = 0) -> Any:
@@ -64,7 +44,7 @@ class SplitCalls:
         """What gives the pipelines of functions that are called in parts; None: these run as they are."""
         return None if self._depth >= MAX_DEPTH else functools.partial(self._part, deeper=1)
 
-    def _by_parts(self, key: CallKey, entry: Entry, args: Any, kwargs: Any) -> Any:
+    def _by_parts(self, key: CallKey, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A later call of a function with compiled parts, or with arrays that are converted; some are timed beside the
         plain function."""
         parts, timing = entry.parts or entry.converted, entry.timing
@@ -77,7 +57,7 @@ class SplitCalls:
                 entry.time(None)
         return parts(*args, **kwargs)
 
-    def _in_parts(self, key: CallKey, args: Any, kwargs: Any) -> Any:
+    def _in_parts(self, key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The first call of a function that Python runs, but for parts of it."""
         entry = self._entries.at(key)
         assert self.parts is not None

@@ -25,6 +25,7 @@ from hjit.errors import Origin
 from hjit.kernels.runtime import features
 from hjit.options import Options
 from hjit.process import deadline
+from hjit.sched.language.target import Target
 from hjit.trace.capture.trace import PyTree, Trace, flatten, python_function
 from hjit.trace.ir.expressions import Cast, Op, walk
 from hjit.trace.ir.graph import Graph
@@ -180,7 +181,7 @@ def _differing(x: Any, y: Any) -> Any:
     return np.asarray(~((a == b) | ((a != a) & (b != b))))
 
 
-def _computed(traced: Trace, target: Any) -> list[Any] | None:
+def _computed(traced: Trace, target: Target) -> list[Any] | None:
     """All that results are made of but the call's arrays; None where a function that is called may be given more."""
     rec = traced.recorder
     if any(e.call is not None for e in rec.breaks):

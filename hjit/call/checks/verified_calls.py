@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hjit.call.arguments import CallKey, is_device_array
+from hjit.call.arguments import is_device_array
+from hjit.call.base import FunctionBase
 from hjit.call.checks import against_numpy
-from hjit.call.entry import Call, Entries, Stats
+from hjit.call.entry import Call
 from hjit.call.results import MISS, PLAIN
 from hjit.errors import HjitWarning
 from hjit.options import Options
@@ -22,36 +23,14 @@ if TYPE_CHECKING:
     from hjit.call.checks.uninitialised import Uninitialised
     from hjit.call.guards import GuardValues
     from hjit.call.variant import Variant
-    from hjit.tuning.choice import Scheduler
 
 
 @uncounted
-class VerifiedCalls:
+class VerifiedCalls(FunctionBase):
     """What `hjit.call.compiled_function.CompiledFunction` does with the first results of its kernels."""
 
-    __name__: str
-    py_func: Callable[..., Any]
-    stats: Stats
-    _entries: Entries
-    _schedule: Scheduler | None
-    _warned_of_flips: bool
     _interprets = True  # see `hjit.call.build.build`
     _assumes = True  # are conditions on values taken to come out as in an earlier process, while it is traced?
-
-    def _resolved(self, context: Any) -> Options:
-        raise NotImplementedError
-
-    def _give_up(self, key: CallKey, why: str, is_refused: bool = False) -> None:
-        raise NotImplementedError
-
-    def _time(self, key: CallKey, variant: Variant, options: Options, seconds: tuple[float, float] | None) -> None:
-        raise NotImplementedError
-
-    def _refused(self, call: Call) -> Any:
-        raise NotImplementedError
-
-    def _by_numpy(self) -> Callable[..., Any]:
-        raise NotImplementedError
 
     def _unverified(self, variant: Variant, targets: Sequence[Any], options: Options) -> list[bool]:
         """The stores of this call's results, streaming (True) or not, that have not been compared with NumPy yet."""

@@ -28,7 +28,7 @@ def native(x: Any) -> Any:
     return found
 
 
-def native_arguments(args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def native_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of a call, with copies in place of such arrays."""
     structure, leaves = flatten_arguments(args, kwargs)
     if not any(map(is_swapped, leaves)):
@@ -54,7 +54,7 @@ class ConvertedCalls:
         back = ", and results back" if any(self._dtypes) else ""
         return f"Arrays that are not in the machine's byte order are copied into it at each call{back}"
 
-    def first(self, args: Any, kwargs: Any) -> Any:
+    def first(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The plain function's result, which tells what later ones are."""
         _, leaves = flatten_arguments(args, kwargs)
         result = self._function.py_func(*args, **kwargs)

@@ -2,45 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hjit.call.arguments import CallKey
+from hjit.call.base import FunctionBase
 from hjit.call.conversions.byte_orders import ConvertedCalls
-from hjit.call.entry import Call, Entries, Stats
+from hjit.call.entry import Call
 from hjit.errors import CompileError, DeviceError, TraceError
-from hjit.options import Options, context_state
+from hjit.options import context_state
 from hjit.trace.tracing.frames import uncounted
 
 if TYPE_CHECKING:
     from hjit.call.on_dask import CallSettings
-    from hjit.tuning.choice import Scheduler
 
 
 @uncounted
-class OtherArrays:
+class OtherArrays(FunctionBase):
     """What `hjit.call.compiled_function.CompiledFunction` does with such calls."""
-
-    __name__: str
-    py_func: Callable[..., Any]
-    stats: Stats
-    _entries: Entries
-    _schedule: Scheduler | None
-
-    def _resolved(self, context: Any) -> Options:
-        raise NotImplementedError
-
-    def _run(self, call: Call, is_into: bool) -> Any:
-        raise NotImplementedError
-
-    def _numpy(self, args: Any, kwargs: Any) -> Any:
-        raise NotImplementedError
-
-    def _give_up(self, key: CallKey, why: str, is_refused: bool = False) -> None:
-        raise NotImplementedError
-
-    def _warn(self, why: str) -> None:
-        raise NotImplementedError
 
     def _convert(self, call: Call) -> Any:
         """The first call with arrays that are not in the machine's byte order: it tells what later ones give.

@@ -1,6 +1,6 @@
 """The parameter block of a kernel: which slot holds what.
 
-Every slot is 8 bytes. The driver of the kernel copies the block, turns array objects and scratch offsets into
+Every slot is 8 bytes. The driver of the kernel copies the block, replaces array objects and scratch offsets by
 addresses, and hands the copy to the nests.
 """
 

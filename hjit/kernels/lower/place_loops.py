@@ -31,9 +31,9 @@ from hjit.sched.language.tree import Compute, DimKey, Loop, Node, Root, Store, c
 from hjit.sched.language.tree import walk as nodes
 from hjit.trace.ir.analysis.costs import cost
 from hjit.trace.ir.analysis.scans import scan_of
-from hjit.trace.ir.graph import Graph
+from hjit.trace.ir.graph import Graph, single_dim
 from hjit.trace.ir.intervals import Interval
-from hjit.trace.ir.poly import ONE, ZERO, Dim, Poly, extremum, poly, single_dim
+from hjit.trace.ir.poly import ONE, ZERO, Dim, Poly, extremum, poly
 
 
 def place_loops(graph: Graph, schedule: Root, fast: bool = False) -> Program:

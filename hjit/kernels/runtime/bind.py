@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from hjit import cache
 from hjit.errors import ScheduleError
-from hjit.kernels.lower.params import FIRST, KEEP, SMALL_ARRAY, STREAM, STREAMED, TASKS_PER_THREAD, params_of
+from hjit.kernels.lower.params import FIRST, KEEP, STREAM, STREAMED, TASKS_PER_THREAD, params_of
 from hjit.kernels.runtime import arena, backend, launch
 from hjit.kernels.runtime.kernel import Bound, Kernel, Parameters, count, kernel_named
 from hjit.kernels.runtime.scheduled import Scheduled
 from hjit.kernels.runtime.scratch import lifetimes, offsets, staggered
-from hjit.kernels.runtime.sizes import encode, evaluate
+from hjit.kernels.runtime.sizes import are_small, encode, evaluate
 from hjit.options import Options
 from hjit.process import deadline, debug
 from hjit.process.machine import memory
@@ -45,7 +45,7 @@ def bind(
         ScheduleError: the schedule cannot be lowered, or needs more scratch memory than there is.
         OverBudget: there is no time to compile it.
     """
-    kernel = kernel_for(scheduled, options, may_be_small and _are_small(scheduled.graph, sizes, strides))
+    kernel = kernel_for(scheduled, options, may_be_small and are_small(scheduled.graph, sizes, strides, LINE))
     return Bound(kernel, parameters(scheduled, kernel, options, sizes, strides), options)
 
 
@@ -168,16 +168,3 @@ def _check_scratch(total: int, taken: Mapping[str, int]) -> None:
             f"store {most}: the schedule keeps {taken[most]} bytes of it, {why}; "
             "make tiles, alignments or parts smaller"
         )
-
-
-def _are_small(graph: Graph, sizes: Mapping[str, int], strides: Mapping[str, Sequence[int]]) -> bool:
-    """Are all arrays short enough for 32-bit indices, from the first element in memory to the last?"""
-    stages = (
-        math.prod(sizes_value(p, sizes) + LINE * (k == len(s.shape) - 1) for k, p in enumerate(s.shape))
-        for s in graph.stages
-    )  # with gaps
-    given = [i for i in graph.inputs if i.data is None]
-    inputs = (
-        sum(abs(step) * sizes_value(n, sizes) for n, step in zip(i.shape, strides[i.name], strict=True)) for i in given
-    )
-    return all(n <= SMALL_ARRAY for n in (*stages, *inputs))

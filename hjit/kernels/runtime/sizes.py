@@ -1,13 +1,34 @@
-"""Polynomials over run-time sizes as JSON: stored with a kernel, they give the lengths of its buffers."""
+"""Lengths of arrays at run-time sizes: are they small, and polynomials as JSON, which are stored with a kernel and give
+the lengths of its buffers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.poly import Atom, Extremum, FloorDiv, Mod, Poly, Sym, Var
+from hjit.kernels.lower.params import SMALL_ARRAY
+from hjit.trace.ir.graph import Graph
+from hjit.trace.ir.poly import Atom, Extremum, FloorDiv, Mod, Poly, Sym, Var, sizes_value
+
+
+def are_small(graph: Graph, sizes: Mapping[str, int], strides: Mapping[str, Sequence[int]], gap: int = 0) -> bool:
+    """Are all arrays short enough for 32-bit indices, from the first element in memory to the last?
+
+    Args:
+        gap: elements that may lie between rows of a stage.
+    """
+    stages = (
+        math.prod(sizes_value(p, sizes) + gap * (k == len(s.shape) - 1) for k, p in enumerate(s.shape))
+        for s in graph.stages
+    )
+    given = [i for i in graph.inputs if i.data is None]
+    inputs = (
+        sum(abs(step) * sizes_value(n, sizes) for n, step in zip(i.shape, strides[i.name], strict=True)) for i in given
+    )
+    return all(n <= SMALL_ARRAY for n in (*stages, *inputs))
 
 
 def encode(p: Poly, symbols: Sequence[str]) -> Any:

@@ -15,6 +15,7 @@ from hjit.model.terms import COEFFICIENTS, terms
 from hjit.options import Options
 from hjit.sched.features.featurise import layouts_of
 from hjit.sched.language.memory import C_ORDER
+from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Root
 from hjit.sched.search.space import Space
 from hjit.trace.ir.analysis.costs import cost
@@ -80,7 +81,7 @@ class Costs:
 
 
 def costs_of(
-    whole: Graph, running: Graph, tree: Root, sizes: Mapping[str, int], target: Any, options: Options
+    whole: Graph, running: Graph, tree: Root, sizes: Mapping[str, int], target: Target, options: Options
 ) -> Costs:
     """The costs of a schedule.
 

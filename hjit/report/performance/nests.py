@@ -128,20 +128,15 @@ def described(nest: Nest, buffers: Mapping[str, Any], tasks: int) -> Iterator[st
         for (kind, step), over in zip(a.steps, a.sizes(), strict=True):
             count = -(-over // step)
             each = f" of {step}" if step > 1 else ""
-            if kind == "parallel":
-                yield f"d{d}: {count} iterations{each} in parallel, shared out in {min(count, tasks)} tasks"
-            elif kind == "gpu_block":
-                yield f"d{d}: {count} blocks{each}"
-            elif kind == "gpu_thread":
-                yield f"d{d}: {count} threads"
-            elif kind == "gpu_lane":
-                yield f"d{d}: {count} lanes of a warp"
-            elif kind == "vector":
-                yield f"d{d}: vectors of {over}"
-            elif kind == "unroll":
-                yield f"d{d}: {count} iterations unrolled"
-            else:
-                yield f"d{d}: {count} iterations{each}"
+            how = {
+                "parallel": f"{count} iterations{each} in parallel, shared out in {min(count, tasks)} tasks",
+                "gpu_block": f"{count} blocks{each}",
+                "gpu_thread": f"{count} threads",
+                "gpu_lane": f"{count} lanes of a warp",
+                "vector": f"vectors of {over}",
+                "unroll": f"{count} iterations unrolled",
+            }
+            yield f"d{d}: {how.get(kind, f'{count} iterations{each}')}"
     for name in nest.inner:
         b = buffers.get(name)
         if b is None:

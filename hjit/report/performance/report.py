@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hjit.kernels.lower.params import TASKS_PER_THREAD
+from hjit.report.columns import aligned
 from hjit.report.performance import charts, nests
 from hjit.report.performance.costs import GROUPS
 from hjit.report.performance.facts import Facts, KernelFacts, SourceLine
@@ -344,7 +345,7 @@ def _as_text(f: Facts) -> Iterator[str]:
     if not f.kernels:
         yield from ("", f"No kernel: {f.why_no_kernels}")
     else:
-        yield from ("", *_aligned([KERNEL_HEAD, *_kernel_rows(f)]))
+        yield from ("", *aligned([KERNEL_HEAD, *_kernel_rows(f)]))
     for b in f.breaks:
         seconds = "" if b.seconds is None else f" ({_time(b.seconds)})"
         yield f"break{'' if b.line is None else f' at line {b.line}'}: {b.what}: {b.why}{seconds}"
@@ -354,10 +355,10 @@ def _as_text(f: Facts) -> Iterator[str]:
             yield from (f"  {x}" for x in nests.described(n, k.buffers, _tasks(f)))
         yield from filter(None, [k.on_device])
         if k.nests:
-            yield from ("", *_aligned([NEST_HEAD, *_nest_rows(k)]))
+            yield from ("", *aligned([NEST_HEAD, *_nest_rows(k)]))
         yield from _costs_as_text(k)
         if k.candidates:
-            yield from ("", *_aligned([CANDIDATE_HEAD, *_candidate_rows(k)]))
+            yield from ("", *aligned([CANDIDATE_HEAD, *_candidate_rows(k)]))
         else:
             yield f"nothing was compared: {k.why_no_candidates}"
     yield from _source_as_text(f)
@@ -368,7 +369,7 @@ def _costs_as_text(k: KernelFacts) -> Iterator[str]:
         yield f"no predicted costs: {k.why_no_costs}"
         return
     yield ""
-    yield from _aligned([("stage", "read", "allocated", "where", "predicted", "share", "of measured"), *_stage_rows(k)])
+    yield from aligned([("stage", "read", "allocated", "where", "predicted", "share", "of measured"), *_stage_rows(k)])
     terms = ", ".join(f"{name} {x / k.costs.total:.0%}" for name, x in k.costs.by_term()[:FEW_TERMS])
     yield f"largest terms of the cost: {terms}"
 
@@ -380,8 +381,3 @@ def _source_as_text(f: Facts) -> Iterator[str]:
         for x in rows:
             share = f"{x.seconds / every:6.1%}" if x.seconds else " " * 6
             yield f"{x.number:5} {share}  {x.text}{f'    <- {x.note}' if x.note else ''}".rstrip()
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(x.ljust(w) for x, w in zip(row, widths, strict=True)).rstrip() for row in rows]

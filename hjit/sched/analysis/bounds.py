@@ -14,9 +14,9 @@ from functools import cached_property
 
 from hjit.sched.analysis.propagation import Footprint, Part, Uses, hulls, propagate
 from hjit.sched.language.tree import Compute, Loop, Node, dims_of
-from hjit.trace.ir.graph import Graph, Stage
+from hjit.trace.ir.graph import Graph, Stage, single_dim
 from hjit.trace.ir.intervals import SYMBOLIC, Interval, Over, bounds_of, whole
-from hjit.trace.ir.poly import ZERO, Dim, Poly, extremum, poly, single_dim
+from hjit.trace.ir.poly import ZERO, Dim, Poly, extremum, poly
 
 Region = tuple[Interval, ...]  # one interval for each axis
 Dims = Mapping[int, Interval]  # one for each dimension of a definition

@@ -15,7 +15,7 @@ from hjit.sched.analysis import propagation
 from hjit.sched.analysis.sliding import STILL, Speeds, rates
 from hjit.sched.analysis.tape import Num, Truth, Var, ceil_div, choose, floor_div, least, most, product
 from hjit.trace.ir import intervals as symbolic
-from hjit.trace.ir.intervals import SYMBOLIC, Arithmetic, Over, bounds_of
+from hjit.trace.ir.intervals import SYMBOLIC, Arithmetic, Over, bounds_of, without_constants
 from hjit.trace.ir.poly import ZERO, Boundary, Dim, Poly, Sym, deep_atoms, poly
 
 Interval = tuple[Num, Num]  # low, high, both included
@@ -140,13 +140,7 @@ def footprint(
     Args:
         extents: of the dimensions; none are needed where no index `is_bounded`.
     """
-    moving: list[dict[Poly, tuple[int, int]]] = [{} for _ in shape]  # but for a constant: least and greatest constant
-    for index in indices:
-        for seen, p, n in zip(moving, index, shape, strict=True):
-            p = _inside(p, n)
-            rest = p - p.const
-            low, high = seen.get(rest, (p.const, p.const))
-            seen[rest] = min(low, p.const), max(high, p.const)
+    moving = [without_constants(_inside(index[k], n) for index in indices) for k, n in enumerate(shape)]
     every = tuple(
         tuple(bounds_of(rest + high, NUMERIC, first=low) for rest, (low, high) in seen.items()) for seen in moving
     )
@@ -164,7 +158,7 @@ def footprint(
 
 def is_bounded(p: Poly) -> bool:
     """Has an index a boundary condition?"""
-    return any(isinstance(a, Boundary) for a in deep_atoms(p))
+    return p.has(Boundary)
 
 
 @lru_cache(maxsize=1 << 12)

@@ -33,8 +33,8 @@ from hjit.sched.language.memory import C_ORDER, Layout
 from hjit.sched.language.tree import DimKey
 from hjit.trace.ir.analysis.accumulations import accumulation_of
 from hjit.trace.ir.expressions import Const, Expr, Index, loads, renumber, walk
-from hjit.trace.ir.graph import Definition, Graph, Input, Stage
-from hjit.trace.ir.poly import SMALL, Dim, Indirect, Poly, deep_atoms, single_dim
+from hjit.trace.ir.graph import Definition, Graph, Input, Stage, single_dim
+from hjit.trace.ir.poly import SMALL, Dim, Indirect, Poly
 
 T = TypeVar("T")
 At = tuple[Poly, ...]  # the index of a load
@@ -389,7 +389,7 @@ def _at(p: Poly, index: At) -> Poly:
 
 def is_computed(index: At) -> bool:
     """Does an index depend on what is in memory?"""
-    return any(isinstance(a, Indirect) for p in index for a in deep_atoms(p))
+    return any(p.has(Indirect) for p in index)
 
 
 def aligned(lengths: Sequence[Num], layout: Layout) -> tuple[Num, ...]:

@@ -22,8 +22,8 @@ from hjit.sched.language.tree import walk as walk_tree
 from hjit.sched.nests.root_nests import RootNests, vector_lanes
 from hjit.sched.nests.thresholds import SCAN_ROWS, TRANSPOSE_ROWS, UNROLL_CODE
 from hjit.trace.ir.expressions import Load, walk
-from hjit.trace.ir.graph import Graph, Stage
-from hjit.trace.ir.poly import ONE, Dim, single_dim
+from hjit.trace.ir.graph import Graph, Stage, single_dim
+from hjit.trace.ir.poly import ONE, Dim
 
 
 def default_schedule(graph: Graph, target: Target, at_root: Mapping[str, tuple[Node, ...]] | None = None) -> Root:

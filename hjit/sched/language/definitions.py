@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hjit.trace.ir.analysis.accumulations import accumulation_of
-from hjit.trace.ir.graph import Definition, Stage, identity
-from hjit.trace.ir.poly import ZERO, Dim, Indirect, Poly, single_dim
+from hjit.trace.ir.graph import Definition, Stage, identity, single_dim
+from hjit.trace.ir.poly import ZERO, Dim, Indirect, Poly
 
 ATOMICS = ("add", "minimum", "maximum", "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or")
 

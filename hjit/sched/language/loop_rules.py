@@ -118,16 +118,22 @@ def _unroll(at: LoopAt) -> Iterator[str]:
         yield f"{loop_name(x)}: {copies} copies of the body, more than {MAX_UNROLL}"
 
 
+def _inside_threads(at: LoopAt) -> Iterator[str]:
+    """A loop over threads or lanes is in none that has threads of its own."""
+    x = at.loop
+    if any(y.kind == "parallel" for y in at.around):
+        yield f"{loop_name(x)}: it is inside a parallel loop, of which each iteration is a thread"
+    if any(y.kind in OVER_THREADS and y.stage != x.stage for y in at.around):
+        yield f"{loop_name(x)}: it lies inside loops over threads of another stage, where each thread runs alone"
+
+
 def _gpu_thread(at: LoopAt) -> Iterator[str]:
     """Loops over threads of a stage are directly inside each other, so that their iterations are shared out among the
     threads as those of one loop."""
     x, d = at.loop, at.definition
     first = next(y for y in at.leaf.loops if y.kind == "gpu_thread")
     above = at.leaf.path[at.leaf.path.index(x) - 1]
-    if any(y.kind == "parallel" for y in at.around):
-        yield f"{loop_name(x)}: it is inside a parallel loop, of which each iteration is a thread"
-    if any(y.kind in OVER_THREADS and y.stage != x.stage for y in at.around):
-        yield f"{loop_name(x)}: it lies inside loops over threads of another stage, where each thread runs alone"
+    yield from _inside_threads(at)
     if x is not first and not (isinstance(above, Loop) and above.kind == "gpu_thread" and len(above.children) == 1):
         yield f"{loop_name(x)}: loops over threads are directly inside each other, with nothing else between them"
     scan = scan_of(at.stage, d) if at.is_reduction else None
@@ -152,10 +158,7 @@ def _gpu_lane(at: LoopAt) -> Iterator[str]:
     if x.size is None or x.size > WARP or x.size & (x.size - 1):
         yield f"{loop_name(x)}: a loop over lanes has a power of two of iterations, at most {WARP}; split it first"
         return
-    if any(y.kind == "parallel" for y in at.around):
-        yield f"{loop_name(x)}: it is inside a parallel loop, of which each iteration is a thread"
-    if any(y.kind in OVER_THREADS and y.stage != x.stage for y in at.around):
-        yield f"{loop_name(x)}: it lies inside loops over threads of another stage, where each thread runs alone"
+    yield from _inside_threads(at)
     if sum(y.kind == "gpu_lane" for y in at.leaf.loops) > 1:
         yield f"{loop_name(x)}: only one loop runs along the lanes"
     if any(y.kind == "gpu_thread" for y in inside):
@@ -177,7 +180,7 @@ def _reduced_by_lanes(at: LoopAt, threads: list[Loop]) -> Iterator[str]:
     if not (is_associative(d) and is_direct(d)):
         yield f"{loop_name(x)}: iterations of a reduction write the same elements, one after the other"
     if at.inner is not None or any(y.kind != "serial" for y in outer):
-        yield f"{loop_name(x)}: lanes take turns along a reduction: its other loops over {dim_name(x.dim)} are serial"
+        yield f"{loop_name(x)}: lanes interleave along a reduction: its other loops over {dim_name(x.dim)} are serial"
     if any(dims_of(y.dim)[0] >= len(d.dims) for y in threads):
         yield f"{loop_name(x)}: threads or lanes share a reduction, not both"
     counts = [_iterations_of(at, y) for y in threads]

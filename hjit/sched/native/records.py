@@ -52,7 +52,7 @@ C_PART, C_STAGE, C_SOURCES, C_SOURCE_COUNT, C_LOOPS, C_CHAIN, C_ROW, C_INLINED, 
 # loads an evaluation has at computed places
 S_STAGE, S_FOOTPRINT, S_MEMORY, S_OUTSIDE, S_GATHERS, SOURCE = range(6)
 # A stage: its array; its memory as it is stored, and of the whole; is it computed at the root; where places inside its
-# loops are listed, the first and the last ones in turn; the axes that vectors run along, as bits
+# loops are listed, the first and the last ones alternately; the axes that vectors run along, as bits
 T_ARRAY, T_MEMORY, T_ROOT, T_IS_HEAD, T_INSIDE, T_VECTORS, STAGE = range(7)
 
 # -- columns of `Work`

@@ -32,7 +32,7 @@ from hjit.trace.tracing.complex_memory import complex_of
 from hjit.trace.tracing.recording.checks import finish_checks
 from hjit.trace.tracing.recording.events import ExpectedOutcome
 from hjit.trace.tracing.recording.iterations import MAX_OPERATIONS, MAX_UNROLLED, Iterations, ManyParts
-from hjit.trace.tracing.recording.recorder import OutOfBounds, Postponing, Recorder
+from hjit.trace.tracing.recording.recorder import CompileLoops, OutOfBounds, Postponing, Recorder
 from hjit.trace.tracing.scalars.host import HostScalar, is_host, is_run_time, static_value
 from hjit.trace.tracing.scalars.induction import CannotReroll
 from hjit.trace.tracing.scalars.size import Size
@@ -198,7 +198,7 @@ def python_function(function: Any) -> types.FunctionType:
 
 def trace(
     function: Callable[..., Any],
-    structure: Any,
+    structure: PyTree,
     leaves: list[Any],
     names: list[str],
     evaluate: Callable[..., Any],
@@ -207,7 +207,7 @@ def trace(
     fill: int = 0,
     postpone: Postponing | None = None,
     expected: Sequence[ExpectedOutcome | None] = (),
-    run_loops: Any = None,
+    run_loops: CompileLoops | None = None,
     originals: Sequence[Any] | None = None,
 ) -> Trace:
     """Run `function` on tracers that stand for `leaves`.
@@ -263,7 +263,7 @@ def trace(
 def _traced(
     rec: Recorder,
     function: Callable[..., Any],
-    structure: Any,
+    structure: PyTree,
     leaves: Sequence[Any],
     originals: Sequence[Any],
     names: Sequence[str],
@@ -452,5 +452,5 @@ def _is_strided(x: Tracer) -> bool:
     A quotient of sizes alone, such as the length that ``reshape(5, -1)`` finds, is a number as sizes are.
     """
     atoms = (a for p in x.index for a in deep_atoms(p))
-    moving = (sum(any(isinstance(b, Dim) for b in deep_atoms(poly(a))) for a in m) for p in x.index for m in p.terms)
+    moving = (sum(poly(a).has(Dim) for a in m) for p in x.index for m in p.terms)
     return all(isinstance(a, (Sym, Dim, FloorDiv, Mod)) for a in atoms) and all(n <= 1 for n in moving)

@@ -22,7 +22,7 @@ import numpy as np
 
 from hjit.errors import Origin
 from hjit.trace.ir.expressions import Expr, Load, describe, loads, renumber
-from hjit.trace.ir.poly import ONE, SMALL, Dim, Indirect, Poly, poly
+from hjit.trace.ir.poly import ONE, SMALL, Dim, Indirect, Poly, Sym, poly
 
 
 def _hash_once(node: Any) -> int:
@@ -272,3 +272,17 @@ def compose(outer: Sequence[Poly], inner: Sequence[Poly]) -> tuple[Poly, ...]:
     """`outer` with its dimension k replaced by ``inner[k]``."""
     change = renumber(inner)
     return tuple(p.substitute(change) for p in outer)
+
+
+def single_dim(p: Poly, ndims: int) -> int | None:
+    """k where an index is ``c * Dim(k) + offset`` with c > 0 and `offset` fixed."""
+    found = None
+    for m, c in p.terms.items():
+        for a in m:
+            if isinstance(a, Dim):
+                if len(m) > 1 or c <= 0 or found is not None or a.k >= ndims:
+                    return None
+                found = a.k
+            elif not isinstance(a, Sym):
+                return None
+    return found

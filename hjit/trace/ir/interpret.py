@@ -158,7 +158,7 @@ class _Run(IndexEvaluator):
         element = np.broadcast_to(self.value(d.value.args[1]), extents)
         where = tuple(np.asarray(self.index(p)) for p in d.target)
         ufunc = getattr(np, d.order)
-        if any(_varies(p, len(pure)) for p in d.target):
+        if any(varies(p, len(pure)) for p in d.target):
             ufunc.at(out, tuple(np.broadcast_to(w, extents) for w in where), element)
             return
         axes = tuple(range(len(pure), len(pure) + len(inner)))
@@ -169,13 +169,9 @@ class _Run(IndexEvaluator):
         out[where] = ufunc(out[where], total)
 
 
-def _varies(p: Poly, first: int) -> bool:
-    """Does a target index depend on a reduction dimension?"""
-
-    def deep(p: Poly) -> bool:
-        return any(isinstance(a, Indirect) or (isinstance(a, Dim) and a.k >= first) for a in p.atoms())
-
-    return deep(p)
+def varies(p: Poly, first: int) -> bool:
+    """Does an index depend on computed values, or on dimensions from `first` on?"""
+    return any(isinstance(a, Indirect) or (isinstance(a, Dim) and a.k >= first) for a in p.atoms())
 
 
 def _grids(block: Sequence[slice]) -> list[Any]:

@@ -7,7 +7,7 @@ index over either.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, Generic, Protocol, TypeVar
@@ -408,14 +408,28 @@ def interval(p: Poly, dims: Mapping[int, Interval], full: Mapping[int, Interval]
     return bounds_of(p, SYMBOLIC, full)(dims)
 
 
+def without_constants(polys: Iterable[Poly]) -> dict[Poly, tuple[int, int]]:
+    """Polynomials without their constants, each with the least and the greatest constant that it has."""
+    found: dict[Poly, tuple[int, int]] = {}
+    for p in polys:
+        rest = p - p.const
+        low, high = found.get(rest, (p.const, p.const))
+        found[rest] = min(low, p.const), max(high, p.const)
+    return found
+
+
 def upper_bound(p: Poly) -> int | None:
-    """A constant upper bound of a size, or None where none is known.
+    """A constant that a size never exceeds, as its quotients and minima say; None where they say nothing.
 
     Quotients by constants are bounded as in `is_never_negative`, those inside others, too.
     """
-    for m in p.terms:
+    for m, c in p.terms.items():
         if is_quotient(m):
             above, k = without_quotient(p, m, above=True)
             most = upper_bound(above) if k > 0 else None
             return None if most is None else most // k
+        if len(m) == 1 and isinstance(x := m[0], Extremum) and (x.which == "min") == (c > 0):
+            rest = p - poly(x) * c
+            bounds = [upper_bound(rest + end * c) for end in (x.a, x.b)]
+            return min((n for n in bounds if n is not None), default=None)
     return p.const if p.is_const else None

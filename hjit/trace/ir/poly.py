@@ -8,7 +8,7 @@ handling, a value read from an array). Two polynomials are equal when they are t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 from typing import Any, Union
 
@@ -348,6 +348,10 @@ class Poly:
         """Is `atom` anywhere in the polynomial, also inside of other atoms?"""
         return bool(self.terms) and (atom in deep_atoms(self) or any(e.mentions(atom) for e in self.exprs))
 
+    def has(self, kind: type[Atom]) -> bool:
+        """Is there an atom of a kind in it, also inside of other atoms?"""
+        return any(isinstance(a, kind) for a in deep_atoms(self))
+
     def evaluate(self, values: Callable[[Atom], int]) -> int:
         """The number that this polynomial is, `values` giving each atom's."""
         total = self.const
@@ -542,13 +546,9 @@ def is_never_above(a: Poly, b: Poly, depth: int = MAX_DEPTH) -> bool:
     below = partial(is_never_above, depth=depth - 1)
     if x is not None and y is not None and x[0] == y[0] and below(x[1], y[1]) and below(x[2], y[2]):
         return True
-    if x is not None and _some_or_all(x[0] == "min")(below(p, b) for p in x[1:]):
+    if x is not None and (any if x[0] == "min" else all)(below(p, b) for p in x[1:]):
         return True
-    return y is not None and _some_or_all(y[0] == "max")(below(a, p) for p in y[1:])
-
-
-def _some_or_all(is_some: bool) -> Callable[[Iterable[bool]], bool]:
-    return any if is_some else all
+    return y is not None and (any if y[0] == "max" else all)(below(a, p) for p in y[1:])
 
 
 def _extremum_of(p: Poly) -> tuple[str, Poly, Poly] | None:
@@ -590,20 +590,6 @@ def without_quotient(p: Poly, m: Monomial, above: bool) -> tuple[Poly, int]:
     return (p - Poly({m: c}, 0)) * k + (a if (c > 0) == above else a - (k - 1)) * c, k
 
 
-def upper_bound(n: Poly) -> int | None:
-    """A constant that a length never exceeds, as its minima say; None where they say nothing."""
-    if n.is_const:
-        return n.const
-    found = [
-        bound
-        for m, c in n.terms.items()
-        if c == 1 and len(m) == 1 and isinstance(m[0], Extremum) and m[0].which == "min"
-        for end in (m[0].a, m[0].b)
-        if (bound := upper_bound(n - poly(m[0]) + end)) is not None
-    ]
-    return min(found, default=None)
-
-
 def sizes_value(p: Poly, sizes: Mapping[str, int]) -> int:
     """The number that a polynomial over sizes is."""
 
@@ -612,17 +598,3 @@ def sizes_value(p: Poly, sizes: Mapping[str, int]) -> int:
         return sizes[a.name]
 
     return p.evaluate(value) if p.terms else p.const
-
-
-def single_dim(p: Poly, ndims: int) -> int | None:
-    """k where an index is ``c * Dim(k) + offset`` with c > 0 and `offset` fixed."""
-    found = None
-    for m, c in p.terms.items():
-        for a in m:
-            if isinstance(a, Dim):
-                if len(m) > 1 or c <= 0 or found is not None or a.k >= ndims:
-                    return None
-                found = a.k
-            elif not isinstance(a, Sym):
-                return None
-    return found

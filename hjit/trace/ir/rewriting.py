@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from hjit.process import deadline
-from hjit.trace.ir.expressions import Expr, Load, rewrite
-from hjit.trace.ir.graph import Stage
+from hjit.trace.ir.expressions import Change, Expr, Load, rewrite, substitute
+from hjit.trace.ir.graph import Definition, Stage
 from hjit.trace.ir.poly import Atom, Indirect, Poly, poly
 
 
@@ -34,6 +34,21 @@ def map_definitions(s: Stage, f: Callable[[Expr, tuple[Poly, ...]], Expr]) -> St
         replace(d, value=f(d.value, d.extents), target=tuple(target(p, d.extents) for p in d.target)) for d in s.updates
     )
     return replace(s, initial=initial, updates=updates)
+
+
+def substitute_stage(s: Stage, change: Change, memo: dict[Expr, Expr] | None = None) -> Stage:
+    """The stage with `change` made in all sizes and indices; `memo`: of several with the same change."""
+    memo = {} if memo is None else memo
+
+    def polys(ps: tuple[Poly, ...]) -> tuple[Poly, ...]:
+        return tuple(p.substitute(change) for p in ps)
+
+    def definition(d: Definition) -> Definition:
+        value = substitute(d.value, change, memo)
+        return replace(d, dims=polys(d.dims), rdims=polys(d.rdims), target=polys(d.target), value=value)
+
+    initial = None if s.initial is None else substitute(s.initial, change, memo)
+    return replace(s, shape=polys(s.shape), initial=initial, updates=tuple(map(definition, s.updates)))
 
 
 def with_source(e: Expr, old: str, new: str) -> Expr:

@@ -91,6 +91,26 @@ def _broadcast(shapes: tuple[Shape, ...]) -> Shape:
     return next((s for s in shapes if len(s) == len(result) and all(map(operator.is_, s, result))), tuple(result))
 
 
+def open_mesh(arrays: Sequence[Tracer]) -> list[Tracer]:
+    """Arrays of one dimension, each along an axis of its own, so that they broadcast."""
+    n = len(arrays)
+    return [a.reshape((1,) * k + (a.shape[0],) + (1,) * (n - k - 1)) for k, a in enumerate(arrays)]
+
+
+def axis_of(axis: Any, ndim: int) -> int:
+    """`axis` as a non-negative number.
+
+    Raises:
+        numpy.exceptions.AxisError: there is no such axis.
+    """
+    return np.lib.array_utils.normalize_axis_index(operator.index(static_value(axis)), ndim)
+
+
+def along(a: Tracer, axis: Any) -> tuple[Tracer, int]:
+    """An array and one of its axes; for None that of all elements in a row."""
+    return (a.reshape(-1), 0) if axis is None else (a, axis_of(axis, a.ndim))
+
+
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     """`axis` as sorted non-negative numbers; all axes for None.
 
@@ -101,7 +121,7 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(ndim))
     many = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-    found = [np.lib.array_utils.normalize_axis_index(operator.index(static_value(a)), ndim) for a in many]
+    found = [axis_of(a, ndim) for a in many]
     if len(set(found)) != len(found):
         raise ValueError("duplicate value in 'axis'")
     return tuple(sorted(found))

@@ -94,10 +94,12 @@ def canonicalise(
     """
     show = debug.passes("canonicalise")
     passes = PASSES if target == "cpu" else FAST_CUDA_PASSES if fast_math else CUDA_PASSES
+    checked: Graph | None = None
     for run in deadline.within("canonicalising", passes):
         graph = run(graph, requested) if run in REQUESTABLE else run(graph)
         if debug.checks():
-            check_graph(graph, run.__name__)
+            check_graph(graph, run.__name__, checked)
+            checked = graph
         if show is not None:
             show(run.__name__, graph)
     return graph

@@ -13,9 +13,10 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
-from hjit.trace.ir.expressions import Change, substitute
-from hjit.trace.ir.graph import Definition, Graph, Stage
+from hjit.trace.ir.expressions import Change, Expr
+from hjit.trace.ir.graph import Definition, Graph
 from hjit.trace.ir.poly import Atom, Boundary, Dim, Extremum, FloorDiv, Mod, Poly, Sym, deep_atoms, poly, sizes_value
+from hjit.trace.ir.rewriting import substitute_stage
 
 Equation = tuple[Poly, Poly]
 ROUNDS = 4  # what is equal may show only once other sizes are written alike
@@ -124,26 +125,6 @@ def _solution(zero: Poly, kind: Any, age: Mapping[Atom, int]) -> tuple[Atom, Pol
 
 def _substituted(graph: Graph, change: Change) -> Graph:
     """The Graph with `change` made in all sizes and indices."""
-
-    def polys(ps: tuple[Poly, ...]) -> tuple[Poly, ...]:
-        return tuple(p.substitute(change) for p in ps)
-
-    def stage(s: Stage) -> Stage:
-        return replace(
-            s,
-            shape=polys(s.shape),
-            initial=None if s.initial is None else substitute(s.initial, change),
-            updates=tuple(
-                replace(
-                    d,
-                    dims=polys(d.dims),
-                    rdims=polys(d.rdims),
-                    target=polys(d.target),
-                    value=substitute(d.value, change),
-                )
-                for d in s.updates
-            ),
-        )
-
-    inputs = tuple(replace(x, shape=polys(x.shape)) for x in graph.inputs)
-    return replace(graph, inputs=inputs, stages=tuple(map(stage, graph.stages)))
+    memo: dict[Expr, Expr] = {}
+    inputs = tuple(replace(x, shape=tuple(p.substitute(change) for p in x.shape)) for x in graph.inputs)
+    return replace(graph, inputs=inputs, stages=tuple(substitute_stage(s, change, memo) for s in graph.stages))

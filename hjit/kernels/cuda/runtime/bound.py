@@ -17,12 +17,10 @@ from hjit.kernels.cuda.runtime.device import Device, current, found
 from hjit.kernels.cuda.runtime.graphs import LEAST, MOST_BYTES, Graphs
 from hjit.kernels.cuda.runtime.kernels import Kernels, kernels_for
 from hjit.kernels.cuda.runtime.transfers import MAX_SPAN
-from hjit.kernels.lower.params import SMALL_ARRAY
 from hjit.kernels.runtime.scheduled import Scheduled
 from hjit.kernels.runtime.scratch import offsets
-from hjit.kernels.runtime.sizes import evaluate
+from hjit.kernels.runtime.sizes import are_small, evaluate
 from hjit.options import Options
-from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import Poly, sizes_value
 
 ALIGN = 256  # bytes, as CUDA aligns what it allocates
@@ -87,7 +85,7 @@ class _Banded:
 
     Attributes:
         arriving: the positions of arguments that come in bands; the others are uploaded before.
-        memory: in which no two stages share memory: their kernels take turns.
+        memory: in which no two stages share memory: their kernels run one after another.
     """
 
     bands: tuple[_Band, ...]
@@ -132,7 +130,7 @@ class Bound:
             for n in graph.outputs
         )
         self.scalars = tuple((s.name, s.dtype) for s in graph.scalars)
-        self.bits = index_bits(graph, sizes, strides)
+        self.bits = 32 if are_small(graph, sizes, strides) else 64
         self._memory = _Memory(0, ())
         self._convert = tuple(converter(dtype) for _, dtype in self.scalars)
         self._ready: _Ready | None = None
@@ -448,13 +446,3 @@ def converter(dtype: np.dtype[Any]) -> Callable[[Any], Any]:
 def _stored(x: np.ndarray[Any, Any]) -> Any:
     """A NumPy scalar as kernels are given it: a bool is a byte, a half its 16 bits."""
     return (x.view(np.uint8) if x.dtype == np.bool_ else x.view(np.uint16) if x.dtype == np.float16 else x)[()]
-
-
-def index_bits(graph: Graph, sizes: Mapping[str, int], strides: Mapping[str, Sequence[int]]) -> int:
-    """Of kernels' indices: 32 where all arrays are short enough, from the first element in memory to the last."""
-    stages = (math.prod(sizes_value(p, sizes) for p in s.shape) for s in graph.stages)
-    given = [i for i in graph.inputs if i.data is None]
-    inputs = (
-        sum(abs(step) * sizes_value(n, sizes) for n, step in zip(i.shape, strides[i.name], strict=True)) for i in given
-    )
-    return 32 if all(n <= SMALL_ARRAY for n in (*stages, *inputs)) else 64

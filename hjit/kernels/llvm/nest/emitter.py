@@ -271,10 +271,6 @@ class NestEmitter:
     def stmt(self, s: Stmt) -> None:
         STATEMENTS[type(s)](self, s)
 
-    def is_in_place(self, source: str) -> bool:
-        """Has every element of the array a place of its own? In a circular buffer they share some."""
-        return source not in self.buffers or self.buffers[source].fold is None
-
     def alloca(self, type_: str) -> str:
         name = f"%{self.code.fresh('acc')}"
         self.allocas.append(f"  {name} = alloca {type_}, align 64")

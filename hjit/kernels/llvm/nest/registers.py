@@ -1,4 +1,4 @@
-"""Registers of the LLVM emitter: memory of the function that LLVM turns into registers."""
+"""Registers of the LLVM emitter: memory of the function that LLVM promotes to registers."""
 
 from __future__ import annotations
 

@@ -289,7 +289,7 @@ def _spread(p: Poly, loops: dict[Var, Range]) -> Range | None:
         term = Poly({m: c}, 0)
         varying = [v for v in loops if term.mentions(v)]
         if not varying:
-            if any(isinstance(a, Indirect) for a in deep_atoms(term)):
+            if term.has(Indirect):
                 return None
             least, most = least + term, most + term
         elif len(m) == 1 and isinstance(m[0], Var):

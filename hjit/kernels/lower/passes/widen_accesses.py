@@ -21,7 +21,7 @@ from hjit.kernels.lower.traverse import every, sources, stmt_exprs, with_bodies
 from hjit.sched.language.memory import C_ORDER
 from hjit.trace.ir.expressions import loads
 from hjit.trace.ir.graph import Graph
-from hjit.trace.ir.poly import ONE, ZERO, Indirect, Poly, Var, deep_atoms, poly
+from hjit.trace.ir.poly import ONE, ZERO, Indirect, Poly, Var, poly
 
 BYTES = (16, 8, 4)  # of one access
 
@@ -114,6 +114,6 @@ def _sides(elements: Sequence[tuple[str, tuple[Poly, ...]]]) -> list[_Side]:
     found: dict[tuple[str, tuple[Poly, ...], Poly], set[int]] = {}
     for array, index in elements:
         *outer, last = index
-        if not any(isinstance(a, Indirect) for p in index for a in deep_atoms(p)):
+        if not any(p.has(Indirect) for p in index):
             found.setdefault((array, tuple(outer), last - last.const), set()).add(last.const)
     return [_Side(*key, tuple(sorted(at))) for key, at in found.items()]

@@ -397,11 +397,8 @@ def _goes_by_one(p: Poly, k: int) -> bool:
 def _is_apart(array: str, d: Definition) -> bool:
     """Does no point read what another one stores? Points differ along the axes that dimensions move along."""
 
-    def moves(p: Poly) -> bool:
-        return any(isinstance(a, Dim) for a in deep_atoms(p))
-
     def is_apart(x: Load) -> bool:
-        return all(p == q or not (moves(p) or moves(q)) for p, q in zip(x.index, d.target, strict=True))
+        return all(p == q or not (p.has(Dim) or q.has(Dim)) for p, q in zip(x.index, d.target, strict=True))
 
     return all(is_apart(x) for x in d.loads if x.source == array)
 

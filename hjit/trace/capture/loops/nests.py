@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
-from hjit.trace.capture.loops.paths import NotOneUpdate, lift, varies
+from hjit.trace.capture.loops.paths import NotOneUpdate, as_first_dim, lift, varies
 from hjit.trace.ir.expressions import Expr, Load, Op, rewrite, select, substitute
 from hjit.trace.ir.graph import Definition, Stage, identity
-from hjit.trace.ir.poly import Atom, Dim, IntLike, Poly, Var, poly
+from hjit.trace.ir.poly import Dim, Poly, Var, poly
 from hjit.trace.ir.rewriting import map_exprs
 from hjit.trace.tracing.recording.recorder import Recorder
 
@@ -38,7 +37,7 @@ class Write:
     where: Expr | None = None
     phase: int = INSIDE
 
-    def map(self, f: Any, index: Any) -> Write:
+    def map(self, f: Callable[[Expr], Expr], index: Callable[[Poly], Poly]) -> Write:
         """The write with its expressions and the indices of its target rewritten."""
         where = None if self.where is None else f(self.where)
         return replace(self, target=tuple(map(index, self.target)), value=f(self.value), where=where)
@@ -73,11 +72,9 @@ class Nest:
         begin = {x.source for s in self.arrays.values() for x in s.loads}
         return begin | {x.source for w in self.writes for e in w.exprs() for x in e.loads}
 
-    def lifted(self, var: Var, count: Poly, rewritten: Any) -> Nest:
+    def lifted(self, var: Var, count: Poly, rewritten: Rewritten) -> Nest:
         """One nest for each iteration of a loop around it, along a first axis."""
-
-        def change(a: Atom) -> IntLike | None:
-            return Dim(a.k + 1) if isinstance(a, Dim) else Dim(0) if a == var else None
+        change = as_first_dim(var)
 
         def own(e: Expr) -> Expr | None:
             if isinstance(e, Load) and e.source in self.arrays:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,8 @@ from hjit.trace.ir.rewriting import map_exprs
 from hjit.trace.tracing.recording.recorder import Recorder
 
 BOOL = np.dtype(bool)
-Change = tuple[Any, str, Any, str]  # a buffer, its version before, the contents where they were known, and its version
+# a buffer, its version before, the contents where they were known, and its version
+BufferChange = tuple[Any, str, Any, str]
 
 
 class NotOneUpdate(Exception):
@@ -69,11 +70,11 @@ class Path:
                 live |= s.sources
         return found[::-1]
 
-    def lasting(self, serial: int) -> list[Change]:
+    def lasting(self, serial: int) -> list[BufferChange]:
         """Changes of buffers that were there when the loop began, each with the version that it made."""
         found = [c for c in self.changes if c[0].serial < serial or c[0].argument]
         later: dict[int, str] = {}
-        steps: list[Change] = []
+        steps: list[BufferChange] = []
         for buffer, before, contents, last in reversed(found):
             steps.append((buffer, before, contents, later.get(id(buffer), last)))
             later[id(buffer)] = before
@@ -204,11 +205,18 @@ def varies(s: Stage, var: Var, lifted: Collection[str]) -> bool:
     )
 
 
-def lift(s: Stage, var: Var, count: Poly) -> Stage:
-    """The stage for all iterations: the iteration is its first axis."""
+def as_first_dim(var: Var) -> Callable[[Atom], IntLike | None]:
+    """A change of atoms that makes a loop variable the first dimension, before all others."""
 
     def change(a: Atom) -> IntLike | None:
         return Dim(a.k + 1) if isinstance(a, Dim) else Dim(0) if a == var else None
+
+    return change
+
+
+def lift(s: Stage, var: Var, count: Poly) -> Stage:
+    """The stage for all iterations: the iteration is its first axis."""
+    change = as_first_dim(var)
 
     def lifted(d: Definition) -> Definition:
         target = (poly(Dim(0)), *(p.substitute(change) for p in d.target))

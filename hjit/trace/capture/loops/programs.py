@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.capture.loops.paths import BOOL, Change, NotOneUpdate, Path
+from hjit.trace.capture.loops.paths import BOOL, BufferChange, NotOneUpdate, Path
 from hjit.trace.ir.expressions import Const, Expr, Load, ScalarRef, rewrite, walk
 from hjit.trace.ir.graph import Definition, Input, Stage, contiguous_layout, identity
 from hjit.trace.ir.identities import IDENTITIES
@@ -84,7 +84,7 @@ def record_loop(rec: Recorder, var: Var, ends: tuple[Poly, Poly], serial: int, p
     ways = [_Way.of(p, notes, serial) for p in paths]
     body = _tree(notes, rec, ways, 0, 0)
     loop = Loop(var, *ends, body, Load(left, (), BOOL) if left else None)
-    changed: dict[int, Change] = {}
+    changed: dict[int, BufferChange] = {}
     for p in paths:
         for c in p.lasting(serial):
             if not c[1] or not c[3]:
@@ -346,7 +346,7 @@ def _defined(bodies: Iterable[Body]) -> Iterator[str]:
 # -- the outermost loop
 
 
-def _call(rec: Recorder, loop: Loop, changed: Iterable[Change]) -> None:
+def _call(rec: Recorder, loop: Loop, changed: Iterable[BufferChange]) -> None:
     """Make an outermost loop an extern call, whose results are the next versions of what it changes."""
     notes = notes_of(rec)
     changed = tuple(changed)

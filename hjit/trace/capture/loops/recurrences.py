@@ -16,10 +16,10 @@ from hjit.trace.capture.loops.nests import Kept
 from hjit.trace.capture.loops.paths import NotOneUpdate, Path, ReadsWhatItWrites, lift
 from hjit.trace.capture.loops.several import Group, independent, merge_several
 from hjit.trace.ir.borders import piecewise
-from hjit.trace.ir.expressions import Expr, Load, ScalarRef, rewrite, select, substitute, walk
+from hjit.trace.ir.expressions import Change, Expr, Load, ScalarRef, rewrite, select, substitute, walk
 from hjit.trace.ir.graph import Definition, Stage, identity
 from hjit.trace.ir.poly import ONE, ZERO, Atom, Dim, Indirect, Poly, Var, deep_atoms, poly
-from hjit.trace.ir.rewriting import map_exprs
+from hjit.trace.ir.rewriting import map_exprs, with_source
 from hjit.trace.tracing.arrays.buffers import TracedBuffer
 from hjit.trace.tracing.arrays.writing import version_name
 from hjit.trace.tracing.recording.recorder import Recorder
@@ -83,7 +83,7 @@ def _merge_one(rec: Recorder, var: Var, count: Poly, group: Group) -> None:
         b.kept.record()
     _install(rec, iteration, buffer, iteration.write)
     for s in checks:  # of all iterations, whichever way they take: where one holds, NumPy runs
-        rec.stages[s.name] = map_exprs(s, lambda e: _redirected(e, "", buffer.version))
+        rec.stages[s.name] = map_exprs(s, lambda e: with_source(e, "", buffer.version))
 
 
 def _one_of(paths: Sequence[Path], bodies: Sequence[_Body], dtype: np.dtype[Any]) -> _Body:
@@ -207,10 +207,7 @@ class _Body:
         target = self.write.target
         if e.index == target and not self.write.rdims:
             return self.write.value
-        if any(
-            (p - q).is_const and p != q and not any(isinstance(a, Dim) for a in deep_atoms(q))
-            for p, q in zip(e.index, target, strict=True)
-        ):
+        if any((p - q).is_const and p != q and not q.has(Dim) for p, q in zip(e.index, target, strict=True)):
             return Load(self.old, e.index, e.dtype)
         raise NotOneUpdate("it reads elsewhere in what it has just written")
 
@@ -227,17 +224,12 @@ class _Body:
         else:
             assert s.initial is not None
             d = Definition(s.shape, (), identity(len(s.shape)), s.initial)
-        if any(isinstance(a, Indirect) for p in d.target for a in deep_atoms(p)):
+        if any(p.has(Indirect) for p in d.target):
             raise NotOneUpdate("it writes where an array says")
         if self.write is not None and (self.write.target != d.target or self.write.extents != d.extents or d.rdims):
             raise NotOneUpdate("it writes to several places of an array")
-        value = _redirected(d.value, s.name, self.old) if d.rdims else d.value
+        value = with_source(d.value, s.name, self.old) if d.rdims else d.value
         self.write = replace(d, value=self._rewritten(value))
-
-
-def _redirected(e: Expr, source: str, to: str) -> Expr:
-    """An expression whose loads of `source` are loads of `to`."""
-    return rewrite(e, lambda x: Load(to, x.index, x.dtype) if isinstance(x, Load) and x.source == source else None)
 
 
 def _reads_arguments(rec: Recorder, iteration: _Body, bodies: Sequence[_Body]) -> bool:
@@ -326,7 +318,7 @@ def _install_recurrence(
     var = iteration.var
     target, value = _moved(d, lambda a: place[None] if a == var else place[a.k] if isinstance(a, Dim) else None)
     name = rec.unique(version_name(iteration.old))
-    value = _redirected(value, iteration.old, name)
+    value = with_source(value, iteration.old, name)
     keep = Load(iteration.old, identity(len(buffer.shape)), buffer.dtype)
     dims, rdims = (tuple(d.extents[k] for k in some) for some in (pure, inner))
     rec.stage(
@@ -339,6 +331,6 @@ def _install_recurrence(
     buffer.set_version(name)
 
 
-def _moved(d: Definition, change: Any) -> tuple[tuple[Poly, ...], Expr]:
+def _moved(d: Definition, change: Change) -> tuple[tuple[Poly, ...], Expr]:
     """Target and value over other dimensions."""
     return tuple(p.substitute(change) for p in d.target), substitute(d.value, change)

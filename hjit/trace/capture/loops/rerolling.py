@@ -135,7 +135,7 @@ class TracedLoop:
     """The iterator of a loop: it gives one `InductionVariable`, and then makes one update of what was recorded.
 
     Where the iteration decides on a computed value, it gives the variable again, once for each way through the body;
-    and from the start, where it turns out that a variable is carried from one iteration to the next.
+    and from the start, where a variable proves to be carried from one iteration to the next.
     """
 
     def __init__(

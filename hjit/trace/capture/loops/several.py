@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture.loops.nests import Kept, Nest, Write
-from hjit.trace.capture.loops.paths import Change, NotOneUpdate, Path
+from hjit.trace.capture.loops.paths import BufferChange, NotOneUpdate, Path
 from hjit.trace.capture.loops.ways import NotShared, Slots, Way, merged
 from hjit.trace.ir.expressions import Const, Load, ScalarRef, substitute, walk
 from hjit.trace.ir.graph import Stage, identity
@@ -58,7 +58,7 @@ class Group:
         )
 
 
-def independent(rec: Recorder, paths: Sequence[Path], lasting: Sequence[Sequence[Change]]) -> Iterator[Group]:
+def independent(rec: Recorder, paths: Sequence[Path], lasting: Sequence[Sequence[BufferChange]]) -> Iterator[Group]:
     """The arrays that the ways through an iteration write, in groups that do not depend on each other."""
     first: dict[int, tuple[TracedBuffer, str, Any]] = {}
     for changes in lasting:
@@ -88,7 +88,7 @@ def _join(groups: dict[int, set[int]], some: Collection[int]) -> None:
 
 
 def _dependences(
-    rec: Recorder, path: Path, changes: Sequence[Change], first: Mapping[int, tuple[TracedBuffer, str, Any]]
+    rec: Recorder, path: Path, changes: Sequence[BufferChange], first: Mapping[int, tuple[TracedBuffer, str, Any]]
 ) -> dict[str, frozenset[int]]:
     """For each stage of a way through an iteration the changed arrays that it depends on, or is a version of."""
     of = {old: frozenset((k,)) for k, (_, old, _) in first.items()}

@@ -188,7 +188,7 @@ class Way:
         self.seen[s.name], self._made[s.name] = len(self.writes), self.phase
 
     def _write(self, w: Write) -> None:
-        if any(isinstance(a, Indirect) for p in w.target for a in deep_atoms(p)):
+        if any(p.has(Indirect) for p in w.target):
             raise NotOneUpdate("it writes where an array says")
         self.writes.append(w)
 

@@ -1,7 +1,7 @@
 """Effects: warnings and log records that a function gives while it computes.
 
 The trace records them, and every call gives them in order, once all is computed and before an argument is changed: a
-call that turns out to need another variant, or plain NumPy, has given none. An effect of another kind is refused.
+call that proves to need another variant, or plain NumPy, has given none. An effect of another kind is refused.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from hjit.trace.ir.expressions import Const, Index, Load, cast, select
 from hjit.trace.ir.expressions import Op as GraphOp
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, poly
-from hjit.trace.ops.arguments import broadcast, concrete_shape, count, makes, shape_of
+from hjit.trace.ops.arguments import broadcast, concrete_shape, count, makes, open_mesh, shape_of
 from hjit.trace.ops.layout import Order, copy_order, in_order, laid_out, order_of, ordered_stage
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import (
@@ -314,10 +314,8 @@ def _grid(k: int, shape: Shape, dtype: np.dtype[Any]) -> Tracer:
 
 @implements(np.meshgrid)
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> tuple[Tracer, ...]:
-    arrays = [as_tracer(x).reshape(-1) for x in xi]
-    n = len(arrays)
-    shaped = [a.reshape((1,) * k + (a.shape[0],) + (1,) * (n - k - 1)) for k, a in enumerate(arrays)]
-    if indexing == "xy" and n > 1:
+    shaped = open_mesh([as_tracer(x).reshape(-1) for x in xi])
+    if indexing == "xy" and len(shaped) > 1:
         shaped = [call(np.swapaxes, a, 0, 1) for a in shaped]
     if sparse:
         return tuple(a.copy() if copy else a for a in shaped)
@@ -337,9 +335,7 @@ class _Grid:
         if not isinstance(key, (tuple, list)):
             return axes[0]
         dtype = np.result_type(*(a.dtype for a in axes))
-        axes = [a.astype(dtype, copy=False) for a in axes]
-        n = len(axes)
-        shaped = [a.reshape((1,) * k + (a.shape[0],) + (1,) * (n - k - 1)) for k, a in enumerate(axes)]
+        shaped = open_mesh([a.astype(dtype, copy=False) for a in axes])
         if self.sparse:
             return tuple(shaped)
         shape = broadcast(*(a.shape for a in shaped))

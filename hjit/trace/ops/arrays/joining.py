@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.expressions import Const, Expr, cast, substitute
+from hjit.trace.ir.expressions import Const, Expr, cast, renumber, substitute
 from hjit.trace.ir.graph import Definition, identity
-from hjit.trace.ir.poly import ZERO, Atom, Dim, Poly, poly
-from hjit.trace.ops.arguments import all_known, contents, finish, placeholders, refuse, whole_number
+from hjit.trace.ir.poly import ZERO, Dim, Poly, poly
+from hjit.trace.ops.arguments import all_known, along, axis_of, contents, finish, placeholders, refuse, whole_number
 from hjit.trace.ops.indexing.getitem import getitem, slice_range
 from hjit.trace.ops.layout import joined_order, order_of_padded, relaid, transposed_back
 from hjit.trace.ops.limits import MAX_REGIONS
@@ -82,11 +82,7 @@ def _over(b: Region, dims: Sequence[Poly]) -> Expr:
     """What a region holds at `dims`, one for each of its axes."""
     if not isinstance(b.value, Expr):
         return at(b.value, b.shape, dims)
-
-    def change(a: Atom) -> Poly | None:
-        return dims[a.k] if isinstance(a, Dim) else None
-
-    return substitute(b.value, change)
+    return substitute(b.value, renumber(dims))
 
 
 def at(t: Tracer, shape: Shape, dims: Sequence[Poly]) -> Expr:
@@ -175,7 +171,7 @@ def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = Non
 
 def _merged(a: Tracer, axis: Any) -> Any:
     """``np.concatenate`` of the rows of one array: its first axis is merged with another."""
-    axis = np.lib.array_utils.normalize_axis_index(operator.index(static_value(axis)), a.ndim - 1)
+    axis = axis_of(axis, a.ndim - 1)
     order = [*range(1, axis + 1), 0, *range(axis + 1, a.ndim)]
     shape = (*a.shape[1 : axis + 1], a.shape[0] * a.shape[axis + 1], *a.shape[axis + 2 :])
     return a.transpose(order).reshape(shape).copy()
@@ -186,7 +182,7 @@ def stack(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, cas
     many = _items(arrays)
     if not many or any(a.shape != many[0].shape for a in many):
         refuse(np.stack, many, axis)
-    axis = np.lib.array_utils.normalize_axis_index(operator.index(static_value(axis)), many[0].ndim + 1)
+    axis = axis_of(axis, many[0].ndim + 1)
     key = (*(slice(None),) * axis, None)
     return _finish(_joined([getitem(a, key) for a in many], axis, _dtype(many, dtype, out, casting)), out)
 
@@ -314,10 +310,7 @@ def _is_number(x: Any) -> bool:
 
 @implements(np.repeat)
 def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
-    a = as_tracer(a)
-    if axis is None:
-        a, axis = a.reshape(-1), 0
-    axis = np.lib.array_utils.normalize_axis_index(operator.index(static_value(axis)), a.ndim)
+    a, axis = along(as_tracer(a), axis)
     n = a.shape[axis]
     times: Any = static_value(repeats)
     if not isinstance(times, int):
@@ -421,7 +414,7 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Tracer, ...]:
     x = as_tracer(x)
     if x.ndim == 0:
         raise ValueError("Input array must be at least 1-d.")
-    axis = np.lib.array_utils.normalize_axis_index(operator.index(axis), x.ndim)
+    axis = axis_of(axis, x.ndim)
     return tuple(getitem(x, (*(slice(None),) * axis, k, ...)) for k in range(x.shape[axis]))
 
 
@@ -431,7 +424,7 @@ if hasattr(np, "unstack"):
 
 @implements(np.delete)
 def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
-    a, axis = _along(as_tracer(arr), axis)
+    a, axis = along(as_tracer(arr), axis)
     n = a.shape[axis]
     obj = static_value(obj)
     if isinstance(obj, slice):
@@ -470,15 +463,9 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
     return relaid(join(left, axis, a.dtype), order_of_padded(a))
 
 
-def _along(a: Tracer, axis: Any) -> tuple[Tracer, int]:
-    if axis is None:
-        return a.reshape(-1), 0
-    return a, np.lib.array_utils.normalize_axis_index(operator.index(static_value(axis)), a.ndim)
-
-
 @implements(np.insert)
 def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
-    a, axis = _along(as_tracer(arr), axis)
+    a, axis = along(as_tracer(arr), axis)
     n = a.shape[axis]
     values = stored(values, a.dtype).astype(a.dtype, copy=False)
     obj = static_value(obj)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import functools
-import operator
 from typing import Any
 
 import numpy as np
 
-from hjit.trace.ops.arguments import whole_number
+from hjit.trace.ops.arguments import along, whole_number
 from hjit.trace.ops.layout import in_order, is_c_ordered
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, from_known
 from hjit.trace.tracing.dispatch import implements
-from hjit.trace.tracing.scalars.host import static_value
 
 SHIFTS = {"big": range(7, -1, -1), "little": range(8)}
 """By bit order: how far to the left each of eight elements is in its byte."""
@@ -26,8 +24,7 @@ def _shifts(bitorder: str) -> range:
 
 def _with_axis_last(a: Tracer, axis: Any) -> tuple[Tracer, int]:
     """The array with `axis` moved to the end, and its number; None is the axis of the flattened array."""
-    x = a.reshape(-1) if axis is None or a.ndim == 0 else a
-    k = np.lib.array_utils.normalize_axis_index(0 if axis is None else operator.index(static_value(axis)), x.ndim)
+    x, k = along(a if a.ndim else a.reshape(1), axis)
     return call(np.moveaxis, x, k, -1), k
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.poly import ZERO, Dim, Poly, Var, deep_atoms, poly
+from hjit.trace.ir.poly import ZERO, Dim, Poly, Var, poly
 from hjit.trace.ops import layout
 from hjit.trace.ops.arguments import shape_of
 from hjit.trace.ops.arrays.creation import empty
@@ -178,17 +179,7 @@ def _multiples(step: int, last: int, axes: Sequence[tuple[int, int]]) -> tuple[i
 # -- common memory
 
 
-@implements(np.shares_memory)
-def shares_memory(a: Any, b: Any, *max_work: Any, **named: Any) -> bool:
-    return have_common_memory(np.shares_memory, a, b, *max_work, **named)
-
-
-@implements(np.may_share_memory)
-def may_share_memory(a: Any, b: Any, *max_work: Any, **named: Any) -> bool:
-    return have_common_memory(np.may_share_memory, a, b, *max_work, **named)
-
-
-def have_common_memory(function: Callable[..., bool], a: Any, b: Any, *max_work: Any, **named: Any) -> bool:
+def _have_common_memory(function: Callable[..., bool], a: Any, b: Any, *max_work: Any, **named: Any) -> bool:
     """What NumPy's function says of two arrays, of which at least one is traced; numbers are in no array.
 
     Raises:
@@ -209,13 +200,17 @@ def have_common_memory(function: Callable[..., bool], a: Any, b: Any, *max_work:
     return bool(function(first, second, *max_work, **named))
 
 
+for _function in (np.shares_memory, np.may_share_memory):
+    implements(_function)(partial(_have_common_memory, _function))
+
+
 def _are_disjoint(one: str, other: str) -> bool:
     """Have two arrays of this call no common memory? Then other calls are guarded for that."""
     inputs = current().inputs
     sources = inputs[one], inputs[other]
     if not all(s.where[0] in ("arg", "captured") and type(s.array) is np.ndarray for s in sources):
         return False
-    if np.may_share_memory(*(s.array for s in sources)):
+    if np.may_share_memory(sources[0].array, sources[1].array):
         return False
     current().disjoint.add((one, other))
     return True
@@ -233,7 +228,7 @@ def _in_memory(x: Tracer) -> np.ndarray[Any, Any] | None:
     None: it is not known where it lies.
     """
     root, steps = x.buffer.root, layout.strides(x)
-    is_moving = any(isinstance(atom, Var) for p in x.index for atom in deep_atoms(p))
+    is_moving = any(p.has(Var) for p in x.index)
     if steps is None or is_moving or root.viewed is not None:
         return None
     base = root.strides or layout.c_strides(root.shape, root.dtype.itemsize)

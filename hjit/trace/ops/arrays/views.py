@@ -13,7 +13,7 @@ import numpy as np
 
 from hjit.trace.ir.graph import compose, identity
 from hjit.trace.ir.poly import ONE, ZERO, Dim, Poly, poly
-from hjit.trace.ops.arguments import Casting, axes_of, broadcast, makes
+from hjit.trace.ops.arguments import Casting, axes_of, axis_of, broadcast, makes
 from hjit.trace.ops.layout import copy_order, in_order, is_c_ordered, stand_in
 from hjit.trace.tracing.arrays.bits import Reinterpreted
 from hjit.trace.tracing.arrays.scalar_class import plain_class
@@ -56,7 +56,7 @@ def transpose(a: Any, axes: Any = None) -> Tracer:
     if axes is None:
         order = tuple(reversed(range(a.ndim)))
     else:
-        order = tuple(np.lib.array_utils.normalize_axis_index(operator.index(static_value(k)), a.ndim) for k in axes)
+        order = tuple(axis_of(k, a.ndim) for k in axes)
         if len(order) != a.ndim:
             raise ValueError("axes don't match array")
         if len(set(order)) != a.ndim:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.expressions import Const
-from hjit.trace.ops.arguments import Casting, axes_of, count, makes, refuse, shape_of
-from hjit.trace.ops.arrays.strides import Flags, have_common_memory
+from hjit.trace.ops.arguments import Casting, axes_of, axis_of, count, makes, refuse, shape_of
+from hjit.trace.ops.arrays.strides import Flags
 from hjit.trace.ops.complex_numbers.operands import Complex, as_complex, complex_operand, is_array, joined, pair
 from hjit.trace.ops.complex_numbers.table import for_complex
 from hjit.trace.ops.complex_numbers.ufuncs import as_bool, store
@@ -28,7 +28,7 @@ from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Tracer, as_tracer, call, has_tracer
 from hjit.trace.tracing.complex_memory import complex_of, part_dtype, supported_complex
-from hjit.trace.tracing.dispatch import provides
+from hjit.trace.tracing.dispatch import functions, provides
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import is_host, static_captured, static_value
 from hjit.trace.tracing.scalars.size import Size
@@ -466,7 +466,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> ComplexTracer:
     if axis is None:
         return reshape(roll(ravel(z), shift, 0), z.shape)
     many = axis if isinstance(axis, (tuple, list)) else (axis,)
-    axes = tuple(np.lib.array_utils.normalize_axis_index(operator.index(static_value(k)), z.ndim) for k in many)
+    axes = tuple(axis_of(k, z.ndim) for k in many)
     return ComplexTracer(call(np.roll, z.parts, shift, axes if isinstance(axis, (tuple, list)) else axes[0]))
 
 
@@ -527,14 +527,8 @@ def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
     return np.can_cast(from_.dtype if is_array(from_) else from_, to, casting)
 
 
-@for_complex(np.shares_memory)
-def shares_memory(a: Any, b: Any, *max_work: Any, **named: Any) -> bool:
-    return have_common_memory(np.shares_memory, a, b, *max_work, **named)
-
-
-@for_complex(np.may_share_memory)
-def may_share_memory(a: Any, b: Any, *max_work: Any, **named: Any) -> bool:
-    return have_common_memory(np.may_share_memory, a, b, *max_work, **named)
+for _asks in (np.shares_memory, np.may_share_memory):  # these know complex arrays
+    for_complex(_asks)(functions()[_asks])
 
 
 # -- methods

@@ -46,11 +46,6 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
 _BOOL = np.dtype(bool)
 
 
-def cast_bool(e: Expr) -> Expr:
-    """Truth of a number: nonzero, NaN included."""
-    return cast(e, bool)
-
-
 @implements(np.clip)
 def clip(
     a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None, **kwargs: Any

@@ -1,4 +1,4 @@
-"""What reads by index: take, take_along_axis, choose, compress, extract, nonzero, argwhere, unique, isin.
+"""What reads by index: take, take_along_axis, choose, compress, extract, isin.
 
 And index arithmetic: unravel_index, ravel_multi_index, ix_.
 """
@@ -6,7 +6,6 @@ And index arithmetic: unravel_index, ravel_multi_index, ix_.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 from hjit.trace.ir.expressions import Const, Op, cast, select
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Indirect, poly
-from hjit.trace.ops.arguments import axes_of, broadcast, finish, makes, shape_of
+from hjit.trace.ops.arguments import axes_of, broadcast, finish, makes, open_mesh, shape_of
 from hjit.trace.ops.elementwise.promotion import common_dtype, element
 from hjit.trace.ops.indexing.getitem import gather_index
 from hjit.trace.ops.limits import MAX_CHOICES
@@ -22,7 +21,7 @@ from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, from_known, from_stage, is_tracer
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.recording.recorder import current
-from hjit.trace.tracing.scalars.host import is_host, static_value
+from hjit.trace.tracing.scalars.host import is_host
 
 
 def lookup(table: Tracer, index: Tracer) -> Tracer:
@@ -157,44 +156,6 @@ def extract(condition: Any, arr: Any) -> Any:
     return compress(as_tracer(condition).reshape(-1), as_tracer(arr).reshape(-1))
 
 
-@implements(np.nonzero)
-def nonzero(a: Any) -> tuple[Tracer, ...]:
-    a = as_tracer(a)
-    if a.known is None:
-        raise depends_on_values("numpy.nonzero")
-    return tuple(map(from_known, np.nonzero(a.known)))
-
-
-@implements(np.argwhere)
-def argwhere(a: Any) -> Tracer:
-    a = as_tracer(a)
-    if a.known is None:
-        raise depends_on_values("numpy.argwhere")
-    return from_known(np.argwhere(a.known))
-
-
-@implements(np.flatnonzero)
-def flatnonzero(a: Any) -> Any:
-    return nonzero(as_tracer(a).reshape(-1))[0]
-
-
-def _known_only(function: Callable[..., Any]) -> None:
-    def method(ar: Any, *args: Any, **kwargs: Any) -> Any:
-        ar = as_tracer(ar)
-        if ar.known is None:
-            raise depends_on_values(
-                f"numpy.{function.__name__}", "pass the values in, or compute them outside the function"
-            )
-        result = function(ar.known, *(static_value(x) for x in args), **{k: static_value(x) for k, x in kwargs.items()})
-        return tuple(map(from_known, result)) if isinstance(result, tuple) else from_known(result)
-
-    implements(function)(method)
-
-
-for _function in (np.unique, np.unique_values, np.unique_counts, np.unique_inverse, np.unique_all):
-    _known_only(_function)
-
-
 @implements(np.isin)
 def isin(
     element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None
@@ -254,10 +215,14 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
 @makes
 def ix_(*args: Any) -> tuple[Tracer, ...]:
     found = []
-    for k, x in enumerate(args):
-        t = as_tracer(x)
+    for t in map(as_tracer, args):
         if t.ndim != 1:
             raise ValueError("Cross index must be 1 dimensional")
-        t = t.astype(np.intp) if t.size == 0 else flatnonzero(t) if t.dtype == bool else t
-        found.append(t.reshape((1,) * k + (t.shape[0],) + (1,) * (len(args) - k - 1)))
-    return tuple(found)
+        if t.size == 0:
+            t = t.astype(np.intp)
+        elif t.dtype == bool:
+            if t.known is None:
+                raise depends_on_values("numpy.ix_")
+            t = from_known(np.flatnonzero(t.known))
+        found.append(t)
+    return tuple(open_mesh(found))

@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.expressions import Index, cast
 from hjit.trace.ops.arguments import count
 from hjit.trace.ops.indexing.histograms import tally, values_of
 from hjit.trace.ops.layout import copy_order
 from hjit.trace.ops.limits import MIN_COUNTED
-from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, from_stage, is_tracer, python_float
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, from_stage, is_tracer, python_float, size_number
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import is_host
 
@@ -28,11 +27,6 @@ def is_counted(a: Tracer, axes: Sequence[int]) -> bool:
     """Is a statistic over `axes` computed by counting?"""
     values = values_of(a.dtype)
     return len(axes) == a.ndim and values > 0 and (values <= _BYTE or count(a.shape) >= MIN_COUNTED)
-
-
-def _number(n: int, dtype: Any = np.intp) -> Tracer:
-    """A size as a number of the Graph, so that another size needs no new kernel."""
-    return from_stage(cast(Index(current().poly(n)), dtype), (), dtype, is_scalar=True)
 
 
 def _at_ranks(a: Tracer, ranks: Tracer) -> Tracer:
@@ -49,7 +43,8 @@ def _at_ranks(a: Tracer, ranks: Tracer) -> Tracer:
 def counted_median(a: Tracer) -> Tracer:
     """The median of all elements."""
     n = a.size
-    middle = _at_ranks(a, call(np.stack, [_number((n - 1) // 2), _number(n // 2)])).astype(np.float64)
+    ranks = call(np.stack, [size_number(k, np.intp) for k in ((n - 1) // 2, n // 2)])
+    middle = _at_ranks(a, ranks).astype(np.float64)
     return _scalar((middle[0] + middle[1]) / 2)
 
 
@@ -115,11 +110,11 @@ def counted_quantile(a: Tracer, q: Any, method: str, hundred: bool) -> Tracer:
     weak = is_python_number(q)
     wanted = _wanted(as_tracer(q), hundred)
     n = a.size
-    place = METHODS[method](_number(n, wanted.dtype), _number(n - 1, wanted.dtype), wanted)
+    place = METHODS[method](size_number(n, wanted.dtype), size_number(n - 1, wanted.dtype), wanted)
     if place.dtype.kind != "f":
         found = _at_ranks(a, place)
         return found if wanted.ndim else _scalar(found)
-    previous, last = np.floor(place), _number(n - 1, place.dtype)
+    previous, last = np.floor(place), size_number(n - 1, place.dtype)
     ends = [call(np.where, place >= last, last, call(np.where, place < 0, 0.0, x)) for x in (previous, previous + 1)]
     low, high = _at_ranks(a, call(np.stack, ends).astype(np.intp))
     gamma = fraction(place, previous, method)

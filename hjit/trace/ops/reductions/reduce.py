@@ -32,6 +32,7 @@ from hjit.trace.tracing.arrays.tracer import (
     from_known,
     from_stage,
     is_tracer,
+    size_number,
     stored,
 )
 from hjit.trace.tracing.dispatch import hook, implements, provides
@@ -264,7 +265,7 @@ def not_empty(count: Any) -> None:
 
 def divided(total: Any, count: Any, dtype: np.dtype[Any]) -> Any:
     """A sum, of complex numbers perhaps, by how many elements there are."""
-    n = count if is_tracer(count) else _as(count, total.real.dtype)
+    n = count if is_tracer(count) else size_number(count, total.real.dtype)
     return _like_scalar(np.true_divide(total, n).astype(dtype, copy=False), total)
 
 
@@ -275,11 +276,6 @@ def counted(a: Any, axis: Any, where: Any, keepdims: Any) -> Any:
         return current().once(("count", id(shape), axes), shape, lambda: math.prod(shape[k] for k in axes))
     mask = np.broadcast_to(as_tracer(where), a.shape)
     return call(np.count_nonzero, mask, axis, keepdims=keeps(keepdims))
-
-
-def _as(n: int, dtype: np.dtype[Any]) -> Tracer:
-    """A size as a number of the Graph, so that another size needs no new kernel."""
-    return from_stage(cast(Index(current().poly(n)), dtype), (), dtype, is_scalar=True)
 
 
 def _like_scalar(result: Any, like: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from hjit.trace.ir.expressions import Expr
 from hjit.trace.ir.graph import Definition
 from hjit.trace.ir.poly import Dim, Poly, poly
+from hjit.trace.ops.arguments import along
 from hjit.trace.ops.by_numpy import by_numpy
 from hjit.trace.ops.layout import as_it_lies
 from hjit.trace.ops.limits import MAX_ARGSORTED
@@ -37,18 +37,12 @@ def _sorted(a: Tracer, axis: int, order: Callable[[list[Expr]], list[Expr]], dty
     return from_stage(None, a.shape, dtype, tuple(updates))
 
 
-def _flat(a: Tracer, axis: Any) -> tuple[Tracer, int]:
-    if axis is None:
-        return a.reshape(-1), 0
-    return a, np.lib.array_utils.normalize_axis_index(operator.index(static_value(axis)), a.ndim)
-
-
 @implements(np.sort)
 def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Any:
     a = as_tracer(a)
     if a.known is not None:
         return from_known(np.sort(a.known, static_value(axis), kind), of=a)
-    a, axis = _flat(a, axis)
+    a, axis = along(a, axis)
     if not are_few(a, (axis,)):
         return by_numpy(np.sort, a, axis=axis, kind=kind, order=order, stable=stable, rule="monotone")
     return as_it_lies(
@@ -63,7 +57,7 @@ def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stab
     a = as_tracer(a)
     if a.known is not None:
         return from_known(np.argsort(a.known, static_value(axis), "stable"), of=a)
-    a, axis = _flat(a, axis)
+    a, axis = along(a, axis)
     if not are_few(a, (axis,), MAX_ARGSORTED):
         return by_numpy(np.argsort, a, axis=axis, kind=kind, order=order, stable=stable, rule="arrangement")
     return _sorted(a, axis, arg_ordered, np.intp)
@@ -72,7 +66,7 @@ def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stab
 @implements(np.partition)
 def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Any:
     """NumPy's order within the parts is unspecified; short axes are sorted."""
-    a, axis = _flat(as_tracer(a), axis)
+    a, axis = along(as_tracer(a), axis)
     if a.known is None and not are_few(a, (axis,)):
         return by_numpy(np.partition, a, kth, axis=axis, kind=kind, order=order, rule="arrangement")
     _check_kth(kth, a.shape[axis])
@@ -81,7 +75,7 @@ def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order
 
 @implements(np.argpartition)
 def argpartition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Any:
-    a, axis = _flat(as_tracer(a), axis)
+    a, axis = along(as_tracer(a), axis)
     if a.known is None and not are_few(a, (axis,), MAX_ARGSORTED):
         return by_numpy(np.argpartition, a, kth, axis=axis, kind=kind, order=order, rule="arrangement")
     _check_kth(kth, a.shape[axis])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from hjit.trace.ir.expressions import Const, Expr, Index, Load, Op, cast, select
 from hjit.trace.ir.graph import Definition
 from hjit.trace.ir.poly import ZERO, Dim, Poly, boundary, poly
-from hjit.trace.ops.arguments import all_known, axes_of, refuse
+from hjit.trace.ops.arguments import all_known, axes_of, axis_of, refuse
 from hjit.trace.ops.arrays.joining import Region, assemble, join, part
 from hjit.trace.ops.layout import Order, as_it_lies
 from hjit.trace.ops.limits import MAX_CONVOLVE_TAPS
@@ -35,7 +36,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _MISSING, append: An
     a = as_tracer(a)
     if a.ndim == 0:
         raise ValueError("diff requires input that is at least one dimensional")
-    axis = np.lib.array_utils.normalize_axis_index(operator.index(static_value(axis)), a.ndim)
+    axis = axis_of(axis, a.ndim)
     edge = (*a.shape[:axis], 1, *a.shape[axis + 1 :])
     ends = [None if x is _MISSING else as_tracer(x) for x in (prepend, append)]
     before, after = (np.broadcast_to(x, edge) if x is not None and x.ndim == 0 else x for x in ends)
@@ -206,6 +207,36 @@ def _at_least_1d(x: Any) -> Any:
     return t.reshape(1) if t.ndim == 0 else t
 
 
+@dataclass(frozen=True, slots=True)
+class _SlidingSum:
+    """The terms of ``sum_j a[p + j] * v[j]``, in one dtype: of bools with `or` and `and`."""
+
+    a: Tracer
+    v: Tracer
+    dtype: np.dtype[Any]
+
+    @property
+    def plus(self) -> str:
+        return "logical_or" if self.dtype.kind == "b" else "add"
+
+    def term(self, p: Poly, j: Poly, check: str) -> Expr:
+        """``a[p] * v[j]``; nothing where `p` lies beyond the end of `a` that `check` names."""
+        n, v = current().poly(self.a.shape[0]), self.v
+        x = self.a.at([boundary("clamp", p, n) if check else p])
+        tap = v.at([j]) if v.known is None or not j.is_const else _tap(v, j.const)
+        times = "logical_and" if self.dtype.kind == "b" else "multiply"
+        product = Op(times, (cast(x, self.dtype), cast(tap, self.dtype)), self.dtype)
+        if not check:
+            return product
+        limit = Const(0, np.int64) if check == "greater_equal" else Index(n)
+        return select(Op(check, (Index(p), limit), _BOOL), product, Const(0, self.dtype))
+
+    def unrolled(self, first: Poly, check: str) -> Expr:
+        """All terms, where the tap at 0 lies at `first`."""
+        terms = (self.term(first + j, poly(j), check) for j in range(int(self.v.shape[0])))
+        return functools.reduce(lambda total, x: Op(self.plus, (total, x), self.dtype), terms)
+
+
 def _slide(a: Tracer, v: Tracer, mode: Any, function: Callable[..., Any]) -> Any:
     """``sum_j a[i + j - left] * v[j]`` over the taps that lie inside `a`, which is the longer one."""
     mode = static_value(mode)
@@ -221,53 +252,29 @@ def _slide(a: Tracer, v: Tracer, mode: Any, function: Callable[..., Any]) -> Any
     inside = n - m + 1
     result = np.result_type(a.dtype, v.dtype)
     dtype = np.dtype(np.float32) if result == np.float16 else result
-    plus, times = ("logical_or", "logical_and") if dtype.kind == "b" else ("add", "multiply")
-    zero = Const(0, dtype)
-
-    def term(p: Poly, j: Poly, check: str) -> Expr:
-        """Tap `j` at `p`, nothing where `p` lies beyond the end that `check` names."""
-        safe = boundary("clamp", p, rec.poly(n)) if check else p
-        product = Op(
-            times,
-            (
-                cast(a.at([safe]), dtype),
-                cast(v.at([j]) if v.known is None or not j.is_const else _tap(v, j.const), dtype),
-            ),
-            dtype,
-        )
-        if not check:
-            return product
-        limit = zero_index if check == "greater_equal" else Index(rec.poly(n))
-        return select(Op(check, (Index(p), limit), _BOOL), product, zero)
-
-    zero_index = Const(0, np.int64)
+    sliding = _SlidingSum(a, v, dtype)
     # where each part begins in the result, how long it is, where its first tap lies, and which end it may cross
     parts = [
         (left, inside, ZERO, ""),
         (0, left, -rec.poly(left), "greater_equal"),
         (left + inside, right, rec.poly(inside), "less"),
     ]
-    shape = (left + inside + right,)
+    shape, here = (left + inside + right,), poly(Dim(0))
     if v.known is not None and m <= MAX_CONVOLVE_TAPS:
-        regions = []
-        for start, extent, first, check in parts:
-            terms = [term(poly(Dim(0)) + first + j, poly(j), check) for j in range(m)]
-            total = terms[0]
-            for t in terms[1:]:
-                total = Op(plus, (total, t), dtype)
-            regions.append(Region((start,), (extent,), total))
+        regions = [
+            Region((start,), (extent,), sliding.unrolled(here + first, check)) for start, extent, first, check in parts
+        ]
         return assemble(shape, result, regions)
-    name = rec.reserve(plus)
+    name, j = rec.reserve(sliding.plus), poly(Dim(1))
     updates = []
     for start, extent, first, check in parts:
         if extent == 0:
             continue
-        target = (poly(Dim(0)) + rec.poly(start),)
-        value = Op(
-            plus, (Load(name, target, dtype), term(poly(Dim(0)) + first + poly(Dim(1)), poly(Dim(1)), check)), dtype
-        )
-        updates.append(Definition((rec.poly(extent),), (rec.poly(m),), target, value, plus))
-    return from_stage(zero, shape, dtype, tuple(updates), reserved=name).astype(result, copy=False)
+        target = (here + rec.poly(start),)
+        value = Op(sliding.plus, (Load(name, target, dtype), sliding.term(here + first + j, j, check)), dtype)
+        updates.append(Definition((rec.poly(extent),), (rec.poly(m),), target, value, sliding.plus))
+    total = from_stage(Const(0, dtype), shape, dtype, tuple(updates), reserved=name)
+    return total.astype(result, copy=False)
 
 
 def _tap(v: Tracer, j: int) -> Expr:

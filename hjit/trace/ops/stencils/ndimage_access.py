@@ -75,6 +75,10 @@ class Extended:
         ]
         return self.image.at(here)
 
+    def along(self, axis: int, offset: int | Poly) -> Expr:
+        """The element `offset` away along one axis."""
+        return self.at(on_axis(axis, self.image.ndim, offset))
+
 
 def holds(dtype: np.dtype[Any], value: Any) -> bool:
     """Is `value` exactly a number of `dtype`?"""

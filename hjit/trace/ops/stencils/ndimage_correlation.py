@@ -31,7 +31,7 @@ from hjit.trace.ops.stencils.ndimage_access import (
     store,
     times,
 )
-from hjit.trace.ops.stencils.ndimage_windows import unrolled_window
+from hjit.trace.ops.stencils.ndimage_windows import LineWindow, unrolled_window
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import static_value
@@ -63,7 +63,7 @@ def correlate1d(image: Any, weights: Any, axis: int, output: Tracer, mode: int, 
     work = _accumulator(image, w.known, output, cval)
 
     def tap(j: int | Poly) -> Expr:
-        return cast(near.at(on_axis(axis, image.ndim, j - origin)), work)
+        return cast(near.along(axis, j - origin), work)
 
     def weight(j: int) -> Expr:
         if w.known is not None:
@@ -145,20 +145,14 @@ def correlate(image: Any, weights: Any, output: Tracer, mode: int, cval: Any, or
 def uniform_filter1d(image: Any, size: int, axis: int, output: Tracer, mode: int, cval: Any, origin: int) -> None:
     """The mean of a window; SciPy keeps a running sum, which for floats rounds otherwise in the last digits."""
     image, size, cval = source(image), operator.index(static_value(size)), float(static_value(cval))
-    (ahead,), (past,) = reach((size,), (origin,))
-    near = Extended.of(
-        image, MODES[static_value(mode)], cval, on_axis(axis, image.ndim, ahead), on_axis(axis, image.ndim, past)
-    )
+    window = LineWindow.of(image, size, axis, mode, cval, origin)
     exact = image.dtype.kind in "biu" and image.dtype.itemsize <= 4 and holds(np.dtype(np.int16), cval)
     work = DOUBLE if not exact else np.dtype(np.int32 if image.dtype.itemsize <= 2 and size < 2**15 else np.int64)
-
-    def tap() -> Expr:
-        return cast(near.at(on_axis(axis, image.ndim, poly(Dim(image.ndim)) - ahead)), work)
 
     def rounded(total: Expr) -> Expr:
         return total if exact else Op("reordered", (total,), DOUBLE)
 
-    total = unrolled_window(near, axis, -ahead, size, "add", work, rounded)
+    total = unrolled_window(window, "add", work, rounded)
     if total is None:
-        total = rounded(reduced(image, Const(0, work), (size,), tap, "add"))
+        total = rounded(reduced(image, Const(0, work), (size,), lambda: window.tap(work), "add"))
     store(output, Op("true_divide", (cast(total, DOUBLE), Const(size, DOUBLE)), DOUBLE), safe=False)

@@ -13,7 +13,7 @@ import numpy as np
 
 from hjit.trace.ir.expressions import Const, Expr, Op, cast, select
 from hjit.trace.ir.identities import start_value
-from hjit.trace.ir.poly import Dim, poly
+from hjit.trace.ir.poly import poly
 from hjit.trace.ops.limits import MAX_RANKED
 from hjit.trace.ops.reductions.networks import ranked
 from hjit.trace.ops.stencils.ndimage_access import (
@@ -26,13 +26,12 @@ from hjit.trace.ops.stencils.ndimage_access import (
     footprint_of,
     holds,
     less,
-    on_axis,
     reach,
     reduced,
     source,
     store,
 )
-from hjit.trace.ops.stencils.ndimage_windows import unrolled_window
+from hjit.trace.ops.stencils.ndimage_windows import LineWindow, unrolled_window
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known
 from hjit.trace.tracing.externs.foreign import foreign
 from hjit.trace.tracing.recording.recorder import current
@@ -65,18 +64,11 @@ def min_or_max_filter1d(
 ) -> None:
     """The extreme of a line of elements, by comparisons in double as C has them."""
     image, size, cval = source(image), operator.index(static_value(size)), float(static_value(cval))
-    (ahead,), (past,) = reach((size,), (origin,))
-    near = Extended.of(
-        image, MODES[static_value(mode)], cval, on_axis(axis, image.ndim, ahead), on_axis(axis, image.ndim, past)
-    )
+    window = LineWindow.of(image, size, axis, mode, cval, origin)
     work, name = _native(image, cval), "minimum" if minimum else "maximum"
-
-    def tap() -> Expr:
-        return cast(near.at(on_axis(axis, image.ndim, poly(Dim(image.ndim)) - ahead)), work)
-
-    found = unrolled_window(near, axis, -ahead, size, name, work, lambda e: e)
+    found = unrolled_window(window, name, work, lambda e: e)
     if found is None:
-        found = reduced(image, Const(start_value(name, work), work), (size,), tap, name, name)
+        found = reduced(image, Const(start_value(name, work), work), (size,), lambda: window.tap(work), name, name)
     store(output, found, safe=False)
 
 

@@ -1,4 +1,4 @@
-"""Store-to-load forwarding through concatenations: arrays that are written in slabs along one axis."""
+"""Store-to-load forwarding through concatenations: arrays that are written in parts along one axis."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hjit.trace.passes.limits import REPEATED_COST, SELECTED_PLANES
 
 
 @dataclass(frozen=True, slots=True)
-class Slab:
+class Part:
     """``stage[..., first : first + count, ...] = definition``, all of the other axes."""
 
     first: int
@@ -23,7 +23,7 @@ class Slab:
     definition: Definition
 
     def value(self, axis: int, index: tuple[Poly, ...]) -> Expr:
-        """The value at an index of the stage that is in the slab."""
+        """The value at an index of the stage that is in the part."""
         if len(self.definition.dims) == len(index):
             index = (*index[:axis], index[axis] - self.first, *index[axis + 1 :])
         else:
@@ -31,29 +31,29 @@ class Slab:
         return substitute(self.definition.value, renumber(index))
 
 
-def slabs(s: Stage) -> tuple[int, tuple[Slab, ...]] | None:
-    """The axis, of known extent, and the slabs that a stage is written in without reading itself; None: it is not."""
+def concatenated(s: Stage) -> tuple[int, tuple[Part, ...]] | None:
+    """The axis, of known extent, and the parts that a stage is written in without reading itself; None: it is not."""
     if not s.updates or any(d.order != "pure" or d.rdims or s.name in d.sources for d in s.updates):
         return None
     for axis, extent in enumerate(s.shape):
-        found = [_slab(s, d, axis) for d in s.updates] if extent.is_const else []
+        found = [_part(s, d, axis) for d in s.updates] if extent.is_const else []
         known = {(x.first, x.count): x for x in found if x is not None}  # the last of those written to one place
         if found and None not in found and _cover(known.values(), extent.const):
             return axis, tuple(known.values())
     return None
 
 
-def _slab(s: Stage, d: Definition, axis: int) -> Slab | None:
+def _part(s: Stage, d: Definition, axis: int) -> Part | None:
     rest = [k for k in range(len(s.shape)) if k != axis]
     at = d.target[axis]
     if at.is_const and d.dims == tuple(s.shape[k] for k in rest):
-        return Slab(at.const, 1, d) if all(d.target[k] == poly(Dim(j)) for j, k in enumerate(rest)) else None
+        return Part(at.const, 1, d) if all(d.target[k] == poly(Dim(j)) for j, k in enumerate(rest)) else None
     first = at - poly(Dim(axis))
     whole = len(d.dims) == len(s.shape) and all(d.dims[k] == s.shape[k] and d.target[k] == poly(Dim(k)) for k in rest)
-    return Slab(first.const, d.dims[axis].const, d) if whole and first.is_const and d.dims[axis].is_const else None
+    return Part(first.const, d.dims[axis].const, d) if whole and first.is_const and d.dims[axis].is_const else None
 
 
-def _cover(found: Iterable[Slab], extent: int) -> bool:
+def _cover(found: Iterable[Part], extent: int) -> bool:
     """Is every index in one of them, and in one only?"""
     end = 0
     for x in sorted(found, key=lambda x: x.first):
@@ -63,15 +63,15 @@ def _cover(found: Iterable[Slab], extent: int) -> bool:
     return end == extent
 
 
-def _cheap(s: Stage) -> tuple[int, tuple[Slab, ...]] | None:
-    """`slabs`, where each is so cheap that it may be computed again."""
-    found = slabs(s)
+def _cheaply_concatenated(s: Stage) -> tuple[int, tuple[Part, ...]] | None:
+    """`concatenated`, where each part is so cheap that it may be computed again."""
+    found = concatenated(s)
     return found if found is not None and all(cost(x.definition.value) <= REPEATED_COST for x in found[1]) else None
 
 
 def forward_stores(graph: Graph) -> Graph:
-    """A load that is in one slab in all iterations is the value that was stored there."""
-    known: dict[str, tuple[int, tuple[Slab, ...]]] = {}
+    """A load that is in one part in all iterations is the value that was stored there."""
+    known: dict[str, tuple[int, tuple[Part, ...]]] = {}
     stages = []
 
     def forwarded(e: Expr, extents: tuple[Poly, ...]) -> Expr | None:
@@ -89,7 +89,7 @@ def forward_stores(graph: Graph) -> Graph:
     for s in graph.stages:
         if known.keys() & s.sources:
             s = map_definitions(s, lambda e, extents: rewrite(e, lambda x: forwarded(x, extents)))
-        found = _cheap(s)
+        found = _cheaply_concatenated(s)
         if found is not None:
             known[s.name] = found
         stages.append(s)
@@ -116,7 +116,7 @@ def select_planes(graph: Graph) -> Graph:
 
 
 def _selected(s: Stage) -> Stage:
-    found = _cheap(s)
+    found = _cheaply_concatenated(s)
     if found is None or s.shape[found[0]].const > SELECTED_PLANES:
         return s
     axis, parts = found

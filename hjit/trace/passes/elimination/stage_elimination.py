@@ -9,7 +9,7 @@ from typing import Any
 from hjit.trace.ir.expressions import Expr, Load, rewrite
 from hjit.trace.ir.graph import Graph, Stage, identity
 from hjit.trace.ir.rewriting import map_exprs
-from hjit.trace.passes.elimination.forwarding import slabs
+from hjit.trace.passes.elimination.forwarding import concatenated
 from hjit.trace.passes.interleaved_updates import covers_stage, write_disjoint
 
 
@@ -96,7 +96,7 @@ def drop_overwritten(graph: Graph) -> Graph:
 
 
 def _is_overwritten(s: Stage) -> bool:
-    return s.initial is not None and (slabs(s) is not None or covers_stage(s))
+    return s.initial is not None and (concatenated(s) is not None or covers_stage(s))
 
 
 def merge_equal_stages(graph: Graph) -> Graph:

@@ -396,6 +396,11 @@ def index_value(p: Poly) -> Tracer:
     return found
 
 
+def size_number(n: int, dtype: Any) -> Tracer:
+    """A size as a number of the Graph, so that another size needs no new kernel."""
+    return from_stage(cast(Index(current().poly(n)), dtype), (), dtype, is_scalar=True)
+
+
 def from_known(array: Any, is_scalar: bool = False, of: Any = ()) -> Tracer:
     """A new array with known contents, which the tracer owns; computed `of` these numbers and arrays."""
     array = np.asarray(array)

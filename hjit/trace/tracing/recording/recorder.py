@@ -48,6 +48,7 @@ STAGES_A_CHECK = 8  # of the deadline, which asks the system for the time
 MAX_CONSTANT = 1024  # elements of an array that is part of the kernel's key; larger ones are inputs
 
 RunLoops = Callable[[Sequence[np.ndarray[Any, Any]]], bool]
+CompileLoops = Callable[[Program, Mapping[str, int]], RunLoops]  # given the sizes
 
 _state = threading.local()
 T = TypeVar("T")
@@ -213,7 +214,7 @@ class Recorder(TracedSizes):
     unrolled: frozenset[LoopSite] = frozenset()
     rolled: frozenset[LoopSite] = frozenset()
     programs: frozenset[LoopSite] = frozenset()
-    run_loops: Callable[[Program, Mapping[str, int]], RunLoops] | None = None
+    run_loops: CompileLoops | None = None
     program: Any = None
     numbers: dict[Any, str] = field(default_factory=dict)
     freeze_captured: bool = False

@@ -125,21 +125,21 @@ def rebuild(outcome: tuple[Any, ...], given: Sequence[Any], array: Callable[[str
     Raises:
         Unknown: an object of its type cannot be kept, or it is too many of them.
     """
-    kind, what, *rest = outcome
-    if kind == "given":
-        return given[what]
-    if kind == "value":
-        return what
-    if kind == "unknown":
-        raise Unknown(f"it returns a {what.__name__}, not an array or a number")
-    if kind == "many":
-        raise Unknown(f"it returns {what} arrays and numbers")
-    if kind == "part":
-        return _part(given[what], *rest)
-    if kind != "items":
-        return array(kind, what)
-    keys, *parts = rest
-    items = [rebuild(p, given, array) for p in parts]
-    if keys is not None:
-        return what(zip(keys, items, strict=True))
-    return what(*items) if hasattr(what, "_fields") else what(items)
+    match outcome:
+        case "given", number:
+            return given[number]
+        case "part", number, *where:
+            return _part(given[number], *where)
+        case "value", value:
+            return value
+        case "unknown", cls, *_:
+            raise Unknown(f"it returns a {cls.__name__}, not an array or a number")
+        case "many", count, *_:
+            raise Unknown(f"it returns {count} arrays and numbers")
+        case "items", cls, keys, *parts:
+            items = [rebuild(p, given, array) for p in parts]
+            if keys is not None:
+                return cls(zip(keys, items, strict=True))
+            return cls(*items) if hasattr(cls, "_fields") else cls(items)
+    kind, number, *_ = outcome
+    return array(kind, number)

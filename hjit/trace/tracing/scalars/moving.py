@@ -50,7 +50,7 @@ class MovingLength:
 
 def moves(p: Poly) -> bool:
     """Does a length depend on an iteration?"""
-    return any(isinstance(a, Var) for a in deep_atoms(p))
+    return p.has(Var)
 
 
 def is_natural(p: Poly, ranges: Sequence[tuple[Var, Poly, Poly]], sizes: Mapping[str, int]) -> bool:

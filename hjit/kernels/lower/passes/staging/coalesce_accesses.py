@@ -21,7 +21,8 @@ from hjit.sched.language.limits import WARP
 from hjit.sched.language.memory import C_ORDER, memory_order
 from hjit.trace.ir.expressions import Expr, Load, loads, rewrite
 from hjit.trace.ir.graph import Graph
-from hjit.trace.ir.poly import ONE, ZERO, Indirect, Poly, Var, deep_atoms, poly, upper_bound
+from hjit.trace.ir.intervals import upper_bound
+from hjit.trace.ir.poly import ONE, ZERO, Indirect, Poly, Var, poly
 
 MAX_BYTES = 24 << 10  # of a block's tiles, with what it has in shared memory already
 SECTOR = 32  # bytes that memory moves at least
@@ -236,7 +237,7 @@ class _Coalescing:
     def readable(self, blocks: Iterable[Block]) -> Iterator[Load]:
         """The loads of arrays that the nest does not compute, and whose place is known without other loads."""
         for x in loads(*(e for b in blocks for e in stmt_exprs(b))):
-            is_gather = any(isinstance(a, Indirect) for p in x.index for a in deep_atoms(p))
+            is_gather = any(p.has(Indirect) for p in x.index)
             if x.source not in self.nest.writes and x.source not in self.nest.buffers and not is_gather:
                 yield x
 

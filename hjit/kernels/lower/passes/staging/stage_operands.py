@@ -23,7 +23,8 @@ from hjit.sched.language.memory import C_ORDER, memory_order
 from hjit.trace.ir.expressions import Const, Expr, Load, cast, loads, rewrite
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.identities import start_value
-from hjit.trace.ir.poly import ONE, ZERO, Poly, Var, poly, upper_bound
+from hjit.trace.ir.intervals import upper_bound
+from hjit.trace.ir.poly import ONE, ZERO, Poly, Var, poly
 
 MAX_BYTES = 24 << 10  # of a block's operands, with what it has in shared memory already
 WIDEST = 16  # bytes that a thread reads of shared memory at once

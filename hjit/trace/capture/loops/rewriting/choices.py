@@ -2,7 +2,7 @@
 
 Where ways through an iteration are many, as each condition doubles them, those that set variables to sums, products and
 the like of others need no ways of their own: ``if c: n += 1`` is ``n = choose(c, n + 1, n)``. Where the condition or
-the variables turn out to be something else, Python decides as it did.
+the variables are something else, Python decides as it did.
 """
 
 from __future__ import annotations
@@ -112,11 +112,11 @@ class Choices:
         sides = []
         for side, body in (("yes", s.body), ("no", s.orelse)):
             renamed = {n: f".{side}{k}.{n}" for n in names}
-            sides.append([_assign(renamed[n], _load(n)) for n in own])
+            sides.append([_assign(renamed[n], load(n)) for n in own])
             inner = self.block(copied(list(body)), known, True)
             sides[-1] += [_renamed(x, renamed) for x in inner]
         values = [_assign(n, _call(CHOOSE, test, f".yes{k}.{n}", f".no{k}.{n}")) for n in names]
-        plain = ast.If(_load(test), s.body, s.orelse)
+        plain = ast.If(load(test), s.body, s.orelse)
         chosen = ast.If(_call(CHOOSES, test, *own), [*sides[0], *sides[1], *values], [plain])
         found: list[ast.stmt] = [_assign(test, self._test(s.test, known)), chosen]
         for x in found:
@@ -203,7 +203,7 @@ def _renamed(s: ast.stmt, names: dict[str, str]) -> ast.stmt:
     return s
 
 
-def _load(name: str) -> ast.Name:
+def load(name: str) -> ast.Name:
     return ast.Name(name, ast.Load())
 
 
@@ -212,4 +212,4 @@ def _assign(name: str, value: ast.expr) -> ast.stmt:
 
 
 def _call(name: str, *args: str | ast.expr) -> ast.Call:
-    return ast.Call(_load(name), [_load(x) if isinstance(x, str) else x for x in args], [])
+    return ast.Call(load(name), [load(x) if isinstance(x, str) else x for x in args], [])

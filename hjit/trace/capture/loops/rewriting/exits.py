@@ -18,7 +18,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from hjit.trace.capture.loops.bytecode import LEAVES, WHILE, has_exits
-from hjit.trace.capture.loops.rewriting.choices import Choices
+from hjit.trace.capture.loops.rewriting.choices import Choices, load
 from hjit.trace.splitting.source import TREE, NoSource, copied, tree_of
 from hjit.trace.splitting.source import code_of as code_of_tree
 from hjit.trace.tracing.frames import Instruction, instructions
@@ -104,7 +104,7 @@ class _Loop:
         """Statements that end it, where they stand in it and in no other loop inside."""
         if self.number is None:
             return [_at(ast.Break(), at)]
-        told = ast.Call(_load(LEAVES), [ast.Constant(self.left)], [])
+        told = ast.Call(load(LEAVES), [ast.Constant(self.left)], [])
         return [_set(self.left, True, at), _at(ast.If(told, [ast.Continue()], []), at), _at(ast.Break(), at)]
 
 
@@ -168,17 +168,17 @@ class _Exits:
             if not (isinstance(s.test, ast.Constant) and s.test.value):
                 body = [_at(ast.If(ast.UnaryOp(ast.Not(), s.test), loop.leave(s.test), []), s.test), *body]
             bounds = [x for pair in self._counters(s) for x in pair]
-            target, runs = _store(f".i{loop.number}"), ast.Call(_load(WHILE), [ast.Constant(loop.left), *bounds], [])
+            target, runs = _store(f".i{loop.number}"), ast.Call(load(WHILE), [ast.Constant(loop.left), *bounds], [])
             changed: ast.For = _at(ast.For(target, _at(runs, s.test), body, [], None), s)
         else:
             changed, s.body = s, body
             if s.orelse:
                 otherwise = self.block(s.orelse, around)
-                s.orelse = [_at(ast.If(ast.UnaryOp(ast.Not(), _load(loop.left)), otherwise, []), s.orelse[0])]
+                s.orelse = [_at(ast.If(ast.UnaryOp(ast.Not(), load(loop.left)), otherwise, []), s.orelse[0])]
         if not returns:
             return [*begin, changed]
         after = self._return_now(s) if is_outermost else around[-1].leave(s)
-        return [*begin, changed, *(after if only_returns else [_at(ast.If(_load(".returned"), after, []), s)])]
+        return [*begin, changed, *(after if only_returns else [_at(ast.If(load(".returned"), after, []), s)])]
 
     def _counters(self, s: ast.While) -> Iterator[tuple[ast.expr, ast.expr]]:
         """What each iteration of a ``while`` counts up, and what it ends at, where its condition says so."""
@@ -212,7 +212,7 @@ class _Exits:
             if isinstance(e, ast.Constant):
                 return e
             parts.append(_at(ast.Assign([_store(name)], e), s))
-            return _load(name)
+            return load(name)
 
         value = s.value
         if isinstance(value, ast.Tuple) and not any(isinstance(e, ast.Starred) for e in value.elts):
@@ -226,14 +226,14 @@ class _Exits:
 
     def _onwards(self, s: ast.stmt, around: tuple[_Loop, ...]) -> list[ast.stmt]:
         """After a loop: where it has been left to return, so are those around it."""
-        return [_at(ast.If(_load(".returned"), around[-1].leave(s), []), s)]
+        return [_at(ast.If(load(".returned"), around[-1].leave(s), []), s)]
 
     def _return_now(self, s: ast.stmt) -> list[ast.stmt]:
         """After the outermost loop."""
         *others, (_, value) = self.returns.items()
         found: list[ast.stmt] = [_at(ast.Return(value), s)]
         for k, v in reversed(others):
-            found = [_at(ast.If(_load(f".return{k}"), [_at(ast.Return(v), s)], found), s)]
+            found = [_at(ast.If(load(f".return{k}"), [_at(ast.Return(v), s)], found), s)]
         return found
 
 
@@ -298,10 +298,6 @@ def _at(x: Any, place: ast.AST) -> Any:
         if isinstance(y, (ast.stmt, ast.expr)) and not hasattr(y, "lineno"):
             ast.copy_location(y, place)
     return x
-
-
-def _load(name: str) -> ast.Name:
-    return ast.Name(name, ast.Load())
 
 
 def _store(name: str) -> ast.Name:
