@@ -15,7 +15,7 @@ from hjit.call.conversions.byte_orders import native_arguments
 from hjit.call.entry import Entry
 from hjit.errors import BudgetError, HjitError, OptionError, ScheduleError, TraceError
 from hjit.options import Options, context_state
-from hjit.process import deadline, forks
+from hjit.process import deadline, float_errors, forks
 from hjit.trace.capture.trace import flatten_arguments
 from hjit.trace.tracing.frames import uncounted
 from hjit.tunable import Tunable
@@ -73,8 +73,10 @@ class Inspectable(Tunable[P, R]):
             from hjit.call import on_dask
 
             return on_dask.explained(self._dask_settings(), structure, leaves)
-        from hjit.report.explain import explained, foreseen, in_parts
+        from hjit.report.explain import explained, foreseen, in_parts, of_reported_errors
 
+        if float_errors.are_reported() and self._is_numpys(args, kwargs):
+            return of_reported_errors(self.__name__)
         entry = self._entries.get(key_of(args, kwargs))
         if entry is None or not entry.is_known:
             return foreseen(self.__name__, self._foreseen(args, kwargs))

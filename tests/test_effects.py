@@ -956,6 +956,36 @@ def test_warnings_of_libraries_go_by_the_filters(seen: Seen) -> None:
     assert shown == [1, 1, 1]
 
 
+class Region:
+    def __init__(self, img: Any) -> None:
+        self.img = img
+
+    @property
+    def mean(self) -> Any:
+        warnings.warn("use img.mean()", FutureWarning, stacklevel=2)
+        return self.img.mean()
+
+
+def test_methods_that_run_as_they_are_warn_at_every_call(seen: Seen) -> None:
+    def f(img: Any) -> Any:
+        return Region(img * 2).mean + 1
+
+    for p in (hjit.pipeline(f), hjit.pipeline(f, verify="off")):
+        for _ in range(3):
+            assert effects(seen, p, IMAGE)[2] == effects(seen, f, IMAGE)[2]
+        assert p.stats.fallbacks == 0
+
+
+def test_extern_calls_warn_once_at_later_calls(seen: Seen) -> None:
+    def f(img: Any) -> Any:
+        return np.median(img[:0]) * np.ones(3)
+
+    p = hjit.pipeline(f, verify="off")
+    effects(seen, p, IMAGE)
+    for _ in range(2):
+        assert [w[0] for w in effects(seen, p, IMAGE)[2]].count("Mean of empty slice") == 1
+
+
 def test_warnings_of_other_threads_are_shown() -> None:
     from hjit.trace.capture.side_effects.library_warnings import NotedWarnings
 

@@ -308,6 +308,32 @@ def test_an_unknown_ufunc_that_raises() -> None:
     checked(f, [(SIDE,), (-SIDE,)])
 
 
+def roots(a: Any) -> Any:
+    before = np.seterr(all="raise")
+    try:
+        return np.sqrt(a) * 2
+    except FloatingPointError:
+        return None
+    finally:
+        np.seterr(**before)
+
+
+def test_errors_of_floats_that_are_to_raise() -> None:
+    def f(a: Any) -> Any:
+        return np.sqrt(a) / a
+
+    p = hjit.pipeline(f)
+    for args in ((SIDE + 1,), (SIDE,), (-SIDE - 1,)):
+        for settings in ({"all": "ignore"}, {"all": "raise"}, {"divide": "raise", "invalid": "ignore"}):
+            with np.errstate(**settings):
+                ours, expected = outcome(p, args), outcome(f, args)
+            np.testing.assert_equal(ours, expected)
+    with np.errstate(all="raise"):
+        assert "np.errstate" in p.explain(SIDE)
+    assert "runs compiled" in p.explain(SIDE)
+    checked(roots, [(SIDE,), (-SIDE,), (SIDE,)], on_unsupported="break")
+
+
 def maximum(a: Any) -> Any:
     return a.max()
 

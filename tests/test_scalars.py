@@ -249,6 +249,19 @@ def test_nothing_is_warned_about_that_compiled_code_does_not_warn_about() -> Non
         assert pipe(np.zeros(3, np.uint8), float("nan")).tolist() == [0, 0, 0]
 
 
+def test_numbers_computed_from_numbers_warn_no_more_than_compiled_code() -> None:
+    @hjit.pipeline(verify="off", cache="off")
+    def f(x: Any, t: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return x * np.log(t), x / (t / np.float64(0)), x + np.float32(t * 1e300), x * np.log(x.shape[0] - 20)
+
+    x = np.ones((20, 5))
+    with warnings.catch_warnings(record=True, action="always") as given:
+        for t in (1.0, 0.0, 3.0, 0.0):
+            np.testing.assert_array_equal(f(x, t), f.py_func(x, t))
+    assert not given
+
+
 @pytest.mark.parametrize("dtype", [bool, np.uint8, np.int8, np.int64, np.uint16], ids=lambda t: np.dtype(t).name)
 def test_integers_to_negative_powers_are_refused(dtype: Any) -> None:
     a, b = np.arange(20).astype(dtype), np.arange(20) % 4

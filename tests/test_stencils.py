@@ -242,3 +242,11 @@ def test_recurrences() -> None:
         return out
 
     check(f, image((12, 14), "float64"))
+
+
+def test_windows_that_wrap_around_in_reduction_loops() -> None:
+    def spread(img: Any) -> Any:
+        w = np.lib.stride_tricks.sliding_window_view(np.pad(img, 2, mode="wrap"), (5, 5))
+        return w.max((-1, -2)) - w.mean((2, 3))
+
+    check(spread, np.random.default_rng(0).random((40, 60)), exact=False)

@@ -149,6 +149,32 @@ def test_dask_threads() -> None:
         np.testing.assert_array_equal(image, np.sqrt(IMAGE + k) * 2)
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_threads_that_a_function_starts() -> None:
+    class Mean(threading.Thread):
+        def __init__(self, x: Any) -> None:
+            super().__init__()
+            self.x = x
+
+        def run(self) -> None:
+            self.mean = self.x.mean(0)
+
+    started: list[int] = []
+
+    def f(img: Any) -> Any:
+        parts = [Mean(img[k::2] * 2) for k in range(2)]
+        other = threading.Thread(target=started.append, args=(1,))
+        for t in (*parts, other):
+            t.start()
+            t.join()
+        return np.stack([t.mean for t in parts]) + 1
+
+    p = hjit.pipeline(f, on_unsupported="break")
+    for n in (1, 2, 3):
+        np.testing.assert_allclose(p(IMAGE), f(IMAGE))
+        assert len(started) == 2 * n
+
+
 # -- in processes of their own, for each threading layer
 
 

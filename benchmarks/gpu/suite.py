@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import apps
+from benchmarks import apps, peers
 
 ROOT = Path(__file__).resolve().parents[2]
 LAYOUTS = ("planar", "channels_last")
@@ -23,6 +24,8 @@ BUILD_SECONDS = 90.0  # that a candidate takes to compile; then it is left out
 POLL_SECONDS = 0.2
 MINUTES = 9.0  # of a run
 MAX_DEATHS = 4  # of one application's processes
+LATE = tuple(x for x in ("torch",) if importlib.util.find_spec(x))
+"""Candidates that take long to compile: with them when all applications have been measured without."""
 
 
 def run(
@@ -55,20 +58,30 @@ def run(
     old = (earlier or {}).get("apps", {})
     entries: dict[str, Any] = {k: x for k, x in old.items() if "rows" in x and here.items() <= x.items()}
     numbers = {**known, "apps": entries}
-    for app in names:
-        for layout in LAYOUTS:
-            label = app if layout == "planar" else f"{app} {layout}"
-            module = apps.load(app) if layout != "planar" else None
-            if label in entries or (module is not None and not hasattr(module, layout)):
+    about = {"small": small, "stand_in": stand_in, "budget": budget, "halide": None if halide is None else str(halide)}
+    for late in (LATE, ()):
+        for label, app, layout in labels(names):
+            without = [x for x in late if layout == "planar" and peers.has(x, app)]
+            before = entries.get(label)
+            if before is not None and ("error" in before or set(before.get("late", ())) <= set(without)):
                 continue
             if end - time.monotonic() <= 5:
                 return numbers
-            request = {"app": app, "layout": layout, "small": small, "stand_in": stand_in, "budget": budget}
-            request["halide"] = None if halide is None else str(halide)
-            entries[label] = {**measured(request, end), "commit": known["commit"], **here}
-            print(line(label, entries[label]), flush=True)
-            keep(numbers)
+            found = measured({**about, "app": app, "layout": layout, "late": without}, end)
+            if before is None or "rows" in found:  # else those without them stay
+                entries[label] = {**found, "late": without, "commit": known["commit"], **here}
+                print(line(label, entries[label]), flush=True)
+                keep(numbers)
     return numbers
+
+
+def labels(names: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Applications in all layouts that they have: under which name, the application, the layout."""
+    for app in names:
+        yield app, app, "planar"
+        for layout in LAYOUTS[1:]:
+            if hasattr(apps.load(app), layout):
+                yield f"{app} {layout}", app, layout
 
 
 def measured(request: dict[str, Any], end: float) -> dict[str, Any]:
@@ -106,7 +119,7 @@ def process(request: dict[str, Any], limit: float) -> tuple[dict[str, Any], str 
                 child.wait()
             errors.seek(0)
             last = " ".join(errors.read().decode(errors="replace").strip().splitlines()[-3:])
-        at = _at(file)
+        at, last = _note(file, "at"), _note(file, "why") or last
         if late is not None:
             return {"error": late}, at
         if child.returncode == 0:
@@ -115,10 +128,10 @@ def process(request: dict[str, Any], limit: float) -> tuple[dict[str, Any], str 
         return {"error": f"the process ended with status {child.returncode}: {last}"[:1500]}, at
 
 
-def _at(file: Path) -> str | None:
-    """The candidate that a process has at hand."""
+def _note(file: Path, kind: str) -> str | None:
+    """What a process has noted: the candidate "at" hand; "why" it ended."""
     with contextlib.suppress(FileNotFoundError):
-        return file.with_name(f"{file.name}.at").read_text() or None
+        return file.with_name(f"{file.name}.{kind}").read_text() or None
     return None
 
 
@@ -131,7 +144,7 @@ def _wait(child: subprocess.Popen[bytes], file: Path, limit: float) -> str | Non
             child.wait(POLL_SECONDS)
             return None
         except subprocess.TimeoutExpired:
-            now, before, at = time.monotonic(), at, _at(file)
+            now, before, at = time.monotonic(), at, _note(file, "at")
         since = since if at == before else now
         if now - start > limit:
             return f"not done in {limit:.0f} s"

@@ -1,7 +1,7 @@
 """A process that measures one application on a GPU: ``python -m benchmarks.gpu.worker REQUEST FILE``.
 
 FILE gets the answer, as JSON; FILE.at the name of the candidate at hand, so that the parent knows which one ended the
-process.
+process; FILE.why the exception that did, if one did.
 """
 
 from __future__ import annotations
@@ -23,13 +23,18 @@ from benchmarks.rows import agrees
 from hjit.errors import HjitError
 
 REFERENCES = ("halide manual", "halide anderson2021", "cupy", "jax", "torch", "copy", "hjit default")
+WARM_CALLS, WARM_SECONDS = 20, 0.1  # before candidates are timed
 LITTLE = 1 << 20  # bytes of a copy on the stand-in
 
 Rows = dict[str, dict[str, Any]]
 
 
 def measure(
-    s: Setting, budget: float, skip: Mapping[str, str] | None = None, at: Callable[[str], object] = lambda name: None
+    s: Setting,
+    budget: float,
+    skip: Mapping[str, str] | None = None,
+    at: Callable[[str], object] = lambda name: None,
+    late: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The entry of an application in a layout.
 
@@ -37,9 +42,10 @@ def measure(
         budget: seconds for each candidate.
         skip: why candidates are left out.
         at: is told the candidate at hand, and "timing".
+        late: candidates that are measured another time.
     """
     rate = copy_rate(s.cupy, LITTLE if s.stand_in else COPY_BYTES)
-    rows, ready = _made(s, skip or {}, at)
+    rows, ready = _made(s, skip or {}, at, late)
     at("timing")
     times = Clock(s.cupy).interleaved(ready, budget)
     by_name = {c.name: t for c, t in zip(ready, times, strict=True)}
@@ -63,11 +69,19 @@ def measure(
     return found
 
 
-def _made(s: Setting, skip: Mapping[str, str], at: Callable[[str], object]) -> tuple[Rows, list[Candidate]]:
-    """Rows of candidates, compared with NumPy's result, and those candidates that run."""
+def _made(
+    s: Setting, skip: Mapping[str, str], at: Callable[[str], object], late: Sequence[str]
+) -> tuple[Rows, list[Candidate]]:
+    """Rows of candidates, compared with NumPy's result, and those candidates that run.
+
+    An address out of bounds spoils the device for all that follow in this process: then CuPy's exception ends it.
+    """
     rows: Rows = {}
     ready: list[Candidate] = []
+    settled = s.cupy.cuda.runtime.deviceSynchronize
     for name, make in s.makers():
+        if name in late:
+            continue
         if name in skip:
             rows[name] = {"error": skip[name]}
             continue
@@ -79,13 +93,25 @@ def _made(s: Setting, skip: Mapping[str, str], at: Callable[[str], object]) -> t
             row = {"first_call_s": round(time.perf_counter() - start, 3), "how": c.how}
             if name != "copy":
                 row["agrees"] = agrees(result, s.p.expected, s.p.tolerance)
+            _warm(c, settled)
             rows[name] = row
             ready.append(c)
         except Absent:
             continue
         except Exception as error:
             rows[name] = {"error": text(error)}
+        settled()
     return rows, ready
+
+
+def _warm(c: Candidate, settled: Callable[[], object]) -> None:
+    """Some calls more: of hjit's, the first ones try whether a CUDA graph is faster."""
+    start = time.perf_counter()
+    for _ in range(WARM_CALLS):
+        c.run()
+        settled()
+        if time.perf_counter() - start > WARM_SECONDS:
+            break
 
 
 def _with_transfers(f: Any, arguments: Sequence[Any]) -> dict[str, Any]:
@@ -155,15 +181,22 @@ def about(stand_in: bool) -> dict[str, Any]:
 def main() -> None:
     """Answer the request of the command line."""
     request, file = json.loads(sys.argv[1]), Path(sys.argv[2])
-    if request.get("about"):
-        answer = about(request["stand_in"])
-    else:
-        folder, stand_in = request["halide"], request["stand_in"]
-        with package(stand_in) as cupy:
-            which = request["app"], request["layout"], request["small"]
-            s = Setting(cupy, *which, None if folder is None else Path(folder), stand_in)
-            answer = measure(s, request["budget"], request["skip"], file.with_name(f"{file.name}.at").write_text)
+    try:
+        answer = _answer(request, file.with_name(f"{file.name}.at").write_text)
+    except Exception as error:  # what destructors print of a device that is spoilt comes after its traceback
+        file.with_name(f"{file.name}.why").write_text(text(error))
+        raise
     file.write_text(json.dumps(answer))
+
+
+def _answer(request: Mapping[str, Any], at: Callable[[str], object]) -> dict[str, Any]:
+    if request.get("about"):
+        return about(request["stand_in"])
+    folder, stand_in = request["halide"], request["stand_in"]
+    with package(stand_in) as cupy:
+        which = request["app"], request["layout"], request["small"]
+        s = Setting(cupy, *which, None if folder is None else Path(folder), stand_in)
+        return measure(s, request["budget"], request["skip"], at, request["late"])
 
 
 if __name__ == "__main__":

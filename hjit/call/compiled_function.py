@@ -40,8 +40,8 @@ from hjit.call.conversions.other_arrays import OtherArrays
 from hjit.call.entry import MAX_CONTEXTS, PLAIN_AGAIN, RAISED_AGAIN, Call, Entries, Entry, Stats, limit
 from hjit.call.results import MISS, PARTS, PLAIN, Outcome
 from hjit.errors import BudgetError, CompileError, DeviceError, HjitError, HjitWarning, LongLoop, TraceError
-from hjit.options import Options, checked, resolve
-from hjit.process import forks
+from hjit.options import Options, checked, context_state, resolve
+from hjit.process import float_errors, forks
 from hjit.process.garbage_collection import few_collections
 from hjit.process.progress import progress
 from hjit.trace.capture.overlay import is_traced_call
@@ -106,6 +106,8 @@ class CompiledFunction(VerifiedCalls, SplitCalls, OtherArrays, Generic[P, R]):
             return traced
         stats = self.stats
         stats.calls += 1
+        if float_errors.are_reported() and self._is_numpys(args, kwargs):
+            return self._numpy(args, kwargs)
         again = self._plain_again
         if again is not None and len(args) == again[0] and not kwargs and again[1](*args):
             stats.fallbacks += 1
@@ -124,6 +126,12 @@ class CompiledFunction(VerifiedCalls, SplitCalls, OtherArrays, Generic[P, R]):
         elif known is None and self._on_gpu is not None:
             return self._call_known(self._on_gpu, key, args, kwargs)
         return self._call(key, args, kwargs)
+
+    def _is_numpys(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Would the plain function compute all of a call by NumPy itself, whose error settings count?"""
+        _, leaves = flatten_arguments(args, kwargs)
+        is_on_cpu = self._resolved(context_state()).target != "cuda"
+        return is_on_cpu and not any(is_device_array(x) or is_dask_array(x) for x in leaves)
 
     def _note_plain(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """NumPy runs such calls: before long they are recognised without their key."""

@@ -45,6 +45,7 @@ def adopt(leaves: list[Any]) -> bool:
     Raises:
         DeviceError: there is no device.
         TypeError: some arrays are the host's, and some the device's; CuPy does not mix them, either.
+        ValueError: they are on several devices, of which one cannot read the memory of the other.
     """
     device = current()
     if device.shares_memory:
@@ -64,6 +65,9 @@ def adopt(leaves: list[Any]) -> bool:
     for k, x in enumerate(leaves):
         if is_device_array(x) and not device.is_array(x):
             leaves[k], changed = device.own(x), True
+    numbers = {x.data.device_id for x in leaves if device.is_array(x) and x.size}
+    if len(numbers) > 1:
+        raise ValueError(f"Array device must be same as the current device: arrays are on devices {sorted(numbers)}")
     return changed
 
 
@@ -220,9 +224,13 @@ class DeviceSteps(Steps):
         return [host(state[n]) for n in names]
 
     def multiply(self, product: Product, arrays: Sequence[Any], place: Any) -> Any:
-        """The product by cuBLAS: `numpy.matmul` of CuPy's arrays is CuPy's."""
+        """The product by cuBLAS: `numpy.matmul` of CuPy's arrays is CuPy's. By NumPy where CuPy does not find it."""
         device = current()
-        return product.compute([device.own(a) for a in arrays], device.empty(product.shape, product.dtype))
+        try:
+            return product.compute([device.own(a) for a in arrays], device.empty(product.shape, product.dtype))
+        except ImportError as error:
+            log.debug("a product runs on the host: %s", error)
+            return device.own(product.compute([device.host(a) for a in arrays]))
 
     def run_kernel(
         self, bound: Any, state: dict[str, Any], values: Sequence[Any], places: Mapping[str, Any], streamed: bool

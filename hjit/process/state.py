@@ -52,6 +52,10 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_worker", "the thread for what nobody waits for, and its work", "MAX_WAITING pieces of work", RESET),
     ),
     "process.progress": (State("_current", "what is shown of the work that this thread does", "one a context"),),
+    "process.float_errors": (
+        State("_settings", "NumPy's settings of errors", "one a context"),
+        State("_latest", "these when they were last asked for, and the answer", "one"),
+    ),
     "process.forks": (
         State("builds", "threads that build kernels", "one number a thread that is inside", GATES),
         State("kernels", "threads that run kernels", "one number a thread that is inside", GATES),

@@ -20,6 +20,11 @@ def reason(plain: str) -> str:
     return plain.partition(PLAIN_NUMPY)[2] or plain or "a kernel that it has with others gave wrong results"
 
 
+def of_reported_errors(name: str) -> str:
+    """Where `float_errors.are_reported`."""
+    return f"{name}{PLAIN_NUMPY}np.errstate or np.seterr asks for errors of floats, which compiled code does not report"
+
+
 def explained(name: str, entry: Entry, is_host: bool) -> str:
     """How calls with some arguments run.
 

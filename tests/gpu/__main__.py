@@ -8,6 +8,7 @@ one ended.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import queue
@@ -24,6 +25,7 @@ from tests.gpu import words
 
 CASE_SECONDS = 120  # after which a case hangs
 START_SECONDS = 120  # more, for the first case of a process
+STOP_SECONDS = 10
 SAVE_SECONDS = 5  # between writes of the file
 SPOILED = ("cudaError", "CUDA_ERROR", "CUDADriverError")  # no kernel runs in a process afterwards
 
@@ -144,7 +146,7 @@ class Run:
             found = worker.run(case, self.end)
             if found is None:  # out of time
                 break
-            if worker.process.poll() is not None or any(w in found.get("why", "") for w in SPOILED):
+            if worker.is_ended or any(w in found.get("why", "") for w in SPOILED):
                 worker.stop()
                 worker = None
             self.keep(f"{case[0]}: {case[1]}", found)
@@ -205,9 +207,10 @@ class Worker:
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **usual}
         )
-        self.begun = False
+        self.begun = self.is_ended = False
         self.last: list[bytes] = []
-        threading.Thread(target=self._drain, daemon=True).start()
+        self.drain = threading.Thread(target=self._drain, daemon=True)
+        self.drain.start()
 
     def _drain(self) -> None:
         assert self.process.stderr is not None
@@ -229,20 +232,24 @@ class Worker:
         if not ready:
             if time.monotonic() >= end:
                 return None
-            self.process.kill()
-            self.process.wait()
+            self.stop()
             return {"result": "failed", "why": f"no result after {limit} s"}
         line = stdout.readline()
         return json.loads(line) if line.endswith(b"\n") else self._died()
 
     def _died(self) -> dict[str, Any]:
-        status = self.process.wait()
+        self.stop()
+        self.drain.join(1.0)
+        status = self.process.returncode
         last = b"".join(self.last).decode(errors="replace").strip()[-400:]
         return {"result": "failed", "why": f"the process ended with status {status}: {last}"}
 
     def stop(self) -> None:
+        """End it; where a kernel never ends that may take the driver a while, which nobody waits for."""
+        self.is_ended = True
         self.process.kill()
-        self.process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(STOP_SECONDS)
 
 
 if __name__ == "__main__":

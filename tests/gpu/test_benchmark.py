@@ -18,6 +18,7 @@ from benchmarks.gpu.candidates import Absent, Candidate, Setting
 from benchmarks.gpu.clock import RESOLUTION, Clock, must_move
 from hjit.kernels.cuda.compilers import opencl
 from hjit.kernels.lower import nest_merging
+from tests.kernels.cuda import fake_cupy
 from tests.kernels.test_nest_merging import twelve
 from tests.numpy_check import image
 
@@ -86,6 +87,26 @@ def test_a_candidate_without_a_pipeline_and_failures_are_said(cupy: Any, monkeyp
 
 
 @needs_opencl
+def test_a_candidate_that_spoils_the_device_ends_the_process(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parent leaves it out then: no other one would run in this process."""
+    at: list[str] = []
+
+    def spoilt() -> None:
+        if at[-1] != "copy":
+            raise fake_cupy.CUDARuntimeError("cudaErrorIllegalAddress: an illegal memory access was encountered")
+
+    def failing(*_: object) -> Candidate:
+        spoilt()
+        raise AssertionError
+
+    monkeypatch.setattr(Setting, "hjit", failing)
+    monkeypatch.setattr(cupy.cuda.runtime, "deviceSynchronize", spoilt)
+    with pytest.raises(RuntimeError, match="IllegalAddress"):
+        worker.measure(setting(cupy), 0.0, PEERS, at.append)
+    assert at == ["copy", "hjit default"]
+
+
+@needs_opencl
 def test_calls_with_numpy_arrays_that_fail_are_said(cupy: Any) -> None:
     s = setting(cupy)
 
@@ -112,6 +133,13 @@ def test_a_candidate_that_ends_the_process_is_left_out(monkeypatch: pytest.Monke
     assert suite.measured({"app": "blur"}, float("inf")) == {"error": "while timing"}
 
 
+def test_the_exception_that_ended_a_process_is_said() -> None:
+    found, at = suite.process(
+        {"app": "no such", "layout": "planar", "small": True, "halide": None, "stand_in": True}, 60.0
+    )
+    assert found["error"].startswith("the process ended with status 1: ModuleNotFoundError: No module") and at is None
+
+
 def test_a_candidate_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "answer.json"
     file.with_name("answer.json.at").write_text("torch")
@@ -130,6 +158,7 @@ def test_a_candidate_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: p
 
 def test_entries_of_an_earlier_run_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     known = {"gpu": {"name": "A"}, "commit": "c"}
+    monkeypatch.setattr(suite, "LATE", ("torch",))
     monkeypatch.setattr(suite, "process", lambda request, limit: (known, None))
     monkeypatch.setattr(suite, "measured", lambda request, end: {"rows": {}, "app": request["app"]})
     old = {
@@ -143,8 +172,33 @@ def test_entries_of_an_earlier_run_are_kept(monkeypatch: pytest.MonkeyPatch) -> 
     )["apps"]
     assert found["blur"] is old["blur"] and found["hist"]["app"] == "hist" and found["snake"]["app"] == "snake"
     assert list(found) == ["blur", "hist", "snake", "harris", "harris channels_last"]
-    assert kept == [2, 3, 4, 5]
+    assert kept == [2, 3, 4, 5, *[5] * 3]  # those that PyTorch has a version of, with it then
+    assert all(x.get("late", []) == [] for x in found.values())
     assert suite.run(("hist",), {"apps": {}}, minutes=0)["apps"] == {}
+
+
+def test_applications_with_candidates_that_take_long_come_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str, list[str]]] = []
+
+    def measured(request: dict[str, Any], end: float) -> dict[str, Any]:
+        asked.append((request["app"], request["layout"], request["late"]))
+        died = request["app"] == "hist" or (request["app"] == "harris" and not request["late"])
+        return {"error": "died"} if died else {"rows": {}}
+
+    monkeypatch.setattr(suite, "LATE", ("torch",))
+    monkeypatch.setattr(suite, "process", lambda request, limit: ({"gpu": {"name": "A"}, "commit": "c"}, None))
+    monkeypatch.setattr(suite, "measured", measured)
+    found = suite.run(("hist", "harris", "blur"))["apps"]
+    assert asked == [
+        ("hist", "planar", ["torch"]),
+        ("harris", "planar", ["torch"]),
+        ("harris", "channels_last", []),
+        ("blur", "planar", ["torch"]),
+        ("harris", "planar", []),
+        ("blur", "planar", []),
+    ]
+    assert found["hist"]["error"] == "died" and found["blur"]["late"] == []
+    assert found["harris"] == {"rows": {}, "late": ["torch"], "commit": "c", "gpu": "A", "small": False}
 
 
 def test_the_table_needs_no_more_than_print(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from hjit.kernels.cuda.compilers import opencl
-from tests.gpu import words
+from tests.gpu import __main__ as command
+from tests.gpu import words, worker
 from tests.gpu.collect import FIXTURES, cases
 from tests.gpu.parts import PARTS
 from tests.kernels import cuda
@@ -102,6 +103,27 @@ def test_versions_that_are_too_old_are_skipped() -> None:
     assert words.importorskip("numpy", "1.9").__name__ == "numpy"
     with pytest.raises(words.Skipped, match="the reason"):
         words.importorskip("numpy", minversion="99.0", reason="the reason")
+
+
+def test_a_fault_of_the_device_after_a_failure_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that another process runs the next case."""
+
+    def spoilt() -> None:
+        raise RuntimeError("cudaErrorIllegalAddress")
+
+    monkeypatch.setattr(worker, "_settled", spoilt)
+    assert any(word in worker._fault() for word in command.SPOILED)
+    monkeypatch.setattr(worker, "_settled", lambda: None)
+    assert worker._fault() == ""
+
+
+def test_a_process_that_dies_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = subprocess.Popen
+    words = [sys.executable, "-c", "import sys; sys.stdin.readline(); sys.exit('no memory')"]
+    monkeypatch.setattr(command.subprocess, "Popen", lambda _, **given: start(words, **given))
+    process = command.Worker(False)
+    found = process.run(("calls", "one"), float("inf"))
+    assert found == {"result": "failed", "why": "the process ended with status 1: no memory"} and process.is_ended
 
 
 @pytest.mark.skipif(not opencl.is_available(), reason="needs an OpenCL device")

@@ -46,9 +46,9 @@ def main() -> None:
                 if isinstance(error, (KeyboardInterrupt, SystemExit)):
                     raise
                 kind = "skipped" if type(error).__name__ == "Skipped" else "failed"
-                why = "".join(traceback.format_exception_only(error)).strip()
+                why = "".join(traceback.format_exception_only(error)).strip()[:WORDS] + _fault()
                 at = traceback.extract_tb(error.__traceback__)[-1]
-                found = {"result": kind, "why": why[:WORDS], "at": f"{os.path.basename(at.filename)}:{at.lineno}"}
+                found = {"result": kind, "why": why, "at": f"{os.path.basename(at.filename)}:{at.lineno}"}
             answers.write(json.dumps({**found, "seconds": round(time.perf_counter() - start, 3)}) + "\n")
             answers.flush()
 
@@ -58,6 +58,15 @@ def _settled() -> None:
     import cupy  # type: ignore[import-not-found]
 
     cupy.cuda.get_current_stream().synchronize()
+
+
+def _fault() -> str:
+    """What the device says after a case that failed: whoever reads it starts another process then."""
+    try:
+        _settled()
+    except Exception as error:
+        return f"\nthen {type(error).__name__}: {error}"
+    return ""
 
 
 if __name__ == "__main__":

@@ -65,3 +65,16 @@ def test_until_nothing_changes() -> None:
 
     for times in (0, -1, 3):
         compiled(f, RNG.random((31, 40)), times)
+
+
+def test_convolutions_by_the_transform_that_scipy_chooses() -> None:
+    a, kernel = RNG.random((40, 50)), RNG.random((5, 5))
+
+    def f(x: Any, k: Any) -> Any:
+        return scipy.signal.convolve(x * 2, k, mode="same") + 1, scipy.signal.correlate(x, k)
+
+    compiled(f, a, kernel)
+    compiled(f, a.astype(np.float32), kernel.astype(np.float32))
+    compiled(f, (a * 100).astype(np.uint8), kernel)
+    with pytest.warns(RuntimeWarning, match="fft"):
+        compiled(lambda x, k: scipy.signal.convolve(x, k) * 2, np.where(a > 0.99, np.nan, a), kernel)

@@ -10,8 +10,7 @@ A kernel is written in C99 without recursion, with the names below and those of 
 
 - ``HJ_KERNEL(name, x, y, z)``: a kernel for blocks of just these sizes, which are literals.
 - ``i8`` ... ``u64``, ``f32``, ``f64``, ``bool``, and ``f16``, a half's 16 bits. Kernel arguments are none of them bool.
-- ``HJ_GLOBAL`` and ``HJ_SHARED_POINTER`` qualify what pointers point at; ``HJ_CONSTANT`` a table outside of functions,
-  and pointers to it.
+- ``HJ_GLOBAL`` and ``HJ_SHARED_POINTER`` qualify what pointers point at.
 - ``HJ_SHARED`` declares shared memory, at the outermost level of a kernel; ``HJ_ALIGNED`` after the name, for wide
   accesses, to 16 bytes.
 - Shared memory whose size the launch gives is the last parameter, ``HJ_DYNAMIC_SHARED_PARAMETER`` (with no comma before
@@ -57,7 +56,6 @@ typedef double f64;
 #define HJ_KERNEL_OF(blocks, name, x, y, z) extern "C" __global__ void __launch_bounds__((x) * (y) * (z), blocks) name
 #define HJ_DEVICE static __device__ __forceinline__
 #define HJ_GLOBAL
-#define HJ_CONSTANT __constant__ const
 #define HJ_SHARED __shared__
 #define HJ_SHARED_POINTER
 #define HJ_RESTRICT __restrict__
@@ -109,7 +107,6 @@ typedef double f64;
 #define HJ_KERNEL_OF(blocks, name, x, y, z) HJ_KERNEL(name, x, y, z)
 #define HJ_DEVICE static inline __attribute__((always_inline))
 #define HJ_GLOBAL __global
-#define HJ_CONSTANT __constant
 #define HJ_SHARED __local
 #define HJ_SHARED_POINTER __local
 #define HJ_RESTRICT restrict

@@ -14,6 +14,7 @@ import inspect
 import logging
 import random
 import sys
+import threading
 import types
 from collections.abc import Callable
 from typing import Any
@@ -41,6 +42,7 @@ from hjit.trace.capture.loops.rewriting.exits import code_of
 from hjit.trace.capture.side_effects import effects, environment
 from hjit.trace.capture.side_effects.impure import (
     PythonRandomProxy,
+    ThreadClass,
     draw,
     is_generator_method,
     of_loaded_modules,
@@ -240,6 +242,8 @@ def wrap_callable(value: Any) -> Any:
         return _numpy_function(value)
     if not callable(value):  # and may answer questions in its own way
         return value
+    if isinstance(value, type) and issubclass(value, threading.Thread):
+        return ThreadClass(value)
     if is_generator_method(value):
         return draw(value, value.__self__)
     if isinstance(getattr(value, "__self__", None), random.Random):

@@ -18,6 +18,7 @@ from hjit.trace.capture.captured import AccessPath, captured_object, whole_array
 from hjit.trace.capture.classes import guard_class_attributes
 from hjit.trace.capture.overlay import clone, load_table, wrap_callable
 from hjit.trace.capture.side_effects.audit_hook import install_audit_hook
+from hjit.trace.capture.side_effects.library_warnings import NotedWarnings
 from hjit.trace.capture.side_effects.settings import settings_kept
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, FloorDiv, Mod, Poly, Sym, deep_atoms, poly
@@ -276,7 +277,7 @@ def _traced(
         args, kwargs = structure.build(lambda leaf: _stand_in(rec, leaf, leaves[leaf], originals[leaf], names[leaf]))
         _watch(rec, (args, kwargs))
         run = clone(function) if isinstance(function, types.FunctionType) else wrap_callable(function)
-        with settings_kept(rec):
+        with settings_kept(rec), NotedWarnings(runs_again=True):
             returned = run(*args, **kwargs)
         if rec.loops or rec.refused:  # the code has handled the exception that left it
             raise CannotReroll(rec.refused or rec.loops[-1].site, "an exception")

@@ -44,7 +44,7 @@ MAX_BLOCK_RUNS = 3  # runs of equal blocks along a dimension: part of a block, w
 MAX_DECIDED = 16  # elements of a computed argument whose values become conditions of the trace
 
 # -- scipy.signal
-MAX_DIRECT = 1024  # elements of a kernel up to which `method="auto"` sums directly; SciPy estimates both times instead
+MAX_DIRECT = 1024  # elements of a kernel up to which `method="auto"` sums whole numbers directly
 
 # -- products of matrices: which ones BLAS computes
 MAX_PRODUCTS = 32  # products of one trace, each of which ends a kernel (chosen)

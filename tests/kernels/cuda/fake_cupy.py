@@ -190,6 +190,10 @@ class ndarray:
         self, shape: Any, dtype: Any = float, memptr: Any = None, strides: Any = None, order: str = "C"
     ) -> None:
         self.dtype = np.dtype(dtype)
+        if self.dtype.kind not in "biufc" or not self.dtype.isnative:
+            raise ValueError(f"Unsupported dtype {self.dtype}")
+        if not isinstance(memptr, MemoryPointer | None):
+            raise TypeError(f"expected cupy.cuda.memory.MemoryPointer, got {type(memptr)}")
         self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
         usual = np.empty(self.shape, self.dtype, order=order).strides if 0 not in self.shape else (0,) * len(self.shape)
         self.strides = tuple(usual if strides is None else strides)
@@ -211,6 +215,14 @@ class ndarray:
             "strides": self.strides,
             "version": 3,
         }
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, self.data.device_id
+
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None
+    ) -> Any:
+        return _Capsule(self)
 
     def seen(self) -> Any:
         """The array as NumPy sees it, when nothing is running."""
@@ -258,7 +270,7 @@ class ndarray:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(value, np.ndarray):
-            raise TypeError("Unsupported type <class 'numpy.ndarray'>")
+            raise ValueError("non-scalar numpy.ndarray cannot be used for fill")
         to, given = self.seen(), value
 
         def write() -> None:
@@ -270,6 +282,8 @@ class ndarray:
         return bool(self.ready())
 
     def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
         return self.shape[0]
 
     def item(self) -> Any:
@@ -300,7 +314,7 @@ for _name in (*_OPERATORS, *(f"r{n}" for n in _OPERATORS), *(f"i{n}" for n in _O
 for _name in "sum mean max min any all astype clip ravel".split():
     setattr(ndarray, _name, _method(_name))
 ndarray.__module__ = "cupy"
-ndarray.__hash__ = object.__hash__  # type: ignore[method-assign]
+ndarray.__hash__ = None  # type: ignore[assignment, method-assign]
 
 
 def _np(x: Any) -> Any:
@@ -343,6 +357,29 @@ def asarray(a: Any, dtype: Any = None) -> ndarray:
     return found
 
 
+class _Capsule:
+    """What `__dlpack__` gives, to be used once."""
+
+    def __init__(self, array: ndarray) -> None:
+        self.array: ndarray | None = array
+
+
+def from_dlpack(array: Any) -> ndarray:
+    kind, device = array.__dlpack_device__()
+    if kind == 1:
+        raise TypeError("CPU arrays cannot be directly imported to CuPy. Use `cupy.array(numpy.from_dlpack(input))`")
+    if (kind, device) != (2, 0):
+        raise TypeError(f"Unsupported array type: {kind}")
+    try:
+        capsule = array.__dlpack__(stream=1, max_version=(1, 1), copy=None)
+    except TypeError:
+        capsule = array.__dlpack__(stream=1)
+    if type(capsule) is not _Capsule or capsule.array is None:
+        raise ValueError("A DLPack tensor object cannot be consumed multiple times (or object was not a capsule)")
+    found, capsule.array = capsule.array, None
+    return found
+
+
 def _at(place: Any) -> Any:
     """The memory at an address; a number is itself."""
     if not isinstance(place, tuple):
@@ -362,6 +399,8 @@ class Module:
     """Kernels, whose code is their text."""
 
     def load(self, code: bytes) -> None:
+        if type(code) is not bytes:
+            raise TypeError(f"Argument 'cubin' has incorrect type (expected bytes, got {type(code)})")
         if not code.startswith(b"cubin\n"):
             raise RuntimeError("CUDA_ERROR_INVALID_IMAGE")
         self.program = opencl.compiled(code.decode().partition("\n")[2])
@@ -372,11 +411,18 @@ class Module:
                 if isinstance(x, ndarray):
                     assert not x.nbytes or x.data.ptr
                     return x.data.rest()
-                return x.rest() if isinstance(x, MemoryPointer) else x
+                if isinstance(x, MemoryPointer):
+                    return x.rest()
+                if not isinstance(x, np.generic):  # CuPy takes Python's numbers, too, as 64 bits
+                    raise TypeError(f"Unsupported type {type(x)}")
+                return x
 
+            if type(grid) is not tuple or type(block) is not tuple:
+                raise TypeError("Argument 'grid' has incorrect type (expected tuple)")
             given = [argument(x) for x in args]
-            assert all(isinstance(x, np.generic) or x.flags.c_contiguous for x in given)
-            sizes = [(*x, 1, 1)[:3] for x in (grid, block)]
+            sizes = [tuple(max(1, n) for n in (*x, 1, 1)[:3]) for x in (grid, block)]
+            if max(sizes[0][1:]) > 65535 or sizes[0][0] >= 1 << 31 or np.prod(sizes[1]) > 1024 or shared_mem > 48 << 10:
+                raise RuntimeError("CUDA_ERROR_INVALID_VALUE: invalid argument")
             if now().is_capturing():
                 places = [x if isinstance(x, np.generic) else (x.ctypes.data, x.nbytes) for x in given]
                 now().put("kernel", lambda: self.program.launch(name, *sizes, [*map(_at, places)], shared_mem))
@@ -393,6 +439,7 @@ def _cuda() -> types.ModuleType:
         runtimeGetVersion=lambda: 12090,
         getDeviceCount=lambda: 1,
         getDevice=lambda: 0,
+        deviceSynchronize=lambda: now().synchronize(),
         getDeviceProperties=lambda number: {"name": b"Small GPU", "totalGlobalMem": 4 << 30},
         CUDARuntimeError=CUDARuntimeError,
     )
@@ -482,7 +529,7 @@ def installed() -> Iterator[Any]:
         zeros=_zeros,
         ascontiguousarray=lambda a: asarray(np.ascontiguousarray(a.ready())),
         copyto=copyto,
-        from_dlpack=lambda x: x.__dlpack__(),
+        from_dlpack=from_dlpack,
         get_array_module=lambda *args: cupy if any(isinstance(x, ndarray) for x in args) else np,
         cuda=_cuda(),
         fft=_ffts("cupy.fft", np.fft, FFTS),

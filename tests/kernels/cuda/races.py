@@ -32,6 +32,7 @@ from hjit.kernels.lower.loopir import (
 )
 from hjit.kernels.lower.program import Nest, Program
 from hjit.kernels.lower.traverse import stmt_exprs
+from hjit.sched.language.limits import WARP
 from hjit.trace.ir.expressions import Expr, Load, loads
 from hjit.trace.ir.poly import Atom, Indirect, Poly, Sym, Var, deep_atoms, sizes_value
 
@@ -131,6 +132,8 @@ class Run:
                         item = item * n + k
                     self.vars |= {t.var: r[k] for t, r, k in zip(s.loops, ranges, place, strict=True)}
                     self.body(s.body, item % self.nest.threads)
+            case CombineThreads(lanes=0) if self.nest.threads <= WARP:  # shuffles, which do not order memory
+                pass
             case Barrier() | CombineThreads(lanes=0) | ScanThreads():
                 for touched in (self.written, self.read, self.joined, self.apart):
                     touched.clear()

@@ -135,6 +135,17 @@ def test_mixed_arrays_are_refused(cp: Any) -> None:
         hjit.pipeline(lambda a, b: a + b)(cp.asarray(IMAGE), IMAGE)
 
 
+def test_arrays_on_several_devices_are_refused(cp: Any) -> None:
+    if not fake_cupy.is_installed_as(cp):
+        pytest.skip("there may be one device")
+    a, b = cp.asarray(IMAGE), cp.asarray(IMAGE)
+    b.data.device_id = 1
+    f = hjit.pipeline(lambda a, b: a + b)
+    with pytest.raises(ValueError, match=r"Array device must be same.*devices \[0, 1\]"):
+        f(a, b)
+    same(f(a, cp.asarray(IMAGE)), IMAGE + IMAGE)
+
+
 def test_decisions_and_extern_calls(cp: Any) -> None:
     def decided(a: Any) -> Any:
         b = a / a.max() if a.max() > 2 else a * 3
@@ -261,23 +272,46 @@ def test_large_products_are_cublas_s(cp: Any) -> None:
     assert f.stats.fallbacks == 0 and "by cuBLAS" in f.explain(cp.asarray(IMAGE), cp.asarray(IMAGE))
 
 
+def test_products_run_on_the_host_where_cupy_finds_no_cublas(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: Any, **__: Any) -> Any:
+        raise ImportError("no libcublas.so.12")
+
+    monkeypatch.setattr(cp, "matmul", missing)
+    f = hjit.pipeline(lambda a, b: a @ b.T + 1, target="cuda", blas=True)
+    same(f(cp.asarray(IMAGE), cp.asarray(IMAGE)), IMAGE @ IMAGE.T + 1)
+    assert f.stats.fallbacks == 0
+
+
 class Tensor:
-    """An array of a package that has DLPack only."""
+    """An array of a package that has DLPack only, of an earlier version of it."""
 
     def __init__(self, a: Any) -> None:
         self.a, self.shape, self.dtype, self.strides = a, a.shape, a.dtype, a.strides
+        self.streams: list[int] = []
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return 2, 0
 
-    def __dlpack__(self, **kwargs: Any) -> Any:
-        return self.a
+    def __dlpack__(self, *, stream: int) -> Any:
+        self.streams.append(stream)
+        return self.a.__dlpack__(stream=stream)
 
 
-def test_dlpack(cp: Any) -> None:
+class Either(Tensor):
+    """An array of a package that has both interfaces, the other of which says nothing of streams."""
+
+    @property
+    def __cuda_array_interface__(self) -> Any:
+        return {**self.a.__cuda_array_interface__, "strides": None, "stream": None, "version": 2}
+
+
+@pytest.mark.parametrize("kind", [Tensor, Either])
+def test_dlpack(kind: Any, cp: Any) -> None:
     f = hjit.pipeline(blurred)
     for _ in range(2):
-        same(f(Tensor(cp.asarray(IMAGE)), 2.0), blurred(IMAGE, 2.0))
+        given = kind(cp.asarray(IMAGE))
+        same(f(given, 2.0), blurred(IMAGE, 2.0))
+        assert given.streams == [1]  # whoever made it is told which stream is to wait
     assert f.on("cuda").stats.traces == 1
 
 

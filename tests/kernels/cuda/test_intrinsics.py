@@ -54,15 +54,6 @@ def test_shared_memory_static_and_dynamic() -> None:
         assert (out.reshape(4, 256) == x.reshape(4, 256)[:, ::-1]).all()
 
 
-def test_constant_tables() -> None:
-    body = """HJ_CONSTANT f32 taps[4] = {0x1p-1f, 3.0f, 4.0f, 5.0f};
-HJ_DEVICE f32 tap(HJ_CONSTANT f32 *table, i32 k) { return table[k & 3]; }
-HJ_KERNEL(run, 8, 1, 1)(HJ_GLOBAL f32 *out) { out[HJ_THREAD] = tap(taps, HJ_THREAD); }"""
-    out = np.zeros(8, np.float32)
-    launch(body, (1, 1, 1), (8, 1, 1), out)
-    assert out.tolist() == [0.5, 3, 4, 5] * 2
-
-
 VECTORS = [(t, n) for t in intrinsics.ELEMENTS for n in (4, 8, 16) if n > t.itemsize]
 
 

@@ -4,7 +4,7 @@ for an element, and none is outside of its buffer."""
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from hjit.kernels.cuda.runtime import inspection
 from hjit.kernels.lower.loopir import (
     BEGIN,
     Barrier,
+    Block,
     Choose,
     CombineThreads,
     Declare,
@@ -28,15 +29,19 @@ from hjit.kernels.lower.loopir import (
     Name,
     Register,
     ScanThreads,
+    Set,
     SlidingProduce,
     Stmt,
+    Store,
     ThreadLoop,
     Threads,
 )
+from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.passes import insert_barriers
-from hjit.kernels.lower.program import Nest, Program
+from hjit.kernels.lower.program import Buffer, Nest, Program
 from hjit.kernels.lower.uniform import RULE, check_uniform, not_uniform
 from hjit.sched.hand.directives import Directive
+from hjit.sched.language.memory import C_ORDER
 from hjit.trace.ir.expressions import Const, Load
 from hjit.trace.ir.poly import Indirect, Poly, Sym, Var, poly
 from tests.kernels.cuda.launching import needs_device
@@ -154,6 +159,20 @@ def test_barriers_that_not_all_threads_come_to_are_refused(case: str) -> None:
     with pytest.raises(CompileError, match=RULE) as raised:
         check_uniform(nest(*body))
     assert what in str(raised.value)
+
+
+@pytest.mark.parametrize("threads", [32, 64])
+def test_reductions_of_one_warp_are_no_barriers(threads: int) -> None:
+    """They are shuffles alone, which do not order memory: the next iteration overwrites what this one reads."""
+    row = Buffer("row", (poly(0),), (poly(64),), C_ORDER, shared=True)
+    loaded = Block((Store("row", (t,), Load("img", (t + a,), I4)),))
+    read = Block((), sets=(Set(MINE, Load("row", (n - 1 - t,), I4)),))
+    body = (Declare(MINE, Const(0, I4)), over(n, each(loaded), each(read), combined()))
+    given, no_graph = replace(nest(*body), buffers={"row": row}, threads=threads), cast(Any, None)
+    found = insert_barriers.insert_barriers(given, no_graph, Machine())
+    (loop,) = (s for s in found.body if isinstance(s, For))
+    is_waiting = [isinstance(s, Barrier) for s in loop.body]
+    assert is_waiting == ([True, False, True, False, False] if threads == 32 else [False, True, False, False])
 
 
 def test_every_lowered_kernel_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:

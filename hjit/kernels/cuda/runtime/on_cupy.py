@@ -108,7 +108,7 @@ def compiled(text: str, capability: int, options: Sequence[str] = ()) -> Compile
 def _is_ours() -> bool:
     """Is the NVRTC that `hjit.kernels.cuda.compilers.nvrtc` finds the one to take?
 
-    A driver may refuse what the NVRTC of a later CUDA makes: then CuPy's own, which is as old as CuPy's CUDA, is.
+    A driver may refuse what the NVRTC of a later CUDA makes: then that which CuPy finds is, which may be an older one.
     """
     if not nvrtc.is_available():
         return False
@@ -203,7 +203,9 @@ class CuPy:
             module = self.cupy.cuda.Module()
             module.load(code)
         except Exception as error:  # CuPy's own exceptions have no common class
-            raise CompileError(f"the driver refused the code of kernels: {error}") from error
+            driver = cuda_version(self.cupy.cuda.runtime.driverGetVersion())
+            versions = f"NVRTC {compiler_version()} made it, and the driver is for CUDA {driver}"
+            raise CompileError(f"the driver refused the code of kernels: {error}; {versions}") from error
         return _Functions(module)
 
     def launcher(self, kernel: Any, blocks: int, threads: int) -> Callable[[Sequence[Any]], object]:
@@ -270,10 +272,14 @@ class CuPy:
         return self.transfers.upload(x) if isinstance(x, np.ndarray) else self.taken(x)
 
     def taken(self, x: Any) -> Any:
-        """An array of another package that is on the device, without a copy."""
-        if hasattr(type(x), "__cuda_array_interface__"):
-            return self.cupy.asarray(x)
-        return self.cupy.from_dlpack(x)
+        """An array of another package that is on the device, without a copy.
+
+        Where there are both, it is taken by DLPack: the current stream waits for what makes the array then, and JAX
+        computes on streams of its own.
+        """
+        if hasattr(type(x), "__dlpack__"):
+            return self.cupy.from_dlpack(x)
+        return self.cupy.asarray(x)
 
     def host(self, x: Any) -> Array:
         return x if isinstance(x, np.ndarray) else self.transfers.download(x)

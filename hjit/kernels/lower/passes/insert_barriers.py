@@ -24,6 +24,7 @@ from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.program import Nest
 from hjit.kernels.lower.traverse import Body, every, own_polys, sources
 from hjit.kernels.lower.uniform import check_uniform
+from hjit.sched.language.limits import WARP
 from hjit.trace.ir.expressions import loads
 from hjit.trace.ir.graph import Graph
 
@@ -37,7 +38,7 @@ def insert_barriers(nest: Nest, graph: Graph, machine: Machine) -> Nest:
     if not nest.blocks:
         return nest
     shared = {b.stage: b.memory or b.stage for b in nest.buffers.values() if b.shared}
-    body, _ = _Barriers(shared, nest.stage).body(nest.body, _Since())
+    body, _ = _Barriers(shared, nest.stage, nest.threads).body(nest.body, _Since())
     nest = replace(nest, body=body)
     check_uniform(nest)
     return nest
@@ -85,10 +86,11 @@ class _Barriers:
         memory: of buffers of a block the one in whose memory they are, themselves for instance.
         shared: the memory of blocks, whose elements are written again and again.
         common: this, and what the nest computes for later ones: each of its elements is written once.
+        threads: of a block.
     """
 
-    def __init__(self, memory: Mapping[str, str], stage: str) -> None:
-        self.memory, self.shared = memory, frozenset(memory.values())
+    def __init__(self, memory: Mapping[str, str], stage: str, threads: int) -> None:
+        self.memory, self.shared, self.threads = memory, frozenset(memory.values()), threads
         self.common = self.shared | {stage}
 
     def body(self, body: Body, since: _Since) -> tuple[Body, _Since]:
@@ -115,6 +117,8 @@ class _Barriers:
             case SlidingProduce():
                 body, after = self.body(s.body, since.without(s.stage) if s.is_apart else since)
                 return (replace(s, body=body),), since.union(after)
+            case CombineThreads(lanes=0) if self.threads <= WARP:  # shuffles alone, which do not order memory
+                return (s,), since
             case CombineThreads(lanes=0) | ScanThreads():
                 return (s,), _Since()
         wait = self.wait((s,), since)

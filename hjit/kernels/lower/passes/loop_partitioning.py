@@ -68,7 +68,7 @@ def _at_wrap(s: VectorLoop) -> tuple[Stmt, ...]:
     inside = [*every(s.body)]
     if any(isinstance(t, Scan | ResetWindow) for t in inside):
         return (s,)
-    bound = {v for t in inside for v in bound_vars(t)}
+    bound = {v for t in inside for v in bound_vars(t)} | dict(_loops(s.body)).keys()
     wraps: dict[tuple[Poly, Poly], list[Boundary]] = {}
     for a in _tests(s.body):
         if isinstance(a, Boundary) and a.mode == "wrap":

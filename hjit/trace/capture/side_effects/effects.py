@@ -106,9 +106,8 @@ class ErrState:
     """`numpy.errstate` and `scipy.special.errstate`: extern calls are made inside them; raising errors is refused."""
 
     def __init__(self, cls: Any, name: str, given: dict[str, Any]) -> None:
-        bad = next((v for v in given.values() if v not in ("ignore", "warn", None)), None)
-        if bad is not None and cls is np.errstate:
-            raise _refusal(f"{name}({bad!r})", "compiled code raises and reports no floating-point errors")
+        if cls is np.errstate:
+            _check_errors(name, given)
         self.cls, self.given = cls, given
         self.real: Any = None
 
@@ -130,6 +129,20 @@ class ErrState:
                 return function(*args, **kwargs)
 
         return method
+
+
+def _check_errors(name: str, given: dict[str, Any]) -> None:
+    bad = next((v for v in given.values() if v not in ("ignore", "warn", None)), None)
+    if bad is not None:
+        raise _refusal(f"{name}({bad!r})", "compiled code raises and reports no floating-point errors")
+
+
+def set_errors(all: Any = None, divide: Any = None, over: Any = None, under: Any = None, invalid: Any = None) -> Any:
+    """`numpy.seterr`, whose settings hold for extern calls from here on; see `settings_kept`, too."""
+    given = {"all": all, "divide": divide, "over": over, "under": under, "invalid": invalid}
+    _check_errors("numpy.seterr", given)
+    current().settings.append(lambda: lambda: np.errstate(**given))
+    return np.seterr(**given)
 
 
 def errors(cls: Any, name: str) -> Callable[..., ErrState]:
@@ -400,6 +413,7 @@ def replaced() -> dict[Any, Any]:
         **{f: refused(f"{f.__module__}.{f.__name__}", OUTLIVES, "do it outside the function") for f in SETTERS},
         warnings.catch_warnings: CatchWarnings,
         np.errstate: errors(np.errstate, "numpy.errstate"),
+        np.seterr: set_errors,
     }
     for function in (warnings.simplefilter, warnings.filterwarnings):
         found[function] = _filter(function)

@@ -11,6 +11,7 @@ import functools
 import os
 import random
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -54,6 +55,23 @@ def refused(
         raise current().error(name, reason, advice)
 
     return method
+
+
+class ThreadClass:
+    """A class of threads, whose work cannot be traced: to make one is refused."""
+
+    def __init__(self, cls: type[threading.Thread]) -> None:
+        self.cls = cls
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.cls, name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        advice = "let threads call decorated functions, or compute with whole arrays: compiled code runs in parallel"
+        raise current().error(f"{self.cls.__module__}.{self.cls.__name__}", "its work cannot be traced", advice)
+
+    def __instancecheck__(self, x: Any) -> bool:
+        return isinstance(x, self.cls)
 
 
 class _Clock:

@@ -1,4 +1,4 @@
-"""Warnings that library code gives while a function is traced: it runs once then, and every call is to give them.
+"""Warnings of code that runs as it is while a function is traced: it runs once then, and every call is to give them.
 
 Only the function that shows warnings is another one meanwhile: filters, and what has been shown already, are as they
 are, so that other threads see no difference.
@@ -11,16 +11,25 @@ import threading
 import warnings
 from typing import Any
 
+from hjit.errors import HjitWarning
 from hjit.trace.capture.side_effects.effects import give_warning, place
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.frames import is_own_file
+from hjit.trace.tracing.recording.recorder import running_trace
 
 _showing = threading.RLock()  # whose thread has put a function in place of the one that shows warnings
 
 
 @provides
 class NotedWarnings:
-    """A block whose warnings are given at every call of the traced function, and not now."""
+    """A block whose warnings are given at every call of the traced function, and not now.
+
+    Attributes:
+        runs_again: does what is in it run once more where it raises an exception?
+    """
+
+    def __init__(self, runs_again: bool = False) -> None:
+        self.runs_again = runs_again
 
     def __enter__(self) -> None:
         self.noted: list[Any] = []
@@ -39,7 +48,9 @@ class NotedWarnings:
         is_own = (
             threading.get_ident() == self.thread and (module._showwarnmsg_impl, module.showwarning) == self.shown_by
         )
-        (self.noted.append if is_own else self.show)(message)
+        trace = running_trace()
+        is_kept = is_own and not (trace is not None and trace.calls_extern)
+        (self.noted.append if is_kept else self.show)(message)
 
     def __exit__(self, kind: object, *exc: object) -> None:
         if not self.is_on:
@@ -48,9 +59,11 @@ class NotedWarnings:
         self.lock.release()
         for message in self.noted:
             names = _names_of(message.filename)
-            if kind is not None or names is None or _is_of_floats(message):
+            if kind is not None and self.runs_again:
+                continue
+            if kind is not None or names is None or issubclass(message.category, HjitWarning):
                 self.show(message)
-            else:
+            elif not _is_of_floats(message):
                 _give_always(message, names)
 
 

@@ -109,16 +109,28 @@ def correlate_nd(image: Any, kernel: Any, out: Any, mode: int) -> Tracer:
 
 
 def _convolve(real: Any) -> Any:
-    """Small kernels are summed directly; large ones go through SciPy's Fourier transform, as it is."""
+    """Sums are compiled; SciPy's Fourier transform, whose roundings and NaNs are others, is called as it is."""
 
     def method(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> Any:
-        if method == "auto":
-            method = "direct" if min(int(as_tracer(in1).size), int(as_tracer(in2).size)) <= MAX_DIRECT else "fft"
-        if method == "fft":
+        image, kernel = as_tracer(in1), as_tracer(in2)
+        if method == "auto" and not _is_transformed(image, kernel, mode):
+            method = "direct"
+        if method in ("auto", "fft"):
             return extern_call("scipy.signal.convolve", real, (in1, in2, mode, method), {})
         return hook("clone")(real)(in1, in2, mode, method)
 
     return method
+
+
+def _is_transformed(image: Tracer, kernel: Tracer, mode: str) -> bool:
+    """May SciPy choose the Fourier transform? Results that are whole numbers are the same by both methods."""
+    if image.ndim != kernel.ndim or image.ndim == 0:
+        return False
+    if np.result_type(image.dtype, kernel.dtype).kind != "f":
+        return min(int(image.size), int(kernel.size)) > MAX_DIRECT
+    signal = importlib.import_module("scipy.signal")
+    a, b = (np.broadcast_to(0.0, tuple(map(int, x.shape))) for x in (image, kernel))
+    return bool(signal.choose_conv_method(a, b, mode=mode) == "fft")
 
 
 EXTERNS = """fftconvolve oaconvolve lfilter filtfilt sosfilt sosfiltfilt hilbert hilbert2 resample resample_poly

@@ -167,6 +167,7 @@ class Recorder(TracedSizes):
         hosts: the numbers that the scalars are.
         changes: for each write a buffer, the version before, and its contents where they were known.
         refusals: what could not be traced.
+        calls_extern: is an extern function running?
         settings: contexts such as `numpy.errstate` that the function is inside of, to be made again for extern calls.
         warning_filters: those of them that filter warnings.
         watched: what outlives the call, and may not be changed by it.
@@ -235,6 +236,7 @@ class Recorder(TracedSizes):
     changes: list[tuple[Any, str, np.ndarray[Any, Any] | None]] = field(default_factory=list)
     refusals: list[TraceError] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
+    calls_extern: bool = False
     settings: list[Callable[[], Callable[[], Any]]] = field(default_factory=list)
     warning_filters: list[Any] = field(default_factory=list)
     watched: Watched = field(default_factory=Watched)
@@ -492,8 +494,12 @@ class Recorder(TracedSizes):
             arrays = self.evaluate(self, needs) if needs else []
             if checkpoint is not None:
                 self.undo.append(checkpoint())
-            with deadline.paused():
-                found = call(*arrays)
+            self.calls_extern = True  # which warns now, and again at every call
+            try:
+                with deadline.paused():
+                    found = call(*arrays)
+            finally:
+                self.calls_extern = False
         outcome, results, error = found
         if isinstance(error, TraceError):
             self.refusals.append(error)

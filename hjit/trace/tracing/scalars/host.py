@@ -21,6 +21,7 @@ import operator
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from types import BuiltinFunctionType
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,6 +36,7 @@ class ScalarTape:
     Attributes:
         sizes: the scalars that sizes are, by polynomial.
         of_sizes: the values of entries that sizes alone give.
+        may_warn: may NumPy warn of a division by zero and the like?
     """
 
     ops: list[tuple[Callable[..., Any], tuple[Any, ...]]] = field(default_factory=list)
@@ -43,6 +45,7 @@ class ScalarTape:
     static: set[int] = field(default_factory=set)  # the entries that a guard is on
     sizes: dict[Any, HostScalar] = field(default_factory=dict)
     of_sizes: dict[int, Any] = field(default_factory=dict)
+    may_warn: bool = False
 
     def settle(self) -> None:
         """Keep what sizes alone give as it is: the trace serves calls of these sizes only."""
@@ -64,6 +67,12 @@ class ScalarTape:
 
     def replay(self, leaves: Sequence[Any]) -> list[Any] | None:
         """All values for these leaves of the arguments; None where a guard does not hold, or an operation raises."""
+        if not self.may_warn:
+            return self._replayed(leaves)
+        with np.errstate(all="ignore"):
+            return self._replayed(leaves)
+
+    def _replayed(self, leaves: Sequence[Any]) -> list[Any] | None:
         values: list[Any] = []
         try:
             for f, args in self.ops:
@@ -249,7 +258,7 @@ def is_host(x: Any) -> bool:
 
 
 def record(f: Callable[..., Any], *args: Any) -> Any:
-    """``f(*args)`` on host scalars and constants, replayed at every call.
+    """``f(*args)`` on host scalars and constants, replayed at every call; NumPy does not warn, nor does compiled code.
 
     Raises:
         Exception: what `f` raises for these numbers, which become static: the traced function may handle it.
@@ -264,8 +273,14 @@ def record(f: Callable[..., Any], *args: Any) -> Any:
             hosts.append(x)
         values.append(x.value if is_one else x)
         entries.append(TapeEntry(x.k) if is_one else x)
+    is_quiet = type(f) is BuiltinFunctionType and not any(isinstance(x, np.generic) for x in values)
+    tape.may_warn = tape.may_warn or not is_quiet
     try:
-        value = f(*values)
+        if is_quiet:
+            value = f(*values)
+        else:
+            with np.errstate(all="ignore"):
+                value = f(*values)
     except Exception:
         for x in hosts:
             x.make_static()
