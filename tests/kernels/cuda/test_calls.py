@@ -286,7 +286,7 @@ class Tensor:
     """An array of a package that has DLPack only, of an earlier version of it."""
 
     def __init__(self, a: Any) -> None:
-        self.a, self.shape, self.dtype, self.strides = a, a.shape, a.dtype, a.strides
+        self.a, self.shape, self.dtype, self.strides, self.nbytes = a, a.shape, a.dtype, a.strides, a.nbytes
         self.streams: list[int] = []
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -313,6 +313,14 @@ def test_dlpack(kind: Any, cp: Any) -> None:
         same(f(given, 2.0), blurred(IMAGE, 2.0))
         assert given.streams == [1]  # whoever made it is told which stream is to wait
     assert f.on("cuda").stats.traces == 1
+
+
+def test_what_dlpack_refuses_is_taken_the_other_way(cp: Any) -> None:
+    class Refusing(Either):
+        def __dlpack__(self, *, stream: int) -> Any:
+            raise BufferError("no such dtype")
+
+    same(hjit.pipeline(blurred)(Refusing(cp.asarray(IMAGE)), 2.0), blurred(IMAGE, 2.0))
 
 
 def test_results_into_arrays_of_the_caller(cp: Any) -> None:

@@ -7,6 +7,7 @@ them with the installed package.
 from __future__ import annotations
 
 import functools
+import logging
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -20,6 +21,8 @@ from hjit.kernels.cuda.compilers.machine_code import Compiled, without_spills
 from hjit.kernels.cuda.compilers.opencl import numbered
 from hjit.kernels.cuda.prelude import program
 from hjit.kernels.cuda.runtime.transfers import ByStrips, Transfers, bytes_of
+
+log = logging.getLogger("hjit")
 
 NOTHING = nullcontext()  # has no state
 DType = np.dtype[Any]
@@ -275,10 +278,15 @@ class CuPy:
         """An array of another package that is on the device, without a copy.
 
         Where there are both, it is taken by DLPack: the current stream waits for what makes the array then, and JAX
-        computes on streams of its own.
+        computes on streams of its own. DLPack may refuse what the other way allows, as dtypes or streams.
         """
         if hasattr(type(x), "__dlpack__"):
-            return self.cupy.from_dlpack(x)
+            try:
+                return self.cupy.from_dlpack(x)
+            except Exception as error:
+                if not hasattr(type(x), "__cuda_array_interface__"):
+                    raise
+                log.debug("not taken by DLPack: %s", error)
         return self.cupy.asarray(x)
 
     def host(self, x: Any) -> Array:
