@@ -8,7 +8,7 @@ import pytest
 
 from tests.schedules import failure
 
-PAIRS = int(os.environ.get("HJIT_FUZZ_PAIRS", "100"))
+PAIRS = int(os.environ.get("HJIT_FUZZ_PAIRS", "40"))
 BATCH = 10
 FOUND = (  # pairs that failed once
     10,  # a fused dimension without elements

@@ -53,12 +53,28 @@ def array(shape: tuple[int, ...], dtype: str) -> Any:
     return RNG.integers(0, 120, shape).astype(dtype)
 
 
+CASES_OF_NUMBERS = list(zip(SHAPES, DTYPES, strict=True))
+CASES_OF_FLOATS = list(zip(SHAPES, itertools.cycle(["f4", "f8", "i4", "f4"]), strict=False))
+Cases = list[tuple[tuple[int, ...], str]]
+
+
 @needs_device
 @pytest.mark.parametrize("name", EXACT)
 def test_what_does_not_round_is_numpys(name: str, on_device: None) -> None:
+    assert_exact(name, CASES_OF_NUMBERS[[*EXACT].index(name) % 3 :: 3])  # by turns: each shape is a kernel
+
+
+@needs_device
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXACT)
+def test_what_does_not_round_is_numpys_in_all_shapes(name: str, on_device: None) -> None:
+    assert_exact(name, CASES_OF_NUMBERS)
+
+
+def assert_exact(name: str, cases: Cases) -> None:
     f = hjit.pipeline(EXACT[name], target="cuda", verify="off")
-    for k, shape in enumerate(SHAPES):
-        a = array(shape, DTYPES[k % len(DTYPES)])
+    for shape, dtype in cases:
+        a = array(shape, dtype)
         expected = EXACT[name](a)
         got = f(a)
         np.testing.assert_array_equal(got, expected)
@@ -78,8 +94,19 @@ def test_extremes_and_sums_of_all_dtypes(dtype: str, on_device: None) -> None:
 @needs_device
 @pytest.mark.parametrize("name", ROUNDED)
 def test_sums_are_not_less_accurate_than_numpys(name: str, on_device: None) -> None:
+    assert_accurate(name, CASES_OF_FLOATS[[*ROUNDED].index(name) % 3 :: 3])
+
+
+@needs_device
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ROUNDED)
+def test_sums_of_all_shapes_are_not_less_accurate(name: str, on_device: None) -> None:
+    assert_accurate(name, CASES_OF_FLOATS)
+
+
+def assert_accurate(name: str, cases: Cases) -> None:
     f = hjit.pipeline(ROUNDED[name], target="cuda", verify="off")
-    for shape, dtype in zip(SHAPES, itertools.cycle(["f4", "f8", "i4", "f4"]), strict=False):
+    for shape, dtype in cases:
         a = array(shape, dtype)
         a = a + RNG.random(shape).astype(dtype) if dtype != "i4" else a
         exact = np.asarray(ROUNDED[name](a.astype(np.longdouble) if dtype != "i4" else a), np.longdouble)
