@@ -12,7 +12,6 @@ PAIRS = int(os.environ.get("HJIT_FUZZ_PAIRS", "40"))
 BATCH = 10
 FOUND = (  # pairs that failed once
     10,  # a fused dimension without elements
-    1000,  # a region for a consumer without elements
     1322,  # a recurrence in a buffer that the first turn fills
     1,  # an update of an empty part, in vectors
     69,  # lanes that do nothing, in a window of one row
