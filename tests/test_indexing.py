@@ -241,9 +241,9 @@ def test_numbers_given_to_at_have_a_dtype_of_their_own(dtype: str, value: Any, n
 
 @pytest.mark.parametrize("limit", [0, 1 << 28])
 def test_gathers_by_32_and_by_64_bits_agree(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hjit.kernels.runtime import bind
+    from hjit.kernels.runtime import sizes
 
-    monkeypatch.setattr(bind, "SMALL_ARRAY", limit)
+    monkeypatch.setattr(sizes, "SMALL_ARRAY", limit)
 
     def warped(a: Any, y: Any, x: Any, curve: Any) -> Any:
         table = curve + curve.dtype.type(1)

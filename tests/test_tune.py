@@ -57,14 +57,14 @@ def test_a_wrong_result_is_no_sample(tmp_path: Path, monkeypatch: pytest.MonkeyP
             self.inputs, self.scalars, self.new_outputs = bound.inputs, bound.scalars, bound.new_outputs
             self._bound = bound
 
-        def run(self, inputs: Any, outputs: Any, scalars: Any) -> bool:
-            self._bound.run(inputs, outputs, scalars)
+        def nest_seconds(self, inputs: Any, outputs: Any, scalars: Any) -> Any:
+            seconds = self._bound.nest_seconds(inputs, outputs, scalars)
             outputs[0][0, 0] += 1
-            return True
+            return seconds
 
-    def compiled(*given: Any) -> Any:
+    def compiled(*given: Any, **named: Any) -> Any:
         calls.append(given)
-        bound, choice = real(*given)
+        bound, choice = real(*given, **named)
         return (bound if len(calls) == 1 else Wrong(bound)), choice
 
     monkeypatch.setattr(cases, "compiled", compiled)

@@ -11,8 +11,9 @@ import pytest
 
 import hjit
 from hjit import cache
-from hjit.kernels.cuda.runtime import bound, kernels, lowered
+from hjit.kernels.cuda.runtime import kernels, lowered
 from hjit.kernels.cuda.runtime.device import OpenCL
+from hjit.kernels.runtime import sizes
 from tests.kernels.cuda.launching import needs_device, needs_opencl
 
 pytestmark = [
@@ -88,7 +89,7 @@ def test_names_hold_all_that_code_depends_on() -> None:
 def test_large_arrays_have_indices_of_64_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     f = hjit.pipeline(spread, target="cuda")
     check(f, IMAGE, 2.0, 1)
-    monkeypatch.setattr(bound, "SMALL_ARRAY", 1000)
+    monkeypatch.setattr(sizes, "SMALL_ARRAY", 1000)
     g = hjit.pipeline(spread, target="cuda")
     check(g, IMAGE, 2.0, 1)
     assert g.stats.compilations == 1 and g.variant_of((IMAGE, 2.0, 1), {}, g._resolved(())).bounds[0].bits == 64
