@@ -133,6 +133,7 @@ class FirstCalls:
         draws = next(iter(ran.by_store.values())).draws
         allowed = _allowed(variant, guarded, {**ran.arrays, **ran.before, **draws})
         after = {n: ran.arrays[n] for n in ran.before}
+        limits = allowed.results, [allowed.written[n] for n in after]
         flipped, why, is_blank = 0, "", False
         told = _tells([*ran.arrays.values()], [expected, *after.values()])
         decides = any(e is not None and e.call is None for e in variant.breaks)  # the next call may go another way
@@ -141,12 +142,11 @@ class FirstCalls:
         for streamed, run in ran.by_store.items():
             ours = (run.result, [run.written[n] for n in after])
             numpys = (expected, list(after.values()))
-            found = Comparison()
-            found.compare(ours, numpys, (allowed.results, [allowed.written[n] for n in after]))
+            found = _compared(ours, numpys, limits)
             if found.why is not None:
-                found = _without_random(variant, ran, streamed, found, ours, numpys, allowed, list(after))
+                found = _without_random(variant, ran, streamed, found, ours, numpys, limits)
             if found.is_in_doubt and variant.rec.has_uninitialised:
-                found = self._without(uninitialised(draws), found, ours, numpys, allowed, list(after))
+                found = self._without(uninitialised(draws), found, ours, numpys, limits, list(after))
             verdict = self.verdicts.setdefault((variant.signature, streamed), Verdict())
             flipped += self._judge(verdict, found, allowed)
             if changed:
@@ -169,15 +169,13 @@ class FirstCalls:
         found: Comparison,
         ours: Any,
         numpys: Any,
-        allowed: Allowed,
+        limits: Any,
         names: list[str],
     ) -> Comparison:
         """The comparison without uninitialised elements, and those that depend on them."""
-        limits = allowed.results, [allowed.written[n] for n in names]
         try:
             for dependent in uninitialised.dependent(names):
-                found = Comparison()
-                found.compare(without_dependent(ours, numpys, dependent), numpys, limits)
+                found = _compared(without_dependent(ours, numpys, dependent), numpys, limits)
                 if not found.is_in_doubt:
                     break
         except TooMuchToInterpret as error:
@@ -309,15 +307,15 @@ def _run(
     return Run(result, copies, draws)
 
 
+def _compared(ours: Any, expected: Any, limits: Any) -> Comparison:
+    """See `Comparison.compare`."""
+    found = Comparison()
+    found.compare(ours, expected, limits)
+    return found
+
+
 def _without_random(
-    variant: Variant,
-    ran: Runs,
-    streamed: bool,
-    found: Comparison,
-    ours: Any,
-    numpys: Any,
-    allowed: Allowed,
-    names: list[str],
+    variant: Variant, ran: Runs, streamed: bool, found: Comparison, ours: Any, numpys: Any, limits: Any
 ) -> Comparison:
     """The comparison without results that are others in each run: extern functions draw random numbers of their own.
 
@@ -332,9 +330,8 @@ def _without_random(
             missed = variant.breaks[run.missed]
             assert missed is not None
             raise never_the_same(missed)
-        numpys = _where_equal(ours, (run.result, [run.written[n] for n in names]), numpys)
-        found = Comparison()
-        found.compare(ours, numpys, (allowed.results, [allowed.written[n] for n in names]))
+        numpys = _where_equal(ours, (run.result, [run.written[n] for n in ran.before]), numpys)
+        found = _compared(ours, numpys, limits)
         if found.why is None:
             break
     return found
@@ -348,9 +345,7 @@ def never_the_same(graph_break: GraphBreak) -> TraceError:
 
 def _where_equal(ours: Any, again: Any, numpys: Any) -> Any:
     """NumPy's results, but ours where another run has others."""
-    equal = Comparison()
-    equal.compare(again, ours, EXACT)
-    if equal.why is None:
+    if _compared(again, ours, EXACT).why is None:
         return numpys
     kind = type(ours)
     if kind in (tuple, list) and all(type(x) is kind and len(x) == len(ours) for x in (again, numpys)):

@@ -216,7 +216,8 @@ def _traffic(f: Facts, k: KernelFacts) -> str:
         about = f"<p>{speed:.2f} GB/s of inputs and outputs; a copy reads and writes {copy:.2f} GB/s.</p>"
     if k.nests:
         about += table(
-            "Loop nests, in order: measured now, in the fastest of several runs; predicted by the cost model",
+            "Loop nests, in order: measured now, in the fastest of several runs; predicted by the cost model, "
+            "without the stages that are inlined into theirs",
             NEST_HEAD,
             _nest_rows(k),
         )

@@ -187,6 +187,7 @@ def emit(e: NestEmitter, name: str, calls: Sequence[Call], values: Values) -> No
         "br i1 %k.inside, label %look, label %finished",
     )
     code.label("look")
+    code.effect("%k.next = add i64 %k, 1")
     for k, what in enumerate(("function", "points", "count", "work", "n")):
         _effects(e, f"%{what}.at = getelementptr i64, ptr %row, i64 {k}", f"%{what}.row = load i64, ptr %{what}.at")
     _effects(
@@ -236,11 +237,9 @@ def emit(e: NestEmitter, name: str, calls: Sequence[Call], values: Values) -> No
     launch(e, "%nest", "%task", "%count", "%work")
     code.effect("br label %ran")
     code.label("ran")
-    if e.params.times is not None:
-        _effects(e, "%k.noted = add i64 %k, 1")
-        note_time(e, "%k.noted")
+    note_time(e, "%k.next")
     status(e, "after")
-    _effects(e, "%k.next = add i64 %k, 1", "br label %call")
+    code.effect("br label %call")
     code.label("finished")
 
 
