@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.fft
+from scipy import signal, stats
 
 import hjit
 from hjit import TraceError
@@ -137,3 +138,10 @@ def test_writes_through_flat_reach_a_view() -> None:
         return rows, columns, turned, np.diag(img[0, :3]), np.diag(np.arange(3.0)) * img[0, 0]
 
     agree(f)
+
+
+def test_functions_that_scipy_wraps_for_arrays_of_any_package() -> None:
+    agree(lambda img: signal.wiener(img, 3), IMAGE)
+    agree(lambda img: stats.zscore(img, axis=None), IMAGE)
+    agree(lambda img: stats.zscore(img * (img > 0.1)[0], axis=1), IMAGE)
+    agree(lambda img: img.astype(np.result_type(np.uint8, img.shape[0])), BYTES)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from scipy import ndimage
 
 import hjit
 from hjit import HjitError, TraceError
@@ -143,9 +144,26 @@ def test_what_is_not_a_function() -> None:
     with pytest.raises(TypeError, match="decorates a function"):
         hjit.pipeline(5)
     with pytest.raises(TraceError, match="not a Python function"):
-        hjit.pipeline(np.add)(IMAGE, IMAGE)
+        hjit.pipeline(len)(IMAGE)
     with pytest.raises(TraceError, match="not a Python function"):
-        hjit.pipeline(functools.partial(np.add, 2))(IMAGE)
+        hjit.pipeline(functools.partial(len, IMAGE))()
+
+
+@pytest.mark.parametrize(
+    "function", [np.add, functools.partial(np.add, 2), np.hypot, functools.partial(np.pad, pad_width=2), np.var]
+)
+def test_functions_of_numpy_are_pipelines_as_they_are(function: Any) -> None:
+    args = [IMAGE] * getattr(function, "nin", 1)
+    p = hjit.pipeline(function)
+    same(p(*args), function(*args))
+    assert p.stats.fallbacks == 0 and p.py_func is function
+
+
+@pytest.mark.parametrize("angle", [30, 30.5])
+def test_functions_of_scipy_are_what_they_are_inside_of_a_function(angle: float) -> None:
+    p = hjit.pipeline(ndimage.rotate)
+    assert np.array_equal(p(IMAGE, angle), ndimage.rotate(IMAGE, angle))
+    assert "1 kernel, scipy.ndimage.spline_filter as it is" in str(p.explain(IMAGE, angle)), "not what its source does"
 
 
 def test_a_partial_of_a_function() -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hjit import TraceError
 from tests.trace.helpers import check, interpreted
 
 DTYPES = ("bool", "uint8", "int16", "int64", "float32", "float64")
@@ -77,6 +78,22 @@ def test_vectors(dtype: str) -> None:
     same(lambda a: np.trace(a[:16].reshape(4, 4), 1), a)
     same(lambda a, b: np.vecdot(a.reshape(1, 19), b), a, b)
     same(lambda a: np.dot(a, 3), a)
+
+
+def test_products_along_other_axes() -> None:
+    a, b = data((6, 7, 8), "float64"), data((6, 7, 8), "float64", 1)
+    for axis in (0, 1, -1):
+        same(lambda a, b, axis=axis: np.vecdot(a, b, axis=axis), a, b)
+        same(lambda a, b, axis=axis: np.vecdot(a, b, axis=axis, keepdims=True), a, b)
+        same(lambda a, b, axis=axis: np.linalg.vecdot(a, b, axis=axis), a, b)
+    same(lambda a, b: np.vecdot(a, b, axes=[1, 1]), a, b)
+    same(lambda a, b: np.matmul(a, b, axes=[(1, 2), (2, 1), (0, 1)]), a, b)
+    same(lambda a, b: np.matmul(a, b, axes=[(0, 1), (1, 0), (-2, -1)]), a, b)
+    same(lambda a, b: np.matvec(a, b[:, 0], axes=[(1, 2), 1, 0]), a, b)
+    with pytest.raises(TypeError, match="single shared core dimension"):
+        same(lambda a, b: np.matmul(a, b, axis=0), a, b)
+    with pytest.raises(TraceError, match="the argument order"):
+        same(lambda a, b: np.vecdot(a, b, order="F"), a, b)
 
 
 def test_dot_of_a_scalar_argument() -> None:

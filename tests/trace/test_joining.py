@@ -41,6 +41,24 @@ def test_concatenate(shape: tuple[int, ...], first: str, second: str, axis: int)
     check(lambda x, y: np.concatenate((x, y), axis=None), a, b)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_r_and_c(dtype: str) -> None:
+    a, v = image((20, 30), dtype), image((30,), dtype, 1)
+    check(lambda a, v: np.r_[v, 0, 1, v], a, v)
+    check(lambda a, v: np.r_[0, np.cumsum(v)], a, v)
+    check(lambda a, v: np.r_[v[1:], 2.5, v[5:0:-1]], a, v)
+    check(lambda a, v: np.r_[a.max(), v, a.shape[0]], a, v)
+    check(lambda a, v: np.r_[-1:1:6j, : len(v), v], a, v)
+    check(lambda a, v: np.r_["0,2", v, v], a, v)
+    check(lambda a, v: np.r_["1,2,0", v, v], a, v)
+    check(lambda a, v: np.c_[a, a[:, 0], v[:20]], a, v)
+    check(lambda a, v: np.c_[v, v * 2], a, v)
+    check(lambda a, v: np.c_[a.max(), a.min()], a, v)
+    check(lambda a, v: a[:, np.r_[0, 5:8, -1]], a, v)
+    with pytest.raises(ValueError, match="concatenate"):
+        trace_of(lambda a: np.r_[()] + a, a)
+
+
 @settings(max_examples=25, deadline=None)
 @given(shapes, dtypes, st.integers(-3, 2), st.integers(1, 4))
 def test_stack(shape: tuple[int, ...], dtype: str, axis: int, count: int) -> None:

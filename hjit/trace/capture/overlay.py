@@ -221,14 +221,19 @@ def overlay(under: dict[str, Any]) -> Overlay:
     return found
 
 
+def replacement(value: Any) -> Any:
+    """What stands for a function that is traced without its source; None where there is nothing."""
+    try:
+        return _REPLACED.get(value) or (_dispatched(value) if value in functions() else None)
+    except TypeError:  # not hashable
+        return None
+
+
 @provides
 def wrap_callable(value: Any) -> Any:
     """The traced version of a function, method or class; `value` itself where there is nothing to take over."""
     value = numpy_of(value)
-    try:
-        special = _REPLACED.get(value) or (_dispatched(value) if value in functions() else None)
-    except TypeError:  # not hashable
-        special = None
+    special = replacement(value)
     if special is not None:
         return special
     if isinstance(value, types.FunctionType):
@@ -387,8 +392,7 @@ def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
         if _writes(function, args, kwargs):
             return foreign(function).extern(args, kwargs, name)
         return extern_call(name, function, args, kwargs)
-    source = getattr(function, "_implementation", None) or getattr(function, "__wrapped__", function)
-    source = _undispatched(source)
+    source = _undispatched(function)
     if not isinstance(source, types.FunctionType):
         raise current().error(name, "hjit does not know this function")
     return clone(source)(*args, **kwargs)
@@ -568,8 +572,9 @@ def _load_families() -> None:
     for name in _FAMILIES:
         importlib.import_module(f"hjit.trace.ops.{name}")
     importlib.import_module("hjit.trace.capture.side_effects.library_warnings")  # provides what extern calls ask for
-    creation = sys.modules["hjit.trace.ops.arrays.creation"]
+    creation, joining = (sys.modules[f"hjit.trace.ops.arrays.{name}"] for name in ("creation", "joining"))
     _REPLACED[np.mgrid], _REPLACED[np.ogrid] = creation.mgrid, creation.ogrid
+    _REPLACED[np.r_], _REPLACED[np.c_] = joining.r_, joining.c_
 
 
 def _load_scipy() -> None:
@@ -579,6 +584,9 @@ def _load_scipy() -> None:
             importlib.import_module(f"hjit.trace.ops.stencils.{name}")
     if "scipy.ndimage" in sys.modules:
         importlib.import_module("hjit.trace.ops.geometry.ndimage_transforms")
+    if hasattr(sys.modules.get("scipy._lib.array_api_extra"), "at"):
+        array_api = importlib.import_module("hjit.trace.ops.indexing.array_api")
+        _REPLACED[array_api.at] = array_api.At
     special = sys.modules.get("scipy.special")
     if special is not None and hasattr(special, "errstate") and special.errstate not in _REPLACED:
         _REPLACED[special.errstate] = effects.errors(special.errstate, "scipy.special.errstate")

@@ -16,7 +16,7 @@ from hjit.process import deadline
 from hjit.trace.capture.attempts import Attempts
 from hjit.trace.capture.captured import AccessPath, captured_object, whole_array
 from hjit.trace.capture.classes import guard_class_attributes
-from hjit.trace.capture.overlay import clone, load_table, wrap_callable
+from hjit.trace.capture.overlay import clone, load_table, replacement, wrap_callable
 from hjit.trace.capture.side_effects.audit_hook import install_audit_hook
 from hjit.trace.capture.side_effects.library_warnings import NotedWarnings
 from hjit.trace.capture.side_effects.settings import settings_kept
@@ -184,6 +184,8 @@ def flatten_arguments(args: Any, kwargs: Any) -> tuple[PyTree, list[Any]]:
 def python_function(function: Any) -> types.FunctionType:
     """The function written in Python that a function, a method of an object, or a partial of one, calls.
 
+    Of a function of NumPy's that is none, it has the name only.
+
     Raises:
         TraceError: there is none.
     """
@@ -191,9 +193,25 @@ def python_function(function: Any) -> types.FunctionType:
     while isinstance(found, (functools.partial, types.MethodType)):
         found = found.func if isinstance(found, functools.partial) else found.__func__
         found = getattr(found, "py_func", found)
+    if isinstance(found, np.ufunc) or type(found).__name__ == "_ArrayFunctionDispatcher":
+        found = _of_numpy(found)
     if not isinstance(found, types.FunctionType):
         raise TraceError(repr(function), "not a Python function", "decorate a function written in Python")
     return found
+
+
+@functools.lru_cache(maxsize=256)
+def _of_numpy(function: Any) -> types.FunctionType:
+    written = getattr(function, "_implementation", None)
+    if isinstance(written, types.FunctionType):
+        return written
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    assert isinstance(call, types.FunctionType)
+    call.__code__ = call.__code__.replace(co_name=function.__name__)
+    return call
 
 
 def trace(
@@ -276,7 +294,9 @@ def _traced(
     with rec:
         args, kwargs = structure.build(lambda leaf: _stand_in(rec, leaf, leaves[leaf], originals[leaf], names[leaf]))
         _watch(rec, (args, kwargs))
-        run = clone(function) if isinstance(function, types.FunctionType) else wrap_callable(function)
+        run = replacement(function)
+        if run is None:
+            run = clone(function) if isinstance(function, types.FunctionType) else wrap_callable(function)
         with settings_kept(rec), NotedWarnings(runs_again=True):
             returned = run(*args, **kwargs)
         if rec.loops or rec.refused:  # the code has handled the exception that left it

@@ -34,7 +34,7 @@ from hjit.trace.tracing.arrays.tracer import (
     stored,
 )
 from hjit.trace.tracing.arrays.writing import trim
-from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.dispatch import hook, implements
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
 from hjit.trace.tracing.scalars.host import static_value
 from hjit.trace.tracing.scalars.size import Size
@@ -270,6 +270,19 @@ def _blocks(x: Any, depth: int, ndim: int, whole: Any) -> tuple[Shape, list[Regi
 
 
 # -- repetition
+
+
+class _Concatenator:
+    """``np.r_`` and ``np.c_``, whose own source is traced."""
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+    def __getitem__(self, key: Any) -> Any:
+        return hook("numpy_call")(type(self.of).__getitem__, (self.of, key), {})
+
+
+r_, c_ = _Concatenator(np.r_), _Concatenator(np.c_)
 
 
 @implements(np.tile)

@@ -472,7 +472,7 @@ def iscomplexobj(x: Any) -> bool:
 @implements(np.result_type)
 @makes
 def result_type(*args: Any) -> Any:
-    dtypes = [plain_class(a.dtype if is_tracer(a) else a) for a in args]
+    dtypes = [0 if type(a) is Size else plain_class(a.dtype if is_tracer(a) else a) for a in args]  # a size is an int
     known = not any(map(is_host, args))
     return hook("dtype_seen")(np.result_type(*dtypes) if known else record(np.result_type, *dtypes).make_static())
 

@@ -99,8 +99,8 @@ def _gufunc(function: Any, first: str, second: str, result: str) -> None:
     def method(
         x1: Any, x2: Any, /, out: Any = None, *, dtype: Any = None, casting: Casting = "same_kind", **kwargs: Any
     ) -> Any:
-        if kwargs.pop("axes", kwargs.pop("axis", None)) is not None:
-            raise current().error(f"numpy.{function.__name__}", "the argument axes", "move the axes with np.moveaxis")
+        if any(static_value(x) is not None for x in kwargs.values()):
+            return _along_axes(function, x1, x2, out, dtype=dtype, casting=casting, **kwargs)
         a, b = _numbers(x1, x2)
         known = _known(function, a, b, dtype=dtype)
         if known is not None:
@@ -121,6 +121,34 @@ def _gufunc(function: Any, first: str, second: str, result: str) -> None:
         return _result(contract((a, b), labels, kept, loop), out, casting)
 
     implements(function)(method)
+
+
+def _along_axes(
+    function: Any, a: Any, b: Any, out: Any, *, axis: Any = None, axes: Any = None, keepdims: Any = None, **given: Any
+) -> Any:
+    """A product whose core dimensions are other axes than the last ones: these are moved there, and back.
+
+    Raises:
+        TraceError: with other arguments.
+    """
+    name = f"numpy.{function.__name__}"
+    others = [n for n in given if n not in ("dtype", "casting")]
+    if others or out is not None:
+        raise current().error(name, f"the argument {(others or ['out'])[0]}", "move the axes with np.moveaxis")
+    is_vector = function.__name__ == "vecdot"
+    if not is_vector and (axis is not None or keepdims is not None):
+        return refuse(function, a, b, axis=axis, keepdims=keepdims)
+    if axes is not None:
+        *of_operands, of_result = [tuple(x) if isinstance(x, (tuple, list)) else (x,) for x in static_value(axes)]
+        if len(of_operands) == 1:  # that of a result without any may be missing
+            of_operands, of_result = [*of_operands, of_result], ()
+    else:
+        of_operands, of_result = [(static_value(-1 if axis is None else axis),)] * 2, ()
+    a, b = (np.moveaxis(t, x, range(-len(x), 0)) for t, x in zip(_numbers(a, b), of_operands, strict=True))
+    result = function(a, b, **given)
+    if keepdims:
+        return np.expand_dims(result, of_operands[0][0])
+    return np.moveaxis(result, range(-len(of_result), 0), of_result) if of_result else result
 
 
 def _core(t: Tracer, core: str) -> str | None:
