@@ -144,7 +144,7 @@ def _along_axes(
             of_operands, of_result = [*of_operands, of_result], ()
     else:
         of_operands, of_result = [(static_value(-1 if axis is None else axis),)] * 2, ()
-    a, b = (np.moveaxis(t, x, range(-len(x), 0)) for t, x in zip(_numbers(a, b), of_operands, strict=True))
+    a, b = (call(np.moveaxis, t, x, range(-len(x), 0)) for t, x in zip(_numbers(a, b), of_operands, strict=True))
     result = function(a, b, **given)
     if keepdims:
         return np.expand_dims(result, of_operands[0][0])
