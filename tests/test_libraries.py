@@ -145,3 +145,14 @@ def test_functions_that_scipy_wraps_for_arrays_of_any_package() -> None:
     agree(lambda img: stats.zscore(img, axis=None), IMAGE)
     agree(lambda img: stats.zscore(img * (img > 0.1)[0], axis=1), IMAGE)
     agree(lambda img: img.astype(np.result_type(np.uint8, img.shape[0])), BYTES)
+
+
+def test_the_array_api() -> None:
+    def f(img: Any) -> Any:
+        xp = img.__array_namespace__()
+        out = xp.zeros(img.shape, dtype=img.dtype, device=img.device)
+        out[1:, :] = xp.sqrt(img.to_device("cpu"))[:-1, :]
+        img.put([1, 2], [7, 8])
+        return out + img.take([3]) + img[:, :2].compress([False, True], axis=1)
+
+    agree(lambda img: f(img.copy()), IMAGE, SMALL)

@@ -69,6 +69,8 @@ def test_choose_and_select(dtype: str) -> None:
     check(lambda i, a: np.choose(i - 5, [a, 1], mode="wrap"), i, a)
     check(lambda i, a: np.choose(i * 2, (a, 1), mode="clip"), i, a)
     check(lambda i, a: np.choose(a > 3, (a, 1)), i, a)
+    check(lambda i, a: i.choose([a, 7, a]), i, a)
+    check(lambda a: a.compress([True, False, True], axis=1), a)
     check(lambda a: np.compress([True, False, True], a, axis=1), a)
     check(lambda a: np.extract(np.arange(60).reshape(20, 3) % 2, a), a)
     check(lambda a: np.extract(a > 1, a).sum(), np.round(a))

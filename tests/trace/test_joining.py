@@ -55,6 +55,7 @@ def test_r_and_c(dtype: str) -> None:
     check(lambda a, v: np.c_[v, v * 2], a, v)
     check(lambda a, v: np.c_[a.max(), a.min()], a, v)
     check(lambda a, v: a[:, np.r_[0, 5:8, -1]], a, v)
+    check(lambda a, v: np.diagflat(a[:3, :4], 2), a, v)
     with pytest.raises(ValueError, match="concatenate"):
         trace_of(lambda a: np.r_[()] + a, a)
 

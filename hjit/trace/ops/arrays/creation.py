@@ -364,5 +364,10 @@ def _triangle(lower: bool) -> Callable[..., Any]:
     return method
 
 
+@implements(np.diagflat)
+def diagflat(v: Any, k: int = 0) -> Any:
+    return call(np.diag, as_tracer(v).reshape(-1), k)
+
+
 implements(np.tril)(_triangle(True))
 implements(np.triu)(_triangle(False))

@@ -45,8 +45,8 @@ UNARY = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": n
 METHODS = {
     name: getattr(np, name)
     for name in (
-        "all any argmax argmin argpartition argsort clip compress cumprod cumsum diagonal dot max mean min nonzero "
-        "prod ptp ravel repeat round searchsorted squeeze std sum swapaxes take trace var"
+        "all any argmax argmin argpartition argsort choose clip cumprod cumsum diagonal dot max mean min nonzero "
+        "prod ptp put ravel repeat round searchsorted squeeze std sum swapaxes take trace var"
     ).split()
     if hasattr(np, name)
 }
@@ -251,6 +251,7 @@ def install() -> None:
     own = {
         "reshape": _reshape,
         "transpose": _transpose,
+        "compress": lambda a, condition, axis=None, out=None: call(np.compress, condition, a, axis, out),
         "copy": _copy,
         "flatten": _flatten,
         "sort": _sort,

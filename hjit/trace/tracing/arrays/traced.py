@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
@@ -93,6 +94,16 @@ class TracedArray(Traced):
         return self.swapaxes(-1, -2)
 
     @property
+    def device(self) -> str:
+        if "cupy" in sys.modules:
+            raise current().error("ndarray.device", "it is another one for arrays of CuPy", "ask before the function")
+        return "cpu"
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Self:
+        np.empty(0).to_device(device, stream=stream)  # which refuses others
+        return self
+
+    @property
     def base(self) -> Any:
         raise current().error(
             "ndarray.base", "whose memory an array has is not known while tracing", "use numpy.shares_memory"
@@ -112,6 +123,9 @@ class TracedArray(Traced):
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return hook("numpy_call")(func, args, kwargs)
+
+    def __array_namespace__(self, *, api_version: Any = None) -> Any:
+        return hook("module_proxy")(np.empty(0).__array_namespace__(api_version=api_version))
 
     def __len__(self) -> int:
         if not self.shape:
