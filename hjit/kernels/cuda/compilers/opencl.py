@@ -17,7 +17,8 @@ from hjit.errors import CompileError, DeviceError
 from hjit.kernels.cuda.compilers.pocl import name_processor
 from hjit.kernels.cuda.prelude import program
 
-OPTIONS = ("-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt")
+# Not optimised: for images of few pixels, PoCL's optimiser takes longer than all else.
+OPTIONS = ("-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt", "-cl-opt-disable")
 Array = np.ndarray[Any, Any]
 _building = threading.Lock()
 
