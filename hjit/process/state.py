@@ -34,6 +34,9 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
     "call.compiled_function": (
         State("_functions", "all pipelines and parts, whose locks a child resets", "weak", RESET),
     ),
+    "call.checks.against_numpy": (
+        State("comparing", "threads that run a plain function for a comparison", "those that do"),
+    ),
     "cache": (
         State("_stores", "how often this process has written an entry", "a number"),
         State("_refused", "folders that a warning was given of", "one of each name that is given as `cache_dir`"),
