@@ -37,7 +37,7 @@ ADVICE = "What to do: numpy_if_faster=False runs it all the same; f.use runs a s
 
 clock = time.perf_counter
 
-comparing: set[int] = set()  # threads that run a plain function for a comparison: pipelines that it calls run plain, too
+comparing: set[int] = set()  # threads that run a plain function for a comparison: pipelines in it run plain, too
 
 
 @contextlib.contextmanager
