@@ -111,9 +111,9 @@ def stores(nodes: Iterable[ast.AST], in_expressions: bool = True) -> dict[str, N
                 if isinstance(y, ast.NamedExpr):
                     visit(y.target)
         if isinstance(x, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            for y in (*x.args.defaults, *x.args.kw_defaults):
-                if y is not None:
-                    visit(y)
+            for default in (*x.args.defaults, *x.args.kw_defaults):
+                if default is not None:
+                    visit(default)
         return isinstance(x, (*SCOPES, *COMPREHENSIONS))
 
     for x in nodes:
