@@ -997,3 +997,17 @@ def test_warnings_of_other_threads_are_shown() -> None:
             thread.start()
             thread.join()
     assert [str(w.message) for w in caught] == ["of another thread"] and block.noted == []
+
+
+def test_what_python_says_of_source_is_not_said_again(tmp_path: Path) -> None:
+    """hjit compiles the source of functions with breaks."""
+    file = tmp_path / "of_escapes.py"
+    file.write_text("import uuid\ndef f(x):\n    '\\d'\n    uuid.uuid4()\n    return x * 2 if x.ndim is 2 else x\n")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        f = SourceFileLoader("of_escapes", str(file)).load_module().f
+        count = len(caught)
+        p = hjit.pipeline(f, on_unsupported="break")
+        p(IMAGE)
+    assert count >= 2 and p.stats.parts
+    assert [str(w.message) for w in caught[count:] if w.category in (SyntaxWarning, DeprecationWarning)] == []

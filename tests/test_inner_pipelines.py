@@ -134,3 +134,17 @@ def test_functions_that_are_called_as_they_are_call_pipelines() -> None:
         return optimize.least_squares(lambda p: error(p, np.arange(3.0)), np.ones(1)).x + x
 
     np.testing.assert_allclose(hjit.pipeline(f, on_unsupported="break")(X), f(X))
+
+
+def test_first_results_are_compared_with_numpys_alone() -> None:
+    """Not with what inner pipelines compute, whose roundings are others: these neither run nor compile for it."""
+
+    @hjit.pipeline
+    def angle(x: Any) -> Any:
+        return np.arctan2(x, 2.0)
+
+    pipe = hjit.pipeline(lambda x: np.cos(3 * angle(x)))
+    np.testing.assert_allclose(pipe(X), np.cos(3 * np.arctan2(X, 2.0)), rtol=1e-14)
+    assert pipe.stats.verified and angle.stats.calls == 0
+    np.testing.assert_allclose(angle(X), np.arctan2(X, 2.0), rtol=1e-15)
+    assert angle.stats.calls == 1 and angle.stats.fallbacks == 0

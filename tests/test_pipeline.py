@@ -433,6 +433,17 @@ def test_memory_mapped_files(tmp_path: Any) -> None:
     assert p.stats.fallbacks == 0
 
 
+def test_new_arrays_made_of_memory_mapped_files_are_no_false_alarm(tmp_path: Any) -> None:
+    a = np.memmap(tmp_path / "image", np.float32, "w+", shape=IMAGE.shape)
+    a[...] = IMAGE
+    p = hjit.pipeline(lambda x: (x.astype(np.float64), np.zeros_like(x) + 1, x.copy(), np.asarray(x), x[1:]))
+    for _ in range(2):
+        for ours, numpys in zip(p(a), p.py_func(a), strict=True):
+            same(np.asarray(ours), np.asarray(numpys))
+            assert np.shares_memory(ours, a) == np.shares_memory(numpys, a)
+    assert p.stats.verified and p.stats.fallbacks == 0
+
+
 @pytest.mark.parametrize(
     "a",
     [

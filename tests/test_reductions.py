@@ -433,3 +433,9 @@ def test_the_place_of_an_extreme_of_all_axes_is_found_row_by_row(shape: tuple[in
     check(places, holes)
     graph = hjit.pipeline(lambda a: a.argmax(), cache="off").graph(image(shape, "uint8"))
     assert "//" not in str(graph) and ("minimum_rows" in str(graph)) == (shape[0] > 4)
+
+
+@pytest.mark.parametrize("name", ["sum", "max", "any", "cumsum", "argmin"])
+def test_arrays_without_axes_have_the_axes_0_and_minus_1(name: str) -> None:
+    for axis in (0, -1):
+        check(lambda x, axis=axis: getattr(np, name)(x + 1, axis=axis), np.array(3.0))

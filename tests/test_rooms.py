@@ -44,7 +44,7 @@ MAY = {
         "trace.splitting",
     },
     "trace.passes": {*SERVICES, "trace.ir"},
-    "trace.splitting": set(),
+    "trace.splitting": {"process"},
     "verify": TRACING,
     "model": {*SERVICES, "trace.ir"},
     "sched.language": {*SERVICES, "trace.ir", "trace.passes"},

@@ -34,6 +34,9 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
     "call.compiled_function": (
         State("_functions", "all pipelines and parts, whose locks a child resets", "weak", RESET),
     ),
+    "call.checks.against_numpy": (
+        State("comparing", "threads that run a plain function for a comparison", "those that do"),
+    ),
     "cache": (
         State("_stores", "how often this process has written an entry", "a number"),
         State("_refused", "folders that a warning was given of", "one of each name that is given as `cache_dir`"),
@@ -102,6 +105,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_lost", "is this a child whose tbb waits for threads of its parent?", "a bool", RESET),
         State("_ends", "did those threads end before the latest fork?", "a bool", RESET),
     ),
+    "process.shown_warnings": (State("_showing", "one thread intercepts warnings", "a lock", RESET),),
     "process.signals": (
         State("_pools", "threads for work that signals must not interrupt, by its kind", "one a kind", RESET),
     ),
@@ -121,7 +125,6 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_FUNCTIONS", "what traces NumPy's functions", "filled when modules are imported"),
         State("_HOOKS", "what is asked about functions first", "filled when modules are imported"),
     ),
-    "trace.capture.side_effects.library_warnings": (State("_showing", "one thread notes warnings", "a lock", RESET),),
     "trace.tracing.frames": (State("_places", "lines and names of instructions, by code", "MAX_CODES codes"),),
     "trace.tracing.recording.recorder": (
         State("_state", "the trace that this thread runs", "one a thread"),

@@ -106,6 +106,11 @@ def is_exact(allowed: Any) -> bool:
     return all(map(is_exact, allowed.values() if isinstance(allowed, dict) else allowed))
 
 
+def _type(x: Any) -> type:
+    """The type of a result. NumPy gives that of an `np.memmap` to some new arrays made of it, too."""
+    return np.ndarray if type(x) is np.memmap else type(x)
+
+
 @dataclass(slots=True)
 class Comparison:
     """The comparison of results with the expected ones.
@@ -137,7 +142,7 @@ class Comparison:
         """
         if isinstance(expected, (tuple, list, dict)):
             self._containers(ours, expected, allowed)
-        elif type(ours) is not type(expected):
+        elif _type(ours) is not _type(expected):
             self._differs(f"a {type(ours).__name__} instead of a {type(expected).__name__}")
         elif isinstance(expected, (np.ndarray, np.generic)) or (
             allowed != EXACT and isinstance(expected, (bool, int, float, complex))

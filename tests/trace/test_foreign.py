@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.fft
 from scipy import ndimage
 
 import hjit
@@ -343,3 +344,16 @@ def test_a_buffer_that_it_writes_to_is_written_at_each_call(function: Any) -> No
     f = hjit.pipeline(function, verify="off", on_unsupported="break")
     for image in (IMAGE, IMAGE + 1, IMAGE * 7):
         np.testing.assert_array_equal(f(image), function(image))
+
+
+def test_a_cache_of_a_compiled_function_calls_it() -> None:
+    """scipy.fft.next_fast_len is one."""
+
+    def f(n: int) -> Any:
+        try:
+            return scipy.fft.next_fast_len(n)
+        except AttributeError:  # of a library without it
+            return -1
+
+    pipe = hjit.pipeline(f, cache="off")
+    assert [pipe(n) for n in (13, 29)] == [14, 30] and pipe.stats.verified

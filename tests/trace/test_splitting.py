@@ -32,7 +32,7 @@ def function_of(text: str) -> types.FunctionType:
     """The function of a text, with its tree: `inspect` knows no source of it."""
     space: dict[str, Any] = {"np": np}
     exec(compile(text, "<text>", "exec"), space)
-    made = tree(text)
+    made = tree(text[text.index("def ") :])
     found: types.FunctionType = space[made.name]
     setattr(found, TREE, lambda: made)
     return found
@@ -253,6 +253,51 @@ def test_names() -> None:
     assert definitely_bound(body) == {"b", "x"}
     assert list(first_reads(body)) == ["a", "c", "e", "h", "x", "z"]
     assert live_before(body, frozenset({"x", "g", "q"})) == {"a", "c", "e", "h", "x", "z", "g", "q"}
+
+
+@pytest.mark.parametrize(("text", "names"), [
+    ("b = c and (d := e)", {"b"}),
+    ("b = (d := e) and c", {"b", "d"}),
+    ("b = [d := x for x in c]", {"b"}),
+    ("b: int\n c: int = 2", {"c"}),
+    ("b = c = 1\n del b", {"c"}),
+    ("b = 1\n if c: del b", set()),
+])  # fmt: skip
+def test_names_that_are_bound_after_statements(text: str, names: set[str]) -> None:
+    assert definitely_bound(tree(f"def f():\n {text}").body) == names
+
+
+def test_first_iterables_and_defaults_belong_to_the_scope_outside() -> None:
+    assert set(stores(tree("def f():\n b = lambda c=(d := 1): c").body)) == {"b", "d"}
+    (s,) = tree("def f():\n return [a + c for a, b in zip(a, b) for c in d for d in b if c]").body
+    assert set(loads([s])) == {"zip", "a", "b"}
+
+
+def test_a_block_that_may_end_an_exception_leaves_names_what_they_were() -> None:
+    body = "b = f()\n  g(b)"
+    assert live_before(tree(f"def f():\n with suppress(E):\n  {body}").body, frozenset({"b"})) >= {"b"}
+    assert "b" not in live_before(tree(f"def f():\n with np.errstate():\n  {body}").body, frozenset({"b"}))
+
+
+@pytest.mark.parametrize("text", [
+    "v = n > 5 and (c := a + 1).sum()",
+    "with contextlib.suppress(ValueError): c = (a + 1).reshape(n, -1)",
+    "c: np.ndarray",
+    "v = [(c := r + 1) for r in a[: n - 3]]",
+    "c = sum(c * 2 for c in c)",
+    "del c\n    if n > 5: c = d * 2",
+])  # fmt: skip
+def test_statements_that_may_bind_names(text: str) -> None:
+    f = function_of(
+        "import contextlib\n"
+        f"def f(a, n):\n    c, d = a * 2, a * 3\n    log(1)\n    {text}\n    log(2)\n    e = d + 1\n    return e, c"
+    )
+    f.__globals__["log"] = lambda x: None
+    args = [(np.arange(6.0).reshape(2, 3), n) for n in (3, 4, 7)]
+    for seed in range(20):
+        run = apart(f, random.Random(seed))
+        for x in args:
+            np.testing.assert_equal(outcome(run, x), outcome(f, x))
 
 
 def test_a_statement_in_steps() -> None:

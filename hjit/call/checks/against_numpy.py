@@ -7,10 +7,11 @@ happen once, and nothing waits for this.
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,21 @@ MAX_TIMED = 64  # keys of a pipeline whose calls are timed at the same time; the
 ADVICE = "What to do: numpy_if_faster=False runs it all the same; f.use runs a schedule of yours"
 
 clock = time.perf_counter
+
+comparing: set[int] = set()  # threads that run a plain function for a comparison: pipelines in it run plain, too
+
+
+@contextlib.contextmanager
+def all_plain() -> Iterator[None]:
+    """A block in which this thread runs no pipeline compiled: what kernels are compared with is NumPy's alone."""
+    me = threading.get_ident()
+    is_first = me not in comparing
+    comparing.add(me)
+    try:
+        yield
+    finally:
+        if is_first:
+            comparing.discard(me)
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ class VerifiedCalls(FunctionBase):
         missed = None if ran.missed is None else variant.breaks[ran.missed]
         if missed is not None and missed.call is not None and not self._interprets:
             raise never_the_same(missed)
-        with forks.builds.outside():
+        with forks.builds.outside(), against_numpy.all_plain():
             expected = (self._by_numpy() if variant.on_device else self.py_func)(*call.args, **call.kwargs)
         if missed is not None and self._interprets:  # while it was traced: the next call is traced with kernels
             self._interprets = False

@@ -322,7 +322,7 @@ def _cached_function(value: Any) -> Callable[..., Any]:
     def method(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = static_captured(args), static_captured(kwargs)
         if has_tracer(args) or has_tracer(kwargs):
-            return clone(value.__wrapped__)(*args, **kwargs)
+            return wrap_callable(value.__wrapped__)(*args, **kwargs)  # Python's, or of an extension module
         return value(*known_number(args), **{k: known_number(x) for k, x in kwargs.items()})
 
     return method

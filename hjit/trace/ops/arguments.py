@@ -127,6 +127,11 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
+def is_of_none(axis: Any, a: Any) -> bool:
+    """Is it the axis 0 or -1 of an array without axes? Sums, extremes and scans take it, and it says nothing."""
+    return not np.ndim(a) and isinstance(axis, (int, np.integer)) and axis in (0, -1)
+
+
 # -- contents
 
 

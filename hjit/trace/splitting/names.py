@@ -61,21 +61,33 @@ def _loads(x: ast.AST, found: Counter[str], own: frozenset[str]) -> None:
             found[x.id] += 1
         return
     if isinstance(x, COMPREHENSIONS):
+        first = x.generators[0]
+        _loads(first.iter, found, own)  # outside, where a name may be another variable than inside
         own = own | {n for g in x.generators for n in stores([g.target])}
+        inside = [y for y in parts(x) if y is not first]
+        for y in (first.target, *first.ifs, *inside):
+            _loads(y, found, own)
+        return
     if isinstance(x, ast.AugAssign) and isinstance(x.target, ast.Name):
         found[x.target.id] += 1
     for y in parts(x):
         _loads(y, found, own)
 
 
-def stores(nodes: Iterable[ast.AST]) -> dict[str, None]:
-    """The names that are bound, in order; not those of inner scopes."""
+def stores(nodes: Iterable[ast.AST], in_expressions: bool = True) -> dict[str, None]:
+    """The names that are bound, in order; not those of inner scopes.
+
+    Args:
+        in_expressions: also by ``:=``, which `bound_by` finds where it is evaluated for certain?
+    """
     found: dict[str, None] = {}
 
     def visit(x: ast.AST) -> None:
         if isinstance(x, ast.Name):
             if not isinstance(x.ctx, ast.Load):
                 found[x.id] = None
+            return
+        if isinstance(x, ast.NamedExpr) and not in_expressions:
             return
         if type(x) in _BINDS and binds(x):
             return
@@ -94,10 +106,14 @@ def stores(nodes: Iterable[ast.AST]) -> dict[str, None]:
             found[x.name] = None
         if isinstance(x, ast.MatchMapping) and x.rest:
             found[x.rest] = None
-        if isinstance(x, COMPREHENSIONS):  # of which only `:=` binds outside
+        if isinstance(x, COMPREHENSIONS) and in_expressions:  # of which only `:=` binds outside
             for y in walk(x):
                 if isinstance(y, ast.NamedExpr):
                     visit(y.target)
+        if isinstance(x, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            for default in (*x.args.defaults, *x.args.kw_defaults):
+                if default is not None:
+                    visit(default)
         return isinstance(x, (*SCOPES, *COMPREHENSIONS))
 
     for x in nodes:
@@ -131,6 +147,17 @@ def bound_by(test: ast.AST) -> set[str]:
     return {n for x in parts(test) for n in bound_by(x)}
 
 
+def unbound_by(s: ast.AST) -> set[str]:
+    """The names that a statement may unbind."""
+    found: set[str] = set()
+    for x in walk(s):
+        if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Del):
+            found.add(x.id)
+        elif isinstance(x, ast.ExceptHandler) and x.name:
+            found.add(x.name)
+    return found
+
+
 _EXITS = (ast.Raise, ast.Return, ast.Break, ast.Continue)
 
 
@@ -138,6 +165,7 @@ def definitely_bound(body: Iterable[ast.stmt]) -> set[str]:
     """The names that are bound for certain when statements have run to their end."""
     found: set[str] = set()
     for s in body:
+        found -= unbound_by(s)
         match s:
             case ast.If():
                 found |= bound_by(s.test) | (definitely_bound(s.body) & definitely_bound(s.orelse))
@@ -150,8 +178,10 @@ def definitely_bound(body: Iterable[ast.stmt]) -> set[str]:
             case ast.With():
                 found |= {n for x in s.items if x.optional_vars is not None for n in stores([x.optional_vars])}
                 found |= definitely_bound(s.body)
+            case ast.Delete() | ast.AnnAssign(value=None):
+                pass
             case _:
-                found |= set(stores([s]))
+                found |= bound_by(s) | set(stores([s], in_expressions=False))
     return found
 
 
@@ -208,7 +238,8 @@ def _live(s: ast.stmt, after: frozenset[str], jump: frozenset[str]) -> frozenset
             ended = loop_live(s, after)
             return ended | live_before(s.body, ended, ended) | frozenset(loads([s.test]))
         case ast.With():
-            return live_before(s.body, after, jump) | frozenset(loads(s.items))
+            left = frozenset() if all(map(_ends_no_exception, s.items)) else after
+            return live_before(s.body, after, jump) | left | frozenset(loads(s.items))
         case ast.Try() | ast.TryStar() | ast.Match() | ast.AsyncFor() | ast.AsyncWith():
             return after | frozenset(loads([s]))
         case ast.Return() | ast.Raise():
@@ -216,3 +247,12 @@ def _live(s: ast.stmt, after: frozenset[str], jump: frozenset[str]) -> frozenset
         case ast.Break() | ast.Continue():
             return jump
     return (after - definitely_bound([s])) | frozenset(loads([s]))
+
+
+def _ends_no_exception(x: ast.withitem) -> bool:
+    """Is it one of the context managers that let all exceptions through? Another one may end them, as
+    `contextlib.suppress` does: then what its block would have bound is what it was before."""
+    match x.context_expr:
+        case ast.Call(ast.Attribute(attr=name)) | ast.Call(ast.Name(id=name)):
+            return name in ("errstate", "catch_warnings", "printoptions", "open")
+    return False

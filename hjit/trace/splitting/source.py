@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from hjit.process.shown_warnings import of_the_compiler
 from hjit.trace.splitting.names import parts, walk
 
 TREE = "__hjit_tree__"  # the attribute of functions that are made here: gives the tree
@@ -77,12 +78,14 @@ def is_of_source(function: types.FunctionType) -> bool:
 def _compiled(module: ast.Module | str, like: types.CodeType) -> types.CodeType:
     """The code of a module: of the file of other code, with what that file has imported from `__future__`."""
     flags = like.co_flags & _FUTURE
-    return compile(module, like.co_filename, "exec", flags, dont_inherit=True)  # type: ignore[no-any-return]
+    with of_the_compiler():
+        return compile(module, like.co_filename, "exec", flags, dont_inherit=True)  # type: ignore[no-any-return]
 
 
 @functools.lru_cache(maxsize=4)
 def _module(text: str) -> ast.Module:
-    return ast.parse(text)
+    with of_the_compiler():
+        return ast.parse(text)
 
 
 def _around(x: ast.AST, line: int) -> Iterator[ast.AST]:

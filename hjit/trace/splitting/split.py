@@ -27,6 +27,7 @@ from hjit.trace.splitting.names import (
     loop_live,
     parts,
     stores,
+    unbound_by,
     walk,
 )
 from hjit.trace.splitting.normal_form import OPERATIONS, TEMPORARY, steps
@@ -316,7 +317,8 @@ class _Splitter:
                 found.append(self.opened(s, set(bound), live_before(body[k + 1 :], after, jump), jump))
             if is_alone:
                 flush(body[k + 1 :])
-                before = bound | definitely_bound([s])
+                before = (bound - unbound_by(s)) | definitely_bound([s])
+            bound -= unbound_by(s)
             bound |= definitely_bound([s])
         flush([])
         return [s for s in found if not isinstance(s, ast.Pass)] or [ast.Pass()]

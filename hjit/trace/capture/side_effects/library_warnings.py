@@ -1,23 +1,17 @@
-"""Warnings of code that runs as it is while a function is traced: it runs once then, and every call is to give them.
-
-Only the function that shows warnings is another one meanwhile: filters, and what has been shown already, are as they
-are, so that other threads see no difference.
-"""
+"""Warnings of code that runs as it is while a function is traced: it runs once then, and every call is to give them."""
 
 from __future__ import annotations
 
 import sys
-import threading
 import warnings
 from typing import Any
 
 from hjit.errors import HjitWarning
+from hjit.process.shown_warnings import Intercepted
 from hjit.trace.capture.side_effects.effects import give_warning, place
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.frames import is_own_file
 from hjit.trace.tracing.recording.recorder import running_trace
-
-_showing = threading.RLock()  # whose thread has put a function in place of the one that shows warnings
 
 
 @provides
@@ -33,44 +27,25 @@ class NotedWarnings:
 
     def __enter__(self) -> None:
         self.noted: list[Any] = []
-        self.lock = _showing
-        self.is_on = self.lock.acquire(blocking=False)  # where two threads trace, one does not wait for the other
-        if not self.is_on:
-            return
-        module: Any = warnings
-        self.thread, self.show = threading.get_ident(), module._showwarnmsg
-        self.shown_by = module._showwarnmsg_impl, module.showwarning
-        module._showwarnmsg = self.note
+        self.block = Intercepted(self.note)
+        self.block.__enter__()
 
     def note(self, message: Any) -> None:
-        """In place of the function that shows warnings: library code may record its own."""
-        module: Any = warnings
-        is_own = (
-            threading.get_ident() == self.thread and (module._showwarnmsg_impl, module.showwarning) == self.shown_by
-        )
+        """In place of the function that shows warnings."""
         trace = running_trace()
-        is_kept = is_own and not (trace is not None and trace.calls_extern)
-        (self.noted.append if is_kept else self.show)(message)
+        is_kept = not (trace is not None and trace.calls_extern)
+        (self.noted.append if is_kept else self.block.show)(message)
 
     def __exit__(self, kind: object, *exc: object) -> None:
-        if not self.is_on:
-            return
-        warnings._showwarnmsg = self.show  # type: ignore[attr-defined]
-        self.lock.release()
+        self.block.__exit__(kind, *exc)
         for message in self.noted:
             names = _names_of(message.filename)
             if kind is not None and self.runs_again:
                 continue
             if kind is not None or names is None or issubclass(message.category, HjitWarning):
-                self.show(message)
+                self.block.show(message)
             elif not _is_of_floats(message):
                 _give_always(message, names)
-
-
-def after_fork() -> None:
-    """A child has none of the parent's threads that hold the lock."""
-    global _showing
-    _showing = threading.RLock()
 
 
 def _is_of_floats(message: Any) -> bool:

@@ -19,7 +19,7 @@ from hjit.trace.ir.expressions import substitute as substitute_expr
 from hjit.trace.ir.graph import Definition, identity
 from hjit.trace.ir.identities import IDENTITIES, start_value
 from hjit.trace.ir.poly import Dim, Poly, poly
-from hjit.trace.ops.arguments import axes_of, broadcast, finish, in_dtype_of, keeps, outer
+from hjit.trace.ops.arguments import axes_of, broadcast, finish, in_dtype_of, is_of_none, keeps, outer
 from hjit.trace.ops.arrays.views import expand_dims, transpose
 from hjit.trace.ops.elementwise.ufuncs import ALIASES, UFUNCS
 from hjit.trace.ops.layout import Order, as_it_lies, operands_order
@@ -136,7 +136,7 @@ def _reduction(name: str, a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any
         options = {} if initial is _MISSING else {"initial": initial}
         known = ufunc.reduce(a.known, axis=axis, dtype=dtype, keepdims=keepdims, where=where, **options)
         return from_known(known, is_scalar=not isinstance(known, np.ndarray), of=a)
-    axes = axes_of(axis, a.ndim)
+    axes = () if is_of_none(axis, a) else axes_of(axis, a.ndim)
     dtype = _reduced_dtype(ufunc, name, a.dtype, dtype, out)
     if name.startswith("logical"):
         truth = a.astype(bool)
@@ -339,7 +339,7 @@ implements(np.std)(root_of(var))
 
 def _arg(a: Any, axis: Any, out: Any, keepdims: Any, extreme: str) -> Any:
     a = as_tracer(a)
-    whole = axis is None
+    whole = axis is None or is_of_none(axis, a)
     axes = tuple(range(a.ndim)) if whole else (axes_of(axis, a.ndim)[0],)
     count = math.prod((a.shape[k] for k in axes), start=1)
     if count == 0:
@@ -430,9 +430,9 @@ def _resolved(
 
 @implements(np.cumsum)
 def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    return _ufunc_accumulate("add", a, axis, dtype, out)
+    return _ufunc_accumulate("add", a, None if is_of_none(axis, a) else axis, dtype, out)
 
 
 @implements(np.cumprod)
 def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    return _ufunc_accumulate("multiply", a, axis, dtype, out)
+    return _ufunc_accumulate("multiply", a, None if is_of_none(axis, a) else axis, dtype, out)
