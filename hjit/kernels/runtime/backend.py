@@ -135,7 +135,7 @@ def compile_within(seconds: float | None, text: str, name: str, target: str) -> 
     except Unfinished as unfinished:
         give_up(unfinished.call)
         forks.unfinished = is_busy
-        raise OverBudget("compiling with LLVM") from None
+        raise unfinished.raised or OverBudget("compiling with LLVM") from None
 
 
 @lru_cache(maxsize=1)
