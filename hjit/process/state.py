@@ -51,6 +51,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
     "process.background": (
         State("_worker", "the thread for what nobody waits for, and its work", "MAX_WAITING pieces of work", RESET),
     ),
+    "process.threads": (State("_starting", "one thread starts others", "a lock", RESET),),
     "process.progress": (State("_current", "what is shown of the work that this thread does", "one a context"),),
     "process.float_errors": (
         State("_settings", "NumPy's settings of errors", "one a context"),
@@ -77,8 +78,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
     ),
     "kernels.runtime.arena": (
         State("_free", "blocks of scratch memory that nobody uses", "KEEP_BYTES", RESET),
-        State("_kept", "bytes of these", "a number", RESET),
-        State("_lock", "guards the two above", "a lock", RESET),
+        State("_order", "numbers them", "a number"),
         State("_nothing", "the block of no bytes", "constant"),
     ),
     "kernels.runtime.backend": (
