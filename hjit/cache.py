@@ -45,7 +45,7 @@ def digest(*parts: str) -> str:
     """The name of an entry: a hash of everything that it depends on."""
     h = hashlib.sha256()
     for p in parts:
-        data = p.encode()
+        data = p.encode(errors="surrogatepass")  # a file may have any bytes for a name
         h.update(len(data).to_bytes(8, "little"))
         h.update(data)
     return h.hexdigest()
