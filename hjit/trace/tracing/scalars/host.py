@@ -135,8 +135,10 @@ def same(a: Any, b: Any) -> bool:
         return same(a.real, b.real) and same(a.imag, b.imag)
     if isinstance(a, float):
         return (a == b and math.copysign(1, a) == math.copysign(1, b)) or (a != a and b != b)
-    if isinstance(a, (tuple, list)):
+    if isinstance(a, (tuple, list, set, frozenset)):  # sets of equal numbers, of other types perhaps, in any order
         return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return same([*a.items()], [*b.items()])
     if isinstance(a, np.ndarray):
         return a.dtype == b.dtype and bool(np.array_equal(a, b))
     try:
