@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import hjit
+from hjit.call.entry import limit
 from hjit.process import signals
 from tests.scripts import run_script
 
@@ -132,6 +134,22 @@ def test_an_exception_in_one_thread_does_not_stop_others() -> None:
                 np.testing.assert_array_equal(p(IMAGE, good), IMAGE[good] * 2)
 
     at_once([lambda k=k: task(k) for k in range(8)])
+
+
+def test_what_is_known_is_forgotten_while_other_threads_add_to_it() -> None:
+    known = dict.fromkeys(range(9), 1)
+    added = iter(range(9, 12))
+
+    def another(frame: Any, event: str, arg: object) -> None:
+        if event == "c_call" and frame.f_code is limit.__code__ and (key := next(added, None)):
+            known[key] = 1
+
+    sys.setprofile(another)
+    try:
+        limit(known, 4)
+    finally:
+        sys.setprofile(None)
+    assert 8 in known and 0 not in known and next(added, None) is None
 
 
 def test_one_thread() -> None:
