@@ -263,8 +263,11 @@ def _reported(name: str, f: Callable[..., T], *args: Any) -> T:
     """``f(*args)``, with what goes wrong as errors of hjit."""
     try:
         return on_deep_stack(f, *args)
-    except (HjitError, MemoryError):
+    except HjitError:
         raise
+    except MemoryError as error:  # for hjit's own work: NumPy may have enough
+        raise_if_signalled(error)
+        raise CompileError(f"{name}: too little memory to compile it: {error}") from error
     except RecursionError:
         why = "its operations follow from one another hundreds deep: a loop whose iterations were traced one by one"
         raise TraceError(name, why, "write the loop as `for i in range(...)`, or compute with whole arrays") from None
