@@ -594,3 +594,28 @@ def test_a_fork_waits_for_no_function_of_the_user(tmp_path: Path) -> None:
     second.join()
     """,
     )
+
+
+def test_a_fork_waits_for_imports_of_other_threads(tmp_path: Path) -> None:
+    text = """
+    import hjit.cache
+    import time
+
+    spec = hjit.cache.__spec__
+
+    def imports():
+        spec._initializing = True
+        begun.set()
+        time.sleep(0.3)
+        spec._initializing = False
+
+    begun = threading.Event()
+    threading.Thread(target=imports).start()
+    begun.wait()
+    pid = os.fork()
+    if pid == 0:
+        os._exit(spec._initializing)
+    wait(pid)
+    print("done")
+    """
+    assert script(tmp_path, "python", text).split() == ["done"]

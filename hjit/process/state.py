@@ -141,5 +141,5 @@ def after_fork() -> None:
     """In a forked child: locks of the parent's other threads are open, and what belongs to these is forgotten."""
     for name, rows in TABLE.items():
         module = sys.modules.get(f"hjit.{name}")
-        if module is not None and any(x.in_child == RESET for x in rows):
+        if any(x.in_child == RESET for x in rows) and hasattr(module, "after_fork"):  # else it is half imported
             module.after_fork()
