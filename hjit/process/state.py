@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 KEPT = "stays"  # it is changed by one operation, or behind a lock that is reset
 RESET = "reset by `after_fork` of its module"
@@ -140,6 +141,6 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
 def after_fork() -> None:
     """In a forked child: locks of the parent's other threads are open, and what belongs to these is forgotten."""
     for name, rows in TABLE.items():
-        module = sys.modules.get(f"hjit.{name}")
+        module: Any = sys.modules.get(f"hjit.{name}")
         if any(x.in_child == RESET for x in rows) and hasattr(module, "after_fork"):  # else it is half imported
             module.after_fork()
