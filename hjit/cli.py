@@ -208,6 +208,9 @@ def _add_train(commands: Commands) -> list[argparse.ArgumentParser]:
     train.add_argument("--programs", type=int, default=250, metavar="N", help="of a round (default: %(default)s)")
     train.add_argument("--schedules", type=int, default=20, metavar="N", help="of a program (default: %(default)s)")
     train.add_argument("--seed", type=int, default=0, help="of the first program (default: %(default)s)")
+    train.add_argument(
+        "--stages", type=int, default=25, metavar="N", help="of a program at most (default: %(default)s)"
+    )
     train.add_argument("--target", default="cpu", help="x86-64-v3, say, for machines without AVX-512")
     train.add_argument(
         "--jobs", type=int, default=2, metavar="N", help="processes that compile at once (default: %(default)s)"
@@ -230,9 +233,8 @@ def _train(given: argparse.Namespace) -> int:
         if given.own:
             kept = cache.entries("samples", resolve({}).cache_dir)
             others += [p for name, _, data in kept for p in samples.from_bytes(data, name).programs]
-        training = Training(
-            given.folder, Settings(given.programs, given.schedules, given.seed, given.target), given.start
-        )
+        settings = Settings(given.programs, given.schedules, given.seed, given.target, given.stages)
+        training = Training(given.folder, settings, given.start)
         training.run(given.rounds, given.minutes, given.jobs, lambda line: print(line, flush=True), others)
         if given.pack is not None:
             samples.write(given.pack, programs.collected(training.folders))

@@ -27,7 +27,7 @@ def _examples() -> Any:
 examples = _examples()
 PAGES = {p.relative_to(DOCS).as_posix(): tuple(examples.blocks(p.read_text())) for p in sorted(DOCS.rglob("*.md"))}
 ON_A_GPU = {"guide/gpu.md", "inside_gpu.md"}
-NOT_RUN = {"guide/gpu.md": 1, "inside_gpu.md": 1}  # blocks that need CuPy
+NOT_RUN = {"guide/gpu.md": 2, "inside_gpu.md": 1}  # blocks that need CuPy
 
 
 @pytest.mark.usefixtures("as_users_run_them")
@@ -60,7 +60,7 @@ def test_an_example_that_fails_is_seen() -> None:
         examples.run(block[1], examples.new_namespace())
 
 
-NOT_RUN_OF_README = ("import cupy", "mypackage", "cuda.schedule(img)", "mosaic.zarr")  # each is in one block
+NOT_RUN_OF_README = ("import cupy", "mypackage", "mosaic.zarr")  # each is in one block
 
 
 @pytest.mark.usefixtures("as_users_run_them")
@@ -100,7 +100,7 @@ def test_what_pages_include_is_there() -> None:
                 text = text.partition(mark)[2 if name == "start-after" else 0]
                 found += 1
             assert text.strip()
-    assert found >= 10
+    assert found >= 6
 
 
 PAGES_WITH_PATHS = ("CONTRIBUTING.md", "README.md", "benchmarks/README.md", "docs/inside.md", "docs/papers.md")

@@ -85,14 +85,15 @@ def _array(p: Parameter, r: np.random.Generator) -> np.ndarray[Any, Any] | float
     return np.ascontiguousarray((np.rint(x) if not p.dtype.startswith("float") else x).astype(p.dtype))
 
 
-def random_program(seed: int, size: int | None = None) -> Program:
+def random_program(seed: int, size: int | None = None, longest: int = LENGTHS[1]) -> Program:
     """The program of a seed, always the same.
 
     Args:
         size: about the number of pixels of an image; one of many channels has fewer. None: from 256 x 256 to
             1536 x 1536, small ones more often, with fewer pixels where there are channels or many stages.
+        longest: stages of a program at most, of those that half of the programs are drawn with; the others have few.
     """
-    s, kinds = drawn(seed, size)
+    s, kinds = drawn(seed, size, longest)
     return Program(seed, _source(s), tuple(s.parameters), kinds)
 
 
@@ -101,10 +102,10 @@ def is_large(seed: int) -> bool:
     return random.Random(f"large {seed}").random() < LARGE
 
 
-def drawn(seed: int, size: int | None = None) -> tuple[Sketch, tuple[str, ...]]:
+def drawn(seed: int, size: int | None = None, longest: int = LENGTHS[1]) -> tuple[Sketch, tuple[str, ...]]:
     """The sketch of a program, and the kinds of its stages."""
     s = Sketch(seed)
-    length = s.integer(*LENGTHS) if s.chance(0.5) else s.integer(LENGTHS[0], 12)
+    length = s.integer(LENGTHS[0], longest) if s.chance(0.5) else s.integer(LENGTHS[0], 12)
     _inputs(s, size, length)
     table = EVERY_KIND if is_large(seed) else KINDS
     kinds: list[str] = []

@@ -50,7 +50,9 @@ RUN_SECONDS = 0.02  # for them all
 LONG_SECONDS = 0.3  # of a slow one: it runs no more
 MEASURED_SECONDS = 8.0  # of a program, after which no larger images of it are begun
 MUCH_SLOWER = 8.0  # times as long as the best on smaller images: nothing is learnt from it on larger ones
-PROGRAM_SECONDS = 25.0  # for the kernels of one program
+PROGRAM_SECONDS = 25.0  # for the kernels of one program, after which no more are begun
+LEAST_SCHEDULES = 5  # of one whose kernels take longer
+BUDGET = 60.0  # seconds for the first kernel of a program: long ones are measured, too
 MAX_STAGES = 150  # of a program that is measured
 RTOL = 1e-3  # of results: sums of floats have no order
 NOISE = 1e-5  # what is left of float32 values of about 1 that cancel
@@ -221,7 +223,7 @@ def measured(
         HjitError: the function is not one kernel.
     """
     with quiet.working():
-        given = {"verify": "off", "cache": "off", "tune": False, "fast_math": options.fast_math}
+        given = {"verify": "off", "cache": "off", "tune": False, "budget": BUDGET, "fast_math": options.fast_math}
         given |= {"num_threads": options.num_threads, "target": options.target, "blas": options.blas}
         pipe = Pipeline(function, given)
         cases = [Case(pipe, function, arrays, options, cost or network.random(seed)) for arrays in sizes]
@@ -229,7 +231,7 @@ def measured(
         cases = [c for c in cases if graph_key(c.graph) == graph_key(first.graph)]
     found = candidates(first.space, first.graph, count, seed, cost)
     end = time.perf_counter() + PROGRAM_SECONDS
-    while time.perf_counter() < end:
+    while time.perf_counter() < end or len(first.made) < LEAST_SCHEDULES:
         with quiet.working():
             candidate = next(found, None)
             if candidate is None:

@@ -25,7 +25,7 @@ import numpy as np
 from hjit.errors import HjitError
 from hjit.model import network
 from hjit.model.fit import Program
-from hjit.model.generator import random_program
+from hjit.model.generator import LENGTHS, random_program
 from hjit.model.samples import Dataset
 from hjit.options import Options
 from hjit.process.files import replacing
@@ -38,7 +38,13 @@ ONE_THREAD = 4  # of so many programs one runs on one thread, so that the model 
 
 
 def measure(
-    seed: int, folder: Path, count: int, weights: Path | None, target: str, most: int = LARGEST
+    seed: int,
+    folder: Path,
+    count: int,
+    weights: Path | None,
+    target: str,
+    most: int = LARGEST,
+    stages: int = LENGTHS[1],
 ) -> dict[str, Any]:
     """Measure a random program and write its files; returns the summary.
 
@@ -47,25 +53,28 @@ def measure(
         most: pixels of an image.
         weights: of the cost model that picks some of them; None: random ones do.
         target: see `hjit.options.Options`.
+        stages: of a program, at most.
     """
-    summary = _measured(seed, folder, count, weights, target, most)
+    summary = _measured(seed, folder, count, weights, target, most, stages)
     with replacing(folder / f"{seed}.json") as new:
         new.write_text(json.dumps(summary) + "\n")
     return summary
 
 
-def sizes(seed: int) -> list[int]:
+def sizes(seed: int, stages: int = LENGTHS[1]) -> list[int]:
     """Pixels of the images of a program: large ones, where it has few stages."""
     rng = random.Random(seed)
     low, high = map(math.log, PIXELS)
     found = [round(math.exp(rng.uniform(low, high))) for _ in range(IMAGES)]
-    if len(random_program(seed, PIXELS[0]).stages) <= SHORT:
+    if len(random_program(seed, PIXELS[0], stages).stages) <= SHORT:
         found[-1] = round(math.exp(rng.uniform(high, math.log(LARGEST))))
     return found
 
 
-def _measured(seed: int, folder: Path, count: int, weights: Path | None, target: str, most: int) -> dict[str, Any]:
-    programs = [random_program(seed, min(pixels, most)) for pixels in sizes(seed)]
+def _measured(
+    seed: int, folder: Path, count: int, weights: Path | None, target: str, most: int, stages: int
+) -> dict[str, Any]:
+    programs = [random_program(seed, min(pixels, most), stages) for pixels in sizes(seed, stages)]
     same = [p for p in programs if p.source == programs[0].source]
     threads = 1 if seed % ONE_THREAD == ONE_THREAD - 1 else 0
     options = Options(
@@ -152,8 +161,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--target", default="cpu")
     parser.add_argument("--most", type=int, default=LARGEST, metavar="PIXELS")
+    parser.add_argument("--stages", type=int, default=LENGTHS[1])
     given = parser.parse_args(argv)
-    print(json.dumps(measure(given.seed, given.folder, given.schedules, given.weights, given.target, given.most)))
+    of = (given.schedules, given.weights, given.target, given.most, given.stages)
+    print(json.dumps(measure(given.seed, given.folder, *of)))
     return 0
 
 

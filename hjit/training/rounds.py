@@ -26,6 +26,7 @@ from typing import Any
 from hjit.errors import ModelError
 from hjit.kernels.runtime import launch
 from hjit.model.fit import Program, Report, check_packages, fit, steadied
+from hjit.model.generator import LENGTHS
 from hjit.model.network import load
 from hjit.options import resolve
 from hjit.process.files import replacing
@@ -57,12 +58,14 @@ class Settings:
         schedules: of one program, at most.
         seed: of the first program.
         target: see `hjit.options.Options`.
+        stages: of a program, at most.
     """
 
     programs: int = 250
     schedules: int = 20
     seed: int = 0
     target: str = "cpu"
+    stages: int = LENGTHS[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,7 @@ class Training:
         self.start = start
         self.folder, self._card = folder, folder / "training.json"
         known = json.loads(self._card.read_text()) if self._card.exists() else None
-        if known is not None and settings is not None and known["settings"] != asdict(settings):
+        if known is not None and settings is not None and Settings(**known["settings"]) != settings:
             raise ModelError(f"{folder} holds a training with {known['settings']}; take another folder")
         self.settings = settings or (Settings(**known["settings"]) if known else Settings())
         self.rounds: list[dict[str, Any]] = known["rounds"] if known else []
@@ -195,6 +198,7 @@ class Training:
         """One program in a process of its own; how it ended is its summary, where it did not end well."""
         command = [sys.executable, "-m", "hjit.training.programs", str(seed), str(place)]
         command += ["--schedules", str(self.settings.schedules), "--target", self.settings.target]
+        command += ["--stages", str(self.settings.stages)]
         command += ["--weights", str(self.weights)] if self.weights else []
         try:
             done = process(command)

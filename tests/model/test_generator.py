@@ -52,6 +52,14 @@ def test_a_seed_is_a_program() -> None:
     assert len({random_program(seed).source for seed in range(200)}) == 200
 
 
+def test_programs_are_as_long_as_they_may_be() -> None:
+    lengths = {n: [len(random_program(seed, SMALL, n).stages) for seed in range(40)] for n in (25, 60)}
+    assert max(lengths[25]) <= 26 < 40 < max(lengths[60]) <= 61, "the last stage may be a pyramid's"
+    assert [random_program(seed, SMALL, 25) for seed in range(40)] == [
+        random_program(seed, SMALL) for seed in range(40)
+    ]
+
+
 def test_arguments_are_those_of_a_seed() -> None:
     p = random_program(4, SMALL)
     for a, b in zip(p.inputs(1), p.inputs(1), strict=True):

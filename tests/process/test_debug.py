@@ -81,11 +81,11 @@ def test_topics_are_combined(capsys: Any, monkeypatch: Any) -> None:
 def test_every_topic_is_documented() -> None:
     assert debug.__doc__ is not None
     assert f"HJIT_DEBUG={','.join(debug.TOPICS)}" in debug.__doc__
-    readme = (ROOT / "README.md").read_text()
-    assert re.findall(r"^\| `(\w+)` \| ", readme.partition("| `HJIT_DEBUG=` |")[2].partition("\n\n")[0], re.M) == [
+    page = (ROOT / "docs" / "reference" / "debugging.md").read_text()
+    assert re.findall(r"^\| `(\w+)` \| ", page.partition("| `HJIT_DEBUG=` |")[2].partition("\n\n")[0], re.M) == [
         *debug.TOPICS
     ]
-    assert "HJIT_PRINT_AFTER=all" in readme and "HJIT_CHECK=1" in readme
+    assert "HJIT_PRINT_AFTER=all" in page and "HJIT_CHECK=1" in page
 
 
 @pytest.mark.parametrize(("variable", "known"), [("HJIT_DEBUG", "asm"), ("HJIT_PRINT_AFTER", "all, .*vectorize")])

@@ -38,6 +38,7 @@ def test_a_round_measures_programs_and_fits_weights_that_the_next_one_has(
 
     def ended(command: list[str]) -> Any:
         assert command[command.index("--weights") + 1] == str(weights) and command[3] == "6"
+        assert command[command.index("--stages") + 1] == "25"
         raise KeyboardInterrupt
 
     monkeypatch.setattr(rounds, "process", ended)
