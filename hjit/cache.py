@@ -24,6 +24,7 @@ from typing import Any
 
 from numpy import __version__ as numpy
 
+from hjit.errors import raise_if_signalled
 from hjit.version import __version__ as hjit
 
 log = logging.getLogger("hjit")
@@ -44,7 +45,7 @@ def digest(*parts: str) -> str:
     """The name of an entry: a hash of everything that it depends on."""
     h = hashlib.sha256()
     for p in parts:
-        data = p.encode()
+        data = p.encode(errors="surrogatepass")  # a file may have any bytes for a name
         h.update(len(data).to_bytes(8, "little"))
         h.update(data)
     return h.hexdigest()
@@ -124,6 +125,7 @@ def folder(cache_dir: str | os.PathLike[str], make: bool = True) -> Path | None:
     except FileNotFoundError:
         return None
     except (OSError, RuntimeError, ValueError) as error:
+        raise_if_signalled(error)
         log.debug("no cache folder: %s", error)
         return None
 
@@ -212,6 +214,7 @@ def _entry(path: Path, touch: bool) -> tuple[dict[str, Any], bytes] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise_if_signalled(error)
         log.debug("cache entry %s is not usable: %s", name, error)
         return None
     return header, payload
@@ -241,6 +244,7 @@ def store(
         log.debug("cache entry %s is not written: %s", name, error)
         with contextlib.suppress(OSError):
             os.unlink(temporary)
+        raise_if_signalled(error)
         return
     _stores += 1
     if _stores % TRIM_EVERY == 1:
@@ -266,6 +270,7 @@ def trim(where: Path, limit: int = MAX_BYTES) -> None:
                 path.unlink()
                 total -= size
     except OSError as error:
+        raise_if_signalled(error)
         log.debug("cache folder not trimmed: %s", error)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from inspect import CO_VARARGS
+from types import FrameType
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +104,27 @@ class OptionError(HjitError, ValueError):
 
 class HjitWarning(UserWarning):
     """hjit fell back to plain NumPy, or its results differ from NumPy's."""
+
+
+def raise_if_signalled(error: BaseException) -> None:
+    """Raise an exception again that a signal handler has raised, in the middle of what may handle those of its own.
+
+    It is the caller's: a time limit, for one. A handler is a function that was given the frame that called it.
+    """
+    at = error.__traceback__
+    while at is not None and (inner := at.tb_next) is not None:
+        if _is_given(inner.tb_frame, at.tb_frame):
+            raise error
+        at = inner
+
+
+def _is_given(frame: FrameType, what: FrameType) -> bool:
+    """Is a frame one of the arguments of another?"""
+    code = frame.f_code
+    count, has_more = code.co_argcount, bool(code.co_flags & CO_VARARGS)
+    if count < 2 and not has_more:
+        return False
+    values = [frame.f_locals.get(name) for name in code.co_varnames[:count]]
+    if has_more:
+        values += frame.f_locals.get(code.co_varnames[count + code.co_kwonlyargcount], ())
+    return any(x is what for x in values)

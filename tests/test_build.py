@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import hjit
+from hjit import HjitWarning
+from hjit.call import compiled_function
 from hjit.call.segments import TraceSegments
 from hjit.sched.language.target import Target
 from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites
@@ -88,3 +90,31 @@ def test_segments_of_a_decision_are_cut_at_it(cold: Path) -> None:
     variant = f.variant_of((IMAGE,), {}, f._resolved(()))
     assert len(variant.steps) == 2 and variant.fast is None
     assert [s.graph_break is None for s in variant.steps] == [False, True]
+
+
+def refused(error: Exception) -> Any:
+    def method(*args: Any) -> Any:
+        raise error
+
+    return method
+
+
+def test_where_the_compiler_cannot_be_loaded_now_numpy_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = hjit.pipeline(lambda a: a + 1, cache="off")
+    with monkeypatch.context() as patch:
+        patch.setattr(compiled_function, "_load_compiler", refused(OSError(24, "Too many open files")))
+        with pytest.warns(HjitWarning, match="Too many open files"):
+            assert np.array_equal(f(IMAGE), IMAGE + 1)
+    assert np.array_equal(f(IMAGE), IMAGE + 1) and f.stats.fallbacks == 1 and f.stats.traces == 1
+
+
+def test_where_memory_is_too_little_to_compile_numpy_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"cache": "off", "tune": False, "on_unsupported": "break"}
+    f, g = hjit.pipeline(lambda a: a * 1.75, **options), hjit.pipeline(lambda a: a * 1.75 - 1, **options)
+    with monkeypatch.context() as patch, pytest.warns(HjitWarning, match="too little memory"):
+        patch.setattr("hjit.call.build.compiled", refused(MemoryError("not a byte")))
+        assert np.array_equal(f(IMAGE), IMAGE * 1.75)
+    monkeypatch.setattr("hjit.kernels.runtime.backend.ROOM_BYTES", 1 << 62)  # else LLVM ends the process
+    with pytest.warns(HjitWarning, match="no more memory"):
+        assert np.array_equal(g(IMAGE), IMAGE * 1.75 - 1)
+    assert f.stats.fallbacks == g.stats.fallbacks == 1

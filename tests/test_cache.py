@@ -441,3 +441,12 @@ for k in range(6):
     for p in folder.iterdir():
         assert cache.load(p.stem, folder, "rw") is not None
     run_file(path, args=(str(folder),))
+
+
+def test_a_source_file_may_have_any_bytes_for_a_name(tmp_path: Path) -> None:
+    def f(img: Any) -> Any:
+        return img + 1
+
+    f.__code__ = f.__code__.replace(co_filename=os.fsdecode(b"/caf\xe9.py"))
+    p = hjit.pipeline(f, cache_dir=tmp_path)
+    assert np.array_equal(p(np.ones(9)), np.full(9, 2.0)) and p.stats.fallbacks == 0

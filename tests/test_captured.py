@@ -39,6 +39,26 @@ def helper(img: Any) -> Any:
     return img + 1
 
 
+KEPT: Any = None
+
+
+@pytest.mark.parametrize("made", [frozenset, set, dict.fromkeys, lambda x: [frozenset(x)]])
+def test_equal_numbers_of_other_types_in_sets_and_keys(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def captured(img: Any) -> Any:
+        return img + sum(KEPT[0] if type(KEPT) is list else KEPT)
+
+    def given(img: Any, numbers: Any) -> Any:
+        return img + sum(numbers)
+
+    img = np.arange(6)
+    f, g = hjit.pipeline(captured, cache="off"), hjit.pipeline(given, cache="off")
+    for numbers in (made([1, 3]), made([1, 3.0]), made([True, 3])):
+        monkeypatch.setattr(sys.modules[__name__], "KEPT", numbers)
+        assert f(img).dtype == captured(img).dtype
+        if type(numbers) in (frozenset, dict):  # of others hjit does not see when they change, or they are no numbers
+            assert g(img, numbers).dtype == given(img, numbers).dtype
+
+
 def checked(p: Any, *args: Any) -> None:
     """Two calls agree with the plain function."""
     for _ in range(2):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import hjit
+from hjit.call.entry import limit
 from hjit.process import signals
 from tests.scripts import run_script
 
@@ -132,6 +134,22 @@ def test_an_exception_in_one_thread_does_not_stop_others() -> None:
                 np.testing.assert_array_equal(p(IMAGE, good), IMAGE[good] * 2)
 
     at_once([lambda k=k: task(k) for k in range(8)])
+
+
+def test_what_is_known_is_forgotten_while_other_threads_add_to_it() -> None:
+    known = dict.fromkeys(range(9), 1)
+    added = iter(range(9, 12))
+
+    def another(frame: Any, event: str, arg: object) -> None:
+        if event == "c_call" and frame.f_code is limit.__code__ and (key := next(added, None)):
+            known[key] = 1
+
+    sys.setprofile(another)
+    try:
+        limit(known, 4)
+    finally:
+        sys.setprofile(None)
+    assert 8 in known and 0 not in known and next(added, None) is None
 
 
 def test_one_thread() -> None:
@@ -576,3 +594,28 @@ def test_a_fork_waits_for_no_function_of_the_user(tmp_path: Path) -> None:
     second.join()
     """,
     )
+
+
+def test_a_fork_waits_for_imports_of_other_threads(tmp_path: Path) -> None:
+    text = """
+    import hjit.cache
+    import time
+
+    spec = hjit.cache.__spec__
+
+    def imports():
+        spec._initializing = True
+        begun.set()
+        time.sleep(0.3)
+        spec._initializing = False
+
+    begun = threading.Event()
+    threading.Thread(target=imports).start()
+    begun.wait()
+    pid = os.fork()
+    if pid == 0:
+        os._exit(spec._initializing)
+    wait(pid)
+    print("done")
+    """
+    assert script(tmp_path, "python", text).split() == ["done"]

@@ -20,7 +20,7 @@ from hjit.trace.tracing.scalars.host import is_run_time
 CallKey = tuple[Any, ...]  # the options in force, and the signatures of the arguments
 _NUMBERS = frozenset({int, float, complex})
 MANY_ELEMENTS = 1 << 14  # of an array, from which on NumPy's time depends on strides more than on the call
-_BY_VALUE = (str, bytes, type(None), bool, enum.Enum, np.dtype, type, types.FunctionType, range, frozenset)
+_BY_VALUE = (str, bytes, type(None), bool, enum.Enum, np.dtype, type, types.FunctionType, range)
 
 
 def key_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallKey:
@@ -42,7 +42,7 @@ def _signature(x: Any) -> Any:
     if t in (list, tuple):
         return (t, *map(_signature, x))
     if t in (dict, OrderedDict):
-        return (t, *((k, _signature(v)) for k, v in x.items()))
+        return (t, *((k, type(k), _signature(v)) for k, v in x.items()))  # 1 and 1.0 are equal
     if isinstance(x, np.void):
         return (t, x.dtype, x.tobytes())
     if isinstance(x, np.generic):
@@ -57,6 +57,8 @@ def _signature(x: Any) -> Any:
         return (t, _Identity(x.__self__), x.__func__)
     if is_device_array(x):
         return _device_signature(x)
+    if isinstance(x, frozenset):  # equal ones may have other types of numbers, and another order
+        return (t, x, repr(x))
     return (t, x) if isinstance(x, _BY_VALUE) and t.__hash__ is not None else (t, _Identity(x))
 
 

@@ -31,7 +31,7 @@ from hjit.call.results import Results, is_tree, owners
 from hjit.call.stored import verdicts
 from hjit.call.stored.kernels import entry_of
 from hjit.call.variant import GONE, OneKernel, OutOfBounds, Step, Steps, Variant, WithProducts
-from hjit.errors import BudgetError, CompileError, HjitError, Origin, TraceError
+from hjit.errors import BudgetError, CompileError, HjitError, Origin, TraceError, raise_if_signalled
 from hjit.kernels.runtime import kernel
 from hjit.kernels.runtime.machine_code import is_busy
 from hjit.options import Options
@@ -207,6 +207,7 @@ def traced_call(
     except (HjitError, MemoryError, OutOfBounds):
         raise
     except Exception as error:
+        raise_if_signalled(error)
         raise TracingFailed(error) from None
     traced.recorder.roll_back()  # random numbers are drawn when the variant runs
     breaks = traced.recorder.breaks
@@ -262,12 +263,16 @@ def _reported(name: str, f: Callable[..., T], *args: Any) -> T:
     """``f(*args)``, with what goes wrong as errors of hjit."""
     try:
         return on_deep_stack(f, *args)
-    except (HjitError, MemoryError):
+    except HjitError:
         raise
+    except MemoryError as error:  # for hjit's own work: NumPy may have enough
+        raise_if_signalled(error)
+        raise CompileError(f"{name}: too little memory to compile it: {error}") from error
     except RecursionError:
         why = "its operations follow from one another hundreds deep: a loop whose iterations were traced one by one"
         raise TraceError(name, why, "write the loop as `for i in range(...)`, or compute with whole arrays") from None
     except Exception as error:
+        raise_if_signalled(error)
         raise CompileError(f"{name}: {type(error).__name__} while compiling: {error}. Please report this.") from error
 
 

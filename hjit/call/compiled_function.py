@@ -39,7 +39,16 @@ from hjit.call.checks.verified_calls import VerifiedCalls
 from hjit.call.conversions.other_arrays import OtherArrays
 from hjit.call.entry import MAX_CONTEXTS, PLAIN_AGAIN, RAISED_AGAIN, Call, Entries, Entry, Stats, limit
 from hjit.call.results import MISS, PARTS, PLAIN, Outcome
-from hjit.errors import BudgetError, CompileError, DeviceError, HjitError, HjitWarning, LongLoop, TraceError
+from hjit.errors import (
+    BudgetError,
+    CompileError,
+    DeviceError,
+    HjitError,
+    HjitWarning,
+    LongLoop,
+    TraceError,
+    raise_if_signalled,
+)
 from hjit.options import Options, checked, context_state, resolve
 from hjit.process import float_errors, forks
 from hjit.process.garbage_collection import few_collections
@@ -210,7 +219,12 @@ class CompiledFunction(VerifiedCalls, SplitCalls, OtherArrays, Generic[P, R]):
             return self._numpy(args, kwargs)
         if entry is not None and (entry.parts is not None or entry.converted is not None):
             return self._by_parts(key, entry, args, kwargs)
-        _load_compiler()
+        try:
+            _load_compiler()
+        except OSError as error:  # the process may open no more files, for one
+            raise_if_signalled(error)
+            self._warn(f"{self.__name__} runs as plain NumPy until hjit's compiler can be loaded: {error}")
+            return self._numpy(args, kwargs)
         structure, leaves = flatten_arguments(args, kwargs)
         call = Call(key, args, kwargs, leaves, structure, targets or [], ())
         if any(map(is_dask_array, leaves)):

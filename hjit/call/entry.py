@@ -175,7 +175,7 @@ class Entries(dict[CallKey, Entry]):
 
     def time(self, key: CallKey, variant: Variant) -> None:
         """Time the next calls beside NumPy."""
-        timed = [e for e in self.values() if e.timing is not None]
+        timed = [e for e in [*self.values()] if e.timing is not None]  # a copy, as other threads add some
         for entry in timed[: max(len(timed) + 1 - against_numpy.MAX_TIMED, 0)]:
             entry.stop_timing()
         self.at(key).time(variant)
@@ -201,8 +201,8 @@ class Entries(dict[CallKey, Entry]):
 
 def limit(entries: dict[Any, Any], most: int) -> None:
     """Forget the oldest entries of too many; another thread may do so, too."""
-    while len(entries) > most:
-        entries.pop(next(iter(entries)), None)
+    for key in [*entries][: max(len(entries) - most, 0)]:  # a copy, as they change meanwhile
+        entries.pop(key, None)
 
 
 @dataclass(slots=True)

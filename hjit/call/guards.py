@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from hjit.call.arguments import device_overlap, is_device_array
+from hjit.errors import raise_if_signalled
 from hjit.trace.capture.captured import container_shape
 from hjit.trace.capture.trace import Trace
 from hjit.trace.tracing.complex_memory import complex_of, parts_of
@@ -60,7 +61,8 @@ class Guards:
         for path, (kind, expected) in rec.captures:
             try:
                 value = look_up(path, leaves)
-            except Exception:  # there is none, or a foreign descriptor does not give it
+            except Exception as error:  # there is none, or a foreign descriptor does not give it
+                raise_if_signalled(error)
                 if kind == "absent":
                     continue
                 return None

@@ -37,13 +37,13 @@ Constants = tuple[tuple[str, int], ...]
 KernelKey = tuple[Graph, Constants, tuple[tuple[str, int], ...], Options, Scheduler | None]
 
 _scheduled: dict[KernelKey, Scheduled] = {}  # the latest used at the end
-_order = threading.Lock()  # guards it
+_order = threading.RLock()  # guards it
 
 
 def after_fork() -> None:
     """A child has one thread only, and it holds no lock."""
     global _order
-    _order = threading.Lock()
+    _order = threading.RLock()
 
 
 def _known(key: KernelKey) -> Scheduled | None:

@@ -27,7 +27,7 @@ class _Worker:
     """The thread, and what it has to do."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may come here in the middle, and call a pipeline
         self._waiting: deque[tuple[weakref.ref[Any], Work]] = deque()
         self._thread: threading.Thread | None = None
         self._ends = False

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
+from hjit.process import threads
 from hjit.process.signals import result_of
 
 T = TypeVar("T")
@@ -17,13 +18,15 @@ STACK_BYTES = 256 << 20  # of address space; memory is taken as it is used
 
 
 def with_deep_stack(f: Callable[..., T], *args: Any) -> T:
-    """``f(*args)``; where the caller's stack is too small for it, once more in a thread with a large one.
+    """``f(*args)``; where the caller's stack is too small for it, in a thread with a large one.
 
-    `f` may be called twice; it has the caller's context there, too. Meanwhile, other threads may recurse deeper as
-    well.
+    Where that turns out in the middle, `f` is called a second time. It has the caller's context there, too. Meanwhile,
+    other threads may recurse deeper as well.
     """
     if _deep.entered.get():
         return f(*args)
+    if threads.has_small_stack():  # the system ends the process before Python raises
+        return _deep.run(f, *args)
     token = _deep.entered.set(True)
     try:
         return f(*args)
@@ -39,7 +42,7 @@ class _DeepStacks:
 
     def __init__(self) -> None:
         self.entered = ContextVar("hjit_deep_stack", default=False)  # an outer call catches the `RecursionError`
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._threads, self._limit = 0, 0
 
     def run(self, f: Callable[..., T], *args: Any) -> T:
@@ -66,22 +69,19 @@ class _DeepStacks:
                 self._limit = sys.getrecursionlimit()
                 sys.setrecursionlimit(max(self._limit, RECURSION_LIMIT))
             self._threads += 1
-            size = threading.stack_size(STACK_BYTES)
             try:
-                threading.Thread(target=work, name="hjit-deep-stack", daemon=True).start()
-            except RuntimeError:  # the interpreter is shutting down, or there is no memory for a thread
+                threads.start("hjit-deep-stack", work, stack_bytes=STACK_BYTES)
+            except RuntimeError:
                 self._threads -= 1
                 if not self._threads:
                     sys.setrecursionlimit(self._limit)
                 raise RecursionError("maximum recursion depth exceeded, and no thread can be started") from None
-            finally:
-                threading.stack_size(size)
 
     def after_fork(self) -> None:
         """The child has no such thread; nor whoever held the lock."""
         if self._threads:
             sys.setrecursionlimit(self._limit)
-        self._lock, self._threads = threading.Lock(), 0
+        self._lock, self._threads = threading.RLock(), 0
 
     def _leave(self) -> None:
         with self._lock:

@@ -110,9 +110,28 @@ def _never() -> bool:
 unfinished: Callable[[], bool] = _never  # does a compilation that nobody waits for hold the lock?
 
 
+def _wait_for_imports() -> None:
+    """Wait until no thread imports modules of hjit's: a child waits for ever for one that is half imported.
+
+    Threads that tune in the background import some outside the gates.
+    """
+    deadline = time.monotonic() + BUILD_SECONDS
+    while any(map(_is_half_imported, [*sys.modules.items()])) and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+
+
+def _is_half_imported(item: tuple[str, Any]) -> bool:
+    name, module = item
+    return name.partition(".")[0] in _PACKAGES and getattr(getattr(module, "__spec__", None), "_initializing", False)
+
+
+_PACKAGES = {"hjit", "numba", "llvmlite"}
+
+
 def _before() -> None:
     builds.close(BUILD_SECONDS)
     rested = kernels.close(KERNEL_SECONDS)
+    _wait_for_imports()
     for tell in before_fork:
         tell(rested)
     lock = compiler_lock()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 RARE_THRESHOLD = 200_000  # new objects between two collections; Python's own default is 700 to 2000
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a signal handler may come in the middle, and call a pipeline
 _inside = 0  # how many threads, and calls of one thread in each other
 _usual = 0  # the threshold before
 
@@ -22,24 +22,24 @@ def few_collections() -> Iterator[None]:
     """
     global _inside, _usual
     with _lock:
-        if _inside == 0:
+        _inside += 1
+        if _inside == 1:
             _usual, *others = gc.get_threshold()
             if 0 < _usual < RARE_THRESHOLD:
                 gc.set_threshold(RARE_THRESHOLD, *others)
-        _inside += 1
     try:
         yield
     finally:
         with _lock:
-            _inside = max(_inside - 1, 0)  # 0 already where a child was forked in the middle
-            if _inside == 0:
+            if _inside == 1:
                 gc.set_threshold(_usual, *gc.get_threshold()[1:])
+            _inside = max(_inside - 1, 0)  # 0 already where a child was forked in the middle
 
 
 def after_fork() -> None:
     """A child has one thread only, and it is not inside."""
     global _lock, _inside
-    _lock = threading.Lock()
+    _lock = threading.RLock()
     if _inside:
         _inside = 0
         gc.set_threshold(_usual, *gc.get_threshold()[1:])

@@ -14,8 +14,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, TimeoutError
+from concurrent.futures import Future, wait
 from typing import Any, TypeVar
+
+from hjit.process import threads
 
 T = TypeVar("T")
 POLL_SECONDS = 0.25  # between two looks at the time that a call has taken
@@ -28,10 +30,12 @@ class _Pool:
         self._purpose, self._n = purpose, n
         self._work: queue.SimpleQueue[tuple[Future[Any], Callable[..., Any], tuple[Any, ...]]] = queue.SimpleQueue()
         self._threads = 0
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may come here in the middle, and call a pipeline
 
     def run(self, done: Future[T], f: Callable[..., T], *args: Any) -> None:
-        """Call a function in one of the threads, or in this one if the interpreter starts none any more."""
+        """Call a function in one of the threads, or in this one where there is no other."""
+        if threads.are_greenlets():
+            return _call(done, f, args)
         if self._threads < self._n:
             with self._lock:
                 self._start()
@@ -44,8 +48,8 @@ class _Pool:
         if self._threads == self._n:
             return
         try:
-            threading.Thread(target=self._serve, name=f"hjit-{self._purpose}", daemon=True).start()
-        except RuntimeError:  # "can't start new thread", at shutdown or for want of memory
+            threads.start(f"hjit-{self._purpose}", self._serve)
+        except RuntimeError:
             return
         self._threads += 1
 
@@ -127,36 +131,38 @@ class Unfinished(Exception):
 
     Attributes:
         call: what becomes of it.
+        raised: what a signal handler has raised meanwhile, if any.
     """
 
-    def __init__(self, call: Future[Any]) -> None:
+    def __init__(self, call: Future[Any], raised: BaseException | None = None) -> None:
         super().__init__()
-        self.call = call
+        self.call, self.raised = call, raised
 
 
 def bounded(seconds: float | None, f: Callable[..., T], *args: Any) -> T:
-    """``f(*args)`` in a thread of its own, for `seconds` of the processor's time; else as `signal_safe`.
+    """``f(*args)`` in a thread of its own, for `seconds` of the processor's time (None: any); else as `signal_safe`.
 
     Raises:
         Unfinished: it takes longer.
     """
-    if seconds is None or not hasattr(time, "pthread_getcpuclockid"):
+    if threads.are_greenlets() or not hasattr(time, "pthread_getcpuclockid"):
         return signal_safe(f, *args)
     call: Future[T] = Future()
-    thread = threading.Thread(target=_call, args=(call, f, args), name="hjit-bounded", daemon=True)
     try:
-        thread.start()
-    except RuntimeError:  # "can't start new thread"
+        thread = threads.start("hjit-bounded", _call, call, f, args)
+    except RuntimeError:
         return f(*args)
     raised: BaseException | None = None
-    while not call.done():
+    is_over = False
+    while not call.done() and not is_over:
         try:
-            call.exception(timeout=POLL_SECONDS)
-        except TimeoutError:
-            if not call.done() and thread.ident is not None and _spent(thread.ident) > seconds:
-                raise raised or Unfinished(call) from None
+            wait((call,), POLL_SECONDS)  # raises nothing: a `TimeoutError` is a signal handler's
+            if not call.done() and seconds is not None and thread.ident is not None:
+                is_over = _spent(thread.ident) > seconds
         except BaseException as signal:
             raised = signal
+    if is_over:
+        raise Unfinished(call, raised)
     return result_of(call, raised)
 
 

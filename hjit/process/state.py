@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 KEPT = "stays"  # it is changed by one operation, or behind a lock that is reset
 RESET = "reset by `after_fork` of its module"
@@ -54,6 +55,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
     "process.background": (
         State("_worker", "the thread for what nobody waits for, and its work", "MAX_WAITING pieces of work", RESET),
     ),
+    "process.threads": (State("_starting", "one thread starts others", "a lock", RESET),),
     "process.progress": (State("_current", "what is shown of the work that this thread does", "one a context"),),
     "process.float_errors": (
         State("_settings", "NumPy's settings of errors", "one a context"),
@@ -80,8 +82,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
     ),
     "kernels.runtime.arena": (
         State("_free", "blocks of scratch memory that nobody uses", "KEEP_BYTES", RESET),
-        State("_kept", "bytes of these", "a number", RESET),
-        State("_lock", "guards the two above", "a lock", RESET),
+        State("_order", "numbers them", "a number"),
         State("_nothing", "the block of no bytes", "constant"),
     ),
     "kernels.runtime.backend": (
@@ -143,6 +144,6 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
 def after_fork() -> None:
     """In a forked child: locks of the parent's other threads are open, and what belongs to these is forgotten."""
     for name, rows in TABLE.items():
-        module = sys.modules.get(f"hjit.{name}")
-        if module is not None and any(x.in_child == RESET for x in rows):
+        module: Any = sys.modules.get(f"hjit.{name}")
+        if any(x.in_child == RESET for x in rows) and hasattr(module, "after_fork"):  # else it is half imported
             module.after_fork()

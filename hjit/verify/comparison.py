@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.errors import raise_if_signalled
 from hjit.trace.tracing.complex_memory import parts_of
 from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx, Array
 from hjit.verify.reference import Reference
@@ -93,6 +94,7 @@ def allowed_of(
         try:
             return all(map(reference.is_settled, decisions))
         except Exception as error:
+            raise_if_signalled(error)
             log.debug("no reference for a decision: %s: %s", type(error).__name__, error)
             return False
 
@@ -206,6 +208,7 @@ class Comparison:
             except TooMuch:
                 break  # the fewer before have to do
             except Exception as error:
+                raise_if_signalled(error)
                 log.debug("no reference for a comparison: %s: %s", type(error).__name__, error)
                 break
             if found is None:

@@ -21,7 +21,7 @@ from hjit.call.arguments import copied
 from hjit.call.build import on_deep_stack, traced_call, variant_of
 from hjit.call.segments import TraceSegments, graphs_of
 from hjit.call.variant import Step, Variant
-from hjit.errors import Origin
+from hjit.errors import Origin, raise_if_signalled
 from hjit.kernels.runtime import features
 from hjit.options import Options
 from hjit.process import deadline
@@ -102,6 +102,7 @@ class Uninitialised:
             target = features.schedule_target(self.options.target)
             found = [on_deep_stack(_computed, trace, target) for trace in (self.variant.trace, other)]
         except Exception as error:
+            raise_if_signalled(error)
             log.debug("uninitialised elements may be in the results: %s: %s", type(error).__name__, error)
             return True
         return found[0] is None or found[0] != found[1]
@@ -114,6 +115,7 @@ class Uninitialised:
         except TooMuchToInterpret:
             raise
         except Exception as error:
+            raise_if_signalled(error)
             raise TooMuchToInterpret(f"{type(error).__name__}: {error}") from error
 
     def _interpreted(self, fill: int, names: Sequence[str]) -> list[Any]:

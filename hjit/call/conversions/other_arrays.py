@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hjit.call.base import FunctionBase
 from hjit.call.conversions.byte_orders import ConvertedCalls
 from hjit.call.entry import Call
-from hjit.errors import DeviceError, TraceError
+from hjit.errors import DeviceError, TraceError, raise_if_signalled
 from hjit.options import context_state
 from hjit.trace.tracing.frames import uncounted
 
@@ -62,6 +62,7 @@ class OtherArrays(FunctionBase):
         try:
             return traced_call(self._dask_settings(), call.structure, call.leaves).results()
         except Exception as error:  # not only hjit's: the function may ask for what only Dask's arrays have
+            raise_if_signalled(error)
             if self._resolved(call.key[0]).on_unsupported == "raise":
                 raise
             why = str(error)

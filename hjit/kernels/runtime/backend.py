@@ -24,6 +24,7 @@ import llvmlite.binding as llvm
 
 from hjit.errors import CompileError
 from hjit.kernels.runtime import features
+from hjit.kernels.runtime.linking import memory
 from hjit.kernels.runtime.machine_code import PROTOTYPE, Compiled, give_up, is_busy
 from hjit.process import deadline, forks
 from hjit.process.deadline import OverBudget
@@ -32,6 +33,10 @@ from hjit.process.signals import Unfinished, bounded
 # Expected seconds of LLVM for a line of LLVM IR, rather too many: 25 to 42 us were measured for 30 modules of 2,000 to
 # 22,000 lines.
 SECONDS_A_LINE = 6e-5
+
+# Memory that must be left for LLVM, which ends the process where it gets none: a module of 5,800 lines took 25 MB, the
+# first one 32 MB, and the C library reserves 64 MB of addresses for a new thread.
+ROOM_BYTES, ROOM_BYTES_A_LINE = 128 << 20, 8 << 10
 
 _lock = threading.Lock()
 _retired: deque[Any] = deque()  # engines whose code nobody can call any more
@@ -61,14 +66,19 @@ def expected_seconds(text: str) -> float:
 
 
 @contextlib.contextmanager
-def alone() -> Iterator[None]:
+def alone(text: str = "") -> Iterator[None]:
     """Exclude other threads of hjit and numba from compiling; then free code that has been retired meanwhile.
 
+    Args:
+        text: what LLVM is to compile.
+
     Raises:
-        CompileError: LLVM is busy for ever.
+        CompileError: LLVM is busy for ever, or would end the process, for want of memory.
     """
     if is_busy():
         raise CompileError("LLVM does not end another compilation, and does nothing else in this process")
+    if not memory.has_room(ROOM_BYTES + text.count("\n") * ROOM_BYTES_A_LINE):
+        raise CompileError("the process may take no more memory (`ulimit -v`, or `-d`), and LLVM needs some")
     with _lock, forks.compiler_lock() or contextlib.nullcontext():
         try:
             yield
@@ -84,7 +94,7 @@ def compile_module(text: str, name: str, target: str) -> bytes:
     """
     from hjit.kernels.runtime.codegen import codegen_for
 
-    with alone():
+    with alone(text):
         generator = codegen_for(target)
         generator._check_llvm_bugs()
         library = generator.create_library(name)
@@ -107,7 +117,7 @@ def compile_functions(text: str, name: str) -> bytes:
     """
     from hjit.kernels.runtime.codegen import codegen_for
 
-    with alone():
+    with alone(text):
         machine = codegen_for("cpu")._tm
         try:
             module = llvm.parse_assembly(text)
@@ -135,7 +145,7 @@ def compile_within(seconds: float | None, text: str, name: str, target: str) -> 
     except Unfinished as unfinished:
         give_up(unfinished.call)
         forks.unfinished = is_busy
-        raise OverBudget("compiling with LLVM") from None
+        raise unfinished.raised or OverBudget("compiling with LLVM") from None
 
 
 @lru_cache(maxsize=1)
@@ -200,7 +210,7 @@ def assembly(text: str, name: str, target: str) -> str:
     """The assembly of a module of LLVM IR."""
     from hjit.kernels.runtime.codegen import codegen_for
 
-    with alone():
+    with alone(text):
         generator = codegen_for(target)
         library = generator.create_library(f"{name}.asm")
         library.add_llvm_module(llvm.parse_assembly(text))

@@ -76,7 +76,7 @@ def parallel_for() -> tuple[int, str]:
         return ctypes.cast(_python_for, ctypes.c_void_p).value or 0, "python"
 
 
-_start_lock = threading.Lock()
+_start_lock = threading.RLock()
 _finalize: Callable[[], bool] | None = None  # ends TBB's threads unless they are in use; None if TBB is not loaded
 _lost = False  # is this a child whose copy of TBB waits for its parent's threads?
 
@@ -198,7 +198,7 @@ def _gated(entry: Callable[[Any], int], data: Any) -> int:
 def after_fork() -> None:
     """Renew the locks, which the parent's other threads may have held; do not use TBB if it has lost its threads."""
     global _start_lock, _lost, _ends
-    _start_lock = threading.Lock()
+    _start_lock = threading.RLock()
     if not _ends:
         log.debug("a child of a process in which other threads use tbb: using Python threads")
         _lost, _ends = True, True

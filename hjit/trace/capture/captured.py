@@ -261,7 +261,8 @@ def _guard_shape(rec: Recorder, path: AccessPath, shape: Any) -> None:
 def container_shape(value: Any) -> Any:
     """What is guarded of a captured list, tuple or dict."""
     if isinstance(value, dict):
-        return (type(value), tuple(keys_of(value)))
+        keys = tuple(keys_of(value))
+        return (type(value), keys, tuple(map(type, keys)))  # 1 and 1.0 are equal
     if type(value) is types.MappingProxyType:
         return (type(value), tuple(value))
     return (type(value), len(value)) if isinstance(value, (list, tuple)) else None

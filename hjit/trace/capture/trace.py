@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.errors import InherentError, LongLoop, Origin, TraceError
+from hjit.errors import InherentError, LongLoop, Origin, TraceError, raise_if_signalled
 from hjit.process import deadline
 from hjit.trace.capture.attempts import Attempts
 from hjit.trace.capture.captured import AccessPath, captured_object, whole_array
@@ -275,6 +275,7 @@ def trace(
         except LongLoop as error:
             next_one.long(rec, error)
         except Exception as error:
+            raise_if_signalled(error)
             next_one.failed(rec, error)
 
 

@@ -43,6 +43,17 @@ def pages(size: int) -> int:
 _FAILED = ctypes.c_void_p(-1).value
 
 
+def has_room(size: int) -> bool:
+    """Does the system give the process so much more memory? Yes where it is not asked."""
+    if not sys.platform.startswith("linux"):
+        return True
+    try:
+        free(pages(size), size)
+    except NotLinked:
+        return False
+    return True
+
+
 def fill(address: int, image: bytearray) -> None:
     """Write pages, for good: from now on they can be executed, and no longer be written.
 

@@ -10,6 +10,7 @@ import pathlib
 from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
+from hjit.errors import raise_if_signalled
 from hjit.trace.capture.side_effects.impure import READS_OR_WRITES, refused
 from hjit.trace.tracing.recording.recorder import current, tracing
 from hjit.trace.tracing.scalars.host import HostScalar, static_value
@@ -37,6 +38,7 @@ def answer(ask: Callable[[], Any]) -> Any:
         try:
             return ask(), ""
         except Exception as error:
+            raise_if_signalled(error)
             return None, repr(error)
 
     tape = current().tape
@@ -44,6 +46,7 @@ def answer(ask: Callable[[], Any]) -> Any:
     try:
         found = ask()
     except Exception as error:
+        raise_if_signalled(error)
         problem = error
     tape.ops.append((again, ()))
     HostScalar(tape, len(tape.ops) - 1, (found, "" if problem is None else repr(problem))).make_static()

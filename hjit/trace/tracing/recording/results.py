@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hjit.errors import raise_if_signalled
 from hjit.trace.tracing.complex_memory import parts_of, supported_complex
 
 MAX_RESULTS = 256  # arrays and numbers that an extern call returns: a trace of thousands, of a list of contours, takes
@@ -42,6 +43,7 @@ def call_extern(function: Callable[[], Any], given: Sequence[Any], impure: bool)
     try:
         result = function()
     except Exception as error:
+        raise_if_signalled(error)
         return ExternResult(("raised", type(error), error.args), (), error)
     arrays: list[np.ndarray[Any, Any]] = []
     outcome = _outcome(result, given, arrays, impure)

@@ -26,6 +26,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from hjit.errors import raise_if_signalled
 from hjit.trace.tracing.dispatch import hook
 
 
@@ -82,7 +83,8 @@ class ScalarTape:
                     values.append(args[0])
                 else:
                     values.append(f(*[values[a.k] if type(a) is TapeEntry else a for a in args]))
-        except Exception:  # after the guards that come before it, the function may not even get there
+        except Exception as error:  # after the guards that come before it, the function may not even get there
+            raise_if_signalled(error)
             return None
         for k, expected in self.guards:
             if not same(values[k], expected):
@@ -133,13 +135,16 @@ def same(a: Any, b: Any) -> bool:
         return same(a.real, b.real) and same(a.imag, b.imag)
     if isinstance(a, float):
         return (a == b and math.copysign(1, a) == math.copysign(1, b)) or (a != a and b != b)
-    if isinstance(a, (tuple, list)):
+    if isinstance(a, (tuple, list, set, frozenset)):  # sets of equal numbers, of other types perhaps, in any order
         return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return same([*a.items()], [*b.items()])
     if isinstance(a, np.ndarray):
         return a.dtype == b.dtype and bool(np.array_equal(a, b))
     try:
         return a is b or bool(a == b)
-    except Exception:  # a foreign __eq__ may do anything
+    except Exception as error:  # a foreign __eq__ may do anything
+        raise_if_signalled(error)
         return False
 
 

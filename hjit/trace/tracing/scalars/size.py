@@ -245,7 +245,7 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
 # -- what a trace takes for granted of sizes
 
 _watchers = 0  # traces that note size_guards, in all threads
-_lock = threading.Lock()
+_lock = threading.RLock()
 _watching = threading.local()  # `size_guards` of the trace that this thread runs, where somebody wants them
 
 
@@ -275,4 +275,4 @@ def size_guards_noted() -> Iterator[dict[SizeGuard, None]]:
 def after_fork() -> None:
     """Renew the lock, which another thread of the parent may have held."""
     global _lock
-    _lock = threading.Lock()
+    _lock = threading.RLock()

@@ -1,0 +1,198 @@
+"""Signal handlers that raise, or call pipelines themselves, in the middle of hjit's own work."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hjit
+from hjit.errors import raise_if_signalled
+from hjit.kernels.runtime import arena
+from hjit.process import garbage_collection, signals
+from hjit.process.garbage_collection import few_collections
+from hjit.process.signals import Unfinished, bounded
+from hjit.process.state import TABLE
+
+IMAGE = np.linspace(0, 1, 20).reshape(4, 5)
+WAITED = 30.0  # seconds, in vain
+
+
+class TimeLimit(TimeoutError):
+    pass
+
+
+@pytest.fixture
+def limited() -> Iterator[None]:
+    """A handler as of job queues: it raises an `Exception`."""
+
+    def method(signum: int, frame: Any) -> None:
+        raise TimeLimit
+
+    usual = signal.signal(signal.SIGUSR1, method)
+    yield
+    signal.signal(signal.SIGUSR1, usual)
+
+
+def interrupting(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A function in which a signal comes, the first time that it is called."""
+    calls: list[int] = []
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            signal.raise_signal(signal.SIGUSR1)
+        return f(*args, **kwargs)
+
+    return method
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("hjit.trace.capture.trace", "_traced"),
+        ("hjit.call.build", "compiled"),
+        ("hjit.kernels.runtime.backend", "compile_module"),
+        ("hjit.cache", "_read"),
+        ("hjit.cache", "_user_folder"),
+    ],
+)
+def test_what_a_handler_raises_is_the_callers(
+    module: str, name: str, limited: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    where = importlib.import_module(module)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(where, name, interrupting(getattr(where, name)))
+    is_stored = module == "hjit.cache"
+    options = {"cache": "rw" if is_stored else "off", "tune": False, "cache_dir": ""}
+    f = hjit.pipeline(lambda a: a * 1.25 - len(name), **options)
+    if name == "_read":
+        (tmp_path / "hjit").mkdir(mode=0o700)
+    with pytest.raises(TimeLimit):
+        f(IMAGE)
+    np.testing.assert_array_equal(f(IMAGE), f.py_func(IMAGE))
+    assert f.stats.fallbacks == 0
+
+
+def test_how_a_handler_is_known() -> None:
+    def raised(f: Callable[..., Any]) -> Exception:
+        try:
+            f(sys._getframe())
+        except Exception as error:
+            return error
+        raise AssertionError
+
+    def plain(frame: Any) -> None:
+        raise TimeLimit
+
+    class Handler:
+        def method(self, signum: int, frame: Any) -> None:
+            raise TimeLimit
+
+    for f in (lambda frame: Handler().method(1, frame), lambda frame: (lambda *given: 1 / 0)(1, frame)):
+        own = raised(lambda _, f=f: f(sys._getframe()))
+        with pytest.raises(type(own)):
+            raise_if_signalled(own)
+    raise_if_signalled(raised(lambda _: plain(None)))
+
+
+def test_a_time_limit_ends_what_never_ends(limited: None) -> None:
+    ends = threading.Event()
+
+    def long() -> None:
+        while not ends.is_set():
+            pass
+
+    sent = threading.Timer(0.1, signal.raise_signal, (signal.SIGUSR1,))
+    sent.start()
+    with pytest.raises(Unfinished) as found:
+        bounded(0.5, long)
+    ends.set()
+    assert isinstance(found.value.raised, TimeLimit)
+
+
+def in_time(f: Callable[[], None]) -> None:
+    """Run a function in a thread, which may not wait for itself."""
+    done: Future[None] = Future()
+    threading.Thread(target=signals._call, args=(done, f, ()), daemon=True).start()
+    done.result(WAITED)
+
+
+def with_calls_between(f: Callable[[], None], between: Callable[[], None], file: str) -> None:
+    """Run a function, with a call before each line in a file, as a signal handler makes it."""
+
+    def trace(frame: Any, event: str, arg: object) -> Any:
+        if frame.f_code.co_filename != file:
+            return None
+        if event == "line":
+            sys.settrace(None)
+            between()
+            sys.settrace(trace)
+        return trace
+
+    sys.settrace(trace)
+    try:
+        f()
+    finally:
+        sys.settrace(None)
+
+
+def test_a_handler_may_borrow_scratch_memory_in_the_middle() -> None:
+    sizes = (64, 100_000, arena.SMALL_BYTES + 64)
+    lent: set[int] = set()
+    counts: list[int] = []
+
+    def borrowed(size: int, between: Callable[[], None]) -> None:
+        block = arena.borrow(size)
+        assert block[1] not in lent and block[2] >= size
+        lent.add(block[1])
+        between()
+        lent.discard(block[1])
+        arena.give_back(block)
+
+    def handler() -> None:
+        counts.append(1)
+        borrowed(sizes[len(counts) % 3], lambda: None)
+
+    def run() -> None:
+        for size in sizes * 2:
+            with_calls_between(lambda size=size: borrowed(size, handler), handler, arena.__file__)
+
+    in_time(run)
+    assert len(counts) > 50 and not lent
+
+
+def test_the_threshold_is_as_before_wherever_a_handler_compiles() -> None:
+    usual = gc.get_threshold()
+
+    def compiles() -> None:
+        with few_collections():
+            assert gc.get_threshold()[0] == garbage_collection.RARE_THRESHOLD
+
+    def handler() -> None:
+        with few_collections():
+            pass
+
+    in_time(lambda: with_calls_between(compiles, handler, garbage_collection.__file__))
+    assert gc.get_threshold() == usual and garbage_collection._inside == 0
+
+
+# locks that the thread of signal handlers never holds
+ELSEWHERE = {"kernels.runtime.backend", "kernels.cuda.compilers.opencl"}
+
+
+def test_a_handler_waits_for_no_lock_of_its_own_thread() -> None:
+    reentrant = type(threading.RLock())
+    rows = [(name, x.name) for name, rows in TABLE.items() for x in rows if x.bound == "a lock"]
+    found = {(name, x): getattr(importlib.import_module(f"hjit.{name}"), x) for name, x in rows}
+    assert {name for (name, _), lock in found.items() if type(lock) is not reentrant} <= ELSEWHERE
+    pool = signals._Pool("none", 1)
+    assert type(pool._lock) is reentrant
