@@ -69,4 +69,4 @@ FIT_SECONDS = 20.0  # of the budget, below which it is not fitted either: to loa
 # walk, and that it takes to compile that. Of 35 searches of chan_vese, blob_dog, frangi and a network in NumPy, 34 took
 # up to 0.2 s
 RECORDED_SECONDS = 0.4
-WALK_SECONDS = 0.8
+WALK_SECONDS = 0.5

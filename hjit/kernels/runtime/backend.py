@@ -109,27 +109,6 @@ def compile_module(text: str, name: str, target: str) -> bytes:
         return bytes(generator._tm.emit_object(library._final_module))
 
 
-def compile_functions(text: str, name: str) -> bytes:
-    """The object code of functions that call each other, for this processor and `load_object`: inlined, by LLVM's O1.
-
-    Raises:
-        CompileError: LLVM refuses the module.
-    """
-    from hjit.kernels.runtime.codegen import codegen_for
-
-    with alone(text):
-        machine = codegen_for("cpu")._tm
-        try:
-            module = llvm.parse_assembly(text)
-            module.verify()
-        except RuntimeError as error:
-            raise CompileError(f"LLVM refuses the generated code of {name}: {error}. Please report this.") from None
-        options = llvm.create_pipeline_tuning_options(speed_level=1)
-        builder = llvm.create_pass_builder(machine, options)
-        builder.getModulePassManager().run(module, builder)
-        return bytes(machine.emit_object(module))
-
-
 def compile_within(seconds: float | None, text: str, name: str, target: str) -> bytes:
     """`compile_module`, given up where it takes more of the processor's time.
 
