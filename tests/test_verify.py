@@ -21,6 +21,7 @@ from hjit.kernels.lower.params import STREAMED
 from hjit.kernels.runtime.kernel import Bound
 from hjit.verify import work
 from hjit.verify.comparison import Comparison, is_exact
+from hjit.verify.reference import Reference
 from hjit.verify.tolerances import EXACT, Tolerance
 from tests.inexact import fault, verified
 
@@ -586,6 +587,30 @@ def test_sums_of_very_many_elements_have_bounds(f: Any, monkeypatch: pytest.Monk
         for _ in range(MAX_DOUBTS + 1):
             np.testing.assert_array_equal(q(LARGE), f(LARGE))
     assert q.stats.verified is False and not used
+
+
+def test_what_many_elements_of_a_chain_of_stages_read_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def smoothed(a: Any) -> Any:
+        for _ in range(9):
+            p = np.pad(a, 1, mode="edge")
+            a = np.sin((p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:]) / 4)
+        return a
+
+    computed: list[Any] = []
+    direct = Reference._direct
+
+    def counted(self: Reference, *args: Any) -> Any:
+        computed.append(args)
+        return direct(self, *args)
+
+    monkeypatch.setattr(Reference, "_direct", counted)
+    monkeypatch.setattr(Comparison, "_roughly", None)
+    wrong_from_now_on(monkeypatch, lambda result: result.__setitem__((99, 9), result[99, 9] * np.float32(1.01)))
+    p = hjit.pipeline(smoothed, cache="off", tune=False)
+    with pytest.warns(HjitWarning, match=r"the first at \[99, 9\]"):
+        for _ in range(MAX_DOUBTS + 1):
+            p(SINGLE)
+    assert 0 < len(computed) < 200  # the first stage is read in 4 ** 8 ways
 
 
 @pytest.mark.parametrize("seed", range(25))

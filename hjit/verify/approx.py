@@ -100,6 +100,35 @@ def take(x: Approx, index: tuple[Any, ...]) -> Approx:
     return broadcast_to(x, x.value.shape)[at]
 
 
+@dataclass(frozen=True, slots=True)
+class Some:
+    """Some elements of an array.
+
+    Attributes:
+        places: their positions, each once, in order.
+    """
+
+    places: Array
+    values: Approx
+
+    def has(self, places: Array) -> Array:
+        """Which of some positions are among them?"""
+        at = np.minimum(np.searchsorted(self.places, places), len(self.places) - 1)
+        return np.asarray(self.places[at] == places)
+
+    def at(self, places: Array) -> Approx:
+        """The elements at some positions, which it has."""
+        if len(places) == len(self.places):
+            return self.values
+        return self.values[np.searchsorted(self.places, places)]
+
+    def with_others(self, other: Some, dtype: np.dtype[Any]) -> Some:
+        """These elements and those at other positions."""
+        places = np.concatenate([self.places, other.places])
+        order = np.argsort(places, kind="stable")
+        return Some(places[order], joined([self.values, other.values], dtype)[order])
+
+
 def joined(parts: Sequence[Approx], dtype: np.dtype[Any]) -> Approx:
     """The concatenation of parts along their axis."""
     if len(parts) == 1:

@@ -55,6 +55,14 @@ class Frame(IndexEvaluator):
     def __init__(self, run: Arrays, segment: int, dims: Sequence[Any]) -> None:
         self.run, self.segment, self.dims, self.sizes = run, segment, dims, run.inputs.sizes
         self.memo: dict[Expr, Approx] = {}
+        self._places: dict[Load, tuple[Array, ...]] = {}
+
+    def places(self, e: Load) -> tuple[Array, ...]:
+        """Where a load reads, on each axis."""
+        found = self._places.get(e)
+        if found is None:
+            found = self._places[e] = tuple(np.asarray(self.index(p)) for p in e.index)
+        return found
 
     def gather(self, a: Indirect) -> Any:
         i = np.asarray(self.value(a.expr).value).astype(np.int64)
@@ -107,8 +115,7 @@ class Frame(IndexEvaluator):
         self.run.work.count(a.value.size, 1 if a.errors is None else WITH_ERRORS * times)
 
     def load(self, e: Load) -> Approx:
-        index = tuple(np.asarray(self.index(p)) for p in e.index)
-        found = self.run.load(self.segment, e.source, index)
+        found = self.run.load(self.segment, e.source, self.places(e))
         self.run.work.count(found.value.size, LOADED if found.errors is None else WITH_ERRORS)
         doubtful = self.doubtful(e.index)
         if doubtful is None:

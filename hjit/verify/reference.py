@@ -20,7 +20,7 @@ from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.interpret import evaluate, interpret, varies
 from hjit.trace.ir.poly import sizes_value
 from hjit.trace.tracing.recording.events import GraphBreak
-from hjit.verify.approx import Approx, Array, Columns, broadcast_to, joined, reshaped, rounded_again, take
+from hjit.verify.approx import Approx, Array, Columns, Some, broadcast_to, joined, reshaped, rounded_again, take
 from hjit.verify.definitions import (
     LONG_SUM,
     SAMPLE_ALL,
@@ -63,6 +63,8 @@ class Reference:
         self.graphs, self.inputs, self.inexact, self.fast = graphs, inputs, inexact, fast
         self.work = Work((d for g in graphs for s in g.stages for d in s.definitions), inputs.sizes)
         self.whole: dict[tuple[int, str], Approx] = {}
+        self.some: dict[tuple[int, str], Some] = {}  # what the elements that are computed now have needed so far
+        self._depth = 0  # of stages whose elements are computed
         self.plain: dict[tuple[int, str], Array] = {}
         self.given: dict[str, Approx] = {}
         self.has_guessed = False
@@ -178,16 +180,25 @@ class Reference:
         size = math.prod(shape)
         asked = np.broadcast_shapes(*(np.shape(i) for i in index))
         whole = size <= WHOLE and not any(d.rdims for d in s.definitions)
-        if not is_direct(s) or whole or 2 * math.prod(asked) >= size:
+        if not is_direct(s) or whole:
             return take(self.complete(k, s), index)
         flat = np.ravel_multi_index(
             tuple(np.broadcast_to(np.clip(i, 0, n - 1), asked) for i, n in zip(index, shape, strict=True)), shape
         )
         self.work.count(flat.size, WITH_ERRORS)
         places, back = np.unique(flat, return_inverse=True)
-        self.work.require(s, len(places))
-        found = self._direct(k, s, places, shape)
-        return found[back.reshape(asked)]
+        if 2 * len(places) >= size:
+            return take(self.complete(k, s), index)
+        if not len(places):
+            return Approx(np.zeros(asked, s.dtype))
+        some = self.some.get((k, s.name))
+        missing = places if some is None else places[~some.has(places)]
+        if len(missing):
+            self.work.require(s, len(missing))
+            found = Some(missing, self._direct(k, s, missing, shape))
+            some = self.some[k, s.name] = found if some is None else some.with_others(found, s.dtype)
+        assert some is not None
+        return some.at(places)[back.reshape(asked)]
 
     def complete(self, k: int, s: Stage) -> Approx:
         """A stage, whole."""
@@ -214,24 +225,45 @@ class Reference:
         reduced = max((math.prod(sizes_value(n, self.inputs.sizes) for n in d.rdims) for d in s.definitions), default=1)
         many = any(is_long(d, len(places), reduced) for d in s.definitions)
         step = max((LONG_SUM if many else CHUNK) // max(reduced, 1), 1)
-        for begin in range(0, len(places), step):
-            index = (
-                tuple(i[:, None] for i in np.unravel_index(places[begin : begin + step], shape))
-                if shape
-                else (np.zeros((1, 1), int),)
-            )
-            parts.append(self._point(k, s, index if shape else (), len(places[begin : begin + step]), many))
+        self._depth += 1
+        try:
+            for begin in range(0, len(places), step):
+                index = (
+                    tuple(i[:, None] for i in np.unravel_index(places[begin : begin + step], shape))
+                    if shape
+                    else (np.zeros((1, 1), int),)
+                )
+                parts.append(self._point(k, s, index if shape else (), len(places[begin : begin + step]), many))
+                if self._depth == 1:  # what other elements need is computed again: all of it takes too much memory
+                    self.some.clear()
+        finally:
+            self._depth -= 1
         return joined(parts, s.dtype)
 
     def _point(self, k: int, s: Stage, index: tuple[Array, ...], count: int, many: bool) -> Approx:
         value = Approx(np.zeros((count, 1), s.dtype))
         for d in s.definitions:
             if d.order == "pure":
-                frame = Frame(self, k, index)
+                frame = self._frame(k, index, d.value)
                 value = broadcast_to(cast(frame.value(d.value), s.dtype), (count, 1))
             else:
                 value = self._reduce(k, d, index, value, count, s.dtype, many and is_long(d, LONG_SUM, LONG_SUM))
         return reshaped(value, (count,))
+
+    def _frame(self, k: int, index: Sequence[Array], e: Expr) -> Frame:
+        """Where an expression is computed; what it reads of a stage in several places is computed at once."""
+        frame = Frame(self, k, index)
+        loads: dict[str, list[Load]] = {}
+        for x in dict.fromkeys(e.loads):
+            if x.source in self.graphs[k].by_name and (k, x.source) not in self.whole:
+                if x.index and not any(p.exprs for p in x.index):
+                    loads.setdefault(x.source, []).append(x)
+        for name, several in loads.items():
+            if len(several) > 1:
+                places = [[i.ravel() for i in np.broadcast_arrays(*frame.places(x))] for x in several]
+                together = tuple(map(np.concatenate, zip(*places, strict=True)))
+                self.elements(k, self.graphs[k].stage(name), together)
+        return frame
 
     def _reduce(
         self,
@@ -258,7 +290,7 @@ class Reference:
         step = max(CHUNK // count, 1)
         for begin in range(0, size, step):
             inner = [i[None, :] for i in np.unravel_index(np.arange(begin, min(begin + step, size)), extents)]
-            element = Frame(self, k, (*index, *inner)).value(d.value.args[1])
+            element = self._frame(k, (*index, *inner), d.value.args[1]).value(d.value.args[1])
             total.add(broadcast_to(cast(element, d.value.dtype), (count, min(step, size - begin))))
         return cast(total.result(), dtype)
 
