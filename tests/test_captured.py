@@ -230,6 +230,19 @@ def cached(k: int) -> int:
     return k + 3
 
 
+@functools.lru_cache(maxsize=8)
+def taps(n: int) -> tuple[Any, int]:
+    return np.ones(n), n
+
+
+@pytest.mark.parametrize("n", [3, 4000, 9000])
+def test_an_array_that_a_cached_function_keeps_is_read_at_every_call(n: int) -> None:
+    p = hjit.pipeline(lambda img: img * taps(n)[0].max() + taps(n)[0][:4].sum(), verify="off")
+    for value in (1, 7, 7, 2):
+        taps(n)[0][:] = value
+        checked(p, SMALL_IMAGE)
+
+
 def stored(img: Any, k: Any) -> Any:
     out = img.copy()
     out[3] = k

@@ -31,7 +31,7 @@ from hjit.trace.capture.side_effects.environment import VARIABLES, traced_path
 from hjit.trace.capture.side_effects.impure import GENERATORS, NUMPY_GENERATORS, GeneratorProxy, PythonRandomProxy
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_source
 from hjit.trace.tracing.arrays.masked import MaskedRead
-from hjit.trace.tracing.arrays.tracer import Tracer
+from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Tracer
 from hjit.trace.tracing.complex_memory import supported_complex
 from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.externs.opaque import Opaque
@@ -148,6 +148,22 @@ def guard(rec: Recorder, path: AccessPath, value: Any, kind: str) -> None:
     if key not in rec.captured:
         rec.captured[key] = value
         rec.captures.append((path, (kind, value)))
+
+
+def kept(x: Any) -> Any:
+    """What a cache of the user's code keeps, as traced code sees it: its arrays may be others at later calls.
+
+    Small ones are constants of the trace, and compared with what they are now; large ones are read at every call.
+    """
+    if type(x) in (tuple, list) and any(isinstance(y, (np.ndarray, tuple, list)) for y in x):
+        return type(x)(map(kept, x))
+    if not isinstance(x, np.ndarray) or x.dtype.hasobject:
+        return x
+    path = AccessPath((x,), 0)
+    if x.size > MAX_KNOWN:
+        return wrap(x, path)
+    guard(current(), path, x.copy(), "value")
+    return x
 
 
 def guard_absent(path: AccessPath) -> None:

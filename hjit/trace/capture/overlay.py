@@ -29,6 +29,7 @@ from hjit.trace.capture.captured import (
     captured_object,
     guard_absent,
     guard_present,
+    kept,
     outlives,
     wrap,
 )
@@ -323,7 +324,7 @@ def _cached_function(value: Any) -> Callable[..., Any]:
         args, kwargs = static_captured(args), static_captured(kwargs)
         if has_tracer(args) or has_tracer(kwargs):
             return wrap_callable(value.__wrapped__)(*args, **kwargs)  # Python's, or of an extension module
-        return value(*known_number(args), **{k: known_number(x) for k, x in kwargs.items()})
+        return kept(value(*known_number(args), **{k: known_number(x) for k, x in kwargs.items()}))
 
     return method
 
