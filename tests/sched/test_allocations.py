@@ -76,7 +76,7 @@ def judged(programs: Sequence[int], schedules: int) -> None:
 
 
 def test_memory_of_random_schedules() -> None:
-    judged(range(28, 35), 2)
+    judged(range(28, 32), 2)
 
 
 @pytest.mark.slow

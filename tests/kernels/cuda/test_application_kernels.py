@@ -18,8 +18,8 @@ pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="the package nv
 
 
 def cases() -> list[Any]:
-    """Each application for one capability, by turns; the others are slow."""
-    usual = {(app, CAPABILITIES[k % len(CAPABILITIES)]) for k, app in enumerate(apps.NAMES)}
+    """Every second application for one capability, by turns; the others are slow."""
+    usual = {(app, CAPABILITIES[k % len(CAPABILITIES)]) for k, app in enumerate(apps.NAMES[::2])}
     return [pytest.param(*x, marks=[] if x in usual else pytest.mark.slow) for x in CASES]
 
 
@@ -51,4 +51,4 @@ def test_no_register_is_spilled_at_the_sizes_that_are_timed(app: str, capability
 def test_every_capability_is_in_the_usual_run() -> None:
     usual = [x.values for x in cases() if not x.marks]
     assert {capability for _, capability in usual} == set(CAPABILITIES)
-    assert [app for app, _ in usual] == list(apps.NAMES)
+    assert [app for app, _ in usual] == list(apps.NAMES[::2])
