@@ -17,7 +17,7 @@ _starting = threading.RLock()  # the size of stacks belongs to the process
 
 
 def are_greenlets() -> bool:
-    """Are threads greenlets, as gevent and eventlet make of them? These run in one thread of the system, by turns, and
+    """Are threads greenlets, as gevent and eventlet make of them? These run in one thread of the system, and
     have one stack: what is on it of one that waits is somewhere else meanwhile."""
     return not isinstance(_thread.start_new_thread, BuiltinFunctionType)
 

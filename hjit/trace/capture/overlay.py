@@ -51,7 +51,7 @@ from hjit.trace.capture.side_effects.impure import (
 )
 from hjit.trace.tracing.arrays.masked import has_masked_read
 from hjit.trace.tracing.arrays.tracer import has_tracer, is_simple_call
-from hjit.trace.tracing.dispatch import functions, hook, provides
+from hjit.trace.tracing.dispatch import functions, hook, is_dispatched, provides, source_of
 from hjit.trace.tracing.externs.calls import concrete, extern_call
 from hjit.trace.tracing.externs.foreign import foreign
 from hjit.trace.tracing.recording.recorder import current, tracing
@@ -244,7 +244,7 @@ def wrap_callable(value: Any) -> Any:
         return _numpy_function(value) if top in NUMERIC else clone(value)
     if isinstance(value, np.ufunc):
         return value
-    if type(value).__name__ == "_ArrayFunctionDispatcher":
+    if is_dispatched(value):
         return _numpy_function(value)
     if not callable(value):  # and may answer questions in its own way
         return value
@@ -393,7 +393,7 @@ def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
         if _writes(function, args, kwargs):
             return foreign(function).extern(args, kwargs, name)
         return extern_call(name, function, args, kwargs)
-    source = _undispatched(function)
+    source = source_of(function)
     if not isinstance(source, types.FunctionType):
         raise current().error(name, "hjit does not know this function")
     return clone(source)(*args, **kwargs)
@@ -437,13 +437,6 @@ _EXTERNS = (
     "scipy.spatial",
     "scipy.optimize",
 )
-
-
-def _undispatched(function: Any) -> Any:
-    """The implementation behind NumPy's dispatcher for `__array_function__`."""
-    if type(function).__name__ == "_ArrayFunctionDispatcher":
-        return getattr(function, "_implementation", function)
-    return function
 
 
 # -- modules

@@ -29,6 +29,7 @@ from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.scalar_class import ClassCalled, plain_class
 from hjit.trace.tracing.arrays.tracer import Tracer, is_tracer
 from hjit.trace.tracing.complex_memory import complex_of
+from hjit.trace.tracing.dispatch import is_dispatched, source_of
 from hjit.trace.tracing.recording.checks import finish_checks
 from hjit.trace.tracing.recording.events import ExpectedOutcome
 from hjit.trace.tracing.recording.iterations import MAX_OPERATIONS, MAX_UNROLLED, Iterations, ManyParts
@@ -193,7 +194,7 @@ def python_function(function: Any) -> types.FunctionType:
     while isinstance(found, (functools.partial, types.MethodType)):
         found = found.func if isinstance(found, functools.partial) else found.__func__
         found = getattr(found, "py_func", found)
-    if isinstance(found, np.ufunc) or type(found).__name__ == "_ArrayFunctionDispatcher":
+    if isinstance(found, np.ufunc) or is_dispatched(found):
         found = _of_numpy(found)
     if not isinstance(found, types.FunctionType):
         raise TraceError(repr(function), "not a Python function", "decorate a function written in Python")
@@ -202,9 +203,9 @@ def python_function(function: Any) -> types.FunctionType:
 
 @functools.lru_cache(maxsize=256)
 def _of_numpy(function: Any) -> types.FunctionType:
-    written = getattr(function, "_implementation", None)
-    if isinstance(written, types.FunctionType):
-        return written
+    source = source_of(function)
+    if isinstance(source, types.FunctionType):
+        return source
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)

@@ -30,6 +30,16 @@ def functions() -> dict[Any, Callable[..., Any]]:
     return _FUNCTIONS
 
 
+def is_dispatched(function: Any) -> bool:
+    """Is it a function of NumPy's that asks its arguments for `__array_function__`?"""
+    return type(function).__name__ == "_ArrayFunctionDispatcher"
+
+
+def source_of(function: Any) -> Any:
+    """The implementation of a function that `is_dispatched`, which may be no Python; of others the function itself."""
+    return getattr(function, "_implementation", function) if is_dispatched(function) else function
+
+
 def provides(function: Function) -> Function:
     """Register an operation by its name, for modules below to call by `hook`."""
     _HOOKS[function.__name__] = function

@@ -14,7 +14,7 @@ import numpy as np
 
 from hjit.trace.tracing.arrays.complex_tracer import has_complex, is_complex_dtype
 from hjit.trace.tracing.arrays.tracer import has_tracer
-from hjit.trace.tracing.dispatch import Function, functions, hook, provides
+from hjit.trace.tracing.dispatch import Function, functions, hook, provides, source_of
 from hjit.trace.tracing.externs.calls import concrete
 from hjit.trace.tracing.externs.foreign import foreign
 from hjit.trace.tracing.scalars.host import static_captured
@@ -63,7 +63,7 @@ def complex_call(function: Any, args: Any, kwargs: Any) -> Any:
         return traced(*args, **kwargs)
     if not has_tracer(args) and not has_tracer(kwargs):
         return concrete(function, args, kwargs)
-    source = getattr(function, "_implementation", None) or getattr(function, "__wrapped__", function)
+    source = source_of(function)
     module = (getattr(function, "__module__", None) or "").partition(".")[0]
     if module == "numpy" and isinstance(source, types.FunctionType):
         return hook("clone")(source)(*args, **kwargs)

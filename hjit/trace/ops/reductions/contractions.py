@@ -22,7 +22,7 @@ from hjit.trace.ops.reductions.blas import by_blas
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Tracer, as_tracer, call, from_known, from_stage, is_tracer
 from hjit.trace.tracing.arrays.writing import write
-from hjit.trace.tracing.dispatch import hook, implements
+from hjit.trace.tracing.dispatch import hook, implements, source_of
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import static_value
 
@@ -131,10 +131,11 @@ def _along_axes(
     Raises:
         TraceError: with other arguments.
     """
-    name = f"numpy.{function.__name__}"
     others = [n for n in given if n not in ("dtype", "casting")]
     if others or out is not None:
-        raise current().error(name, f"the argument {(others or ['out'])[0]}", "move the axes with np.moveaxis")
+        raise current().error(
+            f"numpy.{function.__name__}", f"the argument {(others or ['out'])[0]}", "move the axes with np.moveaxis"
+        )
     is_vector = function.__name__ == "vecdot"
     if not is_vector and (axis is not None or keepdims is not None):
         return refuse(function, a, b, axis=axis, keepdims=keepdims)
@@ -355,7 +356,7 @@ def _labelled(subscripts: str, tracers: Sequence[Tracer]) -> tuple[list[list[Has
 
 def _source(function: Any) -> Callable[..., Any]:
     """NumPy's own Python source, traced."""
-    inner = getattr(function, "_implementation", None) or getattr(function, "__wrapped__", function)
+    inner = source_of(function)
 
     def method(*args: Any, **kwargs: Any) -> Any:
         return hook("clone")(inner)(*args, **kwargs)
