@@ -189,3 +189,15 @@ def test_well_formed_loops_pass() -> None:
     body = (Declare(WIDE, ONE, 8), over(vectors(Block((), (), (Set(WIDE, ONE),))), step=8), Declare(R, ONE))
     body += (CombineLanes("add", (WIDE,), (R,)), over(put(value=R)))
     check_loop_ir(Program((Nest(OUT, body, None, poly(1), (OUT,)),)), GRAPH)
+
+
+def test_only_what_a_pass_changed_is_looked_at() -> None:
+    """Where it forbids more than before, also what it did not change."""
+    unrolled = Program((Nest(OUT, (over(put(), kind="unroll"),), None, poly(1), (OUT,)),))
+    check_loop_ir(unrolled, GRAPH, ("place_loops",))
+    with pytest.raises(CompileError, match="after unroll_and_jam: .* still unrolled"):
+        check_loop_ir(unrolled, GRAPH, ("place_loops", "unroll_and_jam"), unrolled)
+    broken = Program((Nest(OUT, (put(x),), None, poly(1), (OUT,)),))
+    check_loop_ir(broken, GRAPH, ("place_loops", "outline"), broken)
+    with pytest.raises(CompileError, match="nest"):
+        check_loop_ir(broken, GRAPH, ("place_loops", "outline"), unrolled)

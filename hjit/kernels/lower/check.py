@@ -64,18 +64,23 @@ MADE_BY: dict[type, str] = {
     Name: "hoist_invariants",
 }
 ALL = (UNROLLED, SHARED_OUT, COALESCED, PRIVATISED, STAGED, WIDENED, *MADE_BY.values(), *GONE.values())
+STRICTER = frozenset({UNROLLED, SHARED_OUT, *GONE.values()})  # more is forbidden after them than before
 
 
-def check_loop_ir(program: Program, graph: Graph, done: tuple[str, ...] = ALL) -> None:
+def check_loop_ir(program: Program, graph: Graph, done: tuple[str, ...] = ALL, checked: Program | None = None) -> None:
     """Raise where loops are not well formed.
 
     Args:
         done: the passes that have run, the last one at the end.
+        checked: the program before the last pass, which was well formed: nests that are as they were are not looked at.
 
     Raises:
         CompileError: a fault of the last pass.
     """
-    for nest in program.nests:
+    known = checked.nests if checked is not None and done[-1] not in STRICTER else ()
+    for k, nest in enumerate(program.nests):
+        if k < len(known) and nest == known[k]:
+            continue
         for fault in _Checker(nest, graph, done).faults():
             after = f" after {done[-1]}" if done else ""
             raise CompileError(f"invalid loops{after}: nest {nest.stage}: {fault}. Please report this.\n{program}")

@@ -113,10 +113,13 @@ def lower(
     """
     program = place_loops(graph, schedule, machine.fast_math)
     done = [place_loops.__name__]
+    checked: Program | None = None
 
     def finished() -> None:
+        nonlocal checked
         if debug.checks():
-            check_loop_ir(program, graph, tuple(done))
+            check_loop_ir(program, graph, tuple(done), checked)
+            checked = program
         if show is not None:
             show(done[-1], program)
 
