@@ -131,6 +131,8 @@ def model() -> str:
         "trained": "what they were fitted to",
         "held_out": "held-out programs, fitted to the others",
         "before": "the same held-out programs, the weights before these",
+        "held_out_others": "of these, those that the weights before these were not fitted to (other samples)",
+        "before_others": "the same, the weights before these",
     }
     keys = ("programs", "schedules", "log_runtime_r2", "relative_r2", "throughput_r2", "rank", "choice")
 
