@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import weakref
 from collections.abc import Iterator
@@ -10,6 +11,12 @@ from pathlib import Path
 import pytest
 
 from hjit.kernels.runtime import kernel
+
+
+def pytest_collection_finish() -> None:
+    """The collected tests stay until the end: no garbage collection looks at these million objects again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
