@@ -38,20 +38,24 @@ def assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:
 def changed(tree: ast.Module) -> set[str]:
     """Names that functions of a module rebind, or whose contents they change."""
     found: set[str] = set()
-    for function in ast.walk(tree):
-        if not isinstance(function, (ast.FunctionDef, ast.Lambda)):
-            continue
-        for node in ast.walk(function):
-            match node:
-                case ast.Global(names=names):
-                    found.update(names)
-                case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attr)) if attr in CHANGES:
-                    found.add(name)
-                case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=name))]):
-                    found.add(name)
-                case ast.Delete(targets=[ast.Subscript(value=ast.Name(id=name))]):
-                    found.add(name)
+    for node in inside_functions(tree):
+        match node:
+            case ast.Global(names=names):
+                found.update(names)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attr)) if attr in CHANGES:
+                found.add(name)
+            case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=name))]):
+                found.add(name)
+            case ast.Delete(targets=[ast.Subscript(value=ast.Name(id=name))]):
+                found.add(name)
     return found
+
+
+def inside_functions(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes below functions, each once."""
+    is_function = isinstance(node, (ast.FunctionDef, ast.Lambda))
+    for child in ast.iter_child_nodes(node):
+        yield from ast.walk(child) if is_function else inside_functions(child)
 
 
 def state_of(tree: ast.Module) -> set[str]:
