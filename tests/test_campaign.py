@@ -70,6 +70,7 @@ def found() -> Failure:
     return made.failures[0]
 
 
+@pytest.mark.slow
 def test_a_wrong_emitter_is_found_and_made_small(found: Failure) -> None:
     is_seen = found.sort in ("wrong numbers", "wrong arguments") or "differs from NumPy's" in found.text
     assert is_seen and found.after == 0

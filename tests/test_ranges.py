@@ -60,6 +60,7 @@ def definitions_of_programs() -> Any:
 SEEDS = (288, 183, 14, 21, 33, 53, 56, 9, 16, 140, 145, 192)  # few that are enough
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("app", apps.NAMES)
 def test_definitions_of_applications_are_within_those_of_a_few_programs(app: str) -> None:
     assert all(map(is_large, SEEDS))

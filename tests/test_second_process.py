@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import marshal
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -90,13 +91,17 @@ PRODUCT = """
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    return runner(tmp_path, monkeypatch)
+
+
+def runner(folder: Path, patch: pytest.MonkeyPatch) -> Any:
     """Runs a script in a process of its own, all with one cache; what it prints."""
     for name in ("HJIT_CHECK", "HJIT_TUNE"):
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HJIT_CACHE_DIR", str(tmp_path / "cache"))
+        patch.delenv(name)
+    patch.setenv("HJIT_CACHE_DIR", str(folder / "cache"))
 
     def run(text: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(run_script(tmp_path, HEAD + text + TAIL).splitlines()[-1])
+        found: dict[str, Any] = json.loads(run_script(folder, HEAD + text + TAIL).splitlines()[-1])
         return found
 
     return run
@@ -161,16 +166,30 @@ def test_another_size_is_canonicalised_and_then_stored(run: Any, tmp_path: Path)
     assert run(smaller)["heavy"] == []
 
 
+GREEDY = STENCIL.replace("@hjit.pipeline", "@hjit.pipeline(tune='greedy')")
+
+
+@pytest.fixture(scope="module")
+def greedy_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a first process leaves."""
+    folder = tmp_path_factory.mktemp("first")
+    with pytest.MonkeyPatch.context() as patch:
+        runner(folder, patch)(GREEDY)
+    return folder / "cache"
+
+
 @pytest.mark.parametrize("kind", ["code", "plan", "bound", "verdict"])
 @pytest.mark.parametrize("damage", [b"", b"{}", None])
-def test_what_is_gone_or_damaged_costs_time_only(kind: str, damage: bytes | None, run: Any, tmp_path: Path) -> None:
-    run(STENCIL.replace("@hjit.pipeline", "@hjit.pipeline(tune='greedy')"))
+def test_what_is_gone_or_damaged_costs_time_only(
+    kind: str, damage: bytes | None, run: Any, tmp_path: Path, greedy_cache: Path
+) -> None:
+    shutil.copytree(greedy_cache, tmp_path / "cache")
     for path in entries(tmp_path, kind):
         if damage is None:
             path.unlink()
         else:
             path.write_bytes(path.read_bytes()[:-3] + damage)
-    found = run(STENCIL.replace("@hjit.pipeline", "@hjit.pipeline(tune='greedy')"))
+    found = run(GREEDY)
     assert found["verified"] is True and found["compiled"] == (kind == "code")
 
 
