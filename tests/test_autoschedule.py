@@ -405,6 +405,20 @@ def test_what_is_found_beside_the_default_schedule_is_compiled_where_that_takes_
         assert ("parallel" in str(f.tree(IMAGE))) is (seconds == 0.0)
 
 
+@pytest.mark.parametrize("gain", [0.1, 0.3])
+def test_of_several_kernels_none_is_timed_and_what_is_predicted_much_faster_runs(
+    gain: float, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(segment: Any, sizes: Any, options: Any) -> Plan:
+        return Plan(serial(segment.default), frozenset(), 1.0 - gain, default_cost=1.0)
+
+    monkeypatch.setattr(autoschedule, "searched", found)
+    monkeypatch.setattr(candidates, "measured", lambda *_: pytest.fail("timed"))
+    trees = trees_of_kernels(monkeypatch)
+    hjit.pipeline(lambda img: blurred(np.abs(np.fft.fft2(blurred(img)))), tune="greedy", cache="off")(IMAGE)
+    assert [tree is None for tree in trees.values()] == [gain < 1 - limits.BELIEVED] * 2
+
+
 def test_what_is_shown_is_what_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates, "measured", lambda *_: (0, [1.0, 2.0]))
     f = hjit.pipeline(blurred, tune="greedy")

@@ -204,6 +204,7 @@ def _plan_of(candidates: Sequence[tuple[float, Schedule]], by_default: Schedule,
         first.inlined,
         candidates[0][0],
         others=tuple(Plan(x.tree, x.inlined, cost_of_each[x]) for x in further),
+        default_cost=cost_of_each[by_default],
     )
 
 

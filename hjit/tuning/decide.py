@@ -17,7 +17,7 @@ from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.poly import sizes_value
 from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites, factors, parts_name
 from hjit.tuning.choice import DEFAULT, Choice, Scheduler, Segment, SegmentsOf, given_by
-from hjit.tuning.limits import FEW_TASKS, LITTLE_WORK, LONG_REDUCTION, LONGEST_BLOCK, PARTS
+from hjit.tuning.limits import BELIEVED, FEW_TASKS, LITTLE_WORK, LONG_REDUCTION, LONGEST_BLOCK, PARTS
 from hjit.tuning.plans import Plan, PlanName, load_plan, plan_name, store_plans
 
 log = logging.getLogger("hjit")
@@ -137,6 +137,8 @@ def found_or_searched(
     plans = [search(x, sizes, options) if p is None else p for p, x in zip(known, segments, strict=True)]
     if known == [None]:
         plans = [_in_parts(plans[0], segments[0], segments_of, sizes, options, search)]
+    elif len(plans) > 1:
+        plans = [p if p.cost < BELIEVED * p.default_cost else replace(p, tree=None, inlined=frozenset()) for p in plans]
     new = tuple((name, x.graph) for name, x, p in zip(names, segments, known, strict=True) if p is None)
     found = _joined({x.graph.outputs: p for x, p in zip(segments, plans, strict=True)})
     others = [_joined({segments[0].graph.outputs: p}) for p in plans[0].others] if len(plans) == 1 else []

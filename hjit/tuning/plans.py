@@ -60,6 +60,7 @@ class Plan:
     Attributes:
         tree: None: the default schedule.
         cost: as the cost model has it, in seconds.
+        default_cost: of the default schedule, by a search that has just been made.
         measured: seconds that it, and the default schedule, took when they were compared; None: they were not.
         factored: reductions that are done in parts.
         timed: all that was compared then; for reports.
@@ -79,6 +80,7 @@ class Plan:
     measured: tuple[float, float] | None = None
     factored: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     timed: tuple[Timed, ...] = ()
+    default_cost: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
