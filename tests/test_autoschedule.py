@@ -405,18 +405,57 @@ def test_what_is_found_beside_the_default_schedule_is_compiled_where_that_takes_
         assert ("parallel" in str(f.tree(IMAGE))) is (seconds == 0.0)
 
 
+def transformed(img: Array) -> Any:
+    """Two kernels with a call between them."""
+    return blurred(np.abs(np.fft.fft2(blurred(img))).astype(img.dtype))
+
+
+def faster_by(gain: float) -> Any:
+    """A search that predicts such a gain of schedules without threads."""
+    return lambda segment, *_: Plan(serial(segment.default), frozenset(), 1.0 - gain, default_cost=1.0)
+
+
 @pytest.mark.parametrize("gain", [0.1, 0.3])
-def test_of_several_kernels_none_is_timed_and_what_is_predicted_much_faster_runs(
+def test_of_several_kernels_what_is_predicted_to_be_much_faster_is_timed(
     gain: float, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def found(segment: Any, sizes: Any, options: Any) -> Plan:
-        return Plan(serial(segment.default), frozenset(), 1.0 - gain, default_cost=1.0)
+    timed: list[Any] = []
 
-    monkeypatch.setattr(autoschedule, "searched", found)
+    def first(kernels: Any, *arguments: Any) -> tuple[int, list[float]]:
+        timed.append([x.inputs for x in kernels])
+        return 0, [1.0, 2.0]
+
+    monkeypatch.setattr(autoschedule, "searched", faster_by(gain))
+    monkeypatch.setattr(candidates, "measured", first)
+    f = hjit.pipeline(transformed, tune="greedy")
+    f(IMAGE)
+    assert len(timed) == (2 if gain > 1 - limits.BELIEVED else 0) and all(a == b for a, b in timed)
+    kept = [json.loads(x.read_bytes().partition(b"\n")[2])["tree"] for x in folder.glob("*.plan")]
+    assert [tree is None for tree in kept] == [not timed] * 2
+
+
+def test_each_kernel_has_its_fastest_schedule(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([1, 0])  # the first by the default schedule, the second as it was found
+    monkeypatch.setattr(autoschedule, "searched", faster_by(0.5))
+    monkeypatch.setattr(candidates, "measured", lambda *_: (next(times), [1.0, 2.0]))
+    f = hjit.pipeline(transformed, tune="greedy", cache="off")
+    np.testing.assert_allclose(f(IMAGE), transformed(IMAGE), rtol=1e-4)
+    trees = trees_of_kernels(monkeypatch)
+    monkeypatch.setattr(autoschedule, "searched", lambda *_: pytest.fail("plans are kept in the process"))
+    hjit.pipeline(transformed, tune="greedy", cache="off")(IMAGE)
+    assert [tree is None for tree in trees.values()] == [True, False]
+
+
+def test_of_kernels_between_calls_with_effects_none_is_timed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def noisy(img: Array) -> Any:
+        soft = blurred(img)
+        return blurred(soft + np.random.random(soft.shape).astype(np.float32))
+
+    monkeypatch.setattr(autoschedule, "searched", faster_by(0.5))
     monkeypatch.setattr(candidates, "measured", lambda *_: pytest.fail("timed"))
     trees = trees_of_kernels(monkeypatch)
-    hjit.pipeline(lambda img: blurred(np.abs(np.fft.fft2(blurred(img)))), tune="greedy", cache="off")(IMAGE)
-    assert [tree is None for tree in trees.values()] == [gain < 1 - limits.BELIEVED] * 2
+    hjit.pipeline(noisy, tune="greedy", cache="off")(IMAGE)
+    assert any(tree is not None for tree in trees.values())
 
 
 def test_what_is_shown_is_what_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

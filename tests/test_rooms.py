@@ -322,6 +322,7 @@ LATE = {
         "call.compiling": COMPILER,
         "call.on_device": GPU,
         "kernels.runtime.programs.running": SELDOM,
+        "tuning.choice": COMPILER,
     },
     "call.compiling": {
         "kernels.cuda.runtime.bound": GPU,

@@ -30,7 +30,7 @@ from hjit.call.interpreted import Interpreted
 from hjit.call.results import Results, is_tree, owners
 from hjit.call.stored import verdicts
 from hjit.call.stored.kernels import entry_of
-from hjit.call.variant import GONE, OneKernel, OutOfBounds, Step, Steps, Variant, WithProducts
+from hjit.call.variant import GONE, Mispredict, OneKernel, OutOfBounds, Step, Steps, Variant, WithProducts
 from hjit.errors import BudgetError, CompileError, HjitError, Origin, TraceError, raise_if_signalled
 from hjit.kernels.runtime import kernel
 from hjit.kernels.runtime.machine_code import is_busy
@@ -41,13 +41,13 @@ from hjit.process.garbage_collection import few_collections
 from hjit.trace.capture.trace import PyTree, Trace, python_function, trace
 from hjit.trace.ir.programs.steps import Program
 from hjit.trace.tracing.recording.events import ExpectedOutcome
-from hjit.trace.tracing.recording.recorder import CompileLoops, Recorder, RunLoops
+from hjit.trace.tracing.recording.recorder import CompileLoops, Recorder, RunLoops, packed
 from hjit.trace.tracing.scalars.host import is_run_time
 
 if TYPE_CHECKING:
     from hjit.kernels.runtime.kernel import Bound
     from hjit.tuning.autotune import Tuned
-    from hjit.tuning.choice import Choice, Scheduler, Segments
+    from hjit.tuning.choice import Arguments, Candidate, Choice, Scheduler, Segments
 
 log = logging.getLogger("hjit")
 T = TypeVar("T")
@@ -347,13 +347,39 @@ def compiled(
     if kernels is None:
         from hjit.call.compiling import candidate_of  # a process that finds its kernels loads no compiler
 
-        candidate, decision = candidate_of(traced, leaves, options, scheduler)
+        arguments = functools.partial(all_arrays, traced, leaves, options)
+        candidate, decision = candidate_of(traced, arguments, options, scheduler)
         if stored is not None:
             stored.store(candidate.kernels, decision.plans, decision.absent)
         kernels, origins = candidate.kernels, origins_of(candidate.segments, candidate.choice)
     else:
         origins = _origins_on_demand(traced, options, len(kernels))
     return _bind(traced, structure, leaves, steps_of(traced, origins, kernels), options)
+
+
+def all_arrays(traced: Trace, leaves: Sequence[Any], options: Options, candidate: Candidate) -> Arguments | None:
+    """What candidates are timed on: the arrays of the call, and those that earlier kernels compute for later ones.
+
+    None where a guard does not hold, or calls between kernels have effects: they are made once more for this.
+    """
+    from hjit.call.compiling import arguments_of
+    from hjit.tuning.choice import Arguments
+
+    if len(candidate.kernels) == 1:
+        return arguments_of(traced, leaves)
+    origins = origins_of(candidate.segments, candidate.choice)
+    variant = variant_of(traced, steps_of(traced, origins, candidate.kernels), options)
+    guarded = variant.guards.values(leaves)
+    if guarded is None or variant.impure:
+        return None
+    values, captured = guarded
+    state = variant.arrays(leaves, captured)
+    try:
+        variant.body.run(state, values, {}, results_of_externs(traced), [], False)
+    except (Mispredict, OutOfBounds):
+        return None
+    state |= {n: packed(state[n]) for n in variant.body.packed if n in state}
+    return Arguments(state, {name: values[slot] for name, slot in variant.body.slots.items()})
 
 
 def steps_of(traced: Trace, origins: Sequence[Callable[[], Any]], kernels: Sequence[Bound | None]) -> list[Step]:

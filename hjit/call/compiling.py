@@ -21,7 +21,7 @@ from hjit.process import debug
 from hjit.trace.capture.trace import Trace
 from hjit.trace.passes.canonical import FAST_CUDA_PASSES, PASSES, canonicalise
 from hjit.trace.tracing.recording.recorder import Recorder
-from hjit.tuning.choice import Arguments, Candidate, Choice, Scheduler, Segment
+from hjit.tuning.choice import Arguments, ArgumentsOf, Candidate, Choice, Scheduler, Segment
 from hjit.tuning.decide import Decision, decided
 
 Array = np.ndarray[Any, Any]
@@ -49,9 +49,9 @@ def evaluating(rec: Recorder, names: tuple[str, ...], options: Options) -> Any:
 
 
 def candidate_of(
-    traced: Trace, leaves: Sequence[Any], options: Options, scheduler: Scheduler | None
+    traced: Trace, arguments: ArgumentsOf, options: Options, scheduler: Scheduler | None
 ) -> tuple[Candidate, Decision]:
-    """The kernels of a trace by the schedule that is decided on for it."""
+    """The kernels of a trace by the schedule that is decided on for it; `arguments`: what they are timed on."""
     if debug.is_on():
         passes: tuple[Any, ...] = (*PASSES, *FAST_CUDA_PASSES, *lower.CPU, *lower.CUDA)
         debug.check_names(("place_loops", *(f.__name__ for f in passes)))
@@ -61,7 +61,6 @@ def candidate_of(
         return make(decision.best), decision
     from hjit.tuning.candidates import chosen  # not loaded where nothing is compared
 
-    arguments = functools.partial(arguments_of, traced, leaves)
     return chosen(decision, make, segments_of, arguments, options), decision  # tunes
 
 

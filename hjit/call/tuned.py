@@ -6,17 +6,15 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hjit.call.build import on_deep_stack, origins_of, results_of_externs, steps_of, variant_of
-from hjit.call.compiling import arguments_of, kernels_of, segments_for
+from hjit.call.build import all_arrays, on_deep_stack
+from hjit.call.compiling import kernels_of, segments_for
 from hjit.call.segments import TraceSegments
-from hjit.call.variant import Mispredict, OutOfBounds
 from hjit.options import Options
 from hjit.process import forks
 from hjit.trace.capture.trace import Trace
-from hjit.trace.tracing.recording.recorder import packed
 from hjit.tuning import autotune
 from hjit.tuning.autotune import Tuned
-from hjit.tuning.choice import Arguments, Candidate, Choice
+from hjit.tuning.choice import Candidate, Choice
 from hjit.tuning.decide import is_little, is_tuned
 
 
@@ -61,25 +59,3 @@ def tuned(
         return autotune.autotune(
             segments_of, traced.recorder.sizes, make, arguments, options, seconds, is_stopped, fits
         )
-
-
-def all_arrays(traced: Trace, leaves: Sequence[Any], options: Options, candidate: Candidate) -> Arguments | None:
-    """What candidates are timed on: the arrays of the call, and those that earlier kernels compute for later ones.
-
-    None where a guard does not hold, or calls between kernels have effects: they are made once more for this.
-    """
-    if len(candidate.kernels) == 1:
-        return arguments_of(traced, leaves)
-    origins = origins_of(candidate.segments, candidate.choice)
-    variant = variant_of(traced, steps_of(traced, origins, candidate.kernels), options)
-    guarded = variant.guards.values(leaves)
-    if guarded is None or variant.impure:
-        return None
-    values, captured = guarded
-    state = variant.arrays(leaves, captured)
-    try:
-        variant.body.run(state, values, {}, results_of_externs(traced), [], False)
-    except (Mispredict, OutOfBounds):
-        return None
-    state |= {n: packed(state[n]) for n in variant.body.packed if n in state}
-    return Arguments(state, {name: values[slot] for name, slot in variant.body.slots.items()})

@@ -158,7 +158,7 @@ class PartKernel:
         else:
             from hjit.tuning.candidates import chosen  # not loaded where nothing is compared
 
-            candidate = chosen(decision, make, segments_of, lambda: Arguments(arrays, self.scalars), self.options)
+            candidate = chosen(decision, make, segments_of, lambda _: Arguments(arrays, self.scalars), self.options)
         (segment,) = candidate.segments
         return candidate.choice.of(segment)
 

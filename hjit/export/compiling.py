@@ -97,4 +97,4 @@ def _best(found: Sized, segments_of: TraceSegments, leaves: list[Any], options: 
     from hjit.tuning.candidates import chosen  # not loaded where nothing is compared
 
     make = functools.partial(kernels_of, found.trace, segments_of, options)
-    return chosen(decision, make, segments_of, functools.partial(arguments_of, found.trace, leaves), options).choice
+    return chosen(decision, make, segments_of, lambda _: arguments_of(found.trace, leaves), options).choice

@@ -19,8 +19,9 @@ from hjit.process import deadline, debug
 from hjit.process.progress import note
 from hjit.sched.language.transforms import storage_at_compute, unroll_less
 from hjit.sched.language.tree import Root, computes
+from hjit.trace.passes.rewrites import Rewrites
 from hjit.tuning import decide, plans
-from hjit.tuning.choice import DEFAULT, Arguments, Candidate, Choice, SegmentsOf
+from hjit.tuning.choice import DEFAULT, Arguments, ArgumentsOf, Candidate, Choice, SegmentsOf
 from hjit.tuning.decide import Decision
 from hjit.tuning.limits import (
     CLEARLY_FASTER,
@@ -78,13 +79,13 @@ def chosen(
     decision: Decision,
     make: Callable[[Choice], Candidate],
     segments_of: SegmentsOf,
-    arguments: Callable[[], Arguments | None],
+    arguments: ArgumentsOf,
     options: Options,
 ) -> Candidate:
     """The kernels by the fastest of what was found and the default schedule; its plan is kept.
 
     Args:
-        arguments: those of the call at hand; None where a guard of theirs does not hold.
+        arguments: those of the call at hand, and what its earlier kernels compute for later ones.
     """
     candidates = Candidates(make, segments_of)
     found = candidates.found(decision, COMPILING_SECONDS[str(options.tune)])
@@ -99,30 +100,50 @@ def chosen(
 
 
 def fastest(
-    candidates: Candidates, found: Sequence[Candidate], decision: Decision, arguments: Callable[[], Arguments | None]
+    candidates: Candidates, found: Sequence[Candidate], decision: Decision, arguments: ArgumentsOf
 ) -> Candidate:
-    """The fastest of some candidates and the default schedule.
-
-    Where arrays of a later kernel are not there yet, nothing is measured, and the search is believed.
-    """
-    given = arguments()
-    if decision.best.trees and found and (given is None or len(found[0].kernels) > 1):
-        return found[0]
+    """The fastest of some candidates and the default schedule; without arguments the predicted one."""
     default = candidates.compiled(DEFAULT, not found)
     if default is None:
         return found[0]
     if not found:
         return default
-    kernels = [x for c in (*found, default) for x in c.kernels if x is not None]
-    if given is None or len(kernels) != len(found) + 1:
-        return default
     with deadline.paused():
+        given = arguments(default)
+        if given is None:
+            return found[0] if decision.best.trees else default
+        if len(default.kernels) > 1:
+            return fastest_of_each(candidates, found[0], default, given)
+        kernels = [x for c in (*found, default) for x in c.kernels if x is not None]
+        if len(kernels) != len(found) + 1:
+            return default
         best, seconds = measured(kernels, given.arrays, given.scalars)
     every = (*found, default)
     if not seconds:
         return every[best]
     timed = tuple((x.choice, t) for x, t in zip(every, seconds, strict=False))
     return replace(every[best], measured=(seconds[best], seconds[-1]), timed=timed)
+
+
+def fastest_of_each(candidates: Candidates, found: Candidate, default: Candidate, given: Arguments) -> Candidate:
+    """Of each kernel of a function the faster one of two candidates."""
+
+    def is_slower(ours: Bound | None, theirs: Bound | None) -> bool:
+        if ours is None or theirs is None or ours.kernel.name == theirs.kernel.name:
+            return False
+        return measured((ours, theirs), given.arrays, given.scalars)[0] == 1
+
+    slower = [is_slower(*both) for both in zip(found.kernels, default.kernels, strict=True)]
+    if not any(slower):
+        return found
+    graphs = [x.graph for x, is_other in zip(default.segments, slower, strict=True) if not is_other]
+    kept, before = {n for g in graphs for n in g.by_name}, found.choice.rewrites
+    rewrites = Rewrites(
+        inlined_after=frozenset(n for n in kept if n in before.inlined_after),
+        factored={n: x for n, x in before.factored.items() if n in kept},
+    )
+    trees = {g.outputs: found.choice.trees[g.outputs] for g in graphs if g.outputs in found.choice.trees}
+    return candidates.compiled(replace(found.choice, rewrites=rewrites, trees=trees), False) or default
 
 
 def with_fixes(make: Callable[[Choice], T], choice: Choice, segments_of: SegmentsOf) -> tuple[T, Choice]:

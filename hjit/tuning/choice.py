@@ -150,6 +150,9 @@ class Arguments:
     scalars: Mapping[str, Any]
 
 
+ArgumentsOf = Callable[[Candidate], Arguments | None]  # of these kernels; None: they are not to be had
+
+
 def given_by(scheduler: Scheduler, segments_of: SegmentsOf, is_whole: bool) -> Choice:
     """The schedule that the user has given.
 

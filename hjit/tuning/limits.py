@@ -37,8 +37,9 @@ VERY_LONG = 10.0  # seconds of measuring after which one round is enough
 MUCH_SLOWER = (4.0, 1.5)  # times the fastest: not run again after the first round, when all is cold, and after others
 CLEARLY_FASTER = 0.97  # of the default schedule's time, which another one must stay below: less is noise
 
-# Of the default schedule's predicted cost: what costs less is believed to be faster where nothing can be timed, as in
-# functions of several kernels. What a search finds is what the model errs for, see benchmarks/LOG.md
+# Of the default schedule's predicted cost: what costs less is worth compiling and timing in a function of several
+# kernels, and is believed to be faster where they cannot be timed. A search finds what the model errs for, see
+# benchmarks/LOG.md
 BELIEVED = 0.8
 
 # -- the search
