@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit import cache
+import hjit.cache as cache
 from hjit.errors import HjitError
 from hjit.kernels.runtime.kernel import Bound
 from hjit.kernels.runtime.machine_code import is_busy

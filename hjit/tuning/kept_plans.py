@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from hjit import cache
+import hjit.cache as cache
 from hjit.errors import CacheError, ScheduleError
 from hjit.process import machine
 from hjit.process.files import replacing

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from hjit import cache
+import hjit.cache as cache
 from hjit.errors import CompileError
 from hjit.kernels.functions.translate import module
 from hjit.kernels.runtime import backend

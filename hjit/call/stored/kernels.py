@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit import cache
+import hjit.cache as cache
 from hjit.kernels.runtime import kernel, launch
 from hjit.kernels.runtime.kernel import Bound, Parameters
 from hjit.options import Options

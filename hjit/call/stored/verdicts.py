@@ -11,7 +11,7 @@ import json
 import logging
 from collections.abc import Iterable
 
-from hjit import cache
+import hjit.cache as cache
 from hjit.call.stored.names import code_digest
 from hjit.call.variant import Variant
 from hjit.options import Options

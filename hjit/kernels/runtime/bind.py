@@ -9,7 +9,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from hjit import cache
+import hjit.cache as cache
 from hjit.errors import ScheduleError
 from hjit.kernels.lower.params import FIRST, KEEP, STREAM, STREAMED, TASKS_PER_THREAD, params_of
 from hjit.kernels.runtime import arena, backend, launch

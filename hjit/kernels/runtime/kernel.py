@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit import cache
+import hjit.cache as cache
 from hjit.errors import CompileError
 from hjit.kernels.runtime import arena, launch
 from hjit.kernels.runtime.linking import linker
