@@ -32,9 +32,9 @@ from hjit.call.arguments import (
     recogniser,
 )
 from hjit.call.breaks.split_calls import SplitCalls
-from hjit.call.checks import against_numpy
 from hjit.call.checks.against_numpy import InterleavedCalls, comparing
 from hjit.call.checks.retracing import Retracing
+from hjit.call.checks.timed_calls import TimedCalls
 from hjit.call.checks.verified_calls import VerifiedCalls
 from hjit.call.conversions.other_arrays import OtherArrays
 from hjit.call.entry import MAX_CONTEXTS, PLAIN_AGAIN, RAISED_AGAIN, Call, Entries, Entry, Stats, limit
@@ -74,7 +74,7 @@ R = TypeVar("R")  # what it returns
 
 
 @uncounted
-class CompiledFunction(VerifiedCalls, SplitCalls, OtherArrays, Generic[P, R]):
+class CompiledFunction(VerifiedCalls, SplitCalls, TimedCalls, OtherArrays, Generic[P, R]):
     """A NumPy function, and what is known of its calls.
 
     Attributes:
@@ -323,30 +323,6 @@ class CompiledFunction(VerifiedCalls, SplitCalls, OtherArrays, Generic[P, R]):
             return self._try(call) if result is MISS else result
 
         return self._interleaved(call.key, timing, compiled, lambda: self._numpy(call.args, call.kwargs))
-
-    def _interleaved(
-        self, key: CallKey, timing: InterleavedCalls, compiled: Callable[[], Any], plain: Callable[[], Any]
-    ) -> Any:
-        """One way or the other, timed; when that is over, it is decided which runs from now on."""
-        result = timing.run(compiled, plain)
-        if timing.is_over and self._lock.acquire(blocking=False):
-            try:
-                self._entries.decide(key, timing)
-            finally:
-                self._lock.release()
-        return result
-
-    def _time(
-        self, key: CallKey, variant: Variant, options: Options, seconds: tuple[float, float] | None = None
-    ) -> None:
-        """Time the next calls beside NumPy, if that may be the faster one.
-
-        It was with another key, or may be by the `seconds` of the kernel and of NumPy.
-        """
-        is_wanted = options.numpy_if_faster and options.verify == "first" and self._schedule is None
-        may_be_slower = self.stats.slower or variant.impure or against_numpy.is_suspect(seconds)  # random: not compared
-        if is_wanted and may_be_slower:
-            self._entries.time(key, variant)
 
     def _promote(self, call: Call, v: Variant) -> None:
         """Look at this variant first from now on, where guards alone choose it; a decision costs a run to find out."""

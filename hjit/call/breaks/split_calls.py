@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hjit.call.arguments import CallKey
-from hjit.call.base import FunctionBase
+from hjit.call.checks.timed_calls import TimedCalls
 from hjit.call.entry import MAX_DEPTH, WARMUP_CALLS, Entry
 from hjit.call.results import MISS, PARTS, PLAIN, Outcome
 from hjit.errors import TraceError
@@ -25,7 +25,7 @@ log = logging.getLogger("hjit")
 
 
 @uncounted
-class SplitCalls(FunctionBase):
+class SplitCalls(TimedCalls):
     """What `hjit.call.compiled_function.CompiledFunction` does where its function cannot be traced as a whole.
 
     Attributes:
