@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -421,3 +422,37 @@ def test_imports_inside_functions_have_a_reason() -> None:
     assert {name: sorted(others) for name, others in found.items() if others} == {
         name: sorted(others) for name, others in LATE.items()
     }
+
+
+@functools.cache
+def defined(tree: ast.AST) -> set[str]:
+    """What a module or a class gives a name to, at any depth but inside functions."""
+    found: set[str] = set()
+    for node in ast.iter_child_nodes(tree):
+        match node:
+            case ast.FunctionDef(name=name):
+                found.add(name)
+            case ast.ClassDef(name=name):
+                found |= {name} | {f"{name}.{x}" for x in defined(node)}
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                found |= {a.asname or a.name for a in names}
+            case ast.Name(id=name, ctx=ast.Store()):
+                found.add(name)
+            case _:
+                found |= defined(node)
+    return found
+
+
+def test_what_texts_name_exists() -> None:
+    """Modules, and names in them, as `hjit.trace.ir.poly.Poly` in docstrings, comments and documents."""
+    texts = [*modules().values(), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    wrong = set()
+    for path in texts:
+        for name in re.findall(r"`hjit\.([\w.]+)", path.read_text()):
+            parts = name.rstrip(".").split(".")
+            inside = [".".join(parts[:n]) for n in range(1, len(parts) + 1)]
+            module = next((m for m in reversed(inside) if m in modules()), "hjit")
+            rest = name.rstrip(".").removeprefix(module).lstrip(".")
+            if rest and rest not in defined(trees()[module]):
+                wrong.add((path.name, name))
+    assert wrong == set()

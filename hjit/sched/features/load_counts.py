@@ -295,7 +295,7 @@ def _groups_of(graph: SizedGraph, loads: Iterable[tuple[str, At]], layouts: Layo
 
 
 def _bounded(mode: str, i: Ints, n: Ints) -> Ints:
-    """`hjit.trace.ir.poly.bound_value` of many."""
+    """`hjit.trace.ir.poly.boundary_value` of many."""
     if mode == "clamp":
         return np.clip(i, 0, n - 1)
     if mode == "wrap":
