@@ -80,7 +80,7 @@ class CompiledFunction(VerifiedCalls, SplitCalls, TimedCalls, OtherArrays, Gener
     Attributes:
         py_func: the undecorated function.
         stats: counters, for people and tests.
-        tuned: what the latest tuning came to; None: there was none.
+        tuned: the result of the latest tuning; None: there was none.
     """
 
     __name__: str
@@ -399,7 +399,7 @@ class CompiledFunction(VerifiedCalls, SplitCalls, TimedCalls, OtherArrays, Gener
             return self._first(call)
 
     def _known_by_now(self, call: Call, options: Options) -> Any:
-        """What a call comes to by what another thread, other keys or an earlier process found; MISS: nobody did."""
+        """The result by what another thread, other keys or an earlier process found; MISS: nobody did."""
         entry = self._entries.get(call.key)
         known = () if entry is None else entry.variants
         if known is not call.known:  # another thread was here first
@@ -415,7 +415,7 @@ class CompiledFunction(VerifiedCalls, SplitCalls, TimedCalls, OtherArrays, Gener
         return self._refused_before(call.key, options)
 
     def _built_or_refused(self, call: Call, options: Options) -> Any:
-        """The function traced and compiled for a call; where it cannot be, what the call comes to instead.
+        """The function traced and compiled for a call; where it cannot be, what becomes of the call.
 
         Raises:
             HjitError: it cannot be, and ``on_unsupported="raise"``.
@@ -442,7 +442,7 @@ class CompiledFunction(VerifiedCalls, SplitCalls, TimedCalls, OtherArrays, Gener
             return result
 
     def _not_compiled(self, call: Call, options: Options, error: HjitError) -> Outcome:
-        """What a call comes to that hjit refuses.
+        """What becomes of a call that hjit refuses.
 
         Raises:
             HjitError: that, with ``on_unsupported="raise"``.
@@ -458,7 +458,7 @@ class CompiledFunction(VerifiedCalls, SplitCalls, TimedCalls, OtherArrays, Gener
         return PLAIN
 
     def _not_compiled_later(self, call: Call, error: TraceError) -> None:
-        """As `_not_compiled`, where this call has its result: what later ones come to."""
+        """As `_not_compiled`, where this call has its result: for later ones."""
         if self._not_compiled(call, self._resolved(call.key[0]), error) is PARTS and self.parts is not None:
             self._entries.at(call.key).parts = self.parts.run
 

@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 Shape = tuple[tuple[int, ...], np.dtype[Any]]  # with the dtype
 
 
-# -- what a call may come to besides a result
+# -- what a call may give in place of a result
 
 
 class Outcome(enum.Enum):

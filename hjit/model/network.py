@@ -48,7 +48,7 @@ PIPELINE_WIDTH, SCHEDULE_WIDTH = 8, 24  # of the embeddings, as in the paper's c
 # ran on a core, 0.3 us a stage became 15.
 ROWS = 512
 
-UNFITTED = -100.0  # logarithm of a unit that comes to nothing: of terms that a network was not fitted with
+UNFITTED = -100.0  # logarithm of a unit that adds nothing: of terms that a network was not fitted with
 
 IS_OUTPUT = PIPELINE.index("is_output")
 AT_ROOT = SCHEDULE.index("working_set_at_root")
@@ -74,7 +74,7 @@ class Prepared:
         embedded: what the pipeline head adds to the coefficients, [stages, 27].
         unit: nanoseconds, [stages, 27].
         whole_unit: nanoseconds of the terms of a whole schedule, [len(WHOLE)].
-        has_whole: do these come to anything?
+        has_whole: do these add anything?
         is_output: [stages].
         machine: [len(MACHINE)].
         xp: numpy or jax.numpy.

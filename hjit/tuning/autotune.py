@@ -52,7 +52,7 @@ log = logging.getLogger("hjit")
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """What tuning came to.
+    """The result of tuning.
 
     Attributes:
         seconds: what all kernels of the function take together by the schedules that were found.
@@ -96,7 +96,7 @@ def not_tuned(why: str) -> Tuned:
 
 
 def combined(some: Sequence[Tuned], took: float) -> Tuned:
-    """What the tuning of several parts of a function came to."""
+    """The result of tuning several parts of a function."""
     some = [x for x in some if x.default]
     if not some:
         return not_tuned("no part of it has kernels that take long enough, and were not tuned before")

@@ -45,7 +45,7 @@ LITTLE_WORK = (
 NOT_MUCH_COSTLIER = 3.0  # times the best predicted cost, up to which an alternative is worth measuring
 FEW_STAGES = 12  # stages up to which all are searched
 DEFINITIONS_A_SECOND = 800  # at most: of more not even the default schedule is costed in time
-# times the seconds that costing the default schedule of a large Graph takes: left for completing what a search came to
+# times the seconds that costing the default schedule of a large Graph takes: left for completing what a search found
 # when it ended, with all other stages at the root
 COMPLETED = 0.25
 

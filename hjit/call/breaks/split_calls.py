@@ -71,7 +71,7 @@ class SplitCalls(TimedCalls):
         return result
 
     def _as_before(self, key: CallKey, options: Options) -> Outcome:
-        """What the keys before have come to."""
+        """As calls with the keys before it."""
         if self.parts is not None and options.on_unsupported == "break":
             return PARTS
         self._give_up(key, self._entries.refusal, is_refused=True)
@@ -97,7 +97,7 @@ class SplitCalls(TimedCalls):
         return self.parts is not None
 
     def _refused_before(self, key: CallKey, options: Options) -> Outcome:
-        """What a call comes to that an earlier process could not trace; MISS: none has tried."""
+        """What becomes of a call that an earlier process could not trace; MISS: none has tried."""
         if options.on_unsupported != "break" or self._schedule is not None:
             return MISS
         from hjit.call.stored import refusals

@@ -44,7 +44,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(slots=True)
 class Verdict:
-    """What comparisons of some kernels came to.
+    """The result of the comparisons of some kernels.
 
     Attributes:
         verified: None: they have not decided yet.

@@ -88,7 +88,7 @@ class Count(NamedTuple):
 def _total(
     graph: SizedGraph, part: Part, reads: Sequence[Read], vector: DimKey | None, lanes: int, copies: Copies
 ) -> Count:
-    """What all arrays come to. Many may be read alike, and by other parts."""
+    """The sums over all arrays. Many may be read alike, and by other parts."""
     key = part.extents, vector, lanes, copies
     points = graph.counts.get(key)
     if points is None:
