@@ -297,7 +297,7 @@ def _by_slices(base: Array, shape: Sequence[int], start: Sequence[int], seconds:
 
 
 # -- memory of results that are not laid out as the stages that kernels compute: complex ones, those in another order.
-# The result is allocated, and the kernel writes to it as it lies in memory: so it owns its memory, as NumPy's does.
+# The result is allocated, and the kernel writes to it in the order of its memory: so it owns that, as NumPy's does.
 
 
 @dataclass(frozen=True, slots=True)

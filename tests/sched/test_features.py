@@ -337,7 +337,7 @@ def test_features_of_random_programs_are_finite_and_not_negative(seed: int) -> N
 
 
 def test_pieces_without_elements_need_nothing() -> None:
-    """Of rows whose length is a multiple of three the pieces that take turns leave nothing over."""
+    """Of rows whose length is a multiple of three the pieces that alternate leave nothing over."""
     g, recorder, _ = traced(thirds_of_rows, np.zeros((64, 96), np.uint8))
     g = canonicalise(g)
     assert len(g.stages[0].updates) == 5

@@ -158,7 +158,7 @@ def best_first_beam(tree: RandomTree, width: float) -> tuple[list[State], float]
 
 
 def memory_bounded(tree: RandomTree, memory: int) -> tuple[list[State], float]:
-    """Gao 2022, Algorithm 1, where complete states leave the queue at the next turn."""
+    """Gao 2022, Algorithm 1, where complete states leave the queue at the next iteration."""
     queue, expanded, best = Heap(tree), list[State](), inf
     queue.push(())
     while queue.items:

@@ -5,7 +5,7 @@
 nests that differ in sizes only (`hjit.sched.analysis.tape`). Where `SizedGraph.walk` is compiled code, that works out
 the same numbers instead (`hjit.sched.native`), in a tenth of the time or less: this is what it is tested against.
 
-A stage's features depend on the child of the root that it is in, on how the arrays that are read there lie in memory,
+A stage's features depend on the child of the root that it is in, on the memory layout of the arrays that it reads,
 and on `working_set_at_root`; so a nest is featurised once and kept under its `nest_key` (Anderson 2021, section 3.3).
 """
 
@@ -31,7 +31,7 @@ from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, computes,
 from hjit.sched.native.nests import is_known
 from hjit.sched.native.words import Walk
 
-Placed = Mapping[str, Layout]  # stages that a tree stores, and how they lie in memory
+Placed = Mapping[str, Layout]  # stages that a tree stores -> their memory layout
 
 
 def schedule_features(graph: SizedGraph, root: Root, tiles: np.ndarray[Any, Any] | None = None) -> Array:
@@ -68,7 +68,7 @@ def nest_features(
 
     Args:
         tiles: as in `schedule_features`, the columns of this nest.
-        placed: how the stages lie in memory that the whole tree places (`layouts_of`); None: it places those of this
+        placed: the memory layout of the stages that the whole tree places (`layouts_of`); None: it places those of this
             nest only.
 
     Raises:

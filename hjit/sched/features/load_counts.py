@@ -259,7 +259,7 @@ class Read:
     Attributes:
         groups: indices but for their constants, and those constants as bytes of int64 [loads, axes].
         strides: in elements.
-        is_open: may the array lie in memory as suits the lanes best?
+        is_open: may the array have the memory layout that suits the lanes best?
         innermost: elements of the last axis.
     """
 
