@@ -23,7 +23,7 @@ What `tune` means; all but the first look first for what tuning has found, on di
 |----------------|---------------------------------------------------------------------------------------------|
 | False          | the default one                                                                             |
 | "stored"       | what any earlier search or tuning has found, else the default one: nothing is searched      |
-| "greedy"       | a greedy search of a second; the best few are timed beside the default one                  |
+| "greedy"       | a greedy search of a second; the best few are timed against the default one                 |
 | "refined"      | then three seconds of local search                                                          |
 | "beam"         | a beam search of half a minute, local search, and six schedules timed                       |
 | "one_shot"     | a beam search: the cost model's choice as it is, nothing is timed                           |

@@ -313,7 +313,7 @@ class CompiledFunction(VerifiedCalls, SplitCalls, TimedCalls, OtherArrays, Gener
             return result
         return MISS
 
-    # -- beside NumPy
+    # -- against NumPy
     def _timed(self, call: Call, timing: InterleavedCalls) -> Any:
         """As `_try`, or by the plain function, and timed."""
 

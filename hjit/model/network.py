@@ -110,7 +110,7 @@ class Prepared:
         return self._with_whole(self._stages(schedule), schedule) if self.has_whole else self._stages(schedule)
 
     def whole(self, allocated: Array) -> Array | None:
-        """Predicted seconds beside those of stages, see `hjit.model.costs.PreparedCost`."""
+        """Predicted seconds besides those of stages, see `hjit.model.costs.PreparedCost`."""
         if not self.has_whole:
             return None
         return (whole_terms(allocated, self.machine, self.xp) * self.whole_unit).sum(-1) * 1e-9

@@ -45,7 +45,7 @@ class SplitCalls(TimedCalls):
         return None if self._depth >= MAX_DEPTH else functools.partial(self._part, deeper=1)
 
     def _by_parts(self, key: CallKey, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A later call of a function with compiled parts, or with arrays that are converted; some are timed beside the
+        """A later call of a function with compiled parts, or with arrays that are converted; some are timed against the
         plain function."""
         parts, timing = entry.parts or entry.converted, entry.timing
         assert parts is not None

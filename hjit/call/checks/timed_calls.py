@@ -1,4 +1,4 @@
-"""Calls that are timed beside NumPy: the plain function runs later ones where the kernel is slower."""
+"""Calls that are timed against NumPy: the plain function runs later ones where the kernel is slower."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TimedCalls(FunctionBase):
     def _time(
         self, key: CallKey, variant: Variant, options: Options, seconds: tuple[float, float] | None = None
     ) -> None:
-        """Time the next calls beside NumPy, if that may be the faster one.
+        """Time the next calls against NumPy, if that may be the faster one.
 
         It was with another key, or may be by the `seconds` of the kernel and of NumPy.
         """
