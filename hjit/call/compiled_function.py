@@ -37,7 +37,7 @@ from hjit.call.checks.retracing import Retracing
 from hjit.call.checks.timed_calls import TimedCalls
 from hjit.call.checks.verified_calls import VerifiedCalls
 from hjit.call.conversions.other_arrays import OtherArrays
-from hjit.call.entry import MAX_CONTEXTS, PLAIN_AGAIN, RAISED_AGAIN, Call, Entries, Entry, Stats, limit
+from hjit.call.entry import MAX_CONTEXTS, MAX_RAISED, RECOGNISED_AFTER, Call, Entries, Entry, Stats, limit
 from hjit.call.results import MISS, PARTS, PLAIN, Outcome
 from hjit.errors import (
     BudgetError,
@@ -147,7 +147,7 @@ class CompiledFunction(VerifiedCalls, SplitCalls, TimedCalls, OtherArrays, Gener
     def _note_plain(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """NumPy runs such calls: before long they are recognised without their key."""
         entry.plain_calls += 1
-        if entry.plain_calls & (entry.plain_calls - 1) == 0 and entry.plain_calls >= PLAIN_AGAIN and not kwargs:
+        if entry.plain_calls & (entry.plain_calls - 1) == 0 and entry.plain_calls >= RECOGNISED_AFTER and not kwargs:
             found = None if self._is_part else recogniser(args)
             self._plain_again = None if found is None else (len(args), found)
 
@@ -210,7 +210,7 @@ class CompiledFunction(VerifiedCalls, SplitCalls, TimedCalls, OtherArrays, Gener
         entry = self._entries.get(key)
         if (entry is not None and entry.plain is not None) or self._resolved(key[0]).disable:
             return self._numpy(args, kwargs)
-        if entry is not None and entry.raised >= RAISED_AGAIN:
+        if entry is not None and entry.raised >= MAX_RAISED:
             result = self._numpy(args, kwargs)  # if it raises again, nothing else is to be done
             entry.raised = 0
             return result

@@ -20,20 +20,9 @@ log = logging.getLogger("hjit")
 MAX_CONTEXTS = 64  # sets of options around calls that a pipeline remembers; the oldest is forgotten
 MAX_KEYS = 512  # keys that a pipeline remembers; the oldest is forgotten
 MAX_VARIANTS = 16  # outcomes of decisions and guards that one key remembers
-
-# of a function in parts
-WARMUP_CALLS = 6  # calls before those that are timed against NumPy: they trace parts, and split them
-MAX_ITEMS = 64  # of a list that a part is given: each is part of its key
-MAX_CALLEES = 8  # functions that one statement calls, and that run compiled; usually it is one
-MAX_DEPTH = 6  # of functions that call each other, and run in parts: a recursion ends as plain NumPy
-FEW_TRACES = (
-    3  # of a part, each for other whole numbers, at all its calls: it is in a loop, and they are its iterations
-)
 FEW_REFUSALS = 4  # keys in a row that could not be traced, from which on not every further one is tried
-RAISED_AGAIN = 2  # calls that are traced although the function raises an exception
-PLAIN_CALLS = 64  # of a part, all of which Python ran: from then on it is no part
-PLAIN_AGAIN = 8  # calls with a key that NumPy runs, after which they are recognised without it
-MAX_TRACES = 8  # of a part, from which on most of its calls must find what they run
+MAX_RAISED = 2  # calls that are traced although the function raises an exception
+RECOGNISED_AFTER = 8  # calls with a key that NumPy runs, after which they are recognised without it
 
 
 @dataclass(slots=True)
@@ -81,10 +70,10 @@ class Entry:
         converted: what copies arrays of another byte order, and calls the function with them.
         warmup_calls: of one of these, before the timed ones.
         seconds: of a call, and of one by NumPy, where both have been timed.
-        raised: of calls without a variant, how many raised an exception of the function's own; from `RAISED_AGAIN` on
+        plain_calls: how many NumPy has run since `plain` is set.
+        raised: of calls without a variant, how many raised an exception of the function's own; from `MAX_RAISED` on
             the plain function runs first, until it raises none.
         is_compared: calls are still compared with NumPy, as those before told nothing; they do not go the hot path.
-        plain_calls: calls that NumPy ran since then.
     """
 
     variants: tuple[Variant, ...] = ()

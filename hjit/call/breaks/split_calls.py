@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hjit.call.arguments import CallKey
+from hjit.call.breaks.limits import MAX_DEPTH, WARMUP_CALLS
 from hjit.call.checks.timed_calls import TimedCalls
-from hjit.call.entry import MAX_DEPTH, WARMUP_CALLS, Entry
+from hjit.call.entry import Entry
 from hjit.call.results import MISS, PARTS, PLAIN, Outcome
 from hjit.errors import TraceError
 from hjit.options import Options, context_state
