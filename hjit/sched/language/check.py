@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 from hjit.errors import ScheduleError
@@ -371,23 +372,11 @@ def _code(found: list[Leaf], graph: Graph) -> Iterator[str]:
     for leaf in found:
         s = graph.stage(leaf.compute.stage)
         parts = [s.definitions[n] for n in leaf.compute.definitions]
-        tails: dict[tuple[str, object], int] = {}
-        copies = 1
-        for x in leaf.path:
-            if not isinstance(x, Loop):
-                continue
-            key = x.stage, x.dim
-            if x.size is not None and (x.kind in ("vector", "unroll") or x.tail == "shift_inwards"):
-                tails[key] = tails.get(key, 1) + 1
-            if x.kind == "unroll":
-                n = x.size if x.size is not None else constant_length(parts[-1], x) or 1
-                inner = next((y.size for y in leaf.loops if y.dim == x.dim and y.size is not None and y.size < n), 1)
-                copies *= max(n // inner, 1)
+        copies, tails_together = _copies(leaf, parts[-1]), _tails_together(leaf)
         lanes = next((x.size or 1 for x in leaf.loops if x.kind == "vector"), 1)
         registers = -(
             -lanes * max(x.itemsize for d in parts for x in (s.dtype, *(y.dtype for y in d.loads))) // REGISTER_BYTES
         )
-        tails_together = math.prod(tails.values())
         divided = DIVISION_CODE * sum(_is_division(x) for d in parts for x in walk(d.value))
         single = sum(instruction_count(d.value) for d in parts)
         total = copies * (registers * single + lanes * divided) + min(tails_together, MAX_CODE + 1) * single
@@ -401,6 +390,27 @@ def _code(found: list[Leaf], graph: Graph) -> Iterator[str]:
             )
             advice = "unroll less, or make shorter vectors or fewer splits"
             yield f"compute {s.name}: code for more than {MAX_CODE} registers ({size}); {advice}"
+
+
+def _copies(leaf: Leaf, d: Definition) -> int:
+    """How often unrolled loops repeat the code of a computation."""
+    copies = 1
+    for x in leaf.path:
+        if isinstance(x, Loop) and x.kind == "unroll":
+            n = x.size if x.size is not None else constant_length(d, x) or 1
+            inner = next((y.size for y in leaf.loops if y.dim == x.dim and y.size is not None and y.size < n), 1)
+            copies *= max(n // inner, 1)
+    return copies
+
+
+def _tails_together(leaf: Leaf) -> int:
+    """The combinations of the tails of its loops, each of which has code of its own."""
+    tails = Counter(
+        (x.stage, x.dim)
+        for x in leaf.path
+        if isinstance(x, Loop) and x.size is not None and (x.kind in ("vector", "unroll") or x.tail == "shift_inwards")
+    )
+    return math.prod(n + 1 for n in tails.values())
 
 
 def _order(found: list[Leaf], graph: Graph) -> Iterator[str]:
@@ -426,9 +436,8 @@ def _sites(found: list[Leaf], graph: Graph) -> Iterator[str]:
     by_stage: dict[str, list[Leaf]] = {}
     for leaf in found:
         by_stage.setdefault(leaf.compute.stage, []).append(leaf)
-    reading: dict[
-        tuple[str, str], list[Leaf]
-    ] = {}  # not looked for among all of a reader's, which may have one for each of a thousand updates
+    # not looked for among all of a reader's, which may have one for each of a thousand updates
+    reading: dict[tuple[str, str], list[Leaf]] = {}
     for leaf in found:
         parts = graph.stage(leaf.compute.stage).definitions
         for name in frozenset[str]().union(*(parts[n].sources for n in leaf.compute.definitions)):
