@@ -302,7 +302,8 @@ def _bounded(mode: str, i: Ints, n: Ints) -> Ints:
         return i % n
     last = 2 * n - 1 if mode == "symmetric" else 2 * n - 2  # where the second image of the axis ends
     i = i % np.maximum(last + (mode == "symmetric"), 1)
-    return np.minimum(i, last - i)
+    mirrored: Ints = np.minimum(i, last - i)
+    return mirrored
 
 
 def _dims_of(a: Atom) -> Iterator[int]:
