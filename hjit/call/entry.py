@@ -70,10 +70,10 @@ class Entry:
         converted: what copies arrays of another byte order, and calls the function with them.
         warmup_calls: of one of these, before the timed ones.
         seconds: of a call, and of one by NumPy, where both have been timed.
-        plain_calls: how many NumPy has run since `plain` is set.
         raised: of calls without a variant, how many raised an exception of the function's own; from `MAX_RAISED` on
             the plain function runs first, until it raises none.
         is_compared: calls are still compared with NumPy, as those before told nothing; they do not go the hot path.
+        plain_calls: calls that NumPy ran since then.
     """
 
     variants: tuple[Variant, ...] = ()
