@@ -38,9 +38,9 @@ class Kernel:
         description: with encoded sizes.
     """
 
-    def __init__(self, stored: Stored, target: str) -> None:
+    def __init__(self, stored: Stored) -> None:
         self.description = stored.description
-        self.compiled = signal_safe(backend.load_object, stored.code, stored.description.entry, target)
+        self.compiled = signal_safe(backend.load_object, stored.code, stored.description.entry)
 
 
 class Binding:
@@ -263,7 +263,7 @@ def load(path: str | os.PathLike[str], *functions: Callable[..., Any], num_threa
     kernels: dict[str, list[Kernel]] = {}
     for row in rows:
         stored = kernel_of(row, payload)
-        kernels.setdefault(stored.description.name, []).append(Kernel(stored, header["target"]))
+        kernels.setdefault(stored.description.name, []).append(Kernel(stored))
     found = {name: Loaded(name, ks, where, threads) for name, ks in kernels.items()}
     for f in functions:
         name = getattr(f, "__name__", "")

@@ -91,7 +91,7 @@ def _loaded(code: bytes, name: str) -> Walk | None:
     except NotLinked as why:
         log.debug("LLVM loads %s: %s", name, why)
     try:
-        return signal_safe(backend.load_object, code, name, "cpu").entry
+        return signal_safe(backend.load_object, code, name).entry
     except CompileError as error:
         log.debug("the compiled walk: %s", error)
         return None

@@ -75,7 +75,7 @@ def compiled(found: Lowered, symbols: tuple[str, ...], options: Options) -> Kern
     deadline.require("compiling with LLVM", expected)
     seconds = deadline.allowance(expected)
     code = backend.compile_within(seconds, found.llvm, name, options.target)
-    linked = signal_safe(backend.load_object, code, name, options.target)
+    linked = signal_safe(backend.load_object, code, name)
     count(compiled=1)
     position = {s.name: k for k, s in enumerate(graph.stages)}
     program = found.program
