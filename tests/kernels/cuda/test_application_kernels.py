@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="the package nv
 
 
 def cases() -> list[Any]:
-    """Every second application for one capability, round-robin; the others are slow."""
+    """Every second application for one capability, by turns; the others are slow."""
     usual = {(app, CAPABILITIES[k % len(CAPABILITIES)]) for k, app in enumerate(apps.NAMES[::2])}
     return [pytest.param(*x, marks=[] if x in usual else pytest.mark.slow) for x in CASES]
 

@@ -26,7 +26,7 @@ def pipeline(function: Any, app: str, layout: str, fast_math: bool = False) -> A
 
 
 def rotated() -> list[Any]:
-    """Each schedule for one capability, round-robin; the others are slow."""
+    """Each schedule for one capability, by turns; the others are slow."""
     usual = {(*case, CAPABILITIES[k % len(CAPABILITIES)]) for k, case in enumerate(CASES)}
     every = [(*case, capability) for case in CASES for capability in CAPABILITIES]
     return [pytest.param(*x, marks=[] if x in usual else pytest.mark.slow) for x in every]

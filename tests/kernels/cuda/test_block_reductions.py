@@ -61,7 +61,7 @@ Cases = list[tuple[tuple[int, ...], str]]
 @needs_device
 @pytest.mark.parametrize("name", EXACT)
 def test_what_does_not_round_is_numpys(name: str, on_device: None) -> None:
-    assert_exact(name, CASES_OF_NUMBERS[[*EXACT].index(name) % 3 :: 3])  # round-robin: each shape is a kernel
+    assert_exact(name, CASES_OF_NUMBERS[[*EXACT].index(name) % 3 :: 3])  # by turns: each shape is a kernel
 
 
 @needs_device

@@ -68,7 +68,7 @@ CASES_OF_NUMBERS = list(zip(SHAPES, itertools.cycle(["i4", "u1", "i8", "u2"]), s
 @needs_device
 @pytest.mark.parametrize("name", QUICK)
 def test_scans_of_whole_numbers_are_numpys(name: str, on_device: None) -> None:
-    assert_exact(name, CASES_OF_NUMBERS[QUICK.index(name) % 4 :: 4])  # round-robin: each shape is a kernel
+    assert_exact(name, CASES_OF_NUMBERS[QUICK.index(name) % 4 :: 4])  # by turns: each shape is a kernel
 
 
 @needs_device

@@ -40,7 +40,7 @@ def ran(f: Callable[[], Any]) -> list[str]:
     return [x.partition(" on ")[0] for x in fake_cupy.log if x != "get"]
 
 
-def warm_up(cp: Any, f: Any, *args: Any) -> None:
+def settled(cp: Any, f: Any, *args: Any) -> None:
     """Call a function until it is decided how its kernels are launched."""
     for _ in range(3 * RUNS + 8):
         f(*args).get()
@@ -50,7 +50,7 @@ def warm_up(cp: Any, f: Any, *args: Any) -> None:
 def test_launches_that_come_again_are_a_graph(cp: Any) -> None:
     f, a = hjit.pipeline(normalised), cp.asarray(IMAGE)
     first = f(a, 1.0).get()
-    warm_up(cp, f, a, 1.0)
+    settled(cp, f, a, 1.0)
     if fake_cupy.is_installed_as(cp):
         assert ran(lambda: f(a, 1.0)) == ["graph"]
         assert "as a CUDA graph" in f.on("cuda").explain(a, 1.0)
@@ -63,7 +63,7 @@ def test_graphs_run_with_the_arrays_and_numbers_of_their_calls_only(cp: Any) -> 
     f = hjit.pipeline(normalised)
     images = [IMAGE, -IMAGE, IMAGE[::-1].copy()]
     given = [cp.asarray(x) for x in images]
-    warm_up(cp, f, given[0], 1.0)
+    settled(cp, f, given[0], 1.0)
     kept = []
     for n in range(60):
         k, scale = n % 3, float(n // 7 % 2)
@@ -79,8 +79,8 @@ def test_graphs_run_with_the_arrays_and_numbers_of_their_calls_only(cp: Any) -> 
 @needs_device
 def test_the_sign_of_zero_is_part_of_a_number(cp: Any) -> None:
     f, a = hjit.pipeline(lambda a, k: (a - a.max()) * 0 * k), cp.asarray(IMAGE)
-    warm_up(cp, f, a, 0.0)
-    warm_up(cp, f, a, -0.0)
+    settled(cp, f, a, 0.0)
+    settled(cp, f, a, -0.0)
     for k in (0.0, -0.0, 0.0):
         expected = np.signbit((IMAGE - IMAGE.max()) * 0 * np.float32(k))
         np.testing.assert_array_equal(np.signbit(f(a, k).get()), expected)
@@ -92,7 +92,7 @@ def test_slower_graphs_are_not_kept(cp: Any, monkeypatch: pytest.MonkeyPatch) ->
         pytest.skip("a GPU takes the time that it takes")
     monkeypatch.setitem(fake_cupy.costs, "graph", 1e8)
     f, a = hjit.pipeline(normalised), cp.asarray(IMAGE)
-    warm_up(cp, f, a, 1.0)
+    settled(cp, f, a, 1.0)
     assert set(ran(lambda: f(a, 1.0))) == {"kernel"}
     assert "graph" not in f.on("cuda").explain(a, 1.0)
     np.testing.assert_array_equal(f(a, 1.0).get(), normalised(IMAGE, 1.0))
@@ -101,7 +101,7 @@ def test_slower_graphs_are_not_kept(cp: Any, monkeypatch: pytest.MonkeyPatch) ->
 @needs_device
 def test_graphs_of_the_caller_have_kernels_in_them(cp: Any) -> None:
     f, a = hjit.pipeline(normalised), cp.asarray(IMAGE)
-    warm_up(cp, f, a, 1.0)
+    settled(cp, f, a, 1.0)
     stream = cp.cuda.Stream(non_blocking=True)
     with stream:
         stream.begin_capture()
@@ -118,7 +118,7 @@ def test_graphs_of_the_caller_have_kernels_in_them(cp: Any) -> None:
 @needs_device
 def test_graphs_run_on_the_current_stream(cp: Any) -> None:
     f, a = hjit.pipeline(normalised), cp.asarray(IMAGE)
-    warm_up(cp, f, a, 1.0)
+    settled(cp, f, a, 1.0)
     cp.cuda.get_current_stream().synchronize()
     stream = cp.cuda.Stream(non_blocking=True)
     with stream:
@@ -156,7 +156,7 @@ def test_what_cannot_be_captured_is_launched(cp: Any, monkeypatch: pytest.Monkey
         pytest.skip("the driver captures")
     monkeypatch.setattr(fake_cupy.Stream, "begin_capture", refused)
     f, a = hjit.pipeline(normalised), cp.asarray(IMAGE)
-    warm_up(cp, f, a, 1.0)
+    settled(cp, f, a, 1.0)
     assert set(ran(lambda: f(a, 1.0))) == {"kernel"}
 
 
