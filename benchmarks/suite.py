@@ -1,4 +1,4 @@
-"""The applications timed beside their peers: a fresh process for each application and number of threads, and the table.
+"""The applications timed against their peers: a process for each application and number of threads, and the table.
 
 A candidate that ends its process (a compiler that runs out of memory, say) becomes a row with an error; the others are
 measured again without it.

@@ -9,6 +9,7 @@
 The decorated function gives NumPy's own results, compiled, vectorised and in parallel.
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from hjit.errors import (
@@ -55,21 +56,17 @@ __all__ = [
 ]
 
 
+_LATE = {  # loaded when they are asked for: most programs never do
+    "Accelerated": "hjit.modules",
+    "Bundle": "hjit.export.loading",
+    "Schedule": "hjit.sched.hand.schedule",
+    "accelerate": "hjit.modules",
+    "bundle": "hjit.export.bundle",
+    "load": "hjit.export.loading",
+}
+
+
 def __getattr__(name: str) -> Any:
-    if name == "Schedule":  # loaded when it is asked for: most programs never do
-        from hjit.sched.hand.schedule import Schedule
-
-        return Schedule
-    if name in ("Accelerated", "accelerate"):
-        from hjit import modules
-
-        return getattr(modules, name)
-    if name == "bundle":
-        from hjit.export.bundle import bundle
-
-        return bundle
-    if name in ("Bundle", "load"):
-        from hjit.export import loading
-
-        return getattr(loading, name)
-    raise AttributeError(f"module 'hjit' has no attribute {name!r}")
+    if name not in _LATE:
+        raise AttributeError(f"module 'hjit' has no attribute {name!r}")
+    return getattr(importlib.import_module(_LATE[name]), name)

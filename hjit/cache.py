@@ -1,4 +1,4 @@
-"""The disk cache: object code, plans, what traces and comparisons came to, facts of the machine.
+"""The disk cache: object code, plans, results of traces and of comparisons, facts of the machine.
 
 Each is an entry under a key of everything that it depends on.
 

@@ -16,7 +16,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from hjit import cache, demo
+import hjit.cache as cache
+import hjit.demo as demo
 from hjit.errors import CacheError, ModelError, OptionError
 from hjit.options import from_environment, resolve
 from hjit.version import __version__
@@ -177,7 +178,7 @@ def _add_profile(commands: Commands) -> list[argparse.ArgumentParser]:
 
 
 def _profile(given: argparse.Namespace) -> int:
-    from hjit import profiler
+    import hjit.profiler as profiler
     from hjit.report import profile
     from hjit.report.patch import patch
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
+from hjit.call.breaks.limits import FEW_TRACES, MAX_ITEMS, MAX_TRACES, PLAIN_CALLS
 from hjit.call.compiled_function import CompiledFunction
-from hjit.call.entry import FEW_TRACES, MAX_ITEMS, MAX_TRACES, PLAIN_CALLS, Call
+from hjit.call.entry import Call
 from hjit.call.results import PLAIN
 from hjit.errors import BudgetError
 from hjit.inspection import Inspectable

@@ -35,7 +35,11 @@ FORESIGHT_SECONDS = 1.0  # of the processor, in which `explain` traces what has 
 
 @uncounted
 class Inspectable(Tunable[P, R]):
-    """A compiled function with methods that show what calls with some arguments run."""
+    """A compiled function with methods that show what calls with some arguments run.
+
+    They take the arguments of a call. Those that show something compiled compile it where it is not yet, and raise a
+    `TraceError` where such calls cannot be traced as a whole; and what NumPy raises for the arguments.
+    """
 
     def variant_of(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options, schedule: Scheduler | None = None

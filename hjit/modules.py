@@ -10,10 +10,10 @@ import runpy
 import sys
 import types
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Unpack
 
 from hjit.errors import OptionError
-from hjit.options import checked
+from hjit.options import GivenOptions, checked
 from hjit.pipeline import Pipeline
 from hjit.report.kinds import Row, rows_of
 
@@ -79,7 +79,7 @@ class Accelerated:
         return rows_of(self.pipelines)
 
 
-def accelerate(*names: str | types.ModuleType, **given: Any) -> Accelerated:
+def accelerate(*names: str | types.ModuleType, **given: Unpack[GivenOptions]) -> Accelerated:
     """Make the public functions of modules pipelines, from now on, or in a ``with`` block.
 
     What a package calls inside by other names, and what was imported from a module before, stays as it is.
@@ -94,7 +94,7 @@ def accelerate(*names: str | types.ModuleType, **given: Any) -> Accelerated:
     """
     if not names:
         raise OptionError('accelerate needs the names of modules: accelerate("skimage.filters")')
-    return Accelerated(names, checked(given))
+    return Accelerated(names, checked({**given}))
 
 
 def _module(name: Any) -> types.ModuleType:

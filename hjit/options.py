@@ -23,7 +23,7 @@ What `tune` means; all but the first look first for what tuning has found, on di
 |----------------|---------------------------------------------------------------------------------------------|
 | False          | the default one                                                                             |
 | "stored"       | what any earlier search or tuning has found, else the default one: nothing is searched      |
-| "greedy"       | a greedy search of a second; the best few are timed beside the default one                  |
+| "greedy"       | a greedy search of a second; the best few are timed against the default one                 |
 | "refined"      | then three seconds of local search                                                          |
 | "beam"         | a beam search of half a minute, local search, and six schedules timed                       |
 | "one_shot"     | a beam search: the cost model's choice as it is, nothing is timed                           |
@@ -45,7 +45,7 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Literal, TypedDict, Unpack
 
 from hjit.errors import OptionError
 
@@ -84,6 +84,25 @@ class Options:
             raise OptionError(f"tune_budget={seconds!r}: seconds, more than 0")
         if not isinstance(self.cache_dir, (str, os.PathLike)):
             raise OptionError(f"cache_dir={self.cache_dir!r}: a folder")
+
+
+class GivenOptions(TypedDict, total=False):
+    """Some of them, as they are given, for type checkers and editors: `Options` has the same with their defaults."""
+
+    verify: Literal["first", "off"]
+    on_unsupported: Literal["break", "raise", "numpy"]
+    budget: float | None
+    fast_math: bool
+    target: Literal["cpu", "x86-64-v2", "x86-64-v3", "x86-64-v4", "cuda"]
+    num_threads: int
+    cache: Literal["rw", "ro", "off"]
+    cache_dir: str | os.PathLike[str]
+    tune: Literal[False, "stored", "greedy", "refined", "beam", "one_shot", "top_five", "autotune"]
+    tune_budget: float
+    tune_in_background: bool
+    blas: Literal["auto"] | bool
+    numpy_if_faster: bool
+    disable: bool
 
 
 TUNE_MODES = ("stored", "greedy", "refined", "beam", "one_shot", "top_five", "autotune")
@@ -174,14 +193,13 @@ def context_state() -> tuple[tuple[str, Any], ...]:
 
 
 @contextlib.contextmanager
-def options(**given: Any) -> Iterator[None]:
+def options(**given: Unpack[GivenOptions]) -> Iterator[None]:
     """Set options for the calls made inside a ``with`` block, in this thread or task.
 
     Raises:
         OptionError: an unknown name or value.
     """
-    checked(given)
-    token = _in_context.set(tuple(sorted({**dict(_in_context.get()), **given}.items())))
+    token = _in_context.set(tuple(sorted({**dict(_in_context.get()), **checked({**given})}.items())))
     try:
         yield
     finally:

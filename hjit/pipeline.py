@@ -11,7 +11,7 @@ import sys
 import types
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from hjit.call.entry import Entries
 from hjit.errors import HjitWarning, TraceError
 from hjit.graph_breaks import CompiledPart
 from hjit.inspection import Inspectable
-from hjit.options import checked, resolve
+from hjit.options import GivenOptions, checked, resolve
 from hjit.process import forks, state
 from hjit.trace.capture.overlay import is_traced_call, load_table
 from hjit.trace.tracing.dispatch import hook
@@ -274,29 +274,35 @@ class Decorator(Protocol):
 
 
 @overload
-def pipeline(function: staticmethod[P, R], **given: Any) -> staticmethod[P, R]: ...
+def pipeline(  # type: ignore[overload-overlap]
+    function: staticmethod[P, R], **given: Unpack[GivenOptions]
+) -> staticmethod[P, R]: ...
 
 
 @overload
-def pipeline(function: classmethod[Own, P, R], **given: Any) -> classmethod[Own, P, R]: ...
+def pipeline(function: classmethod[Own, P, R], **given: Unpack[GivenOptions]) -> classmethod[Own, P, R]: ...
 
 
 @overload
-def pipeline(function: Callable[P, R], **given: Any) -> Pipeline[P, R]: ...
+def pipeline(function: Callable[P, R], **given: Unpack[GivenOptions]) -> Pipeline[P, R]: ...
 
 
 @overload
-def pipeline(function: None = None, **given: Any) -> Decorator: ...
+def pipeline(function: None = None, **given: Unpack[GivenOptions]) -> Decorator: ...
 
 
 def pipeline(function: Any = None, **given: Any) -> Any:
     """Compile a NumPy image function: ``@hjit.pipeline``, ``@hjit.pipeline(verify="off")`` or ``hjit.pipeline(f)``.
 
-    The decorated function takes and returns what the plain one does. Options are described in `hjit.options`. Coroutine
-    and generator functions, whose calls compute nothing, are given back as they are, with an `HjitWarning`.
+    The decorated function takes and returns what the plain one does: arrays of any shape, strides and dtype, numbers,
+    and whatever else it takes. Coroutine and generator functions, whose calls compute nothing, are given back as they
+    are, with an `HjitWarning`.
+
+    Args:
+        given: options of `hjit.options`; they come before those of a ``with`` block and of the environment.
 
     Raises:
-        OptionError: an unknown option.
+        OptionError: an unknown option or value.
         TypeError: `function` cannot be called.
         TraceError: ``on_unsupported="raise"``, and it is a coroutine or a generator function.
     """

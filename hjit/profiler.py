@@ -2,7 +2,7 @@
 
 The script runs plain, while `Profiler` notes the time of functions of the user's own files (or of given modules), what
 arrays they take and return, and the arguments of one call. Then `tried` runs the heaviest compiled, on copies of these
-arguments, beside the plain function.
+arguments, against the plain function.
 """
 
 from __future__ import annotations

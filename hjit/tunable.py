@@ -205,7 +205,7 @@ def _budget(function: Any, name: str, options: Options) -> Any:
 
 
 def _tune_parts(parts: Parts, key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any], seconds: float) -> Tuned:
-    """Call a function in parts, each of which is tuned when it is called; what they came to, together."""
+    """Call a function in parts, each of which is tuned when it is called; their results, together."""
     from hjit.tuning.autotune import combined
 
     several = [*_pipelines(parts)]

@@ -69,7 +69,7 @@ def test_what_is_slower_runs_plain(times: Any, caplog: pytest.LogCaptureFixture)
     f = hjit.pipeline(half)
     with caplog.at_level(logging.INFO, "hjit"):
         called(f, A, 1 + CALLS - 1)
-        assert f.stats.slower == 0 and "timed beside NumPy" in f.explain(A)
+        assert f.stats.slower == 0 and "timed against NumPy" in f.explain(A)
         called(f, A, 1)
     assert f.stats.slower == 1 and f.stats.verified is True
     for text in (f.explain(A), caplog.text):
@@ -153,7 +153,7 @@ def test_other_keys_are_timed_once_one_was_slower(times: Any) -> None:
     called(f, A, 1 + CALLS)
     b = A[:2].copy()
     called(f, b, 1)
-    assert "timed beside NumPy" in f.explain(b)
+    assert "timed against NumPy" in f.explain(b)
     f.use(None)
     assert "call it" in f.explain(A) and not timed(f)
 
@@ -302,6 +302,6 @@ def test_of_short_calls_more_pairs_decide(times: Any) -> None:
     times(18e-6, 9e-6)
     f = hjit.pipeline(half)
     called(f, A, CALLS + 1)
-    assert f.stats.slower == 0 and "timed beside NumPy" in f.explain(A)
+    assert f.stats.slower == 0 and "timed against NumPy" in f.explain(A)
     called(f, A, 2 * (SHORT_PAIRS - PAIRS))
     assert f.stats.slower == 1 and f"medians of {SHORT_PAIRS} pairs" in f.explain(A)

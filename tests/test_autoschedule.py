@@ -651,17 +651,17 @@ INTERRUPTED = """
     limits, interrupted = gc.get_threshold(), 0
     signal.signal(signal.SIGALRM, signal.default_int_handler)
     for tune in ("greedy", "refined", "beam"):
-        for turn in range(8):
+        for iteration in range(8):
             plans._plans.clear()
             g = hjit.pipeline(f, tune=tune, cache="off", verify="off")
-            signal.setitimer(signal.ITIMER_REAL, 0.005 + 0.02 * turn)
+            signal.setitimer(signal.ITIMER_REAL, 0.005 + 0.02 * iteration)
             try:
                 g(image)
                 signal.setitimer(signal.ITIMER_REAL, 0)
             except KeyboardInterrupt:
                 interrupted += 1
             assert gc.isenabled() and gc.get_threshold() == limits
-            assert turn % 4 or np.allclose(g(image), f(image), rtol=1e-12)
+            assert iteration % 4 or np.allclose(g(image), f(image), rtol=1e-12)
     print(interrupted > 3)
 """
 

@@ -343,7 +343,7 @@ def test_one_sample_in_twenty_drops_nothing() -> None:
     p = Program(blurred)
     sampler = Sampler(p.space, 0, SECONDS, lambda: False)
     assert sampler.keep**p.space.undecided_steps == pytest.approx(1 / 20)
-    assert sampler.keep == pytest.approx(keep_probability(p.space.undecided_steps) ** 2), "two decisions for each stage"
+    assert sampler.keep == pytest.approx(keep_probability(p.space.undecided_steps))
 
 
 def test_samples_differ_and_the_plain_beam_and_local_search_are_among_them() -> None:

@@ -41,7 +41,7 @@ def blurred(img: Any) -> Any:
 
 
 def unrolled(img: Any, out: Any) -> Any:
-    """Its turns are traced one by one, and it changes an argument."""
+    """Its iterations are traced one by one, and it changes an argument."""
     total = img[0] * 0
     for y in range(1, img.shape[0]):
         total = total * 0.5 + img[y]

@@ -11,7 +11,7 @@ from scipy import ndimage
 
 import hjit
 from hjit.call import build
-from hjit.call.entry import FEW_TRACES
+from hjit.call.breaks.limits import FEW_TRACES
 from hjit.trace.capture import trace
 from hjit.trace.tracing.recording import iterations
 from hjit.tuning import autoschedule

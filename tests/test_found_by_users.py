@@ -45,12 +45,12 @@ def test_only_arrays_without_axes_are_python_numbers(convert: Any) -> None:
         hjit.pipeline(lambda u, k: (convert(k), u + 1)[1])(u, np.array([2]))
 
 
-def richardson_lucy(d: Any, turns: int = 3) -> Any:
+def richardson_lucy(d: Any, iterations: int = 3) -> Any:
     y, x = np.mgrid[-2:3, -2:3]
     psf = np.exp(-(x**2 + y**2) / 2.0)
     psf /= psf.sum()
     e = np.full(d.shape, 0.5)
-    for _ in range(turns):
+    for _ in range(iterations):
         e *= ndimage.convolve(d / np.maximum(ndimage.convolve(e, psf), 1e-12), psf[::-1, ::-1])
     return e
 

@@ -12,8 +12,8 @@ import pytest
 from skimage.measure import find_contours
 
 import hjit
+from hjit.call.breaks.limits import PLAIN_CALLS, WARMUP_CALLS
 from hjit.call.checks.against_numpy import PAIRS, SHORT_PAIRS, InterleavedCalls, Medians
-from hjit.call.entry import PLAIN_CALLS, WARMUP_CALLS
 
 RNG = np.random.default_rng(8)
 IMAGE = RNG.random((40, 50))

@@ -1,4 +1,4 @@
-"""New arrays lie in memory as NumPy's do."""
+"""New arrays have the memory layout of NumPy's."""
 
 from __future__ import annotations
 

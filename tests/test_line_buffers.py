@@ -41,7 +41,7 @@ def halves(a: Any) -> Any:
 
 
 def mirrored_halves(a: Any) -> Any:
-    """The turns before the first one compute a part of what they would: its mirrored rows come from further on."""
+    """The iterations before the first one compute a part of what they would: its mirrored rows come from further on."""
     return _halved(np.pad(np.exp(np.sqrt(a)), ((2, 1), (2, 1)), mode="reflect"))
 
 
@@ -96,7 +96,7 @@ def test_a_loop_until_convergence_is_refused_in_time() -> None:
 @pytest.mark.parametrize("mode", [None, "edge", "reflect", "symmetric"])
 @pytest.mark.parametrize("stages", [4, 9])
 def test_chains_of_weighted_rows(mode: str | None, stages: int) -> None:
-    """No turn of the loop may compute more rows than its part, at the first rows neither."""
+    """No iteration of the loop may compute more rows than its part, at the first rows neither."""
 
     def weighted(img: Any) -> Any:
         for _ in range(stages):
@@ -131,7 +131,7 @@ def sparse(a: Any) -> Any:
 
 @pytest.mark.parametrize("shape", [(1, 9), (16, 9), (31, 40)])
 def test_a_window_that_skips_rows_of_a_stage_with_updates(shape: tuple[int, int]) -> None:
-    """The rows between are not computed: they share the memory of those that the turn reads."""
+    """The rows between are not computed: they share the memory of those that the iteration reads."""
     a = RNG.integers(0, 99, shape)
     s = hjit.pipeline(sparse).schedule(a)
     s["result"].serial("y")

@@ -267,4 +267,4 @@ def test_negative_powers_of_integers_in_loops(f: Any) -> None:
         else:
             np.testing.assert_array_equal(pipe(good, a), f(good, a))
     assert pipe.stats.fallbacks == 1
-    assert len(next(iter(pipe._entries.values())).variants[0].rec.stages) < N  # not turn by turn
+    assert len(next(iter(pipe._entries.values())).variants[0].rec.stages) < N  # not iteration by iteration

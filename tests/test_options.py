@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
 
 import hjit
 from hjit import OptionError
-from hjit.options import Options, from_environment, resolve
+from hjit.options import _CHOICES, GivenOptions, Options, from_environment, resolve
 from tests.scripts import run_script
 
 IMAGE = np.ones((40, 50))
@@ -36,6 +38,25 @@ def test_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
             assert resolve({}).verify == "first"
         assert resolve({}).verify == "off"
     assert resolve({}).num_threads == 3
+
+
+def test_type_checkers_know_the_options_and_their_values() -> None:
+    hints = get_type_hints(GivenOptions)
+    assert list(hints) == [f.name for f in fields(Options)]
+    words = {name: {x for x in _words(hint) if isinstance(x, str)} for name, hint in hints.items()}
+    allowed = {name: {x for x in values if isinstance(x, str)} for name, values in _CHOICES.items()}
+    assert {name: found for name, found in words.items() if found} == {
+        n: found for n, found in allowed.items() if found
+    }
+
+
+def _words(hint: Any) -> Iterator[Any]:
+    """The values of all Literals in a type."""
+    if get_origin(hint) is Literal:
+        yield from get_args(hint)
+    else:
+        for part in get_args(hint):
+            yield from _words(part)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -255,6 +256,17 @@ def test_imports_run_in_no_circle() -> None:
     assert circles(imports()) == set()
 
 
+def test_nothing_is_imported_of_the_package_itself() -> None:
+    """It imports them: `from hjit import cache` reads as a circle."""
+    froms = {
+        name: [a.name for a in node.names]
+        for name, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "hjit"
+    }
+    assert froms == {}
+
+
 def test_rooms_import_in_no_circle() -> None:
     rooms: dict[str, set[str]] = {}
     for name, others in imports().items():
@@ -290,12 +302,6 @@ SELDOM = "loaded by programs that use it: most never do"
 DASK = "loaded where there are arrays of Dask"
 GPU = "loaded where a function runs on a GPU"
 LATE = {
-    "hjit": {
-        "export.bundle": SELDOM,
-        "export.loading": SELDOM,
-        "modules": SELDOM,
-        "sched.hand.schedule": SELDOM,
-    },
     "cli": {
         "kernels.cuda.runtime.inventory": GPU,
         "kernels.runtime.features": FIRST_CALL,
@@ -417,3 +423,37 @@ def test_imports_inside_functions_have_a_reason() -> None:
     assert {name: sorted(others) for name, others in found.items() if others} == {
         name: sorted(others) for name, others in LATE.items()
     }
+
+
+@functools.cache
+def defined(tree: ast.AST) -> set[str]:
+    """What a module or a class gives a name to, at any depth but inside functions."""
+    found: set[str] = set()
+    for node in ast.iter_child_nodes(tree):
+        match node:
+            case ast.FunctionDef(name=name):
+                found.add(name)
+            case ast.ClassDef(name=name):
+                found |= {name} | {f"{name}.{x}" for x in defined(node)}
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                found |= {a.asname or a.name for a in names}
+            case ast.Name(id=name, ctx=ast.Store()):
+                found.add(name)
+            case _:
+                found |= defined(node)
+    return found
+
+
+def test_what_texts_name_exists() -> None:
+    """Modules, and names in them, as `hjit.trace.ir.poly.Poly` in docstrings, comments and documents."""
+    texts = [*modules().values(), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+    wrong = set()
+    for path in texts:
+        for name in re.findall(r"`hjit\.([\w.]+)", path.read_text()):
+            parts = name.rstrip(".").split(".")
+            inside = [".".join(parts[:n]) for n in range(1, len(parts) + 1)]
+            module = next((m for m in reversed(inside) if m in modules()), "hjit")
+            rest = name.rstrip(".").removeprefix(module).lstrip(".")
+            if rest and rest not in defined(trees()[module]):
+                wrong.add((path.name, name))
+    assert wrong == set()

@@ -68,6 +68,10 @@ REFUSED = {
     "blur.into(img, img, 'no')": "arg-type",
     "Filters().amplify(3)": "arg-type",
     "blur.no_such_method": "attr-defined",
+    'hjit.pipeline(blur.py_func, verfy="off")': "call-overload",
+    'hjit.pipeline(verfy="off")': "call-overload",
+    'hjit.options(tune="hard")': "arg-type",
+    'hjit.accelerate("skimage.filters", budget="long")': "arg-type",
 }
 
 
@@ -127,6 +131,7 @@ REVEALED_P = {
 RULES_P = {
     "arg-type": "reportArgumentType",
     "call-arg": "reportCallIssue",
+    "call-overload": "reportCallIssue",
     "attr-defined": "reportAttributeAccessIssue",
 }
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hjit.call.arguments import CallKey
-from hjit.call.checks.against_numpy import InterleavedCalls
 from hjit.call.entry import Call, Entries, Stats
 from hjit.errors import TraceError
 from hjit.options import Options
 
 if TYPE_CHECKING:
-    from hjit.call.variant import Variant
     from hjit.tuning.choice import Scheduler
 
 
@@ -29,6 +28,7 @@ class FunctionBase:
     py_func: Callable[..., Any]
     stats: Stats
     _entries: Entries
+    _lock: threading.RLock
     _schedule: Scheduler | None
     _warned_of_flips: bool
 
@@ -63,18 +63,3 @@ class FunctionBase:
     @abstractmethod
     def _warn(self, why: str) -> None:
         """Give a warning, once."""
-
-    @abstractmethod
-    def _interleaved(
-        self, key: CallKey, timing: InterleavedCalls, compiled: Callable[[], Any], plain: Callable[[], Any]
-    ) -> Any:
-        """One way or the other, timed; when that is over, it is decided which runs from now on."""
-
-    @abstractmethod
-    def _time(
-        self, key: CallKey, variant: Variant, options: Options, seconds: tuple[float, float] | None = None
-    ) -> None:
-        """Time the next calls beside NumPy, if that may be the faster one.
-
-        It was with another key, or may be by the `seconds` of the kernel and of NumPy.
-        """

@@ -1,7 +1,7 @@
 """The way of a new key of arguments. `build` reads as the list of what happens:
 
 trace         run the Python function on tracers            `hjit.trace.capture`
-look up       what the same trace came to before            `hjit.call.stored`
+look up       the result of the same trace before           `hjit.call.stored`
 canonicalise  named rewrites of the Graph of each segment   `hjit.call.segments`, `hjit.trace.passes`
 autotune      where that is wanted, and was not done yet    `hjit.call.tuned`, `hjit.tuning.autotune`
 look up       the schedule on disk                          `hjit.tuning.decide`, `hjit.tuning.plans`
@@ -71,7 +71,7 @@ class Built:
         compiled, loaded: kernels, new and from the disk cache.
         verified: the seconds that kernels and NumPy took in an earlier process, which has compared their results; None:
             none has.
-        tuned: what tuning came to; None: there was none.
+        tuned: the result of tuning; None: there was none.
     """
 
     variant: Variant
@@ -335,7 +335,7 @@ def _by_kernel(
     return outputs
 
 
-# -- look up what the trace came to before; else canonicalise, look up, search, lower, emit, tune; bind
+# -- look up the result of the same trace before; else canonicalise, look up, search, lower, emit, tune; bind
 
 
 def compiled(

@@ -32,12 +32,12 @@ from hjit.call.arguments import (
     recogniser,
 )
 from hjit.call.breaks.split_calls import SplitCalls
-from hjit.call.checks import against_numpy
 from hjit.call.checks.against_numpy import InterleavedCalls, comparing
 from hjit.call.checks.retracing import Retracing
+from hjit.call.checks.timed_calls import TimedCalls
 from hjit.call.checks.verified_calls import VerifiedCalls
 from hjit.call.conversions.other_arrays import OtherArrays
-from hjit.call.entry import MAX_CONTEXTS, PLAIN_AGAIN, RAISED_AGAIN, Call, Entries, Entry, Stats, limit
+from hjit.call.entry import MAX_CONTEXTS, MAX_RAISED, RECOGNISED_AFTER, Call, Entries, Entry, Stats, limit
 from hjit.call.results import MISS, PARTS, PLAIN, Outcome
 from hjit.errors import (
     BudgetError,
@@ -74,13 +74,13 @@ R = TypeVar("R")  # what it returns
 
 
 @uncounted
-class CompiledFunction(VerifiedCalls, SplitCalls, OtherArrays, Generic[P, R]):
+class CompiledFunction(VerifiedCalls, SplitCalls, TimedCalls, OtherArrays, Generic[P, R]):
     """A NumPy function, and what is known of its calls.
 
     Attributes:
         py_func: the undecorated function.
         stats: counters, for people and tests.
-        tuned: what the latest tuning came to; None: there was none.
+        tuned: the result of the latest tuning; None: there was none.
     """
 
     __name__: str
@@ -147,7 +147,7 @@ class CompiledFunction(VerifiedCalls, SplitCalls, OtherArrays, Generic[P, R]):
     def _note_plain(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """NumPy runs such calls: before long they are recognised without their key."""
         entry.plain_calls += 1
-        if entry.plain_calls & (entry.plain_calls - 1) == 0 and entry.plain_calls >= PLAIN_AGAIN and not kwargs:
+        if entry.plain_calls & (entry.plain_calls - 1) == 0 and entry.plain_calls >= RECOGNISED_AFTER and not kwargs:
             found = None if self._is_part else recogniser(args)
             self._plain_again = None if found is None else (len(args), found)
 
@@ -210,7 +210,7 @@ class CompiledFunction(VerifiedCalls, SplitCalls, OtherArrays, Generic[P, R]):
         entry = self._entries.get(key)
         if (entry is not None and entry.plain is not None) or self._resolved(key[0]).disable:
             return self._numpy(args, kwargs)
-        if entry is not None and entry.raised >= RAISED_AGAIN:
+        if entry is not None and entry.raised >= MAX_RAISED:
             result = self._numpy(args, kwargs)  # if it raises again, nothing else is to be done
             entry.raised = 0
             return result
@@ -313,7 +313,7 @@ class CompiledFunction(VerifiedCalls, SplitCalls, OtherArrays, Generic[P, R]):
             return result
         return MISS
 
-    # -- beside NumPy
+    # -- against NumPy
     def _timed(self, call: Call, timing: InterleavedCalls) -> Any:
         """As `_try`, or by the plain function, and timed."""
 
@@ -323,30 +323,6 @@ class CompiledFunction(VerifiedCalls, SplitCalls, OtherArrays, Generic[P, R]):
             return self._try(call) if result is MISS else result
 
         return self._interleaved(call.key, timing, compiled, lambda: self._numpy(call.args, call.kwargs))
-
-    def _interleaved(
-        self, key: CallKey, timing: InterleavedCalls, compiled: Callable[[], Any], plain: Callable[[], Any]
-    ) -> Any:
-        """One way or the other, timed; when that is over, it is decided which runs from now on."""
-        result = timing.run(compiled, plain)
-        if timing.is_over and self._lock.acquire(blocking=False):
-            try:
-                self._entries.decide(key, timing)
-            finally:
-                self._lock.release()
-        return result
-
-    def _time(
-        self, key: CallKey, variant: Variant, options: Options, seconds: tuple[float, float] | None = None
-    ) -> None:
-        """Time the next calls beside NumPy, if that may be the faster one.
-
-        It was with another key, or may be by the `seconds` of the kernel and of NumPy.
-        """
-        is_wanted = options.numpy_if_faster and options.verify == "first" and self._schedule is None
-        may_be_slower = self.stats.slower or variant.impure or against_numpy.is_suspect(seconds)  # random: not compared
-        if is_wanted and may_be_slower:
-            self._entries.time(key, variant)
 
     def _promote(self, call: Call, v: Variant) -> None:
         """Look at this variant first from now on, where guards alone choose it; a decision costs a run to find out."""
@@ -423,7 +399,7 @@ class CompiledFunction(VerifiedCalls, SplitCalls, OtherArrays, Generic[P, R]):
             return self._first(call)
 
     def _known_by_now(self, call: Call, options: Options) -> Any:
-        """What a call comes to by what another thread, other keys or an earlier process found; MISS: nobody did."""
+        """The result by what another thread, other keys or an earlier process found; MISS: nobody did."""
         entry = self._entries.get(call.key)
         known = () if entry is None else entry.variants
         if known is not call.known:  # another thread was here first
@@ -439,7 +415,7 @@ class CompiledFunction(VerifiedCalls, SplitCalls, OtherArrays, Generic[P, R]):
         return self._refused_before(call.key, options)
 
     def _built_or_refused(self, call: Call, options: Options) -> Any:
-        """The function traced and compiled for a call; where it cannot be, what the call comes to instead.
+        """The function traced and compiled for a call; where it cannot be, what becomes of the call.
 
         Raises:
             HjitError: it cannot be, and ``on_unsupported="raise"``.
@@ -466,7 +442,7 @@ class CompiledFunction(VerifiedCalls, SplitCalls, OtherArrays, Generic[P, R]):
             return result
 
     def _not_compiled(self, call: Call, options: Options, error: HjitError) -> Outcome:
-        """What a call comes to that hjit refuses.
+        """What becomes of a call that hjit refuses.
 
         Raises:
             HjitError: that, with ``on_unsupported="raise"``.
@@ -482,7 +458,7 @@ class CompiledFunction(VerifiedCalls, SplitCalls, OtherArrays, Generic[P, R]):
         return PLAIN
 
     def _not_compiled_later(self, call: Call, error: TraceError) -> None:
-        """As `_not_compiled`, where this call has its result: what later ones come to."""
+        """As `_not_compiled`, where this call has its result: for later ones."""
         if self._not_compiled(call, self._resolved(call.key[0]), error) is PARTS and self.parts is not None:
             self._entries.at(call.key).parts = self.parts.run
 

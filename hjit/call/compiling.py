@@ -1,4 +1,4 @@
-"""The kernels of a trace where no earlier process has left what it came to: see `hjit.call.build`.
+"""The kernels of a trace where no earlier process has left its result: see `hjit.call.build`.
 
 A process that finds its kernels by what was traced (`hjit.call.stored.kernels`) does not load this module.
 """

@@ -20,20 +20,9 @@ log = logging.getLogger("hjit")
 MAX_CONTEXTS = 64  # sets of options around calls that a pipeline remembers; the oldest is forgotten
 MAX_KEYS = 512  # keys that a pipeline remembers; the oldest is forgotten
 MAX_VARIANTS = 16  # outcomes of decisions and guards that one key remembers
-
-# of a function in parts
-WARMUP_CALLS = 6  # calls before those that are timed beside NumPy: they trace parts, and split them
-MAX_ITEMS = 64  # of a list that a part is given: each is part of its key
-MAX_CALLEES = 8  # functions that one statement calls, and that run compiled; usually it is one
-MAX_DEPTH = 6  # of functions that call each other, and run in parts: a recursion ends as plain NumPy
-FEW_TRACES = (
-    3  # of a part, each for other whole numbers, at all its calls: it is in a loop, and they are its iterations
-)
 FEW_REFUSALS = 4  # keys in a row that could not be traced, from which on not every further one is tried
-RAISED_AGAIN = 2  # calls that are traced although the function raises an exception
-PLAIN_CALLS = 64  # of a part, all of which Python ran: from then on it is no part
-PLAIN_AGAIN = 8  # calls with a key that NumPy runs, after which they are recognised without it
-MAX_TRACES = 8  # of a part, from which on most of its calls must find what they run
+MAX_RAISED = 2  # calls that are traced although the function raises an exception
+RECOGNISED_AFTER = 8  # calls with a key that NumPy runs, after which they are recognised without it
 
 
 @dataclass(slots=True)
@@ -76,12 +65,12 @@ class Entry:
         fast: the hot path of the first one; None: it has none, or calls are being timed.
         plain: why NumPy runs instead; None: it does not. `is_given_up`: since nothing can be compiled, or is worth it,
             and not as it is slower.
-        timing: of calls beside NumPy; None: they are not timed.
+        timing: of calls against NumPy; None: they are not timed.
         parts: the function with compiled parts, where it is not traced as a whole.
         converted: what copies arrays of another byte order, and calls the function with them.
         warmup_calls: of one of these, before the timed ones.
         seconds: of a call, and of one by NumPy, where both have been timed.
-        raised: of calls without a variant, how many raised an exception of the function's own; from `RAISED_AGAIN` on
+        raised: of calls without a variant, how many raised an exception of the function's own; from `MAX_RAISED` on
             the plain function runs first, until it raises none.
         is_compared: calls are still compared with NumPy, as those before told nothing; they do not go the hot path.
         plain_calls: calls that NumPy ran since then.
@@ -111,7 +100,7 @@ class Entry:
         self._open()
 
     def time(self, variant: Variant | None) -> None:
-        """Time calls beside NumPy: they do not go the hot path."""
+        """Time calls against NumPy: they do not go the hot path."""
         self.timing = InterleavedCalls(variant)
         self._open()
 
@@ -174,7 +163,7 @@ class Entries(dict[CallKey, Entry]):
         entry.put((variant, *(v for v in entry.variants if v is not variant)))
 
     def time(self, key: CallKey, variant: Variant) -> None:
-        """Time the next calls beside NumPy."""
+        """Time the next calls against NumPy."""
         timed = [e for e in [*self.values()] if e.timing is not None]  # a copy, as other threads add some
         for entry in timed[: max(len(timed) + 1 - against_numpy.MAX_TIMED, 0)]:
             entry.stop_timing()

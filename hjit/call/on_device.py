@@ -394,7 +394,10 @@ class OneKernelOnDevice(OneKernel):
     is_alone: bool
 
     def run(self, leaves: Sequence[Any]) -> Any:
-        """As `OneKernel.run`; MISS, too, where NumPy is to refuse something."""
+        """As `OneKernel.run`; MISS, too, where NumPy is to refuse something.
+
+        Guards and arguments are written out in both: these are the shortest calls that there are.
+        """
         if self.identities is not None and not self.identities(leaves):
             return MISS
         values: Sequence[Any] | None = self.values

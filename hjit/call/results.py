@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 Shape = tuple[tuple[int, ...], np.dtype[Any]]  # with the dtype
 
 
-# -- what a call may come to besides a result
+# -- what a call may give in place of a result
 
 
 class Outcome(enum.Enum):
@@ -297,7 +297,7 @@ def _by_slices(base: Array, shape: Sequence[int], start: Sequence[int], seconds:
 
 
 # -- memory of results that are not laid out as the stages that kernels compute: complex ones, those in another order.
-# The result is allocated, and the kernel writes to it as it lies in memory: so it owns its memory, as NumPy's does.
+# The result is allocated, and the kernel writes to it in the order of its memory: so it owns that, as NumPy's does.
 
 
 @dataclass(frozen=True, slots=True)

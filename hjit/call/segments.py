@@ -98,7 +98,7 @@ def graphs_of(
     return found
 
 
-MIN_GATHERS = 4  # of an element: computing them again costs more than storing what they come to
+MIN_GATHERS = 4  # of an element: computing them again costs more than storing them
 
 
 def _interpolates(s: Stage) -> bool:

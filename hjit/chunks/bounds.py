@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from hjit.chunks.static_indices import FAR, StaticIndices
+from hjit.sched.analysis.bounds import whole_axes
 from hjit.sched.analysis.footprint import concrete
 from hjit.trace.ir.graph import Definition, Graph, Stage, single_dim
 from hjit.trace.ir.intervals import Arithmetic, Over, bounds_of, without_constants
@@ -189,22 +190,6 @@ class BoundsInference:
     def whole(self, name: str, count: int) -> Region:
         """All of an array, for each chunk."""
         return tuple((np.zeros(count, np.int64), np.full(count, n - 1)) for n in self.shapes[name])
-
-
-def whole_axes(s: Stage) -> Iterator[int]:
-    """The axes along which a stage cannot be cut: its elements depend on each other, or targets are not dimensions."""
-    for d in s.definitions:
-        used: set[int] = set()
-        own = [load for load in d.loads if load.source == s.name]
-        for axis, p in enumerate(d.target):
-            k = single_dim(p, len(d.dims))
-            c = None if k is None else p.coefficient(Dim(k))
-            if k is None or k in used or c is None or not c.is_const or any(x.index[axis] != p for x in own):
-                yield axis
-            else:
-                used.add(k)
-        if d.is_scatter:
-            yield from range(len(s.shape))
 
 
 def hull(a: Region | None, b: Region) -> Region:

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.chunks.bounds import Interval, Region, whole_axes
+from hjit.chunks.bounds import Interval, Region
+from hjit.sched.analysis.bounds import whole_axes
 from hjit.trace.ir.expressions import Expr, Load, rewrite
 from hjit.trace.ir.graph import Definition, Graph, Input, Stage, contiguous_layout
 from hjit.trace.ir.poly import Dim, Poly, sizes_value

@@ -31,7 +31,9 @@ def bundle(path: str | os.PathLike[str], *items: Any) -> None:
             function does; see `Pipeline.export`.
 
     Raises:
-        HjitError: a function needs Python when it runs, or has not been called.
+        HjitError: a function needs Python when it runs, or has not been called; or it is no pipeline.
+        OptionError: the pipelines have several targets, or a GPU.
+        OSError: the file cannot be written.
     """
     targets = {_pipeline(i).in_force()[0].target for i in items}
     if len(targets) != 1 or "cuda" in targets:

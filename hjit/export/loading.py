@@ -38,9 +38,9 @@ class Kernel:
         description: with encoded sizes.
     """
 
-    def __init__(self, stored: Stored, target: str) -> None:
+    def __init__(self, stored: Stored) -> None:
         self.description = stored.description
-        self.compiled = signal_safe(backend.load_object, stored.code, stored.description.entry, target)
+        self.compiled = signal_safe(backend.load_object, stored.code, stored.description.entry)
 
 
 class Binding:
@@ -162,6 +162,9 @@ def _arguments_alone(d: Description) -> tuple[int, ...] | None:
 class Loaded:
     """A function of a bundle; call it as the pipeline that it was made of.
 
+    A call that the bundle has no kernel for (other dtypes, or numbers of dimensions) is an `HjitError` that says what
+    it has, unless `hjit.load` was given the function.
+
     Attributes:
         function: what runs calls that the bundle has no kernel for; None: they are errors.
     """
@@ -246,7 +249,9 @@ def load(path: str | os.PathLike[str], *functions: Callable[..., Any], num_threa
         num_threads: of a call; None: as the option of that name says.
 
     Raises:
-        HjitError: the file is damaged, is no bundle, or was made for another processor, or by another version.
+        HjitError: the file is damaged, is no bundle, or was made for another processor, or by another version; or it
+            has none of `functions`.
+        OSError: it cannot be read.
     """
     where = os.fspath(path)
     header, rows, payload = read(Path(where))
@@ -258,7 +263,7 @@ def load(path: str | os.PathLike[str], *functions: Callable[..., Any], num_threa
     kernels: dict[str, list[Kernel]] = {}
     for row in rows:
         stored = kernel_of(row, payload)
-        kernels.setdefault(stored.description.name, []).append(Kernel(stored, header["target"]))
+        kernels.setdefault(stored.description.name, []).append(Kernel(stored))
     found = {name: Loaded(name, ks, where, threads) for name, ks in kernels.items()}
     for f in functions:
         name = getattr(f, "__name__", "")

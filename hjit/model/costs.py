@@ -26,7 +26,7 @@ class PreparedCost(Protocol):
         which of them each row is of."""
 
     def whole(self, allocated: Array) -> Array | None:
-        """What a schedule costs beside its stages, [batch], of the bytes that it allocates in all, float64 [batch].
+        """What a schedule costs besides its stages, [batch], of the bytes that it allocates in all, float64 [batch].
 
         None where that is nothing, whatever it allocates.
         """
@@ -46,7 +46,7 @@ class Cost(Protocol):
     def stages(self, pipeline: Array, schedule: Array, machine: Array) -> Array:
         """The cost of each stage, [batch, stages], not negative; in seconds where the model predicts them.
 
-        What a schedule costs beside its stages is shared by them, where their `working_set_at_root` is known.
+        What a schedule costs besides its stages is shared by them, where their `working_set_at_root` is known.
 
         Args:
             pipeline: [stages, len(PIPELINE)].

@@ -48,7 +48,7 @@ PIPELINE_WIDTH, SCHEDULE_WIDTH = 8, 24  # of the embeddings, as in the paper's c
 # ran on a core, 0.3 us a stage became 15.
 ROWS = 512
 
-UNFITTED = -100.0  # logarithm of a unit that comes to nothing: of terms that a network was not fitted with
+UNFITTED = -100.0  # logarithm of a unit that adds nothing: of terms that a network was not fitted with
 
 IS_OUTPUT = PIPELINE.index("is_output")
 AT_ROOT = SCHEDULE.index("working_set_at_root")
@@ -74,7 +74,7 @@ class Prepared:
         embedded: what the pipeline head adds to the coefficients, [stages, 27].
         unit: nanoseconds, [stages, 27].
         whole_unit: nanoseconds of the terms of a whole schedule, [len(WHOLE)].
-        has_whole: do these come to anything?
+        has_whole: do these add anything?
         is_output: [stages].
         machine: [len(MACHINE)].
         xp: numpy or jax.numpy.
@@ -110,7 +110,7 @@ class Prepared:
         return self._with_whole(self._stages(schedule), schedule) if self.has_whole else self._stages(schedule)
 
     def whole(self, allocated: Array) -> Array | None:
-        """Predicted seconds beside those of stages, see `hjit.model.costs.PreparedCost`."""
+        """Predicted seconds besides those of stages, see `hjit.model.costs.PreparedCost`."""
         if not self.has_whole:
             return None
         return (whole_terms(allocated, self.machine, self.xp) * self.whole_unit).sum(-1) * 1e-9

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hjit import cache
+import hjit.cache as cache
 from hjit.process.signals import submit
 
 CPU = Path("/proc/cpuinfo")

@@ -35,7 +35,8 @@ class _Pool:
     def run(self, done: Future[T], f: Callable[..., T], *args: Any) -> None:
         """Call a function in one of the threads, or in this one where there is no other."""
         if threads.are_greenlets():
-            return _call(done, f, args)
+            _call(done, f, args)
+            return
         if self._threads < self._n:
             with self._lock:
                 self._start()

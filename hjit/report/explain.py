@@ -40,7 +40,7 @@ def explained(name: str, entry: Entry, is_host: bool) -> str:
     if entry.seconds is not None:
         lines.append(f"A call takes {cost(entry.seconds)}")
     if entry.timing is not None:
-        lines.append("The first calls are timed beside NumPy, interleaved with it")
+        lines.append("The first calls are timed against NumPy, interleaved with it")
     return "\n".join(lines)
 
 

@@ -45,10 +45,6 @@ SHOWN = ("default", "greedy", "beam")  # of the choices
 Show = Callable[[str], None]
 
 
-def unseen(line: str) -> None:
-    """Show nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What a training is; one folder has one.

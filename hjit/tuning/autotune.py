@@ -4,7 +4,7 @@ The procedure of Adams 2019, section 4.3. A function's kernels are tuned one aft
 time. Schedules of a batch are timed in interleaved rounds, together with the default schedule and the fastest one so
 far, so that a machine that is slow for a while is slow for all of them. It ends when some batches in a row bring no
 gain, or the time is over, or by Ctrl-C: what was found until then counts. In the end the fastest is timed once more
-beside the default schedule, which runs unless it is clearly slower.
+against the default schedule, which runs unless it is clearly slower.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit import cache
+import hjit.cache as cache
 from hjit.errors import HjitError
 from hjit.kernels.runtime.kernel import Bound
 from hjit.kernels.runtime.machine_code import is_busy
@@ -52,11 +52,11 @@ log = logging.getLogger("hjit")
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """What tuning came to.
+    """The result of tuning.
 
     Attributes:
         seconds: what all kernels of the function take together by the schedules that were found.
-        default: the same by the default schedules, timed beside them.
+        default: the same by the default schedules, timed against them.
         candidates: schedules that were timed, the default ones among them.
         lost: others, that could not be compiled.
         batches: of them.
@@ -96,7 +96,7 @@ def not_tuned(why: str) -> Tuned:
 
 
 def combined(some: Sequence[Tuned], took: float) -> Tuned:
-    """What the tuning of several parts of a function came to."""
+    """The result of tuning several parts of a function."""
     some = [x for x in some if x.default]
     if not some:
         return not_tuned("no part of it has kernels that take long enough, and were not tuned before")
@@ -301,7 +301,7 @@ class _Tuning:
         seen: set[str],
         stop: Callable[[], bool] = lambda: False,
     ) -> _Timed:
-        """Compile and time some schedules beside the default one and the best so far; the best of them all."""
+        """Compile and time some schedules against the default one and the best so far; the best of them all."""
         made: list[_Timed] = []
         interrupted = False
         try:
@@ -415,7 +415,7 @@ class _Tuning:
         return next((x.predicted for x in self.all_timed.get(k, []) if x.found == found), None)
 
     def _finished(self, default: Candidate) -> Tuned:
-        """Time the fastest beside the default schedule, once more, and keep the plans."""
+        """Time the fastest against the default schedule, once more, and keep the plans."""
         choice = DEFAULT
         seconds: dict[str, float] = {}
         if any(x.tree is not None for x in self.chosen.values()):

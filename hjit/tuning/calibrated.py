@@ -11,7 +11,7 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from hjit import cache
+import hjit.cache as cache
 from hjit.errors import ModelError, OptionError
 from hjit.options import resolve
 from hjit.process import machine

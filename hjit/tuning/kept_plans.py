@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from hjit import cache
+import hjit.cache as cache
 from hjit.errors import CacheError, ScheduleError
 from hjit.process import machine
 from hjit.process.files import replacing
@@ -191,7 +191,7 @@ def _plan(entry: str, about: Any, text: str) -> KeptPlan:
             float(best), float(default)
         for x in data.get("timed", []):
             float(x["seconds"])
-        for _, (k, count) in data["factored"].items():
+        for k, count in data["factored"].values():
             int(k), int(count)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ScheduleError) as error:
         raise ValueError(f"not a plan: {error}") from None

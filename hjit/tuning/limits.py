@@ -50,7 +50,7 @@ LITTLE_WORK = (
 NOT_MUCH_COSTLIER = 3.0  # times the best predicted cost, up to which an alternative is worth measuring
 FEW_STAGES = 12  # stages up to which all are searched
 DEFINITIONS_A_SECOND = 800  # at most: of more not even the default schedule is costed in time
-# times the seconds that costing the default schedule of a large Graph takes: left for completing what a search came to
+# times the seconds that costing the default schedule of a large Graph takes: left for completing what a search found
 # when it ended, with all other stages at the root
 COMPLETED = 0.25
 
@@ -63,7 +63,7 @@ SAMPLE_SECONDS, SEARCH_SHARE = 5.0, 0.1  # of one search, at most: seconds, and 
 PLATEAU = 3  # batches without a gain, after which tuning ends
 GAIN = 0.01  # of the time, below which it is none
 BATCH_SECONDS = 0.05  # of measuring, for each schedule of a batch
-CONFIRMED_SECONDS = 0.5  # of measuring, in the end: the fastest beside the default schedule
+CONFIRMED_SECONDS = 0.5  # of measuring, in the end: the fastest against the default schedule
 LITTLE_TIME = 0.02  # of all kernels' time, below which one of them is not tuned
 KEPT_TIMED = 20  # schedules that a plan says the times of
 FIT_PASSES, FIT_RATE = 60, 1e-3  # of the cost model over what was timed: some 0.2 s

@@ -15,7 +15,7 @@ from dataclasses import asdict, astuple, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hjit import cache
+import hjit.cache as cache
 from hjit.errors import ScheduleError
 from hjit.kernels.runtime import launch
 from hjit.options import Options

@@ -16,7 +16,7 @@ from hjit.model.costs import Cost
 from hjit.sched.search.batches import State
 from hjit.sched.search.refine import Schedule, refined, walked
 from hjit.sched.search.search import Options as SearchOptions
-from hjit.sched.search.search import Parameters, presets, search
+from hjit.sched.search.search import Parameters, keep_probability, presets, search
 from hjit.sched.search.space import Space
 from hjit.tuning.autoschedule import completed, frozen
 from hjit.tuning.limits import (
@@ -51,8 +51,7 @@ class Sampler:
         self.whole = space  # local search changes any stage
         self.space = frozen(space, self._for_a_while()) if len(space.graph.stages) > FEW_STAGES else space
         self._random = random.Random(seed)
-        decisions = max(self.space.undecided_steps, 1)
-        self.keep: float = UNTOUCHED ** (1 / decisions)
+        self.keep = keep_probability(max(self.space.undecided_steps, 1), UNTOUCHED)
 
     def learn(self, cost: Cost) -> None:
         """Sample by this cost model from now on."""

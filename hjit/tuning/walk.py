@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 
-from hjit import cache
+import hjit.cache as cache
 from hjit.errors import CompileError
 from hjit.kernels.functions.translate import module
 from hjit.kernels.runtime import backend
@@ -91,7 +91,7 @@ def _loaded(code: bytes, name: str) -> Walk | None:
     except NotLinked as why:
         log.debug("LLVM loads %s: %s", name, why)
     try:
-        return signal_safe(backend.load_object, code, name, "cpu").entry
+        return signal_safe(backend.load_object, code, name).entry
     except CompileError as error:
         log.debug("the compiled walk: %s", error)
         return None

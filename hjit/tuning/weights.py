@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hjit import cache
+import hjit.cache as cache
 from hjit.errors import ModelError, OptionError
 from hjit.tuning.calibrated import kept, kept_text
 from hjit.tuning.limits import WEIGHTS

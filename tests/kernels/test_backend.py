@@ -112,7 +112,7 @@ def test_numba_s_code_libraries_run_hjit_s_passes(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_kernel_there_and_back() -> None:
-    loaded = backend.load_object(backend.compile_module(ANSWER, "answer", "cpu"), "answer", "cpu")
+    loaded = backend.load_object(backend.compile_module(ANSWER, "answer", "cpu"), "answer")
     assert loaded.entry(b"") == 42
     assert "answer" in backend.assembly(ANSWER, "answer", "cpu")
 
@@ -121,7 +121,7 @@ def test_what_llvm_refuses() -> None:
     with pytest.raises(CompileError, match="LLVM refuses the generated code of answer"):
         backend.compile_module(ANSWER.replace("ret i32", "ret i64"), "answer", "cpu")
     with pytest.raises(CompileError, match="no entry question"):
-        backend.load_object(backend.compile_module(ANSWER, "answer", "cpu"), "question", "cpu")
+        backend.load_object(backend.compile_module(ANSWER, "answer", "cpu"), "question")
 
 
 def test_tbb_s_parallel_for_is_an_address() -> None:

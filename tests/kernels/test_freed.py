@@ -226,4 +226,4 @@ def test_bytes_that_are_no_object_code() -> None:
     pipeline(1)(IMAGE)
     for data in (b"", b"x", b"not object code at all"):
         with pytest.raises(hjit.CompileError, match="no object code"):
-            backend.load_object(data, "hjit_0", "cpu")
+            backend.load_object(data, "hjit_0")

@@ -82,7 +82,7 @@ def mathematics(t: Table, found: Floats1) -> int:
 
 def compiled(*functions: Callable[..., Any]) -> Compiled:
     text = module(functions, (Table,), "entry")
-    return backend.load_object(backend.compile_module(text, "entry", "cpu"), "entry", "cpu")
+    return backend.load_object(backend.compile_module(text, "entry", "cpu"), "entry")
 
 
 @pytest.mark.parametrize("function", [numbers, loops, mathematics], ids=lambda f: f.__name__)

@@ -385,7 +385,7 @@ def test_accuracy_by_hand() -> None:
     found = accuracy(Foretold([1, 2, 4], [2, 1]), measured([1, 4, 2], [1, 4]))
     # Throughputs 1, 1/4, 1/2, 1, 1/4 against predicted 1, 1/2, 1/4, 1/2, 1: squares of differences 0 + 1/16 + 1/16 + 1/4 + 9/16.
     assert found.throughput_r2 == pytest.approx(1 - (15 / 16) / (2.375 - 3**2 / 5))
-    # Relative to 1, 1/2 and 1/4 foretold, to 1, 1/2, of 1, 1/4 and 1/2, 1, 1/4: squares 0 + 1/16 + 1/16, 1/4 + 9/16.
+    # Relative to 1, 1/2 and 1/4 predicted, to 1, 1/2, of 1, 1/4 and 1/2, 1, 1/4: squares 0 + 1/16 + 1/16, 1/4 + 9/16.
     assert found.relative_r2 == found.throughput_r2
     assert accuracy(Foretold([3, 6, 12], [2, 1]), measured([1, 4, 2], [1, 4])).relative_r2 == found.relative_r2
     # In powers of two: 0, 2, 1, 0, 2 measured, 0, 1, 2, 1, 0 predicted.

@@ -1,9 +1,9 @@
-"""The features of schedules by counting: the loops of a small pipeline are run as the tree reads, every turn of them.
+"""The features of schedules by counting: the loops of a small pipeline are run as the tree reads, every iteration of them.
 
 Nothing here does arithmetic on intervals: each definition is a table of its points, of the element that each writes and
 of those that it loads (`tests.sched.tables`), and every question is answered by looking through that table while the
-loops run (`tests.sched.running`). What the paper measures at one representative turn (Adams 2019, section 7) is taken from
-the turn whose loops are all at their middle one; what it calls the size of a region is that of the smallest region around
+loops run (`tests.sched.running`). What the paper measures at one representative iteration (Adams 2019, section 7) is taken from
+the iteration whose loops are all at their middle one; what it calls the size of a region is that of the smallest region around
 the elements that were touched.
 """
 
@@ -29,7 +29,7 @@ class Counter(Run):
     """Counts what happens when a schedule tree runs."""
 
     def is_regular(self) -> bool:
-        """Are all turns like the middle one, or nearly: is no tile cut off at the border, and does each window have several turns, or one?"""
+        """Are all iterations like the middle one, or nearly: is no tile cut off at the border, and does each window have several iterations, or one?"""
         alike = all(r.points == c.realizations[0].points for c in self.of.values() for r in c.realizations)
         windows = [(len(run), len(c.runs[0])) for c in self.of.values() if c.is_sliding for run in c.runs]
         return alike and all(n == 1 or (n > 3 and n == first) for n, first in windows)
@@ -133,7 +133,7 @@ class Counter(Run):
         return sum(len(run) if any(run[1:]) else 1 for run in self.of[name].runs)
 
     def _production(self, name: str) -> Ranges:
-        """What a turn computes: of a stage that slides, the most that a turn but the first adds."""
+        """What an iteration computes: of a stage that slides, the most that an iteration but the first adds."""
         c = self.of[name]
         assert c.production is not None and c.window is not None
         if not c.is_sliding:

@@ -489,7 +489,7 @@ TREES = {
               vector out.d1 of 8
                 unroll out.d0 of 2
                   compute out"""),
-    "a table that the first turn of each task computes": ("gather", """
+    "a table that the first iteration of each task computes": ("gather", """
         store out
           store curve
             parallel out.d0

@@ -45,7 +45,7 @@ class Lowered:
 
 
 def lowered(program: int, pixels: int, schedules: int, threads: int, passes: Sequence[Pass] = CPU) -> Iterator[Lowered]:
-    """A random program under some schedules, with those mended that lowering refuses at first."""
+    """A random program under some schedules, with those made legal that lowering refuses at first."""
     made = generator.random_program(program, pixels)
     given: dict[str, Any] = {"verify": "off", "cache": "off", "tune": False, "num_threads": threads}
     options = Options(on_unsupported="raise", **given)

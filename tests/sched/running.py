@@ -1,4 +1,4 @@
-"""Runs the loops of a schedule tree over tables of definitions, turn by turn, and notes what happens. See `tests.sched.counting`."""
+"""Runs the loops of a schedule tree over tables of definitions, iteration by iteration, and notes what happens. See `tests.sched.counting`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ class Counted:
     """What is known of a stage at the end."""
 
     realizations: list[Realization] = field(default_factory=list)
-    runs: list[list[Ranges | None]] = field(default_factory=list)  # of the loop around it: what is new at each turn
+    runs: list[list[Ranges | None]] = field(
+        default_factory=list
+    )  # of the loop around it: what is new at each iteration
     production: Ranges | None = None  # the middle one
     window: Ranges | None = None
     is_sliding: bool = False
@@ -61,15 +63,15 @@ class Counted:
 
 @dataclass
 class Env:
-    """A place, at one turn of all loops around it."""
+    """A place, at one iteration of all loops around it."""
 
     base: dict[str, Ranges]
     regions: dict[str, dict[DimKey, tuple[int, int]]]
     middle: bool
     path: tuple[Node, ...]
     done: dict[str, Mask]  # of stages that slide along the innermost loop: what this run has computed
-    run: dict[str, list[Ranges | None]]  # what is new of them at each turn of it
-    until_middle: bool  # is this the middle turn, or one before it in the same run?
+    run: dict[str, list[Ranges | None]]  # what is new of them at each iteration of it
+    until_middle: bool  # is this the middle iteration, or one before it in the same run?
 
 
 class Run:
@@ -178,20 +180,20 @@ class Run:
             if inner or len(items) != 1:
                 break
             node = items[0]
-        turns = []
+        iterations = []
         for x in chain:
             n = math.prod(lengths([base[k] for k in dims_of(x.dim)]))
-            turns.append(-(-n // step_of(x)))
+            iterations.append(-(-n // step_of(x)))
         each = (
-            math.prod(turns)
+            math.prod(iterations)
             if not chain
-            else -(-math.prod(turns) // min(math.prod(turns), self.tasks or math.prod(turns)))
+            else -(-math.prod(iterations) // min(math.prod(iterations), self.tasks or math.prod(iterations)))
         )
         blocks: list[int] = []
-        for n in reversed(turns):
+        for n in reversed(iterations):
             blocks.insert(0, min(each, n))
             each = -(-each // blocks[0])
-        grid = [range(-(-n // b)) for n, b in zip(turns, blocks, strict=True)]
+        grid = [range(-(-n // b)) for n, b in zip(iterations, blocks, strict=True)]
         for c in computes(item):
             self.of[c.stage].tasks[c.definitions[-1]] = math.prod(map(len, grid))
         for block in itertools.product(*grid):
@@ -543,7 +545,7 @@ def flat(children: Iterable[Node]) -> tuple[list[Any], list[Store]]:
 
 
 def step_of(loop: Loop) -> int:
-    """How far a turn goes: the size of the next loop over the same dimension around the loop's first computation."""
+    """How far an iteration goes: the size of the next loop over the same dimension around the loop's first computation."""
     path = path_to(loop, own(loop, loop.stage))
     return next(
         (x.size or 1 for x in path[1:] if isinstance(x, Loop) and (x.stage, x.dim) == (loop.stage, loop.dim)), 1

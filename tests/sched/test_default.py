@@ -289,7 +289,7 @@ def test_what_a_tile_reads_across_is_computed_for_its_rows() -> None:
 
 
 def test_it_is_known_how_many_rows_a_scan_computes_at_once() -> None:
-    """A head that computes fewer in a turn would leave lanes without work."""
+    """A head that computes fewer in an iteration would leave lanes without work."""
     for f, along_last in ((down_rows, 16), (lambda a: np.cumsum(a, axis=1), 1)):
         (graph,) = hjit.pipeline(f, tune=False).schedule(image((120, 96), "float32")).graphs()
         (s,) = graph.stages

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,8 +18,9 @@ from hjit.sched.analysis.sized import SizedGraph
 from hjit.sched.analysis.tape import Num, Program, Tape, ceil_div, choose, floor_div, least, most, power_of_two
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.features.algorithm_features import pipeline_features
-from hjit.sched.features.featurise import assembled, layouts_of, nest_features, nest_key, schedule_features
+from hjit.sched.features.featurise import assembled, layouts_of, nest_features, schedule_features
 from hjit.sched.language.check import check_tree
+from hjit.sched.language.memory import Layout
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Compute, Loop, Node, Root, computes, from_json, structural_hash, walk
 from hjit.trace.ir.expressions import Cast, Const, Expr, Op
@@ -278,6 +280,14 @@ def test_a_tree_is_its_nests(case: str) -> None:
     np.testing.assert_array_equal(assembled(g, nests), schedule_features(g, root))
 
 
+def nest_key(graph: SizedGraph, nest: Node, placed: Mapping[str, Layout]) -> str:
+    """What the features of a nest depend on, for one SizedGraph."""
+    inside = layouts_of(nest)
+    sources = {source for c in computes(nest) for source in graph.part(c.stage, c.definitions).footprints}
+    outside = [f"{name}{layout}" for name, layout in sorted(placed.items()) if name in sources and name not in inside]
+    return f"{structural_hash(nest)} {', '.join(outside)}"
+
+
 def test_equal_keys_have_equal_features_whatever_else_the_tree_has() -> None:
     g = sized("chain")
     seen: dict[str, Any] = {}
@@ -337,7 +347,7 @@ def test_features_of_random_programs_are_finite_and_not_negative(seed: int) -> N
 
 
 def test_pieces_without_elements_need_nothing() -> None:
-    """Of rows whose length is a multiple of three the pieces that take turns leave nothing over."""
+    """Of rows whose length is a multiple of three the pieces that alternate leave nothing over."""
     g, recorder, _ = traced(thirds_of_rows, np.zeros((64, 96), np.uint8))
     g = canonicalise(g)
     assert len(g.stages[0].updates) == 5

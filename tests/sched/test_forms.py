@@ -62,13 +62,13 @@ def test_several_parallel_iterations_long_reductions_may_be_one() -> None:
         costs_of = p.space.nest_costs(Store(name, (form.node,)), form.sizes)
         for row in range(0, len(form.sizes), 29):
             node = chosen(form.node, form.sizes[row])
-            turns = [
+            iterations = [
                 x.size
                 for x in walk(node)
                 if isinstance(x, Loop) and x.kind == "unroll" and dims_of(x.dim)[0] >= len(d.dims)
             ]
-            if turns and turns[0] not in found and costs_of[row] < math.inf:
-                found.add(turns[0])
+            if iterations and iterations[0] not in found and costs_of[row] < math.inf:
+                found.add(iterations[0])
                 np.testing.assert_allclose(p.result(with_nest(p, name, node)), matrices(p.image), rtol=1e-5, atol=1e-5)
     assert found == {2, 4, 8}
 

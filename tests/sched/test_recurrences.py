@@ -1,4 +1,4 @@
-"""Recurrences whose turns read beside what earlier turns wrote: the loops that they may have, and random ones under random schedules."""
+"""Recurrences whose iterations read beside what earlier iterations wrote: the loops that they may have, and random ones under random schedules."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def random_recurrence(seed: int) -> tuple[Callable[..., Any], np.ndarray]:
                 rows[y] += beside(first, how[0]) + beside(second, how[1])
         return out[::-1] * 2 if after else out
 
-    shape = (r.choice((19, 32, 40, 70)), r.choice((18, 24, 33, 67)))  # shorter loops are traced turn by turn
+    shape = (r.choice((19, 32, 40, 70)), r.choice((18, 24, 33, 67)))  # shorter loops are traced iteration by iteration
     image = np.random.default_rng(seed).integers(0, 9, shape if planes is None else (*shape, planes)).astype(dtype)
     return f, image
 

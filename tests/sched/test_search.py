@@ -158,7 +158,7 @@ def best_first_beam(tree: RandomTree, width: float) -> tuple[list[State], float]
 
 
 def memory_bounded(tree: RandomTree, memory: int) -> tuple[list[State], float]:
-    """Gao 2022, Algorithm 1, where complete states leave the queue at the next turn."""
+    """Gao 2022, Algorithm 1, where complete states leave the queue at the next iteration."""
     queue, expanded, best = Heap(tree), list[State](), inf
     queue.push(())
     while queue.items:
@@ -528,7 +528,7 @@ def test_one_greedy_search_in_twenty_drops_nothing() -> None:
     stages = 3
     tree = RandomTree(4, deepest=2 * stages, level=True, monotone=True)
     expected = greedy(tree)
-    keep = keep_probability(stages)
+    keep = keep_probability(2 * stages)
     untouched = sum(
         found_by(tree, Parameters(1, 0), keep=keep, seed=seed, at_once=False) == expected for seed in range(1000)
     )

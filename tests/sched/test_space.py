@@ -399,12 +399,12 @@ def test_states_after_as_many_decisions_are_as_deep(function: Any) -> None:
     """What is inlined has no loops to choose, but is not ahead of what has: costs of partial schedules compare at one depth."""
     space, rng = Program(function).space, random.Random(4)
     ways = set()
-    for turn in range(6):
+    for iteration in range(6):
         state, depths = space.start, [0]
         while not state.batch.is_complete:
             children = after(space, state)
             allowed = [c for c, x in zip(children, costs(space, children), strict=True) if x < math.inf]
-            state = rng.choice([c for c in allowed if c.inlined] or allowed) if turn % 2 else rng.choice(allowed)
+            state = rng.choice([c for c in allowed if c.inlined] or allowed) if iteration % 2 else rng.choice(allowed)
             depths.append(state.batch.depth)
         ways.add(tuple(depths))
     assert len(ways) == 1

@@ -78,7 +78,7 @@ CASES: dict[str, tuple[Any, Make, str]] = {
     "lanes that do nothing, across rows": (columns, lambda s: last(s).reorder("x", "y").vectorize("y", 4, tail="predicate"), "lanes before"),
     "single elements": (blur, lambda s: s["blur_y"].vectorize("x", 16, tail="guard_with_if"), "d1 .. d1 + 15:"),
     "vectors shifted inwards": (blur, lambda s: s["blur_y"].vectorize("x", 16, tail="shift_inwards"), "shift_inwards before"),
-    "unrolled turns, then single ones": (blur, lambda s: s["blur_y"].unroll("y", 4, tail="guard_with_if"), "step 4:"),
+    "unrolled iterations, then single ones": (blur, lambda s: s["blur_y"].unroll("y", 4, tail="guard_with_if"), "step 4:"),
     "whole tiles shifted inwards": (blur, lambda s: (
         s["blur_y"].tile("y", "x", "yo", "xo", "yi", "xi", 8, 32, tail="shift_inwards"), s["blur_x"].compute_at("blur_y", "xo")), "shift_inwards before"),
     "whole vectors of a temporary": (blur, lambda s: (

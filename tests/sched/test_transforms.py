@@ -165,7 +165,7 @@ def test_what_is_impossible_says_why(move: Any, args: Any, why: str) -> None:
 
 
 def test_places_are_found_among_loops_that_look_alike() -> None:
-    """A loop around another one over the same dimension and of the same size: the inner one has one turn."""
+    """A loop around another one over the same dimension and of the same size: the inner one has one iteration."""
 
     def nest(name: str, *inside: Node) -> Node:
         return Loop(

@@ -88,8 +88,8 @@ def test_planes_are_inlined_where_a_schedule_says_so(name: str) -> None:
 def test_planes_of_results_and_dear_ones_stay_apart() -> None:
     graph = canonical(premultiplied, IMAGE)
     assert len(graph.stage(graph.outputs[0]).updates) == 2
-    dear = canonical(lambda a: blurred(np.stack([np.exp(a[0]), np.sin(a[1])])), IMAGE)
-    assert len(stage_of(dear, 2).updates) == 2
+    expensive = canonical(lambda a: blurred(np.stack([np.exp(a[0]), np.sin(a[1])])), IMAGE)
+    assert len(stage_of(expensive, 2).updates) == 2
     many = canonical(lambda a: blurred(np.concatenate([a, a + 1])), IMAGE)
     assert len(stage_of(many, 8).updates) == 2
 

@@ -1064,12 +1064,12 @@ class ALoop:
         return CannotReroll((None, 0), why)
 
 
-def turn(first: int, last: int) -> InductionVariable:
+def variable(first: int, last: int) -> InductionVariable:
     return InductionVariable(ALoop(), first, last, poly(Var("t")) + first)
 
 
-def test_turns_compare_where_all_agree() -> None:
-    t = turn(3, 40)
+def test_induction_variables_compare_where_all_agree() -> None:
+    t = variable(3, 40)
     n = Size(50, poly(Var("n")))
     assert t < n and t >= 0 and t != 50 and t - 3 >= 0 and n - t > 0 and (t == t) and not t > 40
     for question in (

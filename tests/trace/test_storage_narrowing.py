@@ -18,7 +18,7 @@ TABLE = np.arange(0, 1024, 2, dtype=np.int32)
 
 
 def woven(a: Any) -> Any:
-    """Sums in int32, written in turns, of which the readers take 16 bits."""
+    """Sums in int32, written alternately, of which the readers take 16 bits."""
     wide = np.empty((2 * len(a), a.shape[1]), np.int32)
     wide[0::2] = a.astype(np.int32) * 3 + a[::-1]
     wide[1::2] = a.astype(np.int32) * 700 - a[:, ::-1]

@@ -17,7 +17,7 @@ from hjit.model import network
 from hjit.model.names import PIPELINE, SCHEDULE
 from hjit.training import cases, programs, rounds
 from hjit.training.cases import MeasurementLock, measured
-from hjit.training.rounds import Settings, Training, unseen
+from hjit.training.rounds import Settings, Training
 from tests.test_tune import IMAGE, OPTIONS, blurred, pyramid
 from tests.training.conftest import measure_here
 
@@ -28,7 +28,7 @@ def test_a_round_measures_programs_and_fits_weights_that_the_next_one_has(
     small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     training = Training(tmp_path, SETTINGS)
-    training.run(1, None, 1, unseen)
+    training.run(1, None, 1, print)
     (found,) = training.rounds
     assert found["programs"] + found["refused"] == SETTINGS.programs and found["samples"] > 1 and found["wrong"] == ()
     weights = tmp_path / "0" / "weights.npz"
@@ -43,7 +43,7 @@ def test_a_round_measures_programs_and_fits_weights_that_the_next_one_has(
 
     monkeypatch.setattr(rounds, "process", ended)
     with pytest.raises(KeyboardInterrupt):
-        training.run(2, None, 1, unseen)
+        training.run(2, None, 1, print)
 
 
 def test_weights_to_start_from_pick_in_the_first_round_and_are_fitted_further(
@@ -62,7 +62,7 @@ def test_weights_to_start_from_pick_in_the_first_round_and_are_fitted_further(
     monkeypatch.setattr(rounds, "PASSES", 1)
     monkeypatch.setattr(rounds, "START_RATE", 1e-9)
     training = Training(tmp_path / "a", SETTINGS, start)
-    training.run(1, None, 1, unseen)
+    training.run(1, None, 1, print)
     assert set(asked) == {str(start)} and training.weights == tmp_path / "a" / "0" / "weights.npz"
     before, after = network.load(start).arrays, network.load(training.weights).arrays
     matrices = [name for name, x in before.items() if x.ndim == 2]
@@ -94,12 +94,12 @@ def test_a_training_that_was_ended_goes_on(small: None, tmp_path: Path, monkeypa
 
     monkeypatch.setattr(rounds, "process", ended)
     with pytest.raises(KeyboardInterrupt):
-        Training(tmp_path, SETTINGS).run(1, None, 1, unseen)
+        Training(tmp_path, SETTINGS).run(1, None, 1, print)
     training = Training(tmp_path)
     assert training.settings == SETTINGS and not training.rounds
-    training.run(1, None, 1, unseen)
+    training.run(1, None, 1, print)
     assert asked == ["4", "5", "5"] and len(training.rounds) == 1
-    Training(tmp_path, SETTINGS).run(1, None, 1, unseen)
+    Training(tmp_path, SETTINGS).run(1, None, 1, print)
     assert len(asked) == 3, "nothing is left to do"
     with pytest.raises(ModelError, match="another folder"):
         Training(tmp_path, Settings(programs=3))
@@ -107,7 +107,7 @@ def test_a_training_that_was_ended_goes_on(small: None, tmp_path: Path, monkeypa
 
 def test_no_time_is_no_round(small: None, tmp_path: Path) -> None:
     training = Training(tmp_path, SETTINGS)
-    training.run(1, 0.0, 1, unseen)
+    training.run(1, 0.0, 1, print)
     assert not training.rounds and training.weights is None
 
 

@@ -17,7 +17,7 @@ from hjit.model.fit import fit as hjit_fit
 from hjit.model.names import MACHINE, PIPELINE, SCHEDULE
 from hjit.model.samples import Dataset
 from hjit.training import programs, rounds
-from hjit.training.rounds import Settings, Training, unseen
+from hjit.training.rounds import Settings, Training
 
 RNG = np.random.default_rng(0)
 
@@ -86,7 +86,7 @@ def test_another_training_is_fitted_to_them_too(
 
     monkeypatch.setattr(rounds, "fit", fit)
     second = Training(tmp_path / "b", Settings(2, 3, 6))
-    second.run(1, None, 1, unseen, packed.programs)
+    second.run(1, None, 1, print, packed.programs)
     assert fitted == [second.rounds[0]["programs"] + len(packed.programs)]
     file.write_bytes(b"")
     assert cli.main(["train", str(tmp_path / "c"), "--also", str(file)]) == 1

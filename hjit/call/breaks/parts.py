@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hjit.call.entry import MAX_CALLEES
+from hjit.call.breaks.limits import MAX_CALLEES
 from hjit.call.stored import splits
 from hjit.call.stored.refusals import Refusal
 from hjit.options import Options

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hjit.call.arguments import CallKey
-from hjit.call.base import FunctionBase
-from hjit.call.entry import MAX_DEPTH, WARMUP_CALLS, Entry
+from hjit.call.breaks.limits import MAX_DEPTH, WARMUP_CALLS
+from hjit.call.checks.timed_calls import TimedCalls
+from hjit.call.entry import Entry
 from hjit.call.results import MISS, PARTS, PLAIN, Outcome
 from hjit.errors import TraceError
 from hjit.options import Options, context_state
@@ -25,7 +26,7 @@ log = logging.getLogger("hjit")
 
 
 @uncounted
-class SplitCalls(FunctionBase):
+class SplitCalls(TimedCalls):
     """What `hjit.call.compiled_function.CompiledFunction` does where its function cannot be traced as a whole.
 
     Attributes:
@@ -45,7 +46,7 @@ class SplitCalls(FunctionBase):
         return None if self._depth >= MAX_DEPTH else functools.partial(self._part, deeper=1)
 
     def _by_parts(self, key: CallKey, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A later call of a function with compiled parts, or with arrays that are converted; some are timed beside the
+        """A later call of a function with compiled parts, or with arrays that are converted; some are timed against the
         plain function."""
         parts, timing = entry.parts or entry.converted, entry.timing
         assert parts is not None
@@ -71,7 +72,7 @@ class SplitCalls(FunctionBase):
         return result
 
     def _as_before(self, key: CallKey, options: Options) -> Outcome:
-        """What the keys before have come to."""
+        """As calls with the keys before it."""
         if self.parts is not None and options.on_unsupported == "break":
             return PARTS
         self._give_up(key, self._entries.refusal, is_refused=True)
@@ -97,7 +98,7 @@ class SplitCalls(FunctionBase):
         return self.parts is not None
 
     def _refused_before(self, key: CallKey, options: Options) -> Outcome:
-        """What a call comes to that an earlier process could not trace; MISS: none has tried."""
+        """What becomes of a call that an earlier process could not trace; MISS: none has tried."""
         if options.on_unsupported != "break" or self._schedule is not None:
             return MISS
         from hjit.call.stored import refusals

@@ -1,4 +1,4 @@
-"""First calls of kernels: the kernels' results beside NumPy's, and what comes of it.
+"""First calls of kernels: the kernels' results are compared with NumPy's.
 
 What a comparison covers is known by the kernels and by what is made of their results (`Variant.signature`), so
 that another size of a known kernel is not compared; and by whether results are stored past the caches (streaming
@@ -44,7 +44,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(slots=True)
 class Verdict:
-    """What comparisons of some kernels came to.
+    """The result of the comparisons of some kernels.
 
     Attributes:
         verified: None: they have not decided yet.

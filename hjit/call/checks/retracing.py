@@ -50,7 +50,7 @@ class Retracing:
     bypasses: int = BYPASSED[0]
 
     def next(self, call: int) -> Next:
-        """What a call that finds nothing to run comes to: the `call`-th one of all."""
+        """What to do with a call that finds nothing to run, the `call`-th one of all."""
         self.misses.append(call - self.bypassed)
         among = self.misses[-1] - self.misses[0]
         if len(self.misses) < MISSES or among >= AMONG or not self.seconds:

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hjit.call.arguments import is_device_array
-from hjit.call.base import FunctionBase
 from hjit.call.checks import against_numpy
+from hjit.call.checks.timed_calls import TimedCalls
 from hjit.call.entry import Call
 from hjit.call.results import MISS, PLAIN
 from hjit.errors import HjitWarning, TraceError
@@ -19,14 +19,14 @@ from hjit.process import forks
 from hjit.trace.tracing.frames import stack_level, uncounted
 
 if TYPE_CHECKING:
-    from hjit.call.checks.first_calls import FirstCalls
+    from hjit.call.checks.first_calls import FirstCalls, Report
     from hjit.call.checks.uninitialised import Uninitialised
     from hjit.call.guards import GuardValues
     from hjit.call.variant import Variant
 
 
 @uncounted
-class VerifiedCalls(FunctionBase):
+class VerifiedCalls(TimedCalls):
     """What `hjit.call.compiled_function.CompiledFunction` does with the first results of its kernels."""
 
     _interprets = True  # see `hjit.call.build.build`
@@ -52,7 +52,6 @@ class VerifiedCalls(FunctionBase):
             return self._verify_copies(call, variant, guarded, stores, is_known)
         from hjit.call.build import on_deep_stack
         from hjit.call.checks.first_calls import never_the_same, runs_of
-        from hjit.call.stored import verdicts
 
         if self._first_calls.is_wrong(variant, stores):
             self._give_up(call.key, "")
@@ -80,25 +79,38 @@ class VerifiedCalls(FunctionBase):
             self._not_compiled_later(call, error)
             self.stats.fallbacks += 1
             return expected
+        self._note(report, call, variant, stores, seconds)
+        return expected
+
+    def _note(
+        self, report: Report, call: Call, variant: Variant, stores: list[bool], seconds: tuple[float, float]
+    ) -> None:
+        """What later calls run, by how the results of this one compare.
+
+        Args:
+            seconds: of the kernels, and of NumPy.
+        """
         self.stats.flipped += report.flipped
         if report.flipped and not self._warned_of_flips:
             self._warned_of_flips = True
             warnings.warn(report.what_has_flipped(self.__name__), HjitWarning, stacklevel=stack_level())
-        if report.verified or report.is_blank:
-            self.stats.verified = self.stats.verified is not False
-            if report.verified and report.is_kept and not report.flipped:
-                verdicts.store(variant, stores, self._resolved(call.key[0]), seconds)
-            known = self._entries.get(call.key)
-            if known is None or variant not in known.variants or known.is_compared != report.is_blank:
-                self._entries.install(call.key, variant, seconds, is_compared=report.is_blank)
-                if not report.is_blank:
-                    self._time(call.key, variant, self._resolved(call.key[0]), seconds)
-            return expected
-        self.stats.fallbacks += 1
-        if report.verified is False:
-            self.stats.verified = False
-            self._give_up(call.key, report.what_is_wrong(self.__name__))
-        return expected
+        if not (report.verified or report.is_blank):
+            self.stats.fallbacks += 1
+            if report.verified is False:
+                self.stats.verified = False
+                self._give_up(call.key, report.what_is_wrong(self.__name__))
+            return
+        from hjit.call.stored import verdicts
+
+        options = self._resolved(call.key[0])
+        self.stats.verified = self.stats.verified is not False
+        if report.verified and report.is_kept and not report.flipped:
+            verdicts.store(variant, stores, options, seconds)
+        known = self._entries.get(call.key)
+        if known is None or variant not in known.variants or known.is_compared != report.is_blank:
+            self._entries.install(call.key, variant, seconds, is_compared=report.is_blank)
+            if not report.is_blank:
+                self._time(call.key, variant, options, seconds)
 
     def _uninitialised(
         self, call: Call, variant: Variant, before: dict[str, Any], draws: Mapping[str, Any]

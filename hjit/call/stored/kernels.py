@@ -1,4 +1,4 @@
-"""What a trace came to, by what it recorded: its kernels, bound, as an entry of the disk cache; and the kernels that
+"""The result of a trace, by what it recorded: its kernels, bound, as an entry of the disk cache; and the kernels that
 computed what it made decisions on.
 
 A later process that records the same, at the same sizes, loads the kernels: it canonicalises nothing, looks no schedule
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit import cache
+import hjit.cache as cache
 from hjit.kernels.runtime import kernel, launch
 from hjit.kernels.runtime.kernel import Bound, Parameters
 from hjit.options import Options

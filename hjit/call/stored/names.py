@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit import cache
+import hjit.cache as cache
 from hjit.options import Options
 
 

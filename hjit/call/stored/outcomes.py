@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from types import CellType, FunctionType
 from typing import Any
 
-from hjit import cache
+import hjit.cache as cache
 from hjit.call.stored.names import code_digest, entry_name
 from hjit.options import Options
 from hjit.trace.tracing.recording.decisions import outcomes

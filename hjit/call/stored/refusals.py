@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-from hjit import cache
+import hjit.cache as cache
 from hjit.call.stored.names import entry_name
 from hjit.errors import LongLoop, TraceError
 from hjit.options import Options

@@ -16,7 +16,7 @@ from dataclasses import astuple
 from types import CodeType, FunctionType
 from typing import Any
 
-from hjit import cache
+import hjit.cache as cache
 from hjit.call.stored.names import code_digest, place_of_code
 from hjit.call.stored.refusals import Refusal
 from hjit.options import Options

@@ -1,4 +1,4 @@
-"""What first calls came to, on disk: what a process has compared with NumPy need not be compared in the next one.
+"""The results of first calls, on disk: what a process has compared with NumPy need not be compared in the next one.
 
 A verdict is known by the kernels and what is made of their results, as in `hjit.call.checks.first_calls`, and by the
 bytecode of all functions that were traced. It is one of code on disk: what this process has compiled, it compares. Only
@@ -11,7 +11,7 @@ import json
 import logging
 from collections.abc import Iterable
 
-from hjit import cache
+import hjit.cache as cache
 from hjit.call.stored.names import code_digest
 from hjit.call.variant import Variant
 from hjit.options import Options

@@ -37,7 +37,6 @@ class Gpu:
 
     Attributes:
         capability: compute capability, 90 for 9.0.
-        multiprocessors: how many there are.
         bandwidth: of the memory, bytes a second.
         operations: of float32, a second; a fused multiply-add would count two.
         doubles, integers: the part of them that there are of float64, and of integers of 32 bits.
@@ -46,7 +45,6 @@ class Gpu:
 
     name: str
     capability: int
-    multiprocessors: int
     bandwidth: float
     operations: float
     doubles: float
@@ -60,12 +58,12 @@ class Gpu:
 # From NVIDIA's data sheets and the table of compute capabilities in the CUDA C++ Programming Guide; half of the rate
 # that data sheets name: products and sums are rounded one by one.
 GPUS: Mapping[int, Gpu] = {
-    75: Gpu("T4", 75, 40, 320e9, 4.1e12, 1 / 32, 1, 1024, 16, 1 << 16, 64 << 10),
-    80: Gpu("A100", 80, 108, 1555e9, 9.7e12, 1 / 2, 1, 2048, 32, 1 << 16, 164 << 10),
-    86: Gpu("A10", 86, 72, 600e9, 15.6e12, 1 / 64, 1 / 2, 1536, 16, 1 << 16, 100 << 10),
-    89: Gpu("L4", 89, 58, 300e9, 15.1e12, 1 / 64, 1 / 2, 1536, 24, 1 << 16, 100 << 10),
-    90: Gpu("H100", 90, 132, 3350e9, 33.5e12, 1 / 2, 1 / 2, 2048, 32, 1 << 16, 228 << 10),
-    100: Gpu("B200", 100, 148, 8000e9, 37e12, 1 / 2, 1 / 2, 2048, 32, 1 << 16, 228 << 10),
+    75: Gpu("T4", 75, 320e9, 4.1e12, 1 / 32, 1, 1024, 16, 1 << 16, 64 << 10),
+    80: Gpu("A100", 80, 1555e9, 9.7e12, 1 / 2, 1, 2048, 32, 1 << 16, 164 << 10),
+    86: Gpu("A10", 86, 600e9, 15.6e12, 1 / 64, 1 / 2, 1536, 16, 1 << 16, 100 << 10),
+    89: Gpu("L4", 89, 300e9, 15.1e12, 1 / 64, 1 / 2, 1536, 24, 1 << 16, 100 << 10),
+    90: Gpu("H100", 90, 3350e9, 33.5e12, 1 / 2, 1 / 2, 2048, 32, 1 << 16, 228 << 10),
+    100: Gpu("B200", 100, 8000e9, 37e12, 1 / 2, 1 / 2, 2048, 32, 1 << 16, 228 << 10),
 }
 
 

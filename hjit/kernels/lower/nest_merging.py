@@ -46,7 +46,7 @@ class Renaming:
         def change(a: Atom) -> Sym | None:
             return Sym(self.sizes[a.name]) if isinstance(a, Sym) else None
 
-        return p.substitute(change)  # type: ignore[arg-type]
+        return p.substitute(change)
 
 
 def renaming(own: Signature, nest: int, other: Signature) -> Renaming:

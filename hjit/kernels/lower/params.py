@@ -6,8 +6,10 @@ addresses, and hands the copy to the nests.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from hjit.sched.language.definitions import is_repeatable
 from hjit.trace.ir.graph import Graph, Stage
@@ -19,6 +21,8 @@ TASKS_PER_THREAD = 4
 STREAMED = 24 << 20
 KEEP, STREAM = -1, 0
 SMALL_ARRAY = 1 << 28  # elements; sums of a few indices beyond them stay within 32 bits
+
+K = TypeVar("K", bound=Hashable)  # what has a slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +63,23 @@ def params_of(graph: Graph, symbols: tuple[str, ...], buffers: Iterable[str], ti
         buffers: stages of which each task has its own.
         timed: does the kernel note times?
     """
-    slot = FIRST
-    groups: list[dict] = []  # type: ignore[type-arg]
-    arrays = [i.name for i in graph.inputs if i.data is None] + list(graph.outputs)
-    scratch = [s.name for s in graph.stages if s.name not in graph.outputs]
-    strides = [(i.name, k) for i in graph.inputs if i.data is None for k, step in enumerate(i.layout) if step is None]
-    keep = written_once(graph)
-    for names in (arrays, scratch, [*buffers], strides, symbols, keep, [s.name for s in graph.scalars]):
-        group = {}
-        for name in names:
-            group[name] = slot
-            slot += 1
-        groups.append(group)
-    return Params(*groups, count=slot + timed, times=slot if timed else None)
+    slots = itertools.count(FIRST)
+
+    def numbered(names: Iterable[K]) -> dict[K, int]:
+        return {name: next(slots) for name in names}
+
+    inputs = [i for i in graph.inputs if i.data is None]
+    groups = (
+        numbered([*(i.name for i in inputs), *graph.outputs]),
+        numbered(s.name for s in graph.stages if s.name not in graph.outputs),
+        numbered(buffers),
+        numbered((i.name, k) for i in inputs for k, step in enumerate(i.layout) if step is None),
+        numbered(symbols),
+        numbered(written_once(graph)),
+        numbered(s.name for s in graph.scalars),
+    )
+    end = next(slots)
+    return Params(*groups, count=end + timed, times=end if timed else None)
 
 
 def written_once(graph: Graph) -> list[str]:

@@ -101,7 +101,7 @@ def stmt_exprs(s: Stmt) -> tuple[Expr, ...]:
     """The values that a statement itself computes."""
     match s:
         case Block():
-            return tuple(x.value for x in (*s.stores, *s.sets))
+            return (*(x.value for x in s.stores), *(x.value for x in s.sets))
         case Reduce():
             return tuple(e for i in (*s.items, *s.interior) for e in (i.initial, i.value))
         case Scan():
@@ -124,7 +124,8 @@ def own_polys(s: Stmt) -> Iterator[Poly]:
     `named_polys`."""
     match s:
         case Block():
-            yield from (p for x in (*s.stores, *s.ahead, *s.rows) for p in x.index)
+            places = (*(x.index for x in s.stores), *(x.index for x in s.ahead), *(x.index for x in s.rows))
+            yield from (p for index in places for p in index)
         case Reduce():
             yield from (p for i in s.items for p in i.index)
             yield from (p for t in s.loops for p in (t.begin, t.end))
@@ -225,8 +226,8 @@ def with_parts(s: Stmt, poly: Callable[[Poly], Poly], expr: Callable[[Expr], Exp
             loops = tuple(replace(t, begin=poly(t.begin), end=poly(t.end)) for t in s.loops)
             return replace(s, items=items, interior=interior, loops=loops)
         case Scan():
-            bounds = {"begin": poly(s.begin), "end": poly(s.end), "index": index(s.index)}
-            return replace(s, **bounds, initial=expr(s.initial), element=expr(s.element))
+            s = replace(s, begin=poly(s.begin), end=poly(s.end), index=index(s.index))
+            return replace(s, initial=expr(s.initial), element=expr(s.element))
         case Declare():
             return replace(s, initial=expr(s.initial))
         case Name():

@@ -1,6 +1,6 @@
-"""Barriers in uniform flow only: all threads of a block come to each barrier, or none does.
+"""Barriers in uniform flow only: all threads of a block reach each barrier, or none does.
 
-A barrier that some threads of a block do not come to is undefined in CUDA (`__syncthreads`) and in OpenCL (`barrier`).
+A barrier that some threads of a block do not reach is undefined in CUDA (`__syncthreads`) and in OpenCL (`barrier`).
 Whatever is outside of a `Threads` statement is run by every thread; so what is to be shown is that the branches and the
 loops around a barrier have conditions and bounds that are the same for all of them. They are polynomials, and these are
 the same for all threads where their atoms are:
@@ -46,7 +46,7 @@ def waits(s: Stmt) -> bool:
 
 
 def check_uniform(nest: Nest) -> None:
-    """Raise where threads of a block may come to a barrier that others of them do not come to.
+    """Raise where threads of a block may reach a barrier that others of them do not reach.
 
     Raises:
         CompileError: the rule is broken; it names the barrier and what is around it.
@@ -56,7 +56,7 @@ def check_uniform(nest: Nest) -> None:
 
 
 def not_uniform(nest: Nest) -> Iterator[str]:
-    """The barriers that not all threads of a block may come to, in words."""
+    """The barriers that not all threads of a block may reach, in words."""
     yield from _Flow(nest).body(nest.body, None)
 
 

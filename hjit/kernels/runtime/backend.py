@@ -135,7 +135,7 @@ def _initialise() -> None:
     features.load_libraries()
 
 
-def load_object(object_code: bytes, name: str, target: str) -> Compiled:
+def load_object(object_code: bytes, name: str) -> Compiled:
     """The kernel that `compile_module` made, in this or another process.
 
     Raises:

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from hjit import cache
+import hjit.cache as cache
 from hjit.errors import ScheduleError
 from hjit.kernels.lower.params import FIRST, KEEP, STREAM, STREAMED, TASKS_PER_THREAD, params_of
 from hjit.kernels.runtime import arena, backend, launch
@@ -75,7 +75,7 @@ def compiled(found: Lowered, symbols: tuple[str, ...], options: Options) -> Kern
     deadline.require("compiling with LLVM", expected)
     seconds = deadline.allowance(expected)
     code = backend.compile_within(seconds, found.llvm, name, options.target)
-    linked = signal_safe(backend.load_object, code, name, options.target)
+    linked = signal_safe(backend.load_object, code, name)
     count(compiled=1)
     position = {s.name: k for k, s in enumerate(graph.stages)}
     program = found.program
@@ -105,33 +105,20 @@ def parameters(
     graph, key = scheduled.graph, scheduled.key
     numbers = [sizes[name] for name in key.symbols]
     buffers = {graph.stages[k].name: [max(evaluate(n, numbers), 1) for n in lengths] for k, lengths in kernel.buffers}
-    align = {graph.stages[k].name: numbers for k, numbers in kernel.align}
     params = params_of(graph, key.symbols, buffers)
     stages = graph.by_name
     outputs = tuple((n, tuple(sizes_value(p, sizes) for p in stages[n].shape), stages[n].dtype) for n in graph.outputs)
     threads = launch.threads(options.num_threads)
-    tasks = 1 if threads == 1 else threads * TASKS_PER_THREAD
     lives = {graph.stages[k].name: tuple(life) for k, life in kernel.lives}
-    taken: dict[str, int] = {}  # bytes
-    steps: dict[str, int] = {}
-    for name in params.scratch:
-        if name not in lives:
-            continue
-        s = stages[name]
-        multiples = align.get(name) or [1] * len(s.shape)
-        shape = buffers.get(name) or [
-            -(-sizes_value(p, sizes) // a) * a for p, a in zip(s.shape, multiples, strict=True)
-        ]
-        size = -(-math.prod(shape) * s.dtype.itemsize // arena.ALIGN) * arena.ALIGN
-        if name in buffers:
-            steps[name] = size
-            size *= tasks
-        taken[name] = staggered(size)
+    needed = {name: _scratch_shape(kernel, graph, name, buffers, sizes) for name in params.scratch if name in lives}
+    needed_bytes = {n: _aligned(math.prod(shape) * stages[n].dtype.itemsize) for n, shape in needed.items()}
+    tasks = 1 if threads == 1 else threads * TASKS_PER_THREAD
+    taken = {n: staggered(size * tasks if n in buffers else size) for n, size in needed_bytes.items()}
     places, scratch_bytes = offsets(taken, lives)
     if scheduled.tree is not None:
         _check_scratch(scratch_bytes, taken)
     constants = [places.get(name, 0) for name in params.scratch]
-    constants += [steps[name] for name in params.tasks]
+    constants += [needed_bytes[name] for name in params.tasks]
     constants += [strides[name][axis] for name, axis in params.strides]
     constants += [sizes[name] for name in params.symbols]
     large = [math.prod(shape) * dtype.itemsize >= STREAMED for name, shape, dtype in outputs if name in params.keep]
@@ -148,6 +135,22 @@ def parameters(
         (kept, streamed),
         named_nests(kernel, graph),
     )
+
+
+def _scratch_shape(
+    kernel: Kernel, graph: Graph, stage: str, buffers: Mapping[str, list[int]], sizes: Mapping[str, int]
+) -> list[int]:
+    """The shape of a stage in scratch memory: of a buffer of each task, or of all of it, with its axes aligned."""
+    if stage in buffers:
+        return buffers[stage]
+    s = graph.by_name[stage]
+    align = next((numbers for k, numbers in kernel.align if graph.stages[k] is s), [1] * len(s.shape))
+    return [-(-sizes_value(p, sizes) // a) * a for p, a in zip(s.shape, align, strict=True)]
+
+
+def _aligned(size: int) -> int:
+    """Bytes, as a multiple of a line of scratch memory."""
+    return -(-size // arena.ALIGN) * arena.ALIGN
 
 
 def named_nests(kernel: Kernel, graph: Graph) -> tuple[tuple[str, ...], ...]:

@@ -43,7 +43,7 @@ def host_features() -> frozenset[str]:
 
 
 def _has_newest_functions() -> bool:
-    """aarch64's vector functions came to the C library one after the other, from 2.38 on: are the last ones there?"""
+    """The C library has aarch64's vector functions from 2.38 on, more in each release: are the last ones there?"""
     try:
         library = ctypes.CDLL("libmvec.so.1")
     except OSError:

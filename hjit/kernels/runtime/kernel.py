@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit import cache
+import hjit.cache as cache
 from hjit.errors import CompileError
 from hjit.kernels.runtime import arena, launch
 from hjit.kernels.runtime.linking import linker
@@ -121,7 +121,7 @@ def _load(name: str, options: Options) -> Kernel | None:
         head, _, code = code.partition(b"\n")
         *stages, nests = json.loads(head)
         buffers, align, lives = (tuple((int(k), numbers) for k, numbers in part) for part in stages)
-        linked = signal_safe(_linked, code, name, options.target)
+        linked = signal_safe(_linked, code, name)
         found = Kernel(name, linked, buffers, align, lives, True, tuple(map(tuple, nests)))
     except (CompileError, RuntimeError, ValueError, TypeError):
         return None
@@ -129,7 +129,7 @@ def _load(name: str, options: Options) -> Kernel | None:
     return found
 
 
-def _linked(object_code: bytes, name: str, target: str) -> Compiled:
+def _linked(object_code: bytes, name: str) -> Compiled:
     """The kernel of some object code.
 
     Raises:
@@ -141,7 +141,7 @@ def _linked(object_code: bytes, name: str, target: str) -> Compiled:
         log.debug("LLVM loads %s: %s", name, why)
     from hjit.kernels.runtime import backend  # LLVM takes longer to import than all kernels of a warm start to load
 
-    return backend.load_object(object_code, name, target)
+    return backend.load_object(object_code, name)
 
 
 def after_fork() -> None:

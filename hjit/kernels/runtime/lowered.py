@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 
-from hjit.errors import CompileError, ScheduleError
 from hjit.kernels.llvm.emit import emit_module
 from hjit.kernels.lower.lower import lower
 from hjit.kernels.lower.machine import Machine
@@ -19,8 +17,6 @@ from hjit.sched.language.check import check_tree
 from hjit.sched.language.target import native_width
 from hjit.sched.language.tree import Root
 from hjit.trace.ir.graph import Graph
-
-log = logging.getLogger("hjit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,24 +52,16 @@ def lowered(scheduled: Scheduled, options: Options, name: str = "", small: bool 
 
 def lowered_for(scheduled: Scheduled, target: Machine, name: str) -> Lowered:
     """As `lowered`, for a machine that need not be this one."""
-    schedule, program = _with_loops(scheduled, target)
+
+    def by(tree: Root) -> tuple[Root, Program]:
+        if scheduled.tree is None:  # which is legal
+            check_tree(tree, scheduled.graph)
+        return tree, lower(scheduled.graph, tree, target, debug.passes("lower"))
+
+    schedule, program = scheduled.lowered(by)
     params = params_of(scheduled.graph, scheduled.key.symbols, program.buffers, scheduled.timed)
     text = emit_module(scheduled.graph, program, params, name, target, scheduled.longest_block)
     debug.say("schedule", name, lambda: schedule)
     debug.say("loops", name, lambda: program)
     debug.say("llvm", name, lambda: text)
     return Lowered(scheduled.graph, schedule, program, params, text, name)
-
-
-def _with_loops(scheduled: Scheduled, machine: Machine) -> tuple[Root, Program]:
-    """The tree, and its loops; of the default schedule the first tree that can be lowered."""
-    graph = scheduled.graph
-    if scheduled.tree is not None:
-        return scheduled.tree, lower(graph, scheduled.tree, machine, debug.passes("lower"))
-    for tree in scheduled.defaults():
-        try:
-            check_tree(tree, graph)
-            return tree, lower(graph, tree, machine, debug.passes("lower"))
-        except ScheduleError as error:
-            log.debug("the default schedule is not legal: %s", error)
-    raise CompileError(f"no schedule for\n{graph}")

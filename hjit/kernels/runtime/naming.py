@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hjit import cache
+import hjit.cache as cache
 from hjit.kernels.runtime import backend
 from hjit.options import Options
 from hjit.sched.language.tree import Root, renamed

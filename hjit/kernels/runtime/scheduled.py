@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from hjit.errors import CompileError, ScheduleError
 from hjit.kernels.runtime.naming import kernel_name
 from hjit.options import Options
 from hjit.trace.ir.graph import Graph
@@ -14,6 +16,10 @@ from hjit.trace.ir.key import Key
 
 if TYPE_CHECKING:
     from hjit.sched.language.tree import Root
+
+log = logging.getLogger("hjit")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +44,19 @@ class Scheduled:
     def name(self, options: Options, small: bool) -> str:
         """The kernel's symbol, and its name in the disk cache. `small`: are all arrays?"""
         return kernel_name(self.graph, self.key, options, self.tree, small, self.timed)
+
+    def lowered(self, lower: Callable[[Root], T]) -> T:
+        """The tree by `lower`; of the default schedule the first tree that can be lowered.
+
+        Raises:
+            ScheduleError: of `lower`.
+            CompileError: no tree of the default schedule can be.
+        """
+        if self.tree is not None:
+            return lower(self.tree)
+        for tree in self.defaults():
+            try:
+                return lower(tree)
+            except ScheduleError as error:
+                log.debug("the default schedule is not legal: %s", error)
+        raise CompileError(f"no schedule for\n{self.graph}")

@@ -112,7 +112,7 @@ class Reads:
         """Axes along which no part of a stage can be computed alone."""
         found = self._whole.get(stage)
         if found is None:
-            found = self._whole[stage] = frozenset(_whole_axes(self.stages[stage]))
+            found = self._whole[stage] = frozenset(whole_axes(self.stages[stage]))
         return found
 
 
@@ -194,7 +194,8 @@ def _rounded_up(region: Region, sizes: Mapping[int, int], shape: tuple[Poly, ...
     return tuple(found)
 
 
-def _whole_axes(s: Stage) -> Iterable[int]:
+def whole_axes(s: Stage) -> Iterable[int]:
+    """The axes along which a stage cannot be cut: its elements depend on each other, or targets are not dimensions."""
     for d in s.definitions:
         used: set[int] = set()
         own = [load for load in d.loads if load.source == s.name]

@@ -238,7 +238,7 @@ def _base(p: Poly) -> Poly | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Memory:
-    """An array as it lies in memory.
+    """The memory layout of an array.
 
     Attributes:
         lengths: elements along each axis.

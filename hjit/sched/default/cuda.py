@@ -8,7 +8,7 @@ A reduction along rows has a block for each result. What cannot run in threads, 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from hjit.sched.default.members import Tiled, members_of
@@ -99,32 +99,27 @@ def _nest(s: Stage, x: Tiled) -> Node:
 
 def _tiled(graph: Graph, s: Stage, group: tuple[int, ...]) -> Tiled:
     d = s.definitions[group[-1]]
-    pure, reduction = range(len(d.dims)), range(len(d.dims), len(d.extents))
-    serial: list[Step] = [(k, "serial", None) for k in reduction]
-    is_long = any(not n.is_const or n.const >= LONG_REDUCTION for n in d.rdims)
-    if is_atomic(s, d) and s.dtype.itemsize >= 4 and (is_long or not d.dims):  # there are no atomics of narrower words
-        return _scattered(d, group)
-    found = _operands_in_tiles(s, d, group) if is_long else None
-    if found is not None:
-        return found
-    if is_associative(d) and is_direct(d) and (_is_long(d) or not d.dims) and runs_along_rows(d, s.name):
-        return _along_rows(s, d, group)
-    scan = scan_of(s, d) if is_long and group == group[-1:] else None
-    if scan is not None and runs_along_rows(d, s.name):
-        (last,) = reduction
-        blocks = (*pure, last) if scan.restart else tuple(pure)
-        return Tiled(group, blocks, ((last, "gpu_thread", scan.restart or None),))
-    if scan is not None and scan.restart:  # a thread for each part of a column
-        (last,) = reduction
-        x = _over(d, group, list(pure), [(last, "serial", scan.restart)], SCAN_BLOCK)
-        return Tiled(group, (last, *x.blocks), x.inner)
-    if d.is_scatter and d.order == "pure":
-        serial = [*((k, "serial", None) for k in pure), *serial]
-        return Tiled(group, (), tuple(serial))
-    if d.order == "pure" and _reads_across(graph, d):
-        return _over(d, group, list(pure), serial, TRANSPOSE_BLOCK)
-    x = _over(d, group, list(pure), serial, SCAN_BLOCK if is_long else BLOCK, _rows(d), _columns(s, d), _planes(d))
+    for rule in RULES:
+        found = rule(graph, s, d, group)
+        if found is not None:
+            return found
+    is_long = _has_long_loop(d)
+    x = _over(d, group, _pure(d), _serial(d), SCAN_BLOCK if is_long else BLOCK, _rows(d), _columns(s, d), _planes(d))
     return _in_strips(s, d, x) if is_long and _walks_rows(graph, s, d) else x
+
+
+def _pure(d: Definition) -> list[int]:
+    return list(range(len(d.dims)))
+
+
+def _serial(d: Definition) -> list[Step]:
+    """The loops of a reduction, one iteration after the other."""
+    return [(k, "serial", None) for k in range(len(d.dims), len(d.extents))]
+
+
+def _has_long_loop(d: Definition) -> bool:
+    """Is one of a reduction's loops long?"""
+    return any(not n.is_const or n.const >= LONG_REDUCTION for n in d.rdims)
 
 
 def _in_strips(s: Stage, d: Definition, x: Tiled) -> Tiled:
@@ -209,13 +204,45 @@ def _over(
     return Tiled(group, tuple(dims), (*threads_of, *copies, *inside), tile)
 
 
-def _scattered(d: Definition, group: tuple[int, ...]) -> Tiled:
+def _scattered(graph: Graph, s: Stage, d: Definition, group: tuple[int, ...]) -> Tiled | None:
     """Atomic updates: blocks that do many of them, so that it is little to join what they have found to the result."""
+    if not is_atomic(s, d) or s.dtype.itemsize < 4 or (d.dims and not _has_long_loop(d)):
+        return None  # there are no atomics of narrower words
     x = _over(d, group, list(range(len(d.dims), len(d.extents))), [], BLOCK)
     last = x.blocks[-1:]
     sizes = {k: n for k, kind, n, *_ in x.inner if kind == "gpu_thread"}
     outer: list[Step] = [(k, "serial", (sizes.get(k) or 1) * UPDATES) for k in last]
     return Tiled(group, (*range(len(d.dims)), *x.blocks), (*outer, *x.inner))
+
+
+def _scanned(graph: Graph, s: Stage, d: Definition, group: tuple[int, ...]) -> Tiled | None:
+    """A long scan: along rows by the threads of a block together, along columns by a thread for each part of one."""
+    scan = scan_of(s, d) if _has_long_loop(d) and group == group[-1:] else None
+    if scan is None:
+        return None
+    last = len(d.extents) - 1
+    if runs_along_rows(d, s.name):
+        return Tiled(
+            group, (*_pure(d), last) if scan.restart else (*_pure(d),), ((last, "gpu_thread", scan.restart or None),)
+        )
+    if not scan.restart:
+        return None
+    x = _over(d, group, _pure(d), [(last, "serial", scan.restart)], SCAN_BLOCK)
+    return Tiled(group, (last, *x.blocks), x.inner)
+
+
+def _in_one_thread(graph: Graph, s: Stage, d: Definition, group: tuple[int, ...]) -> Tiled | None:
+    """Writes to computed places, of which the last one counts."""
+    if not d.is_scatter or d.order != "pure":
+        return None
+    return Tiled(group, (), (*((k, "serial", None) for k in _pure(d)), *_serial(d)))
+
+
+def _transposed(graph: Graph, s: Stage, d: Definition, group: tuple[int, ...]) -> Tiled | None:
+    """Tiles in which threads read neighbouring elements as well as they write them."""
+    if d.order != "pure" or not _reads_across(graph, d):
+        return None
+    return _over(d, group, _pure(d), _serial(d), TRANSPOSE_BLOCK)
 
 
 def _rows(d: Definition) -> int:
@@ -252,10 +279,12 @@ def _columns(s: Stage, d: Definition) -> int:
     return min(max(THREAD_BYTES // max(s.dtype.itemsize, *(x.dtype.itemsize for x in d.loads), 1), 1), THREAD_COLUMNS)
 
 
-def _operands_in_tiles(s: Stage, d: Definition, group: tuple[int, ...]) -> Tiled | None:
+def _operands_in_tiles(graph: Graph, s: Stage, d: Definition, group: tuple[int, ...]) -> Tiled | None:
     """A sum of products, or the like, of two operands that are read by many results each, as in a product of matrices:
     blocks of rows and columns, a square of them for each thread, and the reduction in tiles, for which the operands go
     through shared memory (`hjit.kernels.lower.passes.staging.stage_operands`)."""
+    if not _has_long_loop(d):
+        return None
     long = [k for k, n in enumerate(d.dims) if not n.is_const or n.const >= 2 * REGISTER_TILE]
     if len(long) < 2 or long[-1] != len(d.dims) - 1 or not (is_associative(d) and is_direct(d)):
         return None
@@ -306,15 +335,18 @@ def _power_of_two(n: Poly, most: int) -> int:
     return most if not n.is_const else min(most, 1 << n.const.bit_length() - 1)
 
 
-def _is_long(d: Definition) -> bool:
+def _has_many_terms(d: Definition) -> bool:
     """Has each result terms enough for the threads of a block?"""
     known = [n.const if n.is_const else LONG_REDUCTION for n in d.rdims]
     return math.prod(known) >= LONG_REDUCTION
 
 
-def _along_rows(s: Stage, d: Definition, group: tuple[int, ...]) -> Tiled:
+def _along_rows(graph: Graph, s: Stage, d: Definition, group: tuple[int, ...]) -> Tiled | None:
     """A block for each result, or for few side by side; consecutive threads take what lies side by side."""
-    pure = list(range(len(d.dims)))
+    is_worth_it = _has_many_terms(d) or not d.dims
+    if not (is_associative(d) and is_direct(d) and is_worth_it and runs_along_rows(d, s.name)):
+        return None
+    pure = _pure(d)
     together: list[Step] = []
     count = 1
     while pure and d.extents[pure[-1]].is_const and count * d.extents[pure[-1]].const <= FEW_RESULTS:
@@ -323,6 +355,17 @@ def _along_rows(s: Stage, d: Definition, group: tuple[int, ...]) -> Tiled:
     along = contiguity(d, s.name)
     order = sorted(range(len(d.dims), len(d.extents)), key=lambda k: (along.get(k, -1), k))
     return Tiled(group, tuple(pure), (*((k, "gpu_thread", None) for k in order), *together))
+
+
+Rule = Callable[[Graph, Stage, Definition, tuple[int, ...]], Tiled | None]
+RULES: tuple[Rule, ...] = (  # the first that knows loops for a definition
+    _scattered,
+    _operands_in_tiles,
+    _along_rows,
+    _scanned,
+    _in_one_thread,
+    _transposed,
+)
 
 
 # -- stages inside the blocks of others

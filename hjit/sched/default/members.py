@@ -225,7 +225,7 @@ class _Block:
         return True
 
     def memory(self, sizes: Mapping[str, int]) -> int:
-        """Bytes for stages of these sizes, as `hjit.kernels.lower.passes.share_memory` has them."""
+        """Bytes for stages of these sizes, as `hjit.kernels.lower.passes.staging.share_memory` has them."""
         if not self.way.is_reused:
             return sum(sizes.values())
         position = self.way.reads.position

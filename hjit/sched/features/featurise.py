@@ -5,8 +5,9 @@
 nests that differ in sizes only (`hjit.sched.analysis.tape`). Where `SizedGraph.walk` is compiled code, that works out
 the same numbers instead (`hjit.sched.native`), in a tenth of the time or less: this is what it is tested against.
 
-A stage's features depend on the child of the root that it is in, on how the arrays that are read there lie in memory,
-and on `working_set_at_root`; so a nest is featurised once and kept under its `nest_key` (Anderson 2021, section 3.3).
+A stage's features depend on the child of the root that it is in, on the memory layout of the arrays that it reads,
+and on `working_set_at_root`; so a search featurises a nest once (`hjit.sched.search.nest_costs`; Anderson 2021, section
+3.3).
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from hjit.sched.features.results import COLUMN, NestFeatures, Sizes, finished, m
 from hjit.sched.features.schedule_features import Measures, Row, inlined
 from hjit.sched.features.walked import WalkedPlan
 from hjit.sched.language.memory import Layout
-from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, computes, structural_hash, walk
+from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, computes, walk
 from hjit.sched.native.nests import is_known
 from hjit.sched.native.words import Walk
 
-Placed = Mapping[str, Layout]  # stages that a tree stores, and how they lie in memory
+Placed = Mapping[str, Layout]  # stages that a tree stores -> their memory layout
 
 
 def schedule_features(graph: SizedGraph, root: Root, tiles: np.ndarray[Any, Any] | None = None) -> Array:
@@ -68,7 +69,7 @@ def nest_features(
 
     Args:
         tiles: as in `schedule_features`, the columns of this nest.
-        placed: how the stages lie in memory that the whole tree places (`layouts_of`); None: it places those of this
+        placed: the memory layout of the stages that the whole tree places (`layouts_of`); None: it places those of this
             nest only.
 
     Raises:
@@ -103,16 +104,6 @@ def assembled(graph: SizedGraph, nests: Iterable[NestFeatures]) -> Array:
     placed = [graph.position[name] for name in seen - graph.inlined]
     found[:, placed, COLUMN["working_set_at_root"]] = sum(x.allocated[:, None] for x in nests)
     return found
-
-
-def nest_key(graph: SizedGraph, nest: Node, placed: Placed | None = None) -> str:
-    """What the features of a nest are kept under: for one SizedGraph, equal keys have equal features."""
-    inside = layouts_of(nest)
-    sources = {source for c in computes(nest) for source in graph.part(c.stage, c.definitions).footprints}
-    outside = [
-        f"{name}{layout}" for name, layout in sorted((placed or {}).items()) if name in sources and name not in inside
-    ]
-    return f"{structural_hash(nest)} {', '.join(outside)}"
 
 
 def layouts_of(node: Node) -> dict[str, Layout]:

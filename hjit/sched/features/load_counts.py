@@ -88,7 +88,7 @@ class Count(NamedTuple):
 def _total(
     graph: SizedGraph, part: Part, reads: Sequence[Read], vector: DimKey | None, lanes: int, copies: Copies
 ) -> Count:
-    """What all arrays come to. Many may be read alike, and by other parts."""
+    """The sums over all arrays. Many may be read alike, and by other parts."""
     key = part.extents, vector, lanes, copies
     points = graph.counts.get(key)
     if points is None:
@@ -259,7 +259,7 @@ class Read:
     Attributes:
         groups: indices but for their constants, and those constants as bytes of int64 [loads, axes].
         strides: in elements.
-        is_open: may the array lie in memory as suits the lanes best?
+        is_open: may the array have the memory layout that suits the lanes best?
         innermost: elements of the last axis.
     """
 
@@ -295,14 +295,15 @@ def _groups_of(graph: SizedGraph, loads: Iterable[tuple[str, At]], layouts: Layo
 
 
 def _bounded(mode: str, i: Ints, n: Ints) -> Ints:
-    """`hjit.trace.ir.poly.bound_value` of many."""
+    """`hjit.trace.ir.poly.boundary_value` of many."""
     if mode == "clamp":
         return np.clip(i, 0, n - 1)
     if mode == "wrap":
         return i % n
     last = 2 * n - 1 if mode == "symmetric" else 2 * n - 2  # where the second image of the axis ends
     i = i % np.maximum(last + (mode == "symmetric"), 1)
-    return np.minimum(i, last - i)
+    mirrored: Ints = np.minimum(i, last - i)
+    return mirrored
 
 
 def _dims_of(a: Atom) -> Iterator[int]:

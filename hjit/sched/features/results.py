@@ -95,5 +95,5 @@ def merged(rows: Sequence[Array]) -> Array:
     every = np.stack(rows)
     weights = every[..., COLUMN["points_computed_total"]] + every[..., COLUMN["inlined_calls"]]
     weights = np.where(weights.sum(0) > 0.0, weights, 1.0)
-    mean = np.einsum("rb,rbf->bf", weights / weights.sum(0), every)
+    mean: Array = np.einsum("rb,rbf->bf", weights / weights.sum(0), every)
     return np.where(_IS_SUM, every.sum(0), np.where(_IS_MEAN, mean, every.max(0)))

@@ -43,7 +43,7 @@ class Measures:
     """The features of one computation, a group of them in each method.
 
     Attributes:
-        layouts: how the stages lie in memory that are stored anywhere in the tree; others are not placed yet.
+        layouts: the memory layout of the stages that are stored anywhere in the tree; others are not placed yet.
     """
 
     graph: SizedGraph

@@ -495,16 +495,11 @@ def _path(
     own = schedules.get(stage) or StageSchedule(graph.stage(stage))
     every = list(enumerate(groups(own.stage)))
     every.sort(key=lambda x: not any(source in own.stage.definitions[n].sources for n in x[1]))
-    for number, group in every:
-        for x in loops_of(own, number):
-            if x.name == loop:
-                for path, node in paths(tree):
-                    if (
-                        isinstance(node, Loop)
-                        and (node.stage, node.dim, node.size) == (stage, x.dim, x.size)
-                        and _computes(node, stage, group)
-                    ):
-                        return path
+    for x, group in ((x, group) for number, group in every for x in loops_of(own, number) if x.name == loop):
+        for path, node in paths(tree):
+            is_it = isinstance(node, Loop) and (node.stage, node.dim, node.size) == (stage, x.dim, x.size)
+            if is_it and _computes(node, stage, group):
+                return path
     loops = all_loops(own)
     raise ScheduleError(f"{stage} has no loop {loop}; it has {', '.join(dict.fromkeys(x.name for x in loops))}")
 

@@ -43,7 +43,10 @@ FORMAT = 1
 
 
 class Schedule:
-    """A partial schedule of a pipeline; `f.use(s)` makes the pipeline run by it."""
+    """A partial schedule of a pipeline, from `f.schedule(*args)`; `f.use(s)` makes the pipeline run by it.
+
+    What no directive says is as in the default schedule.
+    """
 
     longest_block = math.inf  # who unrolls by hand means it
 
@@ -250,7 +253,11 @@ class Schedule:
         return "".join(map(schedule_html, self.trees()))
 
     def save(self, file: str | os.PathLike[str]) -> None:
-        """Write the directives as JSON; `Schedule.load` reads them."""
+        """Write the directives as JSON; `Schedule.load` reads them.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
         rows = ",\n  ".join(json.dumps([s, g, w, list(a)]) for s, g, w, a in self._directives)
         File(file).write_text(f'{{"hjit schedule": {FORMAT}, "directives": [\n  {rows}\n]}}\n')
 
@@ -389,7 +396,11 @@ def _directive_text(d: Directive) -> str:
 
 
 class StageHandle:
-    """Directives for one stage; each returns the handle, so that they chain."""
+    """Directives for one stage; each returns the handle, so that they chain.
+
+    Sizes and distances are whole numbers of iterations or elements. A directive that names what is not there, or asks
+    for what cannot be, raises a `ScheduleError`, and the schedule stays as it was.
+    """
 
     def __init__(self, schedule: Schedule, stage: str, group: int) -> None:
         self._schedule, self.stage, self._group = schedule, stage, group

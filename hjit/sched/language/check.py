@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 from hjit.errors import ScheduleError
@@ -39,7 +40,7 @@ from hjit.sched.language.tree import (
 from hjit.sched.language.tree import walk as walk_tree
 from hjit.trace.ir.analysis.costs import instruction_count
 from hjit.trace.ir.expressions import Const, Expr, Op, walk
-from hjit.trace.ir.graph import Graph
+from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.passes.interleaved_updates import write_disjoint
 
 DIVISIONS = ("floor_divide", "remainder", "fmod")
@@ -283,37 +284,48 @@ def _reductions(found: list[Leaf], graph: Graph) -> Iterator[str]:
     for leaf in found:
         s = graph.stage(leaf.compute.stage)
         d = s.definitions[leaf.compute.definitions[-1]]
-        first = next((k for k, x in enumerate(leaf.loops) if dims_of(x.dim)[0] >= len(d.dims)), None)
+        first = next((k for k, x in enumerate(leaf.loops) if _is_reduction(x, d)), None)
         if first is None:
             continue
-        inside = leaf.loops[first:]
-        if is_associative(d) and is_direct(d):
-            start = leaf.path.index(inside[0])
-            if any(x for x in leaf.path[start:] if not (isinstance(x, Loop) and x.stage == s.name)) or any(
-                len(x.children) > 1 for x in inside
-            ):
-                yield f"{loop_name(inside[0])}: nothing else is computed inside the loops of a reduction"
-            for x in inside:
-                if dims_of(x.dim)[0] < len(d.dims) and x.kind not in ("unroll", "vector"):
-                    where = "inside the loops of a reduction, whose sums are in registers"
-                    yield f"{loop_name(x)}: {where}, it is unrolled or a vector"
-            vectors = [x for x in inside if x.kind == "vector" and dims_of(x.dim)[0] >= len(d.dims)]
-            if vectors and [x for x in inside if dims_of(x.dim)[0] >= len(d.dims)][-1] is not vectors[0]:
-                yield f"{loop_name(vectors[0])}: lanes along a reduction are the innermost of its loops"
-            continue
-        order = [dims_of(x.dim)[0] for x in inside if dims_of(x.dim)[0] >= len(d.dims)]
-        if d.order == "sequential" and order != sorted(order):
-            yield f"{loop_name(inside[0])}: the loops of a recurrence keep their order"
-        free = free_from(s, d)
-        kept = [k for k in order if k < free]
-        if d.order == "sequential" and len(set(kept)) > 1 and len(kept) > len(set(kept)):
-            yield f"{loop_name(inside[0])}: a recurrence over several dimensions is not tiled"
-        if (
-            any(x.kind == "unroll" for x in inside if dims_of(x.dim)[0] >= len(d.dims))
-            and d.order != "sequential"
-            and not is_direct(d)
-        ):
-            yield f"{loop_name(inside[0])}: a scatter is not unrolled, as its iterations may write the same element"
+        rule = _in_registers if is_associative(d) and is_direct(d) else _in_order
+        yield from rule(leaf, leaf.loops[first:], s, d)
+
+
+def _is_reduction(x: Loop, d: Definition) -> bool:
+    """Does a loop run along a reduction dimension?"""
+    return dims_of(x.dim)[0] >= len(d.dims)
+
+
+def _in_registers(leaf: Leaf, loops: tuple[Loop, ...], s: Stage, d: Definition) -> Iterator[str]:
+    """The loops of an associative reduction, from its outermost one inwards: its sums stay in registers."""
+    inside = leaf.path[leaf.path.index(loops[0]) :]
+    is_shared = any(not isinstance(x, Loop) or x.stage != s.name for x in inside)
+    if is_shared or any(len(x.children) > 1 for x in loops):
+        yield f"{loop_name(loops[0])}: nothing else is computed inside the loops of a reduction"
+    for x in loops:
+        if not _is_reduction(x, d) and x.kind not in ("unroll", "vector"):
+            where = "inside the loops of a reduction, whose sums are in registers"
+            yield f"{loop_name(x)}: {where}, it is unrolled or a vector"
+    reductions = [x for x in loops if _is_reduction(x, d)]
+    vectors = [x for x in reductions if x.kind == "vector"]
+    if vectors and reductions[-1] is not vectors[0]:
+        yield f"{loop_name(vectors[0])}: lanes along a reduction are the innermost of its loops"
+
+
+def _in_order(leaf: Leaf, loops: tuple[Loop, ...], s: Stage, d: Definition) -> Iterator[str]:
+    """The loops of a recurrence or a scatter, from the outermost reduction dimension inwards."""
+    reductions = [x for x in loops if _is_reduction(x, d)]
+    if d.order != "sequential":
+        if any(x.kind == "unroll" for x in reductions) and not is_direct(d):
+            yield f"{loop_name(loops[0])}: a scatter is not unrolled, as its iterations may write the same element"
+        return
+    order = [dims_of(x.dim)[0] for x in reductions]
+    if order != sorted(order):
+        yield f"{loop_name(loops[0])}: the loops of a recurrence keep their order"
+    free = free_from(s, d)
+    kept = [k for k in order if k < free]
+    if len(set(kept)) > 1 and len(kept) > len(set(kept)):
+        yield f"{loop_name(loops[0])}: a recurrence over several dimensions is not tiled"
 
 
 def _tails(found: list[Leaf], graph: Graph) -> Iterator[str]:
@@ -360,23 +372,11 @@ def _code(found: list[Leaf], graph: Graph) -> Iterator[str]:
     for leaf in found:
         s = graph.stage(leaf.compute.stage)
         parts = [s.definitions[n] for n in leaf.compute.definitions]
-        tails: dict[tuple[str, object], int] = {}
-        copies = 1
-        for x in leaf.path:
-            if not isinstance(x, Loop):
-                continue
-            key = x.stage, x.dim
-            if x.size is not None and (x.kind in ("vector", "unroll") or x.tail == "shift_inwards"):
-                tails[key] = tails.get(key, 1) + 1
-            if x.kind == "unroll":
-                n = x.size if x.size is not None else constant_length(parts[-1], x) or 1
-                inner = next((y.size for y in leaf.loops if y.dim == x.dim and y.size is not None and y.size < n), 1)
-                copies *= max(n // inner, 1)
+        copies, tails_together = _copies(leaf, parts[-1]), _tails_together(leaf)
         lanes = next((x.size or 1 for x in leaf.loops if x.kind == "vector"), 1)
         registers = -(
             -lanes * max(x.itemsize for d in parts for x in (s.dtype, *(y.dtype for y in d.loads))) // REGISTER_BYTES
         )
-        tails_together = math.prod(tails.values())
         divided = DIVISION_CODE * sum(_is_division(x) for d in parts for x in walk(d.value))
         single = sum(instruction_count(d.value) for d in parts)
         total = copies * (registers * single + lanes * divided) + min(tails_together, MAX_CODE + 1) * single
@@ -390,6 +390,27 @@ def _code(found: list[Leaf], graph: Graph) -> Iterator[str]:
             )
             advice = "unroll less, or make shorter vectors or fewer splits"
             yield f"compute {s.name}: code for more than {MAX_CODE} registers ({size}); {advice}"
+
+
+def _copies(leaf: Leaf, d: Definition) -> int:
+    """How often unrolled loops repeat the code of a computation."""
+    copies = 1
+    for x in leaf.path:
+        if isinstance(x, Loop) and x.kind == "unroll":
+            n = x.size if x.size is not None else constant_length(d, x) or 1
+            inner = next((y.size for y in leaf.loops if y.dim == x.dim and y.size is not None and y.size < n), 1)
+            copies *= max(n // inner, 1)
+    return copies
+
+
+def _tails_together(leaf: Leaf) -> int:
+    """The combinations of the tails of its loops, each of which has code of its own."""
+    tails = Counter(
+        (x.stage, x.dim)
+        for x in leaf.path
+        if isinstance(x, Loop) and x.size is not None and (x.kind in ("vector", "unroll") or x.tail == "shift_inwards")
+    )
+    return math.prod(n + 1 for n in tails.values())
 
 
 def _order(found: list[Leaf], graph: Graph) -> Iterator[str]:
@@ -415,9 +436,8 @@ def _sites(found: list[Leaf], graph: Graph) -> Iterator[str]:
     by_stage: dict[str, list[Leaf]] = {}
     for leaf in found:
         by_stage.setdefault(leaf.compute.stage, []).append(leaf)
-    reading: dict[
-        tuple[str, str], list[Leaf]
-    ] = {}  # not looked for among all of a reader's, which may have one for each of a thousand updates
+    # not looked for among all of a reader's, which may have one for each of a thousand updates
+    reading: dict[tuple[str, str], list[Leaf]] = {}
     for leaf in found:
         parts = graph.stage(leaf.compute.stage).definitions
         for name in frozenset[str]().union(*(parts[n].sources for n in leaf.compute.definitions)):

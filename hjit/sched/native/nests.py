@@ -95,7 +95,7 @@ class EncodedNest:
 
 
 class Encoder:
-    """Writes the tables of a child of the root; `placed`: how stages lie in memory that the whole tree places."""
+    """Writes the tables of a child of the root; `placed`: the memory layout of stages that the whole tree places."""
 
     def __init__(self, graph: SizedGraph, nest: Node, placed: Mapping[str, Layout]) -> None:
         self.graph, self.nest, self.tables = graph, nest, tables_of(graph)

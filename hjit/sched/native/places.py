@@ -34,7 +34,7 @@ def times(w: Work, env: int) -> float:
 
 
 @compiled
-def open_env(g: Tables, n: Nest, w: Work, new: int, s: int, part: int, outer: int, productions: float) -> None:
+def open_env(g: Tables, w: Work, new: int, s: int, part: int, outer: int, productions: float) -> None:
     """Where the loops of a stage begin that computes the dimensions in `Work.one`; `outer`: around it, or -1."""
     part_lengths(g, part, w.one, w.lengths)
     for k in range(g.ints[part + rec.P_DIMS]):
@@ -302,7 +302,7 @@ def begin_nest(g: Tables, n: Nest, w: Work, sizes: Floats1, tasks: int, item: in
     extents = g.ints[part + rec.P_FLOATS] + 1
     for k in range(g.ints[part + rec.P_DIMS]):
         w.one[k, 0], w.one[k, 1] = 0.0, g.floats[extents + k] - 1.0
-    open_env(g, n, w, new, s, part, -1, 1.0)
+    open_env(g, w, new, s, part, -1, 1.0)
     env, new = middle_task(n, w, sizes, tasks, new, item, new + 1)
     first, last = n.nodes[item, rec.N_FIRST], n.nodes[item, rec.N_LAST]
     regions(g, n, w, 0, env, first, last, False)
@@ -325,4 +325,4 @@ def begun_env(g: Tables, n: Nest, w: Work, node: int, new: int) -> None:
     """Where the loops of a stage begin inside others."""
     s, part = n.nodes[node, rec.N_STAGE], n.nodes[node, rec.N_PART]
     part_dims(g, part, w.site_axes[s], rec.Z_LOW, w.one)
-    open_env(g, n, w, new, s, part, w.inside[n.nodes[node, rec.N_AROUND]], w.sites[s, rec.Z_COUNT])
+    open_env(g, w, new, s, part, w.inside[n.nodes[node, rec.N_AROUND]], w.sites[s, rec.Z_COUNT])

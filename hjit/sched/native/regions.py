@@ -1,7 +1,7 @@
 """Required regions, in numbers: `hjit.sched.analysis.bounds`, `footprint` and `sites._regions`, compiled.
 
-Written in the part of Python that numba compiles without a runtime: no objects, no memory of its own. It also runs as
-it is. The functions of `compiled` see each other as they are compiled; see `hjit.sched.native.compiling`.
+Written in the part of Python that `hjit.kernels.functions` compiles: no objects, no memory of its own. It also runs as
+it is. The functions that are marked `compiled` may call each other; `hjit.tuning.walk` compiles them.
 """
 
 from __future__ import annotations

@@ -127,20 +127,19 @@ def block_dim(d: Definition, lanes_dim: int | None, unrolled: list[int]) -> int 
         return None
     if all(n.is_const and n.const < MIN_PRODUCTS for n in d.rdims) or any(k < len(d.dims) for k in unrolled):
         return None
-    value = d.value
-    reading = [
-        x for x in value.loads if any(p.mentions(Dim(k)) for p in x.index for k in range(len(d.dims), len(d.extents)))
-    ]
-    along = [x for x in reading if any(p.mentions(Dim(lanes_dim)) for p in x.index)]
+
+    def moves(x: Load, k: int) -> bool:
+        return any(p.mentions(Dim(k)) for p in x.index)
+
+    reading = [x for x in d.value.loads if any(moves(x, k) for k in range(len(d.dims), len(d.extents)))]
+    along = [x for x in reading if moves(x, lanes_dim)]
     across = [x for x in reading if x not in along]
+    if not across:
+        return None
     for k in reversed(range(len(d.dims))):
         if k == lanes_dim or (d.dims[k].is_const and d.dims[k].const < MIN_BLOCK_ROWS):
             continue
-        if (
-            across
-            and all(any(p.mentions(Dim(k)) for p in x.index) for x in across)
-            and not any(p.mentions(Dim(k)) for x in along for p in x.index)
-        ):
+        if all(moves(x, k) for x in across) and not any(moves(x, k) for x in along):
             return k
     return None
 

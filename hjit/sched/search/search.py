@@ -144,12 +144,12 @@ class Options(Generic[State]):
             raise OptionError("sample needs buckets, of which samples are drawn")
 
 
-def keep_probability(stages: int, untouched: float = 1 / 20) -> float:
+def keep_probability(decisions: int, untouched: float = 1 / 20) -> float:
     """The `keep` with which a greedy search drops nothing with probability `untouched` (Adams 2019, section 4.3).
 
-    Two decisions are made for each of the stages: p = untouched ** (1 / (2 * stages)).
+    Adams makes two decisions for each stage.
     """
-    return float(untouched ** (1 / (2 * stages)))
+    return float(untouched ** (1 / decisions))
 
 
 # -- results

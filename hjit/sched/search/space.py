@@ -5,8 +5,8 @@ stored: inlined, at the root, or in a loop of its consumers' nest, which may get
 which of its axes is innermost in memory. Then, for each of its nests, what loops it has: `hjit.sched.search.templates`.
 Ways that differ in sizes only are one `Batch`, which is costed at once.
 
-A decision changes one of the children of the root, and what a child costs is kept: `hjit.sched.search.nests`. Ways that
-a rule of `hjit.sched.search.pruning` forbids are left out, or cost infinitely much.
+A decision changes one of the children of the root, and what a child costs is kept: `hjit.sched.search.nest_costs`.
+What a rule of `hjit.sched.search.pruning` forbids is left out, or costs infinitely much.
 """
 
 from __future__ import annotations

@@ -339,35 +339,47 @@ def _steps(
 
     Columns: lanes, elements along the lanes, rows, tiles, and unrolled iterations of a reduction.
     """
-    pure, reductions = [k for k in order if k < len(d.dims)], [k for k in order if k >= len(d.dims)]
-    lanes_dim, rows_dim = inner.lanes_dim, inner.rows_dim
-    vector: list[Step] = [] if lanes_dim is None else [(lanes_dim, "vector", -1)]
     tiled = () if tiles is None else tiles.dims
-    plain = np.array([(*x, *(_step(k, inner, x) for k in tiled)) for x in inner.options], np.int64)
-    if tiles is None and (
-        (rows_dim is None and len(inner.options) == 1) or all(v == n and r == 1 for n, v, r in inner.options)
-    ):
+    choices = np.array([(*x, *(_step(k, inner, x) for k in tiled)) for x in inner.options], np.int64)
+    vector: list[Step] = [] if inner.lanes_dim is None else [(inner.lanes_dim, "vector", -1)]
+    has_one_block = inner.rows_dim is None and len(inner.options) == 1
+    if tiles is None and (has_one_block or all(v == n and r == 1 for n, v, r in inner.options)):
         steps: list[Step] = []
         for n, k in enumerate(order):
             steps.append((k, "parallel" if n < parallel else "serial", None))
-            steps += vector if k == lanes_dim else []
-        choices = plain
+            steps += vector if k == inner.lanes_dim else []
     else:
-        steps = [(k, "parallel" if n < parallel else "serial", None) for n, k in enumerate(pure)]
-        steps += [(k, "serial", -4 - n) for n, k in enumerate(tiled)]
-        steps += [(k, "serial", None) for k in reductions]
         split = split_dim(d, order, inner, extents)
-        steps += [] if split is None else [(split, "unroll", -4 - len(tiled))]
-        steps += [] if rows_dim is None else [(rows_dim, "unroll", -3)]
-        steps += [] if lanes_dim is None or lanes_dim in reductions else [(lanes_dim, "unroll", -2)]
-        steps += vector
-        choices = plain if tiles is None else np.concatenate([plain, *(_tiled(x, tiles.sizes) for x in plain)])
+        steps = [*_block_steps(len(d.dims), order, inner, tiled, split, parallel), *vector]
+        if tiles is not None:
+            choices = np.concatenate([choices, *(_tiled(x, tiles.sizes) for x in choices)])
         if split is not None:
             choices = np.concatenate(
                 [np.concatenate([choices, np.full((len(choices), 1), n, np.int64)], 1) for n in REDUCTION_UNROLL]
             )
     steps += [(k, "unroll", None) for k in inner.unrolled]
     return steps, choices
+
+
+def _block_steps(
+    pure: int, order: Sequence[int], inner: Inner, tiled: Sequence[int], split: int | None, parallel: int
+) -> Iterator[Step]:
+    """The loops of a template with unrolled blocks, inside tiles; sizes below 0 are columns of the choices, from -1 on.
+
+    Args:
+        pure: how many dimensions are.
+        split: see `split_dim`.
+    """
+    reductions = [k for k in order if k >= pure]
+    yield from ((k, "parallel" if n < parallel else "serial", None) for n, k in enumerate(k for k in order if k < pure))
+    yield from ((k, "serial", -4 - n) for n, k in enumerate(tiled))
+    yield from ((k, "serial", None) for k in reductions)
+    if split is not None:
+        yield split, "unroll", -4 - len(tiled)
+    if inner.rows_dim is not None:
+        yield inner.rows_dim, "unroll", -3
+    if inner.lanes_dim is not None and inner.lanes_dim not in reductions:
+        yield inner.lanes_dim, "unroll", -2
 
 
 def split_dim(d: Definition, order: Sequence[int], inner: Inner, extents: Sequence[float]) -> int | None:

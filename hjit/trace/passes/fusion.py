@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from hjit.trace.ir.analysis.costs import cost
@@ -35,24 +35,23 @@ def fuse(graph: Graph, requested: Rewrites = NO_REWRITES) -> Graph:
     by_name = graph.by_name
     chains = _chain_costs(graph)
     for s in reversed(graph.stages):
-        if s.name in graph.outputs or s.name in requested.kept:
-            pass
-        elif s.name in requested.inlined and s.initial is not None and not s.updates:
-            inlined.add(s.name)
-        elif _may_inline(s, chains.get(s.name, 0), uses[s.name], by_name):
+        is_free = s.name not in graph.outputs and s.name not in requested.kept
+        is_requested = s.name in requested.inlined and s.initial is not None and not s.updates
+        if is_free and (is_requested or _may_inline(s, chains.get(s.name, 0), uses[s.name], by_name)):
             inlined.add(s.name)
         for number, d in enumerate(s.definitions):
             for load in d.loads:
-                found = uses.get(load.source)
-                if found is None or load.source == s.name:
-                    continue
-                if s.name in inlined:
-                    for root, n, index in uses[s.name]:
-                        whole = index == identity(len(index))
-                        found[(root, n, load.index if whole else compose(load.index, index))] = None
-                else:
-                    found[(s.name, number, load.index)] = None
+                if load.source != s.name and load.source in uses:
+                    new = _through(load, uses[s.name]) if s.name in inlined else [(s.name, number, load.index)]
+                    uses[load.source].update(dict.fromkeys(new))
     return inline(graph, inlined)
+
+
+def _through(load: Load, uses: Iterable[Use]) -> Iterator[Use]:
+    """The uses of what a stage loads that is inlined where it is used."""
+    for root, number, index in uses:
+        is_whole = index == identity(len(index))
+        yield root, number, load.index if is_whole else compose(load.index, index)
 
 
 def _chain_costs(graph: Graph) -> dict[str, int]:
@@ -123,17 +122,10 @@ def _is_of_a_row(mentioned: set[int], d: Definition) -> bool:
 
 def _dims(p: Poly) -> set[Dim]:
     """The dimensions that an index depends on, those inside of expressions too."""
-    found: set[Dim] = set()
-    for a in p.atoms():
-        if isinstance(a, Dim):
-            found.add(a)
-        for part in a.parts:
-            if isinstance(part, Poly):
-                found |= _dims(part)
-            else:
-                for e in walk(part):
-                    for q in e.polys:
-                        found |= _dims(q)
+    found = {a for a in p.atoms() if isinstance(a, Dim)}
+    for part in (x for a in p.atoms() for x in a.parts):
+        inside = [part] if isinstance(part, Poly) else [q for e in walk(part) for q in e.polys]
+        found.update(*map(_dims, inside))
     return found
 
 

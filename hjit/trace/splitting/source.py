@@ -55,7 +55,8 @@ def tree_of(function: types.FunctionType) -> ast.FunctionDef:
     if isinstance(tree, ast.Lambda):
         returned = ast.copy_location(ast.Return(tree.body), tree.body)
         tree = ast.copy_location(function_def(function.__name__, tree.args, [returned]), tree)
-    return tree
+    definition: ast.FunctionDef = tree
+    return definition
 
 
 def is_of_source(function: types.FunctionType) -> bool:

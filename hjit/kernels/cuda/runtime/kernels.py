@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit import cache
+import hjit.cache as cache
 from hjit.errors import CompileError
 from hjit.kernels.cuda.compilers.machine_code import Resources
 from hjit.kernels.cuda.compilers.nvrtc import resources

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 
-from hjit.errors import CompileError, ScheduleError
 from hjit.kernels.cuda.emit import emit_module
 from hjit.kernels.cuda.launches import Module
 from hjit.kernels.lower.lower import CUDA, lower
@@ -17,8 +15,6 @@ from hjit.process import debug
 from hjit.sched.language.check import check_tree
 from hjit.sched.language.tree import Root
 from hjit.trace.ir.graph import Graph
-
-log = logging.getLogger("hjit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +39,14 @@ def lowered(scheduled: Scheduled, options: Options, name: str, bits: int) -> Low
         CompileError: there is no schedule, or no C for an operation.
     """
     graph, machine = scheduled.graph, Machine(fast_math=options.fast_math, small=bits == 32)
-    for tree in scheduled.defaults() if scheduled.tree is None else (scheduled.tree,):
-        try:
-            check_tree(tree, graph, "cuda")
-            program = lower(graph, tree, machine, debug.passes("lower"), CUDA)
-            module = emit_module(graph, program, name, bits)
-            break
-        except ScheduleError as error:
-            if scheduled.tree is not None:
-                raise
-            log.debug("the default schedule is not legal: %s", error)
-    else:
-        raise CompileError(f"no schedule for\n{graph}")
-    debug.say("schedule", name, lambda: tree)
-    debug.say("loops", name, lambda: program)
-    debug.say("cuda", name, lambda: module.text)
-    return Lowered(graph, tree, program, module)
+
+    def by(tree: Root) -> Lowered:
+        check_tree(tree, graph, "cuda")
+        program = lower(graph, tree, machine, debug.passes("lower"), CUDA)
+        return Lowered(graph, tree, program, emit_module(graph, program, name, bits))
+
+    found = scheduled.lowered(by)
+    debug.say("schedule", name, lambda: found.schedule)
+    debug.say("loops", name, lambda: found.program)
+    debug.say("cuda", name, lambda: found.module.text)
+    return found

@@ -77,8 +77,8 @@ def _serial(s: Stmt) -> Stmt:
 
 def _threads(stage: str, body: Body) -> int:
     """How many threads a block has: as the stage of the nest has iterations for, where that is known."""
-    counts = (math.prod(most) for most in _iterations(stage, body) if None not in most)
-    wanted = next(counts, THREADS)
+    known = ([n for n in most if n is not None] for most in _iterations(stage, body) if None not in most)
+    wanted = next(map(math.prod, known), THREADS)
     return min(max(-(-wanted // WARP), 1) * WARP, MAX_THREADS)
 
 

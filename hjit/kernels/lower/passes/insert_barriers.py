@@ -33,7 +33,7 @@ def insert_barriers(nest: Nest, graph: Graph, machine: Machine) -> Nest:
     """The nest in which no two threads of a block touch the same memory at once, one of them writing.
 
     Raises:
-        CompileError: some threads of a block may not come to a barrier, see `check_uniform`.
+        CompileError: some threads of a block may not reach a barrier, see `check_uniform`.
     """
     if not nest.blocks:
         return nest

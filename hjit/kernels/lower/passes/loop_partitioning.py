@@ -26,7 +26,7 @@ from hjit.kernels.lower.traverse import (
     with_parts,
 )
 from hjit.trace.ir.borders import INSIDE
-from hjit.trace.ir.expressions import Const, Expr, Op, rewrite, substitute, walk
+from hjit.trace.ir.expressions import Const, Expr, Index, Op, rewrite, substitute, walk
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import (
     Atom,
@@ -167,7 +167,11 @@ def _tests(body: tuple[Stmt, ...]) -> dict[Boundary | Op, Range]:
     """Indices that are kept inside axes, or tested whether they are, with the lengths of those."""
     bounds = (a for s in body for p in stmt_polys(s) for a in deep_atoms(p) if isinstance(a, Boundary))
     found: dict[Boundary | Op, Range] = {a: (a.arg, a.extent) for a in bounds}
-    return found | {e: (e.args[0].poly, e.args[1].poly) for s in body for e in _insides(s)}  # type: ignore[attr-defined]
+    for e in (e for s in body for e in _insides(s)):
+        index, extent = e.args
+        assert isinstance(index, Index) and isinstance(extent, Index)
+        found[e] = index.poly, extent.poly
+    return found
 
 
 def _partitioned(s: Stmt) -> Stmt:

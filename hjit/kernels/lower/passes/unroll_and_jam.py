@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from hjit.kernels.lower.loopir import Block, For, If, Reduce, Stmt, VectorLoop
 from hjit.kernels.lower.machine import Machine
@@ -40,27 +41,31 @@ def jam(bodies: Sequence[tuple[Stmt, ...]]) -> tuple[Stmt, ...]:
 
 
 def _merge(group: tuple[Stmt, ...]) -> Stmt | None:
+    """Statements as one; None where they differ in more than what is joined."""
     first = group[0]
-    if any(type(s) is not type(first) for s in group):
+    joins = JOINED.get(type(first))
+    if joins is None or any(type(s) is not type(first) for s in group):
         return None
-    match first:
-        case Block():
-            ahead = dict.fromkeys(x for s in group for x in s.ahead)  # type: ignore[union-attr]
-            return Block(tuple(p for s in group for p in s.stores), tuple(ahead))  # type: ignore[union-attr]
-        case Reduce():
-            if any(replace(s, items=()) != replace(first, items=()) for s in group):  # type: ignore[type-var]
-                return None
-            return replace(first, items=tuple(i for s in group for i in s.items))  # type: ignore[union-attr]
-        case For():
-            if any(replace(s, body=()) != replace(first, body=()) for s in group):  # type: ignore[type-var]
-                return None
-            return replace(first, body=jam([s.body for s in group]))  # type: ignore[union-attr]
-        case If():
-            if any(s.value != first.value for s in group):  # type: ignore[union-attr]
-                return None
-            return If(first.value, jam([s.body for s in group]), jam([s.otherwise for s in group]))  # type: ignore[union-attr]
-        case VectorLoop():
-            if any(replace(s, body=(), remainder=()) != replace(first, body=(), remainder=()) for s in group):  # type: ignore[type-var]
-                return None
-            return replace(first, body=jam([s.body for s in group]), remainder=jam([s.remainder for s in group]))  # type: ignore[union-attr]
-    return None
+    empty: dict[str, Any] = dict.fromkeys(joins, ())
+    if any(replace(s, **empty) != replace(first, **empty) for s in group):
+        return None
+    joined: dict[str, Any] = {name: join([getattr(s, name) for s in group]) for name, join in joins.items()}
+    return replace(first, **joined)
+
+
+def _one_after_the_other(parts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    return tuple(x for part in parts for x in part)
+
+
+def _each_once(parts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    return tuple(dict.fromkeys(x for part in parts for x in part))
+
+
+# the fields of statements that are joined, and how; in the others they must agree
+JOINED: Mapping[type, Mapping[str, Callable[[Sequence[tuple[Any, ...]]], tuple[Any, ...]]]] = {
+    Block: {"stores": _one_after_the_other, "ahead": _each_once},
+    Reduce: {"items": _one_after_the_other},
+    For: {"body": jam},
+    If: {"body": jam, "otherwise": jam},
+    VectorLoop: {"body": jam, "remainder": jam},
+}

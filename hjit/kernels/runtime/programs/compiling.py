@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hjit import cache
+import hjit.cache as cache
 from hjit.kernels.llvm.emit import emit_module
 from hjit.kernels.lower.params import params_of
 from hjit.kernels.lower.programs.lowering import lower_program

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit import cache
+import hjit.cache as cache
 from hjit.kernels.runtime import launch
 from hjit.kernels.runtime.kernel import Bound, Parameters, kernel_named
 from hjit.options import Options

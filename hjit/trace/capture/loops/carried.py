@@ -291,11 +291,30 @@ class CarriedVariables:
             NotCarried: one of them cannot be carried.
         """
         is_known = not self.elements.find(self.kept)
-        now, read = self.elements.now(), self.elements.read(read)
+        now = self.elements.now()
+        is_known &= not self._find(variable, now, self.elements.read(read))
+        writes: list[tuple[Tracer, Expr]] = []
+        for x in self.by_name.values():
+            value = now.get(x.name, UNBOUND)
+            k, is_new = self._kind_of(x, value)
+            is_known &= not is_new
+            if is_known:
+                writes += x.changed(self.rec, self.had[x.name], value, k)
+        if is_known:
+            for slot, e in writes:
+                if slot.buffer.version in self.ints:
+                    self.ints[slot.buffer.version][2].append(e)
+            for slot, e in writes:
+                update(slot, e)
+        return is_known
+
+    def _find(self, variable: InductionVariable, now: Mapping[str, Any], read: Collection[str]) -> bool:
+        """Add the variables that this iteration has changed; are there new ones?"""
         if self.at_last is None:
             self.at_last = {name for name in self.kept if now.get(name) is variable and name not in read}
         others = {name for name in self.at_last if now.get(name) is not variable}
         self.at_last -= others
+        is_new = False
         for name, initial in self.kept.items():
             is_left = now.get(name, UNBOUND) is initial and name not in others
             if name in self.by_name or name in self.at_last or is_left:
@@ -309,34 +328,28 @@ class CarriedVariables:
             if begin is None or kind is None:
                 raise NotCarried(f"{name}, which iterations change, is no number")
             self.by_name[name] = Carried(name, initial, [begin])
-            is_known = False
-        writes: list[tuple[Tracer, Expr]] = []
-        for name, x in self.by_name.items():
-            value = now.get(name, UNBOUND)
-            kind = Kind.of(value)
-            if kind is None:
-                raise NotCarried(f"{name}, which iterations change, is no number")
-            if x.initial is UNBOUND and value is self.given.get(name) and not is_added(name):
-                raise NotCarried(f"{name} may be left without a value")
-            if kind.length is not None or x.kinds[0].length is not None:
-                self._check_array(x, value, kind)
-            if kind not in x.kinds:
-                x.kinds.append(kind)
-                x.switches |= self.may_be_empty
-                is_known = False
-            elif x.has_first_iteration and kind == x.kinds[0]:
-                x.switches, is_known = True, False
-            if len(x.kinds) > MAX_KINDS:
-                raise NotCarried(f"{name} has numbers of more than {MAX_KINDS} types")
-            if is_known:
-                writes += x.changed(self.rec, self.had[name], value, x.kinds.index(kind))
-        if is_known:
-            for slot, e in writes:
-                if slot.buffer.version in self.ints:
-                    self.ints[slot.buffer.version][2].append(e)
-            for slot, e in writes:
-                update(slot, e)
-        return is_known
+            is_new = True
+        return is_new
+
+    def _kind_of(self, x: Carried, value: Any) -> tuple[int, bool]:
+        """Which of its kinds a variable holds; and is it one that it was not known to hold there?"""
+        kind = Kind.of(value)
+        if kind is None:
+            raise NotCarried(f"{x.name}, which iterations change, is no number")
+        if x.initial is UNBOUND and value is self.given.get(x.name) and not is_added(x.name):
+            raise NotCarried(f"{x.name} may be left without a value")
+        if kind.length is not None or x.kinds[0].length is not None:
+            self._check_array(x, value, kind)
+        is_new = False
+        if kind not in x.kinds:
+            x.kinds.append(kind)
+            x.switches |= self.may_be_empty
+            is_new = True
+        elif x.has_first_iteration and kind == x.kinds[0]:
+            x.switches = is_new = True
+        if len(x.kinds) > MAX_KINDS:
+            raise NotCarried(f"{x.name} has numbers of more than {MAX_KINDS} types")
+        return x.kinds.index(kind), is_new
 
     def _check_array(self, x: Carried, value: Any, kind: Kind) -> None:
         """Raise where an array is not a new one at the end of each iteration, or is changed in place."""

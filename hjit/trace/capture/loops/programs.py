@@ -32,7 +32,7 @@ from hjit.trace.ir.programs.steps import (
     with_bodies,
 )
 from hjit.trace.ir.rewriting import map_exprs
-from hjit.trace.tracing.arrays.writing import version_name
+from hjit.trace.tracing.arrays.writing import next_version
 from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder
 from hjit.trace.tracing.recording.results import ExternResult
 from hjit.trace.tracing.scalars.moving import is_natural, moves
@@ -94,8 +94,7 @@ def record_loop(rec: Recorder, var: Var, ends: tuple[Poly, Poly], serial: int, p
         name = rec.stage(Const(False, BOOL), (), BOOL, name="loop").name
         notes.loops[name] = loop
         for buffer, old, *_ in changed.values():
-            keep = Load(old, identity(len(buffer.shape)), buffer.dtype)
-            buffer.set_version(rec.stage(keep, buffer.shape, buffer.dtype, name=version_name(old)).name)
+            next_version(buffer, old)
     else:
         _call(rec, loop, changed.values())
         rec.program = None
@@ -380,9 +379,7 @@ def _call(rec: Recorder, loop: Loop, changed: Iterable[BufferChange]) -> None:
     rec.checks[:] = [n for n in rec.checks if n not in notes.recorded]
     given = _run(rec, program, [*outputs])
     for (_, buffer), name in zip(outputs.items(), given, strict=True):
-        here = identity(len(buffer.shape))
-        stage = rec.stage(Load(name, here, buffer.dtype), buffer.shape, buffer.dtype, name=version_name(name))
-        buffer.set_version(stage.name)
+        next_version(buffer, name)
 
 
 def _run(rec: Recorder, program: Program, arrays: Sequence[str]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from hjit.trace.ir.graph import Definition, Stage, identity
 from hjit.trace.ir.poly import ONE, ZERO, Atom, Dim, Indirect, Poly, Var, deep_atoms, poly
 from hjit.trace.ir.rewriting import map_exprs, with_source
 from hjit.trace.tracing.arrays.buffers import TracedBuffer
-from hjit.trace.tracing.arrays.writing import version_name
+from hjit.trace.tracing.arrays.writing import next_version, version_name
 from hjit.trace.tracing.recording.recorder import Recorder
 
 
@@ -297,12 +297,9 @@ def _install_pure(
     shape = rec.polys(buffer.shape)
     if dims == shape and target == identity(len(shape)):
         stage = rec.stage(value, buffer.shape, buffer.dtype, name=version_name(iteration.old))
+        buffer.set_version(stage.name)
     else:
-        keep = Load(iteration.old, identity(len(shape)), buffer.dtype)
-        stage = rec.stage(
-            keep, buffer.shape, buffer.dtype, (Definition(dims, (), target, value),), name=version_name(iteration.old)
-        )
-    buffer.set_version(stage.name)
+        next_version(buffer, iteration.old, (Definition(dims, (), target, value),))
 
 
 def _install_recurrence(
@@ -319,16 +316,9 @@ def _install_recurrence(
     target, value = _moved(d, lambda a: place[None] if a == var else place[a.k] if isinstance(a, Dim) else None)
     name = rec.unique(version_name(iteration.old))
     value = with_source(value, iteration.old, name)
-    keep = Load(iteration.old, identity(len(buffer.shape)), buffer.dtype)
     dims, rdims = (tuple(d.extents[k] for k in some) for some in (pure, inner))
-    rec.stage(
-        keep,
-        buffer.shape,
-        buffer.dtype,
-        (Definition(dims, (iteration.count, *rdims), target, value, "sequential"),),
-        reserved=name,
-    )
-    buffer.set_version(name)
+    update = Definition(dims, (iteration.count, *rdims), target, value, "sequential")
+    next_version(buffer, iteration.old, (update,), name)
 
 
 def _moved(d: Definition, change: Change) -> tuple[tuple[Poly, ...], Expr]:

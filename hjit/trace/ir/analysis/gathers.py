@@ -67,12 +67,12 @@ def evaluated_gathers(
                 if ZERO in d.extents:
                     continue
                 found.update(_gathers(d, run))
-                for e in _evaluated(*d.exprs()):
-                    if isinstance(e, Load) and e.source in relevant and e.source != s.name:
-                        shape = [sizes_value(n, sizes) for n in stages[e.source].shape]
-                        read = _read(e, shape, d, run, sizes)
-                        if read is not None:
-                            _add(needed.setdefault(e.source, []), read)
+                loads = (e for e in _evaluated(*d.exprs()) if isinstance(e, Load))
+                for e in (e for e in loads if e.source in relevant and e.source != s.name):
+                    shape = [sizes_value(n, sizes) for n in stages[e.source].shape]
+                    read = _read(e, shape, d, run, sizes)
+                    if read is not None:
+                        _add(needed.setdefault(e.source, []), read)
     return found, {name for name, regions in needed.items() if regions}
 
 

@@ -26,7 +26,7 @@ from hjit.trace.tracing.arrays.tracer import (
     is_tracer,
     stored,
 )
-from hjit.trace.tracing.arrays.writing import check_nesting, trim, version_name, write
+from hjit.trace.tracing.arrays.writing import check_nesting, next_version, trim, version_name, write
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.recording.events import CheckedIndices
 from hjit.trace.tracing.recording.recorder import current
@@ -585,11 +585,8 @@ def scatter(view: Tracer, plan: AdvancedIndex, value: Expr, order: str, combine:
             new = combine(Load(name, target, buffer.dtype), new)
         outer = (*(plan.shape[k] for k in pure), *part.blocks)
         updates.append(Definition(rec.polys(outer), rec.polys(part.inner), target, new, order))
-    rec.stage(
-        Load(old, identity(len(buffer.shape)), buffer.dtype), buffer.shape, buffer.dtype, tuple(updates), reserved=name
-    )
     for axis, t in arrays.items():
         noted = rec.indices.get(_index_key(t, extents[axis]))
         if noted is not None:
             noted.scatters.add(name)
-    buffer.set_version(name)
+    next_version(buffer, old, tuple(updates), name)

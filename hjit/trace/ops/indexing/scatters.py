@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.expressions import Const, Expr, Load, Op, cast, renumber
+from hjit.trace.ir.expressions import Const, Expr, Op, cast, renumber
 from hjit.trace.ir.graph import Definition, compose, identity
 from hjit.trace.ir.poly import ONE, Dim, Poly, poly
 from hjit.trace.ops.arguments import axes_of
@@ -20,7 +20,7 @@ from hjit.trace.ops.elementwise.ufuncs import ALIASES, UFUNCS
 from hjit.trace.ops.indexing.gathers import along_axis_shape, depends_on_values, indices_of, within
 from hjit.trace.ops.indexing.getitem import AdvancedIndex, basic_view, gather_index, getitem, parse_key, scatter
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, is_tracer, stored
-from hjit.trace.tracing.arrays.writing import trim, version_name, write
+from hjit.trace.tracing.arrays.writing import next_version, trim, write
 from hjit.trace.tracing.dispatch import implements, provides
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import as_item
@@ -51,15 +51,10 @@ def _write_at(view: Tracer, index: Sequence[Poly], pure: Sequence[int], inner: S
     if not view.writeable:
         raise ValueError("assignment destination is read-only")
     rec, buffer = current(), view.buffer
-    old = buffer.source()
-    name = rec.unique(version_name(old))
     update = Definition(
         rec.polys(pure), rec.polys(inner), compose(view.index, index), cast(value, buffer.dtype), "sequential"
     )
-    rec.stage(
-        Load(old, identity(len(buffer.shape)), buffer.dtype), buffer.shape, buffer.dtype, (update,), reserved=name
-    )
-    buffer.set_version(name)
+    next_version(buffer, buffer.source(), (update,))
 
 
 @implements(np.put_along_axis)

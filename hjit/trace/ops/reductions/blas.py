@@ -44,6 +44,15 @@ class _Form:
     columns: list[Hashable]
     summed: list[Hashable]
 
+    @property
+    def result(self) -> list[Hashable]:
+        """The labels of the result."""
+        return [*self.batch, *self.rows, *self.columns]
+
+    def transposed(self) -> _Form:
+        """Of the product with its operands exchanged."""
+        return _Form(self.batch, self.columns, self.rows, self.summed)
+
 
 def is_faster(batch: int, rows: int, columns: int, length: int, itemsize: int, is_there: bool) -> bool:
     """Is BLAS faster than a fused product?
@@ -82,12 +91,12 @@ def by_blas(
     if rec.blas is None or dtype.char not in "fd" or len(operands) != 2 or rec.loops or 0 in shape:
         return None
     form = _form(operands, labels, out)
-    if form is None or sum(e.product is not None for e in rec.breaks) >= MAX_PRODUCTS:
+    if form is None or not out or sum(e.product is not None for e in rec.breaks) >= MAX_PRODUCTS:
         return None
-    if list(out) != [*form.batch, *form.rows, *form.columns]:  # the transposed product, perhaps
-        operands, labels, form = operands[::-1], labels[::-1], _Form(form.batch, form.columns, form.rows, form.summed)
-    if list(out) != [*form.batch, *form.rows, *form.columns] or not out:
-        return None
+    if list(out) != form.result:  # the transposed product, perhaps
+        operands, labels, form = operands[::-1], labels[::-1], form.transposed()
+        if list(out) != form.result:
+            return None
     stage = name()
     wanted = rec.blas(stage)
     if wanted is False:
@@ -95,25 +104,15 @@ def by_blas(
     sizes = {
         n: int(size) for t, names in zip(operands, labels, strict=True) for n, size in zip(names, t.shape, strict=True)
     }
-    views = [_view(rec, t) if t.dtype == dtype else None for t in operands]
-    outer = _outer(views[0], labels[0], form, sizes)
-    inner = form.rows[len(outer) :], form.columns
-    for k, (view, names, side) in enumerate(zip(views, labels, inner, strict=True)):
-        if view is not None and not view.suits_blas(
-            [[names.index(n) for n in group] for group in (side, form.summed)], dtype.itemsize
-        ):
-            views[k] = None
+    views, outer = _views(rec, operands, labels, form, sizes, dtype)
     if wanted == "auto":
         batch, rows, columns, length = (
             math.prod(sizes[n] for n in g) for g in (form.batch, form.rows, form.columns, form.summed)
         )
         larger = views[0] if math.prod(operands[0].shape) >= math.prod(operands[1].shape) else views[1]
-        if not is_faster(
-            batch, rows, columns, length, dtype.itemsize, larger is not None and larger.source in rec.inputs
-        ):
+        is_there = larger is not None and larger.source in rec.inputs
+        if not is_faster(batch, rows, columns, length, dtype.itemsize, is_there):
             return None
-    if views[0] is None:
-        outer = []
     found = [
         v or _view(rec, t.copy() if t.dtype == dtype else t.astype(dtype)) for v, t in zip(views, operands, strict=True)
     ]
@@ -124,6 +123,24 @@ def by_blas(
         rec.product(stage, product, shape)
     result = Tracer(TracedBuffer(shape, dtype, known or stage), shape, identity(len(shape)))
     return result.copy() if known else result  # two arrays that both may be returned
+
+
+def _views(
+    rec: Recorder,
+    operands: Sequence[Tracer],
+    labels: Sequence[Labels],
+    form: _Form,
+    sizes: Mapping[Hashable, int],
+    dtype: np.dtype[Any],
+) -> tuple[list[_View | None], list[Hashable]]:
+    """The operands as BLAS reads them in place, None where they are to be copied; and the labels as of `_outer`."""
+    views = [_view(rec, t) if t.dtype == dtype else None for t in operands]
+    outer = _outer(views[0], labels[0], form, sizes)
+    for k, side in enumerate((form.rows[len(outer) :], form.columns)):
+        view, axes = views[k], [[labels[k].index(n) for n in group] for group in (side, form.summed)]
+        if view is not None and not view.suits_blas(axes, dtype.itemsize):
+            views[k] = None
+    return views, [] if views[0] is None else outer
 
 
 def _outer(view: _View | None, names: Labels, form: _Form, sizes: Mapping[Hashable, int]) -> list[Hashable]:

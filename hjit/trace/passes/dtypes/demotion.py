@@ -128,21 +128,16 @@ class _Demotion:
             or any(a.dtype != wide for a in operands)
         ):
             return None
-        sources = [
-            a.arg.dtype.itemsize if isinstance(a, Cast) and _widens(a) else 0
-            for a in operands
-            if not isinstance(a, Const)
-        ]
-        if not sources or 0 in sources:
+        variable = [a for a in operands if not isinstance(a, Const)]
+        sources = [a.arg.dtype.itemsize for a in variable if isinstance(a, Cast) and _widens(a)]
+        if not sources or len(sources) < len(variable):
             return None
-        spans = [self.range(a) for a in operands]
-        if any(s is None for s in spans):
+        every = [s for a in operands if (s := self.range(a)) is not None]
+        if len(every) < len(operands):
             return None
-        every = [s for s in spans if s is not None]
         if e.name not in COMPARISONS:
             result = RANGES[e.name]([(0, 1), *every] if e.name == "select" else every)
-            held = of_dtype(wide)
-            if result is None or held is None or result[0] < held[0] or result[1] > held[1]:
+            if result is None or not _holds(wide, *result):
                 return None  # it wraps
             every.append(result)
         least = max(*sources, 1 if e.name in IN_BYTES else 2)
@@ -160,9 +155,7 @@ class _Demotion:
         (dtype,) = dtypes
         if dtype.kind != "u" or dtype.itemsize > 2:
             return None
-        held = of_dtype(dtype)
-        assert held is not None
-        return dtype if all(held[0] <= a.value <= held[1] for a in operands if isinstance(a, Const)) else None
+        return dtype if all(_holds(dtype, a.value, a.value) for a in operands if isinstance(a, Const)) else None
 
 
 def _first(found: Iterable[Expr | None]) -> Expr | None:
@@ -186,10 +179,15 @@ def narrowest(low: int, high: int, least: int) -> DType | None:
     """The first dtype of `least` bytes and more that holds ``low .. high``."""
     for unsigned, signed in zip(UNSIGNED, SIGNED, strict=True):
         for dtype in (unsigned, signed):
-            held = of_dtype(dtype)
-            if held is not None and dtype.itemsize >= least and held[0] <= low and high <= held[1]:
+            if dtype.itemsize >= least and _holds(dtype, low, high):
                 return dtype
     return None
+
+
+def _holds(dtype: DType, low: int, high: int) -> bool:
+    """Does a dtype hold ``low .. high``?"""
+    held = of_dtype(dtype)
+    return held is not None and held[0] <= low and high <= held[1]
 
 
 # -- idioms

@@ -10,6 +10,7 @@ import numpy as np
 from hjit.trace.ir.expressions import Expr, Load, cast, renumber, select
 from hjit.trace.ir.graph import Definition, identity
 from hjit.trace.ir.poly import Dim, poly
+from hjit.trace.tracing.arrays.buffers import TracedBuffer
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import Tracer, is_tracer, made_of_sizes, stored
 from hjit.trace.tracing.dispatch import hook, provides
@@ -115,18 +116,22 @@ def update(view: Tracer, expr: Expr, where: Expr | None = None) -> None:
     if axes is not None:
         if not view.is_whole:
             expr = expr.substitute(renumber([poly(Dim(axes.index(k))) for k in range(len(axes))]))
-        stage = rec.stage(expr, buffer.shape, buffer.dtype)
-    else:
-        rec.parts.write(view.index)
-        sizes = rec.polys(view.shape)
-        in_order = hook("shares_elements")(view)  # then the last number that is written to an element stays
-        definition = (
-            Definition((), sizes, view.index, expr, "sequential")
-            if in_order
-            else Definition(sizes, (), view.index, expr)
-        )
-        keep = Load(old, identity(len(buffer.shape)), buffer.dtype)
-        stage = rec.stage(keep, buffer.shape, buffer.dtype, (definition,), name=version_name(old))
+        buffer.set_version(rec.stage(expr, buffer.shape, buffer.dtype).name)
+        return
+    rec.parts.write(view.index)
+    sizes = rec.polys(view.shape)
+    in_order = hook("shares_elements")(view)  # then the last number that is written to an element stays
+    definition = (
+        Definition((), sizes, view.index, expr, "sequential") if in_order else Definition(sizes, (), view.index, expr)
+    )
+    next_version(buffer, old, (definition,))
+
+
+def next_version(buffer: TracedBuffer, old: str, updates: tuple[Definition, ...] = (), reserved: str = "") -> None:
+    """The buffer's next version: what `old` holds, updated; `reserved`: its name, where the updates read it."""
+    keep = Load(old, identity(len(buffer.shape)), buffer.dtype)
+    name = "" if reserved else version_name(old)
+    stage = current().stage(keep, buffer.shape, buffer.dtype, updates, name, reserved)
     buffer.set_version(stage.name)
 
 

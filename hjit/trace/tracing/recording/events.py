@@ -1,4 +1,4 @@
-"""What a trace notes beside its stages: where its inputs are, graph breaks, conditions, effects, indices to check."""
+"""What a trace notes besides its stages: where its inputs are, graph breaks, conditions, effects, indices to check."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Source:
 
 
 # The arguments of an extern call, positional and named, from what gives the array in a place: by its number among
-# `GraphBreak.needs`, its shape as it lies in memory, and whether its last axis is the parts of complex numbers
+# `GraphBreak.needs`, its shape in the order of its memory, and whether its last axis is the parts of complex numbers
 FilledArguments = Callable[[Callable[[int, tuple[int, ...], bool], Any]], tuple[tuple[Any, ...], dict[str, Any]]]
 
 

@@ -1,0 +1,45 @@
+"""Calls that are timed against NumPy: the plain function runs later ones where the kernel is slower."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from hjit.call.arguments import CallKey
+from hjit.call.base import FunctionBase
+from hjit.call.checks import against_numpy
+from hjit.call.checks.against_numpy import InterleavedCalls
+from hjit.options import Options
+from hjit.trace.tracing.frames import uncounted
+
+if TYPE_CHECKING:
+    from hjit.call.variant import Variant
+
+
+@uncounted
+class TimedCalls(FunctionBase):
+    """What `hjit.call.compiled_function.CompiledFunction` does to find out whether a kernel is slower than NumPy."""
+
+    def _interleaved(
+        self, key: CallKey, timing: InterleavedCalls, compiled: Callable[[], Any], plain: Callable[[], Any]
+    ) -> Any:
+        """One way or the other, timed; when that is over, it is decided which runs from now on."""
+        result = timing.run(compiled, plain)
+        if timing.is_over and self._lock.acquire(blocking=False):
+            try:
+                self._entries.decide(key, timing)
+            finally:
+                self._lock.release()
+        return result
+
+    def _time(
+        self, key: CallKey, variant: Variant, options: Options, seconds: tuple[float, float] | None = None
+    ) -> None:
+        """Time the next calls against NumPy, if that may be the faster one.
+
+        It was with another key, or may be by the `seconds` of the kernel and of NumPy.
+        """
+        is_wanted = options.numpy_if_faster and options.verify == "first" and self._schedule is None
+        may_be_slower = self.stats.slower or variant.impure or against_numpy.is_suspect(seconds)  # random: not compared
+        if is_wanted and may_be_slower:
+            self._entries.time(key, variant)
