@@ -20,7 +20,7 @@ from hjit.tuning import plans
 from tests.sched.test_space import Program, blurred
 
 IMAGE = np.random.default_rng(5).random((41, 53), np.float32)
-ONCE = ("canonicalise", "graph_key", "default_schedule", "plan_name")
+ONCE = ("default_schedule", "plan_name")
 
 
 def decided(a: Any) -> Any:
@@ -53,13 +53,14 @@ def counted(f: Any, *args: Any) -> Counter[str]:
     return found
 
 
-@pytest.mark.parametrize("tune", ["greedy", False])
-def test_a_first_call_does_nothing_twice(tune: Any, cold: Path) -> None:
+@pytest.mark.parametrize(("tune", "graphs"), [("greedy", 2), (False, 1)])
+def test_a_first_call_does_nothing_twice(tune: Any, graphs: int, cold: Path) -> None:
+    """A search may find that stages are to be inlined, which is another Graph."""
     f = hjit.pipeline(blurred, tune=tune, verify="off", cache_dir=cold, num_threads=1)
     found = counted(f, IMAGE)
     assert f.stats.compilations >= 1 and f.stats.fallbacks == 0
-    assert {n: found[n] for n in ONCE if found[n] > 1} == {}
-    assert found["canonicalise"] == found["graph_key"] == found["default_schedule"] == 1
+    assert {n: found[n] for n in ONCE if found[n] > 1} == {} and found["default_schedule"] == 1
+    assert 1 <= found["canonicalise"] == found["graph_key"] <= graphs
 
 
 def test_a_plan_that_is_found_needs_no_default_schedule(cold: Path) -> None:

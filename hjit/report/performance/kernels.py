@@ -154,7 +154,7 @@ class Reading:
         if plan.timed:
             return tuple(self._compared(plan, segment)), ""
         if len(self.variant.steps) > 1:
-            return (), "a function of several kernels is not timed: the arrays of a later one are not there yet"
+            return (), "of a function of several kernels is kept which schedules were the fastest, but no times"
         return (), "the search found nothing that it took for faster than the default schedule, so nothing was timed"
 
     def _compared(self, plan: Plan, segment: Segment) -> Iterator[Candidate]:
