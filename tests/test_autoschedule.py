@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,8 @@ from hjit.sched.search.nest_costs import NestCosts
 from hjit.sched.search.refine import Schedule
 from hjit.sched.search.search import presets
 from hjit.sched.search.space import Space
+from hjit.trace.passes.fusion import inline_after
+from hjit.trace.passes.rewrites import Rewrites
 from hjit.training.cases import segment_of
 from hjit.tuning import autoschedule, candidates, limits, plans
 from hjit.tuning.autoschedule import Effort, frozen, greedily, searched, space_of
@@ -36,6 +39,7 @@ from hjit.tuning.candidates import with_fixes
 from hjit.tuning.choice import DEFAULT, Choice
 from hjit.tuning.decide import by_search, found_or_searched
 from hjit.tuning.plans import Plan, from_text, plan_name, store_plans, to_text
+from tests.sched.random_schedules import random_schedule
 from tests.sched.test_space import Program, blurred, equalised, interleaved, product, pyramid
 from tests.scripts import run_script
 from tests.test_autotune import trees_of_kernels
@@ -444,6 +448,36 @@ def test_each_kernel_has_its_fastest_schedule(folder: Path, monkeypatch: pytest.
     monkeypatch.setattr(autoschedule, "searched", lambda *_: pytest.fail("plans are kept in the process"))
     hjit.pipeline(transformed, tune="greedy", cache="off")(IMAGE)
     assert [tree is None for tree in trees.values()] == [True, False]
+
+
+def shared_by_kernels(img: Array) -> Any:
+    """What the first kernel computes is read by later ones, and calls are between them."""
+    soft = (img[1:] + img[:-1]) * img.dtype.type(0.5)
+    edges = np.abs(soft[:, 1:] - soft[:, :-1])
+    a = np.abs(np.fft.fft2(blurred(edges))).astype(img.dtype)
+    b = np.sqrt(a[1:-1, 1:-1]) + edges[2:-2, 2:-2]
+    c = np.abs(np.fft.fft2(b)).astype(img.dtype)
+    return np.sqrt(c + soft[2:-2, 3:-2]) + b, blurred(c) + edges[3:-3, 3:-3]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whichever_schedules_of_several_kernels_win_results_are_numpys(
+    seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    r = random.Random(seed)
+
+    def found(segment: Any, *_: Any) -> Plan:
+        graph = segment.graph
+        inlined = frozenset(s.name for s in graph.stages if s.name not in graph.outputs and r.random() < 0.5)
+        tree = random_schedule(inline_after(graph, Rewrites(inlined_after=inlined)), r)
+        return Plan(tree, inlined, 0.5, default_cost=1.0)
+
+    monkeypatch.setattr(autoschedule, "searched", found)
+    monkeypatch.setattr(candidates, "least_times", lambda some, *_: [r.random() for _ in some])
+    f = hjit.pipeline(shared_by_kernels, tune="greedy", verify="off")
+    for got, expected in zip(f(IMAGE), shared_by_kernels(IMAGE), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+    assert f.stats.fallbacks == 0
 
 
 def test_of_kernels_between_calls_with_effects_none_is_timed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

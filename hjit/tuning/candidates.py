@@ -131,6 +131,8 @@ def fastest_of_each(candidates: Candidates, found: Candidate, default: Candidate
     def is_slower(ours: Bound | None, theirs: Bound | None) -> bool:
         if ours is None or theirs is None or ours.kernel.name == theirs.kernel.name:
             return False
+        if any(n not in given.arrays for n in ours.inputs):  # inlining may change what is carried over between kernels
+            return False
         return measured((ours, theirs), given.arrays, given.scalars)[0] == 1
 
     slower = [is_slower(*both) for both in zip(found.kernels, default.kernels, strict=True)]
