@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.expressions import Load
+from hjit.trace.ir.expressions import Load, ScalarRef, walk
+from hjit.trace.ir.graph import Graph, Stage
+from hjit.trace.ir.interpret import interpret_stages
+from hjit.trace.ir.poly import sizes_value
 from hjit.trace.tracing.recording.events import ExpectedOutcome, GraphBreak
 from hjit.trace.tracing.recording.recorder import Recorder
 
 MAX_DECISIONS = 24  # of a trace: a loop until convergence would compile a segment for each iteration
+MAX_CONSTANT = 1 << 16  # elements that NumPy computes for a number that no call changes
 MAX_TEXT = 200  # characters of a condition, by which its outcome is known
 
 
 def decide(rec: Recorder, stage: str) -> Any:
-    """The value of a one-element stage, now; later calls check that it is the same."""
+    """The value of a one-element stage, now; later calls check that it is the same, where it need not be."""
+    constant = None if rec.loops else _constant(rec, stage)
+    if constant is not None:
+        return constant
     number = sum(e.call is None for e in rec.breaks)
     if number >= MAX_DECISIONS:
         raise rec.error(
@@ -29,6 +37,38 @@ def decide(rec: Recorder, stage: str) -> Any:
         value = rec.evaluate(rec, (stage,))[0].reshape(())[()]
     rec.breaks.append(GraphBreak((stage,), value=value, operation="decision", origin=rec.line()))
     return value
+
+
+def _constant(rec: Recorder, stage: str) -> Any:
+    """The value of a stage that is made of known numbers, sizes and guarded scalars alone; None: of others, too."""
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    needed: dict[str, Stage] = {}
+    names, work = [stage], 0
+    while names:
+        name = names.pop()
+        if name in needed or name in arrays:
+            continue
+        if name in rec.constants:
+            arrays[name] = rec.constants[name]
+        elif name in rec.inputs:
+            if rec.inputs[name].where != ("constant",):
+                return None
+            arrays[name] = rec.inputs[name].array
+        else:
+            found = needed[name] = rec.stages[name]
+            work += sum(math.prod(sizes_value(n, rec.sizes) for n in d.extents) for d in found.definitions)
+            if work > MAX_CONSTANT or not all(
+                rec.is_fixed(e.name) for e in walk(*found.exprs()) if isinstance(e, ScalarRef)
+            ):
+                return None
+            names += found.sources
+    stages = tuple(s for s in rec.stages.values() if s.name in needed)
+    hosts = {name: host.value for name, host in rec.hosts.items()}
+    try:
+        rec.constants |= interpret_stages(Graph((), (), stages, (stage,)), arrays, rec.sizes, hosts)
+    except IndexError:  # of a condition, perhaps, that does not hold there
+        return None
+    return rec.constants[stage].reshape(())[()]
 
 
 def _assumed(rec: Recorder, number: int, stage: str) -> np.bool_ | None:

@@ -193,6 +193,7 @@ class Recorder(TracedSizes):
         views: of arrays that are alike, by the same key: the shapes and indices before and after.
         memo: what else is the same wherever it is asked for, see `once`.
         assumed: how many conditions were taken to come out as expected, without being computed.
+        constants: stages that were computed already, since no call changes them.
     """
 
     evaluate: Callable[[Recorder, tuple[str, ...]], list[np.ndarray[Any, Any]]]
@@ -258,6 +259,7 @@ class Recorder(TracedSizes):
     postpone: Postponing | None = None
     expected: Sequence[ExpectedOutcome | None] = ()
     assumed: int = 0
+    constants: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     operations: dict[tuple[Any, ...], Any] = field(default_factory=dict)
     views: dict[tuple[Any, ...], tuple[Any, ...]] = field(default_factory=dict)
     memo: dict[tuple[Any, ...], tuple[Any, Any]] = field(default_factory=dict)
@@ -297,6 +299,7 @@ class Recorder(TracedSizes):
         self.operations.clear()
         self.views.clear()
         self.memo.clear()
+        self.constants.clear()
         self._shapes.clear()
         self._polys.clear()
         self.refusals.clear()
@@ -436,11 +439,14 @@ class Recorder(TracedSizes):
                 names += self.stages[name].sources
         return False
 
+    def is_fixed(self, scalar: str) -> bool:
+        """Is a scalar the same for all calls that this trace serves?"""
+        return self.tape.is_fixed(self.hosts[scalar].k)
+
     def _number(self, name: str) -> int | None:
-        """A whole scalar, where it is the same for all calls that this trace serves."""
-        host = self.hosts[name]
-        value = int(host.value) if isinstance(host.value, (int, np.integer)) else None
-        return value if value is not None and self.tape.is_fixed(host.k) else None
+        """A whole scalar that is fixed."""
+        value = self.hosts[name].value
+        return int(value) if isinstance(value, (int, np.integer)) and self.is_fixed(name) else None
 
     def _contents(self, name: str) -> np.ndarray[Any, Any] | None:
         """Of an array that the function itself made."""

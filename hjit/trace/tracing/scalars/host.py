@@ -63,7 +63,7 @@ class ScalarTape:
         """Does entry k follow from numbers that guards are on?"""
         f, args = self.ops[k]
         return k in self.static or (
-            f is not _leaf and all(type(a) is not TapeEntry or self.is_fixed(a.k) for a in args)
+            f not in (_leaf, captured_number) and all(type(a) is not TapeEntry or self.is_fixed(a.k) for a in args)
         )
 
     def replay(self, leaves: Sequence[Any]) -> list[Any] | None:
