@@ -181,6 +181,23 @@ def test_values_that_no_call_changes_are_no_decisions() -> None:
     assert p.stats.traces == 3
 
 
+def test_a_second_decision_on_the_same_number_is_none() -> None:
+    shifts = np.array([(x, y) for x in (0, -1, 1) for y in (0, -1, 1)])
+
+    def streamed(a: Any) -> Any:
+        for _ in range(3):
+            a = a * 0.5 + np.stack([np.roll(a[i], (shifts[i, 0], shifts[i, 1]), (0, 1)) for i in range(9)])
+        return a
+
+    planes = np.random.default_rng(0).random((9, 20, 33))
+    p = hjit.pipeline(streamed, on_unsupported="raise", numpy_if_faster=False)
+    checked(p, planes)
+    checked(p, planes[..., ::-1].copy())
+    shifts[4, 1] = 2
+    checked(p, planes)
+    assert p.stats.traces == 2
+
+
 def test_decisions_on_numbers_that_calls_may_change() -> None:
     def make(level: float) -> Any:
         def f(img: Any, limit: Any) -> Any:

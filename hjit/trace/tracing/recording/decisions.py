@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.expressions import Load, ScalarRef, walk
+from hjit.errors import LongLoop, TraceError
+from hjit.trace.ir.expressions import Expr, Load, ScalarRef, walk
 from hjit.trace.ir.graph import Graph, Stage
 from hjit.trace.ir.interpret import interpret_stages
 from hjit.trace.ir.poly import sizes_value
@@ -21,15 +22,35 @@ MAX_TEXT = 200  # characters of a condition, by which its outcome is known
 
 def decide(rec: Recorder, stage: str) -> Any:
     """The value of a one-element stage, now; later calls check that it is the same, where it need not be."""
-    constant = None if rec.loops else _constant(rec, stage)
-    if constant is not None:
-        return constant
+    if rec.loops:
+        return _guarded(rec, stage)
+    number = _number(rec, stage)
+    if number not in rec.decided:
+        constant = _constant(rec, stage)
+        rec.decided[number] = _guarded(rec, stage) if constant is None else constant
+    return rec.decided[number]
+
+
+def _number(rec: Recorder, stage: str) -> Expr | str:
+    """What a stage without axes is, the same for copies of one number: an expression, or the stage itself."""
+    found = rec.stages.get(stage)
+    while found is not None and isinstance(found.initial, Load) and not found.updates:
+        source = rec.stages.get(found.initial.source)
+        if source is None or source.shape:
+            break
+        found = source
+    return stage if found is None or found.updates or found.initial is None else found.initial
+
+
+def _guarded(rec: Recorder, stage: str) -> Any:
+    """The value of a stage, which is a condition of the trace from now on."""
     number = sum(e.call is None for e in rec.breaks)
     if number >= MAX_DECISIONS:
         raise rec.error(
             "loop",
             f"it has decided on computed values {MAX_DECISIONS} times",
             "iterate outside the decorated function",
+            LongLoop if rec.has_short_loops and not rec.rolls_short else TraceError,
         )
     rec.break_in_loop("decisions on computed values")
     value: Any = _assumed(rec, number, stage)

@@ -147,6 +147,7 @@ class Recorder(TracedSizes):
         run_loops: compiles such a one for sizes, and gives what runs it on arrays: the inputs, and those that it
             changes; False where NumPy is to run. None: nothing does.
         program: what the loops of one that is recorded now have recorded so far.
+        bounds: stages that bounds of slices in these were taken for: they must stay what they are.
         numbers: arrays of known numbers in these.
         overwriting: those whose iterations read and overwrite earlier arrays, so that their contents are not known.
         rolls_inside: is a short loop inside of one whose iterations are traced as one such a loop, too?
@@ -194,6 +195,7 @@ class Recorder(TracedSizes):
         memo: what else is the same wherever it is asked for, see `once`.
         assumed: how many conditions were taken to come out as expected, without being computed.
         constants: stages that were computed already, since no call changes them.
+        decided: the values of what was decided on, which needs no second guard.
     """
 
     evaluate: Callable[[Recorder, tuple[str, ...]], list[np.ndarray[Any, Any]]]
@@ -217,6 +219,7 @@ class Recorder(TracedSizes):
     programs: frozenset[LoopSite] = frozenset()
     run_loops: CompileLoops | None = None
     program: Any = None
+    bounds: set[str] = field(default_factory=set)
     numbers: dict[Any, str] = field(default_factory=dict)
     freeze_captured: bool = False
     overwriting: frozenset[LoopSite] = frozenset()
@@ -260,6 +263,7 @@ class Recorder(TracedSizes):
     expected: Sequence[ExpectedOutcome | None] = ()
     assumed: int = 0
     constants: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    decided: dict[Expr | str, Any] = field(default_factory=dict)
     operations: dict[tuple[Any, ...], Any] = field(default_factory=dict)
     views: dict[tuple[Any, ...], tuple[Any, ...]] = field(default_factory=dict)
     memo: dict[tuple[Any, ...], tuple[Any, Any]] = field(default_factory=dict)
@@ -294,12 +298,14 @@ class Recorder(TracedSizes):
         self.indices.clear()
         self.overlays.clear()
         self.hosts.clear()
+        self.tape.recorded.clear()
         self.clones.clear()
         self.broadcasts.clear()
         self.operations.clear()
         self.views.clear()
         self.memo.clear()
         self.constants.clear()
+        self.decided.clear()
         self._shapes.clear()
         self._polys.clear()
         self.refusals.clear()
