@@ -157,6 +157,66 @@ def converge(img: Any) -> Any:
     return img
 
 
+def ball(radius: Any) -> Any:
+    y, x = np.mgrid[-radius : radius + 1, -radius : radius + 1]
+    left = radius**2 - x**2 - y**2
+    return np.where(left >= 0, np.sqrt(np.maximum(left, 0)), -np.inf)
+
+
+def test_values_that_no_call_changes_are_no_decisions() -> None:
+    def rolled(img: Any, radius: Any) -> Any:
+        heights = ball(radius)
+        padded = np.pad(img, radius, mode="edge")
+        out = np.full(img.shape, np.inf)
+        for dy in range(2 * radius + 1):
+            for dx in range(2 * radius + 1):
+                if np.isfinite(heights[dy, dx]):  # 81 times
+                    window = padded[dy : dy + img.shape[0], dx : dx + img.shape[1]]
+                    out = np.minimum(out, window - heights[dy, dx])
+        return out
+
+    p = hjit.pipeline(rolled, on_unsupported="raise", numpy_if_faster=False)
+    for image, radius in ((IMAGE, 4), (IMAGE * 2, 4), (IMAGE[:33], 4), (IMAGE, 3)):
+        checked(p, image, radius)
+    assert p.stats.traces == 3
+
+
+def test_a_second_decision_on_the_same_number_is_none() -> None:
+    shifts = np.array([(x, y) for x in (0, -1, 1) for y in (0, -1, 1)])
+
+    def streamed(a: Any) -> Any:
+        for _ in range(3):
+            a = a * 0.5 + np.stack([np.roll(a[i], (shifts[i, 0], shifts[i, 1]), (0, 1)) for i in range(9)])
+        return a
+
+    planes = np.random.default_rng(0).random((9, 20, 33))
+    p = hjit.pipeline(streamed, on_unsupported="raise", numpy_if_faster=False)
+    checked(p, planes)
+    checked(p, planes[..., ::-1].copy())
+    shifts[4, 1] = 2
+    checked(p, planes)
+    assert p.stats.traces == 2
+
+
+def test_decisions_on_numbers_that_calls_may_change() -> None:
+    def make(level: float) -> Any:
+        def f(img: Any, limit: Any) -> Any:
+            steps = np.cumsum(np.ones(5)) * level  # a number of the closure, which is no condition
+            return img + 1 if steps[1] > limit else img - 1
+
+        def change(value: float) -> None:
+            nonlocal level
+            level = value
+
+        return f, change
+
+    f, change = make(1.0)
+    p = hjit.pipeline(f, on_unsupported="raise", numpy_if_faster=False)
+    for level, limit in ((1.0, 1.5), (0.5, 1.5), (1.0, 1.5), (1.0, 2.5), (2.0, 2.5)):
+        change(level)
+        checked(p, IMAGE, limit)
+
+
 def test_until_converged() -> None:
     p = hjit.pipeline(converge)
     for _ in range(2):

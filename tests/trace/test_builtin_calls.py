@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from functools import reduce
 from typing import Any
 
@@ -47,6 +48,88 @@ def test_extremes_of_python_floats() -> None:
             assert type(x) is type(y)
             np.testing.assert_array_equal(x, y)
     assert p.stats.traces == 1
+
+
+OF_MATH = """sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh radians degrees fabs isnan isinf
+    isfinite acos asin atan acosh asinh atanh""".split()
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")
+@pytest.mark.parametrize("name", OF_MATH)
+def test_functions_of_math(name: str) -> None:
+    """Of computed numbers are no conditions of the trace; where they raise, they raise."""
+    function = getattr(math, name)
+
+    def f(a: Any) -> Any:
+        return function(a[0, 0]), function(float(a[0, 1])), a * float(function(a.max()))
+
+    p = hjit.pipeline(f, verify="off", numpy_if_faster=False)
+    for value in (0.3, 1.5, -2.5, 0.0, 1.0, -1.0, 1e4, *SPECIAL):
+        for dtype in ("float32", "float64"):
+            a = np.full((20, 30), value, dtype)
+            try:
+                expected = f(a)
+            except (ValueError, OverflowError) as error:
+                with pytest.raises(type(error)):
+                    p(a)
+                continue
+            for ours, theirs in zip(p(a), expected, strict=True):
+                assert type(ours) is type(theirs)
+                np.testing.assert_allclose(ours, theirs, rtol=1e-6 if np.ndim(theirs) and dtype == "float32" else 1e-15)
+    assert p.stats.traces <= 4  # two dtypes, and once more where NumPy has run
+
+
+def test_functions_of_math_with_two_arguments() -> None:
+    def f(a: Any, k: float) -> Any:
+        x, y = a[0, 0], a[0, 1]
+        return (
+            math.atan2(x, y),
+            math.hypot(x, k),
+            math.pow(y, k),
+            math.log(y + 2, 3),
+            math.atan2(k, 2),
+            math.hypot(x, y, k),
+        )
+
+    def each(img: Any, h: float) -> Any:
+        out = np.zeros(img.shape)
+        for y in range(img.shape[0]):
+            for x in range(1, img.shape[1]):
+                if not math.isnan(img[y, x]):
+                    out[y, x] = math.exp(-((img[y, x] - img[y, x - 1]) ** 2) / (h * h)) + math.hypot(y, x)
+        return out
+
+    a = np.random.default_rng(0).random((20, 30))
+    for k in (2.0, 0.5, -1.0):
+        p = check(f, a, k, exact=False)
+        check(each, a, k, exact=False, on_unsupported="raise")
+    for function in (f, p):
+        with pytest.raises(ValueError, match="domain|expected"):
+            function(a * 0, -1.0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16"])
+def test_whole_numbers_of_computed_ones_in_loops(dtype: str) -> None:
+    def f(img: Any, q: float) -> Any:
+        counts, out = np.zeros(40, np.int64), np.zeros(img.shape)
+        for y in range(img.shape[0]):
+            for x in range(img.shape[1]):
+                out[y, x] = round(img[y, x] / q) * q
+                counts[round(img[y, x])] += 1
+                counts[math.floor(img[y, x])] += 10
+                counts[math.ceil(img[y, x] / 2)] += 100 + round(y) - math.floor(x)
+        return counts, out, round(img[0, 0] / 3), round(img[0, 1] / 3, 2)
+
+    img = (sample((20, 33), "float64", special=False) % 30).astype(dtype)
+    img[2, 2:5] = [0.5, 1.5, 2.5]
+    check(f, img, 3.5, on_unsupported="raise")
+    p = hjit.pipeline(f, verify="off")
+    if dtype[0] == "f":
+        for bad, error in ((np.nan, ValueError), (np.inf, OverflowError), (1e30, IndexError)):
+            img[3, 4] = bad
+            for function in (f, p):
+                with pytest.raises(error):
+                    function(img, 3.5)
 
 
 def test_extremes_whose_type_depends_on_values() -> None:

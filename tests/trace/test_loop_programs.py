@@ -369,6 +369,133 @@ def test_extremes_of_slices() -> None:
     assert is_program(p, rows(90))
 
 
+def test_lengths_of_slices_that_move() -> None:
+    """Are computed with, and decided on, in each iteration."""
+
+    def compared(a: Array, b: Array) -> Array:
+        for i in range(a.shape[0]):
+            s, t = a[:i], a[a.shape[0] - i :]
+            if s.size == 3 or len(s) in (5, 7):
+                b[i] += 100
+            elif s.shape == a[i:].shape:
+                b[i] -= 1000
+            if len(s) != 4 and s.shape == t.shape:
+                b[i] += 10
+        return b
+
+    def decided(a: Array, b: Array) -> Array:
+        for i in range(a.shape[0]):
+            s = a[:i]
+            if not s.size:
+                b[i] = 50
+            elif len(s) >= 9 and s.sum() > 5:
+                b[i] = -7
+            elif s.shape != (8,):
+                b[i] += 1 if len(s) > 2 else 2
+        return b
+
+    def computed(a: Array, b: Array) -> Array:
+        for i in range(a.shape[0]):
+            s = a[i:]
+            n = len(s)
+            b[i] = s.size / 3 + s.size**2 + np.sqrt(n) - 2 * n + float(n) % 4 + int(s.shape[0]) // 3 + max(n, 4)
+        return b
+
+    def skipped(a: Array, b: Array) -> Array:
+        for i in range(a.shape[0]):
+            s = a[:i]
+            if len(s) == 0:
+                continue
+            b[i] = s.sum() / len(s) + s.var(ddof=1)
+        return b
+
+    for n in (2, 3, 20, 70):
+        check(computed, rows(n), rows(n), on_unsupported="break")
+        pipelines = [check(f, rows(n), rows(n), on_unsupported="break") for f in (compared, decided)]
+        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
+            check(skipped, rows(n), rows(n), exact=False, on_unsupported="break")
+    assert all(is_program(p, rows(70), rows(70)) for p in pipelines)
+
+
+def test_windows_that_are_cut_at_the_edges() -> None:
+    def kuan(img: Array, r: int, looks: int = 4) -> Array:
+        h, w = img.shape
+        out = np.zeros_like(img)
+        for i in range(h):
+            for j in range(w):
+                y0, y1 = max(i - r, 0), min(i + r + 1, h)
+                block = img[y0:y1, max(0, j - r) : j + r + 1]
+                m = block.mean()
+                c = block.var() / (m * m) if m else 0.0
+                weight = max(0.0, (1 - 1 / looks / c) / (1 + 1 / looks)) if c > 0 else 0.0
+                out[i, j] = m + weight * (img[i, j] - m)
+        return out
+
+    def contrast(img: Array, r: int) -> Array:
+        h, w = img.shape
+        out = np.zeros(img.shape, img.dtype)
+        for i in range(h):
+            for j in range(w):
+                block = img[max(i - r, 0) : min(i + r + 1, h), max(j - r, 0) : min(j + r + 1, w)]
+                out[i, j] = block.max() - block.min()
+        return out
+
+    def below_zero(a: Array, r: int) -> Array:
+        out = np.zeros_like(a)
+        for i in range(a.shape[0]):
+            out[i] = a[i - r : i + r].sum()  # counted from the end where that is negative
+        return out
+
+    def carried(a: Array) -> Array:
+        out, low, begin, end = np.zeros_like(a), 0, 0, 2
+        for i in range(a.shape[0]):
+            begin = max(begin, i - 3)
+            out[i] = a[low : i + 1].sum() + a[begin : i + 1].sum() - len(a[:end])
+            end = min(end + 1, 10)
+            if a[i] > 0.7:
+                low = i
+        return out
+
+    for shape in ((20, 17), (37, 52)):
+        p = check(kuan, rows(*shape), 2, exact=False, on_unsupported="break")
+        assert is_program(p, rows(*shape), 2)
+        check(kuan, np.asfortranarray(rows(*shape)), 2, exact=False, on_unsupported="raise")
+        p = check(contrast, (rows(*shape) * 255).astype(np.uint8), 2, on_unsupported="break")
+        assert is_program(p, (rows(*shape) * 255).astype(np.uint8), 2)
+    check(below_zero, rows(40), 3, exact=False, on_unsupported="break")
+    check(carried, rows(40), exact=False, on_unsupported="break")
+
+
+def test_ways_through_an_iteration_compute_with_numbers_of_the_caller() -> None:
+    def metropolis(spins: Array, draws: Array, beta: float) -> tuple[Array, float]:
+        h, w = spins.shape
+        total = 0.0
+        for k in range(len(draws)):
+            y, x = int(draws[k, 0] * h), int(draws[k, 1] * w)
+            s = spins[y, x]
+            cost = 2 * s * (spins[(y + 1) % h, x] + spins[(y - 1) % h, x] + spins[y, (x + 1) % w] + spins[y, x - 1])
+            if cost <= 0 or draws[k, 2] < np.exp(-beta * cost):  # beta is negated anew on each way
+                spins[y, x] = -s
+                total += float(cost)
+        return spins, total
+
+    r = np.random.default_rng(0)
+    for dtype in (np.int8, np.float32):
+        spins, draws = np.where(r.random((30, 40)) > 0.5, 1, -1).astype(dtype), r.random((500, 3))
+        p = check(metropolis, spins, draws, 0.4, on_unsupported="break")
+        assert is_program(p, spins, draws, 0.4)
+
+
+def test_conditions_in_loops_over_few_iterations() -> None:
+    def f(a: Array, b: Array) -> Array:
+        for i in range(40):  # as over taps, until there are too many decisions
+            if a[i] > 0.5 and b[i] < 0.3:
+                b[i] = 1
+        return b
+
+    check(f, rows(40), rows(50), on_unsupported="raise")
+
+
 def test_ranges_whose_ends_are_computed() -> None:
     def product(start: Array, index: Array, values: Array, x: Array) -> Array:
         y = np.zeros(start.shape[0] - 1)

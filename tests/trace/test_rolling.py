@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -885,7 +886,7 @@ def swallow(f: Any, y: Any) -> Any:
 def a_helper_swallows_a_refusal(img: Any) -> Any:
     out = img.copy()
     for y in range(1, img.shape[0]):
-        out[y] = out[y - 1] * swallow(math.sqrt, y)
+        out[y] = out[y - 1] * swallow(operator.index, y)
     return out
 
 
@@ -914,7 +915,6 @@ UNROLLED = [
     remembers_in_a_default,
     mean_of_what_it_writes,
     length_of_the_turn,
-    by_math,
     by_enumerate,
     swallows_everything,
     swallows_an_index_error,
@@ -966,7 +966,7 @@ def twice_as_large(img: Any) -> Any:
 
 COMPUTING = [
     turn_in_the_value, decision_on_the_turn, condition_on_the_turn, distance_to_a_point, checkerboard,
-    clamped_neighbours, twice_as_large, carried, two_places, remembers_in_a_list,
+    clamped_neighbours, twice_as_large, carried, two_places, remembers_in_a_list, by_math,
 ]  # fmt: skip
 
 

@@ -29,10 +29,12 @@ from hjit.trace.tracing.arrays.tracer import (
     python_int,
     python_type,
 )
+from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.externs.opaque import Opaque
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
 from hjit.trace.tracing.scalars.host import HostScalar, is_host, record
 from hjit.trace.tracing.scalars.induction import InductionVariable, as_traced, is_below
+from hjit.trace.tracing.scalars.moving import MovingLength
 from hjit.trace.tracing.scalars.size import Size, as_number, whole_size
 
 _TOO_LARGE = 2.0**63
@@ -51,7 +53,7 @@ def _float(x: Any = 0.0) -> Any:
 
 def _int(x: Any = 0, *base: Any) -> Any:
     x = int_of_sizes(x) if is_tracer(x) and not base else as_size(x)
-    if type(x) in (Size, InductionVariable):
+    if type(x) in (Size, InductionVariable, MovingLength):
         return x
     if is_host(x) and isinstance(x.value, int) and not isinstance(x.value, bool):
         return x
@@ -124,12 +126,47 @@ def _callable(x: Any) -> bool:
     return callable(as_it_is(x) if type(x) in (ObjectProxy, Opaque) else x)
 
 
-def _math(function: Callable[..., Any]) -> Callable[..., Any]:
+def _math(function: Callable[..., Any], ufunc: np.ufunc | None) -> Callable[..., Any]:
+    """A function of `math`; of a computed number it is `ufunc`, and where that is no number Python raises."""
+
     def method(*args: Any) -> Any:
-        args = tuple(map(as_number, args))
-        if any(map(is_host, args)) and not any(map(is_tracer, args)):
-            return record(function, *args)
-        return function(*args)
+        args = tuple(as_number(as_traced(x)) for x in args)
+        if not any(map(is_tracer, args)):
+            return record(function, *args) if any(map(is_host, args)) else function(*args)
+        if ufunc is None or len(args) != ufunc.nin or not all(map(_is_real_number, args)):
+            return function(*args)
+        floats = [x if is_host(x) else _float(x) for x in args]
+        if not any(map(is_tracer, floats)):
+            return record(function, *floats) if any(map(is_host, floats)) else function(*floats)
+        found = call(ufunc, *floats)
+        if found.dtype == bool:
+            found.weak = True
+            return found
+        found = python_float(found)
+        of_nan = functools.reduce(operator.or_, [call(np.isnan, x) for x in floats])
+        of_finite = functools.reduce(operator.and_, [call(np.isfinite, x) for x in floats])
+        current().check((call(np.isnan, found) & ~of_nan) | (call(np.isinf, found) & of_finite))
+        return found
+
+    return method
+
+
+def _is_real_number(x: Any) -> bool:
+    """What `math` makes a float of without asking: a number, but no complex one."""
+    return x.is_scalar if is_tracer(x) else isinstance(x.value if is_host(x) else x, (int, float, np.floating))
+
+
+def _whole(function: Callable[..., Any], ufunc: np.ufunc) -> Callable[..., Any]:
+    """`round`, `math.floor` and relatives: of a computed number in a loop, an int that is computed as well."""
+
+    def method(x: Any, *digits: Any, **kwargs: Any) -> Any:
+        if digits or kwargs:
+            return function(x, *digits, **kwargs)
+        if type(x) is InductionVariable:
+            return x
+        if is_tracer(x) and x.is_scalar and x.known is None and x.dtype.kind in "iuf" and current().loops:
+            return _int(call(ufunc, x) if x.dtype.kind == "f" else x)
+        return function(x)
 
     return method
 
@@ -153,13 +190,14 @@ def _extreme(function: Callable[..., Any], ufunc: np.ufunc, beats: Callable[[Any
         replaces = is_below(x, first) if function is min else is_below(first, x)
         if replaces is not None:
             return x if replaces else first
-        return python_int(call(ufunc, as_traced(first), as_traced(x)))
+        indices = (hook("index_value")(n.poly) if type(n) is Size else as_traced(n) for n in (first, x))
+        return python_int(call(ufunc, *indices))
 
     def method(*args: Any, **kwargs: Any) -> Any:
         items = args[0] if len(args) == 1 and type(args[0]) in (list, tuple) else args
         if not kwargs and InductionVariable in map(type, items) and all(type(x) in _WHOLE for x in items):
             return functools.reduce(of_indices, items)
-        if not kwargs and len(items) > 1 and InductionVariable in map(type, items):
+        if not kwargs and len(items) > 1 and {InductionVariable, MovingLength} & set(map(type, items)):
             items = args = tuple(map(as_traced, items))
         kinds = {_number_type(x) for x in items}
         if kwargs or len(items) < 2 or len(kinds) > 1 or None in kinds or not any(map(is_tracer, items)):
@@ -194,7 +232,18 @@ REPLACED: dict[Any, Any] = {
     np.isscalar: _isscalar,
     max: _extreme(max, np.maximum, operator.gt),
     min: _extreme(min, np.minimum, operator.lt),
+    round: _whole(round, np.rint),
+    math.floor: _whole(math.floor, np.floor),
+    math.ceil: _whole(math.ceil, np.ceil),
 }
-for _name in "sqrt exp log log2 log10 sin cos tan atan atan2 hypot pow radians degrees tanh erf fabs".split():
-    REPLACED[getattr(math, _name)] = _math(getattr(math, _name))
+_UFUNCS: dict[str, np.ufunc | None] = {
+    "acos": np.arccos, "asin": np.arcsin, "atan": np.arctan, "atan2": np.arctan2, "pow": np.power, "erf": None,
+    "acosh": np.arccosh, "asinh": np.arcsinh, "atanh": np.arctanh,
+}  # fmt: skip
+_SAME = (
+    "sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh hypot radians degrees fabs isnan isinf"
+)
+_UFUNCS |= {name: getattr(np, name) for name in [*_SAME.split(), "isfinite"]}
+for _name, _ufunc in _UFUNCS.items():
+    REPLACED[getattr(math, _name)] = _math(getattr(math, _name), _ufunc)
 CALLED: dict[str, Any] = {"float": _float, "int": _int, "complex": _complex, "type": _type}

@@ -539,7 +539,7 @@ _BUILTINS.update({"__import__": _import, LEAVES: leaves, WHILE: while_})
 _BUILTINS.update({CHOOSES: choices.chooses, CHOOSE: choices.choose, BOTH: choices.both, EITHER: choices.either})
 
 
-for _name in ("range", "len", "isinstance", "hasattr", "getattr", "callable", "max", "min", "print", "open", "input"):
+for _name in "range len isinstance hasattr getattr callable max min round print open input".split():
     _BUILTINS[_name] = _REPLACED[getattr(builtins, _name)]
 
 

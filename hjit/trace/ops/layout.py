@@ -19,6 +19,7 @@ from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import Tracer, call, from_stage, is_tracer
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.moving import MovingLength
 from hjit.trace.tracing.scalars.size import Size
 
 Order = tuple[int, ...]  # axes, from the slowest to the fastest
@@ -168,11 +169,12 @@ def operands_order(arrays: Sequence[Tracer], shape: Shape) -> Order:
 def _operands_order(arrays: Sequence[Tracer], shape: Shape) -> Order:
     """As `operands_order`."""
     straight = tuple(range(len(shape)))
-    steps = [_aligned(a, len(shape)) for a in arrays if a.ndim > 1 and not a.is_ordered]
+    arrays = [a for a in arrays if a.ndim > 1 and not _moves(a.shape)]
+    steps = [_aligned(a, len(shape)) for a in arrays if not a.is_ordered]
     steps = [s for s in steps if [*filter(None, s)] != sorted(filter(None, s), reverse=True)]
     if not steps:
         return straight
-    return sorted_axes([_aligned(a, len(shape)) for a in arrays if a.ndim > 1], len(shape))
+    return sorted_axes([_aligned(a, len(shape)) for a in arrays], len(shape))
 
 
 def sorted_axes(steps: Sequence[Sequence[int]], ndim: int) -> Order:
@@ -204,6 +206,11 @@ def _by_strides(axes: Sequence[int], steps: Sequence[Sequence[int]], outwards: b
     return found
 
 
+def _moves(shape: Shape) -> bool:
+    """Does a length move with a loop? Nobody sees how such an array lies in memory."""
+    return MovingLength in map(type, shape)
+
+
 def _aligned(a: Tracer, ndim: int) -> list[int]:
     """Absolute strides along the axes of a result; 0 where the array is repeated."""
     found = strides(a) or c_strides(a.shape, a.dtype.itemsize)
@@ -215,7 +222,7 @@ def copy_order(a: Tracer, word: str = "K") -> Order:
     if word != "K":
         return order_of(word, (a,), a.shape)
     straight = tuple(range(a.ndim))
-    if a.is_whole and a.buffer.strides is None:
+    if a.ndim < 2 or _moves(a.shape) or (a.is_whole and a.buffer.strides is None):
         return straight
     like = stand_in(a)
     if like is None or like.flags.c_contiguous:

@@ -82,6 +82,8 @@ def record_loop(rec: Recorder, var: Var, ends: tuple[Poly, Poly], serial: int, p
     """
     notes = notes_of(rec)
     ways = [_Way.of(p, notes, serial) for p in paths]
+    if not rec.bounds.isdisjoint(notes.before.values()):
+        raise NotOneUpdate("it changes a number that bounds a slice")
     body = _tree(notes, rec, ways, 0, 0)
     loop = Loop(var, *ends, body, Load(left, (), BOOL) if left else None)
     changed: dict[int, BufferChange] = {}
@@ -98,6 +100,7 @@ def record_loop(rec: Recorder, var: Var, ends: tuple[Poly, Poly], serial: int, p
     else:
         _call(rec, loop, changed.values())
         rec.program = None
+        rec.bounds.clear()
 
 
 # -- the ways through an iteration as one body

@@ -15,6 +15,7 @@ from hjit.trace.ir.graph import Definition, compose, identity
 from hjit.trace.ir.poly import ZERO, Dim, Extremum, Indirect, Poly, extremum, poly
 from hjit.trace.ops.arguments import broadcast
 from hjit.trace.ops.indexing.block_scatters import parts
+from hjit.trace.ops.indexing.moving_bounds import moves_alone, moving_bound
 from hjit.trace.tracing.arrays.masked import MaskedRead, same_values
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import (
@@ -401,7 +402,7 @@ def slice_range(k: slice, n: Any) -> tuple[Any, int, Any]:
         step = _LONGEST_STEP if step > 0 else -_LONGEST_STEP
     start, stop = (_bound(x, n, step, first) for x, first in ((k.start, True), (k.stop, False)))
     rec = current()
-    if rec.loops and abs(step) == 1 and any(type(x) is InductionVariable for x in (start, stop)):
+    if rec.loops and abs(step) == 1 and any(type(x) in (InductionVariable, Poly) for x in (start, stop)):
         length = (rec.poly(stop) - rec.poly(start)) * step
         if moves(length) and rec.records_program:
             ranges = [(x.var, *x.ends) for x in rec.loops]
@@ -422,6 +423,8 @@ def _bound(x: Any, n: int, step: int, first: bool) -> Any:
     if x is None:
         return (low if first else high) if step > 0 else (high if first else low)
     x = static_value(x)
+    if moves_alone(x, n, step):
+        return moving_bound(x, n)
     if is_tracer(x):
         x = operator.index(x)
     x = x if type(x) in (int, Size, InductionVariable) else operator.index(x)

@@ -38,6 +38,7 @@ from hjit.trace.tracing.arrays.tracer import (
 from hjit.trace.tracing.dispatch import hook, implements, provides
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import as_item, is_host, static_value
+from hjit.trace.tracing.scalars.moving import MovingLength
 
 _MISSING = np._NoValue
 
@@ -310,7 +311,11 @@ def mean_of_squares(
     """The mean of the squared deviations of `a`, of which `ddof` do not count."""
     total = sum_(squares, axis, dtype, None, keepdims, where=where)  # unlike means, halves are summed as halves
     count = counted(a, axis, where, keepdims)
-    left = np.maximum(count - ddof, 0) if is_tracer(count) else max(count - static_value(ddof), 0)
+    if is_tracer(count):
+        left = np.maximum(count - ddof, 0)
+    else:
+        ddof = static_value(ddof)
+        left = count.without(ddof) if type(count) is MovingLength else max(count - ddof, 0)
     if not is_tracer(left) and left == 0:
         hook("warn")("Degrees of freedom <= 0 for slice")
     return divided(total, left, dtype)

@@ -191,7 +191,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
 
 def _sequence(x: Any) -> list[Any]:
     x = x.tolist() if is_tracer(x) or isinstance(x, np.ndarray) else x
-    many = list(x) if isinstance(x, (list, tuple, range)) else [x]
-    if any(isinstance(static_value(k), (list, tuple, np.ndarray)) for k in many):
+    many = list(map(static_value, x)) if isinstance(x, (list, tuple, range)) else [static_value(x)]
+    if any(np.ndim(k) for k in many):
         raise ValueError("'shift' and 'axis' should be scalars or 1D sequences")
-    return [static_value(k) for k in many]
+    return many

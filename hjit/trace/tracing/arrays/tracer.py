@@ -25,7 +25,7 @@ from hjit.trace.tracing.frames import reads
 from hjit.trace.tracing.recording.decisions import decide
 from hjit.trace.tracing.recording.recorder import current, rerolled_loops, running_trace, supported_dtype, tracing
 from hjit.trace.tracing.scalars.host import Conversion, as_array, as_item, dtype_of, is_host, known_number, number
-from hjit.trace.tracing.scalars.induction import InductionVariable, as_traced
+from hjit.trace.tracing.scalars.induction import LoopNumber, as_traced
 from hjit.trace.tracing.scalars.size import Size, whole_size
 
 MAX_KNOWN = 4096  # elements up to which arrays made of known numbers are computed while tracing
@@ -481,7 +481,7 @@ def as_tracer(x: Any, dtype: Any = None) -> Tracer:
         rec = current()
         dtype = checked_dtype(dtype_of(x) if dtype is None else np.dtype(dtype))
         return from_stage(rec.scalar(number(x, dtype, as_array), dtype), (), dtype)
-    if type(x) is InductionVariable:
+    if issubclass(type(x), LoopNumber):
         found: Tracer = x.traced()
         return found if dtype is None else found.astype(dtype)
     if type(x) in (list, tuple) and has_tracer(x):

@@ -2,26 +2,55 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.expressions import Load
+from hjit.errors import LongLoop, TraceError
+from hjit.trace.ir.expressions import Expr, Load, ScalarRef, walk
+from hjit.trace.ir.graph import Graph, Stage
+from hjit.trace.ir.interpret import interpret_stages
+from hjit.trace.ir.poly import sizes_value
 from hjit.trace.tracing.recording.events import ExpectedOutcome, GraphBreak
 from hjit.trace.tracing.recording.recorder import Recorder
 
 MAX_DECISIONS = 24  # of a trace: a loop until convergence would compile a segment for each iteration
+MAX_CONSTANT = 1 << 16  # elements that NumPy computes for a number that no call changes
 MAX_TEXT = 200  # characters of a condition, by which its outcome is known
 
 
 def decide(rec: Recorder, stage: str) -> Any:
-    """The value of a one-element stage, now; later calls check that it is the same."""
+    """The value of a one-element stage, now; later calls check that it is the same, where it need not be."""
+    if rec.loops:
+        return _guarded(rec, stage)
+    number = _number(rec, stage)
+    if number not in rec.decided:
+        constant = _constant(rec, stage)
+        rec.decided[number] = _guarded(rec, stage) if constant is None else constant
+    return rec.decided[number]
+
+
+def _number(rec: Recorder, stage: str) -> Expr | str:
+    """What a stage without axes is, the same for copies of one number: an expression, or the stage itself."""
+    found = rec.stages.get(stage)
+    while found is not None and isinstance(found.initial, Load) and not found.updates:
+        source = rec.stages.get(found.initial.source)
+        if source is None or source.shape:
+            break
+        found = source
+    return stage if found is None or found.updates or found.initial is None else found.initial
+
+
+def _guarded(rec: Recorder, stage: str) -> Any:
+    """The value of a stage, which is a condition of the trace from now on."""
     number = sum(e.call is None for e in rec.breaks)
     if number >= MAX_DECISIONS:
         raise rec.error(
             "loop",
             f"it has decided on computed values {MAX_DECISIONS} times",
             "iterate outside the decorated function",
+            LongLoop if rec.has_short_loops and not rec.rolls_short else TraceError,
         )
     rec.break_in_loop("decisions on computed values")
     value: Any = _assumed(rec, number, stage)
@@ -29,6 +58,38 @@ def decide(rec: Recorder, stage: str) -> Any:
         value = rec.evaluate(rec, (stage,))[0].reshape(())[()]
     rec.breaks.append(GraphBreak((stage,), value=value, operation="decision", origin=rec.line()))
     return value
+
+
+def _constant(rec: Recorder, stage: str) -> Any:
+    """The value of a stage that is made of known numbers, sizes and guarded scalars alone; None: of others, too."""
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    needed: dict[str, Stage] = {}
+    names, work = [stage], 0
+    while names:
+        name = names.pop()
+        if name in needed or name in arrays:
+            continue
+        if name in rec.constants:
+            arrays[name] = rec.constants[name]
+        elif name in rec.inputs:
+            if rec.inputs[name].where != ("constant",):
+                return None
+            arrays[name] = rec.inputs[name].array
+        else:
+            found = needed[name] = rec.stages[name]
+            work += sum(math.prod(sizes_value(n, rec.sizes) for n in d.extents) for d in found.definitions)
+            if work > MAX_CONSTANT or not all(
+                rec.is_fixed(e.name) for e in walk(*found.exprs()) if isinstance(e, ScalarRef)
+            ):
+                return None
+            names += found.sources
+    stages = tuple(s for s in rec.stages.values() if s.name in needed)
+    hosts = {name: host.value for name, host in rec.hosts.items()}
+    try:
+        rec.constants |= interpret_stages(Graph((), (), stages, (stage,)), arrays, rec.sizes, hosts)
+    except IndexError:  # of a condition, perhaps, that does not hold there
+        return None
+    return rec.constants[stage].reshape(())[()]
 
 
 def _assumed(rec: Recorder, number: int, stage: str) -> np.bool_ | None:

@@ -147,6 +147,7 @@ class Recorder(TracedSizes):
         run_loops: compiles such a one for sizes, and gives what runs it on arrays: the inputs, and those that it
             changes; False where NumPy is to run. None: nothing does.
         program: what the loops of one that is recorded now have recorded so far.
+        bounds: stages that bounds of slices in these were taken for: they must stay what they are.
         numbers: arrays of known numbers in these.
         overwriting: those whose iterations read and overwrite earlier arrays, so that their contents are not known.
         rolls_inside: is a short loop inside of one whose iterations are traced as one such a loop, too?
@@ -193,6 +194,8 @@ class Recorder(TracedSizes):
         views: of arrays that are alike, by the same key: the shapes and indices before and after.
         memo: what else is the same wherever it is asked for, see `once`.
         assumed: how many conditions were taken to come out as expected, without being computed.
+        constants: stages that were computed already, since no call changes them.
+        decided: the values of what was decided on, which needs no second guard.
     """
 
     evaluate: Callable[[Recorder, tuple[str, ...]], list[np.ndarray[Any, Any]]]
@@ -216,6 +219,7 @@ class Recorder(TracedSizes):
     programs: frozenset[LoopSite] = frozenset()
     run_loops: CompileLoops | None = None
     program: Any = None
+    bounds: set[str] = field(default_factory=set)
     numbers: dict[Any, str] = field(default_factory=dict)
     freeze_captured: bool = False
     overwriting: frozenset[LoopSite] = frozenset()
@@ -258,6 +262,8 @@ class Recorder(TracedSizes):
     postpone: Postponing | None = None
     expected: Sequence[ExpectedOutcome | None] = ()
     assumed: int = 0
+    constants: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    decided: dict[Expr | str, Any] = field(default_factory=dict)
     operations: dict[tuple[Any, ...], Any] = field(default_factory=dict)
     views: dict[tuple[Any, ...], tuple[Any, ...]] = field(default_factory=dict)
     memo: dict[tuple[Any, ...], tuple[Any, Any]] = field(default_factory=dict)
@@ -292,11 +298,14 @@ class Recorder(TracedSizes):
         self.indices.clear()
         self.overlays.clear()
         self.hosts.clear()
+        self.tape.recorded.clear()
         self.clones.clear()
         self.broadcasts.clear()
         self.operations.clear()
         self.views.clear()
         self.memo.clear()
+        self.constants.clear()
+        self.decided.clear()
         self._shapes.clear()
         self._polys.clear()
         self.refusals.clear()
@@ -436,11 +445,14 @@ class Recorder(TracedSizes):
                 names += self.stages[name].sources
         return False
 
+    def is_fixed(self, scalar: str) -> bool:
+        """Is a scalar the same for all calls that this trace serves?"""
+        return self.tape.is_fixed(self.hosts[scalar].k)
+
     def _number(self, name: str) -> int | None:
-        """A whole scalar, where it is the same for all calls that this trace serves."""
-        host = self.hosts[name]
-        value = int(host.value) if isinstance(host.value, (int, np.integer)) else None
-        return value if value is not None and self.tape.is_fixed(host.k) else None
+        """A whole scalar that is fixed."""
+        value = self.hosts[name].value
+        return int(value) if isinstance(value, (int, np.integer)) and self.is_fixed(name) else None
 
     def _contents(self, name: str) -> np.ndarray[Any, Any] | None:
         """Of an array that the function itself made."""

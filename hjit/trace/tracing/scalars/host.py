@@ -38,6 +38,7 @@ class ScalarTape:
         sizes: the scalars that sizes are, by polynomial.
         of_sizes: the values of entries that sizes alone give.
         may_warn: may NumPy warn of a division by zero and the like?
+        recorded: what `record` has recorded: the same is computed once, and is one scalar of a kernel.
     """
 
     ops: list[tuple[Callable[..., Any], tuple[Any, ...]]] = field(default_factory=list)
@@ -47,6 +48,7 @@ class ScalarTape:
     sizes: dict[Any, HostScalar] = field(default_factory=dict)
     of_sizes: dict[int, Any] = field(default_factory=dict)
     may_warn: bool = False
+    recorded: dict[tuple[Any, ...], HostScalar] = field(default_factory=dict)
 
     def settle(self) -> None:
         """Keep what sizes alone give as it is: the trace serves calls of these sizes only."""
@@ -63,7 +65,7 @@ class ScalarTape:
         """Does entry k follow from numbers that guards are on?"""
         f, args = self.ops[k]
         return k in self.static or (
-            f is not _leaf and all(type(a) is not TapeEntry or self.is_fixed(a.k) for a in args)
+            f not in (_leaf, captured_number) and all(type(a) is not TapeEntry or self.is_fixed(a.k) for a in args)
         )
 
     def replay(self, leaves: Sequence[Any]) -> list[Any] | None:
@@ -278,6 +280,9 @@ def record(f: Callable[..., Any], *args: Any) -> Any:
             hosts.append(x)
         values.append(x.value if is_one else x)
         entries.append(TapeEntry(x.k) if is_one else x)
+    key = (f, *map(_told_apart, entries))
+    if key in tape.recorded:
+        return tape.recorded[key]
     is_quiet = type(f) is BuiltinFunctionType and not any(isinstance(x, np.generic) for x in values)
     tape.may_warn = tape.may_warn or not is_quiet
     try:
@@ -294,7 +299,13 @@ def record(f: Callable[..., Any], *args: Any) -> Any:
     number, of_sizes = len(tape.ops) - 1, all(x.of_sizes for x in hosts)
     if of_sizes:
         tape.of_sizes[number] = value
-    return HostScalar(tape, number, value, all(x.captured for x in hosts), of_sizes)
+    found = tape.recorded[key] = HostScalar(tape, number, value, all(x.captured for x in hosts), of_sizes)
+    return found
+
+
+def _told_apart(x: Any) -> Any:
+    """An argument of `record` as part of a key: equal numbers may be of other types, and -0.0 equals 0.0."""
+    return x if type(x) is TapeEntry else (type(x), repr(x)) if isinstance(x, (int, float, complex, np.generic)) else x
 
 
 def static_value(x: Any) -> Any:

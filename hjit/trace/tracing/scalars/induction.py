@@ -112,7 +112,17 @@ class Comparison:
         self.loop.known = low, high
 
 
-class InductionVariable:
+class LoopNumber:
+    """A whole number that is another one in each iteration of a loop that is traced once."""
+
+    __slots__ = ()
+
+    def traced(self) -> Any:
+        """The number as a traced Python int."""
+        raise NotImplementedError
+
+
+class InductionVariable(LoopNumber):
     """An integer that is affine in the iteration of a loop; deliberately not an int, so that nothing takes it for one.
 
     Attributes:
@@ -168,8 +178,8 @@ def _ends(variable: InductionVariable, other: Any) -> tuple[int, int, Poly] | No
 
 
 def as_traced(x: Any) -> Any:
-    """What arithmetic takes in place of a loop's variable; anything else as it is."""
-    return x.traced() if type(x) is InductionVariable else x
+    """What arithmetic takes in place of a loop's variable, or a length that moves with it; anything else as it is."""
+    return x.traced() if issubclass(type(x), LoopNumber) else x
 
 
 def is_below(a: Any, b: Any) -> bool | None:
@@ -204,7 +214,7 @@ def _traced(f: Callable[[Any, Any], Any], swap: bool = False) -> Callable[[Induc
     """An operation of the number as a traced one."""
 
     def method(self: InductionVariable, other: Any) -> Any:
-        if not _is_number(other):
+        if not is_number(other):
             raise self.refusal(f.__name__)
         a, b = self.traced(), as_traced(other)
         return f(b, a) if swap else f(a, b)
@@ -212,9 +222,16 @@ def _traced(f: Callable[[Any, Any], Any], swap: bool = False) -> Callable[[Induc
     return method
 
 
-def _is_number(x: Any) -> bool:
-    kinds = (InductionVariable, Size, int, float, bool)
-    return type(x) in kinds or isinstance(x, (np.ndarray, np.generic)) or hasattr(x, "__array_ufunc__") or is_host(x)
+def is_number(x: Any) -> bool:
+    """Is it something that arithmetic takes?"""
+    t = type(x)
+    return (
+        t in (Size, int, float, bool)
+        or issubclass(t, LoopNumber)
+        or isinstance(x, (np.ndarray, np.generic))
+        or hasattr(x, "__array_ufunc__")
+        or is_host(x)
+    )
 
 
 def _comparison(f: Callable[[Any, Any], bool]) -> Callable[[InductionVariable, Any], Any]:

@@ -1,0 +1,69 @@
+"""Bounds of slices that move with a loop whose iterations are traced as one, as in ``a[max(i - r, 0) : i + r + 1]``."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.ir.expressions import Const, Expr, Index, Load, Op
+from hjit.trace.ir.poly import Poly, extremum, poly
+from hjit.trace.tracing.arrays.tracer import is_tracer
+from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.induction import CannotReroll, InductionVariable
+from hjit.trace.tracing.scalars.moving import is_natural
+
+
+def moves_alone(x: Any, n: int, step: int) -> bool:
+    """Does a bound of a slice move with a loop whose iterations are traced as one, whatever the other bound does?"""
+    if step != 1 or not current().loops:
+        return False
+    if type(x) is InductionVariable:
+        return not (min(x.first, x.last) >= 0 and max(x.first, x.last) <= n)
+    return is_tracer(x) and x.known is None and x.dtype.kind in "iu" and not x.ndim
+
+
+def moving_bound(x: Any, n: int) -> Poly:
+    """Such a bound inside the axis, as NumPy takes it.
+
+    Raises:
+        CannotReroll: it may be negative, or it is computed from arrays; or no program records these iterations.
+    """
+    rec = current()
+    p = x.poly if type(x) is InductionVariable else _index_of(x.load())
+    if p is None or not is_natural(p, [(loop.var, *loop.ends) for loop in rec.loops], rec.sizes):
+        raise rec.loops[-1].refusal("a bound of a slice that is computed")
+    if not rec.records_program:
+        why = rec.loops[-1].refusal("a slice whose length moves with the loop")
+        raise CannotReroll(why.site, str(why), moving=True)
+    return extremum("min", p, rec.poly(n))
+
+
+_OF_INDICES: dict[str, Callable[[Poly, Poly], Poly]] = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "minimum": functools.partial(extremum, "min"),
+    "maximum": functools.partial(extremum, "max"),
+}
+
+
+def _index_of(e: Expr) -> Poly | None:
+    """A whole number as a polynomial, where it is one of sizes and variables of loops."""
+    match e:
+        case Index():
+            return e.poly
+        case Const() if e.dtype.kind in "iu":
+            return poly(int(e.value))
+        case Load() if not e.index:
+            source = current().stages.get(e.source)
+            if source is not None and source.initial is not None and not source.updates:
+                current().bounds.add(e.source)
+                return _index_of(source.initial)
+        case Op() if e.name in _OF_INDICES and e.dtype == np.int64:
+            a, b = map(_index_of, e.args)
+            return None if a is None or b is None else _OF_INDICES[e.name](a, b)
+    return None
