@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture import builtin_calls
+from hjit.trace.capture.array_protocol import arrays_of
 from hjit.trace.capture.captured import (
     LIBRARY,
     NUMERIC,
@@ -343,6 +344,7 @@ def _dispatched(function: Any) -> Callable[..., Any]:
             return traced(*args, **kwargs)
         if function not in _OF_ELEMENTS:
             args, kwargs = static_captured(args), static_captured(kwargs)
+        args, kwargs = arrays_of(args), arrays_of(kwargs)
         if has_masked_read(args, kwargs):
             return hook("masked_call")(function, args, kwargs)
         if makes or has_tracer(args) or has_tracer(kwargs):
@@ -377,8 +379,12 @@ def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
     traced = functions().get(function)
     if traced is not None and is_simple_call(args, kwargs):
         return traced(*args, **kwargs)
+    source = source_of(function)
+    is_python = isinstance(source, types.FunctionType)
     if has_masked_read(args, kwargs) and not isinstance(function, np.ufunc):
-        return hook("masked_call")(function, args, kwargs)
+        if traced is not None or not is_python or hook("knows_masked")(function):
+            return hook("masked_call")(function, args, kwargs)
+        return clone(source)(*args, **kwargs)  # perhaps it does no more than reads under a mask can take
     if hook("wants_complex")(function, args, kwargs):
         return hook("complex_call")(function, args, kwargs)
     if traced is not None:
@@ -393,8 +399,7 @@ def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
         if _writes(function, args, kwargs):
             return foreign(function).extern(args, kwargs, name)
         return extern_call(name, function, args, kwargs)
-    source = source_of(function)
-    if not isinstance(source, types.FunctionType):
+    if not is_python:
         raise current().error(name, "hjit does not know this function")
     return clone(source)(*args, **kwargs)
 

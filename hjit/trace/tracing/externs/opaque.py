@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from hjit.errors import InherentError
+from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.recording.recorder import current
 
 
 class Opaque:
-    """Stands for an object of a library's class or of one written in C; it can be passed on, but not used."""
+    """Stands for an object of a library's class or of one written in C: it can be passed on, and few can be called."""
 
     __slots__ = ("_hjit_name", "_hjit_object")
 
@@ -42,8 +43,18 @@ def _refused(name: str) -> Callable[..., Any]:
     return method
 
 
+_CALLED = ("scipy.interpolate.",)  # modules of classes whose objects do not change when they are called
+
+
+def _called(self: Opaque, *args: Any, **kwargs: Any) -> Any:
+    value = object.__getattribute__(self, "_hjit_object")
+    if not type(value).__module__.startswith(_CALLED):
+        raise refusal(self, ".__call__")
+    return hook("object_call")(self, value, args, kwargs)
+
+
 _BINARY = "add sub mul truediv floordiv mod divmod pow matmul and or xor lshift rshift".split()
-_OTHER = """call len iter next reversed contains getitem setitem delitem setattr delattr bool str repr format bytes hash
+_OTHER = """len iter next reversed contains getitem setitem delitem setattr delattr bool str repr format bytes hash
     eq ne lt le gt ge neg pos abs invert int float complex index round trunc floor ceil enter exit length_hint
     array array_ufunc array_function buffer await aiter anext aenter aexit copy deepcopy reduce reduce_ex""".split()
 _NAMES = [
@@ -54,3 +65,4 @@ _NAMES = [
 
 for _name in _NAMES:
     setattr(Opaque, f"__{_name}__", _refused(f"__{_name}__"))
+Opaque.__call__ = _called  # type: ignore[attr-defined]
