@@ -9,6 +9,8 @@ from hjit.errors import InherentError
 from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.recording.recorder import current
 
+_CALLED = ("scipy.interpolate.",)  # modules of classes whose objects do not change when they are called
+
 
 class Opaque:
     """Stands for an object of a library's class or of one written in C: it can be passed on, and few can be called."""
@@ -23,6 +25,12 @@ class Opaque:
         if name == "__class__":
             return type(object.__getattribute__(self, "_hjit_object"))
         raise refusal(self, f".{name}")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        value = object.__getattribute__(self, "_hjit_object")
+        if not type(value).__module__.startswith(_CALLED):
+            raise refusal(self, ".__call__")
+        return hook("object_call")(self, value, args, kwargs)
 
 
 def refusal(x: Opaque, use: str = "") -> Exception:
@@ -43,16 +51,6 @@ def _refused(name: str) -> Callable[..., Any]:
     return method
 
 
-_CALLED = ("scipy.interpolate.",)  # modules of classes whose objects do not change when they are called
-
-
-def _called(self: Opaque, *args: Any, **kwargs: Any) -> Any:
-    value = object.__getattribute__(self, "_hjit_object")
-    if not type(value).__module__.startswith(_CALLED):
-        raise refusal(self, ".__call__")
-    return hook("object_call")(self, value, args, kwargs)
-
-
 _BINARY = "add sub mul truediv floordiv mod divmod pow matmul and or xor lshift rshift".split()
 _OTHER = """len iter next reversed contains getitem setitem delitem setattr delattr bool str repr format bytes hash
     eq ne lt le gt ge neg pos abs invert int float complex index round trunc floor ceil enter exit length_hint
@@ -65,4 +63,3 @@ _NAMES = [
 
 for _name in _NAMES:
     setattr(Opaque, f"__{_name}__", _refused(f"__{_name}__"))
-Opaque.__call__ = _called  # type: ignore[attr-defined]
