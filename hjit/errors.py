@@ -86,6 +86,10 @@ class CompileError(HjitError):
     """The back end refused generated code: a fault of hjit, worth a report."""
 
 
+class MemoryShortage(CompileError):
+    """There is too little memory to compile now: NumPy runs, and a later call tries again."""
+
+
 class DeviceError(HjitError):
     """What a target needs is not on this machine: a package, a driver, a device."""
 
