@@ -49,3 +49,20 @@ def test_polynomials(f: Any) -> None:
         for x, y in zip(*((r if isinstance(r, tuple) else (r,)) for r in (found, numpys)), strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-12)
         a[:2], b[:2] = X[:2], X[5:7]
+
+
+class Length:
+    """As a package for units has it: NumPy's functions are its own."""
+
+    def __init__(self, metres: Any) -> None:
+        self.metres = metres
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.asarray(self.metres)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **options: Any) -> Any:
+        return Length(ufunc(*(1000 * x.metres if type(x) is Length else x for x in args), **options))
+
+
+def test_objects_with_ufuncs_of_their_own_are_not_converted() -> None:
+    check(lambda x: np.abs(Length(x)).metres, X, on_unsupported="raise")

@@ -11,6 +11,8 @@ from typing import Any
 from hjit.trace.tracing.arrays.tracer import has_tracer
 from hjit.trace.tracing.dispatch import hook
 
+_OWN_WAYS = ("__array_ufunc__", "__array_function__")  # which NumPy asks before it converts anything
+
 
 def arrays_of(x: Any) -> Any:
     """`x`, with what their `__array__` returns in place of such objects, also in the lists, tuples and dicts of it."""
@@ -22,6 +24,6 @@ def arrays_of(x: Any) -> Any:
         items = {k: arrays_of(y) for k, y in x.items()}
         return items if any(items[k] is not x[k] for k in x) else x
     method = getattr(t, "__array__", None)
-    if type(method) is types.FunctionType and has_tracer(getattr(x, "__dict__", None)):
-        return hook("clone")(method)(x)
-    return x
+    if type(method) is not types.FunctionType or any(hasattr(t, n) for n in _OWN_WAYS):
+        return x
+    return hook("clone")(method)(x) if has_tracer(getattr(x, "__dict__", None)) else x
