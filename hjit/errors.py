@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from inspect import CO_VARARGS
-from types import FrameType
+from opcode import opname
+from types import FrameType, TracebackType
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,10 @@ class CompileError(HjitError):
     """The back end refused generated code: a fault of hjit, worth a report."""
 
 
+class MemoryShortage(CompileError):
+    """There is too little memory to compile now: NumPy runs, and a later call tries again."""
+
+
 class DeviceError(HjitError):
     """What a target needs is not on this machine: a package, a driver, a device."""
 
@@ -107,7 +112,8 @@ class HjitWarning(UserWarning):
 
 
 def raise_if_signalled(error: BaseException) -> None:
-    """Raise an exception again that a signal handler has raised, in the middle of what may handle those of its own.
+    """Raise an exception again that a signal handler or another thread has raised, in the middle of what may handle
+    those of its own.
 
     It is the caller's: a time limit, for one. A handler is a function that was given the frame that called it.
     """
@@ -116,6 +122,23 @@ def raise_if_signalled(error: BaseException) -> None:
         if _is_given(inner.tb_frame, at.tb_frame):
             raise error
         at = inner
+    if at is not None and _is_asynchronous(error, at):
+        raise error
+
+
+_BETWEEN = frozenset(("RESUME", "JUMP_BACKWARD"))  # instructions that raise nothing of their own
+_CALLS = frozenset(("PRECALL", "CALL", "CALL_KW", "CALL_FUNCTION_EX"))
+_MADE_AT_RUN_TIME = 1 << 9  # of a class: it is none of Python's own
+
+
+def _is_asynchronous(error: BaseException, at: TracebackType) -> bool:
+    """Did another thread raise it here (`PyThreadState_SetAsyncExc`), between two instructions, or after a call of C?
+
+    Python makes the exception of its class alone; C code gives those that it raises a message.
+    """
+    instruction = opname[at.tb_frame.f_code.co_code[at.tb_lasti]]
+    is_made_here = not error.args and bool(type(error).__flags__ & _MADE_AT_RUN_TIME)
+    return instruction in _BETWEEN or (instruction in _CALLS and is_made_here)
 
 
 def _is_given(frame: FrameType, what: FrameType) -> bool:

@@ -9,6 +9,7 @@ import inspect
 import runpy
 import sys
 import types
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any, Unpack
 
@@ -109,11 +110,21 @@ def functions_of(module: types.ModuleType) -> Iterator[tuple[str, types.Function
     """The public functions of a module that are its package's own, written in Python."""
     package = module.__name__.partition(".")[0]
     for name in getattr(module, "__all__", None) or [n for n in dir(module) if not n.startswith("_")]:
-        found = getattr(module, name, None)
+        found = _given_freely(module, name)
         if not isinstance(found, types.FunctionType) or found.__code__.co_flags & _NOT_PLAIN_CALLS:
             continue
         if (found.__module__ or "").partition(".")[0] == package:
             yield name, found
+
+
+def _given_freely(module: types.ModuleType, name: str) -> Any:
+    """A module's attribute; None where its `__getattr__` makes it and warns: it is deprecated, and stays as it is."""
+    if name in vars(module):
+        return vars(module)[name]
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        found = getattr(module, name, None)
+    return None if given else found
 
 
 def _tables(modules: Iterable[types.ModuleType]) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import types
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -170,3 +171,61 @@ def test_generators_stay_as_they_are(package: types.ModuleType) -> None:
     package.__all__ = ["soft", "rows", "later"]
     with hjit.accelerate("softening") as modules:
         assert list(modules.pipelines) == ["softening.soft"]
+
+
+DEPRECATED = """
+import warnings
+import numpy as np
+
+__all__ = ["soft", "mild"]
+FACTORS = np.linspace(1, 2, 50)
+
+def soft(a):
+    return np.exp(a) * 2
+
+def __getattr__(name):
+    if name in ("mild", "FACTOR", "FACTORS_OF_OLD"):
+        warnings.warn(f"{name} is deprecated", DeprecationWarning, stacklevel=2)
+        return {"mild": soft, "FACTOR": 1.5, "FACTORS_OF_OLD": FACTORS}[name]
+    raise AttributeError(name)
+"""
+
+
+@pytest.fixture
+def deprecated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[types.ModuleType]:
+    (tmp_path / "softened.py").write_text(DEPRECATED)
+    monkeypatch.syspath_prepend(tmp_path)
+    import softened  # type: ignore[import-not-found]
+
+    yield softened
+    sys.modules.pop("softened")
+
+
+def test_deprecated_names_stay_as_they_are(deprecated: types.ModuleType) -> None:
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        with hjit.accelerate("softened") as accelerated:
+            assert set(accelerated.pipelines) == {"softened.soft"} and not given
+            for k in (1, 2):
+                assert deprecated.mild is deprecated.soft and len(given) == k
+
+
+@pytest.mark.parametrize("verify", ["first", "off"])
+def test_deprecated_names_warn_at_every_call(deprecated: types.ModuleType, verify: str) -> None:
+    def f(a: np.ndarray) -> np.ndarray:
+        return deprecated.mild(a) * deprecated.FACTOR + deprecated.FACTORS_OF_OLD
+
+    p = hjit.pipeline(f, verify=verify, on_unsupported="raise", numpy_if_faster=False)
+    for k in range(4):
+        deprecated.FACTORS[3] = k
+        if k == 2:
+            make = deprecated.__getattr__
+            deprecated.__getattr__ = lambda name: make(name) if name != "FACTOR" else 2.5
+        said, found = [], []
+        for g in (p, f):
+            with warnings.catch_warnings(record=True) as given:
+                warnings.simplefilter("always")
+                found.append(g(IMAGE))
+            said.append([(str(w.message), w.category, w.filename, w.lineno) for w in given])
+        np.testing.assert_allclose(*found, rtol=1e-12)
+        assert said[0] == said[1]

@@ -94,7 +94,7 @@ def test_segments_of_a_decision_are_cut_at_it(cold: Path) -> None:
 
 
 def refused(error: Exception) -> Any:
-    def method(*args: Any) -> Any:
+    def method(*args: Any, **options: Any) -> Any:
         raise error
 
     return method
@@ -119,3 +119,30 @@ def test_where_memory_is_too_little_to_compile_numpy_runs(monkeypatch: pytest.Mo
     with pytest.warns(HjitWarning, match="no more memory"):
         assert np.array_equal(g(IMAGE), IMAGE * 1.75 - 1)
     assert f.stats.fallbacks == g.stats.fallbacks == 1
+
+
+def test_where_memory_was_too_little_it_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = hjit.pipeline(lambda a: a * 1.25 + 2, cache="off", tune=False, on_unsupported="break").quiet()
+    with monkeypatch.context() as patch:
+        patch.setattr("hjit.call.build.compiled", refused(MemoryError("not a byte")))
+        for call in range(1, 6):  # the second and the fourth, fifth and sixth call try nothing
+            assert np.array_equal(f(IMAGE), IMAGE * 1.25 + 2) and f.stats.fallbacks == call
+    for _ in range(3):
+        assert np.array_equal(f(IMAGE), IMAGE * 1.25 + 2)
+    assert f.stats.traces == 1 and f.stats.fallbacks == 6
+
+
+def test_where_memory_is_too_little_to_trace_numpy_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    f = hjit.pipeline(lambda a: a * 1.25 - 2, cache="off", tune=False, on_unsupported="break")
+    with monkeypatch.context() as patch, pytest.warns(HjitWarning, match="too little memory"):
+        patch.setattr("hjit.call.build.trace", refused(MemoryError("not a byte")))
+        assert np.array_equal(f(IMAGE), IMAGE * 1.25 - 2)
+    assert np.array_equal(f(IMAGE), IMAGE * 1.25 - 2) and np.array_equal(f(IMAGE), IMAGE * 1.25 - 2)
+    assert f.stats.traces == 1 and f.stats.fallbacks == 2
+
+
+def test_memory_that_the_function_asks_for_in_vain() -> None:
+    f = hjit.pipeline(lambda a: a + np.zeros((1 << 44, *a.shape)))
+    for _ in range(2):
+        with pytest.raises(MemoryError, match="Unable to allocate"):
+            f(IMAGE)

@@ -264,6 +264,40 @@ def test_suppressed_exceptions() -> None:
         checked(f, [(x,) for x in (*order, *order)])
 
 
+class Ends:
+    """A context manager that ends all exceptions."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("block", [lambda: contextlib.suppress(ValueError), Ends])
+def test_names_that_a_suppressed_exception_leaves_unset(block: Any) -> None:
+    """What comes before the first use of one is done."""
+
+    def f(a: Any, n: int) -> Any:
+        with block():
+            found = np.unique(a)
+            b = (a + len(found)).reshape(n, -1)
+        a[0] = 5
+        return b * 2 + a.sum()
+
+    p = hjit.pipeline(f, on_unsupported="break")
+    for n in (3, 5, 4, 5):
+        ours, expected = np.arange(12.0), np.arange(12.0)
+        if n == 5:
+            with pytest.raises(UnboundLocalError, match="local variable 'b'"):
+                p(ours, n)
+            with pytest.raises(UnboundLocalError, match="local variable 'b'"):
+                f(expected, n)
+        else:
+            np.testing.assert_array_equal(p(ours, n), f(expected, n))
+        np.testing.assert_array_equal(ours, expected)
+
+
 def test_a_refusal_that_the_function_handles_is_still_one() -> None:
     def f(a: Any) -> Any:
         try:

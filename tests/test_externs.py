@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.interpolate
 import scipy.linalg
 import scipy.ndimage
+import scipy.signal
 import scipy.special
 
 import hjit
@@ -301,3 +303,58 @@ def test_random_numbers_are_python_numbers(verify: str) -> None:
             for x, y in zip(ours, expected, strict=True):
                 assert type(x) is type(y) and getattr(x, "dtype", None) == getattr(y, "dtype", None)
                 np.testing.assert_equal(x, y)
+
+
+GRID, POINTS = np.linspace(0.0, 1.0, 40), np.random.default_rng(5).random((30, 2))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda y: scipy.interpolate.interp1d(GRID, y),
+        lambda y: scipy.interpolate.CubicSpline(GRID, y),
+        lambda y: scipy.interpolate.make_interp_spline(GRID, y),
+        lambda y: scipy.interpolate.RegularGridInterpolator((GRID,), y),
+    ],
+)
+def test_interpolators_are_called_at_every_call(make: Any) -> None:
+    """They may be others, or changed, between calls."""
+    y = np.sin(GRID)
+    at = make(y)
+
+    def f(q: Any) -> Any:
+        return at(q * 0.5) + 1
+
+    p = hjit.pipeline(f, on_unsupported="raise")
+    q = POINTS[:, 0]
+    for change in ("", "other", "y"):
+        if change == "other":
+            at = make(y * 2)
+        elif hasattr(at, "_y"):
+            at._y[:] *= 3
+        for _ in range(2):
+            np.testing.assert_allclose(p(q), f(q), rtol=1e-12)
+    constant = hjit.pipeline(lambda q: at(np.array([0.25, 0.5])) + q[:2], on_unsupported="break").quiet()
+    for _ in range(2):
+        np.testing.assert_allclose(constant(q), at(np.array([0.25, 0.5])) + q[:2], rtol=1e-12)
+        if hasattr(at, "_y"):
+            at._y[:] *= 3
+
+
+@pytest.mark.parametrize("breaks", ["break", "numpy"])
+def test_interpolators_that_are_made_inside(breaks: Any) -> None:
+    def f(y: Any, q: Any) -> Any:
+        return scipy.interpolate.interp1d(GRID, y * 2)(q * 0.5) + 1, scipy.interpolate.interpn((GRID,), y, q * 0.5)
+
+    p = hjit.pipeline(f, on_unsupported=breaks).quiet()
+    for k in range(4):
+        y, q = np.cos(GRID + k), POINTS[:, 0] * (1 - k / 8)
+        for ours, expected in zip(p(y, q), f(y, q), strict=True):
+            np.testing.assert_allclose(ours, expected, rtol=1e-12)
+
+
+def test_upfirdn() -> None:
+    p = hjit.pipeline(lambda x, h: scipy.signal.upfirdn(h * 2, x + 1, 2, 3) - 1, on_unsupported="raise")
+    x, h = np.random.default_rng(0).normal(size=(8, 60)), np.array([1.0, 2, 3])
+    for _ in range(2):
+        np.testing.assert_allclose(p(x, h), scipy.signal.upfirdn(h * 2, x + 1, 2, 3) - 1, rtol=1e-12)

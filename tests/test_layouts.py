@@ -122,6 +122,26 @@ def test_new_arrays_have_numpys_strides(name: str, layout: str) -> None:
     assert strides(pipe(a)) == strides(f(a))
 
 
+REPEATED: dict[str, Callable[[Any], Any]] = {
+    "accumulated": lambda a: (np.cumsum(a, 0), np.cumprod(a, 1), np.maximum.accumulate(a, 2), np.cumsum(a.T, 1)),
+    "accumulated, complex": lambda a: np.cumsum(np.broadcast_to(a[:1] + 1j, a.shape), 1),
+    "joined": lambda a: (np.concatenate([a, a + 1]), np.concatenate([a.T, a.T], 2), np.stack([a, a], 2)),
+    "joined arrays that disagree": lambda a: np.concatenate([a[:30, :30], np.swapaxes(a[:30, :30], 0, 1)], 1),
+    "joined, of one row": lambda a: np.concatenate([a[:1], a[:1]], 1),
+    "joined, complex": lambda a: (np.concatenate([a + 1j, a], 1), np.concatenate([np.broadcast_to(a[:1] * 1j, a.shape)] * 2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("axes", [(0,), (1,), (2,), (0, 1), (1, 2)])
+@pytest.mark.parametrize("name", REPEATED)
+def test_arrays_with_repeated_axes(name: str, axes: tuple[int, ...]) -> None:
+    """Their strides of 0 count where arrays are joined, and tell nothing to ufuncs."""
+    f, once = REPEATED[name], PICTURE[tuple(slice(1 if k in axes else None) for k in range(3))]
+    for a in (np.broadcast_to(once, PICTURE.shape), np.broadcast_to(np.asfortranarray(once), PICTURE.shape)):
+        pipe = check(f, a, exact=not name.startswith("accumulated"), ulps=16)
+        assert strides(pipe(a)) == strides(f(a))
+
+
 def test_contiguous_copies_are_no_views() -> None:
     def f(a: Any) -> Any:
         b = np.ascontiguousarray(a[:, ::2])

@@ -31,7 +31,7 @@ from hjit.call.results import Results, is_tree, owners
 from hjit.call.stored import verdicts
 from hjit.call.stored.kernels import entry_of
 from hjit.call.variant import GONE, Mispredict, OneKernel, OutOfBounds, Step, Steps, Variant, WithProducts
-from hjit.errors import BudgetError, CompileError, HjitError, Origin, TraceError, raise_if_signalled
+from hjit.errors import BudgetError, CompileError, HjitError, MemoryShortage, Origin, TraceError, raise_if_signalled
 from hjit.kernels.runtime import kernel
 from hjit.kernels.runtime.machine_code import is_busy
 from hjit.options import Options
@@ -267,7 +267,7 @@ def _reported(name: str, f: Callable[..., T], *args: Any) -> T:
         raise
     except MemoryError as error:  # for hjit's own work: NumPy may have enough
         raise_if_signalled(error)
-        raise CompileError(f"{name}: too little memory to compile it: {error}") from error
+        raise MemoryShortage(f"{name}: too little memory to compile it: {error}") from error
     except RecursionError:
         why = "its operations follow from one another hundreds deep: a loop whose iterations were traced one by one"
         raise TraceError(name, why, "write the loop as `for i in range(...)`, or compute with whole arrays") from None

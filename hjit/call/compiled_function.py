@@ -46,6 +46,7 @@ from hjit.errors import (
     HjitError,
     HjitWarning,
     LongLoop,
+    MemoryShortage,
     TraceError,
     raise_if_signalled,
 )
@@ -208,7 +209,8 @@ class CompiledFunction(VerifiedCalls, SplitCalls, TimedCalls, OtherArrays, Gener
         self, key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[Any] | None = None
     ) -> Any:
         entry = self._entries.get(key)
-        if (entry is not None and entry.plain is not None) or self._resolved(key[0]).disable:
+        is_plain = entry is not None and (entry.plain is not None or entry.skips())
+        if is_plain or self._resolved(key[0]).disable:
             return self._numpy(args, kwargs)
         if entry is not None and entry.raised >= MAX_RAISED:
             result = self._numpy(args, kwargs)  # if it raises again, nothing else is to be done
@@ -431,6 +433,13 @@ class CompiledFunction(VerifiedCalls, SplitCalls, TimedCalls, OtherArrays, Gener
             return self._not_compiled(call, options, error)
         except OutOfBounds:
             return self._refused(call)
+        except MemoryError as error:  # the function's own, or there is too little to trace it
+            raise_if_signalled(error)
+            if raises:
+                raise
+            result = self._numpy(call.args, call.kwargs)
+            self._not_compiled(call, options, MemoryShortage(f"too little memory to trace it: {error}"))
+            return result
         except TracingFailed as failed:
             if breaks and self._split(failed.error):
                 return PARTS
@@ -454,7 +463,12 @@ class CompiledFunction(VerifiedCalls, SplitCalls, TimedCalls, OtherArrays, Gener
             return PARTS
         if options.on_unsupported == "raise" and not isinstance(error, BudgetError):
             raise error
-        self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {error}", is_refused=True)
+        why = f"{self.__name__} runs as plain NumPy: {error}"
+        if isinstance(error, MemoryShortage):
+            self._entries.at(call.key).postpone()
+            self._say_why(why)
+        else:
+            self._give_up(call.key, why, is_refused=True)
         return PLAIN
 
     def _not_compiled_later(self, call: Call, error: TraceError) -> None:

@@ -74,6 +74,7 @@ class Entry:
             the plain function runs first, until it raises none.
         is_compared: calls are still compared with NumPy, as those before told nothing; they do not go the hot path.
         plain_calls: calls that NumPy ran since then.
+        shortages: how often memory was too little to compile. `skipped`: calls that NumPy runs before the next attempt.
     """
 
     variants: tuple[Variant, ...] = ()
@@ -88,11 +89,23 @@ class Entry:
     plain_calls: int = 0
     raised: int = 0
     is_compared: bool = False
+    shortages: int = 0
+    skipped: int = 0
 
     @property
     def is_known(self) -> bool:
         """Is it known what runs such calls?"""
         return bool(self.variants or self.parts or self.converted) or self.plain is not None
+
+    def postpone(self) -> None:
+        """Memory is too little to compile: the next attempts come after 1, 3, 7 and so on calls more."""
+        self.shortages += 1
+        self.skipped = (1 << self.shortages) - 1
+
+    def skips(self) -> bool:
+        """Does NumPy run one more call, before compiling is tried again?"""
+        self.skipped, before = max(self.skipped - 1, 0), self.skipped
+        return before > 0
 
     def put(self, variants: tuple[Variant, ...]) -> None:
         """Run these from now on, the first one by its hot path."""

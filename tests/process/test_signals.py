@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import signal
@@ -42,19 +43,50 @@ def limited() -> Iterator[None]:
     signal.signal(signal.SIGUSR1, usual)
 
 
-def interrupting(f: Callable[..., Any]) -> Callable[..., Any]:
-    """A function in which a signal comes, the first time that it is called."""
+def by_signal(thread: int) -> None:
+    signal.raise_signal(signal.SIGUSR1)
+
+
+def after_a_call(thread: int) -> None:
+    """As time limits of services that watch their threads do it: it is raised as soon as Python is back from C."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(TimeLimit))
+
+
+def in_a_loop(thread: int) -> None:
+    other = threading.Thread(target=after_a_call, args=(thread,))
+    other.start()
+    while threading.get_ident() == thread:  # else it is raised where that thread waits for this one
+        pass
+
+
+def at_the_start_of_a_function(thread: int) -> None:
+    other = threading.Thread(target=after_a_call, args=(thread,))
+    other.start()
+
+    def own() -> int:
+        return threading.get_ident()
+
+    for _ in iter(lambda: own() == thread, False):
+        pass
+
+
+WAYS = (by_signal, after_a_call, in_a_loop, at_the_start_of_a_function)
+
+
+def interrupting(f: Callable[..., Any], way: Callable[[int], None] = by_signal) -> Callable[..., Any]:
+    """A function that something raises in, the first time that it is called."""
     calls: list[int] = []
 
     def method(*args: Any, **kwargs: Any) -> Any:
         calls.append(1)
         if len(calls) == 1:
-            signal.raise_signal(signal.SIGUSR1)
+            way(threading.main_thread().ident or 0)
         return f(*args, **kwargs)
 
     return method
 
 
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     ("module", "name"),
     [
@@ -65,15 +97,16 @@ def interrupting(f: Callable[..., Any]) -> Callable[..., Any]:
         ("hjit.cache", "_user_folder"),
     ],
 )
-def test_what_a_handler_raises_is_the_callers(
-    module: str, name: str, limited: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+def test_what_a_handler_or_another_thread_raises_is_the_callers(
+    module: str, name: str, way: Callable[[int], None], limited: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     where = importlib.import_module(module)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(where, name, interrupting(getattr(where, name)))
+    monkeypatch.setattr(where, name, interrupting(getattr(where, name), way))
     is_stored = module == "hjit.cache"
     options = {"cache": "rw" if is_stored else "off", "tune": False, "cache_dir": ""}
-    f = hjit.pipeline(lambda a: a * 1.25 - len(name), **options)
+    text = name + "." * 64 * WAYS.index(way)  # of another length each, else the kernel is known
+    f = hjit.pipeline(lambda a: a * 1.25 - len(text), **options)
     if name == "_read":
         (tmp_path / "hjit").mkdir(mode=0o700)
     with pytest.raises(TimeLimit):
@@ -102,6 +135,8 @@ def test_how_a_handler_is_known() -> None:
         with pytest.raises(type(own)):
             raise_if_signalled(own)
     raise_if_signalled(raised(lambda _: plain(None)))
+    for own in (lambda _: int("x"), lambda _: {}[1], lambda _: np.linalg.inv(np.zeros((2, 2))), lambda _: [].pop()):
+        raise_if_signalled(raised(own))
 
 
 def test_a_time_limit_ends_what_never_ends(limited: None) -> None:

@@ -214,3 +214,11 @@ def test_values_that_occur(dtype: str) -> None:
 
     compiled(f, a)
     compiled(lambda x: (len(np.unique(x)) > 2, np.unique(x).size == 2, np.unique(x, return_counts=True)[1].mean()), a)
+
+
+@pytest.mark.parametrize(
+    "f", [lambda x: np.i0(x), lambda x: np.i0(x[3]), lambda x: np.piecewise(x, [x < 0.3], [np.sinc, 2])]
+)
+def test_functions_of_numpys_own_source(f: Function) -> None:
+    """What NumPy writes in Python is traced with what is read under a mask, too."""
+    compiled(f, 20 * RNG.random(50), exact=False)

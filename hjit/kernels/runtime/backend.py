@@ -22,7 +22,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from hjit.errors import CompileError
+from hjit.errors import CompileError, MemoryShortage
 from hjit.kernels.runtime import features
 from hjit.kernels.runtime.linking import memory
 from hjit.kernels.runtime.machine_code import PROTOTYPE, Compiled, give_up, is_busy
@@ -73,12 +73,13 @@ def alone(text: str = "") -> Iterator[None]:
         text: what LLVM is to compile.
 
     Raises:
-        CompileError: LLVM is busy for ever, or would end the process, for want of memory.
+        CompileError: LLVM is busy for ever.
+        MemoryShortage: it would end the process, for want of memory.
     """
     if is_busy():
         raise CompileError("LLVM does not end another compilation, and does nothing else in this process")
     if not memory.has_room(ROOM_BYTES + text.count("\n") * ROOM_BYTES_A_LINE):
-        raise CompileError("the process may take no more memory (`ulimit -v`, or `-d`), and LLVM needs some")
+        raise MemoryShortage("the process may take no more memory (`ulimit -v`, or `-d`), and LLVM needs some")
     with _lock, forks.compiler_lock() or contextlib.nullcontext():
         try:
             yield

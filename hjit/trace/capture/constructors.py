@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.capture.array_protocol import arrays_of
 from hjit.trace.capture.side_effects.impure import GENERATOR_CLASSES
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.masked import MaskedRead
@@ -79,6 +80,7 @@ def of_lists(ufunc: np.ufunc) -> Callable[..., Any]:
         # NumPy, which would ask the traced array what to do, takes longer
         if len(args) == nin and kwargs.keys() <= _OUT and _are_real(args, kwargs):
             return hook("ufunc_call")(ufunc, "__call__", args, kwargs)
+        args, kwargs = arrays_of(args), arrays_of(kwargs)
         return ufunc(*(as_tracer(x) if type(x) in (list, tuple) and has_tracer(x) else x for x in args), **kwargs)
 
     return functools.wraps(ufunc, updated=())(method)

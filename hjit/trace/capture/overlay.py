@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture import builtin_calls
+from hjit.trace.capture.array_protocol import arrays_of
 from hjit.trace.capture.captured import (
     LIBRARY,
     NUMERIC,
@@ -40,6 +41,7 @@ from hjit.trace.capture.loops.bytecode import BOTH, CHOOSE, CHOOSES, EITHER, LEA
 from hjit.trace.capture.loops.iterators import leaves, while_
 from hjit.trace.capture.loops.rewriting import choices
 from hjit.trace.capture.loops.rewriting.exits import code_of
+from hjit.trace.capture.made_attributes import made_attribute
 from hjit.trace.capture.side_effects import effects, environment
 from hjit.trace.capture.side_effects.impure import (
     PythonRandomProxy,
@@ -343,6 +345,7 @@ def _dispatched(function: Any) -> Callable[..., Any]:
             return traced(*args, **kwargs)
         if function not in _OF_ELEMENTS:
             args, kwargs = static_captured(args), static_captured(kwargs)
+        args, kwargs = arrays_of(args), arrays_of(kwargs)
         if has_masked_read(args, kwargs):
             return hook("masked_call")(function, args, kwargs)
         if makes or has_tracer(args) or has_tracer(kwargs):
@@ -377,8 +380,12 @@ def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
     traced = functions().get(function)
     if traced is not None and is_simple_call(args, kwargs):
         return traced(*args, **kwargs)
+    source = source_of(function)
+    is_python = isinstance(source, types.FunctionType)
     if has_masked_read(args, kwargs) and not isinstance(function, np.ufunc):
-        return hook("masked_call")(function, args, kwargs)
+        if traced is not None or not is_python or hook("knows_masked")(function):
+            return hook("masked_call")(function, args, kwargs)
+        return clone(source)(*args, **kwargs)  # perhaps it does no more than reads under a mask can take
     if hook("wants_complex")(function, args, kwargs):
         return hook("complex_call")(function, args, kwargs)
     if traced is not None:
@@ -393,8 +400,7 @@ def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
         if _writes(function, args, kwargs):
             return foreign(function).extern(args, kwargs, name)
         return extern_call(name, function, args, kwargs)
-    source = source_of(function)
-    if not isinstance(source, types.FunctionType):
+    if not is_python:
         raise current().error(name, "hjit does not know this function")
     return clone(source)(*args, **kwargs)
 
@@ -454,7 +460,7 @@ class ModuleProxy(types.ModuleType):
         if name in ("__dict__", "__class__", "__name__", "__spec__", "__path__", "__file__"):
             return getattr(module, name)
         cache = object.__getattribute__(self, "__dict__")
-        seen = cache[name] if name in cache else _attribute(module, name, cache)
+        seen = cache[name] if name in cache else _attribute(module, name, cache, sys._getframe(1).f_globals)
         return called(seen, sys._getframe(1)) if isinstance(seen, (np.ufunc, type)) else seen
 
     def __setattr__(self, name: str, new: Any) -> None:
@@ -464,10 +470,14 @@ class ModuleProxy(types.ModuleType):
         raise outlives(f"del {self.__name__}.{name}", "a module")
 
 
-def _attribute(module: types.ModuleType, name: str, cache: dict[str, Any]) -> Any:
-    """What stands for a module's attribute; kept in `cache` where that is the same in all traces."""
+def _attribute(module: types.ModuleType, name: str, cache: dict[str, Any], names: dict[str, Any]) -> Any:
+    """What stands for a module's attribute; kept in `cache` where that is the same in all traces.
+
+    Args:
+        names: globals of the code that uses it.
+    """
     try:
-        value = getattr(module, name)
+        value, found_at = made_attribute(module, name, names)
     except AttributeError:
         if module.__name__.partition(".")[0] not in NUMERIC:
             guard_absent(AccessPath(module, name, "attr"))
@@ -479,8 +489,9 @@ def _attribute(module: types.ModuleType, name: str, cache: dict[str, Any]) -> An
     elif module.__name__.partition(".")[0] in NUMERIC and callable(value) and is_harmless(value):
         seen = value if isinstance(value, (np.ufunc, type)) else wrap_callable(value)
     else:
-        return wrap(value, AccessPath(module, name, "attr"))
-    cache[name] = seen
+        return wrap(value, found_at or AccessPath(module, name, "attr"))
+    if found_at is None:
+        cache[name] = seen
     return seen
 
 

@@ -181,7 +181,7 @@ def sorted_axes(steps: Sequence[Sequence[int]], ndim: int) -> Order:
     """The order in which NumPy's iterator goes over axes.
 
     Args:
-        steps: absolute strides of each operand along them; 0 where it does not have the axis.
+        steps: absolute strides of each operand along them; 0 where it does not have the axis, or repeats it.
     """
     return tuple(_by_strides(_straight(ndim)[::-1], steps, outwards=True)[::-1])
 
@@ -280,7 +280,8 @@ def joined_order(arrays: Sequence[Tracer]) -> Order:
     ndim = arrays[0].ndim
     if all(a.is_ordered for a in arrays):
         return _straight(ndim)
-    return tuple(_by_strides(_straight(ndim), [_aligned(a, ndim) for a in arrays], outwards=False))
+    steps = [[0 if n == 1 else s + 1 for n, s in zip(a.shape, _aligned(a, ndim), strict=True)] for a in arrays]
+    return tuple(_by_strides(_straight(ndim), steps, outwards=False))  # repeated axes count, unlike in the iterator
 
 
 def ordered_stage(value: Expr, shape: Shape, dtype: Any, order: Order, is_scalar: bool = False) -> Tracer:

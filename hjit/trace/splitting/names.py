@@ -175,9 +175,13 @@ def definitely_bound(body: Iterable[ast.stmt]) -> set[str]:
                 found |= set.intersection(*ways) | definitely_bound(s.finalbody)
             case ast.For() | ast.AsyncFor() | ast.While() | ast.TryStar() | ast.Match():
                 pass  # none of it may have run
-            case ast.With():
-                found |= {n for x in s.items if x.optional_vars is not None for n in stores([x.optional_vars])}
-                found |= definitely_bound(s.body)
+            case ast.With() | ast.AsyncWith():
+                for x in s.items:
+                    found |= set(stores([] if x.optional_vars is None else [x.optional_vars]))
+                    if not _ends_no_exception(x):  # neither the next items nor the body may have run to their end
+                        break
+                else:
+                    found |= definitely_bound(s.body)
             case ast.Delete() | ast.AnnAssign(value=None):
                 pass
             case _:
@@ -249,10 +253,16 @@ def _live(s: ast.stmt, after: frozenset[str], jump: frozenset[str]) -> frozenset
     return (after - definitely_bound([s])) | frozenset(loads([s]))
 
 
+_END_NO_EXCEPTION = frozenset(
+    """errstate catch_warnings printoptions open nullcontext closing redirect_stdout redirect_stderr localcontext
+    TemporaryDirectory ThreadPoolExecutor ProcessPoolExecutor Lock RLock""".split()
+)
+
+
 def _ends_no_exception(x: ast.withitem) -> bool:
     """Is it one of the context managers that let all exceptions through? Another one may end them, as
     `contextlib.suppress` does: then what its block would have bound is what it was before."""
     match x.context_expr:
         case ast.Call(ast.Attribute(attr=name)) | ast.Call(ast.Name(id=name)):
-            return name in ("errstate", "catch_warnings", "printoptions", "open")
+            return name in _END_NO_EXCEPTION
     return False

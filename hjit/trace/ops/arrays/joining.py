@@ -19,10 +19,10 @@ from hjit.trace.ir.graph import Definition, identity
 from hjit.trace.ir.poly import ZERO, Dim, Poly, poly
 from hjit.trace.ops.arguments import all_known, along, axis_of, contents, finish, placeholders, refuse, whole_number
 from hjit.trace.ops.indexing.getitem import getitem, slice_range
-from hjit.trace.ops.layout import joined_order, order_of_padded, relaid, transposed_back
+from hjit.trace.ops.layout import Order, joined_order, order_of_padded, relaid, transposed_back
 from hjit.trace.ops.limits import MAX_REGIONS
 from hjit.trace.tracing.arrays.buffers import TracedBuffer
-from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.traced import Shape, TracedArray
 from hjit.trace.tracing.arrays.tracer import (
     MAX_KNOWN,
     Tracer,
@@ -142,9 +142,9 @@ def join(arrays: Sequence[Tracer], axis: int, dtype: Any) -> Tracer:
     return assemble((*arrays[0].shape[:axis], total, *arrays[0].shape[axis + 1 :]), dtype, regions)
 
 
-def _joined(arrays: Sequence[Tracer], axis: int, dtype: Any) -> Tracer:
-    """As `join`, with axes in the order of those of the arrays in memory."""
-    order = joined_order(arrays)
+def join_in_order(arrays: Sequence[Tracer], axis: int, dtype: Any, order: Order | None = None) -> Tracer:
+    """As `join`, with axes in an order in memory, which is else that of those of the arrays."""
+    order = joined_order(arrays) if order is None else order
     if order == tuple(range(len(order))):
         return join(arrays, axis, dtype)
     return transposed_back(join([call(np.transpose, a, order) for a in arrays], order.index(axis), dtype), order)
@@ -158,15 +158,17 @@ def concatenate(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = Non
     if axis is None:
         many, axis = [a.reshape(-1) for a in many], 0
     axis = static_value(axis)
-    bad = (
-        not many
-        or not many[0].ndim
-        or not -many[0].ndim <= axis < many[0].ndim
-        or any(a.ndim != many[0].ndim for a in many)
-    )
-    if bad or any(a.shape[k] != n for a in many for k, n in enumerate(many[0].shape) if k != axis % a.ndim):
+    if not fit_together(many, axis):
         refuse(np.concatenate, many, axis)
-    return _finish(_joined(many, axis % many[0].ndim, _dtype(many, dtype, out, casting)), out)
+    return _finish(join_in_order(many, axis % many[0].ndim, _dtype(many, dtype, out, casting)), out)
+
+
+def fit_together(arrays: Sequence[TracedArray], axis: int) -> bool:
+    """May arrays be put one after the other along an axis?"""
+    ndim = arrays[0].ndim if arrays else 0
+    if not -ndim <= axis < ndim or any(a.ndim != ndim for a in arrays):
+        return False
+    return all(a.shape[k] == n for a in arrays for k, n in enumerate(arrays[0].shape) if k != axis % ndim)
 
 
 def _merged(a: Tracer, axis: Any) -> Any:
@@ -184,7 +186,7 @@ def stack(arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, cas
         refuse(np.stack, many, axis)
     axis = axis_of(axis, many[0].ndim + 1)
     key = (*(slice(None),) * axis, None)
-    return _finish(_joined([getitem(a, key) for a in many], axis, _dtype(many, dtype, out, casting)), out)
+    return _finish(join_in_order([getitem(a, key) for a in many], axis, _dtype(many, dtype, out, casting)), out)
 
 
 @implements(np.hstack)

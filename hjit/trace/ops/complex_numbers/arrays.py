@@ -11,11 +11,12 @@ import numpy as np
 
 from hjit.trace.ir.expressions import Const
 from hjit.trace.ops.arguments import Casting, axes_of, axis_of, count, makes, refuse, shape_of
+from hjit.trace.ops.arrays.joining import fit_together, join_in_order
 from hjit.trace.ops.arrays.strides import Flags
 from hjit.trace.ops.complex_numbers.operands import Complex, as_complex, complex_operand, is_array, joined, pair
 from hjit.trace.ops.complex_numbers.table import for_complex
 from hjit.trace.ops.complex_numbers.ufuncs import as_bool, store
-from hjit.trace.ops.layout import Order, copy_order, in_order, order_of, stand_in
+from hjit.trace.ops.layout import Order, copy_order, in_order, joined_order, order_of, stand_in
 from hjit.trace.tracing.arrays.complex_tracer import (
     ComplexTracer,
     checked_complex,
@@ -419,16 +420,14 @@ def concatenate(
             raise TypeError(f"Cannot cast array data from {x.dtype!r} to {wanted!r} according to the rule '{casting}'")
     if wanted.kind != "c":
         raise current().error("numpy.concatenate", "complex arrays as real ones")
-    zs = [as_complex(x, wanted) for x in many]
     if axis is None:
-        zs, axis = [reshape(z, -1) for z in zs], 0
+        many, axis = [x.reshape(-1) for x in many], 0
     axis = operator.index(static_value(axis))
-    if any(z.ndim != zs[0].ndim or not -z.ndim <= axis < z.ndim for z in zs):
-        return refuse(np.concatenate, zs, axis)
-    try:
-        made = ComplexTracer(call(np.concatenate, [z.parts for z in zs], axis % zs[0].ndim))
-    except ValueError:
-        return refuse(np.concatenate, zs, axis)
+    if not fit_together(many, axis):
+        return refuse(np.concatenate, many, axis)
+    order = joined_order([x.real for x in many])
+    parts = [as_complex(x, wanted).parts for x in many]
+    made = ComplexTracer(join_in_order(parts, axis % len(order), part_dtype(wanted), (*order, len(order))))
     if out is None:
         return made
     if tuple(out.shape) != tuple(made.shape):

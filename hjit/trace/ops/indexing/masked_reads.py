@@ -34,7 +34,8 @@ _OF_KNOWN_SHAPE = frozenset(
 )
 
 
-def supports(function: Any) -> bool:
+@provides
+def knows_masked(function: Any) -> bool:
     """Is this function computed for arrays read under a mask?"""
     try:
         known = (_REDUCTIONS, _ELEMENTWISE, _OF_KNOWN_SHAPE, (np.count_nonzero, np.ptp))
@@ -52,7 +53,7 @@ def masked_call(function: Any, args: Any, kwargs: Any) -> Any:
     """
     first: MaskedRead = next(x for x in (*args, *kwargs.values()) if type(x) is MaskedRead)
     name = f"numpy.{getattr(function, '__name__', function)}"
-    if not supports(function):
+    if not knows_masked(function):
         raise first.error(name)
     if function in _ELEMENTWISE:
         values = [first.whole(x) for x in args], {k: first.whole(x) for k, x in kwargs.items()}

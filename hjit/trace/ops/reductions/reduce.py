@@ -409,7 +409,8 @@ def _ufunc_accumulate(name: str, a: Any, axis: Any = 0, dtype: Any = None, out: 
     if axis is None:
         a, axis = a.reshape(-1), 0
     (along,), kind = axes_of(axis, a.ndim), _reduced_dtype(ufunc, name, a.dtype, dtype, out)
-    return finish(as_it_lies(a, lambda x, order: scan(name, x, order.index(along), kind)), out)
+    order = operands_order((a,), a.shape)  # not that of a copy, which repeated axes and those of one element move
+    return finish(as_it_lies(a, lambda x, order: scan(name, x, order.index(along), kind), order), out)
 
 
 def _reduced_dtype(ufunc: np.ufunc, name: str, given: np.dtype[Any], asked: Any, out: Any) -> np.dtype[Any]:

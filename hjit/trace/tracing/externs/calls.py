@@ -15,12 +15,12 @@ from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_known
 from hjit.trace.tracing.arrays.scalar_class import plain_class
 from hjit.trace.tracing.arrays.tracer import Tracer, from_known, is_tracer, made_of_sizes, python_float, python_int
 from hjit.trace.tracing.complex_memory import complex_of, supported_complex
-from hjit.trace.tracing.dispatch import hook
+from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.externs.opaque import Opaque, refusal
 from hjit.trace.tracing.recording.events import FilledArguments
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
 from hjit.trace.tracing.recording.results import ExternResult, Unknown, as_part_of, call_extern, rebuild
-from hjit.trace.tracing.scalars.host import TapeEntry, is_host, known_number
+from hjit.trace.tracing.scalars.host import TapeEntry, is_host, known_number, static_captured
 from hjit.trace.tracing.scalars.size import Size
 
 
@@ -161,6 +161,24 @@ class Extern:
             )
         except Unknown as unknown:
             raise current().error(self.name, str(unknown), "call it outside the function") from None
+
+
+class _ObjectCall(Extern):
+    """A call of an object that the user has, and may change between calls of the traced function."""
+
+    def __init__(self, seen: Opaque, value: Any, args: Any, kwargs: Any) -> None:
+        cls = type(value)
+        super().__init__(f"{cls.__module__}.{cls.__qualname__}", value, args, kwargs)
+        self.seen = seen
+
+    def known(self, arrays: Sequence[np.ndarray[Any, Any]]) -> Any:
+        raise refusal(self.seen, " of what is the same at every call")
+
+
+@provides
+def object_call(seen: Opaque, value: Any, args: Any, kwargs: Any) -> Any:
+    """A call of an object that traced code sees as `seen`: as it is, at every call."""
+    return _ObjectCall(seen, value, static_captured(args), static_captured(kwargs)).result()
 
 
 def extern_result(name: str, kind: str) -> Any:

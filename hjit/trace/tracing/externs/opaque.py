@@ -6,11 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from hjit.errors import InherentError
+from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.recording.recorder import current
+
+_CALLED = ("scipy.interpolate.",)  # modules of classes whose objects do not change when they are called
 
 
 class Opaque:
-    """Stands for an object of a library's class or of one written in C; it can be passed on, but not used."""
+    """Stands for an object of a library's class or of one written in C: it can be passed on, and few can be called."""
 
     __slots__ = ("_hjit_name", "_hjit_object")
 
@@ -22,6 +25,12 @@ class Opaque:
         if name == "__class__":
             return type(object.__getattribute__(self, "_hjit_object"))
         raise refusal(self, f".{name}")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        value = object.__getattribute__(self, "_hjit_object")
+        if not type(value).__module__.startswith(_CALLED):
+            raise refusal(self, ".__call__")
+        return hook("object_call")(self, value, args, kwargs)
 
 
 def refusal(x: Opaque, use: str = "") -> Exception:
@@ -43,7 +52,7 @@ def _refused(name: str) -> Callable[..., Any]:
 
 
 _BINARY = "add sub mul truediv floordiv mod divmod pow matmul and or xor lshift rshift".split()
-_OTHER = """call len iter next reversed contains getitem setitem delitem setattr delattr bool str repr format bytes hash
+_OTHER = """len iter next reversed contains getitem setitem delitem setattr delattr bool str repr format bytes hash
     eq ne lt le gt ge neg pos abs invert int float complex index round trunc floor ceil enter exit length_hint
     array array_ufunc array_function buffer await aiter anext aenter aexit copy deepcopy reduce reduce_ex""".split()
 _NAMES = [
