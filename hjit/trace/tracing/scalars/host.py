@@ -305,7 +305,9 @@ def record(f: Callable[..., Any], *args: Any) -> Any:
 
 def _told_apart(x: Any) -> Any:
     """An argument of `record` as part of a key: equal numbers may be of other types, and -0.0 equals 0.0."""
-    return x if type(x) is TapeEntry else (type(x), repr(x)) if isinstance(x, (int, float, complex, np.generic)) else x
+    if x is None or isinstance(x, (TapeEntry, str, type, np.dtype)):
+        return x
+    return (type(x), repr(x)) if isinstance(x, (int, float, complex, np.generic)) else object()  # others may change
 
 
 def static_value(x: Any) -> Any:
