@@ -358,3 +358,27 @@ def test_upfirdn() -> None:
     x, h = np.random.default_rng(0).normal(size=(8, 60)), np.array([1.0, 2, 3])
     for _ in range(2):
         np.testing.assert_allclose(p(x, h), scipy.signal.upfirdn(h * 2, x + 1, 2, 3) - 1, rtol=1e-12)
+
+
+ORDERED = {
+    "transform": lambda a: np.fft.fft2(a * 2),
+    "transform of complex numbers": lambda a: np.fft.ifft2(np.fft.fft2(a) * 2),
+    "ufunc": lambda a: scipy.special.gamma(a + 1),
+    "transposed": lambda a: np.abs(np.fft.fft2((a * 2).T)).T,
+    "repeated": lambda a: np.fft.fft2(np.broadcast_to(a[0] * 2, a.shape)),
+    "repeated complex numbers": lambda a: np.fft.ifft(np.broadcast_to(np.fft.fft(a[0]), a.shape) * 1),
+    "part": lambda a: np.fft.fft2((a * 2)[1:, ::-1]),
+}
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (0, 2, 1), (2, 0, 1), (2, 1, 0)])
+@pytest.mark.parametrize("f", ORDERED.values(), ids=ORDERED)
+def test_computed_arrays_are_given_as_numpy_s_lie_in_memory(f: Any, order: tuple[int, ...]) -> None:
+    shape = np.array((7, 9, 12)[: len(order)])
+    a = np.random.default_rng(2).random(shape[[*order]]).transpose(np.argsort(order))
+    expected, p = f(a), hjit.pipeline(f)
+    for _ in range(2):
+        found = p(a)
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+        assert found.strides == expected.strides
+    assert p.stats.fallbacks == 0

@@ -217,6 +217,7 @@ def _aligned(a: Tracer, ndim: int) -> list[int]:
     return [0] * (ndim - a.ndim) + [0 if n == 1 else abs(s) for n, s in zip(a.shape, found, strict=True)]
 
 
+@provides
 def copy_order(a: Tracer, word: str = "K") -> Order:
     """The order of the axes of a copy of `a`, or of a new array like it, by NumPy's word for it."""
     if word != "K":

@@ -13,7 +13,15 @@ from hjit.trace.ir.graph import identity
 from hjit.trace.tracing.arrays.buffers import TracedBuffer
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_known
 from hjit.trace.tracing.arrays.scalar_class import plain_class
-from hjit.trace.tracing.arrays.tracer import Tracer, from_known, is_tracer, made_of_sizes, python_float, python_int
+from hjit.trace.tracing.arrays.tracer import (
+    Tracer,
+    call,
+    from_known,
+    is_tracer,
+    made_of_sizes,
+    python_float,
+    python_int,
+)
 from hjit.trace.tracing.complex_memory import complex_of, supported_complex
 from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.externs.opaque import Opaque, refusal
@@ -213,7 +221,8 @@ class Arguments:
 
     Attributes:
         originals: the tracers, each once.
-        tracers: whole arrays with their contents, of complex ones the parts.
+        tracers: whole arrays with their contents, of complex ones the parts; axes are in the order of `orders`.
+        orders: the axes of each, from the slowest to the fastest as NumPy's array has them in memory.
     """
 
     def __init__(self, late: bool = False) -> None:
@@ -221,6 +230,7 @@ class Arguments:
         self.late = late
         self.originals: list[Any] = []
         self.tracers: list[Tracer] = []
+        self.orders: list[tuple[int, ...]] = []
 
     def freeze(self, x: Any) -> Any:
         """The argument with a `_Placeholder` for each tracer."""
@@ -243,7 +253,14 @@ class Arguments:
         known = next((k for k, t in enumerate(self.originals) if t is x), None)
         if known is not None:
             return known
+        straight = tuple(range(array.ndim))
+        keeps = array.is_whole or current().postpone is not None  # Dask's arrays are in no order
+        order = straight if keeps else hook("copy_order")(array)
+        if type(x) is ComplexTracer and order[-1:] != straight[-1:]:  # parts of a number are side by side
+            order = straight
+        array = array if order == straight else call(np.transpose, array, order)
         self.originals.append(x)
+        self.orders.append(order)
         self.tracers.append(array if array.is_whole else array.copy())
         return len(self.originals) - 1
 
@@ -267,13 +284,21 @@ class Arguments:
             return values[x.k]
         if type(x) is _Placeholder:
             if x.number not in views:
-                a = arrays[x.number].reshape(x.shape)
-                a = complex_of(a) if x.is_complex else a
+                shape, axes = self._in_memory(x)
+                a = arrays[x.number].reshape(shape)
+                a = (complex_of(a) if x.is_complex else a).transpose(axes)
                 views[x.number] = a.item() if x.weak else a[()] if x.scalar else a
             return views[x.number]
         if type(x) in (list, tuple):
             return type(x)(self.fill(y, arrays, values, views) for y in x)
         return {k: self.fill(v, arrays, values, views) for k, v in x.items()} if type(x) is dict else x
+
+    def _in_memory(self, x: _Placeholder) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The shape of the array that is realised, of a complex one's parts, and its axes as the function has them."""
+        order = self.orders[x.number]
+        shape = tuple(x.shape[k] for k in order)
+        own = order[:-1] if x.is_complex else order
+        return shape, tuple(sorted(range(len(own)), key=own.__getitem__))
 
     @property
     def has_numbers(self) -> bool:
@@ -283,7 +308,9 @@ class Arguments:
     def put(self, x: Any, array: Callable[[int, tuple[int, ...], bool], Any]) -> Any:
         """An argument of `freeze` with arrays in their places, which `array` gives: see `FilledArguments`."""
         if type(x) is _Placeholder:
-            return array(x.number, x.shape, x.is_complex)
+            shape, axes = self._in_memory(x)
+            found = array(x.number, shape, x.is_complex)
+            return found if axes == tuple(range(len(axes))) else found.transpose(axes)
         if type(x) in (list, tuple):
             return type(x)(self.put(y, array) for y in x)
         return {k: self.put(v, array) for k, v in x.items()} if type(x) is dict else x
