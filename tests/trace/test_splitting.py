@@ -177,7 +177,7 @@ def f(a, n, log):
 """
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(16))
 def test_blocks_that_handle_exceptions_are_the_same_in_parts(seed: int) -> None:
     f = function_of(CAUGHT)
     f.__globals__["suppress"] = contextlib.suppress
