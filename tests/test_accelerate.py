@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 import types
@@ -46,12 +47,15 @@ def chosen(name):
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[types.ModuleType]:
-    (tmp_path / "softening.py").write_text(TEXT)
-    monkeypatch.syspath_prepend(tmp_path)
-    import softening  # type: ignore[import-not-found]
+    yield from written("softening", TEXT, tmp_path, monkeypatch)
 
-    yield softening
-    sys.modules.pop("softening")
+
+def written(name: str, text: str, folder: Path, patch: pytest.MonkeyPatch) -> Iterator[types.ModuleType]:
+    """A module of the test's own."""
+    (folder / f"{name}.py").write_text(text)
+    patch.syspath_prepend(folder)
+    yield importlib.import_module(name)
+    sys.modules.pop(name)
 
 
 def test_public_functions_are_pipelines_in_a_block(package: types.ModuleType) -> None:
@@ -193,12 +197,7 @@ def __getattr__(name):
 
 @pytest.fixture
 def deprecated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[types.ModuleType]:
-    (tmp_path / "softened.py").write_text(DEPRECATED)
-    monkeypatch.syspath_prepend(tmp_path)
-    import softened  # type: ignore[import-not-found]
-
-    yield softened
-    sys.modules.pop("softened")
+    yield from written("softened", DEPRECATED, tmp_path, monkeypatch)
 
 
 def test_deprecated_names_stay_as_they_are(deprecated: types.ModuleType) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from hjit.trace.tracing.arrays.tracer import has_tracer
 from hjit.trace.tracing.dispatch import hook
+from hjit.trace.tracing.scalars.host import with_items
 
 _OWN_WAYS = ("__array_ufunc__", "__array_function__")  # which NumPy asks before it converts anything
 
@@ -17,12 +18,8 @@ _OWN_WAYS = ("__array_ufunc__", "__array_function__")  # which NumPy asks before
 def arrays_of(x: Any) -> Any:
     """`x`, with what their `__array__` returns in place of such objects, also in the lists, tuples and dicts of it."""
     t = type(x)
-    if t in (list, tuple):
-        found = [arrays_of(y) for y in x]
-        return t(found) if any(new is not old for new, old in zip(found, x, strict=True)) else x
-    if t is dict:
-        items = {k: arrays_of(y) for k, y in x.items()}
-        return items if any(items[k] is not x[k] for k in x) else x
+    if t in (list, tuple, dict):
+        return with_items(arrays_of, x)
     method = getattr(t, "__array__", None)
     if type(method) is not types.FunctionType or any(hasattr(t, n) for n in _OWN_WAYS):
         return x

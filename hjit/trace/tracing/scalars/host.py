@@ -250,11 +250,17 @@ def static_captured(x: Any) -> Any:
         return x.make_static() if x.captured else x
     if t is slice:
         return slice(static_captured(x.start), static_captured(x.stop), static_captured(x.step))
+    return with_items(static_captured, x)
+
+
+def with_items(f: Callable[[Any], Any], x: Any) -> Any:
+    """A list, tuple or dict with `f` of its items, itself where these are the same objects; all else as it is."""
+    t = type(x)
     if t in (list, tuple):
-        found = [static_captured(y) for y in x]
+        found = [f(y) for y in x]
         return t(found) if any(new is not old for new, old in zip(found, x, strict=True)) else x
     if t is dict:
-        items = {k: static_captured(y) for k, y in x.items()}
+        items = {k: f(y) for k, y in x.items()}
         return items if any(items[k] is not x[k] for k in x) else x
     return x
 
