@@ -204,7 +204,7 @@ def greedy(segment: Any, sizes: Any, options: Any, *_: Any) -> Any:
     space = autoschedule.space_of(segment, sizes, options)
     if len(segment.graph.stages) > FEW_STAGES:
         space = autoschedule.frozen(space, lambda: time.perf_counter() > end - SEARCH_SECONDS / 2)
-    found = autoschedule.greedily(space, lambda: time.perf_counter() > end)
+    found = autoschedule.greedy_searches(space, lambda: time.perf_counter() > end)[0].found
     if found.best is None:
         return Plan(None, frozenset(), math.inf)
     return Plan(found.best.tree, found.best.inlined, found.cost)

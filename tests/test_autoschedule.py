@@ -27,6 +27,7 @@ from hjit.sched.language.transforms import storage_at_compute
 from hjit.sched.language.tree import Loop, Root, Store, computes
 from hjit.sched.nests.root_nests import root_schedule
 from hjit.sched.search.nest_costs import NestCosts
+from hjit.sched.search.portfolio import greedily
 from hjit.sched.search.refine import Schedule
 from hjit.sched.search.search import presets
 from hjit.sched.search.space import Space
@@ -34,7 +35,7 @@ from hjit.trace.passes.fusion import inline_after
 from hjit.trace.passes.rewrites import Rewrites
 from hjit.training.cases import segment_of
 from hjit.tuning import autoschedule, candidates, limits, plans
-from hjit.tuning.autoschedule import Effort, frozen, greedily, searched, space_of
+from hjit.tuning.autoschedule import Effort, frozen, searched, space_of
 from hjit.tuning.candidates import with_fixes
 from hjit.tuning.choice import DEFAULT, Choice
 from hjit.tuning.decide import by_search, found_or_searched
@@ -146,7 +147,7 @@ def test_a_plan_that_is_not_legal_any_more_costs_time_only(folder: Path) -> None
 
 def test_plans_survive_being_written_whatever_stages_are_called() -> None:
     p, q = Program(blurred), Program(pyramid)
-    state = autoschedule.search(p.space, p.space.start, presets()["greedy"]).best
+    state = greedily(p.space).best
     assert state is not None
     plan = Plan(state.tree, state.inlined, 1.0)
     again = from_text(to_text(plan, p.graph), p.graph)

@@ -18,12 +18,12 @@ from hjit.model import network
 from hjit.model.costs import Cost
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.search.batches import State
+from hjit.sched.search.portfolio import beam_searches, greedy_searches
 from hjit.sched.search.refine import Schedule, refined, walked
 from hjit.sched.search.search import Options as SearchOptions
-from hjit.sched.search.search import presets, search
+from hjit.sched.search.search import presets
 from hjit.sched.search.space import Space
 from hjit.trace.ir.graph import Graph
-from hjit.tuning.autoschedule import greedily
 
 RANDOM_TRIES = 8
 LONGEST_WALK = 8  # moves from the default schedule
@@ -70,10 +70,11 @@ def candidates(space: Space, graph: Graph, count: int, seed: int, cost: Cost | N
 
 def picks(space: Space, default: Schedule, seed: int) -> Iterator[Named]:
     """What searches choose by the cost of a space, the best first, and what local search makes of it."""
-    found = [("greedy", x) for x in greedily(space, _for_seconds()).finalists[:1]]
-    around: SearchOptions[State] = SearchOptions(stop=_for_seconds())
-    beam = search(space, space.start, presets(WIDTH)["beam"], around).finalists[:BEAM_PICKS]
-    found += [("beam", x) for x in beam]
+    searches = greedy_searches(space, _for_seconds())
+    found = [("greedy", x) for x in searches[0].found.finalists[:1]]
+    spaces = [x.space for x in searches]
+    beams = beam_searches(spaces, presets(WIDTH)["beam"], lambda x, n: SearchOptions(stop=_for_seconds(len(spaces))))
+    found += [("beam", x) for x in beams[0].found.finalists[:BEAM_PICKS]]
     for name, (_, state) in found:
         yield name, Schedule(state.tree, state.inlined)
     best = min(found, key=lambda x: x[1][0])[1][1] if found else None
@@ -81,9 +82,9 @@ def picks(space: Space, default: Schedule, seed: int) -> Iterator[Named]:
     yield "refined pick", refined(space, start, seed, limited(REFINED_MOVES)).schedule
 
 
-def _for_seconds() -> Callable[[], bool]:
-    """True from some seconds on."""
-    end = time.perf_counter() + SEARCH_SECONDS
+def _for_seconds(share: int = 1) -> Callable[[], bool]:
+    """True when a search has had its seconds, or one of several its share of them."""
+    end = time.perf_counter() + SEARCH_SECONDS / share
     return lambda: time.perf_counter() > end
 
 

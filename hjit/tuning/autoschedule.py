@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from hjit.kernels.runtime import launch
 from hjit.model.costs import Cost
 from hjit.options import Options
@@ -23,8 +21,9 @@ from hjit.process.garbage_collection import few_collections
 from hjit.process.progress import ends_in, note, watched
 from hjit.sched.language.tree import Compute, Loop, Node
 from hjit.sched.search.batches import State
+from hjit.sched.search.portfolio import GREEDY, Searched, beam_searches, greedily, greedy_searches
 from hjit.sched.search.refine import Schedule, refined
-from hjit.sched.search.search import Found, Parameters, never, presets, search
+from hjit.sched.search.search import Found, Parameters, never, presets
 from hjit.sched.search.search import Options as SearchOptions
 from hjit.sched.search.space import Space
 from hjit.trace.ir.analysis.costs import cost as cost_of
@@ -77,8 +76,18 @@ class Effort:
     flip_threshold: float = 0.0
     batch: int = 500
 
+    def options(self, space: Space, stop: Callable[[], bool]) -> SearchOptions[State]:
+        """What a search of a space does around its algorithm."""
+        return SearchOptions(
+            passes=self.passes,
+            depth=len(space.decisions) if self.by_depth else None,
+            buckets=space.buckets if self.passes > 1 or self.sample else None,
+            sample=self.sample,
+            batch_size=self.batch,
+            stop=stop,
+        )
 
-GREEDY = presets()["greedy"]
+
 EFFORTS = {
     "greedy": Effort(GREEDY, freeze=True, seconds=0.95, timed=2, flips=2, flip_threshold=1e-4),
     "refined": Effort(GREEDY, freeze=True, refine=3.0, timed=3, flips=2),
@@ -166,32 +175,44 @@ def _searched(
             return Plan(None, frozenset(), candidates[0][0], now - start, None, whole.tally.evaluations)
         until = max(half, now + (limit - now) / 3)
         space = frozen(space, lambda: is_past(until))
-    around = SearchOptions(
-        passes=effort.passes,
-        depth=len(space.decisions) if effort.by_depth else None,
-        buckets=space.buckets if effort.passes > 1 or effort.sample else None,
-        sample=effort.sample,
-        batch_size=effort.batch,
-        stop=lambda: is_past(limit),
-    )
+    # by recorded features there is time for what is quick alone: others are no reason to compile the walk
+    further = min(half, start + patience / 2)
+    searches = greedy_searches(space, lambda: is_past(limit), lambda: clock() > further)
     if effort.parameters != GREEDY:  # a beam may end at a higher cost, or early; what this costs is known to it
-        candidates += _best(greedily(space, around.stop), 1)
-    found = search(space, space.start, effort.parameters, around)
-    candidates += _best(completed(space, found), effort.timed)
+        searches = [*_beams([x.space for x in searches], effort, limit, clock, is_past), *searches]
+    for x in searches:
+        candidates += _best(x.found, effort.timed)
     if effort.refine:
         end = clock() + effort.refine
         better = refined(whole, min(candidates, key=lambda x: x[0])[1], stop=lambda: is_past(end))
         candidates.append((better.cost, better.schedule))
     predicted, best = min(candidates, key=lambda x: x[0])
     if predicted >= effort.flip_threshold:
-        candidates += flipped(space, predicted, best, effort.flips, around.stop)
+        candidates += flipped(space, predicted, best, effort.flips, lambda: is_past(limit))
     candidates.sort(key=lambda x: x[0])
     evaluations, seconds = whole.tally.evaluations, clock() - start
     log.debug("searched %d schedules of %d stages in %.3f s", evaluations, len(graph.stages), seconds)
     said = f"{evaluations} schedules in {seconds:.3f} s, the best by the model"
     debug.say("search", said, lambda: _shown(candidates))
     plan = _plan_of(candidates, by_default, effort.timed)
-    return replace(plan, seconds=seconds, record=found.record, evaluations=evaluations)
+    return replace(plan, seconds=seconds, record=searches[0].found.record, evaluations=evaluations)
+
+
+def _beams(
+    spaces: Sequence[Space],
+    effort: Effort,
+    limit: float,
+    clock: Callable[[], float],
+    is_past: Callable[[float], bool],
+) -> list[Searched]:
+    """Searches of all spaces, each for its share of the time that is left."""
+
+    def options(x: Space, number: int) -> SearchOptions[State]:
+        now = clock()
+        end = now + (limit - now) / (len(spaces) - number)
+        return effort.options(x, lambda: is_past(end))
+
+    return beam_searches(spaces, effort.parameters, options)
 
 
 def _plan_of(candidates: Sequence[tuple[float, Schedule]], by_default: Schedule, count: int) -> Plan:
@@ -206,22 +227,6 @@ def _plan_of(candidates: Sequence[tuple[float, Schedule]], by_default: Schedule,
         others=tuple(Plan(x.tree, x.inlined, cost_of_each[x]) for x in further),
         default_cost=cost_of_each[by_default],
     )
-
-
-def greedily(space: Space, stop: Callable[[], bool] = never) -> Found[State]:
-    """A greedy search of a space."""
-    return completed(space, search(space, space.start, GREEDY, SearchOptions(stop=stop)))
-
-
-def completed(space: Space, found: Found[State]) -> Found[State]:
-    """What a search found; where it was ended before that, how far it came, with all other stages at the root."""
-    if found.finalists or found.halted is None:
-        return found
-    stages = [s.name for s in space.graph.stages]
-    rest = Space.freezing(space, {n: "inline" if space.frozen.get(n) == "inline" else "root" for n in stages}, stages)
-    (batch,) = rest.families(found.halted)
-    ((cost,),) = space.cost([(batch, np.zeros(1, np.int64))])
-    return replace(found, finalists=((float(cost), batch[0]),) if cost < math.inf else ())
 
 
 def _best(found: Found[State], count: int) -> list[tuple[float, Schedule]]:

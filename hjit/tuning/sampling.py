@@ -3,22 +3,24 @@
 Most are found by a greedy search with random dropout: the state that is predicted to be the best is expanded with a
 probability p, else the next one, and so on. p is such that one sample in twenty drops nothing: (1/20)^(1/d) for d
 decisions. What a plain beam finds, what local search makes of the fastest schedule so far, and some that are few moves
-from that one, are always among them.
+from that one, are always among them. Searches have the sets of rules of `hjit.sched.search.portfolio` by turns.
 """
 
 from __future__ import annotations
 
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 
 from hjit.model.costs import Cost
 from hjit.sched.search.batches import State
+from hjit.sched.search.portfolio import completed, variations
 from hjit.sched.search.refine import Schedule, refined, walked
+from hjit.sched.search.search import Found, Parameters, keep_probability, presets, search
 from hjit.sched.search.search import Options as SearchOptions
-from hjit.sched.search.search import Parameters, keep_probability, presets, search
 from hjit.sched.search.space import Space
-from hjit.tuning.autoschedule import completed, frozen
+from hjit.tuning.autoschedule import frozen
 from hjit.tuning.limits import (
     BEAM_PICKS,
     BEAM_WIDTH,
@@ -42,20 +44,22 @@ class Sampler:
         stop: is it time to end?
 
     Attributes:
-        space: under the present cost model.
+        spaces: under the present cost model, the next one to search first.
         keep: the probability p.
     """
 
     def __init__(self, space: Space, seed: int, seconds: float, stop: Callable[[], bool]) -> None:
         self._seconds, self._stop = min(SEARCH_SHARE * seconds, SAMPLE_SECONDS), stop
         self.whole = space  # local search changes any stage
-        self.space = frozen(space, self._for_a_while()) if len(space.graph.stages) > FEW_STAGES else space
+        space = frozen(space, self._for_a_while()) if len(space.graph.stages) > FEW_STAGES else space
+        self.spaces = deque(variations(space))
         self._random = random.Random(seed)
-        self.keep = keep_probability(max(self.space.undecided_steps, 1), UNTOUCHED)
+        self.keep = keep_probability(max(space.undecided_steps, 1), UNTOUCHED)
 
     def learn(self, cost: Cost) -> None:
         """Sample by this cost model from now on."""
-        self.space, self.whole = Space.like(self.space, cost), Space.like(self.whole, cost)
+        self.spaces = deque(Space.like(x, cost) for x in self.spaces)
+        self.whole = Space.like(self.whole, cost)
 
     def batch(self, count: int, best: Schedule) -> Iterator[Schedule]:
         """About `count` schedules; some may be equal to each other, or to earlier ones.
@@ -77,7 +81,7 @@ class Sampler:
     def _beam(self) -> Iterator[Schedule]:
         """What a beam without dropout finds."""
         around: SearchOptions[State] = SearchOptions(batch_size=500, stop=self._for_a_while())
-        found = completed(self.space, search(self.space, self.space.start, presets(BEAM_WIDTH)["beam"], around))
+        found = self._found(presets(BEAM_WIDTH)["beam"], around)
         yield from (Schedule(x.tree, x.inlined) for _, x in found.finalists[:BEAM_PICKS])
 
     def _sample(self) -> Iterator[Schedule]:
@@ -85,8 +89,14 @@ class Sampler:
         around: SearchOptions[State] = SearchOptions(
             keep=self.keep, seed=self._seed(), batch_size=500, stop=self._for_a_while()
         )
-        found = completed(self.space, search(self.space, self.space.start, STOCHASTIC_GREEDY, around))
+        found = self._found(STOCHASTIC_GREEDY, around)
         yield from (Schedule(x.tree, x.inlined) for _, x in found.finalists[:1])
+
+    def _found(self, parameters: Parameters, around: SearchOptions[State]) -> Found[State]:
+        """What a search finds under the next set of rules."""
+        space = self.spaces[0]
+        self.spaces.rotate(-1)
+        return completed(space, search(space, space.start, parameters, around))
 
     def _seed(self) -> int:
         return self._random.randrange(1 << 30)

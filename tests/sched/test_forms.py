@@ -13,10 +13,10 @@ from hjit.model.costs import WeightedSum
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Loop, Store, dims_of, walk
 from hjit.sched.nests.root_nests import root_schedule
+from hjit.sched.search.portfolio import greedily
 from hjit.sched.search.refine import Schedule
 from hjit.sched.search.space import Space
 from hjit.sched.search.templates import Template, chosen, parallel_iterations
-from hjit.tuning.autoschedule import greedily
 from tests.sched.test_space import MACHINE, Array, Program, equalised
 
 

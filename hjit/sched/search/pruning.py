@@ -39,6 +39,7 @@ class Rules:
         recompute: how often a value may be computed, in the mean over a stage; inf: as often as one likes.
         largest_tile: along one dimension, in elements of what is inside it.
         tiles: sizes that are tried between a tile and one twice as large, the first of them included.
+        producer_tiles: a stage that is computed inside its consumers' nest may get one more level of tiles of it.
         one_dimension: loops between where a stage is stored and where it is computed run over one dimension.
         together: stages that one child of the root computes.
         tile_levels: loops of a size over one dimension of a stage, besides those that are unrolled or vectors.
@@ -49,8 +50,8 @@ class Rules:
         unrolled: operations that the copies of one unrolled body have, inlined stages included.
         optimistic: are stages of which it is not decided where they are computed assumed to be where that costs their
             readers the least (Adams 2019, section 3.2), and not at the root? Every nest is then costed again when what
-            it reads is placed. A beam of 32 finds schedules
-            of the same cost either way, a greedy search now better ones and now worse: see `benchmarks/LOG.md`.
+            it reads is placed. A search finds now better schedules and now worse:
+            see `hjit.sched.search.portfolio`.
         inlined: operations that one evaluation has at most, those of inlined stages included: on a small image all of
         it looks cheap.
     """
@@ -58,6 +59,7 @@ class Rules:
     recompute: float = MAX_RECOMPUTE
     largest_tile: int = MAX_TILE
     tiles: int = TILES_PER_OCTAVE
+    producer_tiles: bool = True
     one_dimension: bool = True
     together: int = MAX_NEST_STAGES
     tile_levels: int = TILE_LEVELS

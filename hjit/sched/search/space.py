@@ -131,6 +131,14 @@ class Space:
         new._freeze(frozen, frozen_loops)
         return new
 
+    @staticmethod
+    def under(space: Space, rules: Rules) -> Space:
+        """The same space under rules that prune nests alike, and choose other ones; what was measured is shared."""
+        new = copy.copy(space)
+        new.rules, new.buckets = rules, Buckets()
+        new._freeze(space.frozen, space.frozen_loops)
+        return new
+
     @property
     def tally(self) -> Tally:
         """What the searches of the space have done."""
@@ -306,8 +314,8 @@ class Space:
         """The tree with one more level of tiles inside a loop, and choices for their sizes."""
         loop = at(whole, site)
         assert isinstance(loop, Loop)
-        if any(isinstance(x, Loop) and x.kind == "parallel" for c in loop.children for x in walk(c)):
-            yield whole, NONE  # parallel loops are the outermost ones: no tile is around one
+        if not self.rules.producer_tiles or _has_parallel_loops(loop):  # those are outermost: no tile is around one
+            yield whole, NONE
             return
         around = [
             x for k in range(len(site) + 1) if isinstance(x := at(whole, site[:k]), Loop) and x.stage == loop.stage
@@ -462,6 +470,11 @@ def _with_order(layouts: Layouts, stage: str, order: tuple[int, ...]) -> Layouts
 def _layouts(tree: Root) -> Layouts:
     """The layouts of stages that are not in C order."""
     return {name: x for name, x in layouts_of(tree).items() if x != C_ORDER}
+
+
+def _has_parallel_loops(loop: Loop) -> bool:
+    """Is a loop inside this one parallel?"""
+    return any(isinstance(x, Loop) and x.kind == "parallel" for c in loop.children for x in walk(c))
 
 
 def serial_nest(s: Stage, group: tuple[int, ...]) -> Node:
