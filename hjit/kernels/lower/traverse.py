@@ -177,6 +177,16 @@ def sources(body: Iterable[Stmt]) -> Iterator[str]:
         yield from (x.source for x in loads(*stmt_exprs(s), *(e for p in indices for e in p.exprs)))
 
 
+def stored(s: Stmt) -> tuple[str, ...]:
+    """The arrays that a statement itself writes."""
+    match s:
+        case Block():
+            return tuple(x.buffer for x in s.stores)
+        case Reduce() | Scan() | CopyAsync():
+            return (s.buffer,)
+    return ()
+
+
 def with_parts(s: Stmt, poly: Callable[[Poly], Poly], expr: Callable[[Expr], Expr]) -> Stmt:
     """The statement itself with other indices and values; those inside it are kept."""
 

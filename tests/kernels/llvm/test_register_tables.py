@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,48 @@ def test_a_table_that_changes_in_the_loop_is_read_again() -> None:
         return out
 
     check(counted, RNG.integers(0, 8, (40, 70)).astype(np.uint8))
+
+
+def rows_by_tables(i: Any, gain: Any) -> Any:
+    """Each row has its table, which is computed in the loop over rows."""
+    levels = (np.arange(256, dtype=np.int32) * gain[:, None] // 100).astype(np.uint8)
+    return np.take_along_axis(levels, i.astype(np.int64), 1) + i
+
+
+@PICKS
+def test_a_table_that_is_computed_in_a_loop_around_is_loaded_once_an_iteration() -> None:
+    i, gain = RNG.integers(0, 256, (37, 301)).astype(np.uint8), RNG.integers(1, 100, 37).astype(np.int32)
+    f = hjit.pipeline(rows_by_tables, cache="off")
+    blocks = re.split(r"^[\w.]+:$", f.inspect_llvm(i, gain), flags=re.MULTILINE)
+    picking = [b for b in blocks if "= call <64 x i8> @llvm.x86.avx512.vpermi2var" in b]
+    assert picking and all(b.count("= load <64 x i8>") == 1 for b in picking), "that of the image alone"
+
+
+def test_a_table_that_is_computed_in_a_loop_around_is_that_of_the_iteration() -> None:
+    for columns in (1, 63, 301):
+        i = RNG.integers(0, 256, (37, columns)).astype(np.uint8)
+        check(rows_by_tables, i, RNG.integers(1, 100, 37).astype(np.int32))
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2", "i4", "f4", "f8"])
+def test_large_tables_of_a_loop_around_are_gathered_from(dtype: str) -> None:
+    def f(i: Any, gain: Any) -> Any:
+        levels = (np.arange(5000) * gain[:, None] % 113).astype(dtype)
+        return np.take_along_axis(levels, i, 1) + np.take_along_axis(levels, 4999 - i, 1)
+
+    check(f, RNG.integers(0, 5000, (19, 203)), RNG.integers(1, 100, 19))
+
+
+def test_a_table_that_changes_between_two_loops_is_read_by_both() -> None:
+    def f(i: Any) -> Any:
+        t, first, second = np.zeros(256, np.uint8), np.empty(i.shape, np.uint8), np.empty(i.shape, np.uint8)
+        for y in range(len(i)):
+            first[y] = t[i[y]]
+            t = t + i[y, 0]
+            second[y] = t[i[y]]
+        return first, second
+
+    check(f, RNG.integers(0, 256, (40, 130)).astype(np.uint8))
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, 255])

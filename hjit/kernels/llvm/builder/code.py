@@ -92,8 +92,14 @@ class Code:
         self._count += 1
         return f"{prefix}{self._count}"
 
-    def emit(self, rhs: str, dtype: DTypeLike, lanes: int, *operands: Val, pointer: bool = False) -> Val:
-        """A pure instruction, placed by its operands unless it is `pinned`; `rhs` is its text after the equals sign."""
+    def emit(
+        self, rhs: str, dtype: DTypeLike, lanes: int, *operands: Val, pointer: bool = False, version: int = 0
+    ) -> Val:
+        """A pure instruction, placed by its operands unless it is `pinned`; `rhs` is its text after the equals sign.
+
+        Args:
+            version: of the memory that it reads; one of another version is not shared.
+        """
         if self.fast and rhs.startswith(_CONTRACTED):
             opcode, _, rest = rhs.partition(" ")
             rhs = f"{opcode} contract nsz arcp {rest}"
@@ -104,11 +110,12 @@ class Code:
             if o.depth > depth:
                 depth = o.depth
         scope = self.scopes[depth]
-        found = scope.memo.get(rhs)
+        key = rhs if not version else f"{rhs} ; {version}"
+        found = scope.memo.get(key)
         if found is None:
             found = Val(f"%{self.fresh()}", np.dtype(dtype), lanes, depth, pointer)
             scope.here.append(f"  {found.text} = {rhs}")
-            scope.memo[rhs] = found
+            scope.memo[key] = found
         elif found.dtype is not dtype:  # the text does not say: signed and unsigned integers have one type
             found = found._replace(dtype=np.dtype(dtype))
         return found

@@ -259,7 +259,7 @@ def _at(e: NestEmitter, source: str, base: Val, index: Val, cell: np.dtype[Any])
     # scratch may be read past its end
     whole = cell if cell.itemsize >= 4 else I32 if source in e.params.scratch and cell.kind != "f" else None
     # before AVX-512, gathers are slower than single loads
-    if whole is not None and "avx512" in e.machine.features and not e.is_mutable(source):
+    if whole is not None and "avx512" in e.machine.features and source not in e.storing:
         at = code.emit(
             f"getelementptr {type_name(cell)}, ptr {base.text}, {index}", I64, lanes, base, index, pointer=False
         )
@@ -273,6 +273,8 @@ def _at(e: NestEmitter, source: str, base: Val, index: Val, cell: np.dtype[Any])
             lanes,
             at,
             e.guard,
+            e.unchanged(source),
+            version=e.versions[source],
         )
         return found if whole == cell else code.emit(f"trunc {found} to {type_name(cell, lanes)}", cell, lanes, found)
     result: Val | None = None

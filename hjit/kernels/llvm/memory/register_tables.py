@@ -31,7 +31,7 @@ def looked_up(e: NestEmitter, x: Load, cell: np.dtype[np.generic], index: Val | 
         cell: its dtype in memory.
         index: what the value that is the index is in all lanes, where it is at hand.
     """
-    if cell.itemsize not in target.table_bytes(e.machine.features) or e.is_mutable(x.source):
+    if cell.itemsize not in target.table_bytes(e.machine.features) or x.source in e.storing:
         return None
     flat = e.flat(x.source, x.index)
     found = _chosen(e, x, flat)
@@ -108,6 +108,7 @@ class _Table:
         self.cell = cell
         self.bits = np.dtype(f"i{cell.itemsize}")  # what is permuted, whatever it means
         self.lanes = register // cell.itemsize
+        self.unchanged, self.version = e.unchanged(source), e.versions[source]
         self.parts = [self._part(k) for k in range(n)]
 
     def _part(self, k: int) -> Val:
@@ -116,7 +117,8 @@ class _Table:
         at = address(e, self.source, self.start + k * self.lanes)
         t, aligned = type_name(self.bits, self.lanes), 1 if self.source in e.inputs else self.cell.itemsize
         if self.extent.is_const and self.extent.const >= (k + 1) * self.lanes:
-            return code.emit(f"load {t}, ptr {at.text}, align {aligned}", self.bits, self.lanes, at)
+            text = f"load {t}, ptr {at.text}, align {aligned}"
+            return code.emit(text, self.bits, self.lanes, at, self.unchanged, version=self.version)
         extent = splat(code, indices.narrow(e, e.integer(self.extent)), self.lanes)
         places = ", ".join(f"i32 {k * self.lanes + j}" for j in range(self.lanes))
         there = code.emit(f"icmp slt {type_name(I32, self.lanes)} <{places}>, {extent.text}", BOOL, self.lanes, extent)
@@ -128,6 +130,8 @@ class _Table:
             self.lanes,
             at,
             there,
+            self.unchanged,
+            version=self.version,
         )
 
     def at(self, index: Val) -> Val:

@@ -7,6 +7,7 @@ How statements, boundary conditions, gathers and loads are written is in tables 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from hjit.kernels.lower.loopir import Register, Stmt
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.params import Params
 from hjit.kernels.lower.program import Buffer
+from hjit.kernels.lower.traverse import every, stored
 from hjit.sched.language.memory import C_ORDER, Layout, rejoined
 from hjit.trace.ir.analysis.ranges import Ranges
 from hjit.trace.ir.borders import fold_select
@@ -75,6 +77,8 @@ class NestEmitter:
         lets: names of indices -> what they stand for; evaluated where they are first used.
         within: the vector loop around.
         changing: the arrays that it reads and writes.
+        bodies: those that are being written, and the depth of their scopes. storing: what the statement at hand stores.
+        versions: how often each array was stored to so far.
         guard: loads stay as deep as this, as further out their index may be out of bounds.
         registers: their memory, and their lanes. named: those that are set once, and their values.
         functions: those that are called.
@@ -98,6 +102,9 @@ class NestEmitter:
         self.lets: dict[Var, Poly] = {}
         self.written: set[str] = set()
         self.changing: frozenset[str] = frozenset()
+        self.bodies: list[tuple[int, tuple[Stmt, ...]]] = []
+        self.storing: tuple[str, ...] = ()
+        self.versions: Counter[str] = Counter()
         self.buffers: dict[str, Buffer] = {}
         self.done: dict[str, str] = {}
         self.sizes: dict[Atom, bool] = {}
@@ -263,10 +270,14 @@ class NestEmitter:
         self.block = after
 
     def stmts(self, body: tuple[Stmt, ...]) -> None:
+        self.bodies.append((len(self.code.scopes) - 1, body))
         for s in body:
+            self.storing = stored(s)
             self.stmt(s)
+            self.versions.update(stored(s))
             if self.changing:
                 self.known.forget()
+        self.bodies.pop()
 
     def stmt(self, s: Stmt) -> None:
         STATEMENTS[type(s)](self, s)
@@ -521,6 +532,13 @@ class NestEmitter:
             task = Val("%task", I64, 1, 0)
             at = self.arith("add", at, self.arith("mul", task, self.slot(self.params.tasks[source])))
         return self.code.emit(f"inttoptr i64 {at.text} to ptr", I64, 1, at, pointer=True)
+
+    def unchanged(self, source: str) -> Val:
+        """A guard: no loop deeper than it stores to an array."""
+        if not self.is_mutable(source):
+            return Val("", I64, 1, 0)
+        inside = (depth for depth, body in reversed(self.bodies) if any(source in stored(s) for s in every(body)))
+        return Val("", I64, 1, next(inside, 0))
 
     def is_mutable(self, source: str) -> bool:
         """Does this nest write the array, so that its loads stay where they are?"""
