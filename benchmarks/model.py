@@ -4,13 +4,15 @@ No application is among the programs that the model is fitted to. For each, sear
 alone, as do random dropout and walks from the default schedule; all are compiled, checked against NumPy, and timed in
 interleaved rounds. A row has, for each kind of choice, its time over that of the best schedule of all (geometric means
 in the last line), and its time over the predicted one. The searches never see the default schedule; `refined pick`
-starts from what they found. Each application has a process of its own.
+starts from what they found. The schedule that was written by hand, where there is one, is timed beside the default one:
+the table has its place among the others, as predicted and as measured. Each application has a process of its own.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -20,11 +22,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks import apps
+from benchmarks.pairs import interleaved
 from benchmarks.suite import about, reported
 from benchmarks.table import geomean
 
 UNTIMED = "untimed"  # what runs where nothing can be timed: greedy's choice, where it is predicted to be much faster
 KINDS = ("default", "greedy", UNTIMED, "beam", "refined pick")  # choices; "beam" is its best finalist
+BY_HAND = "by hand"
+HAND_SECONDS = 1.0  # of timing either of the two
 SCHEDULES = 16  # of an application
 LIMIT = 600.0  # seconds of an application's process
 
@@ -59,7 +64,44 @@ def measure(name: str, weights: str, small: bool) -> Row:
         {"origin": s.origin, "ms": 1e3 * s.seconds, "predicted_ms": 1e3 * float(p)}
         for s, p in zip(found.samples, predicted, strict=True)
     ]
+    path = Path(apps.__file__).parent / "schedules" / f"{name}.json"
+    if path.exists():
+        samples.append(by_hand(getattr(module, name), arguments, path, options, cost, samples[0]["ms"]))
     return {"app": name, "stages": len(found.pipeline), "samples": samples, "lost": dict(found.lost)}
+
+
+def by_hand(
+    function: Callable[..., Any], arguments: Sequence[Any], path: Path, options: Any, cost: Any, default_ms: float
+) -> Row:
+    """The sample of a schedule that was written by hand: its time from pairs with the default one's.
+
+    It may change the Graph itself, so it has a space of its own to be predicted in.
+    """
+    import hjit
+    from hjit.call.compiling import segments_for
+    from hjit.tuning.autoschedule import space_of
+    from hjit.tuning.choice import given_by
+
+    given = {"cache": "off", "verify": "off", "tune": False, "blas": False}
+    default, hand = hjit.pipeline(function, **given), hjit.pipeline(function, **given)
+    schedule = hjit.Schedule.load(path)
+    hand.use(schedule)
+    for f in (default, hand):
+        f(*arguments)
+    times = interleaved([lambda: default(*arguments), lambda: hand(*arguments)], HAND_SECONDS)
+    ratio = statistics.median(b / a for a, b in zip(*times, strict=False))
+    variant = default.variant_of(tuple(arguments), {}, options)
+    segments_of = segments_for(variant.trace, options)
+    choice = given_by(schedule, segments_of, True)
+    (segment,) = segments_of(choice.rewrites)
+    predicted = space_of(segment, variant.rec.sizes, options, cost).schedule_cost(choice.trees[segment.graph.outputs])
+    return {"origin": BY_HAND, "ms": default_ms * ratio, "predicted_ms": 1e3 * predicted}
+
+
+def place(row: Row, kind: str, key: str) -> int | None:
+    """The place of a choice among all samples of an application, from 1 on, by "ms" or "predicted_ms"."""
+    found = _choice(row, kind)
+    return None if found is None else 1 + sum(s[key] < found[key] for s in row["samples"])
 
 
 def over_best(row: Row, kind: str) -> float | None:
@@ -138,20 +180,30 @@ def show(numbers: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    t = Table(box=box.SIMPLE_HEAD, title="time / best (time / predicted)", title_justify="left", padding=(0, 1, 0, 0))
-    for column in ("", "stages", "schedules", "rank", *KINDS, ""):
+    t = Table(
+        box=box.SIMPLE_HEAD,
+        title="time / best (time / predicted); its place: as predicted and as measured",
+        title_justify="left",
+        padding=(0, 1, 0, 0),
+    )
+    for column in ("", "stages", "schedules", "rank", *KINDS, BY_HAND, "its place"):
         t.add_column(column, justify="right" if column else "left")
     for r in numbers["rows"]:
         if "error" in r:
-            t.add_row(r["app"], *[""] * (3 + len(KINDS)), r["error"][:60])
+            t.add_row(r["app"], *[""] * (4 + len(KINDS)), r["error"][:60])
             continue
         cells = [_cell(over_best(r, k), over_predicted(r, k)) for k in KINDS]
-        t.add_row(r["app"], str(r["stages"]), str(len(r["samples"])), _number(rank(r)), *cells, "")
+        places = [place(r, BY_HAND, key) for key in ("predicted_ms", "ms")]
+        hand = _cell(over_best(r, BY_HAND), over_predicted(r, BY_HAND))
+        about = "" if None in places else f"{places[0]} and {places[1]} of {len(r['samples'])}"
+        t.add_row(r["app"], str(r["stages"]), str(len(r["samples"])), _number(rank(r)), *cells, hand, about)
     s = numbers["summary"]
     means = [_cell(s["over_best"][k], s["over_predicted"][k]) for k in KINDS]
-    t.add_row("mean", "", "", _number(s["rank"]), *means, f"{s['default_within_2']} of {s['compared']} within 2 times")
+    t.add_row(
+        "mean", "", "", _number(s["rank"]), *means, "", f"{s['default_within_2']} of {s['compared']} within 2 times"
+    )
     console = Console()
-    (console if console.is_terminal else Console(width=130)).print(t)
+    (console if console.is_terminal else Console(width=150)).print(t)
 
 
 def _number(x: float | None) -> str:
