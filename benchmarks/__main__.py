@@ -46,12 +46,13 @@ def parser() -> argparse.ArgumentParser:
         "model: what the cost model alone chooses for the applications; "
         "overhead: what a call costs; products: matrix products; "
         "ranges: features of the applications beside those of generated programs; "
+        "reach: which known schedules searches can find; "
         "search: what searching the applications' schedules costs, and the same as apps; "
         "skimage: scikit-image's own tests, plain and compiled"
     )
     kinds = (
-        "ablate", "apps", "coverage", "dask", "gpu", "idioms", "model", "overhead", "products", "ranges", "search",
-        "skimage",
+        "ablate", "apps", "coverage", "dask", "gpu", "idioms", "model", "overhead", "products", "ranges", "reach",
+        "search", "skimage",
     )  # fmt: skip
     p.add_argument("name", nargs="?", default="apps", choices=kinds, help=what)
     p.add_argument("--json", metavar="FILE", type=Path, help="write the numbers here, too")
@@ -117,6 +118,12 @@ def measured(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) 
 
         numbers = ranges.run(given.apps, small=given.small, show=print)
         print(ranges.table(numbers))
+        return numbers
+    if given.name == "reach":
+        from benchmarks import reach
+
+        numbers = reach.run(given.apps, small=given.small, keep=keep)
+        print(reach.table(numbers))
         return numbers
     from benchmarks import papers, search, suite, table
 
