@@ -24,6 +24,7 @@ from hjit.trace.tracing.arrays.tracer import (
 )
 from hjit.trace.tracing.complex_memory import complex_of, supported_complex
 from hjit.trace.tracing.dispatch import hook, provides
+from hjit.trace.tracing.externs.callbacks import check_callbacks
 from hjit.trace.tracing.externs.opaque import Opaque, refusal
 from hjit.trace.tracing.recording.events import FilledArguments
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
@@ -34,6 +35,7 @@ from hjit.trace.tracing.scalars.size import Size
 
 def concrete(function: Any, args: Any, kwargs: Any) -> Any:
     """Call a real function with real arguments; an array that it returns is one of the trace's own."""
+    check_callbacks(f"{getattr(function, '__module__', None)}.{getattr(function, '__name__', '?')}", args, kwargs)
     if not made_of_sizes((args, (*kwargs.values(),))):
         return owned(_once(function, args, kwargs))
     return _of_sizes(owned(_once(function, known_number(args), {k: known_number(x) for k, x in kwargs.items()})))
@@ -107,6 +109,7 @@ class Extern:
         checkpoint: Callable[[], Callable[[], None]] | None = None,
         rule: str = "",
     ) -> None:
+        check_callbacks(name, args, kwargs)
         self.name, self.function, self.checkpoint, self.rule = name, function, checkpoint, rule
         self.arguments = Arguments()
         self.frozen = self.arguments.freeze((tuple(args), dict(kwargs)))
