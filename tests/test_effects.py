@@ -1011,3 +1011,64 @@ def test_what_python_says_of_source_is_not_said_again(tmp_path: Path) -> None:
         p(IMAGE)
     assert count >= 2 and p.stats.parts
     assert [str(w.message) for w in caught[count:] if w.category in (SyntaxWarning, DeprecationWarning)] == []
+
+
+class Stream:
+    def __init__(self, file: Any) -> None:
+        self.file = file
+
+    def write(self, text: str) -> None:
+        self.file.write(text)
+
+
+class Bar:
+    """As those of packages that show progress."""
+
+    def __init__(self, n: int, file: Any = None) -> None:
+        self.n, self.stream = n, Stream(file or sys.stderr)
+
+    def __iter__(self) -> Any:
+        for k in range(self.n):
+            self.stream.write(f"{k} ")
+            yield k
+
+
+class Prints:
+    def __init__(self) -> None:
+        print("made", file=sys.stderr)
+
+
+class Unused:
+    def show(self) -> None:
+        print("shown")
+
+    def __repr__(self) -> str:
+        print("asked for")
+        return "an object"
+
+
+def makes_one_that_prints(a: Any) -> Any:
+    Prints()
+    return np.sqrt(a) * 2 + 1
+
+
+def shows_progress(a: Any) -> Any:
+    for k in Bar(3):
+        a = np.sqrt(a) + k
+    return a
+
+
+@pytest.mark.parametrize("f", [makes_one_that_prints, shows_progress])
+def test_objects_that_the_function_makes_print_at_every_call(f: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    a = np.random.default_rng(0).random((9, 20))
+    f(a)
+    expected = capsys.readouterr().err
+    p = hjit.pipeline(f, on_unsupported="break")
+    for _ in range(20):
+        np.testing.assert_allclose(p(a), p.py_func(a))
+        assert capsys.readouterr().err == 2 * expected
+
+
+def test_methods_that_are_not_called_may_print() -> None:
+    p = hjit.pipeline(lambda a: (Unused(), a * 2)[1], on_unsupported="raise")
+    np.testing.assert_array_equal(p(np.ones(20)), 2)

@@ -64,11 +64,11 @@ def _reached(function: Any, depth: int, seen: set[tuple[Any, int]]) -> Iterator[
         return
     seen.add((function.__code__, depth))
     yield function, depth
-    for f in _named(function):
+    for f in named(function):
         yield from _reached(f, depth + 1, seen)
 
 
-def _named(function: types.FunctionType) -> Iterator[Any]:
+def named(function: types.FunctionType) -> Iterator[Any]:
     """The values of names that it may call: closure cells, globals, and what modules have by such names."""
     for cell in function.__closure__ or ():
         try:
@@ -83,23 +83,23 @@ def _named(function: types.FunctionType) -> Iterator[Any]:
             yield from (vars(found)[n] for n in names if n in vars(found))
 
 
-def _all_code(code: types.CodeType) -> Iterator[types.CodeType]:
+def all_code(code: types.CodeType) -> Iterator[types.CodeType]:
     """Its code, and that of the functions in it."""
     yield code
     for c in code.co_consts:
         if isinstance(c, types.CodeType):
-            yield from _all_code(c)
+            yield from all_code(c)
 
 
 @lru_cache(maxsize=1024)
 def _names(code: types.CodeType) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for c in _all_code(code) for name in c.co_names))
+    return tuple(dict.fromkeys(name for c in all_code(code) for name in c.co_names))
 
 
 @lru_cache(maxsize=1024)
 def _levels(code: types.CodeType) -> tuple[int, ...]:
     """The numbers that are passed as ``stacklevel=``."""
-    return tuple(level for c in _all_code(code) for level in _levels_in(c))
+    return tuple(level for c in all_code(code) for level in _levels_in(c))
 
 
 def _levels_in(code: types.CodeType) -> Iterator[int]:
