@@ -1038,6 +1038,23 @@ class Prints:
         print("made", file=sys.stderr)
 
 
+class Logs:
+    def __init__(self) -> None:
+        LOG.warning("made")
+
+
+def makes_one_that_logs(a: Any) -> Any:
+    Logs()
+    return np.sqrt(a) * 2 + 1
+
+
+def test_objects_that_the_function_makes_log_at_every_call(caplog: pytest.LogCaptureFixture) -> None:
+    p = hjit.pipeline(makes_one_that_logs, on_unsupported="break")
+    for _ in range(20):
+        p(np.ones((9, 20)))
+    assert len(caplog.records) == 20
+
+
 class Unused:
     def show(self) -> None:
         print("shown")

@@ -1,12 +1,13 @@
 """Objects that the function makes: their methods run as they are while it is traced, and not again.
 
-What these would print is refused where the class is called, before anything was printed. Which methods run is not known
-then: those whose names stand in code that is traced, or in such a method, and those that Python calls by itself.
+What these would print or log is refused where the class is called, before any of it is done. Which methods run is not
+known then: those whose names stand in code that is traced, or in such a method, and those that Python calls by itself.
 """
 
 from __future__ import annotations
 
 import functools
+import logging
 import sys
 import types
 from collections import deque
@@ -19,6 +20,8 @@ from hjit.trace.tracing.recording.recorder import current
 
 MAX_FUNCTIONS = 400  # that are looked through for one class
 _PRINTS = (print, input)
+_LOGGERS = (logging.Logger, logging.LoggerAdapter)
+_LOGS = frozenset("debug info warning warn error critical fatal exception log getLogger".split())
 _STREAMS = frozenset("stdin stdout stderr __stdin__ __stdout__ __stderr__".split())
 # what Python does not call by itself, where an object is made and its methods are called
 _ASKED_FOR = frozenset(
@@ -27,7 +30,7 @@ _ASKED_FOR = frozenset(
 
 
 def check_output(cls: type, frame: types.FrameType) -> None:
-    """Nothing, where objects of the class print nothing.
+    """Nothing, where objects of the class print and log nothing.
 
     Args:
         frame: of the code that calls the class.
@@ -42,14 +45,14 @@ def check_output(cls: type, frame: types.FrameType) -> None:
     if writer:
         raise current().error(
             f"{cls.__name__}(...)",
-            f"{writer} may print while the function is traced: it would print once, not at every call",
+            f"{writer} may print or log while it is traced: it would do so once, not at every call",
             "make the object outside the function",
         )
 
 
 @functools.lru_cache(maxsize=256)
 def _writer(cls: type, names: frozenset[str]) -> str:
-    """The first of the functions that may run which prints; empty where none does."""
+    """The first of the functions that may run which prints or logs; empty where none does."""
     known, classes, seen = set(names), [cls], set[types.CodeType]()
     waiting = deque(_methods(classes, known))
     while waiting and len(seen) < MAX_FUNCTIONS:
@@ -80,5 +83,11 @@ def _methods(classes: Iterable[type], names: set[str]) -> Iterator[types.Functio
 
 def _prints(f: types.FunctionType, values: Iterable[Any]) -> bool:
     names = {name for c in all_code(f.__code__) for name in c.co_names}
-    builtin = {b for b in _PRINTS if b.__name__ in names and b.__name__ not in f.__globals__}
-    return bool(builtin) or any((x is sys and names & _STREAMS) or any(x is p for p in _PRINTS) for x in values)
+    if any(p.__name__ in names and p.__name__ not in f.__globals__ for p in _PRINTS):
+        return True
+    return any(
+        (x is sys and names & _STREAMS)
+        or ((x is logging or isinstance(x, _LOGGERS)) and names & _LOGS)
+        or any(x is p for p in _PRINTS)
+        for x in values
+    )
