@@ -1089,3 +1089,26 @@ def test_objects_that_the_function_makes_print_at_every_call(f: Any, capsys: pyt
 def test_methods_that_are_not_called_may_print() -> None:
     p = hjit.pipeline(lambda a: (Unused(), a * 2)[1], on_unsupported="raise")
     np.testing.assert_array_equal(p(np.ones(20)), 2)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a, b: a * 2 + b,
+        lambda a, b: (b, b[::2], a + 1),
+        lambda a, b: np.linalg.solve(a, b) + 1,
+        lambda a, b: np.fft.fft(b * 1j).real + a,
+    ],
+    ids=["computed", "views", "extern call", "complex"],
+)
+def test_asking_whether_an_array_may_be_written_to_gives_no_warning(f: Any) -> None:
+    """`flags.writeable` of what `np.broadcast_arrays` makes does."""
+    a, b = np.broadcast_arrays(np.eye(20) + 1, np.arange(20.0))
+    p = hjit.pipeline(f, on_unsupported="break")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            ours, expected = p(a, b), f(a, b)
+            for x, y in zip(*((r if type(r) is tuple else (r,)) for r in (ours, expected)), strict=True):
+                np.testing.assert_allclose(x, y, rtol=1e-12)
+                assert x.strides == y.strides

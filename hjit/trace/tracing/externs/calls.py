@@ -31,6 +31,7 @@ from hjit.trace.tracing.recording.recorder import current, supported_dtype
 from hjit.trace.tracing.recording.results import ExternResult, Unknown, as_part_of, call_extern, rebuild
 from hjit.trace.tracing.scalars.host import TapeEntry, is_host, known_number, static_captured
 from hjit.trace.tracing.scalars.size import Size
+from hjit.trace.tracing.writeable import is_writeable
 
 
 def concrete(function: Any, args: Any, kwargs: Any) -> Any:
@@ -65,7 +66,7 @@ def owned(result: Any, given: Sequence[Any] = (), originals: Sequence[Tracer] = 
         return rebuild(found, originals, _no_array)
     if type(result) is np.ndarray and (supported_dtype(result.dtype) or supported_complex(result.dtype)):
         known = any_known(result)
-        known.buffer.writeable = bool(result.flags.writeable)
+        known.buffer.writeable = is_writeable(result)
         return known
     if type(result) in (list, tuple):
         return type(result)(owned(x, given, originals) for x in result)
