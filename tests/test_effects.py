@@ -1075,7 +1075,16 @@ def shows_progress(a: Any) -> Any:
     return a
 
 
-@pytest.mark.parametrize("f", [makes_one_that_prints, shows_progress])
+def shows_progress_by_a_name(a: Any) -> Any:
+    from tests.test_effects import Bar as Shown
+
+    bar = Bar if a.size < 9 else Shown
+    for k in bar(3):
+        a = np.sqrt(a) + k
+    return a
+
+
+@pytest.mark.parametrize("f", [makes_one_that_prints, shows_progress, shows_progress_by_a_name])
 def test_objects_that_the_function_makes_print_at_every_call(f: Any, capsys: pytest.CaptureFixture[str]) -> None:
     a = np.random.default_rng(0).random((9, 20))
     f(a)

@@ -31,7 +31,7 @@ from hjit.trace.tracing.arrays.tracer import (
     is_tracer,
 )
 from hjit.trace.tracing.dispatch import hook, provides
-from hjit.trace.tracing.frames import callees, identities, reads
+from hjit.trace.tracing.frames import bound, callees, identities, reads
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import HostScalar, is_host, record
 from hjit.trace.tracing.scalars.size import as_number
@@ -46,7 +46,7 @@ def called(value: Any, frame: types.FrameType) -> Any:
     traced = CONSTRUCTORS.get(value) if type(value) in (type, ScalarClass) else None
     is_called = frame.f_lasti in callees(frame.f_code)
     if traced is None:
-        if is_called:
+        if is_called or frame.f_lasti in bound(frame.f_code):
             check_output(value, frame)
         return value
     if is_called:

@@ -1,7 +1,8 @@
 """Objects that the function makes: their methods run as they are while it is traced, and not again.
 
-What these would print or log is refused where the class is called, before any of it is done. Which methods run is not
-known then: those whose names stand in code that is traced, or in such a method, and those that Python calls by itself.
+What these would print or log is refused where the class is called, or given a name, before any of it is done. Which
+methods run is not known then: those whose names stand in code that is traced, or in such a method, and those that
+Python calls by itself.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 from hjit.trace.capture.captured import is_own
 from hjit.trace.splitting.frames_above import all_code, named
+from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.recording.recorder import current
 
 MAX_FUNCTIONS = 400  # that are looked through for one class
@@ -29,18 +31,19 @@ _ASKED_FOR = frozenset(
 )
 
 
-def check_output(cls: type, frame: types.FrameType) -> None:
+@provides
+def check_output(cls: type, frame: types.FrameType | None = None) -> None:
     """Nothing, where objects of the class print and log nothing.
 
     Args:
-        frame: of the code that calls the class.
+        frame: of the code that calls the class, or gives it a name; None: it is an argument.
 
     Raises:
         TraceError: they may.
     """
     if not is_own(cls):
         return
-    codes = (frame.f_code, *current().codes)
+    codes = (*(() if frame is None else (frame.f_code,)), *current().codes)
     writer = _writer(cls, frozenset(name for code in codes for c in all_code(code) for name in c.co_names))
     if writer:
         raise current().error(
