@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from inspect import CO_VARARGS
+from inspect import CO_OPTIMIZED, CO_VARARGS
 from opcode import opname
-from types import FrameType, TracebackType
+from types import CodeType, FrameType, TracebackType
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +136,21 @@ def _is_asynchronous(error: BaseException, at: TracebackType) -> bool:
 
     Python makes the exception of its class alone; C code gives those that it raises a message.
     """
-    instruction = opname[at.tb_frame.f_code.co_code[at.tb_lasti]]
+    code = at.tb_frame.f_code
+    if _is_of_c(code):
+        return False
+    instruction = opname[code.co_code[at.tb_lasti]]
     is_made_here = not error.args and bool(type(error).__flags__ & _MADE_AT_RUN_TIME)
     return instruction in _BETWEEN or (instruction in _CALLS and is_made_here)
+
+
+def _is_of_c(code: CodeType) -> bool:
+    """Is this no code that Python runs, but stands for a function of Cython, say, in tracebacks (`PyCode_NewEmpty`)?
+
+    It is all that an assertion comes to, outside of a function.
+    """
+    text = code.co_code
+    return not code.co_flags & CO_OPTIMIZED and len(text) == 6 and opname[text[4]] == "RAISE_VARARGS"
 
 
 def _is_given(frame: FrameType, what: FrameType) -> bool:

@@ -1011,3 +1011,113 @@ def test_what_python_says_of_source_is_not_said_again(tmp_path: Path) -> None:
         p(IMAGE)
     assert count >= 2 and p.stats.parts
     assert [str(w.message) for w in caught[count:] if w.category in (SyntaxWarning, DeprecationWarning)] == []
+
+
+class Stream:
+    def __init__(self, file: Any) -> None:
+        self.file = file
+
+    def write(self, text: str) -> None:
+        self.file.write(text)
+
+
+class Bar:
+    """As those of packages that show progress."""
+
+    def __init__(self, n: int, file: Any = None) -> None:
+        self.n, self.stream = n, Stream(file or sys.stderr)
+
+    def __iter__(self) -> Any:
+        for k in range(self.n):
+            self.stream.write(f"{k} ")
+            yield k
+
+
+class Prints:
+    def __init__(self) -> None:
+        print("made", file=sys.stderr)
+
+
+class Logs:
+    def __init__(self) -> None:
+        LOG.warning("made")
+
+
+def makes_one_that_logs(a: Any) -> Any:
+    Logs()
+    return np.sqrt(a) * 2 + 1
+
+
+def test_objects_that_the_function_makes_log_at_every_call(caplog: pytest.LogCaptureFixture) -> None:
+    p = hjit.pipeline(makes_one_that_logs, on_unsupported="break")
+    for _ in range(20):
+        p(np.ones((9, 20)))
+    assert len(caplog.records) == 20
+
+
+class Unused:
+    def show(self) -> None:
+        print("shown")
+
+    def __repr__(self) -> str:
+        print("asked for")
+        return "an object"
+
+
+def makes_one_that_prints(a: Any) -> Any:
+    Prints()
+    return np.sqrt(a) * 2 + 1
+
+
+def shows_progress(a: Any) -> Any:
+    for k in Bar(3):
+        a = np.sqrt(a) + k
+    return a
+
+
+def shows_progress_by_a_name(a: Any) -> Any:
+    from tests.test_effects import Bar as Shown
+
+    bar = Bar if a.size < 9 else Shown
+    for k in bar(3):
+        a = np.sqrt(a) + k
+    return a
+
+
+@pytest.mark.parametrize("f", [makes_one_that_prints, shows_progress, shows_progress_by_a_name])
+def test_objects_that_the_function_makes_print_at_every_call(f: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    a = np.random.default_rng(0).random((9, 20))
+    f(a)
+    expected = capsys.readouterr().err
+    p = hjit.pipeline(f, on_unsupported="break")
+    for _ in range(20):
+        np.testing.assert_allclose(p(a), p.py_func(a))
+        assert capsys.readouterr().err == 2 * expected
+
+
+def test_methods_that_are_not_called_may_print() -> None:
+    p = hjit.pipeline(lambda a: (Unused(), a * 2)[1], on_unsupported="raise")
+    np.testing.assert_array_equal(p(np.ones(20)), 2)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a, b: a * 2 + b,
+        lambda a, b: (b, b[::2], a + 1),
+        lambda a, b: np.linalg.solve(a, b) + 1,
+        lambda a, b: np.fft.fft(b * 1j).real + a,
+    ],
+    ids=["computed", "views", "extern call", "complex"],
+)
+def test_asking_whether_an_array_may_be_written_to_gives_no_warning(f: Any) -> None:
+    """`flags.writeable` of what `np.broadcast_arrays` makes does."""
+    a, b = np.broadcast_arrays(np.eye(20) + 1, np.arange(20.0))
+    p = hjit.pipeline(f, on_unsupported="break")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            ours, expected = p(a, b), f(a, b)
+            for x, y in zip(*((r if type(r) is tuple else (r,)) for r in (ours, expected)), strict=True):
+                np.testing.assert_allclose(x, y, rtol=1e-12)
+                assert x.strides == y.strides

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections import OrderedDict, namedtuple
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.integrate
 import scipy.interpolate
 import scipy.linalg
 import scipy.ndimage
+import scipy.optimize
 import scipy.signal
 import scipy.special
 
@@ -382,3 +385,45 @@ def test_computed_arrays_are_given_as_numpy_s_lie_in_memory(f: Any, order: tuple
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
         assert found.strides == expected.strides
     assert p.stats.fallbacks == 0
+
+
+def distance(x: Any, y: Any, at: Any) -> Any:
+    return x[0] + x[1] * np.sin(at) - y
+
+
+def held(kind: str, y: Any, at: Any) -> Any:
+    match kind:
+        case "closure":
+            return lambda x: x[0] + x[1] * np.sin(at) - y
+        case "default":
+            return lambda x, y=y, at=at: distance(x, y, at)
+        case "partial":
+            return functools.partial(distance, y=y, at=at)
+    inner = held("closure", y, at)
+    return lambda x: inner(x)
+
+
+@pytest.mark.parametrize("kind", ["closure", "default", "partial", "of another function"])
+@pytest.mark.parametrize("is_known", [False, True])
+def test_functions_that_hold_traced_arrays_are_not_called_with_real_ones(
+    kind: str, is_known: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """SciPy prints the error of a function that it calls."""
+
+    def f(y: Any, at: Any) -> Any:
+        first = 3.0 if is_known else np.mean(y)
+        return scipy.optimize.leastsq(held(kind, y, at), [first, 1.0])[0] + 1
+
+    at = np.linspace(0, 6, 50)
+    y = 3 + 2 * np.sin(at)
+    p = hjit.pipeline(f, on_unsupported="break")
+    for _ in range(2):
+        np.testing.assert_allclose(p(y, at), f(y, at), rtol=1e-9)
+    assert capfd.readouterr().err == ""
+    assert "holds traced arrays" in p.explain(y, at)
+
+
+def test_arrays_are_passed_on_to_functions_that_extern_calls_call() -> None:
+    p = hjit.pipeline(lambda y: y + scipy.integrate.quad(lambda x, m: x * m, 0, 1, args=(y.mean(),))[0])
+    compared(p, IMAGE)
+    assert "quad" in p.explain(IMAGE)

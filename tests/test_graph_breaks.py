@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import inspect
+import sys
+import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -538,6 +541,43 @@ def test_a_part_is_no_frame_for_warnings_of_what_it_calls(f: Callable[..., Any])
             f(*args), compiled(*args)
         assert [(w.filename, w.lineno) for w in found] == [(__file__, found[0].lineno)] * 2
     assert compiled.parts is not None and compiled.parts.callees.made
+
+
+def caller() -> str:
+    return sys._getframe(1).f_code.co_name
+
+
+def file_of_first_caller() -> str:
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_name.startswith("file_of"):
+        frame = frame.f_back
+    return "" if frame is None else frame.f_code.co_filename
+
+
+def file_of_caller() -> str:
+    return file_of_first_caller()
+
+
+def asks_for_frames(a: Any) -> Any:
+    b = np.sqrt(a) * 2 + 1
+    if caller() == "asks_for_frames":
+        b += 1
+    return b * len(file_of_caller())
+
+
+def test_what_is_called_sees_no_frames_of_parts() -> None:
+    compiled = hjit.pipeline(asks_for_frames)
+    for _ in range(3):
+        same(compiled(IMAGE), asks_for_frames(IMAGE))
+    assert "sees frames" in compiled.explain(IMAGE)
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda: sys._getframe(1), lambda: inspect.currentframe(), lambda: traceback.extract_stack()]
+)
+def test_frames_differ_from_call_to_call(ask: Callable[[], Any]) -> None:
+    with pytest.raises(hjit.TraceError, match="sees frames"):
+        hjit.pipeline(lambda a: a + len(str(ask())), on_unsupported="raise")(IMAGE)
 
 
 def prints(a: Any, name: str) -> Any:

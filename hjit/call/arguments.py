@@ -16,6 +16,7 @@ import numpy as np
 from hjit.options import context_state
 from hjit.trace.capture.trace import PyTree
 from hjit.trace.tracing.scalars.host import is_run_time
+from hjit.trace.tracing.writeable import is_writeable
 
 CallKey = tuple[Any, ...]  # the options in force, and the signatures of the arguments
 _NUMBERS = frozenset({int, float, complex})
@@ -221,7 +222,7 @@ def copied(x: Any) -> Any:
         np.copyto(found, x)
     else:
         found = x.copy()
-    found.flags.writeable = x.flags.writeable
+    found.flags.writeable = is_writeable(x)
     return found
 
 

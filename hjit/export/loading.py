@@ -27,6 +27,7 @@ from hjit.kernels.runtime.sizes import evaluate
 from hjit.options import resolve
 from hjit.process.signals import signal_safe
 from hjit.trace.capture.trace import PyTree, flatten_arguments
+from hjit.trace.tracing.writeable import is_writeable
 
 Array = np.ndarray[Any, Any]
 
@@ -90,7 +91,7 @@ class Binding:
         for k, p in enumerate(self.description.parameters):
             if p.is_written:
                 others = (x for j, x in enumerate(leaves) if j != k and isinstance(x, np.ndarray))
-                if not leaves[k].flags.writeable or any(overlap(leaves[k], x) for x in others):
+                if not is_writeable(leaves[k]) or any(overlap(leaves[k], x) for x in others):
                     return False
         return True
 
@@ -147,8 +148,8 @@ class Binding:
             return np.empty(shape, base.dtype)
         corner: Any = (*(slice(i, i + 1) for i in (evaluate(p, self._n) for p in v.start)), ...)
         steps = [sum(evaluate(p, self._n) * s for p, s in zip(x, base.strides, strict=True)) for x in v.steps]
-        is_writeable = base.flags.writeable and not v.is_read_only
-        return np.lib.stride_tricks.as_strided(base[corner], shape, steps, writeable=is_writeable)
+        may_write = is_writeable(base) and not v.is_read_only
+        return np.lib.stride_tricks.as_strided(base[corner], shape, steps, writeable=may_write)
 
 
 def _arguments_alone(d: Description) -> tuple[int, ...] | None:

@@ -27,6 +27,7 @@ from hjit.trace.passes.rewrites import NO_REWRITES
 from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder
 from hjit.trace.tracing.scalars.host import TapeEntry
 from hjit.trace.tracing.scalars.size import Size, SizeGuard, size_guards_noted
+from hjit.trace.tracing.writeable import is_writeable
 
 TRIALS = 5  # other values of a size that are traced
 MAX_SIZE_SUM = 1 << 62  # more than sums of lengths, and products of two, ever are
@@ -286,7 +287,7 @@ def like(a: np.ndarray[Any, Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any
     found = np.lib.stride_tricks.as_strided(base, shape, [s * item for s in steps])
     flips = tuple(slice(None, None, -1 if s < 0 else 1) for s in a.strides)
     found = found[flips]
-    found.flags.writeable = a.flags.writeable
+    found.flags.writeable = is_writeable(a)
     return found
 
 

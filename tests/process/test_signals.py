@@ -135,7 +135,9 @@ def test_how_a_handler_is_known() -> None:
         with pytest.raises(type(own)):
             raise_if_signalled(own)
     raise_if_signalled(raised(lambda _: plain(None)))
-    for own in (lambda _: int("x"), lambda _: {}[1], lambda _: np.linalg.inv(np.zeros((2, 2))), lambda _: [].pop()):
+    of_cython = (lambda _: np.random.default_rng(1).integers("a"), lambda _: np.random.default_rng(1).choice(3, a=1))
+    of_c = (lambda _: int("x"), lambda _: {}[1], lambda _: np.linalg.inv(np.zeros((2, 2))), lambda _: [].pop())
+    for own in (*of_c, *of_cython):
         raise_if_signalled(raised(own))
 
 

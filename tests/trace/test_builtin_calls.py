@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from functools import reduce
@@ -165,3 +166,13 @@ def test_extremes_in_loops_are_traced_once(dtype: str) -> None:
             a[k] = np.nan
         for x, y in zip(p(a), f(a), strict=True):
             np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("order", "CF")
+def test_shallow_copies(order: Any) -> None:
+    def f(a: Any) -> Any:
+        b, c, d = copy.copy(a.T), copy.copy([a, a + 1]), copy.copy(a * 1j)
+        b[0] = 5
+        return a, b, c[0] + c[1], d, copy.copy(a[0, 0]), copy.copy(a.shape[0])
+
+    check(f, sample((9, 17), "float64", special=False).copy(order))

@@ -12,6 +12,7 @@ from hjit.call.breaks.limits import MAX_CALLEES
 from hjit.call.stored import splits
 from hjit.call.stored.refusals import Refusal
 from hjit.options import Options
+from hjit.trace.splitting.frames_above import looks_at_frames
 from hjit.trace.splitting.source import NoSource
 from hjit.trace.splitting.split import Fragment
 
@@ -47,6 +48,8 @@ class Parts:
 class Callees:
     """What runs functions that are called where the function which calls them cannot be traced.
 
+    Those that look at frames of their callers, or call what does, run as they are: they would see hjit's.
+
     Attributes:
         made: for each of them the function, and its pipeline.
     """
@@ -75,7 +78,7 @@ class Callees:
         is_foreign = (function.__module__ or "").partition(".")[0] in AS_THEY_ARE
         if is_foreign or function.__code__.co_flags & NO_FUNCTION or len(self.made) >= MAX_CALLEES:
             return function
-        return self._pipeline(function)
+        return function if looks_at_frames(function) else self._pipeline(function)
 
 
 def split(

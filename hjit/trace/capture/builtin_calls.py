@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 import operator
@@ -17,6 +18,7 @@ from hjit.trace.ops.arrays.strides import interface
 from hjit.trace.ops.complex_numbers.operands import joined
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, is_complex
 from hjit.trace.tracing.arrays.masked import MaskedRead
+from hjit.trace.tracing.arrays.traced import Traced
 from hjit.trace.tracing.arrays.tracer import (
     Tracer,
     as_size,
@@ -222,6 +224,11 @@ def _isscalar(x: Any) -> bool:
     return bool(x.is_scalar) if is_tracer(x) or type(x) is ComplexTracer else True if is_host(x) else np.isscalar(x)
 
 
+def _copy(x: Any) -> Any:
+    """As `copy.copy`, which calls a method of the class that an array says it has."""
+    return x.__copy__() if issubclass(type(x), Traced) else hook("clone")(copy.copy)(x)
+
+
 REPLACED: dict[Any, Any] = {
     range: range_,
     len: _len,
@@ -230,6 +237,7 @@ REPLACED: dict[Any, Any] = {
     getattr: _getattr,
     callable: _callable,
     np.isscalar: _isscalar,
+    copy.copy: _copy,
     max: _extreme(max, np.maximum, operator.gt),
     min: _extreme(min, np.minimum, operator.lt),
     round: _whole(round, np.rint),

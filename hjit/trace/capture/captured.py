@@ -476,6 +476,8 @@ def captured_object(value: Any, path: AccessPath) -> Any:
         return _captured_container(current(), value, path)
     if isinstance(value, type):
         watched_class(value)
+        if path.kind == "leaf":
+            hook("check_output")(value)
     if isinstance(value, np.void):  # an element of a structured array, which can be changed
         seen = value.copy()
         current().watched.add(seen, name)

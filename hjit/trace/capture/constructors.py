@@ -17,6 +17,7 @@ import numpy as np
 
 from hjit.trace.capture.array_protocol import arrays_of
 from hjit.trace.capture.side_effects.impure import GENERATOR_CLASSES
+from hjit.trace.capture.side_effects.made_objects import check_output
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.scalar_class import ArrayDtype, ScalarClass, notice_call, plain_class
@@ -30,7 +31,7 @@ from hjit.trace.tracing.arrays.tracer import (
     is_tracer,
 )
 from hjit.trace.tracing.dispatch import hook, provides
-from hjit.trace.tracing.frames import callees, identities, reads
+from hjit.trace.tracing.frames import bound, callees, identities, reads
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import HostScalar, is_host, record
 from hjit.trace.tracing.scalars.size import as_number
@@ -43,8 +44,13 @@ def called(value: Any, frame: types.FrameType) -> Any:
     if value is np.dtype:
         return _dtype if frame.f_lasti in callees(frame.f_code) else value
     traced = CONSTRUCTORS.get(value) if type(value) in (type, ScalarClass) else None
-    if traced is None or frame.f_lasti in callees(frame.f_code):
-        return value if traced is None else traced
+    is_called = frame.f_lasti in callees(frame.f_code)
+    if traced is None:
+        if is_called or frame.f_lasti in bound(frame.f_code):
+            check_output(value, frame)
+        return value
+    if is_called:
+        return traced
     seen = class_seen(value)
     if seen is not plain_class(value) and frame.f_lasti in identities(frame.f_code):
         raise current().error(f"is {value.__name__}", "the class is also called in a variable", "compare it by ==")

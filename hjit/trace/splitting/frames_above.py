@@ -1,14 +1,17 @@
-"""Functions that say how many frames above them something happened: warnings and log records with ``stacklevel=``.
+"""Functions to which the frames above them matter.
 
-A statement that is moved into a function of its own is one frame further from its caller. Nobody sees that but a
-function, called in the statement, that counts frames past it.
+These say how many frames above them something happened (warnings and log records with ``stacklevel=``), or look at
+frames themselves, as for the module of their caller. A statement that is moved into a function of its own is one frame
+further from its caller, and so is a function that a pipeline runs. Nobody else sees that.
 """
 
 from __future__ import annotations
 
 import dis
+import inspect
 import itertools
 import sys
+import traceback
 import types
 from collections.abc import Iterator
 from functools import lru_cache
@@ -17,27 +20,55 @@ from typing import Any
 MAX_CALLS = 5  # of functions by functions, that are looked through
 ANY_LEVEL = sys.maxsize  # one that is computed
 NO_PACKAGES = {"numpy", "scipy", "hjit", *sys.stdlib_module_names}  # these are not looked through
+_READERS = {
+    sys: ("_getframe", "_getframemodulename"),
+    inspect: ("currentframe", "stack"),
+    traceback: ("extract_stack", "format_stack", "print_stack", "walk_stack"),
+}
+# functions that give the frames of their callers, by their names
+FRAME_READERS = {
+    f"{module.__name__}.{name}": getattr(module, name)
+    for module, names in _READERS.items()
+    for name in names
+    if hasattr(module, name)
+}
 
 
 def points_above(function: Any) -> bool:
-    """May it, or what it calls, say that something happened further up than in its caller?"""
-    return _points_above(function, 1, set())
+    """May it, or what it calls, say that something happened further up than in its caller, or look at frames?"""
+    return any(
+        _is_reader(f) or any(level > depth + 1 for level in _levels(f.__code__))  # 1 is the function itself
+        for f, depth in _reached(function, 1, set())
+    )
 
 
-def _points_above(function: Any, depth: int, seen: set[tuple[types.CodeType, int]]) -> bool:
+def looks_at_frames(function: Any) -> bool:
+    """May it, or what it calls, look at frames of its callers? It sees those of a pipeline, too."""
+    return any(_is_reader(f) for f, _ in _reached(function, 1, set()))
+
+
+def _is_reader(function: Any) -> bool:
+    return any(function is reader for reader in FRAME_READERS.values())
+
+
+def _reached(function: Any, depth: int, seen: set[tuple[Any, int]]) -> Iterator[tuple[Any, int]]:
+    """A function of Python, and those that it may call, with the depth of the calls; among them `FRAME_READERS`."""
     function = getattr(function, "py_func", function)
-    if type(function) is not types.FunctionType or depth > MAX_CALLS:
-        return False
-    code = function.__code__
-    if (code, depth) in seen or (function.__module__ or "").partition(".")[0] in NO_PACKAGES:
-        return False
-    seen.add((code, depth))
-    if any(level > depth + 1 for level in _levels(code)):  # 1 is the function itself
-        return True
-    return any(_points_above(f, depth + 1, seen) for f in _named(function))
+    if depth > MAX_CALLS:
+        return
+    if _is_reader(function):
+        yield function, depth
+    if type(function) is not types.FunctionType or (function.__code__, depth) in seen:
+        return
+    if (function.__module__ or "").partition(".")[0] in NO_PACKAGES:
+        return
+    seen.add((function.__code__, depth))
+    yield function, depth
+    for f in named(function):
+        yield from _reached(f, depth + 1, seen)
 
 
-def _named(function: types.FunctionType) -> Iterator[Any]:
+def named(function: types.FunctionType) -> Iterator[Any]:
     """The values of names that it may call: closure cells, globals, and what modules have by such names."""
     for cell in function.__closure__ or ():
         try:
@@ -52,23 +83,23 @@ def _named(function: types.FunctionType) -> Iterator[Any]:
             yield from (vars(found)[n] for n in names if n in vars(found))
 
 
-def _all_code(code: types.CodeType) -> Iterator[types.CodeType]:
+def all_code(code: types.CodeType) -> Iterator[types.CodeType]:
     """Its code, and that of the functions in it."""
     yield code
     for c in code.co_consts:
         if isinstance(c, types.CodeType):
-            yield from _all_code(c)
+            yield from all_code(c)
 
 
 @lru_cache(maxsize=1024)
 def _names(code: types.CodeType) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for c in _all_code(code) for name in c.co_names))
+    return tuple(dict.fromkeys(name for c in all_code(code) for name in c.co_names))
 
 
 @lru_cache(maxsize=1024)
 def _levels(code: types.CodeType) -> tuple[int, ...]:
     """The numbers that are passed as ``stacklevel=``."""
-    return tuple(level for c in _all_code(code) for level in _levels_in(c))
+    return tuple(level for c in all_code(code) for level in _levels_in(c))
 
 
 def _levels_in(code: types.CodeType) -> Iterator[int]:

@@ -195,6 +195,13 @@ def identities(code: CodeType) -> frozenset[int]:
     return _standing(steps, [k for k in range(len(steps) - 1) if steps[k + 1].opname == "IS_OP"])
 
 
+@lru_cache(maxsize=4096)
+def bound(code: CodeType) -> frozenset[int]:
+    """The offsets at which a frame of `code` may stand while it loads, or imports, what is then the value of a name."""
+    steps = instructions(code)
+    return _standing(steps, [k for k in range(len(steps) - 1) if steps[k + 1].opname in _STORES])
+
+
 def instruction(frame: FrameType) -> str:
     """The name of the present instruction; 3.11 may stand at the PRECALL before a CALL."""
     name = dis.opname[frame.f_code.co_code[frame.f_lasti]]

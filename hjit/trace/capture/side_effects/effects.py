@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hjit.trace.capture.side_effects.environment import QUERIES, VARIABLES, answer, guarded_query
-from hjit.trace.capture.side_effects.impure import READS_OR_WRITES, refused
+from hjit.trace.capture.side_effects.impure import READS_OR_WRITES, refused, sees_frames
+from hjit.trace.splitting.frames_above import FRAME_READERS
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.externs.calls import Arguments, within
 from hjit.trace.tracing.frames import is_counted, is_own
@@ -384,6 +385,7 @@ MODULES: dict[str, Any] = {
                 for name in ("stdout", "stderr", "stdin", "__stdout__", "__stderr__", "__stdin__", "path")
             },
             **{name: refused(f"sys.{name}", OUTLIVES, "do it outside the function") for name in OF_SYS},
+            **{f.__name__: sees_frames(where) for where, f in FRAME_READERS.items() if hasattr(sys, f.__name__)},
         },
     ),
     "os": PatchedModule(

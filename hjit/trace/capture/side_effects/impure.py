@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.splitting.frames_above import FRAME_READERS
 from hjit.trace.tracing.arrays.traced import Traced
 from hjit.trace.tracing.arrays.tracer import has_tracer
 from hjit.trace.tracing.externs.calls import extern_call
@@ -55,6 +56,11 @@ def refused(
         raise current().error(name, reason, advice)
 
     return method
+
+
+def sees_frames(name: str) -> Callable[..., Any]:
+    """Stands for one of `FRAME_READERS`: the frames of a trace are other ones, and each call has its own callers."""
+    return refused(name, "it sees frames of its callers, which differ from call to call", "ask outside the function")
 
 
 class ThreadClass:
@@ -265,6 +271,8 @@ def replaced() -> dict[Any, Any]:
     for builtin in (open, input):
         found[builtin] = refused(builtin.__name__)
     found[os.urandom] = refused("os.urandom")
+    for where, function in FRAME_READERS.items():
+        found[function] = sees_frames(where)
     for function in FILES:
         found[function] = refused(
             f"numpy.{function.__name__}", advice="read it outside the function and pass it as an argument"

@@ -27,6 +27,7 @@ from hjit.trace.tracing.recording.recorder import current, rerolled_loops, runni
 from hjit.trace.tracing.scalars.host import Conversion, as_array, as_item, dtype_of, is_host, known_number, number
 from hjit.trace.tracing.scalars.induction import LoopNumber, as_traced
 from hjit.trace.tracing.scalars.size import Size, whole_size
+from hjit.trace.tracing.writeable import is_writeable
 
 MAX_KNOWN = 4096  # elements up to which arrays made of known numbers are computed while tracing
 
@@ -447,7 +448,7 @@ def from_source(array: np.ndarray[Any, Any], name: str, where: tuple[Any, ...]) 
         source.input.name,
         argument=source.input.name,
         strides=strides,
-        writeable=bool(array.flags.writeable),
+        writeable=is_writeable(array),
     )
     tracer = Tracer(buffer, shape, identity(array.ndim))
     rec.outside.append(tracer)

@@ -24,16 +24,19 @@ from hjit.trace.tracing.arrays.tracer import (
 )
 from hjit.trace.tracing.complex_memory import complex_of, supported_complex
 from hjit.trace.tracing.dispatch import hook, provides
+from hjit.trace.tracing.externs.callbacks import check_callbacks
 from hjit.trace.tracing.externs.opaque import Opaque, refusal
 from hjit.trace.tracing.recording.events import FilledArguments
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
 from hjit.trace.tracing.recording.results import ExternResult, Unknown, as_part_of, call_extern, rebuild
 from hjit.trace.tracing.scalars.host import TapeEntry, is_host, known_number, static_captured
 from hjit.trace.tracing.scalars.size import Size
+from hjit.trace.tracing.writeable import is_writeable
 
 
 def concrete(function: Any, args: Any, kwargs: Any) -> Any:
     """Call a real function with real arguments; an array that it returns is one of the trace's own."""
+    check_callbacks(f"{getattr(function, '__module__', None)}.{getattr(function, '__name__', '?')}", args, kwargs)
     if not made_of_sizes((args, (*kwargs.values(),))):
         return owned(_once(function, args, kwargs))
     return _of_sizes(owned(_once(function, known_number(args), {k: known_number(x) for k, x in kwargs.items()})))
@@ -63,7 +66,7 @@ def owned(result: Any, given: Sequence[Any] = (), originals: Sequence[Tracer] = 
         return rebuild(found, originals, _no_array)
     if type(result) is np.ndarray and (supported_dtype(result.dtype) or supported_complex(result.dtype)):
         known = any_known(result)
-        known.buffer.writeable = bool(result.flags.writeable)
+        known.buffer.writeable = is_writeable(result)
         return known
     if type(result) in (list, tuple):
         return type(result)(owned(x, given, originals) for x in result)
@@ -107,6 +110,7 @@ class Extern:
         checkpoint: Callable[[], Callable[[], None]] | None = None,
         rule: str = "",
     ) -> None:
+        check_callbacks(name, args, kwargs)
         self.name, self.function, self.checkpoint, self.rule = name, function, checkpoint, rule
         self.arguments = Arguments()
         self.frozen = self.arguments.freeze((tuple(args), dict(kwargs)))

@@ -23,6 +23,7 @@ from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.recording.results import ExternResult, call_extern
 from hjit.trace.tracing.recording.watched import CONTAINERS, contents, same_items
 from hjit.trace.tracing.scalars.host import static_captured
+from hjit.trace.tracing.writeable import is_writeable
 
 Array = np.ndarray[Any, Any]
 
@@ -116,7 +117,7 @@ class _Writing(Extern):
         return owned(result, given, self.arguments.originals)
 
     def call(self, arrays: Sequence[Array], unread: frozenset[int]) -> ExternResult:
-        unread = frozenset(k for k in unread if arrays[k].flags.writeable and self.arguments.originals[k].writeable)
+        unread = frozenset(k for k in unread if is_writeable(arrays[k]) and self.arguments.originals[k].writeable)
         copies = self._copies(arrays, unread)
         real, given = self.ready(copies)
         found = call_extern(functools.partial(self._checked, real), given, False)
@@ -151,7 +152,7 @@ class _Writing(Extern):
     def _copies(self, arrays: Sequence[Array], unread: frozenset[int] = frozenset()) -> list[Array]:
         copies = [x if k in unread else x.copy("K") for k, x in enumerate(arrays)]
         for copy, x, t in zip(copies, arrays, self.arguments.originals, strict=True):
-            copy.flags.writeable = x.flags.writeable and t.writeable
+            copy.flags.writeable = is_writeable(x) and t.writeable
         return copies
 
     def rebuild(self, outcome: Any, gives: Sequence[str]) -> Any:
