@@ -31,6 +31,7 @@ class Accelerated:
         self._given = given
         self._before: list[tuple[types.ModuleType, str, Any]] = []
         self._entries: list[tuple[Any, Any, Any]] = []  # of tables: the table, the key or the number, and the function
+        self._keys: list[tuple[dict[Any, Any], Any]] = []  # that tables have besides: pipelines
         made: dict[Any, Pipeline[..., Any]] = {}  # a function that several modules have is one pipeline
         modules = [*map(_module, names)]
         found = [(module, name, f) for module in modules for name, f in functions_of(module)]
@@ -44,6 +45,10 @@ class Accelerated:
                 if type(function) is types.FunctionType and function in made:
                     self._entries.append((table, key, function))
                     table[key] = made[function]
+        for keyed in _dicts_of_packages(modules):
+            for function in [f for f in keyed if type(f) is types.FunctionType and f in made]:
+                keyed[made[function]] = keyed[function]
+                self._keys.append((keyed, made[function]))
 
     def decorated(self, function: types.FunctionType) -> Any:
         """A function of a script that is running: a pipeline from now on, unless its calls only begin something."""
@@ -61,8 +66,11 @@ class Accelerated:
             with contextlib.suppress(LookupError):
                 if getattr(table[key], "py_func", None) is function:
                     table[key] = function
+        for keyed, key in self._keys:
+            keyed.pop(key, None)
         self._before.clear()
         self._entries.clear()
+        self._keys.clear()
 
     def __enter__(self) -> Accelerated:
         return self
@@ -134,6 +142,15 @@ def _tables(modules: Iterable[types.ModuleType]) -> list[Any]:
     objects = [x for x in values if not isinstance(x, (type, types.ModuleType, types.FunctionType, Pipeline))]
     held = [y for x in objects for y in getattr(x, "__dict__", {}).values()]
     return list({id(x): x for x in (*values, *held) if type(x) in (dict, list)}.values())
+
+
+def _dicts_of_packages(modules: Iterable[types.ModuleType]) -> list[dict[Any, Any]]:
+    """The dicts in modules of the same packages, in which functions may be keys: what a package's decorators say of a
+    function is looked up by it (`CAPABILITIES[f]`), wherever the table is."""
+    packages = {module.__name__.partition(".")[0] for module in modules}
+    loaded = [module for name, module in [*sys.modules.items()] if name.partition(".")[0] in packages]
+    values = [x for module in loaded if isinstance(module, types.ModuleType) for x in [*vars(module).values()]]
+    return list({id(x): x for x in values if type(x) is dict}.values())
 
 
 # -- scripts
