@@ -88,6 +88,18 @@ def test_functions_in_tables_are_those_of_the_names(package: types.ModuleType) -
     assert (package.METHODS.by_name, package.ORDER) == plain
 
 
+def test_tables_of_code_that_knows_the_functions_by_other_names_stay(
+    package: types.ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    front = types.ModuleType("softening.front")  # as a package's __init__ that has the names of its modules
+    vars(front).update(soft=package.soft, chosen=package.chosen, METHODS=package.METHODS)
+    monkeypatch.setitem(sys.modules, front.__name__, front)
+    with hjit.accelerate(front):
+        assert front.soft is not package.soft and front.chosen("soft") and package.chosen("soft")
+    with hjit.accelerate(front, package):
+        assert package.METHODS.by_name["soft"] is package.soft is front.soft and front.chosen("soft")
+
+
 def test_what_tables_of_the_package_say_of_functions_is_found(
     package: types.ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:

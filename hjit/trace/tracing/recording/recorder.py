@@ -137,6 +137,7 @@ class Recorder(TracedSizes):
     Attributes:
         evaluate: computes a finished Graph on the arrays at hand, for decisions and extern calls.
         blas: may a product of a name be BLAS's (True), or is that to be decided by its sizes ("auto")? None: none may.
+        pipelines: pipelines that were met, by their `id`, with what stands for each, as code may ask for identity.
         clones: functions without a closure that were made anew, and what they became; and those that are being made: a
             closure may hold its own function.
         undo: what to do where the trace fails, so that it leaves nothing behind.
@@ -212,6 +213,7 @@ class Recorder(TracedSizes):
     captured: dict[Any, Any] = field(default_factory=dict)
     written: dict[str, str] = field(default_factory=dict)
     overlays: dict[int, Any] = field(default_factory=dict)
+    pipelines: dict[int, tuple[Any, Callable[..., Any]]] = field(default_factory=dict)
     clones: dict[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
     undo: list[Callable[[], None]] = field(default_factory=list)
     unrolled: frozenset[LoopSite] = frozenset()
@@ -299,6 +301,7 @@ class Recorder(TracedSizes):
         self.overlays.clear()
         self.hosts.clear()
         self.tape.recorded.clear()
+        self.pipelines.clear()
         self.clones.clear()
         self.broadcasts.clear()
         self.operations.clear()
