@@ -382,3 +382,37 @@ def test_computed_arrays_are_given_as_numpy_s_lie_in_memory(f: Any, order: tuple
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
         assert found.strides == expected.strides
     assert p.stats.fallbacks == 0
+
+
+@pytest.mark.parametrize("how", ["always", "default"])
+@pytest.mark.parametrize("verify", ["first", "off"])
+def test_extern_calls_warn_as_often_as_plain_ones(how: Any, verify: Any) -> None:
+    def f(x: Any) -> Any:
+        return np.abs(np.prod(np.exp(x) * 1e300j, axis=0)) * 3
+
+    def count(f: Any) -> list[str]:
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter(how)
+            for seed in range(3):
+                f(np.random.default_rng(seed).random((20, 30)))
+        return [str(w.message) for w in given if "in reduce" in str(w.message)]
+
+    assert count(f)
+    assert count(hjit.pipeline(f, verify=verify, on_unsupported="raise")) == count(f)
+
+
+def test_what_the_comparison_of_an_extern_call_tries_out_does_not_warn() -> None:
+    def f(x: Any, c: Any) -> Any:
+        return np.abs(np.prod(np.exp(x) * c * 1j, axis=0)) / 3
+
+    x = np.linspace(0, 300, 40).reshape(2, 20)
+    c = np.sqrt(np.finfo(float).max / np.exp(x).prod(axis=0))
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        while np.isinf(found := f(x, c)).any():  # the largest that do not overflow: by an error, they do
+            c[np.isinf(found)] = np.nextafter(c, 0)[np.isinf(found)]
+        given.clear()
+        pipe = hjit.pipeline(f, on_unsupported="raise")
+        for _ in range(2):
+            np.testing.assert_allclose(pipe(x, c), f(x, c))
+    assert not given

@@ -170,6 +170,7 @@ class Recorder(TracedSizes):
         changes: for each write a buffer, the version before, and its contents where they were known.
         refusals: what could not be traced.
         calls_extern: is an extern function running?
+        warned: warnings of extern functions that ran while the function was traced; they were not shown.
         settings: contexts such as `numpy.errstate` that the function is inside of, to be made again for extern calls.
         warning_filters: those of them that filter warnings.
         watched: what outlives the call, and may not be changed by it.
@@ -243,6 +244,7 @@ class Recorder(TracedSizes):
     refusals: list[TraceError] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     calls_extern: bool = False
+    warned: list[Any] = field(default_factory=list)
     settings: list[Callable[[], Callable[[], Any]]] = field(default_factory=list)
     warning_filters: list[Any] = field(default_factory=list)
     watched: Watched = field(default_factory=Watched)
@@ -509,7 +511,7 @@ class Recorder(TracedSizes):
             arrays = self.evaluate(self, needs) if needs else []
             if checkpoint is not None:
                 self.undo.append(checkpoint())
-            self.calls_extern = True  # which warns now, and again at every call
+            self.calls_extern = True  # which warns at every call
             try:
                 with deadline.paused():
                     found = call(*arrays)
