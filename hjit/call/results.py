@@ -16,6 +16,7 @@ from hjit.trace.capture.trace import PyTree, Result, owner
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, sizes_value
 from hjit.trace.tracing.complex_memory import complex_dtype, complex_of
+from hjit.trace.tracing.flags import is_writeable
 from hjit.verify.tolerances import EXACT, Tolerance
 
 Array = np.ndarray[Any, Any]
@@ -202,7 +203,7 @@ class Results:
             sum((i - o) * stride for i, o, stride in zip(at(k), start, base.strides, strict=True))
             for k in range(len(shape))
         ]
-        if strided is None and type(base) is np.ndarray and base.flags.c_contiguous and base.flags.writeable:
+        if strided is None and type(base) is np.ndarray and base.flags.c_contiguous and is_writeable(base):
             first = sum(o * n for o, n in zip(start, base.strides, strict=True))
             seen: Array = np.ndarray(shape, base.dtype, base, first, steps)  # its `base` is the array
             seen.flags.writeable = not r.read_only
@@ -211,13 +212,13 @@ class Results:
             strided is None
             and (seen_so := _by_slices(base, shape, start, [at(k) for k in range(len(shape))])) is not None
         ):
-            seen_so.flags.writeable = base.flags.writeable and not r.read_only
+            seen_so.flags.writeable = is_writeable(base) and not r.read_only
             return seen_so
         corner: Any = (*(slice(o, o + 1) for o in start), ...)
         if strided is not None:
             return strided(base[corner], shape, steps)
         return np.lib.stride_tricks.as_strided(
-            base[corner], shape, steps, writeable=base.flags.writeable and not r.read_only
+            base[corner], shape, steps, writeable=is_writeable(base) and not r.read_only
         )
 
     def is_whole(self, base: Array, r: Result) -> bool:

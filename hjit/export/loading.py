@@ -27,6 +27,7 @@ from hjit.kernels.runtime.sizes import evaluate
 from hjit.options import resolve
 from hjit.process.signals import signal_safe
 from hjit.trace.capture.trace import PyTree, flatten_arguments
+from hjit.trace.tracing.flags import is_writeable
 
 Array = np.ndarray[Any, Any]
 
@@ -90,7 +91,7 @@ class Binding:
         for k, p in enumerate(self.description.parameters):
             if p.is_written:
                 others = (x for j, x in enumerate(leaves) if j != k and isinstance(x, np.ndarray))
-                if not leaves[k].flags.writeable or any(overlap(leaves[k], x) for x in others):
+                if not is_writeable(leaves[k]) or any(overlap(leaves[k], x) for x in others):
                     return False
         return True
 

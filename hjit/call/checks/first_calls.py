@@ -25,6 +25,7 @@ from hjit.call.variant import Mispredict, OutOfBounds, Variant
 from hjit.errors import TraceError
 from hjit.process import shown_warnings
 from hjit.trace.tracing.complex_memory import parts_of
+from hjit.trace.tracing.flags import is_writeable
 from hjit.trace.tracing.recording.events import GraphBreak
 from hjit.verify.comparison import Allowed, Comparison, allowed_of, is_exact
 from hjit.verify.frame import Inputs
@@ -281,7 +282,7 @@ def runs_of(variant: Variant, guarded: GuardValues, call: Call, stores: Sequence
 
 
 def _may_change(a: Any) -> bool:
-    return type(a) is np.ndarray and a.flags.writeable and not a.dtype.hasobject
+    return type(a) is np.ndarray and is_writeable(a) and not a.dtype.hasobject
 
 
 def _check_sum(a: Array) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 from hjit.call.arguments import each_once, is_swapped, key_of
 from hjit.call.guards import overlap
 from hjit.trace.capture.trace import PyTree, flatten, flatten_arguments
+from hjit.trace.tracing.flags import is_writeable
 
 Array = np.ndarray[Any, Any]
 _NUMBERS = (np.ndarray, np.generic, int, float, complex, str, bytes, type(None))
@@ -107,7 +108,7 @@ def _write_back(pairs: Sequence[tuple[int, Any, Any]], entry: Any) -> None:
         guards = [v.guards for v in entry.variants]
         written = {g.arguments[name] for g in guards for name in g.written if name in g.arguments}
     for k, x, c in pairs:
-        if not x.flags.writeable or (written is not None and k not in written):
+        if not is_writeable(x) or (written is not None and k not in written):
             continue
         if written is not None or _differ(x, c):
             x[...] = c

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.tracing.flags import is_writeable
+
 Array = np.ndarray[Any, Any]
 
 _PARTS: dict[np.dtype[Any], np.dtype[Any]] = {
@@ -39,9 +41,7 @@ def parts_of(x: Any) -> Any:
         flat: Any = x.reshape(-1)  # so that the base of the parts is the array
         return flat.view(part).reshape(*x.shape, 2)
     real = x.real
-    return np.lib.stride_tricks.as_strided(
-        real, (*x.shape, 2), (*x.strides, real.itemsize), writeable=x.flags.writeable
-    )
+    return np.lib.stride_tricks.as_strided(real, (*x.shape, 2), (*x.strides, real.itemsize), writeable=is_writeable(x))
 
 
 def complex_of(parts: Array) -> Array:

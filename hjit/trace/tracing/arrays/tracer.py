@@ -21,6 +21,7 @@ from hjit.trace.ir.poly import ZERO, Dim, Poly, poly
 from hjit.trace.tracing.arrays.buffers import TracedBuffer, serials
 from hjit.trace.tracing.arrays.traced import Shape, Traced, TracedArray
 from hjit.trace.tracing.dispatch import hook, provides
+from hjit.trace.tracing.flags import is_writeable
 from hjit.trace.tracing.frames import reads
 from hjit.trace.tracing.recording.decisions import decide
 from hjit.trace.tracing.recording.recorder import current, rerolled_loops, running_trace, supported_dtype, tracing
@@ -447,7 +448,7 @@ def from_source(array: np.ndarray[Any, Any], name: str, where: tuple[Any, ...]) 
         source.input.name,
         argument=source.input.name,
         strides=strides,
-        writeable=bool(array.flags.writeable),
+        writeable=is_writeable(array),
     )
     tracer = Tracer(buffer, shape, identity(array.ndim))
     rec.outside.append(tracer)

@@ -18,6 +18,7 @@ from hjit.trace.tracing.arrays.tracer import has_tracer
 from hjit.trace.tracing.arrays.writing import write
 from hjit.trace.tracing.dispatch import functions
 from hjit.trace.tracing.externs.calls import Extern, concrete, extern_result, owned
+from hjit.trace.tracing.flags import is_writeable
 from hjit.trace.tracing.frames import site
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.recording.results import ExternResult, call_extern
@@ -116,7 +117,7 @@ class _Writing(Extern):
         return owned(result, given, self.arguments.originals)
 
     def call(self, arrays: Sequence[Array], unread: frozenset[int]) -> ExternResult:
-        unread = frozenset(k for k in unread if arrays[k].flags.writeable and self.arguments.originals[k].writeable)
+        unread = frozenset(k for k in unread if is_writeable(arrays[k]) and self.arguments.originals[k].writeable)
         copies = self._copies(arrays, unread)
         real, given = self.ready(copies)
         found = call_extern(functools.partial(self._checked, real), given, False)

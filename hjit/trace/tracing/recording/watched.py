@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.tracing.flags import is_writeable
+
 _BUFFERS = (bytearray, array.array)
 CONTAINERS = (list, collections.OrderedDict, dict, set, collections.deque, *_BUFFERS)
 MAX_REACHED = 400  # objects that one is looked through for: what is further away may change unseen
@@ -159,7 +161,7 @@ def is_container(x: Any) -> bool:
     """Has it contents that can change? By its type: what stands for a container says that it is one."""
     cls = type(x)
     if issubclass(cls, np.ndarray):
-        return bool(x.flags.writeable) and x.nbytes <= MAX_ARRAY
+        return is_writeable(x) and x.nbytes <= MAX_ARRAY
     return issubclass(cls, CONTAINERS) or (issubclass(cls, np.void) and x.dtype.names is not None)
 
 
