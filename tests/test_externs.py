@@ -416,3 +416,22 @@ def test_what_the_comparison_of_an_extern_call_tries_out_does_not_warn() -> None
         for _ in range(2):
             np.testing.assert_allclose(pipe(x, c), f(x, c))
     assert not given
+
+
+@pytest.mark.parametrize("verify", ["first", "off"])
+def test_warnings_of_extern_calls_point_to_the_line_of_the_call(verify: Any) -> None:
+    def helper(a: Any) -> Any:
+        return scipy.linalg.solve(a, a[0] + 1)
+
+    def f(x: Any) -> Any:
+        return helper(x * 1.0) * 2
+
+    def lines(f: Any) -> list[tuple[str, int]]:
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter("always")
+            for _ in range(3):
+                f(scipy.linalg.hilbert(14))
+        return [(w.filename, w.lineno) for w in given]
+
+    found = lines(hjit.pipeline(f, verify=verify, on_unsupported="raise"))
+    assert found == lines(f) == [(__file__, helper.__code__.co_firstlineno + 1)] * 3
