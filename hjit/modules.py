@@ -31,6 +31,7 @@ class Accelerated:
         self._given = given
         self._before: list[tuple[types.ModuleType, str, Any]] = []
         self._entries: list[tuple[Any, Any, Any]] = []  # of tables: the table, the key or the number, and the function
+        self._keys: list[tuple[dict[Any, Any], Any]] = []  # that tables have besides: pipelines
         made: dict[Any, Pipeline[..., Any]] = {}  # a function that several modules have is one pipeline
         modules = [*map(_module, names)]
         found = [(module, name, f) for module in modules for name, f in functions_of(module)]
@@ -39,11 +40,16 @@ class Accelerated:
             self.pipelines[f"{module.__name__}.{name}"] = p
             self._before.append((module, name, function))
             setattr(module, name, p)
-        for table in _tables(modules):
+        loaded = _of_packages(modules)
+        for table in _tables(modules, loaded, made):
             for key, function in [*(table.items() if isinstance(table, dict) else enumerate(table))]:
                 if type(function) is types.FunctionType and function in made:
                     self._entries.append((table, key, function))
                     table[key] = made[function]
+        for keyed in _dicts(loaded):
+            for function in [f for f in keyed if type(f) is types.FunctionType and f in made]:
+                keyed[made[function]] = keyed[function]
+                self._keys.append((keyed, made[function]))
 
     def decorated(self, function: types.FunctionType) -> Any:
         """A function of a script that is running: a pipeline from now on, unless its calls only begin something."""
@@ -61,8 +67,11 @@ class Accelerated:
             with contextlib.suppress(LookupError):
                 if getattr(table[key], "py_func", None) is function:
                     table[key] = function
+        for keyed, key in self._keys:
+            keyed.pop(key, None)
         self._before.clear()
         self._entries.clear()
+        self._keys.clear()
 
     def __enter__(self) -> Accelerated:
         return self
@@ -127,13 +136,53 @@ def _given_freely(module: types.ModuleType, name: str) -> Any:
     return None if given else found
 
 
-def _tables(modules: Iterable[types.ModuleType]) -> list[Any]:
+def _of_packages(modules: Iterable[types.ModuleType]) -> list[types.ModuleType]:
+    """All loaded modules of the same packages."""
+    packages = {module.__name__.partition(".")[0] for module in modules}
+    loaded = [module for name, module in [*sys.modules.items()] if name.partition(".")[0] in packages]
+    return [module for module in loaded if isinstance(module, types.ModuleType)]
+
+
+def _tables(
+    modules: Iterable[types.ModuleType], loaded: Iterable[types.ModuleType], made: Iterable[types.FunctionType]
+) -> list[Any]:
     """The dicts and lists of modules, and of objects in them, in which functions may stand: code may choose one by its
-    key and ask later whether it is the one of some name (`f is METHODS["gauss"]`)."""
+    key and ask later whether it is the one of some name (`f is METHODS["gauss"]`).
+
+    Tables of which code of another module asks so stay as they are: there, the names are still those of the functions.
+    """
+    modules = list(modules)
     values = [x for module in modules for name, x in vars(module).items() if not name.startswith("__")]
     objects = [x for x in values if not isinstance(x, (type, types.ModuleType, types.FunctionType, Pipeline))]
-    held = [y for x in objects for y in getattr(x, "__dict__", {}).values()]
-    return list({id(x): x for x in (*values, *held) if type(x) in (dict, list)}.values())
+    held = [(x, y) for x in objects for y in getattr(x, "__dict__", {}).values()]
+    tables = {id(y): (x, y) for x, y in (*((x, x) for x in values), *held) if type(y) in (dict, list)}
+    functions = set(made)
+    others = [module for module in loaded if module not in modules]
+
+    def is_asked_elsewhere(holder: Any, table: Any) -> bool:
+        entries = table.values() if isinstance(table, dict) else table
+        found = [f for f in entries if type(f) is types.FunctionType and f in functions]
+        return any(_names_both(module, holder, found) for module in others if found)
+
+    return [table for holder, table in tables.values() if not is_asked_elsewhere(holder, table)]
+
+
+def _names_both(module: types.ModuleType, table: Any, functions: Iterable[types.FunctionType]) -> bool:
+    """Does a function of a module name a table and one of some functions?"""
+    names = [{name for name, x in vars(module).items() if x is table}]
+    names.append({name for name, x in vars(module).items() if type(x) is types.FunctionType and x in functions})
+    if not all(names):
+        return False
+    own = (inspect.unwrap(f) for f in vars(module).values() if type(f) is types.FunctionType)
+    codes = (set(f.__code__.co_names) for f in own if getattr(f, "__globals__", None) is vars(module))
+    return any(not code.isdisjoint(names[0]) and not code.isdisjoint(names[1]) for code in codes)
+
+
+def _dicts(loaded: Iterable[types.ModuleType]) -> list[dict[Any, Any]]:
+    """The dicts in modules, in which functions may be keys: what a package's decorators say of a function is looked up
+    by it (`CAPABILITIES[f]`), wherever the table is."""
+    values = [x for module in loaded for x in [*vars(module).values()]]
+    return list({id(x): x for x in values if type(x) is dict}.values())
 
 
 # -- scripts

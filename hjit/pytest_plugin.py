@@ -8,6 +8,7 @@ the summary has what they say.
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,7 +52,8 @@ class Compiled:
         self._config = config
         self._elsewhere: list[Row] = []  # rows of other processes: workers of pytest-xdist
         try:
-            self._accelerated: Accelerated = accelerate(*(name.strip() for name in names.split(",") if name.strip()))
+            with warnings.catch_warnings():  # filters that a package sets do not outlast its import by a test module
+                self._accelerated: Accelerated = accelerate(*(n.strip() for n in names.split(",") if n.strip()))
         except (ImportError, HjitError) as error:
             raise pytest.UsageError(f"--hjit {names}: {error}") from None
         for p in self._accelerated.pipelines.values():

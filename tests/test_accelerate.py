@@ -88,6 +88,32 @@ def test_functions_in_tables_are_those_of_the_names(package: types.ModuleType) -
     assert (package.METHODS.by_name, package.ORDER) == plain
 
 
+def test_tables_of_code_that_knows_the_functions_by_other_names_stay(
+    package: types.ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    front = types.ModuleType("softening.front")  # as a package's __init__ that has the names of its modules
+    vars(front).update(soft=package.soft, chosen=package.chosen, METHODS=package.METHODS)
+    monkeypatch.setitem(sys.modules, front.__name__, front)
+    with hjit.accelerate(front):
+        assert front.soft is not package.soft and front.chosen("soft") and package.chosen("soft")
+    with hjit.accelerate(front, package):
+        assert package.METHODS.by_name["soft"] is package.soft is front.soft and front.chosen("soft")
+
+
+def test_what_tables_of_the_package_say_of_functions_is_found(
+    package: types.ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = types.ModuleType("softening.capabilities")
+    elsewhere.TABLE = {package.soft: "whole", package._hidden: "none"}  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, elsewhere.__name__, elsewhere)
+    before = dict(elsewhere.TABLE)
+    plain = package.soft
+    with hjit.accelerate("softening"):
+        assert package.soft is not plain
+        assert elsewhere.TABLE[package.soft] == elsewhere.TABLE[plain] == "whole"
+    assert before == elsewhere.TABLE
+
+
 def test_a_package_that_loads_its_functions_late() -> None:
     plain = filters.sobel
     with hjit.accelerate("skimage.filters") as accelerated:

@@ -18,7 +18,9 @@ from hjit.errors import BudgetError
 from hjit.kernels.runtime import backend, kernel
 from hjit.kernels.runtime.features import LEVELS, host_features
 from hjit.process import deadline
+from hjit.sched.language.groups import groups
 from tests.scripts import run_script
+from tests.trace.helpers import trace_of
 
 IMAGE = np.linspace(0, 9, 40 * 50).reshape(40, 50)
 
@@ -225,6 +227,15 @@ def test_another_schedule_is_left_out(tmp_path: Path, monkeypatch: pytest.Monkey
     if next(compiled) > 2:  # the search found more than one schedule
         assert not kept
     assert p.stats.fallbacks == 0
+
+
+def test_many_updates_of_one_array_are_not_scheduled_without_time_for_it(ticking: list[float]) -> None:
+    """Each is compared with those before it."""
+    traced, _ = trace_of(lambda a: np.stack([a[k] * 2 for k in range(12)]), np.ones((12, 3)))
+    (s,) = [s for s in traced.recorder.graph(traced.goals[-1]).stages if len(s.updates) > 4]
+    with pytest.raises(BudgetError, match="scheduling"), deadline.budget(1, "f"):
+        ticking[0] = 2
+        groups(s)
 
 
 # -- the deadline itself

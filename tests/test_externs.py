@@ -427,3 +427,56 @@ def test_arrays_are_passed_on_to_functions_that_extern_calls_call() -> None:
     p = hjit.pipeline(lambda y: y + scipy.integrate.quad(lambda x, m: x * m, 0, 1, args=(y.mean(),))[0])
     compared(p, IMAGE)
     assert "quad" in p.explain(IMAGE)
+
+
+@pytest.mark.parametrize("how", ["always", "default"])
+@pytest.mark.parametrize("verify", ["first", "off"])
+def test_extern_calls_warn_as_often_as_plain_ones(how: Any, verify: Any) -> None:
+    def f(x: Any) -> Any:
+        return np.abs(np.prod(np.exp(x) * 1e300j, axis=0)) * 3
+
+    def count(f: Any) -> list[str]:
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter(how)
+            for seed in range(3):
+                f(np.random.default_rng(seed).random((20, 30)))
+        return [str(w.message) for w in given if "in reduce" in str(w.message)]
+
+    assert count(f)
+    assert count(hjit.pipeline(f, verify=verify, on_unsupported="raise")) == count(f)
+
+
+def test_what_the_comparison_of_an_extern_call_tries_out_does_not_warn() -> None:
+    def f(x: Any, c: Any) -> Any:
+        return np.abs(np.prod(np.exp(x) * c * 1j, axis=0)) / 3
+
+    x = np.linspace(0, 300, 40).reshape(2, 20)
+    c = np.sqrt(np.finfo(float).max / np.exp(x).prod(axis=0))
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        while np.isinf(found := f(x, c)).any():  # the largest that do not overflow: by an error, they do
+            c[np.isinf(found)] = np.nextafter(c, 0)[np.isinf(found)]
+        given.clear()
+        pipe = hjit.pipeline(f, on_unsupported="raise")
+        for _ in range(2):
+            np.testing.assert_allclose(pipe(x, c), f(x, c))
+    assert not given
+
+
+@pytest.mark.parametrize("verify", ["first", "off"])
+def test_warnings_of_extern_calls_point_to_the_line_of_the_call(verify: Any) -> None:
+    def helper(a: Any) -> Any:
+        return scipy.linalg.solve(a, a[0] + 1)
+
+    def f(x: Any) -> Any:
+        return helper(x * 1.0) * 2
+
+    def lines(f: Any) -> list[tuple[str, int]]:
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter("always")
+            for _ in range(3):
+                f(scipy.linalg.hilbert(14))
+        return [(w.filename, w.lineno) for w in given]
+
+    found = lines(hjit.pipeline(f, verify=verify, on_unsupported="raise"))
+    assert found == lines(f) == [(__file__, helper.__code__.co_firstlineno + 1)] * 3

@@ -148,3 +148,21 @@ def test_first_results_are_compared_with_numpys_alone() -> None:
     assert pipe.stats.verified and angle.stats.calls == 0
     np.testing.assert_allclose(angle(X), np.arctan2(X, 2.0), rtol=1e-15)
     assert angle.stats.calls == 1 and angle.stats.fallbacks == 0
+
+
+@hjit.pipeline
+def doubled(x: Any) -> Any:
+    return x * 2
+
+
+METHODS = {"double": doubled}
+
+
+def test_a_pipeline_is_the_same_one_wherever_it_is_found() -> None:
+    def f(x: Any, name: str) -> Any:
+        found = METHODS[name]
+        return found(x) + (found is doubled), found in (doubled,), METHODS[name] == found
+
+    pipe = hjit.pipeline(f, on_unsupported="raise", verify="off")
+    for ours, numpys in zip(pipe(X, "double"), f(X, "double"), strict=True):
+        np.testing.assert_array_equal(ours, numpys)

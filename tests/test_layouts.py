@@ -171,3 +171,12 @@ def test_results_are_put_into_arrays_of_any_order(f: Any) -> None:
     for out in (np.empty(expected.shape, np.float32), np.empty_like(expected)):
         assert pipe.into(out, PICTURE) is out
         np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.filterwarnings("error")
+def test_results_of_broadcast_arrays_give_no_warning() -> None:
+    for unit in (1, 1j):
+        a, b = np.broadcast_arrays(np.arange(4.0)[:, None] * unit, np.arange(5.0))
+        pipe = hjit.pipeline(lambda a, b: (a * 2 + b, a[1:], [b.T]), on_unsupported="raise")
+        for _ in range(2):
+            np.testing.assert_array_equal(pipe(a, b)[0], a * 2 + b)

@@ -93,6 +93,15 @@ def test_nothing_happens_without_the_option(project: pytest.Pytester) -> None:
     assert project.run("python", "-c", light).outlines == ["[]"]
 
 
+def test_filters_that_a_package_sets_hold_no_longer_than_without_the_option(project: pytest.Pytester) -> None:
+    project.makepyfile(
+        silent="import warnings\nwarnings.filterwarnings('ignore', 'careless')\ndef f(a):\n    return a",
+        test_silent="import warnings, silent\ndef test_f():\n    warnings.warn('careless')",
+    )
+    for options in ((), ("--hjit", "silent")):
+        run(project, *options, "test_silent.py").assert_outcomes(passed=1, warnings=1)
+
+
 def test_workers_hand_their_counts_on(project: pytest.Pytester) -> None:
     done = run(project, "--hjit", "softening", "-n", "2", "--hjit-json", "how.json")
     done.assert_outcomes(passed=3, failed=1)

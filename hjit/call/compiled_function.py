@@ -51,7 +51,7 @@ from hjit.errors import (
     raise_if_signalled,
 )
 from hjit.options import Options, checked, context_state, resolve
-from hjit.process import float_errors, forks
+from hjit.process import float_errors, forks, shown_warnings
 from hjit.process.garbage_collection import few_collections
 from hjit.process.progress import progress
 from hjit.trace.capture.overlay import is_traced_call
@@ -390,7 +390,10 @@ class CompiledFunction(VerifiedCalls, SplitCalls, TimedCalls, OtherArrays, Gener
             self._time(call.key, variant, options, built.verified)
         try:
             given = call.args, call.kwargs
-            return variant.run(call.leaves, guarded, call.targets, built.results, given=given)
+            result = variant.run(call.leaves, guarded, call.targets, built.results, given=given)
+            for warning in variant.rec.warned:  # the extern calls that gave them are not made again
+                shown_warnings.give(warning)
+            return result
         except OutOfBounds:
             return self._refused(call)
         except Mispredict:  # what was assumed came out otherwise; or fell the other way, by the last bits of a sum

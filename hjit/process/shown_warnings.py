@@ -5,16 +5,19 @@ Filters, and what has been shown already, are as they are, so that other threads
 
 from __future__ import annotations
 
+import sys
 import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
 
+from hjit.errors import HjitWarning
+
 _showing = threading.RLock()  # whose thread has put a function in place of the one that shows warnings
 
 
 class Intercepted:
-    """A block whose warnings are given to a function, and not shown.
+    """A block whose warnings, but for hjit's own, are given to a function, and not shown.
 
     Attributes:
         show: what shows warnings else.
@@ -39,7 +42,8 @@ class Intercepted:
         is_own = (
             threading.get_ident() == self._thread and (module._showwarnmsg_impl, module.showwarning) == self._shown_by
         )
-        (self._take if is_own else self.show)(message)
+        is_taken = is_own and not issubclass(message.category, HjitWarning)
+        (self._take if is_taken else self.show)(message)
 
     def __exit__(self, *exc: object) -> None:
         if self.is_on:
@@ -50,6 +54,38 @@ class Intercepted:
 def of_the_compiler() -> Intercepted:
     """A block that compiles source: of that Python has warned when it compiled it."""
     return Intercepted(lambda message: None)
+
+
+def of_another_run() -> Intercepted:
+    """A block that runs code besides the run that counts, which gives its warnings."""
+    return Intercepted(forget)
+
+
+def forget(message: Any) -> None:
+    """A warning that was not shown: it is for the first time that it will be."""
+    text, category, line = str(message.message), message.category, message.lineno
+    registry = (names_of(message.filename) or {}).get("__warningregistry__", {})
+    for key in ((text, category, line), (text, category, 0)):
+        registry.pop(key, None)
+    warnings.onceregistry.pop((text, category), None)  # type: ignore[attr-defined]
+
+
+def give(message: Any) -> None:
+    """Give a warning that was taken and forgotten before, as its filters say."""
+    names = names_of(message.filename)
+    names = {} if names is None else names
+    module, registry = names.get("__name__") or "<string>", names.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(
+        message.message, message.category, message.filename, message.lineno, module, registry, None, message.source
+    )
+
+
+def names_of(filename: str) -> dict[str, Any] | None:
+    """The globals of the module in a file; None: there is none."""
+    for module in list(sys.modules.values()):
+        if getattr(module, "__file__", None) == filename:
+            return vars(module)
+    return None
 
 
 def after_fork() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit.sched.language.check import check_tree
 from hjit.sched.language.tree import Loop, walk
 from hjit.sched.search.portfolio import VARIATIONS, beam_searches, greedily, greedy_searches, variations
 from hjit.sched.search.search import Options, presets

@@ -407,6 +407,12 @@ def test_a_scale_times_an_imaginary_unit_is_a_parameter() -> None:
     assert pipe.stats.traces == 1
 
 
+@pytest.mark.parametrize("c", [2, 2.5, True, 1 + 2j, np.float32(3), np.int8(3), np.complex64(1 + 2j), [1, 2.0]])
+def test_parts_of_numbers_are_numbers(c: Any) -> None:
+    check(lambda a, c: (a + 1, np.real(c), np.imag(c)), np.ones(5), c)
+    check(lambda z, c: (z + 1, np.real(c), np.imag(c)), field(), c)
+
+
 KERNEL = field((3, 3))
 
 

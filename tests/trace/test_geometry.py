@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.ndimage as ndi
+from scipy.ndimage import _nd_image
 
 import hjit
 from tests import numpy_check
@@ -236,6 +237,26 @@ FORMS_OF_SCIPY: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("name", FORMS_OF_SCIPY)
 def test_what_is_left_to_scipy(name: str) -> None:
     numpy_check.check(FORMS_OF_SCIPY[name], image((9, 20)), tune=False)
+
+
+def _by_matrix(a: Array, order: int) -> Array:
+    out = np.zeros((9, 10))
+    _nd_image.geometric_transform(a, None, None, MATRIX, np.ones(2), out, order, 4, 0.0, 0, None, None)
+    return out
+
+
+def _by_factors(a: Array, order: int) -> Array:
+    out = np.zeros(a.shape)
+    _nd_image.zoom_shift(a, None, np.full(a.ndim, 0.5), out, order, 4, 0.0, 0, False)
+    return out
+
+
+@pytest.mark.parametrize("order", range(6))
+def test_scipys_c_functions_in_all_orders(order: int) -> None:
+    """Which a part of SciPy's own functions calls, where these run in parts."""
+    for f in (_by_matrix, _by_factors):
+        numpy_check.check(f, image((9, 20)), order, tune=False, verify="off", on_unsupported="break")
+    numpy_check.check(_by_factors, image((3, 4, 5, 6)), order, tune=False, verify="off", on_unsupported="break")
 
 
 def test_errors() -> None:

@@ -23,6 +23,7 @@ from hjit.call.entry import Call
 from hjit.call.guards import GuardValues
 from hjit.call.variant import Mispredict, OutOfBounds, Variant
 from hjit.errors import TraceError
+from hjit.process import shown_warnings
 from hjit.trace.tracing.complex_memory import parts_of
 from hjit.trace.tracing.recording.events import GraphBreak
 from hjit.trace.tracing.writeable import is_writeable
@@ -131,6 +132,18 @@ class FirstCalls:
             expected: what it has returned; the arguments that it changes are changed by now.
             uninitialised: finds uninitialised elements; takes the random numbers that were drawn.
         """
+        with shown_warnings.of_another_run():
+            return self._compare(variant, guarded, ran, expected, uninitialised)
+
+    def _compare(
+        self,
+        variant: Variant,
+        guarded: GuardValues,
+        ran: Runs,
+        expected: Any,
+        uninitialised: Callable[[Mapping[str, Array]], Uninitialised],
+    ) -> Report:
+        """See `compare`."""
         draws = next(iter(ran.by_store.values())).draws
         allowed = _allowed(variant, guarded, {**ran.arrays, **ran.before, **draws})
         after = {n: ran.arrays[n] for n in ran.before}

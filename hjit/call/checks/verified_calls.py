@@ -15,7 +15,7 @@ from hjit.call.entry import Call
 from hjit.call.results import MISS, PLAIN
 from hjit.errors import HjitWarning, TraceError
 from hjit.options import Options
-from hjit.process import forks
+from hjit.process import forks, shown_warnings
 from hjit.trace.tracing.frames import stack_level, uncounted
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ class VerifiedCalls(TimedCalls):
         if self._first_calls.is_wrong(variant, stores):
             self._give_up(call.key, "")
             return PLAIN
-        ran = runs_of(variant, guarded, call, stores)
+        with shown_warnings.of_another_run():
+            ran = runs_of(variant, guarded, call, stores)
         if ran is None:
             return PLAIN
         if ran.missed is not None and (is_known or variant.rec.assumed):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hjit.process import deadline
 from hjit.sched.language.definitions import are_apart, starts_reduction
 from hjit.trace.ir.graph import Definition, Stage
 from hjit.trace.ir.poly import ZERO, Dim, poly
@@ -14,7 +15,7 @@ def groups(s: Stage) -> list[tuple[int, ...]]:
     region, and updates of separate parts."""
     found: list[list[int]] = []
     definitions = s.definitions
-    for n, d in enumerate(definitions):
+    for n, d in enumerate(deadline.within("scheduling", definitions)):  # of each, all before it may be looked at
         if d.joined or (n == 1 and s.initial is not None and starts_reduction(s)):
             found[-1].append(n)
         elif not found or any(definitions[k].joined for k in found[-1]):

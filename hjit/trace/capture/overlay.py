@@ -289,7 +289,10 @@ def function_of(value: Any) -> Any:
 
 
 def _of_pipeline(value: Any) -> Any:
-    """The traced version of a pipeline: of what it was made of, which it also gives out."""
+    """The traced version of a pipeline: of what it was made of, which it also gives out; one for each pipeline."""
+    pipelines = current().pipelines
+    if id(value) in pipelines:
+        return pipelines[id(value)][1]
     given = function_of(value)
     inner = wrap(given, AccessPath(value, "py_func", "attr")) if not isinstance(given, types.FunctionType) else None
 
@@ -298,6 +301,7 @@ def _of_pipeline(value: Any) -> Any:
 
     functools.update_wrapper(method, given, ("__name__", "__qualname__", "__doc__"), ())
     method.__wrapped__ = method.py_func = method  # type: ignore[attr-defined]
+    pipelines[id(value)] = value, method
     return method
 
 

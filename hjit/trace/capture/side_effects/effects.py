@@ -96,6 +96,13 @@ def place(level: int) -> Callable[[], SourceLine]:
     return later
 
 
+@provides
+def traced_line() -> SourceLine | None:
+    """The line of the traced function, or of what it calls, that runs; None: it is a function of C itself."""
+    frame = next(_outside(sys._getframe(1)), None)
+    return None if frame is None else _place(frame)
+
+
 # -- settings that hold for a part of the function
 
 

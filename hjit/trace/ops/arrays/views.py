@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -455,8 +455,16 @@ def size_(a: Any, axis: Any = None) -> int:
 
 
 @implements(np.real)
-def real(val: Any) -> Tracer:
-    return as_tracer(val)
+def real(val: Any) -> Any:
+    return part_of(val, "real", as_tracer)
+
+
+def part_of(val: Any, name: str, convert: Callable[[Any], Any]) -> Any:
+    """The attribute of that name, as NumPy takes it: a number's is a number, and only lists become arrays."""
+    try:
+        return getattr(val, name)
+    except AttributeError:
+        return getattr(convert(val), name)
 
 
 @implements(np.isrealobj)

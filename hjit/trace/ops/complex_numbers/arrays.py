@@ -13,6 +13,7 @@ from hjit.trace.ir.expressions import Const
 from hjit.trace.ops.arguments import Casting, axes_of, axis_of, count, makes, refuse, shape_of
 from hjit.trace.ops.arrays.joining import fit_together, join_in_order
 from hjit.trace.ops.arrays.strides import Flags
+from hjit.trace.ops.arrays.views import part_of
 from hjit.trace.ops.complex_numbers.operands import Complex, as_complex, complex_operand, is_array, joined, pair
 from hjit.trace.ops.complex_numbers.table import for_complex
 from hjit.trace.ops.complex_numbers.ufuncs import as_bool, store
@@ -488,12 +489,12 @@ def isrealobj(x: Any) -> bool:
 
 @for_complex(np.real)
 def real(val: Any) -> Any:
-    return as_complex(val).real
+    return part_of(val, "real", as_complex)
 
 
 @for_complex(np.imag)
 def imag(val: Any) -> Any:
-    return as_complex(val).imag
+    return part_of(val, "imag", as_complex)
 
 
 @for_complex(np.broadcast)

@@ -16,7 +16,7 @@ import numpy as np
 
 from hjit.trace.ops.geometry.interpolation import geometric_transform, zoom_shift
 from hjit.trace.ops.limits import MAX_PLANES, MAX_SPLINE_AXES
-from hjit.trace.ops.stencils.ndimage import extern, known_first
+from hjit.trace.ops.stencils.ndimage import extern, known_first, refused
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known, is_tracer
 from hjit.trace.tracing.dispatch import hook, implements
@@ -48,12 +48,18 @@ def are_numbers(x: Any) -> bool:
 
 def is_compiled(given: Given) -> bool:
     """Is this form of a transform a gather? It is asked before anything is recorded."""
-    image, order, mode = given["input"], static_value(given["order"]), static_value(given["mode"])
-    if not (is_real(image) and image.known is None and 1 <= image.ndim <= 3 and _all_filled(image)):
-        return False
-    if type(order) is not int or order not in (0, 1, 3) or (order == 3 and image.ndim > MAX_SPLINE_AXES):
+    image, mode = given["input"], static_value(given["mode"])
+    if not (_is_interpolated(image, given["order"]) and image.known is None):
         return False
     return type(mode) is str and mode in MODES and is_number(given["cval"]) and _is_output(given["output"], image)
+
+
+def _is_interpolated(image: Any, order: Any) -> bool:
+    """Is an image read as gathers read it?"""
+    if not (is_real(image) and 1 <= image.ndim <= 3 and _all_filled(image)):
+        return False
+    order = static_value(order)
+    return type(order) is int and order in (0, 1, 3) and (order != 3 or image.ndim <= MAX_SPLINE_AXES)
 
 
 def _all_filled(x: Tracer) -> bool:
@@ -143,6 +149,21 @@ def compiled(name: str, real: Any, fits: Callable[[Given], bool]) -> Callable[..
     return method
 
 
+def c_function(real: Any, traced: Callable[..., Any]) -> Callable[..., Any]:
+    """A C function of SciPy, which its Python source calls in all forms; those that are no gathers are refused."""
+    names = tuple(inspect.signature(traced).parameters)
+    refuse = refused(real.__name__)
+
+    def method(*args: Any) -> Any:
+        given = dict(zip(names, args, strict=False))
+        image, output = given["image"], given["output"]
+        knows_places = given.get("function") is None  # else Python gives them, one by one
+        is_gather = knows_places and _is_interpolated(image, given["order"]) and is_number(given["cval"])
+        return (traced if is_gather and is_tracer(output) and _is_output(output, image) else refuse)(*args)
+
+    return known_first(real, method)
+
+
 def rotation() -> Callable[..., Any]:
     """SciPy's `rotate`: an affine transform of each plane, its numbers computed as SciPy's source does.
 
@@ -204,8 +225,8 @@ def register() -> None:
     for name, fits in FITS.items():
         real = getattr(public, name)
         implements(real)(compiled(name, real, fits))
-    implements(c.zoom_shift)(known_first(c.zoom_shift, zoom_shift))
-    implements(c.geometric_transform)(known_first(c.geometric_transform, geometric_transform))
+    implements(c.zoom_shift)(c_function(c.zoom_shift, zoom_shift))
+    implements(c.geometric_transform)(c_function(c.geometric_transform, geometric_transform))
 
 
 try:

@@ -131,7 +131,9 @@ EXTERNS = """affine_transform map_coordinates rotate shift zoom spline_filter sp
     fourier_uniform fourier_ellipsoid fourier_shift""".split()
 
 
-def _refused(name: str) -> Callable[..., Any]:
+def refused(name: str) -> Callable[..., Any]:
+    """A C function of SciPy, or a form of one, that no kernel computes."""
+
     def method(*args: Any, **kwargs: Any) -> Any:
         raise current().error(f"scipy.ndimage ({name})", "this filter is not compiled")
 
@@ -144,7 +146,7 @@ def register() -> None:
     for name, real in vars(compiled).items():
         if callable(real):
             traced = KERNELS.get(name)
-            implements(real)(known_first(real, traced) if traced else _refused(name))
+            implements(real)(known_first(real, traced) if traced else refused(name))
     filters = importlib.import_module("scipy.ndimage._filters")
     implements(filters._gaussian_kernel1d)(gaussian_weights(filters._gaussian_kernel1d))
     lines = getattr(filters, "_rank_filter_1d", None)

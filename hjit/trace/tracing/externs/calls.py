@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import types
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
@@ -115,6 +116,7 @@ class Extern:
         self.arguments = Arguments()
         self.frozen = self.arguments.freeze((tuple(args), dict(kwargs)))
         self.settings = tuple(again() for again in current().settings)
+        self.caller = _calling_from(hook("traced_line")())
 
     def result(self) -> Any:
         """What the call gives to the traced function."""
@@ -161,7 +163,7 @@ class Extern:
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call itself, with real arguments."""
-        return self.function(*args, **kwargs)
+        return self.caller(self.function, args, kwargs)
 
     def rebuild(self, outcome: Any, gives: Sequence[str]) -> Any:
         """The result that an outcome stands for; `gives`: the inputs that its arrays are."""
@@ -173,6 +175,18 @@ class Extern:
             )
         except Unknown as unknown:
             raise current().error(self.name, str(unknown), "call it outside the function") from None
+
+
+_CALL = (lambda function, args, kwargs: function(*args, **kwargs)).__code__
+
+
+def _calling_from(line: Any) -> Callable[..., Any]:
+    """Calls a function as a line of the user's does, to which its warnings point; None: there is no such line."""
+    if line is None:
+        return types.FunctionType(_CALL, globals())
+    name = line.function
+    code = _CALL.replace(co_filename=line.filename, co_firstlineno=line.line, co_name=name, co_qualname=name)
+    return types.FunctionType(code, line.names)
 
 
 class _ObjectCall(Extern):

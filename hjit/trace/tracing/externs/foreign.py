@@ -142,7 +142,7 @@ class _Writing(Extern):
         """
         before = [(x, contents(x)) for x in _containers((args, kwargs))]
         try:
-            return self.function(*args, **kwargs)
+            return super().run(args, kwargs)
         finally:
             for x, items in before:
                 if not same_items(contents(x), items):

@@ -137,6 +137,7 @@ class Recorder(TracedSizes):
     Attributes:
         evaluate: computes a finished Graph on the arrays at hand, for decisions and extern calls.
         blas: may a product of a name be BLAS's (True), or is that to be decided by its sizes ("auto")? None: none may.
+        pipelines: pipelines that were met, by their `id`, with what stands for each, as code may ask for identity.
         clones: functions without a closure that were made anew, and what they became; and those that are being made: a
             closure may hold its own function.
         undo: what to do where the trace fails, so that it leaves nothing behind.
@@ -169,6 +170,7 @@ class Recorder(TracedSizes):
         changes: for each write a buffer, the version before, and its contents where they were known.
         refusals: what could not be traced.
         calls_extern: is an extern function running?
+        warned: warnings of extern functions that ran while the function was traced; they were not shown.
         settings: contexts such as `numpy.errstate` that the function is inside of, to be made again for extern calls.
         warning_filters: those of them that filter warnings.
         watched: what outlives the call, and may not be changed by it.
@@ -212,6 +214,7 @@ class Recorder(TracedSizes):
     captured: dict[Any, Any] = field(default_factory=dict)
     written: dict[str, str] = field(default_factory=dict)
     overlays: dict[int, Any] = field(default_factory=dict)
+    pipelines: dict[int, tuple[Any, Callable[..., Any]]] = field(default_factory=dict)
     clones: dict[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
     undo: list[Callable[[], None]] = field(default_factory=list)
     unrolled: frozenset[LoopSite] = frozenset()
@@ -241,6 +244,7 @@ class Recorder(TracedSizes):
     refusals: list[TraceError] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     calls_extern: bool = False
+    warned: list[Any] = field(default_factory=list)
     settings: list[Callable[[], Callable[[], Any]]] = field(default_factory=list)
     warning_filters: list[Any] = field(default_factory=list)
     watched: Watched = field(default_factory=Watched)
@@ -299,6 +303,7 @@ class Recorder(TracedSizes):
         self.overlays.clear()
         self.hosts.clear()
         self.tape.recorded.clear()
+        self.pipelines.clear()
         self.clones.clear()
         self.broadcasts.clear()
         self.operations.clear()
@@ -506,7 +511,7 @@ class Recorder(TracedSizes):
             arrays = self.evaluate(self, needs) if needs else []
             if checkpoint is not None:
                 self.undo.append(checkpoint())
-            self.calls_extern = True  # which warns now, and again at every call
+            self.calls_extern = True  # which warns at every call
             try:
                 with deadline.paused():
                     found = call(*arrays)
