@@ -94,7 +94,7 @@ RULES: tuple[Rule, ...] = (
         "rows of a stencil together",
         SCHEDULES,
         "_jammed",
-        lambda s, node, _: node,
+        lambda s, node: node,
         "harris",
         "local_laplacian",
         "nl_means",

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from hjit.sched.analysis.bounds import Reads
 from hjit.sched.default.epilogues import block_of, products_of, with_products
 from hjit.sched.default.line_buffers import bytes_of_column, group_of
-from hjit.sched.default.thresholds import JAM_ROWS, MAX_LOADS_LEFT, MAX_STRIP, MIN_JAM_BYTES, MIN_LOADS, MIN_STRIP
+from hjit.sched.default.thresholds import JAM_ROWS, MAX_LOADS_LEFT, MAX_STRIP, MIN_LOADS, MIN_STRIP
 from hjit.sched.language.build import preceded, serial_loops, stored
 from hjit.sched.language.definitions import is_direct
 from hjit.sched.language.groups import groups
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, computes, dims_of
 from hjit.sched.language.tree import walk as walk_tree
-from hjit.sched.nests.root_nests import RootNests, vector_lanes
+from hjit.sched.nests.root_nests import RootNests
 from hjit.sched.nests.thresholds import SCAN_ROWS, TRANSPOSE_ROWS, UNROLL_CODE
 from hjit.trace.ir.expressions import Load, walk
 from hjit.trace.ir.graph import Graph, Stage, single_dim
@@ -46,9 +46,9 @@ def default_schedule(graph: Graph, target: Target, at_root: Mapping[str, tuple[N
             continue
         found = list(nests[s.name])
         if s.name in inside:
-            found[inside[s.name].nest] = _group(graph, nests, s, inside[s.name], target)
+            found[inside[s.name].nest] = _group(graph, nests, s, inside[s.name])
         elif s.name not in packed and s.name not in products:
-            found = [*_with_jammed_rows(s, nests[s.name], target)]
+            found = [*_with_jammed_rows(s, nests[s.name])]
         roots.append(Store(s.name, tuple(found)))
     return Root(tuple(roots))
 
@@ -121,19 +121,11 @@ def _strip(column: int | None, target: Target) -> int | None:
     return max(1 << (target.near_bytes // column).bit_length() >> 1, MIN_STRIP)
 
 
-def _jammed(s: Stage, node: Node, target: Target) -> Node:
-    """A stencil's nest with rows that run together, where they load much the same: what several read is loaded once.
-
-    Not of narrow types, whose rows are few vectors: there more lines of memory at once cost more than loads.
-    """
+def _jammed(s: Stage, node: Node) -> Node:
+    """A stencil's nest with rows that run together, where they load much the same: what several read is loaded once."""
     d = s.definitions[0]
     vectors = _vectors(node)
-    if (
-        d.order != "pure"
-        or vectors is None
-        or not isinstance(vectors.dim, int)
-        or vector_lanes(s, d, target, vectors.dim) > target.vector_bytes // MIN_JAM_BYTES
-    ):
+    if d.order != "pure" or vectors is None or not isinstance(vectors.dim, int):
         return node
     loads = d.value.loads
     if len(loads) < MIN_LOADS or JAM_ROWS * sum(1 for _ in walk(d.value)) > UNROLL_CODE:
@@ -148,14 +140,14 @@ def _jammed(s: Stage, node: Node, target: Target) -> Node:
     return node
 
 
-def _group(graph: Graph, nests: dict[str, tuple[Node, ...]], s: Stage, group: _Group, target: Target) -> Node:
+def _group(graph: Graph, nests: dict[str, tuple[Node, ...]], s: Stage, group: _Group) -> Node:
     """A nest with its members; several rows run together in all of it where they do in one of its stencils or scans."""
     head, members = nests[s.name][group.nest], group.members
     assert isinstance(head, Loop)
     if group.step > 1:  # in tiles: a row of them is computed at once
         return _with_members(nests, replace(head, children=tuple(map(serial_loops, head.children))), members)
-    several = {m: _with_jammed_rows(graph.stage(m), nests[m], target) for m in members}
-    (rows,) = _with_jammed_rows(s, (head,), target)
+    several = {m: _with_jammed_rows(graph.stage(m), nests[m]) for m in members}
+    (rows,) = _with_jammed_rows(s, (head,))
     together = any(x is not y for m in members for x, y in zip(several[m], nests[m], strict=True))
     if rows is head and (
         together or any(map(_has_scan_rows, (graph.stage(m) for m in members), (nests[m] for m in members)))
@@ -189,9 +181,9 @@ def _of_size(node: Node, dim: int, size: int) -> Node:
     )
 
 
-def _with_jammed_rows(s: Stage, nodes: tuple[Node, ...], target: Target) -> tuple[Node, ...]:
+def _with_jammed_rows(s: Stage, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
     """The nests of a stage with rows that run together, where it is a stencil."""
-    return tuple(_jammed(s, n, target) for n in nodes) if len(s.definitions) == 1 else nodes
+    return tuple(_jammed(s, n) for n in nodes) if len(s.definitions) == 1 else nodes
 
 
 def loads_of_rows(loads: Collection[Load], dim: int, rows: int) -> int:

@@ -21,7 +21,6 @@ MIN_STRIP, MAX_STRIP = 128, 512
 JAM_ROWS = 4  # rows: what several of them read is loaded once (harris, local_laplacian, nl_means)
 MIN_LOADS = 8  # loads of one element, at least, for which that is worth it
 MAX_LOADS_LEFT = 0.6  # the part of its rows' loads that is left, at most
-MIN_JAM_BYTES = 4  # bytes of the widest type at work, at least: rows of narrower types are few vectors
 
 # -- CUDA: none of these has been timed on a GPU yet
 
