@@ -48,9 +48,9 @@ def _ratio(rows: Iterable[dict[str, Any]], schedule: str, layout: str, fast_math
     return ""
 
 
-def beside_halide() -> str:
+def beside_halide(file: str = "apps-medians-2-threads") -> str:
     """Each application beside Halide by hand."""
-    rows = results("apps-medians-2-threads")["rows"]
+    rows = results(file)["rows"]
     apps = dict.fromkeys((r["app"], r["layout"]) for r in rows if r["peer"] == "hjit")
     schedules = [(s, True, True) for s in ("default", "greedy", "manual")] + [("greedy", False, False)]
 
@@ -63,6 +63,11 @@ def beside_halide() -> str:
 
     head = ["application", "default", "greedy", "by hand", "greedy, new results, NumPy's arithmetic"]
     return markdown(head, lines())
+
+
+def beside_halide_zen5() -> str:
+    """The same on a Zen 5."""
+    return beside_halide("apps-medians-zen5-2-threads")
 
 
 def overhead() -> str:
@@ -129,10 +134,10 @@ def model() -> str:
     d = results("fit")
     sets = {
         "trained": "what they were fitted to",
-        "held_out": "held-out programs, fitted to the others",
-        "before": "the same held-out programs, the weights before these",
-        "held_out_others": "of these, those that the weights before these were not fitted to (other samples)",
-        "before_others": "the same, the weights before these",
+        "older_samples": "of these, the samples of the weights before",
+        "older_samples_before": "the same, the weights before",
+        "held_out": "held-out new programs, fitted to the others",
+        "before": "the same, the weights before",
     }
     keys = ("programs", "schedules", "log_runtime_r2", "relative_r2", "throughput_r2", "rank", "choice")
 
@@ -173,6 +178,7 @@ def pairs() -> str:
 
 TABLES: dict[str, Callable[[], str]] = {
     "beside-halide": beside_halide,
+    "beside-halide-zen5": beside_halide_zen5,
     "overhead": overhead,
     "idioms": idioms,
     "searches": searches,
