@@ -228,6 +228,20 @@ def test_histogram_at_the_edges(values: list[float], bins: int, dtype: str) -> N
     check(lambda a: np.histogram(a, bins, (-5, 5)), a)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128"])
+def test_weights_in_bins_of_any_widths_have_numpys_errors(dtype: str) -> None:
+    """NumPy takes differences of a cumulative sum, which are no sums of what is in a bin."""
+    distances = np.round(np.random.default_rng(0).random(40000) ** 0.5 * 20) / 2.5
+    edges, weights = np.arange(0, 8.1, 0.1), (1 / (2 * np.pi * distances + 0.01)).astype(dtype)
+
+    def f(d: Any, e: Any, w: Any) -> Any:
+        return np.histogram(d, e, weights=w)[0] / 3
+
+    pipe = hjit.pipeline(f, verify="first", on_unsupported="raise")
+    for _ in range(2):
+        np.testing.assert_array_equal(pipe(distances, edges, weights), f(distances, edges, weights))
+
+
 def test_histogram2d() -> None:
     check(lambda x, y: np.histogram2d(x, y, 5, range=((-2, 2), (-1, 1)))[0], data(100), data(100, seed=1))
     check(lambda x, y: np.histogram2d(x, y, [[-3, 0, 3], [-3, 1, 3]])[0], data(100), data(100, seed=1))

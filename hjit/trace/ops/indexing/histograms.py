@@ -10,6 +10,7 @@ import numpy as np
 from hjit.trace.ir.expressions import Const, Expr, Load, Op, cast
 from hjit.trace.ir.graph import Definition
 from hjit.trace.ir.poly import Indirect, poly
+from hjit.trace.ops.by_numpy import NumpyCall
 from hjit.trace.ops.indexing.gathers import lookup
 from hjit.trace.tracing.arrays.tracer import (
     Tracer,
@@ -22,6 +23,7 @@ from hjit.trace.tracing.arrays.tracer import (
     is_tracer,
 )
 from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.externs.calls import extern_call
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import static_value
 
@@ -165,6 +167,11 @@ def _between(a: Tracer, edges: Tracer) -> tuple[Tracer, Tracer]:
     return call(np.clip, index, 0, n - 1), keep
 
 
+def _weights_between(a: Any, edges: Any, weights: Any) -> Any:
+    """NumPy's weights in bins of any widths: differences of a cumulative sum, whose errors a sum of each bin lacks."""
+    return np.histogram(a, edges, weights=weights)[0]
+
+
 @implements(np.histogram)
 def histogram(
     a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
@@ -179,8 +186,12 @@ def histogram(
             raise ValueError("`bins` must be 1d, when an array")
         if bool(call(np.any, edges[:-1] > edges[1:])):
             raise ValueError("`bins` must increase monotonically, when an array")
-    index, keep = _uniform(a, edges, uniform) if uniform is not None else _between(a, edges)
-    counts = tally(index, edges.shape[0] - 1, w, keep)
+    if w is not None and w.dtype.kind in "fc" and uniform is None and not current().loops:
+        weigh = NumpyCall(_weights_between, (False, False, False), {}, None)
+        counts = extern_call("numpy.histogram", weigh, [a, edges, w], {})
+    else:
+        index, keep = _uniform(a, edges, uniform) if uniform is not None else _between(a, edges)
+        counts = tally(index, edges.shape[0] - 1, w, keep)
     if w is not None:
         counts = counts.astype(w.dtype, copy=False)
     if density:
