@@ -64,8 +64,8 @@ def measure(name: str, weights: str, small: bool) -> Row:
         {"origin": s.origin, "ms": 1e3 * s.seconds, "predicted_ms": 1e3 * float(p)}
         for s, p in zip(found.samples, predicted, strict=True)
     ]
-    path = Path(apps.__file__).parent / "schedules" / f"{name}.json"
-    if path.exists():
+    path = apps.by_hand(name)
+    if path is not None:
         samples.append(by_hand(getattr(module, name), arguments, path, options, cost, samples[0]["ms"]))
     return {"app": name, "stages": len(found.pipeline), "samples": samples, "lost": dict(found.lost)}
 
@@ -78,23 +78,19 @@ def by_hand(
     It may change the Graph itself, so it has a space of its own to be predicted in.
     """
     import hjit
-    from hjit.call.compiling import segments_for
+    from benchmarks.reach import scheduled_by_hand
     from hjit.tuning.autoschedule import space_of
-    from hjit.tuning.choice import given_by
 
     given = {"cache": "off", "verify": "off", "tune": False, "blas": False}
     default, hand = hjit.pipeline(function, **given), hjit.pipeline(function, **given)
-    schedule = hjit.Schedule.load(path)
-    hand.use(schedule)
+    hand.use(hjit.Schedule.load(path))
     for f in (default, hand):
         f(*arguments)
     times = interleaved([lambda: default(*arguments), lambda: hand(*arguments)], HAND_SECONDS)
     ratio = statistics.median(b / a for a, b in zip(*times, strict=False))
     variant = default.variant_of(tuple(arguments), {}, options)
-    segments_of = segments_for(variant.trace, options)
-    choice = given_by(schedule, segments_of, True)
-    (segment,) = segments_of(choice.rewrites)
-    predicted = space_of(segment, variant.rec.sizes, options, cost).schedule_cost(choice.trees[segment.graph.outputs])
+    segment, tree = scheduled_by_hand(variant, options, path)
+    predicted = space_of(segment, variant.rec.sizes, options, cost).schedule_cost(tree)
     return {"origin": BY_HAND, "ms": default_ms * ratio, "predicted_ms": 1e3 * predicted}
 
 

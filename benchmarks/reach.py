@@ -137,6 +137,18 @@ def _with(x: Node, around: Path) -> Path:
     return (*around, (x.stage, x.dim, x.kind)) if isinstance(x, Loop) else around
 
 
+def scheduled_by_hand(variant: Any, options: Any, path: File) -> tuple[Any, Root]:
+    """The segment of a function as a schedule rewrites it, and its tree; the schedule is in a file."""
+    import hjit
+    from hjit.call.compiling import segments_for
+    from hjit.tuning.choice import given_by
+
+    segments_of = segments_for(variant.trace, options)
+    choice = given_by(hjit.Schedule.load(path), segments_of, True)
+    (segment,) = segments_of(choice.rewrites)
+    return segment, choice.trees[segment.graph.outputs]
+
+
 def of_application(name: str, small: bool) -> Row:
     """How many stages of the schedules of an application are elsewhere in its space."""
     import hjit
@@ -144,7 +156,6 @@ def of_application(name: str, small: bool) -> Row:
     from hjit.model import network
     from hjit.options import Options
     from hjit.tuning.autoschedule import space_of
-    from hjit.tuning.choice import given_by
     from hjit.tuning.limits import WEIGHTS
 
     module = apps.load(name)
@@ -152,19 +163,17 @@ def of_application(name: str, small: bool) -> Row:
     given: dict[str, Any] = {"cache": "off", "verify": "off", "tune": False, "blas": False}
     options = Options(**given)
     variant = hjit.pipeline(getattr(module, name), **given).variant_of(tuple(arguments), {}, options)
-    segments_of, cost = segments_for(variant.trace, options), network.load(WEIGHTS)
+    cost = network.load(WEIGHTS)
 
     def elsewhere(segment: Any, tree: Root) -> Row:
         space = space_of(segment, variant.rec.sizes, options, cost)
         return {"stages": len(segment.graph.stages), "elsewhere": stages_elsewhere(space, tree)}
 
-    (segment,) = segments_of(NO_REWRITES)
+    (segment,) = segments_for(variant.trace, options)(NO_REWRITES)
     row = {"app": name, "default": elsewhere(segment, segment.default), "by_hand": None}
-    path = File(apps.__file__).parent / "schedules" / f"{name}.json"
-    if path.exists():
-        choice = given_by(hjit.Schedule.load(path), segments_of, True)
-        (rewritten,) = segments_of(choice.rewrites)
-        row["by_hand"] = elsewhere(rewritten, choice.trees[rewritten.graph.outputs])
+    path = apps.by_hand(name)
+    if path is not None:
+        row["by_hand"] = elsewhere(*scheduled_by_hand(variant, options, path))
     return row
 
 

@@ -11,6 +11,7 @@ too, where most NumPy code has the channels last), and
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from types import ModuleType
 
 NAMES = (
@@ -23,3 +24,9 @@ NAMES = (
 def load(name: str) -> ModuleType:
     """The module of an application."""
     return importlib.import_module(f"benchmarks.apps.{name}")
+
+
+def by_hand(name: str) -> Path | None:
+    """The file of the schedule that was written by hand for an application; None: there is none."""
+    path = Path(__file__).parent / "schedules" / f"{name}.json"
+    return path if path.exists() else None

@@ -20,7 +20,7 @@ STACK_BYTES = 256 << 20  # of address space; memory is taken as it is used
 def with_deep_stack(f: Callable[..., T], *args: Any) -> T:
     """``f(*args)``; where the caller's stack is too small for it, in a thread with a large one.
 
-    Where that turns out in the middle, `f` is called a second time. It has the caller's context there, too. Meanwhile,
+    Where that shows in the middle, `f` is called a second time. It has the caller's context there, too. Meanwhile,
     other threads may recurse deeper as well.
     """
     if _deep.entered.get():

@@ -3,14 +3,14 @@
 Most are found by a greedy search with random dropout: the state that is predicted to be the best is expanded with a
 probability p, else the next one, and so on. p is such that one sample in twenty drops nothing: (1/20)^(1/d) for d
 decisions. What a plain beam finds, what local search makes of the fastest schedule so far, and some that are few moves
-from that one, are always among them. Searches have the sets of rules of `hjit.sched.search.portfolio` by turns.
+from that one, are always among them. Searches have the sets of rules of `hjit.sched.search.portfolio` round-robin.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 
 from hjit.model.costs import Cost
@@ -44,22 +44,22 @@ class Sampler:
         stop: is it time to end?
 
     Attributes:
-        spaces: under the present cost model, the next one to search first.
+        space: under the present cost model. spaces: the same under each set of rules, which share what nests cost.
         keep: the probability p.
     """
 
     def __init__(self, space: Space, seed: int, seconds: float, stop: Callable[[], bool]) -> None:
         self._seconds, self._stop = min(SEARCH_SHARE * seconds, SAMPLE_SECONDS), stop
         self.whole = space  # local search changes any stage
-        space = frozen(space, self._for_a_while()) if len(space.graph.stages) > FEW_STAGES else space
-        self.spaces = deque(variations(space))
+        self.space = frozen(space, self._for_a_while()) if len(space.graph.stages) > FEW_STAGES else space
+        self.spaces, self._searches = variations(self.space), itertools.count()
         self._random = random.Random(seed)
-        self.keep = keep_probability(max(space.undecided_steps, 1), UNTOUCHED)
+        self.keep = keep_probability(max(self.space.undecided_steps, 1), UNTOUCHED)
 
     def learn(self, cost: Cost) -> None:
         """Sample by this cost model from now on."""
-        self.spaces = deque(Space.like(x, cost) for x in self.spaces)
-        self.whole = Space.like(self.whole, cost)
+        self.space, self.whole = Space.like(self.space, cost), Space.like(self.whole, cost)
+        self.spaces = variations(self.space)
 
     def batch(self, count: int, best: Schedule) -> Iterator[Schedule]:
         """About `count` schedules; some may be equal to each other, or to earlier ones.
@@ -94,8 +94,7 @@ class Sampler:
 
     def _found(self, parameters: Parameters, around: SearchOptions[State]) -> Found[State]:
         """What a search finds under the next set of rules."""
-        space = self.spaces[0]
-        self.spaces.rotate(-1)
+        space = self.spaces[next(self._searches) % len(self.spaces)]
         return completed(space, search(space, space.start, parameters, around))
 
     def _seed(self) -> int:

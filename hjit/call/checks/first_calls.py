@@ -133,49 +133,38 @@ class FirstCalls:
             uninitialised: finds uninitialised elements; takes the random numbers that were drawn.
         """
         with shown_warnings.of_another_run():
-            return self._compare(variant, guarded, ran, expected, uninitialised)
-
-    def _compare(
-        self,
-        variant: Variant,
-        guarded: GuardValues,
-        ran: Runs,
-        expected: Any,
-        uninitialised: Callable[[Mapping[str, Array]], Uninitialised],
-    ) -> Report:
-        """See `compare`."""
-        draws = next(iter(ran.by_store.values())).draws
-        allowed = _allowed(variant, guarded, {**ran.arrays, **ran.before, **draws})
-        after = {n: ran.arrays[n] for n in ran.before}
-        limits = allowed.results, [allowed.written[n] for n in after]
-        flipped, why, is_blank = 0, "", False
-        told = _tells([*ran.arrays.values()], [expected, *after.values()])
-        decides = any(e is not None and e.call is None for e in variant.breaks)  # the next call may go another way
-        may_wait = not told and not decides
-        changed = ran.changed_besides()
-        for streamed, run in ran.by_store.items():
-            ours = (run.result, [run.written[n] for n in after])
-            numpys = (expected, list(after.values()))
-            found = _compared(ours, numpys, limits)
-            if found.why is not None:
-                found = _without_random(variant, ran, streamed, found, ours, numpys, limits)
-            if found.is_in_doubt and variant.rec.has_uninitialised:
-                found = self._without(uninitialised(draws), found, ours, numpys, limits, list(after))
-            verdict = self.verdicts.setdefault((variant.signature, streamed), Verdict())
-            flipped += self._judge(verdict, found, allowed)
-            if changed:
-                verdict.verified, verdict.why = False, f"the function changes {changed[0]}, and the kernel does not"
-            if verdict.verified and may_wait and not verdict.doubts and verdict.blanks < MAX_BLANKS:
-                verdict.blanks += 1
-                verdict.verified, is_blank = None, True
-            why = why or verdict.why
-        verdicts = [self.verdicts[variant.signature, streamed].verified for streamed in ran.by_store]
-        while len(self.verdicts) > MAX_VERDICTS:
-            del self.verdicts[next(iter(self.verdicts))]
-        if all(verdicts):
-            variant.verified_stores.update(ran.by_store)
-        verified = False if False in verdicts else None if None in verdicts else True
-        return Report(verified, flipped, why, is_blank and verified is None, told)
+            draws = next(iter(ran.by_store.values())).draws
+            allowed = _allowed(variant, guarded, {**ran.arrays, **ran.before, **draws})
+            after = {n: ran.arrays[n] for n in ran.before}
+            limits = allowed.results, [allowed.written[n] for n in after]
+            flipped, why, is_blank = 0, "", False
+            told = _tells([*ran.arrays.values()], [expected, *after.values()])
+            decides = any(e is not None and e.call is None for e in variant.breaks)  # the next call may go another way
+            may_wait = not told and not decides
+            changed = ran.changed_besides()
+            for streamed, run in ran.by_store.items():
+                ours = (run.result, [run.written[n] for n in after])
+                numpys = (expected, list(after.values()))
+                found = _compared(ours, numpys, limits)
+                if found.why is not None:
+                    found = _without_random(variant, ran, streamed, found, ours, numpys, limits)
+                if found.is_in_doubt and variant.rec.has_uninitialised:
+                    found = self._without(uninitialised(draws), found, ours, numpys, limits, list(after))
+                verdict = self.verdicts.setdefault((variant.signature, streamed), Verdict())
+                flipped += self._judge(verdict, found, allowed)
+                if changed:
+                    verdict.verified, verdict.why = False, f"the function changes {changed[0]}, and the kernel does not"
+                if verdict.verified and may_wait and not verdict.doubts and verdict.blanks < MAX_BLANKS:
+                    verdict.blanks += 1
+                    verdict.verified, is_blank = None, True
+                why = why or verdict.why
+            verdicts = [self.verdicts[variant.signature, streamed].verified for streamed in ran.by_store]
+            while len(self.verdicts) > MAX_VERDICTS:
+                del self.verdicts[next(iter(self.verdicts))]
+            if all(verdicts):
+                variant.verified_stores.update(ran.by_store)
+            verified = False if False in verdicts else None if None in verdicts else True
+            return Report(verified, flipped, why, is_blank and verified is None, told)
 
     def _without(
         self,

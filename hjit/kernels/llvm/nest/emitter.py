@@ -272,9 +272,9 @@ class NestEmitter:
     def stmts(self, body: tuple[Stmt, ...]) -> None:
         self.bodies.append((len(self.code.scopes) - 1, body))
         for s in body:
-            self.storing = stored(s)
+            self.storing = own = stored(s)
             self.stmt(s)
-            self.versions.update(stored(s))
+            self.versions.update(own)
             if self.changing:
                 self.known.forget()
         self.bodies.pop()
