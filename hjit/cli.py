@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import platform
 import re
@@ -38,6 +39,25 @@ def _size(text: str) -> tuple[int, int]:
             f"{text!r}: HEIGHTxWIDTH is needed, such as 3000x4000, each from {SMALLEST} to {LARGEST}"
         )
     return size
+
+
+def _count(text: str) -> int:
+    """A whole number from 1."""
+    number = int(text) if re.fullmatch(r"[+-]?\d+", text) else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: a whole number from 1 is needed")
+    return number
+
+
+def _minutes(text: str) -> float:
+    """A length of time."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r}: a number of minutes is needed")
+    return number
 
 
 def parser() -> argparse.ArgumentParser:
@@ -120,6 +140,12 @@ def _demo(given: argparse.Namespace) -> int:
     return _done(given, [asdict(r) | {"ratio": r.ratio} for r in rows])
 
 
+def _add_script(command: argparse.ArgumentParser) -> None:
+    command.add_argument("script", help="a file")
+    rest = command.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the script")
+    rest.required = False  # argparse says that they are missing where there is no script
+
+
 def _add_run(commands: Commands) -> list[argparse.ArgumentParser]:
     run = commands.add_parser(
         "run", help="run a Python script with functions of modules compiled, and say how they ran"
@@ -131,8 +157,7 @@ def _add_run(commands: Commands) -> list[argparse.ArgumentParser]:
         help="modules, with commas: skimage.filters,mypackage.imaging (default: the script's own public functions)",
     )
     run.add_argument("--quiet", action="store_true", help="say nothing of how they ran")
-    run.add_argument("script", help="a file")
-    run.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the script")
+    _add_script(run)
     run.set_defaults(run=_run)
     return [run]
 
@@ -140,6 +165,8 @@ def _add_run(commands: Commands) -> list[argparse.ArgumentParser]:
 def _run(given: argparse.Namespace) -> int:
     from hjit.modules import Accelerated, accelerate, run_script
 
+    if not os.path.isfile(given.script):
+        return _failed(f"{given.script} is not a file")
     names = [name for name in given.accelerate.split(",") if name]
     try:
         accelerated = accelerate(*names) if names else Accelerated((), {})
@@ -169,10 +196,9 @@ def _add_profile(commands: Commands) -> list[argparse.ArgumentParser]:
         "--patch", metavar="FILE", help="write a diff that decorates what pays, in the user's own files"
     )
     profile.add_argument(
-        "--top", type=int, default=10, metavar="N", help="how many functions to try (default: %(default)s)"
+        "--top", type=_count, default=10, metavar="N", help="how many functions to try (default: %(default)s)"
     )
-    profile.add_argument("script", help="a file")
-    profile.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the script")
+    _add_script(profile)
     profile.set_defaults(run=_profile)
     return [profile]
 
@@ -205,16 +231,16 @@ def _add_train(commands: Commands) -> list[argparse.ArgumentParser]:
     )
     train.add_argument("folder", type=Path, help="of samples and weights")
     train.add_argument("--rounds", type=int, default=4, metavar="N", help="(default: %(default)s)")
-    train.add_argument("--minutes", type=float, metavar="N", help="end after these, in the middle of a round, too")
-    train.add_argument("--programs", type=int, default=250, metavar="N", help="of a round (default: %(default)s)")
-    train.add_argument("--schedules", type=int, default=20, metavar="N", help="of a program (default: %(default)s)")
+    train.add_argument("--minutes", type=_minutes, metavar="N", help="end after these, in the middle of a round, too")
+    train.add_argument("--programs", type=_count, default=250, metavar="N", help="of a round (default: %(default)s)")
+    train.add_argument("--schedules", type=_count, default=20, metavar="N", help="of a program (default: %(default)s)")
     train.add_argument("--seed", type=int, default=0, help="of the first program (default: %(default)s)")
     train.add_argument(
-        "--stages", type=int, default=25, metavar="N", help="of a program at most (default: %(default)s)"
+        "--stages", type=_count, default=25, metavar="N", help="of a program at most (default: %(default)s)"
     )
     train.add_argument("--target", default="cpu", help="x86-64-v3, say, for machines without AVX-512")
     train.add_argument(
-        "--jobs", type=int, default=2, metavar="N", help="processes that compile at once (default: %(default)s)"
+        "--jobs", type=_count, default=2, metavar="N", help="processes that compile at once (default: %(default)s)"
     )
     train.add_argument("--start", type=Path, metavar="FILE", help="weights to go on from (default: random ones)")
     train.add_argument("--also", type=Path, nargs="+", default=[], metavar="FILE", help="samples to fit to besides")
@@ -250,7 +276,7 @@ def _add_calibrate(commands: Commands) -> list[argparse.ArgumentParser]:
     calibrate = commands.add_parser(
         "calibrate", help="measure this machine for some minutes, and correct the cost model by it where that helps"
     )
-    calibrate.add_argument("--minutes", type=float, default=3.0, metavar="N", help="(default: %(default)s)")
+    calibrate.add_argument("--minutes", type=_minutes, default=3.0, metavar="N", help="(default: %(default)s)")
     calibrate.add_argument("--remove", action="store_true", help="forget the corrections of this machine instead")
     calibrate.set_defaults(run=_calibrate)
     return [calibrate]

@@ -208,7 +208,7 @@ class Inspectable(Tunable[P, R]):
         *args: Any,
         name: str = "",
         target: str = "",
-        targets: Sequence[str] = (),
+        targets: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> Exported:
         """Write the function as a C library, which needs no Python: ``f.export("f.so", img)`` writes also ``f.h``.
@@ -238,6 +238,8 @@ class Inspectable(Tunable[P, R]):
             raise OptionError(f"target={target!r}: the name of one. Several in one library: targets={[*target]!r}")
         if isinstance(targets, str):
             raise OptionError(f"targets={targets!r}: a list of names. For one: target={targets!r}")
+        if targets is not None and not targets:
+            raise OptionError("targets=[]: name at least one")
         if target and targets:
             raise OptionError(f"target={target!r} and targets={list(targets)!r}: give one of them")
         where = [target or ("cpu" if options.target == "cuda" else options.target)]

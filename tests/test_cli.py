@@ -188,6 +188,33 @@ def test_wrong_sizes(size: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "HEIGHTxWIDTH" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("train", "folder", "--minutes", "-1"),
+        ("train", "folder", "--minutes", "soon"),
+        ("train", "folder", "--jobs", "0"),
+        ("train", "folder", "--programs", "-5"),
+        ("calibrate", "--minutes", "-0.5"),
+        ("calibrate", "--minutes", "nan"),
+        ("profile", "--top", "0", "script.py"),
+    ],
+)
+def test_wrong_numbers(args: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(args)
+    assert caught.value.code == 2 and "is needed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["run", "profile"])
+def test_a_script_is_needed(command: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit):
+        cli.main([command])
+    assert capsys.readouterr().err.endswith("the following arguments are required: script\n")
+    assert cli.main([command, str(tmp_path)]) == 1
+    assert capsys.readouterr() == ("", f"hjit: {tmp_path} is not a file\n")
+
+
 def test_demo_without_a_photo_s_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     pytest.importorskip("PIL")
     missing = tmp_path / "none.jpg"

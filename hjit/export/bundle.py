@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 from collections.abc import Iterator, Sequence
@@ -35,6 +36,8 @@ def bundle(path: str | os.PathLike[str], *items: Any) -> None:
         OptionError: the pipelines have several targets, or a GPU.
         OSError: the file cannot be written.
     """
+    if not Path(path).parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     targets = {_pipeline(i).in_force()[0].target for i in items}
     if len(targets) != 1 or "cuda" in targets:
         raise OptionError(f"a bundle is for one target, a CPU: {', '.join(sorted(targets)) or 'no pipeline is given'}")
@@ -56,7 +59,9 @@ def bundle(path: str | os.PathLike[str], *items: Any) -> None:
 def _pipeline(item: Any) -> Any:
     f = item[0] if isinstance(item, tuple) and item else item
     if not hasattr(f, "py_func"):
-        raise HjitError(f"a bundle is made of pipelines, or of tuples of one and its arguments, not of {item!r}")
+        raise HjitError(
+            f"a bundle is made of pipelines, or of tuples of one and its arguments, not of a {type(f).__name__}"
+        )
     return f
 
 

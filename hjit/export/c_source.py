@@ -25,12 +25,24 @@ _KEYWORDS = frozenset(
     "false nullptr class new delete this template typename operator public private protected try catch throw context "
     "n status shape params memory parts".split()
 )
-_OWN = re.compile(r"hj_\w*|v\d+")  # names of the generated code
+# what the headers of the generated code declare, and what it calls
+_FUNCTIONS = frozenset(
+    "main abort abs calloc ceil copysign exit exp fabs floor fmod free getenv hypot isfinite isinf isnan log log10 log2 "
+    "malloc memcmp memcpy memmove memset nan pow realloc rint round signbit sin cos sqrt strcmp strlen system tan "
+    "trunc".split()
+)
+_DECLARED = re.compile(
+    r"hj_\w*|hjit_\w*|HJ_\w*|HJIT_\w*|v\d+|NULL|NAN|INFINITY|EOF|linux|unix|u?int\d+_t|size_t|M_\w+|[A-Z]\w*_(MAX|MIN|WIDTH)"
+)
 
 
 def is_identifier(name: str) -> bool:
     """May a C function be called so?"""
-    return name.isidentifier() and name.isascii() and name not in _KEYWORDS and not name.startswith(("hj_", "hjit_"))
+    return name.isidentifier() and name.isascii() and not _is_taken(name)
+
+
+def _is_taken(name: str) -> bool:
+    return name in _KEYWORDS or name in _FUNCTIONS or _DECLARED.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +130,7 @@ def _names_of_results(result: object) -> dict[int, str]:
 
 def _unique(name: str, taken: set[str]) -> str:
     found = re.sub(r"\W", "_", name, flags=re.ASCII) or "arg"
-    if found in _KEYWORDS or _OWN.fullmatch(found) or found[0].isdigit():
+    if _is_taken(found) or found[0].isdigit():
         found += "_"
     while found in taken:
         found += "_"
@@ -462,7 +474,7 @@ def check_name(name: str) -> str:
         OptionError: it is none.
     """
     if not is_identifier(name):
-        raise OptionError(f"name={name!r}: a name for a C function")
+        raise OptionError(f"name={name!r}: no name for a C function of one's own")
     return name
 
 

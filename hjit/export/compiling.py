@@ -6,11 +6,11 @@ import functools
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hjit.call.arguments import each_apart, leaf_names
+from hjit.call.arguments import each_apart, is_dask_array, leaf_names
 from hjit.call.build import on_deep_stack
 from hjit.call.compiling import arguments_of, kernels_of
 from hjit.call.segments import TraceSegments
-from hjit.errors import Origin
+from hjit.errors import HjitError, Origin
 from hjit.export.describing import check, described, with_copies
 from hjit.export.description import CannotExport, Description
 from hjit.export.sizes import Sized, sized
@@ -52,6 +52,8 @@ def compiled(
     Raises:
         HjitError: it needs Python when it runs.
     """
+    if any(map(is_dask_array, leaves)):
+        raise HjitError("an argument is an array of Dask. What to do: give an array of NumPy, as a chunk is")
     leaves = each_apart(leaves)  # the caller of what is compiled may give other arrays
     options = replace(options, budget=None, on_unsupported="raise", blas=False, numpy_if_faster=False, target="cpu")
 

@@ -187,8 +187,12 @@ def test_what_cannot_be_bundled(tmp_path: Path) -> None:
     path = tmp_path / "bundle"
     with pytest.raises(HjitError, match="has not been called"):
         hjit.bundle(path, hjit.pipeline(sharpened))
-    with pytest.raises(HjitError, match="is made of pipelines"):
-        hjit.bundle(path, sharpened)
+    for item in (sharpened, (sharpened, image(40, 50), 0.5)):
+        with pytest.raises(HjitError, match="is made of pipelines, .* not of a function$"):
+            hjit.bundle(path, item)
+    with pytest.raises(FileNotFoundError) as caught:
+        hjit.bundle(tmp_path / "none" / "bundle", (hjit.pipeline(sharpened), image(40, 50), 0.5))
+    assert caught.value.filename == str(tmp_path / "none" / "bundle")
     with pytest.raises(OptionError, match="no pipeline is given"):
         hjit.bundle(path)
     with pytest.raises(HjitError, match="a Python decision on a computed value"):

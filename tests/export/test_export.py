@@ -271,8 +271,11 @@ def test_names_and_targets(tmp_path: Path) -> None:
     f = hjit.pipeline(pyramid)
     with pytest.raises(OptionError, match=r"ends in \.o"):
         f.export(tmp_path / "f.dll", image(40, 50))
-    with pytest.raises(OptionError, match="a name for a C function"):
-        f.export(tmp_path / "f.o", image(40, 50), name="a b")
+    for name in ("a b", "int", "malloc", "NULL", "hjit_array"):
+        with pytest.raises(OptionError, match="no name for a C function of one's own"):
+            f.export(tmp_path / "f.o", image(40, 50), name=name)
+    with pytest.raises(OptionError, match="name at least one"):
+        f.export(tmp_path / "f.o", image(40, 50), targets=[])
     with pytest.raises(OptionError, match="aarch64"):
         f.export(tmp_path / "f.o", image(40, 50), target="sparc")
     with pytest.raises(OptionError, match="is linked there"):
@@ -282,6 +285,27 @@ def test_names_and_targets(tmp_path: Path) -> None:
         f.export(tmp_path / "f.o", image(40, 50), target=levels)
     with pytest.raises(OptionError, match="For one: target='aarch64'"):
         f.export(tmp_path / "f.o", image(40, 50), targets="aarch64")
+    assert not [*tmp_path.iterdir()]
+
+
+@needs_compiler
+def test_arguments_are_called_as_something_of_c(tmp_path: Path) -> None:
+    def f(hjit_array: Any, NULL: Any, INT_MAX: float, sqrt: float, int64_t: int, memset: Any) -> Any:
+        return hjit_array * math.sqrt(sqrt) + NULL * INT_MAX + int64_t - memset
+
+    a = image(20, 30)
+    args = (a, a + 1, 0.5, 2.0, 3, a * 2)
+    hjit.pipeline(f).export(tmp_path / "f.so", *args)
+    (found,) = Library(tmp_path / "f.so", (f(*args).dtype,))(*args)
+    assert np.array_equal(found, f(*args))
+
+
+def test_arrays_of_dask_are_refused(tmp_path: Path) -> None:
+    array = pytest.importorskip("dask.array").ones((40, 50), chunks=20)
+    with pytest.raises(HjitError, match="^an argument is an array of Dask. What to do: "):
+        hjit.pipeline(pyramid).export(tmp_path / "f.o", array)
+    with pytest.raises(HjitError, match="^an argument is an array of Dask. What to do: "):
+        hjit.bundle(tmp_path / "f.hjit", (hjit.pipeline(pyramid), array))
     assert not [*tmp_path.iterdir()]
 
 

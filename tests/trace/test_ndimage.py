@@ -11,6 +11,7 @@ import scipy.signal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import hjit
 from tests.trace.helpers import check, interpreted
 
 MODES = ("reflect", "constant", "nearest", "mirror", "wrap", "grid-mirror", "grid-constant", "grid-wrap")
@@ -272,6 +273,24 @@ def test_numbers_out_of_range_are_converted_as_c_does(name: str, dtype: str) -> 
     else:
         a = rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, (20, 30), dtype=dtype, endpoint=True)
     check(OUT_OF_RANGE[name], a, exact=kind != "f" or name.startswith("to "))
+
+
+HALF: dict[str, Any] = {
+    "uniform": lambda x, out: ndi.uniform_filter(x, 3, output=out),
+    "correlate": lambda x, out: ndi.correlate(x, np.ones((2, 3)), output=out),
+    "maximum": lambda x, out: ndi.maximum_filter1d(x, 3, output=out),
+    "footprint": lambda x, out: ndi.minimum_filter(x, footprint=np.array([[0, 1], [1, 1]]), output=out),
+    "median": lambda x, out: ndi.median_filter(x, 3, output=out),
+}
+
+
+@pytest.mark.parametrize("name", HALF)
+@pytest.mark.parametrize(("dtype", "output"), [("float16", "float32"), ("float32", "float16")])
+def test_float16_is_refused_as_by_scipy(name: str, dtype: str, output: str) -> None:
+    a = np.ones((20, 30), dtype)
+    for f in (HALF[name], hjit.pipeline(HALF[name], verify="off")):  # whose result NumPy's is not compared with
+        with pytest.raises(RuntimeError, match="array type.* not supported"):
+            f(a, np.empty((20, 30), output))
 
 
 def test_special_numbers_are_converted_as_c_does() -> None:

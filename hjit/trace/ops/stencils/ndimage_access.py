@@ -102,6 +102,7 @@ def store(output: Tracer, value: Expr, safe: bool = True) -> None:
     """
     if not output.writeable:
         raise ValueError("output array is read-only")
+    _check_supported(output.dtype)
     if output.dtype != BOOL or value.dtype == BOOL:
         update(output, converted(value, output.dtype, safe))
         return
@@ -114,8 +115,15 @@ def store(output: Tracer, value: Expr, safe: bool = True) -> None:
 def source(image: Any) -> Tracer:
     """An image as C reads it: of a bool array that a filter has written, its bytes."""
     t = as_tracer(image)
+    _check_supported(t.dtype)
     octets = t.buffer.octets
     return octets[1] if octets is not None and octets[0] == t.buffer.version and t.is_whole else t
+
+
+def _check_supported(dtype: np.dtype[Any]) -> None:
+    """SciPy's C functions have no case for float16, neither to read it nor to write it."""
+    if dtype == np.float16:
+        raise RuntimeError(f"array type {dtype!r} not supported")
 
 
 def converted(e: Expr, dtype: np.dtype[Any], safe: bool = True) -> Expr:
