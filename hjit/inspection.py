@@ -50,6 +50,11 @@ class Inspectable(Tunable[P, R]):
 
         args, kwargs = native_arguments(args, kwargs)
         structure, leaves = flatten_arguments(args, kwargs)
+        if any(map(is_dask_array, leaves)):
+            raise HjitError(
+                f"{self.__name__}: chunks of Dask's arrays have kernels of their own. What to do: look at those of a "
+                "NumPy array as large as one chunk, or at explain(), which says what each task computes"
+            )
         if any(map(is_device_array, leaves)):
             if options.target != "cuda":
                 return self.on("cuda").variant_of(args, kwargs, self.on("cuda")._resolved(context_state()), schedule)

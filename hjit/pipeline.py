@@ -97,7 +97,8 @@ class Pipeline(Inspectable[P, R]):
                 or t.shape != array.shape
                 or t.dtype != array.dtype
             ):
-                given = f"{getattr(t, 'shape', ())} {getattr(t, 'dtype', type(t))}"
+                is_array = isinstance(t, np.ndarray) or is_device_array(t)
+                given = f"{t.shape} {t.dtype}" if is_array else f"a {type(t).__module__}.{type(t).__qualname__}"
                 raise ValueError(f"out: an array of shape {array.shape} and dtype {array.dtype} is needed, not {given}")
         if any(t is not own for (t, _), own in zip(pairs, targets, strict=True)):  # results are in others' arrays
             pairs = [(t, r.copy() if hasattr(r, "copy") else r) for t, r in pairs]

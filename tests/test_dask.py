@@ -342,6 +342,31 @@ def read_of(part: Any, name: str) -> list[int]:
     return [int((high - low).max()) + 1 for low, high in part.required[name]]
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: np.zeros(x.shape, np.uint8),
+        lambda x: np.indices(x.shape)[0],
+        lambda x: np.arange(x.shape[0])[:, None] * np.arange(x.shape[1]),
+    ],
+)
+def test_what_reads_no_array_has_chunks_as_arguments_have(f: Callable[..., Any]) -> None:
+    x = da.zeros((200_000, 200_000), chunks=4000, dtype=np.uint8)
+    found = hjit.pipeline(f)(x)
+    assert found.chunks == x.chunks
+    small = np.zeros((50, 40), np.uint8)
+    np.testing.assert_array_equal(hjit.pipeline(f)(da.from_array(small, chunks=(20, 30))), f(small))
+
+
+def test_kernels_of_chunks_are_looked_at_by_arrays_of_numpy() -> None:
+    f, x = hjit.pipeline(lambda x: x + 1), da.ones((40, 50), chunks=20)
+    for look in (f.graph, f.tree, f.schedule, f.loops, f.inspect_llvm, f.inspect_asm):
+        with pytest.raises(hjit.HjitError, match="What to do: look at those of a NumPy array as large as one chunk"):
+            look(x)
+    with pytest.raises(ValueError, match=r"is needed, not a dask\.array\.core\.Array"):
+        f.into(x, np.ones((40, 50)))
+
+
 def test_a_task_reads_what_it_needs_and_no_more() -> None:
     (part,) = tasks_of(unsharp, da.zeros((4000, 5000), chunks=(500, 1000), dtype="u1")).parts
     assert read_of(part, "img") == [504, 1004]

@@ -78,12 +78,15 @@ def cut_graph(
         scalars: their dtypes and bytes.
         room: bytes of what may be kept.
     """
+    given = graph.inputs
     for run in PASSES:
         graph = run(graph)
     numbers = dict(sizes)
     large = {n for n, x in graph.arrays.items() if math.prod(sizes_value(p, numbers) for p in x.shape) > SMALL_WORK}
     graph, aliases = separate_operands(graph, large)
     values = {n: np.frombuffer(text, dtype)[0] for n, dtype, text in scalars}
-    cutter = Cutter(graph, numbers, dict(chunks), values, aliases)
+    known = dict(chunks)
+    guides = [i for i in graph.inputs if i.name in known] or [i for i in given if i.name in known]
+    cutter = Cutter(graph, {i.name: i.shape for i in guides}, numbers, known, values, aliases)
     parts, left = parts_with_kept(cutter, room)
     return CutGraph(graph, cutter, parts, left, tokenize(serialise_graph(graph), sizes, scalars))

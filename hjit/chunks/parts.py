@@ -68,6 +68,7 @@ class Cutter:
     """Cuts a Graph.
 
     Attributes:
+        shapes: of the arrays whose chunks results follow: those that are read, or all arguments where none is.
         chunks: of the arrays that it reads: the lengths along each axis.
         aliases: inputs that are another array (`hjit.trace.passes.operands`).
         kept: stages that parts need and do not compute themselves (`hjit.chunks.kept`).
@@ -76,12 +77,14 @@ class Cutter:
     def __init__(
         self,
         graph: Graph,
+        shapes: Mapping[str, tuple[Poly, ...]],
         sizes: Mapping[str, int],
         chunks: Mapping[str, Grid],
         scalars: Mapping[str, Any] = {},
         aliases: Mapping[str, str] = {},
     ) -> None:
         self.graph, self.sizes, self.chunks, self.scalars, self.aliases = graph, sizes, chunks, scalars, aliases
+        self.shapes = shapes
         self.bounds = BoundsInference(graph, sizes, scalars)
         self.kept: frozenset[str] = frozenset()
         self._parts: dict[str, Part] = {}
@@ -193,11 +196,10 @@ class Cutter:
         if n <= 1:
             return (n,)
         axes = [
-            (q, (k, len(i.shape)), self.chunks[i.name][k])
-            for i in self.graph.inputs
-            if i.name in self.chunks
-            for k, q in enumerate(i.shape)
-            if len(self.chunks[i.name][k]) > 1
+            (q, (k, len(shape)), self.chunks[name][k])
+            for name, shape in self.shapes.items()
+            for k, q in enumerate(shape)
+            if len(self.chunks[name][k]) > 1
         ]
         named = {a.name for a in deep_atoms(p) if isinstance(a, Sym)}
         found = (

@@ -27,8 +27,8 @@ _KEYWORDS = frozenset(
 )
 # what the headers of the generated code declare, and what it calls
 _FUNCTIONS = frozenset(
-    "main abort abs calloc ceil copysign exit exp fabs floor fmod free getenv hypot isfinite isinf isnan log log10 log2 "
-    "malloc memcmp memcpy memmove memset nan pow realloc rint round signbit sin cos sqrt strcmp strlen system tan "
+    "main abort abs calloc ceil copysign exit exp fabs floor fmod free getenv hypot isfinite isinf isnan log log10 "
+    "log2 malloc memcmp memcpy memmove memset nan pow realloc rint round signbit sin cos sqrt strcmp strlen system tan "
     "trunc".split()
 )
 _DECLARED = re.compile(
