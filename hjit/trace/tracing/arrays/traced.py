@@ -127,6 +127,11 @@ class TracedArray(Traced):
     def __array_namespace__(self, *, api_version: Any = None) -> Any:
         return hook("module_proxy")(np.empty(0).__array_namespace__(api_version=api_version))
 
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False, /) -> Any:
+        if isinstance(self, np.generic) or isinstance(array, np.generic):
+            raise current().error("ndarray.__array_wrap__", "hjit does not trace it of numbers", "wrap arrays")
+        return array if isinstance(array, TracedArray) else np.empty(0).__array_wrap__(array, context, return_scalar)
+
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of unsized object")
