@@ -105,13 +105,9 @@ def _type(*args: Any) -> Any:
     x = args[0]
     if type(x) is InductionVariable:
         raise x.refusal("type")
-    if is_tracer(x):
-        return python_type(x) if x.weak else x.dtype.type if x.is_scalar else np.ndarray
-    if type(x) is ComplexTracer and x.is_scalar:
-        return complex if x.weak else x.dtype.type
     if type(x) is ObjectProxy:
         return watched_class(x.__class__)
-    if type(x) in (ComplexTracer, HostScalar, MaskedRead, Opaque):
+    if type(x) in (Tracer, ComplexTracer, HostScalar, MaskedRead, Opaque):
         return x.__class__
     return int if type(x) is Size else type(x)
 
@@ -121,6 +117,8 @@ def _hasattr(x: Any, name: str) -> bool:
 
 
 def _getattr(x: Any, name: str, *default: Any) -> Any:
+    if name == "__class__" and type(x) in (Tracer, ComplexTracer):
+        return _type(x)
     return interface(x) if is_tracer(x) and name == "__array_interface__" else getattr(x, name, *default)
 
 

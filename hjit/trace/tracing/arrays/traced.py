@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from hjit.trace.tracing.dispatch import hook
+from hjit.trace.tracing.frames import reads
 from hjit.trace.tracing.recording.recorder import current
 
 Shape = tuple[int, ...]
@@ -39,15 +40,27 @@ class TracedArray(Traced):
         buffer: the memory viewed.
         is_whole: does this view show the whole buffer in its own order?
         known: the contents, where they are known.
+        is_scalar: a number of NumPy rather than an array without axes.
+        weak: a number of Python.
     """
 
     __slots__ = ()
     buffer: Any
+    is_scalar: bool
+    weak: bool
     # methods that `hjit.trace.ops` adds
     copy: Callable[..., Self]
     reshape: Callable[..., Self]
     swapaxes: Callable[..., Self]
     transpose: Callable[..., Self]
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """The class that code reads (`isinstance` of numbers is another function in the traced code)."""
+        frame = sys._getframe(1)
+        if not (self.weak or self.is_scalar) or frame.f_lasti not in reads(frame.f_code, "__class__"):
+            return np.ndarray
+        return type(self.dtype.type().item()) if self.weak else self.dtype.type
 
     @property
     def shape(self) -> Shape:
