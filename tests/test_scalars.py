@@ -434,3 +434,26 @@ def test_classes_that_code_reads_of_numbers() -> None:
         p = hjit.pipeline(f, verify="off")
         for _ in range(2):
             assert p(a.astype(dtype)) == f(a.astype(dtype))
+
+
+def test_classes_that_code_matches_numbers_with() -> None:
+    def kind(x: Any) -> Any:
+        match x:
+            case np.ndarray():
+                return "array"
+            case float(y) if y > 1e9:
+                return y
+            case int() | float():
+                return "number"
+            case np.generic() as y:
+                return y
+        return "other"
+
+    def f(a: Any) -> Any:
+        return [kind(x) for x in (a, a.mean(), a[0, 0] * 1e12, a.any(), int(a[0, 1]), (a * 1j)[0, 0], a * 1j)]
+
+    p = hjit.pipeline(f, verify="off")
+    for dtype in (np.float64, np.float32, np.uint8):
+        a = np.arange(1, 13).reshape(3, 4).astype(dtype)
+        for _ in range(2):
+            assert p(a) == f(a)

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from hjit.trace.tracing.dispatch import hook
-from hjit.trace.tracing.frames import reads
+from hjit.trace.tracing.frames import asks_class
 from hjit.trace.tracing.recording.recorder import current
 
 Shape = tuple[int, ...]
@@ -56,9 +56,9 @@ class TracedArray(Traced):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """The class that code reads (`isinstance` of numbers is another function in the traced code)."""
+        """The class, for code that asks for it; `isinstance` is another function there, which knows of numbers, too."""
         frame = sys._getframe(1)
-        if not (self.weak or self.is_scalar) or frame.f_lasti not in reads(frame.f_code, "__class__"):
+        if not (self.weak or self.is_scalar) or frame.f_lasti not in asks_class(frame.f_code):
             return np.ndarray
         return type(self.dtype.type().item()) if self.weak else self.dtype.type
 
