@@ -457,3 +457,16 @@ def test_classes_that_code_matches_numbers_with() -> None:
         a = np.arange(1, 13).reshape(3, 4).astype(dtype)
         for _ in range(2):
             assert p(a) == f(a)
+
+
+def test_classes_that_are_mapped_over_numbers() -> None:
+    def f(a: Any) -> Any:
+        low = a.min()
+        return list(map(type, (low, low + 1, float(low), a > 0, 3))), [*map(float, a[0])], sum(map(int, a[1])), low * 2
+
+    p = hjit.pipeline(f, verify="off")
+    for dtype in (np.float64, np.float32, np.uint8):
+        a = np.arange(1, 13).reshape(3, 4).astype(dtype)
+        for _ in range(2):
+            assert p(a) == f(a)
+            assert [*map(type, p(a)[1])] == [float] * 4

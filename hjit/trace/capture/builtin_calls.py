@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import copy
 import functools
 import math
@@ -227,6 +228,12 @@ def _copy(x: Any) -> Any:
     return x.__copy__() if issubclass(type(x), Traced) else hook("clone")(copy.copy)(x)
 
 
+def _map(function: Any, *items: Any, **options: Any) -> Any:
+    """``map(type, x)``, and of other classes that are functions where they are called."""
+    is_class = isinstance(function, type) and getattr(builtins, function.__name__, None) is function
+    return map(CALLED.get(function.__name__, function) if is_class else function, *items, **options)
+
+
 REPLACED: dict[Any, Any] = {
     range: range_,
     len: _len,
@@ -252,4 +259,4 @@ _SAME = (
 _UFUNCS |= {name: getattr(np, name) for name in [*_SAME.split(), "isfinite"]}
 for _name, _ufunc in _UFUNCS.items():
     REPLACED[getattr(math, _name)] = _math(getattr(math, _name), _ufunc)
-CALLED: dict[str, Any] = {"float": _float, "int": _int, "complex": _complex, "type": _type}
+CALLED: dict[str, Any] = {"float": _float, "int": _int, "complex": _complex, "type": _type, "map": _map}
