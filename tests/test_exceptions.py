@@ -368,6 +368,20 @@ def test_errors_of_floats_that_are_to_raise() -> None:
     checked(roots, [(SIDE,), (-SIDE,), (SIDE,)], on_unsupported="break")
 
 
+def test_warnings_of_floats_that_a_function_asks_for() -> None:
+    def f(a: Any) -> Any:
+        b = np.sqrt(a) * 2
+        with np.errstate(divide="warn"):
+            c = 1 / b
+        return c * 2
+
+    p = hjit.pipeline(f, on_unsupported="break")
+    for outside in ("ignore", "warn", "ignore"):
+        with np.errstate(all=outside), pytest.warns(RuntimeWarning, match="divide by zero"):
+            np.testing.assert_array_equal(p(SIDE * 0), SIDE + np.inf)
+    assert p.stats.parts > 1
+
+
 def maximum(a: Any) -> Any:
     return a.max()
 

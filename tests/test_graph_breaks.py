@@ -682,3 +682,19 @@ def test_explain_shows_statements_as_they_were_written(capsys: pytest.CaptureFix
     g = hjit.pipeline(f)
     g(np.ones((30, 40)))
     assert "Python: print('mean', b.mean())" in g.explain(np.ones((30, 40)))
+
+
+def test_what_parts_define_has_its_qualified_names() -> None:
+    def f(a: Any) -> Any:
+        b = np.sqrt(a) * 2
+        n = np.unique(b).size
+
+        class Kept:
+            pass
+
+        return Kept, lambda: n, b * n
+
+    p = hjit.pipeline(f)
+    for _ in range(3):
+        assert [x.__qualname__ for x in p(IMAGE)[:2]] == [x.__qualname__ for x in f(IMAGE)[:2]]
+    assert p.stats.parts

@@ -156,3 +156,25 @@ def test_the_array_api() -> None:
         return out + img.take([3]) + img[:, :2].compress([False, True], axis=1)
 
     agree(lambda img: f(img.copy()), IMAGE, SMALL)
+
+
+def test_wrapping_as_an_array_is_wrapped() -> None:
+    def f(a: Any) -> Any:
+        made = np.asarray(a)
+        return a.__array_wrap__(made) is made, getattr(a, "__array_wrap__", None) is None, a.__array_wrap__(made * 2)
+
+    agree(f, IMAGE, IMAGE * 1j)
+    p = hjit.pipeline(lambda a: a.__array_wrap__(a.sum()), on_unsupported="break")
+    for _ in range(2):
+        with pytest.raises(TypeError, match="argument 1 must be"):
+            p(IMAGE)
+
+
+def test_steady_states_of_filters() -> None:
+    taps = [x.copy() for x in signal.butter(3, 0.2)]
+    p = hjit.pipeline(signal.lfilter_zi)
+    for _ in range(2):
+        np.testing.assert_array_equal(p(*taps), signal.lfilter_zi(*taps))
+    for _ in range(2):
+        with pytest.raises(np.linalg.LinAlgError):
+            p(np.ones(2), np.array([1.0, -1.0]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 from collections.abc import Callable
 from typing import Any
@@ -191,3 +192,29 @@ def test_views_without_elements() -> None:
             for x, y in zip(p(a), (a[:0], a[:, :0].T, np.broadcast_to(a[:0, :1], (0, 7))), strict=True):
                 assert (x.shape, x.dtype, x.flags.writeable) == (y.shape, y.dtype, y.flags.writeable)
                 assert (x.base is a, x.base is a.base) == (y.base is a, y.base is a.base)
+
+
+def _of_a_new_tuple(a: Any) -> Any:
+    pair = collections.namedtuple("pair", "first second")
+    made = pair(a * 2, a.sum())
+    return type(made), made.first, [made]
+
+
+def _with_a_new_class(a: Any) -> Any:
+    class Config:
+        gain = 3
+
+    return Config, a * Config.gain
+
+
+@pytest.mark.filterwarnings("error::hjit.HjitWarning")
+@pytest.mark.parametrize("f", [_of_a_new_tuple, _with_a_new_class])
+def test_classes_that_the_function_makes(f: Any) -> None:
+    p = hjit.pipeline(f, on_unsupported="break", cache="off")
+    found, expected = [p(IMAGE) for _ in range(3)], f(IMAGE)
+    for cls, image, *made in found:
+        assert (cls.__qualname__, cls.__module__) == (expected[0].__qualname__, expected[0].__module__)
+        np.testing.assert_array_equal(image, expected[1])
+        assert all(type(x[0]) is cls for x in made)
+    assert len({x[0] for x in found}) == 3
+    assert p.stats.verified is not False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
@@ -411,3 +412,61 @@ def test_what_numpy_makes_of_its_scalars_are_scalars() -> None:
     assert list(map(type, ours)) == list(map(type, numpys))
     for x, y in zip(hjit.pipeline(f, verify="off")(a), f(a), strict=True):
         assert type(x) is type(y) and x == y
+
+
+def test_classes_that_code_reads_of_numbers() -> None:
+    @functools.singledispatch
+    def kind(x: Any) -> str:
+        return "other"
+
+    kind.register(np.ndarray, lambda x: "array")
+    kind.register(np.floating, lambda x: "number of NumPy")
+    kind.register(float, lambda x: "float")
+    kind.register(complex, lambda x: "complex")
+
+    def f(a: Any) -> Any:
+        values = a, a[:1, :1], a.mean(), a[0, 0] * 2, float(a[0, 0]), int(a[0, 0]), a > 0, (a > 0).any(), a * 1j
+        more = *values, (a * 1j)[0, 0], complex(a[0, 0]), len(a), 3
+        return [(kind(x), x.__class__, getattr(x, "__class__")) for x in more]  # noqa: B009
+
+    a = np.arange(12.0).reshape(3, 4)
+    for dtype in (np.float64, np.float32, np.uint8):
+        p = hjit.pipeline(f, verify="off")
+        for _ in range(2):
+            assert p(a.astype(dtype)) == f(a.astype(dtype))
+
+
+def test_classes_that_code_matches_numbers_with() -> None:
+    def kind(x: Any) -> Any:
+        match x:
+            case np.ndarray():
+                return "array"
+            case float(y) if y > 1e9:
+                return y
+            case int() | float():
+                return "number"
+            case np.generic() as y:
+                return y
+        return "other"
+
+    def f(a: Any) -> Any:
+        return [kind(x) for x in (a, a.mean(), a[0, 0] * 1e12, a.any(), int(a[0, 1]), (a * 1j)[0, 0], a * 1j)]
+
+    p = hjit.pipeline(f, verify="off")
+    for dtype in (np.float64, np.float32, np.uint8):
+        a = np.arange(1, 13).reshape(3, 4).astype(dtype)
+        for _ in range(2):
+            assert p(a) == f(a)
+
+
+def test_classes_that_are_mapped_over_numbers() -> None:
+    def f(a: Any) -> Any:
+        low = a.min()
+        return list(map(type, (low, low + 1, float(low), a > 0, 3))), [*map(float, a[0])], sum(map(int, a[1])), low * 2
+
+    p = hjit.pipeline(f, verify="off")
+    for dtype in (np.float64, np.float32, np.uint8):
+        a = np.arange(1, 13).reshape(3, 4).astype(dtype)
+        for _ in range(2):
+            assert p(a) == f(a)
+            assert [*map(type, p(a)[1])] == [float] * 4

@@ -24,6 +24,7 @@ from hjit.call.guards import GuardValues
 from hjit.call.variant import Mispredict, OutOfBounds, Variant
 from hjit.errors import TraceError
 from hjit.process import shown_warnings
+from hjit.trace.splitting.places import RETURNED
 from hjit.trace.tracing.complex_memory import parts_of
 from hjit.trace.tracing.recording.events import GraphBreak
 from hjit.trace.tracing.writeable import is_writeable
@@ -131,6 +132,9 @@ class FirstCalls:
         Args:
             expected: what it has returned; the arguments that it changes are changed by now.
             uninitialised: finds uninitialised elements; takes the random numbers that were drawn.
+
+        Raises:
+            TraceError: the function makes a class of what it returns anew at each call.
         """
         with shown_warnings.of_another_run():
             draws = next(iter(ran.by_store.values())).draws
@@ -147,6 +151,7 @@ class FirstCalls:
                 numpys = (expected, list(after.values()))
                 found = _compared(ours, numpys, limits)
                 if found.why is not None:
+                    _check_classes(variant, ours, numpys)
                     found = _without_random(variant, ran, streamed, found, ours, numpys, limits)
                 if found.is_in_doubt and variant.rec.has_uninitialised:
                     found = self._without(uninitialised(draws), found, ours, numpys, limits, list(after))
@@ -344,6 +349,23 @@ def never_the_same(graph_break: GraphBreak) -> TraceError:
     """What is wrong with an extern call whose outcome is not that of the trace."""
     why = "it gives other results each time, for the same arguments"
     return TraceError(graph_break.operation, why, "call it before, and pass its result in", graph_break.origin)
+
+
+def _check_classes(variant: Variant, ours: Any, numpys: Any) -> None:
+    """Nothing, unless results differ by classes of one name.
+
+    Raises:
+        TraceError: they do.
+    """
+    a, b = (ours, numpys) if isinstance(ours, type) and isinstance(numpys, type) else (type(ours), type(numpys))
+    if a is not b and (a.__module__, a.__qualname__) == (b.__module__, b.__qualname__):
+        reason = f"the function makes the class {b.__name__} anew at each call"
+        raise TraceError(RETURNED, reason, "make the class outside the function", variant.rec.origin)
+    if a is b and isinstance(ours, dict):
+        ours, numpys = list(ours.values()), [numpys.get(k) for k in ours]
+    if a is b and isinstance(ours, (list, tuple, dict)):
+        for pair in zip(ours, numpys, strict=False):
+            _check_classes(variant, *pair)
 
 
 def _where_equal(ours: Any, again: Any, numpys: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import copy
 import functools
 import math
@@ -105,13 +106,9 @@ def _type(*args: Any) -> Any:
     x = args[0]
     if type(x) is InductionVariable:
         raise x.refusal("type")
-    if is_tracer(x):
-        return python_type(x) if x.weak else x.dtype.type if x.is_scalar else np.ndarray
-    if type(x) is ComplexTracer and x.is_scalar:
-        return complex if x.weak else x.dtype.type
     if type(x) is ObjectProxy:
         return watched_class(x.__class__)
-    if type(x) in (ComplexTracer, HostScalar, MaskedRead, Opaque):
+    if type(x) in (Tracer, ComplexTracer, HostScalar, MaskedRead, Opaque):
         return x.__class__
     return int if type(x) is Size else type(x)
 
@@ -121,6 +118,8 @@ def _hasattr(x: Any, name: str) -> bool:
 
 
 def _getattr(x: Any, name: str, *default: Any) -> Any:
+    if name == "__class__" and type(x) in (Tracer, ComplexTracer):
+        return _type(x)
     return interface(x) if is_tracer(x) and name == "__array_interface__" else getattr(x, name, *default)
 
 
@@ -229,6 +228,12 @@ def _copy(x: Any) -> Any:
     return x.__copy__() if issubclass(type(x), Traced) else hook("clone")(copy.copy)(x)
 
 
+def _map(function: Any, *items: Any, **options: Any) -> Any:
+    """``map(type, x)``, and of other classes that are functions where they are called."""
+    is_class = isinstance(function, type) and getattr(builtins, function.__name__, None) is function
+    return map(CALLED.get(function.__name__, function) if is_class else function, *items, **options)
+
+
 REPLACED: dict[Any, Any] = {
     range: range_,
     len: _len,
@@ -254,4 +259,4 @@ _SAME = (
 _UFUNCS |= {name: getattr(np, name) for name in [*_SAME.split(), "isfinite"]}
 for _name, _ufunc in _UFUNCS.items():
     REPLACED[getattr(math, _name)] = _math(getattr(math, _name), _ufunc)
-CALLED: dict[str, Any] = {"float": _float, "int": _int, "complex": _complex, "type": _type}
+CALLED: dict[str, Any] = {"float": _float, "int": _int, "complex": _complex, "type": _type, "map": _map}

@@ -440,6 +440,7 @@ _PUBLIC = {
 _EXTERNS = (
     "numpy.fft",
     "numpy.linalg",
+    "scipy._lib.array_api_compat.numpy.linalg",
     "scipy.fft",
     "scipy.linalg",
     "scipy.special",

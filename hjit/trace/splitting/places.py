@@ -7,7 +7,7 @@ import traceback
 import types
 from dataclasses import dataclass
 
-RETURNED = "return of what the caller gave"  # in place of a name: the statement at the end cannot be traced
+RETURNED = "returned value"  # in place of a name: the statement at the end cannot be traced
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,23 @@ def code_of(like: types.FunctionType, tree: ast.FunctionDef, more: Iterable[str]
     maker = function_def(MAKER, arguments([*like.__code__.co_freevars, *more]), [tree])
     module = ast.fix_missing_locations(ast.Module([ast.copy_location(maker, tree)], []))
     code = _compiled(module, like.__code__)
-    return _code(_code(code, MAKER), MADE).replace(co_name=name, co_qualname=like.__qualname__)
+    return _qualified(_code(_code(code, MAKER), MADE), like.__qualname__).replace(co_name=name)
+
+
+_MADE_THERE = f"{MAKER}.<locals>.{MADE}"
+
+
+def _qualified(code: types.CodeType, name: str) -> types.CodeType:
+    """Code of what is made anew, and all in it, by the qualified names that it has in its source."""
+    constants = []
+    for x in code.co_consts:
+        if isinstance(x, types.CodeType):
+            x = _qualified(x, name)
+        elif isinstance(x, str) and x.startswith(_MADE_THERE):  # a class has its name from a constant
+            x = name + x.removeprefix(_MADE_THERE)
+        constants.append(x)
+    qualified = name + code.co_qualname.removeprefix(_MADE_THERE)
+    return code.replace(co_consts=tuple(constants), co_qualname=qualified)
 
 
 def made(

@@ -110,6 +110,13 @@ def reads(code: CodeType, name: str, then: str = "", called: bool = False) -> fr
 _ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
 
 
+@lru_cache(maxsize=4096)
+def asks_class(code: CodeType) -> frozenset[int]:
+    """The offsets at which a frame of `code` may stand while it reads `__class__`, or matches a class (`case C():`)."""
+    steps = instructions(code)
+    return reads(code, "__class__") | _standing(steps, [k for k, s in enumerate(steps) if s.opname == "MATCH_CLASS"])
+
+
 _STORES = ("STORE_FAST", "STORE_NAME", "STORE_DEREF", "STORE_GLOBAL")
 
 

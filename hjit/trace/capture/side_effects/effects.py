@@ -111,7 +111,7 @@ def _refusal(operation: str, reason: str) -> Exception:
 
 
 class ErrState:
-    """`numpy.errstate` and `scipy.special.errstate`: extern calls are made inside them; raising errors is refused."""
+    """`numpy.errstate` and `scipy.special.errstate`: extern calls are made inside them; reports are refused."""
 
     def __init__(self, cls: Any, name: str, given: dict[str, Any]) -> None:
         if cls is np.errstate:
@@ -139,8 +139,8 @@ class ErrState:
         return method
 
 
-def _check_errors(name: str, given: dict[str, Any]) -> None:
-    bad = next((v for v in given.values() if v not in ("ignore", "warn", None)), None)
+def _check_errors(name: str, given: dict[str, Any], known: tuple[str | None, ...] = ("ignore", None)) -> None:
+    bad = next((v for v in given.values() if v not in known), None)
     if bad is not None:
         raise _refusal(f"{name}({bad!r})", "compiled code raises and reports no floating-point errors")
 
@@ -148,7 +148,7 @@ def _check_errors(name: str, given: dict[str, Any]) -> None:
 def set_errors(all: Any = None, divide: Any = None, over: Any = None, under: Any = None, invalid: Any = None) -> Any:
     """`numpy.seterr`, whose settings hold for extern calls from here on; see `settings_kept`, too."""
     given = {"all": all, "divide": divide, "over": over, "under": under, "invalid": invalid}
-    _check_errors("numpy.seterr", given)
+    _check_errors("numpy.seterr", given, ("ignore", "warn", None))  # "warn" may be what it gave, put back
     current().settings.append(lambda: lambda: np.errstate(**given))
     return np.seterr(**given)
 

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from hjit.trace.tracing.dispatch import hook
+from hjit.trace.tracing.frames import asks_class
 from hjit.trace.tracing.recording.recorder import current
 
 Shape = tuple[int, ...]
@@ -39,15 +40,27 @@ class TracedArray(Traced):
         buffer: the memory viewed.
         is_whole: does this view show the whole buffer in its own order?
         known: the contents, where they are known.
+        is_scalar: a number of NumPy rather than an array without axes.
+        weak: a number of Python.
     """
 
     __slots__ = ()
     buffer: Any
+    is_scalar: bool
+    weak: bool
     # methods that `hjit.trace.ops` adds
     copy: Callable[..., Self]
     reshape: Callable[..., Self]
     swapaxes: Callable[..., Self]
     transpose: Callable[..., Self]
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """The class, for code that asks for it; `isinstance` is another function there, which knows of numbers, too."""
+        frame = sys._getframe(1)
+        if not (self.weak or self.is_scalar) or frame.f_lasti not in asks_class(frame.f_code):
+            return np.ndarray
+        return type(self.dtype.type().item()) if self.weak else self.dtype.type
 
     @property
     def shape(self) -> Shape:
@@ -126,6 +139,11 @@ class TracedArray(Traced):
 
     def __array_namespace__(self, *, api_version: Any = None) -> Any:
         return hook("module_proxy")(np.empty(0).__array_namespace__(api_version=api_version))
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False, /) -> Any:
+        if isinstance(self, np.generic) or isinstance(array, np.generic):
+            raise current().error("ndarray.__array_wrap__", "hjit does not trace it of numbers", "wrap arrays")
+        return array if isinstance(array, TracedArray) else np.empty(0).__array_wrap__(array, context, return_scalar)
 
     def __len__(self) -> int:
         if not self.shape:
