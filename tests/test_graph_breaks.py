@@ -6,6 +6,7 @@ import copy
 import inspect
 import sys
 import traceback
+import types
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -531,6 +532,32 @@ def says(text: str, level: int = 4) -> None:
 def warns_by_another_function(a: Any) -> Any:
     says("odd")
     return np.sqrt(a) * 2 + 1
+
+
+class Missing(types.ModuleType):
+    """Stands for a module that is not there, as those of ``lazy_loader`` do: whatever is asked of it raises."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ModuleNotFoundError(f"No module named {self.__name__!r}")
+
+
+missing = Missing("missing")
+
+
+def resampled(a: Any, by: str) -> Any:
+    return missing.resample(a) if by == "missing" else a * 2
+
+
+def test_modules_that_are_not_there_are_asked_for_nothing() -> None:
+    def f(a: Any, by: str = "numpy") -> Any:
+        n = np.unique(a).size
+        return resampled(a, by) + n
+
+    compiled = hjit.pipeline(f)
+    for _ in range(2):
+        same(compiled(IMAGE), f(IMAGE))
+    with pytest.raises(ModuleNotFoundError):
+        compiled(IMAGE, "missing")
 
 
 @pytest.mark.parametrize("f", [warns_callers_caller, warns_by_another_function])

@@ -283,7 +283,7 @@ def wrap_callable(value: Any) -> Any:
 @provides
 def function_of(value: Any) -> Any:
     """What a pipeline, or a function that another compiler has decorated, was made of; else `value` itself."""
-    given = getattr(value, "py_func", None)
+    given = inspect.getattr_static(value, "py_func", None)  # static: other objects may do anything in `__getattr__`
     is_own = type(value).__module__ == "hjit.pipeline"
     return given if isinstance(given, types.FunctionType) or (is_own and given is not None) else value
 

@@ -53,7 +53,8 @@ def _is_reader(function: Any) -> bool:
 
 def _reached(function: Any, depth: int, seen: set[tuple[Any, int]]) -> Iterator[tuple[Any, int]]:
     """A function of Python, and those that it may call, with the depth of the calls; among them `FRAME_READERS`."""
-    function = getattr(function, "py_func", function)
+    # static: a module that stands for a missing one raises in its `__getattr__`, another one loads itself
+    function = inspect.getattr_static(function, "py_func", function)
     if depth > MAX_CALLS:
         return
     if _is_reader(function):
