@@ -19,7 +19,8 @@ from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.externs.foreign import Foreign
 from tests.numpy_check import check
 
-IMAGE = np.random.default_rng(8).random((24, 31))
+RNG = np.random.default_rng(8)
+IMAGE = RNG.random((24, 31))
 GREY = (IMAGE * 255).astype(np.uint8)
 
 
@@ -163,6 +164,32 @@ def test_runs_of_elements_that_are_returned_are_the_arrays_own() -> None:
         return b
 
     check(f, IMAGE)
+    check(known)
+
+
+def counts_up(b: Any) -> Any:
+    """Stands for a compiled function that writes different numbers to all elements, of any layout."""
+    b += np.arange(b.size).reshape(b.shape)
+
+
+implements(counts_up)(lambda *args: Foreign(counts_up).extern(args, {}))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+@pytest.mark.parametrize("view", [lambda b: b.T, lambda b: b[::2].T, lambda b: b.reshape(2, -1, 3).transpose(1, 2, 0)])
+def test_what_is_written_to_a_transposed_array_is_seen(view: Any, dtype: str) -> None:
+    def f(a: Any) -> Any:
+        b = a * 2
+        counts_up(view(b))
+        return b + 1
+
+    def known() -> Any:
+        b = np.zeros((6, 6), dtype)
+        counts_up(view(b))
+        return b
+
+    check(f, RNG.random((6, 6)).astype(dtype))
+    check(f, RNG.random((24, 33)).astype(dtype))
     check(known)
 
 

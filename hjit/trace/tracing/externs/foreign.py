@@ -173,7 +173,9 @@ class _Writing(Extern):
                 self.name, "it writes to memory that two of its arguments share", "give it a copy of the other one"
             )
         target = x.parts if type(x) is ComplexTracer else x
-        write(target, contents.reshape(target.shape))
+        order = self.arguments.orders[k]  # of its axes in memory, as the contents have them
+        contents = contents.reshape(tuple(target.shape[axis] for axis in order))
+        write(target, contents.transpose(sorted(range(len(order)), key=order.__getitem__)))
 
     def _is_shared(self, k: int) -> bool:
         """Does another argument show the same memory?"""
