@@ -24,6 +24,7 @@ from hjit.inspection import Inspectable
 from hjit.options import GivenOptions, checked, resolve
 from hjit.process import forks, state
 from hjit.trace.capture.overlay import is_traced_call, load_table
+from hjit.trace.splitting.decorated import python_original
 from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.frames import stack_level, uncounted
 from hjit.trace.tracing.recording.recorder import running
@@ -218,7 +219,7 @@ def _method(given: Any) -> tuple[Any, Any] | None:
         function, owner = given.__func__, given.__self__
     else:
         function, owner = inspect.getattr_static(type(given), "__call__", None), given
-    function = getattr(function, "py_func", function)
+    function = python_original(function)
     is_python = isinstance(function, types.FunctionType) and (function.__module__ or "").partition(".")[0] != "numpy"
     return (function, owner) if is_python else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -166,3 +167,27 @@ def test_a_pipeline_is_the_same_one_wherever_it_is_found() -> None:
     pipe = hjit.pipeline(f, on_unsupported="raise", verify="off")
     for ours, numpys in zip(pipe(X, "double"), f(X, "double"), strict=True):
         np.testing.assert_array_equal(ours, numpys)
+
+
+class OneMore:
+    """Copies the attributes of what it calls, as ``delayed`` of scikit-learn does."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        functools.update_wrapper(self, function)
+
+    def __call__(self, x: Any) -> Any:
+        return self.function(x) + 1
+
+
+@functools.wraps(doubled)
+def one_more(x: Any) -> Any:
+    return doubled(x) + 1
+
+
+@pytest.mark.parametrize("function", [OneMore(doubled), types.MethodType(one_more, X), functools.partial(one_more)])
+def test_what_is_wrapped_around_a_pipeline_computes_in_its_own_way(function: Callable[..., Any]) -> None:
+    args = () if isinstance(function, types.MethodType) else (X,)
+    np.testing.assert_array_equal(hjit.pipeline(function, verify="off")(*args), X * 2 + 1)
+    if args:
+        np.testing.assert_array_equal(hjit.pipeline(lambda x: function(x) * 3, verify="off")(X), X * 6 + 3)

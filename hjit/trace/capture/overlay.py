@@ -51,6 +51,7 @@ from hjit.trace.capture.side_effects.impure import (
     of_loaded_modules,
     replaced,
 )
+from hjit.trace.splitting.decorated import python_original
 from hjit.trace.tracing.arrays.masked import has_masked_read
 from hjit.trace.tracing.arrays.tracer import has_tracer, is_simple_call
 from hjit.trace.tracing.dispatch import functions, hook, is_dispatched, provides, source_of
@@ -283,9 +284,9 @@ def wrap_callable(value: Any) -> Any:
 @provides
 def function_of(value: Any) -> Any:
     """What a pipeline, or a function that another compiler has decorated, was made of; else `value` itself."""
-    given = inspect.getattr_static(value, "py_func", None)  # static: other objects may do anything in `__getattr__`
+    given = python_original(value)
     is_own = type(value).__module__ == "hjit.pipeline"
-    return given if isinstance(given, types.FunctionType) or (is_own and given is not None) else value
+    return given if isinstance(given, types.FunctionType) or is_own else value
 
 
 def _of_pipeline(value: Any) -> Any:

@@ -22,6 +22,7 @@ from hjit.trace.capture.side_effects.library_warnings import NotedWarnings
 from hjit.trace.capture.side_effects.settings import settings_kept
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, FloorDiv, Mod, Poly, Sym, deep_atoms, poly
+from hjit.trace.splitting.decorated import python_original
 from hjit.trace.splitting.places import RETURNED
 from hjit.trace.tracing.arrays.buffers import COPY_IT, TracedBuffer
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_source
@@ -193,7 +194,7 @@ def python_function(function: Any) -> types.FunctionType:
     found = function
     while isinstance(found, (functools.partial, types.MethodType)):
         found = found.func if isinstance(found, functools.partial) else found.__func__
-        found = getattr(found, "py_func", found)
+        found = python_original(found)
     if isinstance(found, np.ufunc) or is_dispatched(found):
         found = _of_numpy(found)
     if not isinstance(found, types.FunctionType):

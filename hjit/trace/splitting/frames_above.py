@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
+from hjit.trace.splitting.decorated import python_original
+
 MAX_CALLS = 5  # of functions by functions, that are looked through
 ANY_LEVEL = sys.maxsize  # one that is computed
 NO_PACKAGES = {"numpy", "scipy", "hjit", *sys.stdlib_module_names}  # these are not looked through
@@ -53,8 +55,7 @@ def _is_reader(function: Any) -> bool:
 
 def _reached(function: Any, depth: int, seen: set[tuple[Any, int]]) -> Iterator[tuple[Any, int]]:
     """A function of Python, and those that it may call, with the depth of the calls; among them `FRAME_READERS`."""
-    # static: a module that stands for a missing one raises in its `__getattr__`, another one loads itself
-    function = inspect.getattr_static(function, "py_func", function)
+    function = python_original(function)
     if depth > MAX_CALLS:
         return
     if _is_reader(function):
