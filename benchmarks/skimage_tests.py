@@ -370,7 +370,7 @@ def markdown(numbers: dict[str, Any]) -> str:
         "`python -m benchmarks skimage` runs scikit-image's tests plain and with its public functions compiled",
         "(`pytest --hjit`). Calls with new dtypes or shapes compile kernels that are called once or twice: this is a",
         "test, and no benchmark. **Only compiled**: tests that pass plain and fail compiled. **Not run**: those that",
-        "were left when a file came to its limit of the processor's time.",
+        "were left when a file reached its limit of the processor's time.",
         "",
         f"scikit-image {versions['scikit-image']}, NumPy {versions['numpy']}, Python {versions['python']}.",
         "",
