@@ -23,6 +23,8 @@ GREEDY = presets()["greedy"]
 VARIATIONS: Sequence[Mapping[str, bool]] = (
     {"producer_tiles": False},
     {"producer_tiles": False, "optimistic": True},
+    {"producer_tiles": False, "plane_loops": True},
+    {"producer_tiles": False, "plane_loops": True, "optimistic": True},
     {},
     {"optimistic": True},
 )

@@ -36,7 +36,6 @@ from hjit.sched.language.build import (
 )
 from hjit.sched.language.build import nest as nest_of
 from hjit.sched.language.check import faults
-from hjit.sched.language.definitions import is_direct
 from hjit.sched.language.memory import C_ORDER, Layout, Strides, away_from_borders
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Loop, Node, Root, Store, computes, dims_of, walk
@@ -49,12 +48,11 @@ from hjit.sched.search.successors import Floats, Ints, Some
 from hjit.sched.search.templates import Sizes, Template, Templates, chosen, product_of
 from hjit.sched.search.thresholds import LAUNCHED_TASKS, TILED_DIMS
 from hjit.trace.ir.analysis.costs import instruction_count
-from hjit.trace.ir.graph import Graph, Stage
+from hjit.trace.ir.graph import Definition, Graph, Stage, single_dim
 from hjit.trace.ir.poly import Dim
 
-TemplateKey = tuple[
-    str, tuple[int, ...], bool, tuple[int, ...]
-]  # a nest, whether it is at the root, and the order of its stage in memory
+# a nest, whether it is at the root, the order of its stage in memory, and whether planes may be loops
+TemplateKey = tuple[str, tuple[int, ...], bool, tuple[int, ...], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,17 +353,17 @@ class Space:
 
     def _templates(self, s: Stage, group: tuple[int, ...], at_root: bool, order: tuple[int, ...]) -> list[Template]:
         """The legal templates of a nest. Whether one is depends on nothing around it."""
-        key = s.name, group, at_root, order
+        key = s.name, group, at_root, order, self.rules.plane_loops
         found = self._legal.get(key)
         if found is None:
-            every = list(self.templates.of(s, group, self.sized.part(s.name, group).extents, at_root, order))
+            every = [*self.templates.of(s, group, self.sized.part(s.name, group).extents, at_root, *key[3:])]
             legal = [x for x in every if self._is_legal(s, group, x)]
             found = self._legal[key] = legal or every
         return found
 
     def _first_template(self, s: Stage, group: tuple[int, ...], at_root: bool, order: tuple[int, ...]) -> Template:
         """The nest of the default schedule, and no choice of sizes; another one where it is not legal, or is pruned."""
-        key = s.name, group, at_root, order
+        key = s.name, group, at_root, order, self.rules.plane_loops
         found = self._first.get(key)
         if found is None:
             first = next(iter(self.templates.of(s, group, self.sized.part(s.name, group).extents, at_root, order)))
@@ -484,8 +482,13 @@ def serial_nest(s: Stage, group: tuple[int, ...]) -> Node:
 
 
 def is_divisible(s: Stage) -> bool:
-    """Can parts of a stage be computed alone?"""
-    return len(s.shape) > 0 and all(is_direct(d) for d in s.definitions)
+    """Can parts of a stage be computed alone, along one of its axes at least? Scans run along others."""
+    return any(all(_runs_along(d, axis) for d in s.definitions) for axis in range(len(s.shape)))
+
+
+def _runs_along(d: Definition, axis: int) -> bool:
+    """Does a pure dimension of a definition run along an axis of its stage?"""
+    return not d.is_scatter and single_dim(d.target[axis], len(d.dims)) is not None
 
 
 def sliding_at(root: Root, site: Path) -> set[str]:
