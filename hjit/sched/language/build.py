@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from hjit.sched.language.kinds import LOOP_KINDS, LoopKind
-from hjit.sched.language.tree import Compute, DimKey, Loop, Node, Root, Store, Tail, computes, dims_of, with_children
+from hjit.sched.language.tree import Compute, DimKey, Loop, Node, Root, Store, Tail, dims_of, with_children
 from hjit.trace.ir.graph import Definition
 
 Step = (
@@ -110,7 +110,7 @@ def loops_around(root: Root, stages: Collection[str]) -> list[Path]:
     found: list[tuple[Path, int]] = []
 
     def visit(node: Root | Node, path: Path) -> int:
-        """Collect the loops from the innermost on, each with how many of the computations are inside it: also in all."""
+        """How many of the computations are inside a node; loops are found from the innermost one on."""
         if isinstance(node, Compute):
             return node.stage in stages
         count = sum(visit(c, (*path, k)) for k, c in enumerate(node.children))

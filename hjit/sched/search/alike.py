@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hjit.sched.language.build import at, own_nests
-from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, computes, with_children
+from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, computes
 from hjit.trace.ir.expressions import Expr, Load, Op, walk
 from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.poly import Dim
@@ -99,14 +99,16 @@ def _of_expression(e: Expr) -> Hashable:
     return e.dtype, type(e)
 
 
-def _renamed(node: Node, old: str, new: str) -> Node:
+def _renamed(node: Root | Node, old: str, new: str) -> Node:
     """A nest of one stage as one of another, without what is computed and stored inside it."""
     match node:
         case Compute():
             return replace(node, stage=new)
         case Store():
             return _renamed(_own(node, old), old, new)
-    return replace(with_children(node, (_renamed(_own(node, old), old, new),)), stage=new)
+        case Loop():
+            return replace(node, stage=new, children=(_renamed(_own(node, old), old, new),))
+    raise AssertionError(node)
 
 
 def _own(node: Loop | Store, stage: str) -> Node:

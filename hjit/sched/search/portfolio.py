@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from hjit.sched.search.space import Space
 from hjit.sched.search.thresholds import MANY_STAGES
 
 GREEDY = presets()["greedy"]
-VARIATIONS: Sequence[Mapping[str, bool | int]] = (
+VARIATIONS: Sequence[Mapping[str, Any]] = (
     {"producer_tiles": False, "alike": True, "together": MANY_STAGES},
     {"producer_tiles": False, "alike": True, "together": MANY_STAGES, "optimistic": True},
     {"producer_tiles": False},
