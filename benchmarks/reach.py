@@ -11,6 +11,7 @@ it is looked for in the space of that Graph. Nothing is compiled or timed.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,9 +26,11 @@ from hjit.sched.language.tree import Compute, DimKey, Loop, Node, Root, Store
 from hjit.sched.search.batches import Batch, State
 from hjit.sched.search.search import presets, search
 from hjit.sched.search.space import Space
+from hjit.sched.search.thresholds import MANY_STAGES
 from hjit.trace.passes.rewrites import NO_REWRITES
 
 WIDTH = 64  # of the beam
+BOTH_WAYS = tuple(itertools.product((False, True), repeat=2))
 
 Row = dict[str, Any]
 LoopKey = tuple[str, DimKey, str]
@@ -36,7 +39,8 @@ Path = tuple[LoopKey, ...]  # the loops around something, the outermost first
 
 def stages_elsewhere(space: Space, wanted: Root) -> int | None:
     """How many stages of a schedule are otherwise in the nearest one of the space; None where it has none."""
-    spaces = (Space.under(space, replace(space.rules, producer_tiles=x)) for x in (False, True))
+    rules = (replace(space.rules, producer_tiles=x, plane_loops=y, together=MANY_STAGES) for x, y in BOTH_WAYS)
+    spaces = (Space.under(space, x) for x in rules)
     costs = [search(_Towards(x, wanted), x.start, presets(WIDTH)["beam"]).cost for x in spaces]
     return None if min(costs) == inf else int(min(costs))
 

@@ -42,10 +42,13 @@ def test_a_rule_of_the_default_schedule_is_off_inside_and_on_again_after(rule: s
     assert default_schedule(p.graph, p.segment.target) == before
 
 
+BOTH_WAYS = {"optimistic", "producer_tiles", "plane_loops", "alike"}
+
+
 def test_each_rule_is_one_that_there_is() -> None:
     names = [f.name for f in fields(Rules)]
     of_search = [r.name.partition(": ")[2] for r in ablate.RULES if r.kind == "pruning"]
-    assert set(of_search) == set(names) - {"optimistic", "producer_tiles"}, "searches have them both ways"
+    assert set(of_search) == set(names) - BOTH_WAYS, "searches have these both ways"
     before = dict(vars(schedules)), dict(vars(root_nests)), dict(vars(space))
     for rule in ablate.RULES:
         with rule.off():

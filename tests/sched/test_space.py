@@ -20,7 +20,7 @@ from hjit.pipeline import Pipeline
 from hjit.sched.features.featurise import layouts_of, nest_features
 from hjit.sched.language.check import faults
 from hjit.sched.language.target import Target
-from hjit.sched.language.tree import Loop, Root, Store, computes, walk
+from hjit.sched.language.tree import Compute, Loop, Root, Store, computes, walk
 from hjit.sched.nests.root_nests import root_schedule
 from hjit.sched.search import nest_costs
 from hjit.sched.search.batches import NONE, State
@@ -330,6 +330,14 @@ def test_windows_slide_along_one_dimension() -> None:
 
     seen = [x for state in states(Program(blurred).space, 40) for x in dims_between(state.tree)]
     assert seen and all(len(x) == 1 for x in seen)
+
+
+def test_a_stage_is_stored_at_any_level_of_its_window() -> None:
+    rows = Loop("f", 1, "vector", 16, (Compute("f", (0,)),))
+    tile = Loop("f", 0, "serial", 4, (Loop("f", 0, "serial", 2, (Loop("f", 1, "serial", None, (rows,)),)),))
+    root = Root((Store("f", (Loop("f", 0, "serial", None, (tile,)),)),))
+    assert [*Rules().stores(root, (0, 0, 0, 0))] == [(0, 0, 0, 0), (0, 0, 0), (0, 0), (0,)]
+    assert [*Rules().stores(root, (0, 0, 0, 0, 0))] == [(0, 0, 0, 0, 0), (0, 0, 0, 0)]  # rows are another dimension
 
 
 def test_levels_of_tiles_are_limited() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from hjit.sched.language.kinds import LOOP_KINDS, LoopKind
-from hjit.sched.language.tree import Compute, DimKey, Loop, Node, Root, Store, Tail, computes, dims_of, with_children
+from hjit.sched.language.tree import Compute, DimKey, Loop, Node, Root, Store, Tail, dims_of, with_children
 from hjit.trace.ir.graph import Definition
 
 Step = (
@@ -107,8 +107,19 @@ def own_nests(root: Root, stage: str) -> list[Path]:
 
 def loops_around(root: Root, stages: Collection[str]) -> list[Path]:
     """The loops inside which all computations of some stages are, outermost first."""
-    wanted = sum(c.stage in stages for c in computes(root))
-    return [p for p, n in paths(root) if isinstance(n, Loop) and sum(c.stage in stages for c in computes(n)) == wanted]
+    found: list[tuple[Path, int]] = []
+
+    def visit(node: Root | Node, path: Path) -> int:
+        """How many of the computations are inside a node; loops are found from the innermost one on."""
+        if isinstance(node, Compute):
+            return node.stage in stages
+        count = sum(visit(c, (*path, k)) for k, c in enumerate(node.children))
+        if isinstance(node, Loop):
+            found.append((path, count))
+        return count
+
+    wanted = visit(root, ())
+    return [path for path, count in reversed(found) if count == wanted]
 
 
 def iteration_size(loop: Loop, dim: int) -> int:

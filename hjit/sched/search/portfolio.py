@@ -4,7 +4,9 @@ What a search decides first looks cheap or expensive by what is assumed of the s
 assumption is right for all Graphs. A producer with a level of tiles of its own costs a little less while those further
 up count as whole images in memory, and then keeps these from sharing its loop: a beam of 32 found schedules for
 camera_pipe that were predicted to take 1.05 times the default schedule's time, and 0.95 times without such tiles, in a
-fifth of the seconds. So the stricter spaces are searched first, each with either assumption.
+fifth of the seconds. Planes that run one after the other (`Rules.plane_loops`) are as tempting, and of many stages
+that are alike most look best apart until all of them are together (`Rules.alike`). So the stricter spaces are searched
+first, each with either assumption.
 """
 
 from __future__ import annotations
@@ -12,17 +14,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from typing import Any
 
 import numpy as np
 
 from hjit.sched.search.batches import State
 from hjit.sched.search.search import Found, Options, Parameters, never, presets, search
 from hjit.sched.search.space import Space
+from hjit.sched.search.thresholds import MANY_STAGES
 
 GREEDY = presets()["greedy"]
-VARIATIONS: Sequence[Mapping[str, bool]] = (
+VARIATIONS: Sequence[Mapping[str, Any]] = (
+    {"producer_tiles": False, "alike": True, "together": MANY_STAGES},
+    {"producer_tiles": False, "alike": True, "together": MANY_STAGES, "optimistic": True},
     {"producer_tiles": False},
     {"producer_tiles": False, "optimistic": True},
+    {"producer_tiles": False, "plane_loops": True},
+    {"producer_tiles": False, "plane_loops": True, "optimistic": True},
     {},
     {"optimistic": True},
 )

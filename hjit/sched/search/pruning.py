@@ -40,7 +40,10 @@ class Rules:
         largest_tile: along one dimension, in elements of what is inside it.
         tiles: sizes that are tried between a tile and one twice as large, the first of them included.
         producer_tiles: a stage that is computed inside its consumers' nest may get one more level of tiles of it.
+        plane_loops: a few planes may be computed one after the other, and not only together in each iteration. Alone, a
+            nest often costs less that way, but what planes share is computed for each, and other stages keep out.
         one_dimension: loops between where a stage is stored and where it is computed run over one dimension.
+        alike: of stages that are alike (`hjit.sched.search.alike`) only the first one is searched.
         together: stages that one child of the root computes.
         tile_levels: loops of a size over one dimension of a stage, besides those that are unrolled or vectors.
         tasks: a parallel loop has at least this many iterations for each core, where the stage has so many. (Of more
@@ -60,6 +63,8 @@ class Rules:
     largest_tile: int = MAX_TILE
     tiles: int = TILES_PER_OCTAVE
     producer_tiles: bool = True
+    plane_loops: bool = False
+    alike: bool = False
     one_dimension: bool = True
     together: int = MAX_NEST_STAGES
     tile_levels: int = TILE_LEVELS
@@ -91,19 +96,15 @@ class Rules:
 
         Loops between are over one dimension (`one_dimension`), as a window slides along one.
         """
-        yield site
         loop = at(root, site)
         assert isinstance(loop, Loop)
-        best: Path | None = None
+        yield site
         for k in reversed(range(len(site))):
-            x = at(root, site[: k + 1])
+            x, above = at(root, site[: k + 1]), at(root, site[:k])
             if isinstance(x, Loop) and self.one_dimension and (x.stage, x.dim) != (loop.stage, loop.dim):
-                break
-            above = at(root, site[:k])
-            if isinstance(above, (Loop, Store)):
-                best = site[:k]
-        if best is not None and best != site:
-            yield best
+                return
+            if isinstance(x, Loop) and isinstance(above, (Loop, Store)):
+                yield site[:k]
 
     def tile_sizes(self, around: Sequence[Loop], inner: int, dim: int, extent: float) -> tuple[int, ...]:
         """Sizes of a tile: that of the loops inside it, which is no tile, and multiples, less than those around it."""

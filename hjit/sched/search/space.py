@@ -36,11 +36,11 @@ from hjit.sched.language.build import (
 )
 from hjit.sched.language.build import nest as nest_of
 from hjit.sched.language.check import faults
-from hjit.sched.language.definitions import is_direct
 from hjit.sched.language.memory import C_ORDER, Layout, Strides, away_from_borders
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Loop, Node, Root, Store, computes, dims_of, walk
 from hjit.sched.native.words import Walk
+from hjit.sched.search.alike import Alike
 from hjit.sched.search.batches import IN_C_ORDER, NONE, Batch, Layouts, Rows, State
 from hjit.sched.search.buckets import Buckets
 from hjit.sched.search.nest_costs import NOTHING, NestCosts, Tally
@@ -49,12 +49,11 @@ from hjit.sched.search.successors import Floats, Ints, Some
 from hjit.sched.search.templates import Sizes, Template, Templates, chosen, product_of
 from hjit.sched.search.thresholds import LAUNCHED_TASKS, TILED_DIMS
 from hjit.trace.ir.analysis.costs import instruction_count
-from hjit.trace.ir.graph import Graph, Stage
+from hjit.trace.ir.graph import Definition, Graph, Stage, single_dim
 from hjit.trace.ir.poly import Dim
 
-TemplateKey = tuple[
-    str, tuple[int, ...], bool, tuple[int, ...]
-]  # a nest, whether it is at the root, and the order of its stage in memory
+# a nest, whether it is at the root, the order of its stage in memory, and whether planes may be loops
+TemplateKey = tuple[str, tuple[int, ...], bool, tuple[int, ...], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +114,7 @@ class Space:
         self._places_read = {s.name: Counter(x.source for x in s.loads) for s in graph.stages}
         self._first: dict[TemplateKey, Template] = {}
         self.buckets = Buckets()
+        self._alike = Alike.of(graph)
         self._freeze(frozen or {}, frozen_loops)
 
     @staticmethod
@@ -165,6 +165,10 @@ class Space:
             state = batch[0]
         if state.batch.is_complete:
             return [self.alone(state)]
+        if self.rules.alike:
+            after = self._alike_after(state)
+            if after is not None:
+                return [after]
         state.share(self._nodes)
         if state.batch.changed is not None:
             self.nests.keep(state.batch, state.row, state.nests[state.batch.changed])
@@ -211,6 +215,52 @@ class Space:
             yield self._after(state, state.nests)
         else:
             yield from self._loops(state, s, decision.group)
+
+    # -- stages that are alike
+    def _alike_after(self, state: State) -> Batch | None:
+        """The state after all next decisions on stages that have the choice of the one before that is alike.
+
+        None where the next stage has it not, or a rule forbids what comes of it.
+        """
+        start = state
+        while not state.batch.is_complete:
+            decision = self.decisions[state.batch.step]
+            s = self.graph.stage(decision.stage)
+            again: Batch | None = None
+            if state.batch.step in self._forced or (decision.group is not None and s.name in state.inlined):
+                (again,) = self._batches(state)
+            elif s.name in self._alike.before and not {s.name, self._alike.before[s.name]} & self.frozen.keys():
+                group = decision.group
+                again = self._place_again(state, s) if group is None else self._loops_again(state, s, group)
+            if again is None:
+                break
+            state = again[0]
+        after = self.alone(state)
+        return after if state is not start and self._is_permitted(after) else None
+
+    def _place_again(self, state: State, s: Stage) -> Batch | None:
+        """The stage where the one before it that is alike is, if that may be."""
+        wanted = self._alike.place(state.nests, state.inlined, self._alike.before[s.name])
+        alike = (x for x in self._places(state, s) if self._alike.place(x.nests, x.inlined, s.name) == wanted)
+        return next(alike, None)
+
+    def _loops_again(self, state: State, s: Stage, group: tuple[int, ...]) -> Batch | None:
+        """The nest of the stage with the loops of the one before it that is alike, if they are at the same place."""
+        kind, nests, inlined = self._alike, state.nests, state.inlined
+        if kind.place(nests, inlined, s.name) != kind.place(nests, inlined, kind.before[s.name]):
+            return None
+        node = kind.nest(nests, s.name, self.groups[s.name].index(group))
+        if node is None or not self._is_legal(s, group, Template(node, NONE)):
+            return None
+        number, whole, path = self._own_nest(state, s, group)
+        tree = replaced(whole, path, node)
+        assert isinstance(tree, Root)
+        return self._after(state, (*nests[:number], *tree.children, *nests[number + 1 :]))
+
+    def _is_permitted(self, batch: Batch) -> bool:
+        """Does no rule forbid the one choice of a batch?"""
+        ((cost,),) = self.cost([(batch, np.zeros(1, np.int64))])
+        return bool(cost < inf)
 
     # -- where a stage is computed
     def _places(self, state: State, s: Stage) -> Iterator[Batch]:
@@ -338,9 +388,7 @@ class Space:
 
     # -- the loops of a nest
     def _loops(self, state: State, s: Stage, group: tuple[int, ...]) -> Iterator[Batch]:
-        number, nest = next((k, x) for k, x in enumerate(state.nests) if any(c.stage == s.name for c in computes(x)))
-        whole = Root((nest,))
-        path = own_nests(whole, s.name)[self.groups[s.name].index(group)]
+        number, whole, path = self._own_nest(state, s, group)
         at_root = all(isinstance(at(whole, path[:k]), (Root, Store)) for k in range(len(path)))
         order = state.batch.layouts[s.name].order if s.name in state.batch.layouts else ()
         for template in (
@@ -353,19 +401,25 @@ class Space:
             nests = (*state.nests[:number], *node.children, *state.nests[number + 1 :])
             yield self._after(state, nests, number, template.sizes)
 
+    def _own_nest(self, state: State, s: Stage, group: tuple[int, ...]) -> tuple[int, Root, Path]:
+        """Which child of the root a nest of a stage is in, that child, and where in it."""
+        number, nest = next((k, x) for k, x in enumerate(state.nests) if any(c.stage == s.name for c in computes(x)))
+        whole = Root((nest,))
+        return number, whole, own_nests(whole, s.name)[self.groups[s.name].index(group)]
+
     def _templates(self, s: Stage, group: tuple[int, ...], at_root: bool, order: tuple[int, ...]) -> list[Template]:
         """The legal templates of a nest. Whether one is depends on nothing around it."""
-        key = s.name, group, at_root, order
+        key = s.name, group, at_root, order, self.rules.plane_loops
         found = self._legal.get(key)
         if found is None:
-            every = list(self.templates.of(s, group, self.sized.part(s.name, group).extents, at_root, order))
+            every = [*self.templates.of(s, group, self.sized.part(s.name, group).extents, at_root, *key[3:])]
             legal = [x for x in every if self._is_legal(s, group, x)]
             found = self._legal[key] = legal or every
         return found
 
     def _first_template(self, s: Stage, group: tuple[int, ...], at_root: bool, order: tuple[int, ...]) -> Template:
         """The nest of the default schedule, and no choice of sizes; another one where it is not legal, or is pruned."""
-        key = s.name, group, at_root, order
+        key = s.name, group, at_root, order, self.rules.plane_loops
         found = self._first.get(key)
         if found is None:
             first = next(iter(self.templates.of(s, group, self.sized.part(s.name, group).extents, at_root, order)))
@@ -484,8 +538,13 @@ def serial_nest(s: Stage, group: tuple[int, ...]) -> Node:
 
 
 def is_divisible(s: Stage) -> bool:
-    """Can parts of a stage be computed alone?"""
-    return len(s.shape) > 0 and all(is_direct(d) for d in s.definitions)
+    """Can parts of a stage be computed alone, along one of its axes at least? Scans run along others."""
+    return any(all(_runs_along(d, axis) for d in s.definitions) for axis in range(len(s.shape)))
+
+
+def _runs_along(d: Definition, axis: int) -> bool:
+    """Does a pure dimension of a definition run along an axis of its stage?"""
+    return not d.is_scatter and single_dim(d.target[axis], len(d.dims)) is not None
 
 
 def sliding_at(root: Root, site: Path) -> set[str]:

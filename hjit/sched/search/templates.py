@@ -166,10 +166,16 @@ class Templates:
         self.tiles = product_of(tuple(log_spaced(most, tiles, least) for least, most in TILES))
         self.transposed = tuple(dict.fromkeys((TRANSPOSE_ROWS, *log_spaced(MAX_TRANSPOSE_ROWS, tiles, least=4))))
         self.strips = tuple(dict.fromkeys((STRIP_VECTORS, *log_spaced(MAX_STRIP_VECTORS, max(tiles // 2, 1)))))
-        self._inner: dict[tuple[str, tuple[int, ...], tuple[int, ...]], list[Inner]] = {}
+        self._inner: dict[tuple[str, tuple[int, ...], tuple[int, ...], bool], list[Inner]] = {}
 
     def of(
-        self, s: Stage, group: tuple[int, ...], extents: Sequence[float], at_root: bool, order: tuple[int, ...] = ()
+        self,
+        s: Stage,
+        group: tuple[int, ...],
+        extents: Sequence[float],
+        at_root: bool,
+        order: tuple[int, ...] = (),
+        plane_loops: bool = False,
     ) -> Iterator[Template]:
         """All templates of a nest; the first one with its first sizes is that of the default schedule.
 
@@ -177,9 +183,10 @@ class Templates:
             extents: numbers of the extents of the dimensions.
             at_root: is it computed at the root?
             order: of the stage's axes in memory, as in `hjit.sched.language.tree.Store`.
+            plane_loops: see `hjit.sched.search.pruning.Rules`.
         """
         d = s.definitions[group[-1]]
-        for inner in self.inner(s, group, extents, order):
+        for inner in self.inner(s, group, extents, order, plane_loops):
             if at_root and inner.transposed is not None and inner.lanes_dim is not None and len(group) == 1:
                 lanes = tuple(dict.fromkeys(min(n, TRANSPOSE_LANES) for n, *_ in inner.options))
                 steps = transpose_tiles(d, inner.lanes_dim, inner.transposed, -1, -2, inner.unrolled)
@@ -197,16 +204,23 @@ class Templates:
                     yield Template(nest(s.name, group, steps), sizes)
 
     def inner(
-        self, s: Stage, group: tuple[int, ...], extents: Sequence[float], order: tuple[int, ...] = ()
+        self,
+        s: Stage,
+        group: tuple[int, ...],
+        extents: Sequence[float],
+        order: tuple[int, ...] = (),
+        plane_loops: bool = False,
     ) -> list[Inner]:
         """What may be in vectors and unrolled."""
-        key = s.name, group, order
+        key = s.name, group, order, plane_loops
         if key not in self._inner:
             strides = self.strides.with_order(s, order) if order else self.strides
-            self._inner[key] = list(self._inners(s, group, extents, strides))
+            self._inner[key] = list(self._inners(s, group, extents, strides, plane_loops))
         return self._inner[key]
 
-    def _inners(self, s: Stage, group: tuple[int, ...], extents: Sequence[float], strides: Strides) -> Iterator[Inner]:
+    def _inners(
+        self, s: Stage, group: tuple[int, ...], extents: Sequence[float], strides: Strides, plane_loops: bool
+    ) -> Iterator[Inner]:
         d = s.definitions[group[-1]]
         alike = [s.definitions[n] for n in group if len(s.definitions[n].extents) == len(d.extents)]
         scores = lane_scores(s, alike, strides)
@@ -233,6 +247,9 @@ class Templates:
             yield replace(
                 self._blocks(d, lanes_dim, widths, first_lanes, unrolled, extents, code), transposed=transposed
             )
+            inside = tuple(k for k in unrolled if k >= len(d.dims) or k > lanes_dim)
+            if plane_loops and inside != unrolled:
+                yield self._blocks(d, lanes_dim, widths, first_lanes, inside, extents, code)
 
     def _blocks(
         self,

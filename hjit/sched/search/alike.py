@@ -1,0 +1,116 @@
+"""Stages that compute the same of other numbers, as a Python loop over shifts makes them: what one of them is given,
+others may be given, too.
+
+A search decides on each stage again: of non-local means over 49 shifts on 149, each of which it tries at every place of
+a nest that grows with them. Where it takes the choice of the stage before that is alike, if there is that choice, most
+decisions are made as soon as they are looked at (see `hjit.sched.search.pruning.Rules.alike`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from hjit.sched.language.build import at, own_nests
+from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, computes
+from hjit.trace.ir.expressions import Expr, Load, Op, walk
+from hjit.trace.ir.graph import Definition, Graph, Stage
+from hjit.trace.ir.poly import Dim
+
+INLINED = "inlined"
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Which stages of a Graph are alike.
+
+    Attributes:
+        kind: a number for each stage, the same for those that are alike.
+        before: the stage that is alike and decided on just before another one: the next one in the Graph.
+    """
+
+    kind: Mapping[str, int]
+    before: Mapping[str, str]
+
+    @staticmethod
+    def of(graph: Graph) -> Alike:
+        numbers: dict[Hashable, int] = {}
+        last: dict[int, str] = {}
+        kind, before = dict[str, int](), dict[str, str]()
+        for s in reversed(graph.stages):
+            k = kind[s.name] = numbers.setdefault(_signature(s, graph), len(numbers))
+            if k in last:
+                before[s.name] = last[k]
+            last[k] = s.name
+        return Alike(kind, before)
+
+    def place(self, nests: Sequence[Node], inlined: frozenset[str], stage: str) -> Hashable:
+        """Where a stage is computed and stored, the same for stages that are alike at places that are alike."""
+        if stage in inlined:
+            return INLINED
+        for nest in nests:
+            around = _around(nest, stage)
+            if around is not None:
+                (store,) = (k for k, x in enumerate(around) if isinstance(x, Store) and x.stage == stage)
+                loops = tuple((self.kind[x.stage], x.dim, x.kind, x.size) for x in around if isinstance(x, Loop))
+                own = around[store]
+                assert isinstance(own, Store)
+                return loops, sum(isinstance(x, Loop) for x in around[:store]), own.order
+        return None
+
+    def nest(self, nests: Sequence[Node], stage: str, index: int) -> Node | None:
+        """The loops of a nest of the stage before, as those of a stage; None where that is inlined."""
+        other = self.before[stage]
+        for nest in nests:
+            if any(c.stage == other for c in computes(nest)):
+                root = Root((nest,))
+                return _renamed(at(root, own_nests(root, other)[index]), other, stage)
+        return None
+
+
+def _around(node: Node, stage: str) -> tuple[Node, ...] | None:
+    """What is around the first nest of a stage, outermost first; None where it is not computed there."""
+    if isinstance(node, Compute):
+        return () if node.stage == stage else None
+    if isinstance(node, Loop) and node.stage == stage:
+        return ()
+    for c in node.children:
+        inside = _around(c, stage)
+        if inside is not None:
+            return node, *inside
+    return None
+
+
+def _signature(s: Stage, graph: Graph) -> Hashable:
+    """What is the same for stages that are alike: all but the numbers in them, and which stages they read."""
+    return s.name in graph.outputs, s.shape, s.dtype, tuple(_of_definition(d) for d in s.definitions)
+
+
+def _of_definition(d: Definition) -> Hashable:
+    return d.dims, d.rdims, d.order, d.target, tuple(_of_expression(e) for e in walk(d.value))
+
+
+def _of_expression(e: Expr) -> Hashable:
+    match e:
+        case Load():
+            return e.dtype, tuple(frozenset(a for a in p.atoms() if isinstance(a, Dim)) for p in e.index)
+        case Op():
+            return e.dtype, e.name
+    return e.dtype, type(e)
+
+
+def _renamed(node: Root | Node, old: str, new: str) -> Node:
+    """A nest of one stage as one of another, without what is computed and stored inside it."""
+    match node:
+        case Compute():
+            return replace(node, stage=new)
+        case Store():
+            return _renamed(_own(node, old), old, new)
+        case Loop():
+            return replace(node, stage=new, children=(_renamed(_own(node, old), old, new),))
+    raise AssertionError(node)
+
+
+def _own(node: Loop | Store, stage: str) -> Node:
+    """The child in which a stage is computed."""
+    return next(x for x in node.children if any(c.stage == stage for c in computes(x)))

@@ -1,0 +1,89 @@
+"""Stages that are alike, and searches that decide on the first one of them: `hjit.sched.search.alike`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+import numpy as np
+
+from hjit.sched.language.build import at, own_nests
+from hjit.sched.search.alike import INLINED, Alike, _renamed
+from hjit.sched.search.batches import State
+from hjit.sched.search.portfolio import GREEDY, greedily
+from hjit.sched.search.search import search
+from hjit.sched.search.space import Space
+from tests.sched.test_portfolio import shifts
+from tests.sched.test_space import Program, blurred
+
+
+def under(p: Program, **changed: bool | int) -> Space:
+    """The space of a program with the choices of stages that are alike."""
+    rules = replace(p.space.rules, **{"producer_tiles": False, "alike": True, **changed})
+    return Space.under(p.space, rules)
+
+
+def found(space: Space) -> State:
+    best = greedily(space).best
+    assert best is not None
+    return best
+
+
+def test_stages_of_a_loop_over_shifts_are_alike() -> None:
+    graph = Program(shifts).graph
+    alike = Alike.of(graph)
+    kinds = [alike.kind[s.name] for s in graph.stages]
+    assert sorted(kinds.count(k) for k in set(kinds)) == [1, 1, 2, 6]  # some differences are of one row or column less
+    for name, other in alike.before.items():
+        assert alike.kind[name] == alike.kind[other]
+        assert graph.stage(name).shape == graph.stage(other).shape
+
+
+def test_stages_that_read_otherwise_are_not_alike() -> None:
+    graph = Program(blurred).graph
+    assert not Alike.of(graph).before
+
+
+def test_stages_that_are_alike_are_scheduled_alike() -> None:
+    p = Program(shifts)
+    best, alike = found(under(p)), Alike.of(p.graph)
+    assert alike.before
+    for name, other in alike.before.items():
+        place = alike.place(best.nests, best.inlined, name)
+        assert place == alike.place(best.nests, best.inlined, other)
+        if place != INLINED:
+            own = at(best.tree, own_nests(best.tree, name)[0])
+            assert alike.nest(best.nests, name, 0) == _renamed(own, name, name)
+
+
+def test_decisions_that_follow_are_not_searched() -> None:
+    p = Program(shifts)
+    space, plain = under(p), under(p, alike=False)
+    fewer, more = (search(x, x.start, GREEDY).record.expansions for x in (space, plain))
+    assert 2 * fewer < more
+
+
+def test_what_follows_but_is_forbidden_is_searched() -> None:
+    p = Program(shifts)
+    space = under(p)
+    asked: list[bool] = []
+
+    def never(batch: object) -> bool:
+        asked.append(True)
+        return False
+
+    space._is_permitted = never  # type: ignore[method-assign,assignment]
+    best = greedily(space)
+    assert asked and best.best is not None and best.cost < inf
+    assert best.cost == greedily(under(p, alike=False)).cost
+    np.testing.assert_allclose(p.result(best.best), p.function(p.image), rtol=1e-5, atol=1e-5)
+
+
+def test_frozen_stages_are_left_where_they_are() -> None:
+    p = Program(shifts)
+    names = [*Alike.of(p.graph).before][:3]
+    space = Space.freezing(under(p), dict.fromkeys(names, "root"), ())
+    best = found(space)
+    for name in names:
+        place = Alike.of(p.graph).place(best.nests, best.inlined, name)
+        assert isinstance(place, tuple) and place[0] == ()
