@@ -164,7 +164,7 @@ def _searched(
     space = whole = space_of(segment, sizes, options, memoise=effort.memoise, may_compile=patience == math.inf)
     by_default = Schedule(segment.default, frozenset())
     limit, half = start + effort.seconds, start + effort.seconds / 2
-    is_large = effort.freeze and len(graph.stages) > FEW_STAGES
+    is_large = effort.freeze and space.kinds > FEW_STAGES
     begin = clock()
     candidates = [(space.tree_cost(by_default.tree, lambda: is_past(half if is_large else math.inf)), by_default)]
     now = clock()

@@ -48,7 +48,7 @@ LITTLE_WORK = (
 )  # operations of all stages, some 0.2 ms at most: a greedy search saves less than 0.1 ms of that, and
 # takes with what is compiled for it as long as thousands of calls
 NOT_MUCH_COSTLIER = 3.0  # times the best predicted cost, up to which an alternative is worth measuring
-FEW_STAGES = 12  # stages up to which all are searched
+FEW_STAGES = 12  # stages up to which all are searched, those that are alike counted once
 DEFINITIONS_A_SECOND = 800  # at most: of more not even the default schedule is costed in time
 # times the seconds that costing the default schedule of a large Graph takes: left for completing what a search found
 # when it ended, with all other stages at the root

@@ -6,13 +6,16 @@ from dataclasses import replace
 from math import inf
 
 import numpy as np
+import pytest
 
+from hjit.options import Options
 from hjit.sched.language.build import at, own_nests
 from hjit.sched.search.alike import INLINED, Alike, _renamed
 from hjit.sched.search.batches import State
 from hjit.sched.search.portfolio import GREEDY, greedily
 from hjit.sched.search.search import search
 from hjit.sched.search.space import Space
+from hjit.tuning import autoschedule
 from tests.sched.test_portfolio import shifts
 from tests.sched.test_space import Program, blurred
 
@@ -87,3 +90,19 @@ def test_frozen_stages_are_left_where_they_are() -> None:
     for name in names:
         place = Alike.of(p.graph).place(best.nests, best.inlined, name)
         assert isinstance(place, tuple) and place[0] == ()
+
+
+def test_a_graph_of_few_kinds_of_stages_is_searched_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    p = Program(shifts)
+    assert p.space.kinds == 4 < len(p.graph.stages)
+    asked: list[int] = []
+
+    def frozen(space: Space, stop: object) -> Space:
+        asked.append(len(space.graph.stages))
+        return space
+
+    monkeypatch.setattr(autoschedule, "frozen", frozen)
+    for most in (4, 3):
+        monkeypatch.setattr(autoschedule, "FEW_STAGES", most)
+        autoschedule.searched(p.segment, p.variant.rec.sizes, Options(tune="greedy", cache="off"))
+    assert asked == [len(p.graph.stages)]  # only where there are more kinds than few

@@ -8,11 +8,11 @@ decisions are made as soon as they are looked at (see `hjit.sched.search.pruning
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+import itertools
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hjit.sched.language.build import at, own_nests
-from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, computes
+from hjit.sched.language.tree import Compute, Loop, Node, Store, computes
 from hjit.trace.ir.expressions import Expr, Load, Op, walk
 from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.poly import Dim
@@ -61,11 +61,17 @@ class Alike:
     def nest(self, nests: Sequence[Node], stage: str, index: int) -> Node | None:
         """The loops of a nest of the stage before, as those of a stage; None where that is inlined."""
         other = self.before[stage]
-        for nest in nests:
-            if any(c.stage == other for c in computes(nest)):
-                root = Root((nest,))
-                return _renamed(at(root, own_nests(root, other)[index]), other, stage)
-        return None
+        found = next(itertools.islice((x for nest in nests for x in _nests(nest, other)), index, None), None)
+        return None if found is None else _renamed(found, other, stage)
+
+
+def _nests(node: Node, stage: str) -> Iterator[Node]:
+    """The nests of a stage: its outermost loops, or its computations where it has none."""
+    if not isinstance(node, Store) and node.stage == stage:
+        yield node
+    elif not isinstance(node, Compute):
+        for c in node.children:
+            yield from _nests(c, stage)
 
 
 def _around(node: Node, stage: str) -> tuple[Node, ...] | None:
@@ -99,7 +105,7 @@ def _of_expression(e: Expr) -> Hashable:
     return e.dtype, type(e)
 
 
-def _renamed(node: Root | Node, old: str, new: str) -> Node:
+def _renamed(node: Node, old: str, new: str) -> Node:
     """A nest of one stage as one of another, without what is computed and stored inside it."""
     match node:
         case Compute():

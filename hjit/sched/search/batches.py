@@ -105,8 +105,9 @@ class State:
         """The children of the root."""
         if self._nests is None:
             nests, k = self.batch.nests, self.batch.changed
+            is_chosen = k is None or not self.batch.sizes.shape[1]
             self._nests = (
-                nests if k is None else (*nests[:k], chosen(nests[k], self.batch.sizes[self.row]), *nests[k + 1 :])
+                nests if is_chosen else (*nests[:k], chosen(nests[k], self.batch.sizes[self.row]), *nests[k + 1 :])
             )
         return self._nests
 

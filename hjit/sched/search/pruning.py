@@ -14,7 +14,7 @@ from hjit.model.names import SCHEDULE
 from hjit.sched.language.build import Path, at
 from hjit.sched.language.definitions import is_associative, is_direct
 from hjit.sched.language.kinds import LOOP_KINDS
-from hjit.sched.language.tree import Loop, Root, Store, dims_of
+from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, dims_of
 from hjit.sched.search.thresholds import (
     INLINED_OPERATIONS,
     MAX_NEST_STAGES,
@@ -77,8 +77,10 @@ class Rules:
 
     def is_site(self, graph: Graph, root: Root, path: Path) -> bool:
         """May a stage be computed in a loop? Not where loops are unrolled or vectors, nor inside a sum."""
-        for k in range(1, len(path) + 1):
-            x = at(root, path[:k])
+        x: Root | Node = root
+        for k in path:
+            assert not isinstance(x, Compute)
+            x = x.children[k]
             if not isinstance(x, Loop):
                 continue
             if LOOP_KINDS[x.kind].is_straight_line:

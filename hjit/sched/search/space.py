@@ -150,6 +150,11 @@ class Space:
         return len(self.decisions) - len(self._forced)
 
     @property
+    def kinds(self) -> int:
+        """How many stages there are, those that are alike counted once."""
+        return len(set(self._alike.kind.values()))
+
+    @property
     def start(self) -> State:
         """Nothing is decided but what is frozen: readers are costed with what will be inlined into them."""
         inlined = frozenset(
