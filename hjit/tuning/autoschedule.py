@@ -164,7 +164,7 @@ def _searched(
     space = whole = space_of(segment, sizes, options, memoise=effort.memoise, may_compile=patience == math.inf)
     by_default = Schedule(segment.default, frozenset())
     limit, half = start + effort.seconds, start + effort.seconds / 2
-    is_large = effort.freeze and space.kinds > FEW_STAGES
+    is_large = effort.freeze and len(graph.stages) > FEW_STAGES
     begin = clock()
     candidates = [(space.tree_cost(by_default.tree, lambda: is_past(half if is_large else math.inf)), by_default)]
     now = clock()
@@ -174,7 +174,7 @@ def _searched(
             log.debug("%d stages are too many to search in %g s", len(graph.stages), effort.seconds)
             return Plan(None, frozenset(), candidates[0][0], now - start, None, whole.tally.evaluations)
         until = max(half, now + (limit - now) / 3)
-        space = frozen(space, lambda: is_past(until))
+        space = frozen(space, lambda: is_past(until)) if space.kinds > FEW_STAGES else space
     # by recorded features there is time for what is quick alone: others are no reason to compile the walk
     further = min(half, start + patience / 2)
     searches = greedy_searches(space, lambda: is_past(limit), lambda: clock() > further)

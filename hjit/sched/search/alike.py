@@ -67,7 +67,7 @@ class Alike:
 
 def _nests(node: Node, stage: str) -> Iterator[Node]:
     """The nests of a stage: its outermost loops, or its computations where it has none."""
-    if not isinstance(node, Store) and node.stage == stage:
+    if isinstance(node, (Loop, Compute)) and node.stage == stage:
         yield node
     elif not isinstance(node, Compute):
         for c in node.children:

@@ -105,10 +105,9 @@ class State:
         """The children of the root."""
         if self._nests is None:
             nests, k = self.batch.nests, self.batch.changed
-            is_chosen = k is None or not self.batch.sizes.shape[1]
-            self._nests = (
-                nests if is_chosen else (*nests[:k], chosen(nests[k], self.batch.sizes[self.row]), *nests[k + 1 :])
-            )
+            if k is not None and self.batch.sizes.shape[1]:
+                nests = (*nests[:k], chosen(nests[k], self.batch.sizes[self.row]), *nests[k + 1 :])
+            self._nests = nests
         return self._nests
 
     def share(self, known: dict[Node, Node]) -> None:
