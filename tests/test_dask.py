@@ -430,6 +430,22 @@ def test_decisions_are_computed_at_the_call_and_say_so() -> None:
         hjit.pipeline(f.py_func).quiet()(da.from_array(x, chunks=70))
 
 
+def test_numbers_are_lazy_until_python_needs_them() -> None:
+    x = image((210, 330), "f4")
+    lazy = da.from_array(x, chunks=70)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = hjit.pipeline(lambda x: (float(x.max()), x.min().item(), x / float(x.max())))(lazy)
+    assert [(type(r), r.shape) for r in found] == [(da.Array, ()), (da.Array, ()), (da.Array, x.shape)]
+    assert (float(found[0]), float(found[1])) == (float(x.max()), x.min().item())
+    for f in (lambda x: bool(x.max() > 3), lambda x: int(x.max() * 10), lambda x: f"{x.max():.2f}"):
+        with pytest.warns(
+            HjitWarning, match=r"\(if, bool, int, round, or a text of one\): they are computed at the call"
+        ):
+            number = hjit.pipeline(f)(lazy)
+        assert type(number) is type(f(x)) and number == f(x)
+
+
 def test_what_cannot_be_traced_runs_as_it_does_without_hjit() -> None:
     x = image((60, 70), "f4")
     lazy = da.from_array(x, chunks=(60, 70))

@@ -313,7 +313,10 @@ class Given:
             if math.prod(sizes_value(p, rec.sizes) for p in shape) > MAX_EAGER_ELEMENTS:
                 raise rec.error("Dask", "whole arrays are computed for a call of what hjit does not know")
         name = self.settings.name
-        self.settings.warn(f"{name} decides on values of Dask's arrays: they are computed at the call")
+        self.settings.warn(
+            f"{name} decides on values of Dask's arrays (if, bool, int, round, or a text of one): they are computed at "
+            "the call, and what follows from them is lazy again"
+        )
         return [np.asarray(x) for x in da.compute(*self._of(rec, wanted))]
 
     # -- functions that run as they are

@@ -14,8 +14,14 @@ from hjit.errors import HjitError, OptionError
 from hjit.export.compiling import compiled
 from hjit.export.describing import check
 from hjit.export.description import Description
-from hjit.export.matching import sizes_of
-from hjit.export.stored import description_from_json, description_to_json, write
+from hjit.export.matching import Arguments, binder, signature_of, sizes_of
+from hjit.export.stored import (
+    description_from_json,
+    description_to_json,
+    signature_from_json,
+    signature_to_json,
+    write,
+)
 from hjit.export.targets import Platform
 from hjit.export.this_machine import facts
 from hjit.kernels.runtime import backend, features
@@ -47,13 +53,16 @@ def bundle(path: str | os.PathLike[str], *items: Any) -> None:
         if by_name.setdefault(f.__name__, f.py_func) is not f.py_func:
             raise HjitError(f"two functions are called {f.__name__}: a bundle has its functions by name")
     where = Platform(target, "", "", features.target_features(target))
+    signatures = {name: signature_to_json(signature_of(f)) for name, f in by_name.items()}
     found: list[tuple[Description, bytes]] = []
     for item in items:
-        for structure, leaves in _calls(item):
-            f = _pipeline(item)
+        f = _pipeline(item)
+        bind = binder(f.__name__, signature_from_json(signatures[f.__name__]))  # as calls of the file will be
+        for args, kwargs in _calls(item):
+            structure, leaves = flatten_arguments(*bind(*args, **kwargs))
             if not _is_served(f.__name__, found, structure, leaves):
                 found.append(_kernel(f, f"hjit_bundle{len(found)}", structure, leaves, where))
-    write(Path(path), facts(target), found)
+    write(Path(path), {**facts(target), "functions": signatures}, found)
 
 
 def _pipeline(item: Any) -> Any:
@@ -65,10 +74,10 @@ def _pipeline(item: Any) -> Any:
     return f
 
 
-def _calls(item: Any) -> Iterator[tuple[PyTree, list[Any]]]:
+def _calls(item: Any) -> Iterator[Arguments]:
     """The arguments that kernels are made for."""
     if isinstance(item, tuple):
-        yield flatten_arguments(item[1:], {})
+        yield item[1:], {}
         return
     is_called = False
     for entry in item.entries:
@@ -85,7 +94,7 @@ def _calls(item: Any) -> Iterator[tuple[PyTree, list[Any]]]:
                     f"{item.__name__} was called with objects that are neither arrays, numbers nor texts. What to do: "
                     "make them part of the function, or plain arguments"
                 )
-            yield structure, leaves
+            yield structure.build(leaves.__getitem__)
     if not is_called:
         raise HjitError(
             f"{item.__name__} has not been called. What to do: call it, or give arguments: ({item.__name__}, ...)"

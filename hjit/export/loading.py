@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import struct
@@ -16,8 +17,8 @@ from hjit.call.entry import MAX_KEYS, limit
 from hjit.call.guards import overlap
 from hjit.errors import HjitError
 from hjit.export.description import Description, View
-from hjit.export.matching import sizes_of, text_of
-from hjit.export.stored import Stored, kernel_of, read
+from hjit.export.matching import binder, sizes_of, text_of
+from hjit.export.stored import Stored, kernel_of, read, signature_from_json
 from hjit.export.this_machine import reason_against
 from hjit.kernels.lower.params import FIRST, KEEP, TASKS_PER_THREAD
 from hjit.kernels.runtime import arena, backend, launch
@@ -170,14 +171,19 @@ class Loaded:
         function: what runs calls that the bundle has no kernel for; None: they are errors.
     """
 
-    def __init__(self, name: str, kernels: Sequence[Kernel], where: str, threads: int) -> None:
-        self.__name__ = name
+    def __init__(
+        self, name: str, signature: inspect.Signature, kernels: Sequence[Kernel], where: str, threads: int
+    ) -> None:
+        self.__name__, self.__signature__ = name, signature
         self.kernels = tuple(kernels)
         self.function: Callable[..., Any] | None = None
         self._where, self._threads = where, threads
+        self._bind = binder(name, signature)
         self._entries: dict[CallKey, tuple[Binding, ...]] = {}
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        as_called = args, kwargs
+        args, kwargs = self._bind(*args, **kwargs)
         key = key_of(args, kwargs)
         known = self._entries.get(key)
         if known is None:
@@ -199,6 +205,7 @@ class Loaded:
             break
         if self.function is None:
             raise HjitError(self._no_kernel(*flatten_arguments(args, kwargs)))
+        args, kwargs = as_called
         return self.function(*args, **kwargs)
 
     def _bindings(self, structure: PyTree, leaves: Sequence[Any]) -> tuple[Binding, ...]:
@@ -265,7 +272,8 @@ def load(path: str | os.PathLike[str], *functions: Callable[..., Any], num_threa
     for row in rows:
         stored = kernel_of(row, payload)
         kernels.setdefault(stored.description.name, []).append(Kernel(stored))
-    found = {name: Loaded(name, ks, where, threads) for name, ks in kernels.items()}
+    signatures = header["functions"]
+    found = {n: Loaded(n, signature_from_json(signatures[n]), ks, where, threads) for n, ks in kernels.items()}
     for f in functions:
         name = getattr(f, "__name__", "")
         if name not in found:

@@ -1,8 +1,11 @@
-"""Does a kernel of a bundle serve the arguments of a call?"""
+"""The arguments of a call of a bundle's function: how kernels take them, and whether one serves them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import inspect
+from collections.abc import Callable, Sequence
+from inspect import Parameter as Of
 from typing import Any
 
 import numpy as np
@@ -14,7 +17,60 @@ from hjit.kernels.runtime.sizes import evaluate
 from hjit.trace.capture.trace import PyTree
 from hjit.trace.tracing.scalars.host import same
 
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+_POSITIONAL = (Of.POSITIONAL_ONLY, Of.POSITIONAL_OR_KEYWORD)
+_ANY = inspect.Signature([Of("args", Of.VAR_POSITIONAL), Of("kwargs", Of.VAR_KEYWORD)])
 _SIGNS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+
+
+class _LeftOut:
+    """Stands for a default that a file cannot hold: where it is used, the argument stays left out."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+LEFT_OUT = _LeftOut()
+
+
+def signature_of(function: Any) -> inspect.Signature:
+    """The parameters of a function as it is called, not of what it wraps; anything, where Python does not say."""
+    for follow in (False, True):  # functions of NumPy have a signature by what they wrap only
+        with contextlib.suppress(TypeError, ValueError):
+            return inspect.signature(function, follow_wrapped=follow)
+    return _ANY
+
+
+def binder(name: str, signature: inspect.Signature) -> Callable[..., Arguments]:
+    """What turns the arguments of a call into those that kernels are found by, or refuses them as Python does.
+
+    These are positional where they may be, and defaults are among them; those that are `LEFT_OUT` are not, and what
+    comes after them is given by keyword.
+    """
+    parameters = [*signature.parameters.values()]
+    text = str(inspect.Signature([Of(p.name, p.kind) for p in parameters]))[1:-1]
+    first = [p for p in parameters if p.kind in _POSITIONAL]
+    args = [p.name for p in first] + [f"*{p.name}" for p in parameters if p.kind is Of.VAR_POSITIONAL]
+    by_name = [p for p in parameters if p.kind is Of.KEYWORD_ONLY]
+    kwargs = [f"{p.name!r}: {p.name}" for p in by_name] + [
+        f"**{p.name}" for p in parameters if p.kind is Of.VAR_KEYWORD
+    ]
+    bind: Any = eval(f"lambda {text}: (({''.join(f'{x}, ' for x in args)}), {{{', '.join(kwargs)}}})")  # names alone
+    bind.__name__ = bind.__qualname__ = name
+    bind.__defaults__ = tuple(p.default for p in first if p.default is not Of.empty)
+    bind.__kwdefaults__ = {p.name: p.default for p in by_name if p.default is not Of.empty}
+    if all(p.default is not LEFT_OUT for p in parameters):
+        return bind  # type: ignore[no-any-return]
+
+    def without(*args: Any, **kwargs: Any) -> Arguments:
+        args, kwargs = bind(*args, **kwargs)
+        known = next((k for k, x in enumerate(args) if x is LEFT_OUT), len(args))
+        named = {
+            p.name: x for p, x in zip(first[known:], args[known:], strict=False) if p.kind is not Of.POSITIONAL_ONLY
+        }
+        return args[:known], {k: x for k, x in (named | kwargs).items() if x is not LEFT_OUT}
+
+    return without
 
 
 def sizes_of(d: Description, structure: PyTree, leaves: Sequence[Any]) -> list[int] | str:

@@ -1,6 +1,6 @@
 """Descriptions as JSON, and the file that they and machine code are in.
 
-hjit-bundle-1
+hjit-bundle-2
 the sha256 of all that follows
 a line of JSON: what the file is for, and what is in it
 machine code and arrays, one after the other
@@ -9,6 +9,7 @@ machine code and arrays, one after the other
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import numpy as np
 
 from hjit.errors import HjitError
 from hjit.export.description import CannotExport, Description, Output, Parameter, Scratch, View
+from hjit.export.matching import LEFT_OUT
 from hjit.export.numbers import numbers_from_json
 from hjit.kernels.runtime.sizes import encode
 from hjit.process.files import replacing
@@ -26,7 +28,7 @@ from hjit.trace.capture.trace import PyTree
 from hjit.trace.ir.poly import Poly
 from hjit.trace.tracing.scalars.size import SizeGuard
 
-MAGIC = b"hjit-bundle-1\n"
+MAGIC = b"hjit-bundle-2\n"
 _MAKERS = {"tuple": tuple, "list": list, "dict": dict}
 _STATIC = (str, bool, int, float, type(None))  # arguments that JSON can hold
 
@@ -83,6 +85,31 @@ def kernel_of(row: dict[str, Any], payload: bytes) -> Stored:
         count = int(np.prod(shape, dtype=np.int64))
         data.append(np.frombuffer(payload, np.dtype(dtype), count, at).reshape(shape).copy())
     return Stored(description_from_json(row, tuple(data)), payload[start : start + length])
+
+
+def signature_to_json(signature: inspect.Signature) -> list[Any]:
+    """A row for each parameter: name, kind, and its default, if any, in a list; an empty one where JSON has no such."""
+    return [
+        [p.name, p.kind.name, None if p.default is p.empty else [p.default] if _is_held(p.default) else []]
+        for p in signature.parameters.values()
+    ]
+
+
+def signature_from_json(rows: Sequence[Any]) -> inspect.Signature:
+    """The other way round; a default that is not there is `LEFT_OUT`."""
+    found = []
+    for name, kind, given in rows:
+        default = inspect.Parameter.empty if given is None else _value(given[0]) if given else LEFT_OUT
+        found.append(inspect.Parameter(name, getattr(inspect.Parameter, kind), default=default))
+    return inspect.Signature(found)
+
+
+def _is_held(x: Any) -> bool:
+    return type(x) in _STATIC or (type(x) is tuple and all(map(_is_held, x)))
+
+
+def _value(x: Any) -> Any:
+    return tuple(map(_value, x)) if isinstance(x, list) else x
 
 
 def description_to_json(d: Description) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
@@ -114,7 +115,7 @@ def test_a_call_without_a_kernel_says_what_there_is(service: Any) -> None:
         ((image(40, 50), 2, "edge"), "amount: a int, not float"),
         ((image(40, 50), 0.5, "wrap"), "mode: 'wrap', where it has 'edge'"),
         ((image(50, 40).T, 0.5, "edge"), "another memory layout"),
-        ((image(40, 50), 0.5), "others by keyword"),
+        (([image(40, 50)], 0.5), "others by keyword"),
     ):
         with pytest.raises(HjitError, match=why):
             service.sharpened(*args)
@@ -123,6 +124,83 @@ def test_a_call_without_a_kernel_says_what_there_is(service: Any) -> None:
         service.in_place(a, a)
     with pytest.raises(AttributeError, match="sharpened, in_place"):
         service.blurred  # noqa: B018
+
+
+TABLE = np.arange(50, dtype=np.float32)
+
+
+def positions(a: Any, /, by: float, *, plus: int = 2, parts: Any = (1, (2, 0.5))) -> Any:
+    return a * by + plus - parts[1][0] * parts[0] + parts[1][1]
+
+
+def listed(a: Any, *others: Any, **named: Any) -> Any:
+    return sum(others, a) - named["less"]
+
+
+def defaults(a: Any, /, row: Any = TABLE, *, n: int = 3) -> Any:
+    return a * row - n
+
+
+@pytest.fixture(scope="module")
+def by_name(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    found = tmp_path_factory.mktemp("bundles") / "names"
+    a, called = image(40, 50), hjit.pipeline(positions)
+    called(a, plus=5, by=0.5)
+    examples = [(hjit.pipeline(sharpened), a, 0.5), (hjit.pipeline(defaults), a)]
+    called_by_name = hjit.pipeline(listed)
+    called_by_name(a, a, less=1.0)
+    hjit.bundle(found, called, called_by_name, (hjit.pipeline(np.clip), a, 0.2, 0.8), *examples)
+    return hjit.load(found)
+
+
+IMG = object()  # stands for an image
+CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
+    (sharpened, (), {"img": IMG, "amount": 0.25}),
+    (sharpened, (IMG,), {"mode": "edge", "amount": 0.25}),
+    (sharpened, (IMG, 0.25, "edge"), {}),
+    (positions, (IMG, 1.5), {}),
+    (positions, (IMG,), {"by": 1.5, "plus": 7, "parts": (1, (2, 0.5))}),
+    (listed, (IMG, IMG), {"less": 2.0}),
+    (np.clip, (IMG,), {"a_max": 0.5, "a_min": 0.25}),
+    (defaults, (IMG,), {}),
+    (defaults, (IMG,), {"n": 5}),
+]
+
+
+@pytest.mark.parametrize(("function", "args", "kwargs"), CALLS)
+def test_arguments_are_given_as_to_the_function(by_name: Any, function: Any, args: Any, kwargs: Any) -> None:
+    a = image(60, 50)  # for each IMG
+    args, kwargs = [a if x is IMG else x for x in args], {k: a if x is IMG else x for k, x in kwargs.items()}
+    same(by_name[function.__name__](*args, **kwargs), function(*args, **kwargs))
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "kwargs"),
+    [
+        (sharpened, (IMG,), {}),
+        (sharpened, (IMG, 0.5, "edge", 1), {}),
+        (sharpened, (IMG, 0.5), {"img": IMG}),
+        (sharpened, (IMG, 0.5), {"self": IMG}),
+        (positions, (), {"a": IMG, "by": 0.5}),
+        (positions, (IMG, 0.5, 5), {}),
+        (listed, (), {"less": 1.0}),
+    ],
+)
+def test_wrong_calls_are_pythons_errors(by_name: Any, function: Any, args: Any, kwargs: Any) -> None:
+    with pytest.raises(TypeError) as expected:
+        function(*args, **kwargs)
+    with pytest.raises(TypeError) as found:
+        by_name[function.__name__](*args, **kwargs)
+    assert str(found.value) == str(expected.value)
+
+
+def test_parameters_are_kept(by_name: Any) -> None:
+    assert str(inspect.signature(by_name.positions)) == "(a, /, by, *, plus=2, parts=(1, (2, 0.5)))"
+    assert str(inspect.signature(by_name.defaults)) == "(a, /, row=..., *, n=3)"
+    with pytest.raises(HjitError, match=r"amount: a int, not float"):
+        by_name.sharpened(amount=1, img=image(40, 50))
+    with pytest.raises(HjitError, match="3 arguments, or others by keyword"):  # the default was part of the code
+        by_name.defaults(image(40, 50), row=TABLE)
 
 
 def test_the_plain_function_runs_where_there_is_no_kernel(path: Path) -> None:
@@ -176,6 +254,7 @@ def test_files_that_do_not_fit_are_refused(path: Path, tmp_path: Path) -> None:
         (data, "its digest"),
         (data[:1000], "its digest"),
         (b"PK", "no bundle"),
+        (b"hjit-bundle-1\n", "another version"),
         (b"hjit-bundle-9", "another"),
     ):
         other.write_bytes(damaged)
