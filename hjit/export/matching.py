@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from inspect import Parameter as Of
@@ -35,6 +36,11 @@ LEFT_OUT = _LeftOut()
 
 def signature_of(function: Any) -> inspect.Signature:
     """The parameters of a function as it is called, not of what it wraps; anything, where Python does not say."""
+    found = function
+    while isinstance(found, functools.partial):
+        found = found.func
+    if isinstance(found, np.ufunc):  # it refuses some of its defaults where they are given
+        return _ANY
     for follow in (False, True):  # functions of NumPy have a signature by what they wrap only
         with contextlib.suppress(TypeError, ValueError):
             return inspect.signature(function, follow_wrapped=follow)

@@ -146,10 +146,11 @@ def by_name(tmp_path_factory: pytest.TempPathFactory) -> Any:
     found = tmp_path_factory.mktemp("bundles") / "names"
     a, called = image(40, 50), hjit.pipeline(positions)
     called(a, plus=5, by=0.5)
-    examples = [(hjit.pipeline(sharpened), a, 0.5), (hjit.pipeline(defaults), a)]
+    examples: list[Any] = [(hjit.pipeline(sharpened), a, 0.5), (hjit.pipeline(defaults), a)]
     called_by_name = hjit.pipeline(listed)
     called_by_name(a, a, less=1.0)
-    hjit.bundle(found, called, called_by_name, (hjit.pipeline(np.clip), a, 0.2, 0.8), *examples)
+    examples += [(hjit.pipeline(np.clip), a, 0.2, 0.8), (hjit.pipeline(np.multiply), a, a)]
+    hjit.bundle(found, called, called_by_name, *examples)
     return hjit.load(found)
 
 
@@ -162,6 +163,7 @@ CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
     (positions, (IMG,), {"by": 1.5, "plus": 7, "parts": (1, (2, 0.5))}),
     (listed, (IMG, IMG), {"less": 2.0}),
     (np.clip, (IMG,), {"a_max": 0.5, "a_min": 0.25}),
+    (np.multiply, (IMG, IMG), {}),
     (defaults, (IMG,), {}),
     (defaults, (IMG,), {"n": 5}),
 ]
