@@ -22,7 +22,9 @@ from hjit.kernels.cuda.prelude import program
 from hjit.kernels.lower.program import Program
 from hjit.sched.hand.schedule import Schedule
 from hjit.trace.ir.graph import Graph
-from tests.kernels.cuda import launching, test_blocks, test_scatters
+from tests.kernels.cuda import launching
+from tests.kernels.cuda import test_blocks as blocks
+from tests.kernels.cuda import test_scatters as scatters
 from tests.kernels.cuda.launching import needs_opencl
 from tests.kernels.cuda.on_opencl import module
 from tests.kernels.cuda.races import races
@@ -49,8 +51,8 @@ def running(a: Any) -> Any:
 
 
 def histogram() -> Case:
-    graph, program, sizes = test_scatters.loops("bytes")
-    return graph, program, test_scatters.histogram, test_scatters.BYTES, sizes
+    graph, program, sizes = scatters.loops("bytes")
+    return graph, program, scatters.histogram, scatters.BYTES, sizes
 
 
 def scan() -> Case:
@@ -60,7 +62,7 @@ def scan() -> Case:
 
 CASES: dict[str, Callable[[], Case]] = {
     **{
-        name: lambda function=function, edit=edit: (*test_blocks.loops(function, edit), function, GRAY, NONE)
+        name: lambda function=function, edit=edit: (*blocks.loops(function, edit), function, GRAY, NONE)
         for name, (function, edit) in {
             **RACES,
             "sums of rows": (row_sums, None),
