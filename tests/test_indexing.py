@@ -288,3 +288,25 @@ def test_steps_that_lead_out_of_the_axis() -> None:
         lambda a: (a[:: 2**62], a[1 :: 2**63 - 1], a[:: -(2**63)], a[:, 3 :: 2**40], a[5 : 2 : -(2**35)]),
         np.arange(12.0).reshape(3, 4),
     )
+
+
+@pytest.mark.parametrize("are_slow", [False, True])
+def test_elements_of_four_bytes_are_loaded_one_by_one_where_gathers_are_slow(
+    are_slow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hjit.kernels.runtime import features
+
+    found = features.host_features() - {"slow_gathers"}
+    if "avx512" not in found:
+        pytest.skip("gathers are for AVX-512")
+    monkeypatch.setattr(features, "host_features", lambda: found | ({"slow_gathers"} if are_slow else frozenset()))
+    index = np.random.default_rng(0).integers(-900, 900, (20, 70))
+    for dtype, is_gathered in (("float32", not are_slow), ("int32", not are_slow), ("float64", True)):
+        table = image((900,), dtype)
+
+        def looked_up(t: Any, i: Any, more: int = 3 + are_slow) -> Any:
+            return t[i] * t.dtype.type(more)  # another number: other kernels
+
+        p = hjit.pipeline(looked_up, cache="off")
+        np.testing.assert_array_equal(p(table, index), looked_up(table, index))
+        assert ("masked.gather" in str(p.inspect_llvm(table, index))) is is_gathered

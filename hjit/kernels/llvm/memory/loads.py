@@ -258,8 +258,7 @@ def _at(e: NestEmitter, source: str, base: Val, index: Val, cell: np.dtype[Any])
     code, lanes = e.code, e.lanes
     # scratch may be read past its end
     whole = cell if cell.itemsize >= 4 else I32 if source in e.params.scratch and cell.kind != "f" else None
-    # before AVX-512, gathers are slower than single loads
-    if whole is not None and "avx512" in e.machine.features and source not in e.storing:
+    if whole is not None and source not in e.storing and _has_gathers(e, cell):
         at = code.emit(
             f"getelementptr {type_name(cell)}, ptr {base.text}, {index}", I64, lanes, base, index, pointer=False
         )
@@ -286,6 +285,12 @@ def _at(e: NestEmitter, source: str, base: Val, index: Val, cell: np.dtype[Any])
         result = code.emit(f"insertelement {type_name(cell, lanes)} {into}, {v}, i64 {k}", cell, lanes, *deps)
     assert result is not None
     return result
+
+
+def _has_gathers(e: NestEmitter, cell: np.dtype[Any]) -> bool:
+    """Are gathers faster than single loads? Before AVX-512 they are not."""
+    features = e.machine.features
+    return "avx512" in features and (cell.itemsize != 4 or "slow_gathers" not in features)
 
 
 def _elements(e: NestEmitter, index: Val) -> Iterator[Val]:
