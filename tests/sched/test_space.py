@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from hjit.model.network import random as random_network
 from hjit.options import Options
 from hjit.pipeline import Pipeline
 from hjit.sched.features.featurise import layouts_of, nest_features
-from hjit.sched.language.check import faults
+from hjit.sched.language.check import faults, leaves, nest_faults
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Compute, Loop, Root, Store, computes, walk
 from hjit.sched.nests.root_nests import root_schedule
@@ -120,6 +120,22 @@ def costs(space: Space, states: list[State]) -> list[float]:
 @pytest.fixture(scope="module", params=PROGRAMS, ids=lambda f: f.__name__)
 def program(request: pytest.FixtureRequest) -> Program:
     return Program(request.param)
+
+
+def test_the_legality_of_a_nest_asks_nothing_of_the_other_nests_of_its_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stage that a thousand updates write has as many nests, each of which is checked with some templates."""
+    looked_at: list[int] = []
+
+    def counted(root: Root, graph: Graph) -> Iterator[tuple[str, str]]:
+        looked_at.append(len([*leaves(root)]))
+        return nest_faults(root, graph)
+
+    monkeypatch.setattr("hjit.sched.search.space.nest_faults", counted)
+    p = Program(interleaved)
+    assert any(len(groups) > 2 for groups in p.space.groups.values())
+    state = random_state(p.space, random.Random(0))
+    assert state is not None and state.batch.is_complete
+    assert set(looked_at) == {1}
 
 
 def test_random_states_compute_what_numpy_does(program: Program) -> None:

@@ -1,11 +1,13 @@
 """Intervals hold every index that the iterations they stand for read."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hjit.sched.analysis.footprint import NUMERIC, concrete
-from hjit.trace.ir.intervals import INTS, POLYS, Interval, bounds_of, interval, upper_bound, whole
+from hjit.trace.ir.intervals import INTS, POLYS, Interval, bounds_of, ends, interval, upper_bound, whole
 from hjit.trace.ir.poly import Dim, Poly, Sym, Var, boundary, extremum, poly
 
 N = 23
@@ -46,6 +48,35 @@ def test_the_loose_length_of_a_window_is_a_constant() -> None:
     assert all(around)
     total = around[0].hull(around[1]).hull(around[2])  # type: ignore[union-attr,arg-type]
     assert total.length == poly(5)
+
+
+@pytest.mark.parametrize("mode", ["clamp", "reflect", "symmetric"])
+@given(st.integers(0, 20), st.integers(0, 6), st.sets(st.integers(-30, 30), min_size=1, max_size=9))
+@settings(max_examples=100, deadline=None)
+def test_the_ends_of_mirrored_indices_need_all_that_those_between_need(
+    mode: str, low: int, length: int, offsets: set[int]
+) -> None:
+    n, domain = poly(Sym("n")), {0: whole(poly(Sym("n")))}
+    every = [boundary(mode, poly(Dim(0)) + k, n) for k in sorted(offsets)]
+    assert len(ends(every)) <= 2
+
+    def hull(indices: Sequence[Poly]) -> tuple[int, ...]:
+        total = None
+        for p in indices:
+            x = interval(p, {0: Interval.of(poly(low), poly(low + length))}, domain)
+            assert x is not None
+            total = x if total is None else total.hull(x)
+        assert total is not None
+        return tuple(q.evaluate(lambda _: N) for q in (total.low, total.high, total.base + total.first, total.length))
+
+    assert hull(ends(every)) == hull(every)
+
+
+def test_wrapped_indices_and_those_of_other_axes_are_ends_of_their_own() -> None:
+    n, m = poly(Sym("n")), poly(Sym("m"))
+    wrapped = [boundary("wrap", poly(Dim(0)) + k, n) for k in range(3)]
+    others = [boundary("reflect", poly(Dim(0)) + k, x) for x in (n, m) for k in range(2)]
+    assert ends([*wrapped, *others]) == (*wrapped, *others)
 
 
 def test_what_falls_as_the_dimension_grows_is_turned_round() -> None:

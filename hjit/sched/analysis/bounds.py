@@ -15,7 +15,7 @@ from functools import cached_property
 from hjit.sched.analysis.propagation import Footprint, Part, Uses, hulls, propagate
 from hjit.sched.language.tree import Compute, Loop, Node, dims_of
 from hjit.trace.ir.graph import Graph, Stage, single_dim
-from hjit.trace.ir.intervals import SYMBOLIC, Interval, Over, bounds_of, whole
+from hjit.trace.ir.intervals import SYMBOLIC, Interval, Over, bounds_of, ends, whole
 from hjit.trace.ir.poly import ZERO, Dim, Poly, extremum, poly
 
 Region = tuple[Interval, ...]  # one interval for each axis
@@ -68,14 +68,14 @@ class Reads:
         return Part(s.name, full, tuple(inverse.values()), footprints)
 
     def indices(self, stage: str, number: int) -> dict[str, tuple[tuple[Poly, ...], ...]]:
-        """By which indices a definition reads each axis of a source; of those that differ by constants, the first and
-        the last."""
+        """By which indices a definition reads each axis of a source; of those that differ by constants, the least and
+        the greatest."""
         found = self._indices.get((stage, number))
         if found is None:
             loads: dict[str, list[tuple[Poly, ...]]] = {}
             for load in self.stages[stage].definitions[number].loads:
                 loads.setdefault(load.source, []).append(load.index)
-            found = {source: tuple(map(_ends, zip(*indices, strict=True))) for source, indices in loads.items()}
+            found = {source: tuple(map(ends, zip(*indices, strict=True))) for source, indices in loads.items()}
             self._indices[stage, number] = found
         return found
 
@@ -126,14 +126,6 @@ def _inverse(p: Poly, k: int, n: Poly, length: Poly) -> tuple[int, Over[Interval
         return by, None
     every, all_of_it = whole(length), whole(n)
     return by, lambda x: all_of_it if x == every else x.solved(by, rest, n)
-
-
-def _ends(indices: Iterable[Poly]) -> tuple[Poly, ...]:
-    """Of indices that differ by constants the least and the greatest: the others read what is between them."""
-    constants: dict[Poly, list[int]] = {}
-    for p in indices:
-        constants.setdefault(p - p.const, []).append(p.const)
-    return tuple(p + c for p, found in constants.items() for c in dict.fromkeys((min(found), max(found))))
 
 
 def _steps(s: Stage) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ judged for concrete sizes, and for many tilings of it at once (`hjit.sched.analy
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -15,7 +15,7 @@ from hjit.sched.analysis import propagation
 from hjit.sched.analysis.sliding import STILL, Speeds, rates
 from hjit.sched.analysis.tape import Num, Truth, Var, ceil_div, choose, floor_div, least, most, product
 from hjit.trace.ir import intervals as symbolic
-from hjit.trace.ir.intervals import SYMBOLIC, Arithmetic, Over, bounds_of, without_constants
+from hjit.trace.ir.intervals import SYMBOLIC, Arithmetic, Over, bounds_of, ends, without_constants
 from hjit.trace.ir.poly import ZERO, Boundary, Dim, Poly, Sym, deep_atoms, poly
 
 Interval = tuple[Num, Num]  # low, high, both included
@@ -140,7 +140,7 @@ def footprint(
     Args:
         extents: of the dimensions; none are needed where no index `is_bounded`.
     """
-    moving = [without_constants(_inside(index[k], n) for index in indices) for k, n in enumerate(shape)]
+    moving = [without_constants(ends(_inside(index[k], n) for index in indices)) for k, n in enumerate(shape)]
     every = tuple(
         tuple(bounds_of(rest + high, NUMERIC, first=low) for rest, (low, high) in seen.items()) for seen in moving
     )
@@ -166,23 +166,7 @@ def _slack(indices: tuple[Poly, ...], extents: tuple[float, ...]) -> int:
     """How much longer the loose bounds of an axis are than they would be without boundary conditions."""
     if not any(map(is_bounded, indices)):
         return 0
-    return _loose_length(_ends(indices), extents) - _loose_length(_ends(map(_unbounded, indices)), extents)
-
-
-def _ends(indices: Iterable[Poly]) -> Iterator[Poly]:
-    """Of indices that differ by a constant, or are clamped after they do, the least and the greatest."""
-    found: dict[tuple[Poly, Poly | None], tuple[int, Poly, int, Poly]] = {}
-    for p in indices:
-        a = _clamp(p)
-        arg, extent = (p, None) if a is None else (a.arg, a.extent)
-        low, first, high, last = found.get(key := (arg - arg.const, extent), (arg.const, p, arg.const, p))
-        if arg.const < low:
-            low, first = arg.const, p
-        if arg.const > high:
-            high, last = arg.const, p
-        found[key] = low, first, high, last
-    for _, first, _, last in found.values():
-        yield from dict.fromkeys((first, last))
+    return _loose_length(ends(indices), extents) - _loose_length(ends(map(_unbounded, indices)), extents)
 
 
 def _clamp(p: Poly) -> Boundary | None:

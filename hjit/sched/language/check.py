@@ -11,6 +11,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 
 from hjit.errors import ScheduleError
 from hjit.sched.language.definitions import (
@@ -96,6 +97,11 @@ def check_loops(root: Root, graph: Graph, child: int) -> None:
 def faults(root: Root, graph: Graph) -> Iterator[tuple[str, str]]:
     """The first rule that a tree breaks, with each of the ways in which it does."""
     return _broken(RULES, list(leaves(root)), graph)
+
+
+def nest_faults(root: Root, graph: Graph) -> Iterator[tuple[str, str]]:
+    """As `faults`, of the loops of some definitions of a stage, without those that compute the others."""
+    return _broken({name: rule for name, rule in RULES.items() if name in NEST_RULES}, list(leaves(root)), graph)
 
 
 def _broken(rules: Mapping[str, Rule], found: list[Leaf], graph: Graph) -> Iterator[tuple[str, str]]:
@@ -362,8 +368,13 @@ def _prefetches(found: list[Leaf], graph: Graph) -> Iterator[str]:
                 yield f"compute {leaf.compute.stage}: it prefetches along d{dim}; {only}"
 
 
+@lru_cache(maxsize=1 << 12)
+def _divisions(e: Expr) -> int:
+    """How many that no processor does in vectors: a division by a constant is a multiplication."""
+    return sum(map(_is_division, walk(e)))
+
+
 def _is_division(e: Expr) -> bool:
-    """Is it one that no processor does in vectors? A division by a constant is a multiplication."""
     return isinstance(e, Op) and e.name in DIVISIONS and e.dtype.kind in "iu" and not isinstance(e.args[1], Const)
 
 
@@ -377,7 +388,7 @@ def _code(found: list[Leaf], graph: Graph) -> Iterator[str]:
         registers = -(
             -lanes * max(x.itemsize for d in parts for x in (s.dtype, *(y.dtype for y in d.loads))) // REGISTER_BYTES
         )
-        divided = DIVISION_CODE * sum(_is_division(x) for d in parts for x in walk(d.value))
+        divided = DIVISION_CODE * sum(_divisions(d.value) for d in parts)
         single = sum(instruction_count(d.value) for d in parts)
         total = copies * (registers * single + lanes * divided) + min(tails_together, MAX_CODE + 1) * single
         # a long definition is no fault of the schedule: one register of it, and its tails, are always allowed
@@ -471,6 +482,8 @@ def _in_loops(found: list[Leaf], graph: Graph) -> Iterator[str]:
 
 # rules of each leaf alone, which the loops around others do not matter for
 LOOP_RULES = ("nesting", "dimensions", "loop kinds", "tails", "reductions", "sites in loops")
+# those that ask nothing of other leaves, either
+NEST_RULES = frozenset((*LOOP_RULES, "own loops", "computed together", "prefetches", "code size"))
 RULES: Mapping[str, Rule] = {  # in this order: later ones rely on earlier ones
     "known stages": _known_stages,
     "own loops": _own_loops,

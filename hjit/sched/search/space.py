@@ -25,7 +25,6 @@ from hjit.sched.analysis.sized import SizedGraph
 from hjit.sched.features.featurise import layouts_of
 from hjit.sched.language.build import (
     Path,
-    Step,
     at,
     attached,
     flattened,
@@ -34,8 +33,7 @@ from hjit.sched.language.build import (
     own_nests,
     replaced,
 )
-from hjit.sched.language.build import nest as nest_of
-from hjit.sched.language.check import faults
+from hjit.sched.language.check import nest_faults
 from hjit.sched.language.memory import C_ORDER, Layout, Strides, away_from_borders
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Loop, Node, Root, Store, computes, dims_of, walk
@@ -418,7 +416,7 @@ class Space:
         found = self._legal.get(key)
         if found is None:
             every = [*self.templates.of(s, group, self.sized.part(s.name, group).extents, at_root, *key[3:])]
-            legal = [x for x in every if self._is_legal(s, group, x)]
+            legal = [x for x in every if self._is_legal(s, x)]
             found = self._legal[key] = legal or every
         return found
 
@@ -428,7 +426,7 @@ class Space:
         found = self._first.get(key)
         if found is None:
             first = next(iter(self.templates.of(s, group, self.sized.part(s.name, group).extents, at_root, order)))
-            node = chosen(first.node, first.sizes[0]) if self._is_legal(s, group, first) else None
+            node = chosen(first.node, first.sizes[0]) if self._is_legal(s, first) else None
             if node is None or (at_root and self.nest_costs(Store(s.name, (node,), order), NONE) == inf):
                 node = next(self._permitted(s, group, at_root, order), node)
             if node is None:
@@ -447,12 +445,11 @@ class Space:
         """The nest that a stage has before its templates are looked at."""
         return self._first_template(s, group, at_root, order).node
 
-    def _is_legal(self, s: Stage, group: tuple[int, ...], template: Template) -> bool:
+    def _is_legal(self, s: Stage, template: Template) -> bool:
         """Is a template legal, by the rules of `hjit.sched.language.check`, where it is alone? Sizes do not matter."""
         node = chosen(template.node, template.sizes[0])
-        nests = [node if g == group else serial_nest(s, g) for g in self.groups[s.name]]
         part = Graph(self.graph.inputs, self.graph.scalars, (s,), tuple(n for n in self.graph.outputs if n == s.name))
-        return next(faults(Root((Store(s.name, tuple(nests)),)), part), None) is None
+        return next(nest_faults(Root((Store(s.name, (node,)),)), part), None) is None
 
     # -- costs
     def cost(self, some: Sequence[Some[State]]) -> Iterable[Floats]:
@@ -534,12 +531,6 @@ def _layouts(tree: Root) -> Layouts:
 def _has_parallel_loops(loop: Loop) -> bool:
     """Is a loop inside this one parallel?"""
     return any(isinstance(x, Loop) and x.kind == "parallel" for c in loop.children for x in walk(c))
-
-
-def serial_nest(s: Stage, group: tuple[int, ...]) -> Node:
-    """The plainest nest of some definitions."""
-    steps: list[Step] = [(k, "serial", None) for k in range(len(s.definitions[group[-1]].extents))]
-    return nest_of(s.name, group, steps)
 
 
 def is_divisible(s: Stage) -> bool:

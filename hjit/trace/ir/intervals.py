@@ -418,6 +418,30 @@ def without_constants(polys: Iterable[Poly]) -> dict[Poly, tuple[int, int]]:
     return found
 
 
+def ends(indices: Iterable[Poly]) -> tuple[Poly, ...]:
+    """Of indices that differ by a constant the least and the greatest: what the others read is between.
+
+    So it is of those that are clamped or mirrored after they differ: the interval of a mirrored index begins at the
+    smaller, and ends at the larger, of one bound that grows with the constant and one that falls.
+    """
+    found: dict[tuple[Any, ...], tuple[int, Poly, int, Poly]] = {}
+    for p in indices:
+        a = _mirrored(p)
+        key, c = ((p - p.const,), p.const) if a is None else ((a.arg - a.arg.const, a.mode, a.extent), a.arg.const)
+        low, first, high, last = found.get(key, (c, p, c, p))
+        found[key] = (c, p, high, last) if c < low else (low, first, c, p) if c > high else (low, first, high, last)
+    return tuple(p for _, first, _, last in found.values() for p in dict.fromkeys((first, last)))
+
+
+def _mirrored(p: Poly) -> Boundary | None:
+    """The boundary condition that an index is all of; none that begins again at the other end."""
+    if len(p.terms) == 1 and not p.const:
+        ((m, c),) = p.terms.items()
+        if c == 1 and len(m) == 1 and isinstance(m[0], Boundary) and m[0].mode != "wrap":
+            return m[0]
+    return None
+
+
 def upper_bound(p: Poly) -> int | None:
     """A constant that a size never exceeds, as its quotients and minima say; None where they say nothing.
 

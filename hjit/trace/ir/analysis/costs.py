@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from hjit.trace.ir.expressions import Expr, Load, Op, walk
 from hjit.trace.ir.poly import Indirect
 
@@ -18,11 +20,13 @@ COSTS = {
 }
 
 
+@lru_cache(maxsize=1 << 12)
 def cost(e: Expr) -> int:
     """Arithmetic of one evaluation."""
     return sum(_node_cost(x) for x in walk(e))
 
 
+@lru_cache(maxsize=1 << 12)  # a search asks it of each definition at each step
 def instruction_count(e: Expr) -> int:
     """Instructions of one evaluation, about: what costs nothing is one, too."""
     return sum(_node_cost(x) or 1 for x in walk(e))
