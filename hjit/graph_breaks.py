@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from hjit.call.breaks.limits import FEW_TRACES, MAX_ITEMS, MAX_TRACES, PLAIN_CALLS
+from hjit.call.breaks.limits import FEW_TRACES, LOOP_SECONDS, MAX_ITEMS, MAX_TRACES, PLAIN_CALLS
 from hjit.call.compiled_function import CompiledFunction
 from hjit.call.entry import Call
 from hjit.call.results import PLAIN
 from hjit.errors import BudgetError
 from hjit.inspection import Inspectable
 from hjit.options import Options
+from hjit.process.deadline import Spent
 from hjit.trace.capture.trace import PyTree
 from hjit.trace.tracing.frames import uncounted
 
@@ -37,13 +38,14 @@ class CompiledPart(Inspectable[..., Any]):
 
     _is_part = True
 
-    def __init__(self, given: dict[str, Any], spent: list[float], function: Callable[..., Any], depth: int) -> None:
+    def __init__(self, given: dict[str, Any], spent: Spent, function: Callable[..., Any], depth: int) -> None:
         super().__init__(function, {**given, "on_unsupported": "break"})
         self.plain = ""
         self.cell: types.CellType | None = None
         self._whole: CompiledFunction[..., Any] | None = None
         self._spent, self._depth = spent, depth
         self._numbers: set[tuple[int, ...]] = set()  # for which it was traced
+        self._seconds = 0.0  # of the processor's time, that this took
 
     @classmethod
     def of(cls, whole: CompiledFunction[..., Any], function: Any, deeper: int) -> CompiledPart:
@@ -97,7 +99,8 @@ class CompiledPart(Inspectable[..., Any]):
         traces = self.stats.traces
         if traces >= MAX_TRACES and 2 * traces > self.stats.calls:
             return "its arrays have other sizes, or its numbers other values, at nearly every call"
-        if FEW_TRACES <= traces == len(self._numbers) and traces + 1 >= self.stats.calls:
+        is_enough = traces >= FEW_TRACES or self._seconds > LOOP_SECONDS
+        if is_enough and 0 < traces == len(self._numbers) and traces + 1 >= self.stats.calls:
             return "it is traced anew for each whole number, as of a loop, and they are others at every call"
         return ""
 
@@ -110,13 +113,15 @@ class CompiledPart(Inspectable[..., Any]):
         expected: Sequence[ExpectedOutcome | None] = (),
     ) -> Built:
         """As that of a pipeline, within what the function has left of its budget."""
-        if options.budget is None:
-            return super()._build(structure, leaves, options, schedule, expected)
-        left = options.budget - self._spent[0]
-        if left <= 0:
+        before = self._spent.building
+        if options.budget is not None and before >= options.budget:
             why = f"the budget of {options.budget:g} s is spent on other parts of the function"
             raise BudgetError(self.__name__, why, "allow more time (budget=60, or None for any)")
-        return super()._build(structure, leaves, replace(options, budget=left), schedule, expected)
+        left = None if options.budget is None else options.budget - before
+        try:
+            return super()._build(structure, leaves, replace(options, budget=left), schedule, expected)
+        finally:
+            self._seconds += self._spent.building - before
 
     def _say_why(self, why: str) -> None:
         log.info("%s", why)

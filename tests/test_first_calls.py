@@ -12,9 +12,12 @@ from scipy import ndimage
 import hjit
 from hjit.call import build
 from hjit.call.breaks.limits import FEW_TRACES
+from hjit.options import Options
 from hjit.trace.capture import trace
 from hjit.trace.tracing.recording import iterations
 from hjit.tuning import autoschedule
+from hjit.tuning.choice import Segment
+from hjit.tuning.plans import Plan
 
 IMAGE = np.random.default_rng(4).random((60, 70))
 
@@ -109,12 +112,44 @@ def test_a_part_that_is_traced_for_each_iteration_is_soon_given_up() -> None:
     assert [p.stats.traces for p in traced] == [FEW_TRACES] and "for each whole number" in traced[0].plain
 
 
+def test_a_part_that_takes_long_to_compile_is_given_up_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hjit.graph_breaks.LOOP_SECONDS", 0.0)
+    g = hjit.pipeline(columns)
+    g(IMAGE)
+    assert g.parts is not None
+    assert [p.stats.traces for p, *_ in g.parts.parts if "for each whole number" in p.plain] == [1]
+
+
+def test_all_searches_of_a_call_share_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+
+    def used(segment: Segment, sizes: Any, options: Options, effort: autoschedule.Effort) -> Plan:
+        given.append(effort.seconds)
+        return Plan(None, frozenset(), 1.0, effort.seconds)
+
+    monkeypatch.setattr(autoschedule, "_found", used)
+    monkeypatch.setattr("hjit.tuning.decide.LITTLE_WORK", 0)
+
+    def filtered(a: Any) -> Any:
+        for _ in range(3):
+            a = np.fft.ifft(np.fft.fft(np.sqrt(a + 1))).real
+        return a * 2
+
+    g = hjit.pipeline(filtered, cache="off", tune="greedy")
+    effort = autoschedule.EFFORTS["greedy"]
+    for dtype in (np.float64, np.float32):  # the second call has time of its own
+        given.clear()
+        g(IMAGE.astype(dtype))
+        assert len(given) > 2 and sum(given) < effort.together
+        assert given == sorted(given, reverse=True) and given[0] == effort.seconds
+
+
 def test_parts_share_the_budget_of_the_function() -> None:
     g = hjit.pipeline(diffused)
     g(IMAGE)
     assert g.parts is not None
     (part, *_), *_ = g.parts.parts
-    part._spent[0] = 1e6
+    part._spent.building = 1e6
     traces = part.stats.traces
     g.parts.run(IMAGE[:50])  # another size, for which nothing is left
     assert part.stats.traces == traces

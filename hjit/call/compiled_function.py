@@ -13,7 +13,6 @@ import importlib
 import logging
 import sys
 import threading
-import time
 import warnings
 import weakref
 from abc import abstractmethod
@@ -51,7 +50,7 @@ from hjit.errors import (
     raise_if_signalled,
 )
 from hjit.options import Options, checked, context_state, resolve
-from hjit.process import float_errors, forks, shown_warnings
+from hjit.process import deadline, float_errors, forks, shown_warnings
 from hjit.process.garbage_collection import few_collections
 from hjit.process.progress import progress
 from hjit.trace.capture.overlay import is_traced_call
@@ -104,7 +103,7 @@ class CompiledFunction(VerifiedCalls, SplitCalls, TimedCalls, OtherArrays, Gener
         self.tuned: Tuned | None = None
         self._uses_plans = False  # although nothing is searched
         self._retracing = Retracing()
-        self._spent = [0.0]  # seconds of the latest budget, for building it and its parts
+        self._spent = deadline.Spent()  # of the latest budget, for building it and its parts
         self._warned = False
         self._warned_of_flips = False
         self._lock = threading.RLock()
@@ -360,7 +359,7 @@ class CompiledFunction(VerifiedCalls, SplitCalls, TimedCalls, OtherArrays, Gener
 
         options = self._resolved(call.key[0])
         if not self._is_part:
-            self._spent[0] = 0.0  # each set of arguments has the whole budget
+            self._spent.building = self._spent.searching = 0.0  # each set of arguments has the whole budget
         with self._lock, forks.builds:
             result = self._known_by_now(call, options)
             if result is not MISS:
@@ -539,13 +538,10 @@ class CompiledFunction(VerifiedCalls, SplitCalls, TimedCalls, OtherArrays, Gener
             from hjit.call.tuned import tuned_once
 
             tune = tuned_once
-        start = time.process_time()
-        try:
+        with deadline.counting(self._spent):
             made = build(
                 self.py_func, self.__name__, structure, leaves, options, schedule, self._interprets, tune, expected
             )
-        finally:
-            self._spent[0] += time.process_time() - start
         self.tuned = made.tuned or self.tuned
         self.stats.traces += 1
         self.stats.compilations += made.compiled

@@ -13,11 +13,27 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TypeVar
 
 from hjit.errors import BudgetError, Origin
 
 T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Spent:
+    """The time that a function, and its parts, have taken to be built for some arguments.
+
+    Attributes:
+        building: seconds of the processor's time, those of searches among them.
+        searching: seconds of searches, of which all kernels of a function together have a share.
+    """
+
+    building: float = 0.0
+    searching: float = 0.0
+
+
 clock = time.thread_time
 MISJUDGED = 20.0  # times as long as expected; LLVM was never seen to take more than its estimate unless it did not end
 
@@ -61,6 +77,7 @@ class _Deadline:
 
 
 _current: ContextVar[_Deadline | None] = ContextVar("hjit_deadline", default=None)
+_spent: ContextVar[Spent | None] = ContextVar("hjit_spent", default=None)
 
 
 @contextlib.contextmanager
@@ -89,6 +106,23 @@ def budget(seconds: float | None, function: str = "", origin: Origin | None = No
         ) from None
     finally:
         _current.reset(token)
+
+
+@contextlib.contextmanager
+def counting(total: Spent) -> Iterator[None]:
+    """What a block spends belongs to a total: that of a function, whichever part of it is built."""
+    token = _spent.set(total)
+    start = time.process_time()
+    try:
+        yield
+    finally:
+        total.building += time.process_time() - start
+        _spent.reset(token)
+
+
+def spent() -> Spent:
+    """What the function that is being built here has spent; nothing where none is."""
+    return _spent.get() or Spent()
 
 
 def blame(origin: Origin | None) -> None:

@@ -51,7 +51,10 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_inside", "calls during which garbage is collected less often", "a number", RESET),
         State("_usual", "the threshold outside these", "a number", RESET),
     ),
-    "process.deadline": (State("_current", "the budget of the first call that this thread makes", "one a context"),),
+    "process.deadline": (
+        State("_current", "the budget of the first call that this thread makes", "one a context"),
+        State("_spent", "the time that has gone into the function it builds", "one a context"),
+    ),
     "process.background": (
         State("_worker", "the thread for what nobody waits for, and its work", "MAX_WAITING pieces of work", RESET),
     ),

@@ -16,7 +16,7 @@ from typing import Any
 from hjit.kernels.runtime import launch
 from hjit.model.costs import Cost
 from hjit.options import Options
-from hjit.process import debug, machine
+from hjit.process import deadline, debug, machine
 from hjit.process.garbage_collection import few_collections
 from hjit.process.progress import ends_in, note, watched
 from hjit.sched.language.tree import Compute, Loop, Node
@@ -56,6 +56,8 @@ class Effort:
         memoise: see `hjit.sched.search.space.Space`.
         by_depth: are states ordered by `hjit.sched.search.search.DepthPriority`?
         seconds: after which a search ends with what it has.
+        together: seconds of all searches of a function, and of its parts, for a call: each has half of what is left, so
+            that something is left for those after it.
         refine: further seconds, of local search from there, see `hjit.sched.search.refine`.
         timed: how many of the schedules that it found are timed together with the default one.
         flips: for how many of the most expensive stages it is tried, too, to inline them, or not to; see `flipped`.
@@ -70,6 +72,7 @@ class Effort:
     memoise: bool = True
     by_depth: bool = False
     seconds: float = 20.0
+    together: float = math.inf
     refine: float = 0.0
     timed: int = 1
     flips: int = 0
@@ -89,7 +92,7 @@ class Effort:
 
 
 EFFORTS = {
-    "greedy": Effort(GREEDY, freeze=True, seconds=0.95, timed=2, flips=2, flip_threshold=1e-4),
+    "greedy": Effort(GREEDY, freeze=True, seconds=0.95, together=1.9, timed=2, flips=2, flip_threshold=1e-4),
     "refined": Effort(GREEDY, freeze=True, refine=3.0, timed=3, flips=2),
     # choices of sizes are costed together: samples would save nothing
     "beam": Effort(
@@ -118,7 +121,16 @@ def searched(
     Args:
         effort: if not that of `options.tune`.
     """
-    effort = effort or EFFORTS[str(options.tune)]
+    effort, spent = effort or EFFORTS[str(options.tune)], deadline.spent()
+    left = max(effort.together - spent.searching, 0.0)
+    effort = replace(effort, seconds=min(effort.seconds, left / 2))
+    plan = _found(segment, sizes, options, effort)
+    spent.searching += plan.seconds
+    return plan
+
+
+def _found(segment: Segment, sizes: Mapping[str, int], options: Options, effort: Effort) -> Plan:
+    """As `searched`, by recorded features or the compiled walk."""
     note(doing="searching")
     if (status := watched()) is not None and status.end is None:
         ends_in(effort.seconds + effort.refine + COMPILING_SECONDS[str(options.tune)] + MEASURED_SECONDS * effort.timed)

@@ -8,5 +8,6 @@ MAX_CALLEES = 8  # functions that one statement calls, and that run compiled; us
 MAX_DEPTH = 6  # of functions that call each other, and run in parts: a recursion ends as plain NumPy
 # of a part, each for other whole numbers, at all its calls: it is in a loop, and they are its iterations
 FEW_TRACES = 3
+LOOP_SECONDS = 1.2  # of the processor's time for these, after which there are no more of them
 MAX_TRACES = 8  # of a part, from which on most of its calls must find what they run
 PLAIN_CALLS = 64  # of a part, all of which Python ran: from then on it is no part
