@@ -119,11 +119,13 @@ def searched(
     """Search the schedule of a canonical Graph, with the default schedule as what there is to beat.
 
     Args:
-        effort: if not that of `options.tune`.
+        effort: if not that of `options.tune`, as much of it as is left for the function.
     """
-    effort, spent = effort or EFFORTS[str(options.tune)], deadline.spent()
-    left = max(effort.together - spent.searching, 0.0)
-    effort = replace(effort, seconds=min(effort.seconds, left / 2))
+    spent = deadline.spent()
+    if effort is None:
+        effort = EFFORTS[str(options.tune)]
+        left = max(effort.together - spent.searching, 0.0)
+        effort = replace(effort, seconds=min(effort.seconds, left / 2))
     plan = _found(segment, sizes, options, effort)
     spent.searching += plan.seconds
     return plan
