@@ -253,7 +253,7 @@ class Space:
         if kind.place(nests, inlined, s.name) != kind.place(nests, inlined, kind.before[s.name]):
             return None
         node = kind.nest(nests, s.name, self.groups[s.name].index(group))
-        if node is None or not self._is_legal(s, group, Template(node, NONE)):
+        if node is None or not self._is_legal(s, Template(node, NONE)):
             return None
         number, whole, path = self._own_nest(state, s, group)
         tree = replaced(whole, path, node)
