@@ -18,7 +18,7 @@ from hjit.model import network
 from hjit.model.costs import Cost
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.search.batches import State
-from hjit.sched.search.portfolio import beam_searches, greedy_searches, variations
+from hjit.sched.search.portfolio import SAMPLED, VARIATIONS, beam_searches, greedy_searches, variations
 from hjit.sched.search.refine import Schedule, refined, walked
 from hjit.sched.search.search import Options as SearchOptions
 from hjit.sched.search.search import presets
@@ -59,7 +59,7 @@ def candidates(space: Space, graph: Graph, count: int, seed: int, cost: Cost | N
             yield "neighbour", walked(space, default, rng.randint(1, LONGEST_WALK), rng)
             continue
         else:
-            state = chosen_state(rng.choice(variations(under)), rng, rng.choice(LOOKED_AT))
+            state = chosen_state(rng.choice(variations(under, SAMPLED)), rng, rng.choice(LOOKED_AT))
         if state is not None:
             found = Schedule(state.tree, state.inlined)
             if k % 4 == 2 and rng.random() < 0.5:
@@ -75,6 +75,8 @@ def picks(space: Space, default: Schedule, seed: int) -> Iterator[Named]:
     spaces = [x.space for x in searches]
     beams = beam_searches(spaces, presets(WIDTH)["beam"], lambda x, n: SearchOptions(stop=_for_seconds(len(spaces))))
     found += [("beam", x) for x in beams[0].found.finalists[:BEAM_PICKS]]
+    others = greedy_searches(space, _for_seconds(), sets=SAMPLED[len(VARIATIONS) :])
+    found += [("greedy, other rules", x) for x in others[0].found.finalists[:1]]
     for name, (_, state) in found:
         yield name, Schedule(state.tree, state.inlined)
     best = min(found, key=lambda x: x[1][0])[1][1] if found else None

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 
 from hjit.model.costs import Cost
 from hjit.sched.search.batches import State
-from hjit.sched.search.portfolio import completed, variations
+from hjit.sched.search.portfolio import SAMPLED, completed, variations
 from hjit.sched.search.refine import Schedule, refined, walked
 from hjit.sched.search.search import Found, Parameters, keep_probability, presets, search
 from hjit.sched.search.search import Options as SearchOptions
@@ -52,14 +52,14 @@ class Sampler:
         self._seconds, self._stop = min(SEARCH_SHARE * seconds, SAMPLE_SECONDS), stop
         self.whole = space  # local search changes any stage
         self.space = frozen(space, self._for_a_while()) if len(space.graph.stages) > FEW_STAGES else space
-        self.spaces, self._searches = variations(self.space), itertools.count()
+        self.spaces, self._searches = variations(self.space, SAMPLED), itertools.count()
         self._random = random.Random(seed)
         self.keep = keep_probability(max(self.space.undecided_steps, 1), UNTOUCHED)
 
     def learn(self, cost: Cost) -> None:
         """Sample by this cost model from now on."""
         self.space, self.whole = Space.like(self.space, cost), Space.like(self.whole, cost)
-        self.spaces = variations(self.space)
+        self.spaces = variations(self.space, SAMPLED)
 
     def batch(self, count: int, best: Schedule) -> Iterator[Schedule]:
         """About `count` schedules; some may be equal to each other, or to earlier ones.

@@ -4,9 +4,8 @@ What a search decides first looks cheap or expensive by what is assumed of the s
 assumption is right for all Graphs. A producer with a level of tiles of its own costs a little less while those further
 up count as whole images in memory, and then keeps these from sharing its loop: a beam of 32 found schedules for
 camera_pipe that were predicted to take 1.05 times the default schedule's time, and 0.95 times without such tiles, in a
-fifth of the seconds. Planes that run one after the other (`Rules.plane_loops`) are as tempting, and of many stages
-that are alike most look best apart until all of them are together (`Rules.alike`). So the stricter spaces are searched
-first, each with either assumption.
+fifth of the seconds. Of many stages that are alike most look best apart until all of them are together
+(`Rules.alike`). So the stricter spaces are searched first, each with either assumption.
 """
 
 from __future__ import annotations
@@ -29,12 +28,16 @@ VARIATIONS: Sequence[Mapping[str, Any]] = (
     {"producer_tiles": False, "alike": True, "together": MANY_STAGES, "optimistic": True},
     {"producer_tiles": False},
     {"producer_tiles": False, "optimistic": True},
-    {"producer_tiles": False, "plane_loops": True},
-    {"producer_tiles": False, "plane_loops": True, "optimistic": True},
     {},
     {"optimistic": True},
 )
 """What each set of rules changes of `hjit.sched.search.pruning.Rules`."""
+SAMPLED: Sequence[Mapping[str, Any]] = (
+    *VARIATIONS,
+    {"producer_tiles": False, "plane_loops": True},
+    {"producer_tiles": False, "plane_loops": True, "optimistic": True},
+)
+"""The sets of rules of samples: weights that were fitted to few schedules of the last two think too well of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +48,9 @@ class Searched:
     found: Found[State]
 
 
-def variations(space: Space) -> list[Space]:
+def variations(space: Space, sets: Sequence[Mapping[str, Any]] = VARIATIONS) -> list[Space]:
     """The space under each set of rules."""
-    return [Space.under(space, replace(space.rules, **changed)) for changed in VARIATIONS]
+    return [Space.under(space, replace(space.rules, **changed)) for changed in sets]
 
 
 def greedily(space: Space, stop: Callable[[], bool] = never) -> Found[State]:
@@ -56,14 +59,18 @@ def greedily(space: Space, stop: Callable[[], bool] = never) -> Found[State]:
 
 
 def greedy_searches(
-    space: Space, stop: Callable[[], bool] = never, further: Callable[[], bool] | None = None
+    space: Space,
+    stop: Callable[[], bool] = never,
+    further: Callable[[], bool] | None = None,
+    sets: Sequence[Mapping[str, Any]] = VARIATIONS,
 ) -> list[Searched]:
     """Greedy searches under each set of rules, the cheapest first.
 
     Args:
         further: ends all but the first, of which none is begun then; as `stop` if not given.
+        sets: of rules.
     """
-    first, *others = variations(space)
+    first, *others = variations(space, sets)
     found, further = [Searched(first, greedily(first, stop))], further or stop
     for x in others:
         if further():
