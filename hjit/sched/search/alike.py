@@ -1,9 +1,8 @@
-"""Stages that compute the same of other numbers, as a Python loop over shifts makes them: what one of them is given,
-others may be given, too.
+"""Stages that do the same with other parts of arrays, as a Python loop over shifts makes them.
 
-A search decides on each stage again: of non-local means over 49 shifts on 149, each of which it tries at every place of
-a nest that grows with them. Where it takes the choice of the stage before that is alike, if there is that choice, most
-decisions are made as soon as they are looked at (see `hjit.sched.search.pruning.Rules.alike`).
+A search decides on each of them again: of non-local means over 49 shifts on 149 stages, each of which it tries at every
+place of a nest that grows with them. Where it takes the choice of the stage before that is alike, if there is that
+choice, most decisions are made as soon as they are looked at (see `hjit.sched.search.pruning.Rules.alike`).
 """
 
 from __future__ import annotations
