@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hjit.kernels.llvm.builder.code import BOOL, I64, Val, const, splat
-from hjit.kernels.llvm.memory import loads, stores, streaming_stores
+from hjit.kernels.llvm.memory import gathers, loads, stores, streaming_stores
 from hjit.kernels.llvm.nest import indices, outline, registers
 from hjit.kernels.llvm.nest.emitter import ATOMS, STATEMENTS, VALUES, NestEmitter, VectorLoop
 from hjit.kernels.lower.loopir import (
@@ -27,7 +27,8 @@ from hjit.kernels.lower.loopir import (
     Vectors,
 )
 from hjit.kernels.lower.program import Nest
-from hjit.kernels.lower.traverse import sources
+from hjit.kernels.lower.traverse import sources, stmt_exprs
+from hjit.trace.ir import expressions
 from hjit.trace.ir.expressions import Load
 from hjit.trace.ir.poly import Boundary, Indirect
 
@@ -83,7 +84,9 @@ def _if(e: NestEmitter, s: If) -> None:
 
 def _block(e: NestEmitter, s: Block) -> None:
     loads.prefetch(e, s.ahead)
+    e.paired = gathers.paired(e, expressions.loads(*stmt_exprs(s)))
     stores.store_all(e, s.stores, s.sets)
+    e.paired, e.brought = {}, {}
 
 
 def _reset_window(e: NestEmitter, s: ResetWindow) -> None:

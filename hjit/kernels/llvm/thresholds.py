@@ -25,6 +25,7 @@ MIN_CHAIN_STEPS = 8  # operations of a chain, from which on chains are interleav
 # elements from one lane to the next, for which whole vectors are loaded and shuffled: in any case, and where there are
 # twice as many lanes at least (a load and a shuffle for each vector, two operations for each element)
 ALWAYS_SHUFFLED_STRIDE, MAX_SHUFFLED_STRIDE = 4, 16
+MAX_PAIRS = 8  # pairs of loads in one branch: as many registers at its end, twice
 MAX_SPREAD_STRIDE = 4  # elements from one lane to the next, of whole vectors that are stored by masks (AVX-512)
 
 # -- driver

@@ -1,4 +1,4 @@
-"""Where elements of arrays are in memory."""
+"""Where elements of arrays are in memory, and what is there."""
 
 from __future__ import annotations
 
@@ -48,3 +48,12 @@ def offset_address(e: NestEmitter, at: Val, dtype: np.dtype[Any], elements: int)
     if elements == 0:
         return at
     return e.code.emit(f"getelementptr {type_name(dtype)}, ptr {at.text}, i64 {elements}", I64, 1, at, pointer=True)
+
+
+def read(e: NestEmitter, source: str, at: Val, dtype: np.dtype[Any], lanes: int = 1, aligned: int = 0) -> Val:
+    """What is at an address; `aligned`: to so many bytes, if not to its elements."""
+    aligned = 1 if source in e.inputs else aligned or dtype.itemsize  # an argument may be unaligned
+    rhs = f"load {type_name(dtype, lanes)}, ptr {at.text}, align {aligned}"
+    if e.is_mutable(source):
+        return e.code.here(rhs, dtype, lanes)
+    return e.code.emit(rhs, dtype, lanes, at, e.guard)

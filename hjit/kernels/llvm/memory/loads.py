@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from hjit.kernels.llvm.builder.code import BOOL, I8, I32, I64, Code, Val, const, shuffle, splat, type_name
-from hjit.kernels.llvm.memory import register_tables
-from hjit.kernels.llvm.memory.address import address, memory_dtype, offset_address
+from hjit.kernels.llvm.memory import gathers, register_tables
+from hjit.kernels.llvm.memory.address import address, memory_dtype, offset_address, read
 from hjit.kernels.llvm.nest import indices
 from hjit.kernels.llvm.nest.emitter import NestEmitter
 from hjit.kernels.llvm.thresholds import ALWAYS_SHUFFLED_STRIDE, MAX_SHUFFLED_STRIDE
@@ -46,13 +46,13 @@ def load(e: NestEmitter, x: Load) -> Val:
     if at_hand is not None:
         return _from_memory(e.code, at_hand, dtype)
     if e.mask is not None:
-        return _from_memory(e.code, _gather(e, x.source, flat, dtype), dtype)
+        return _from_memory(e.code, gathers.gathered(e, x.source, flat, dtype), dtype)
     if c is not None and c.is_const and 0 < abs(c.const) <= most_shuffled(e.lanes):
         return _from_memory(e.code, _strided_load(e, x, flat, c.const, memory_dtype(dtype)), dtype)
     offsets = _pattern(e, flat)
     if offsets is not None:
         return _from_memory(e.code, _patterned_load(e, x.source, flat, offsets, memory_dtype(dtype)), dtype)
-    return _from_memory(e.code, _gather(e, x.source, flat, dtype), dtype)
+    return _from_memory(e.code, gathers.gathered(e, x.source, flat, dtype), dtype)
 
 
 def _check_unmoving(e: NestEmitter, x: Load) -> None:
@@ -99,7 +99,7 @@ def _patterned_load(e: NestEmitter, source: str, flat: Poly, offsets: list[int],
     size = min(1 << (span.bit_length() - 1), e.lanes)
     starts = list(dict.fromkeys([*range(0, span - size, size), span - size]))
     at = address(e, source, _at_lane(e, flat, 0) + low)
-    parts = [_read(e, source, offset_address(e, at, dtype, k), dtype, size) for k in starts]
+    parts = [read(e, source, offset_address(e, at, dtype, k), dtype, size) for k in starts]
     if size == 1:
         return splat(e.code, parts[0], e.lanes)
     return select_lanes(e.code, parts, starts, [k - low for k in offsets])
@@ -127,14 +127,6 @@ def to_memory(code: Code, v: Val) -> Val:
     return code.emit(f"zext {v} to {type_name(I8, v.lanes)}", I8, v.lanes, v)
 
 
-def _read(e: NestEmitter, source: str, at: Val, dtype: np.dtype[Any], lanes: int) -> Val:
-    aligned = 1 if source in e.inputs else dtype.itemsize  # an argument may be unaligned
-    rhs = f"load {type_name(dtype, lanes)}, ptr {at.text}, align {aligned}"
-    if e.is_mutable(source):
-        return e.code.here(rhs, dtype, lanes)
-    return e.code.emit(rhs, dtype, lanes, at, e.guard)
-
-
 def _masked_load(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Val:
     """Neighbouring elements of the lanes that do something; zero in the others."""
     assert e.mask is not None
@@ -151,15 +143,15 @@ def _masked_load(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) 
 
 def scalar(e: NestEmitter, source: str, flat: Poly) -> Val:
     """One element, as memory has it."""
-    return _read(e, source, address(e, source, flat), memory_dtype(e.dtypes[source]), 1)
+    return read(e, source, address(e, source, flat), memory_dtype(e.dtypes[source]))
 
 
 def _strided_load(e: NestEmitter, x: Load, flat: Poly, step: int, dtype: np.dtype[Any]) -> Val:
     lanes = e.lanes
     if step == 1:
-        return _read(e, x.source, address(e, x.source, flat), dtype, lanes)
+        return read(e, x.source, address(e, x.source, flat), dtype, lanes)
     if step == -1:
-        v = _read(e, x.source, address(e, x.source, flat - (lanes - 1)), dtype, lanes)
+        v = read(e, x.source, address(e, x.source, flat - (lanes - 1)), dtype, lanes)
         return shuffle(e.code, v, v, range(lanes - 1, -1, -1))
     size = abs(step)
     shift = _group_shift(e, x, size)
@@ -167,7 +159,7 @@ def _strided_load(e: NestEmitter, x: Load, flat: Poly, step: int, dtype: np.dtyp
     span = size * lanes if _grouped(e, x, size) else size * (lanes - 1) + 1
     at = address(e, x.source, start)
     offsets = _vector_offsets(lanes, span)
-    parts = [_read(e, x.source, offset_address(e, at, dtype, k), dtype, lanes) for k in offsets]
+    parts = [read(e, x.source, offset_address(e, at, dtype, k), dtype, lanes) for k in offsets]
     wanted = [shift + size * k for k in range(lanes)]
     if step < 0:
         wanted.reverse()
@@ -178,7 +170,7 @@ def neighbours(e: NestEmitter, x: Load, n: int) -> list[Val]:
     """What `n` loads side by side have in all lanes, from the first one on: vectors in the order of memory."""
     dtype = memory_dtype(e.dtypes[x.source])
     at = address(e, x.source, e.flat(x.source, x.index))
-    parts = [_read(e, x.source, offset_address(e, at, dtype, k * e.lanes), dtype, e.lanes) for k in range(n)]
+    parts = [read(e, x.source, offset_address(e, at, dtype, k * e.lanes), dtype, e.lanes) for k in range(n)]
     return [_from_memory(e.code, v, e.dtypes[x.source]) for v in parts]
 
 
@@ -226,16 +218,6 @@ def select_lanes(code: Code, parts: Sequence[Val], offsets: Sequence[int], wante
     return result
 
 
-def _gather(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Val:
-    """Lanes from anywhere."""
-    lanes, cell = e.lanes, memory_dtype(dtype)
-    base, index = e.base(source), e.integer(flat, lanes) if not e.machine.small else None
-    if index is None:
-        still = Poly({m: c for m, c in flat.terms.items() if not e.varies(Poly({m: c}, 0))}, flat.const)
-        base, index = address(e, source, still), indices.index32(e, flat - still, lanes)
-    return _at(e, source, base, index, cell)
-
-
 def looked_up(e: NestEmitter, x: Load, a: Indirect, index: Val) -> Val:
     """A load that a value chooses the element of, which is at hand for all lanes."""
     code, dtype = e.code, e.dtypes[x.source]
@@ -248,67 +230,11 @@ def looked_up(e: NestEmitter, x: Load, a: Indirect, index: Val) -> Val:
         index = indices.checked(e, index, indices.narrow(e, extent) if e.machine.small else extent)
     return _from_memory(
         code,
-        _at(e, x.source, address(e, x.source, e.flat(x.source, x.index) - poly(a)), index, memory_dtype(dtype)),
+        gathers.elements(
+            e, x.source, address(e, x.source, e.flat(x.source, x.index) - poly(a)), index, memory_dtype(dtype)
+        ),
         dtype,
     )
-
-
-def _at(e: NestEmitter, source: str, base: Val, index: Val, cell: np.dtype[Any]) -> Val:
-    """Elements so far behind `base`, one for each lane."""
-    code, lanes = e.code, e.lanes
-    # scratch may be read past its end
-    whole = cell if cell.itemsize >= 4 else I32 if source in e.params.scratch and cell.kind != "f" else None
-    if whole is not None and source not in e.storing and _has_gathers(e, cell):
-        at = code.emit(
-            f"getelementptr {type_name(cell)}, ptr {base.text}, {index}", I64, lanes, base, index, pointer=False
-        )
-        aligned = 1 if source in e.inputs else cell.itemsize
-        t, types = type_name(whole, lanes), f"{suffix(whole, lanes)}.v{lanes}p0"
-        code.declare(f"declare {t} @llvm.masked.gather.{types}(<{lanes} x ptr>, i32, <{lanes} x i1>, {t})")
-        found = code.emit(
-            f"call {t} @llvm.masked.gather.{types}(<{lanes} x ptr> {at.text}, i32 {aligned}, "
-            f"<{lanes} x i1> splat (i1 true), {t} poison)",
-            whole,
-            lanes,
-            at,
-            e.guard,
-            e.unchanged(source),
-            version=e.versions[source],
-        )
-        return found if whole == cell else code.emit(f"trunc {found} to {type_name(cell, lanes)}", cell, lanes, found)
-    result: Val | None = None
-    for k, i in enumerate(_elements(e, index)):
-        at = code.emit(f"getelementptr {type_name(cell)}, ptr {base.text}, {i}", I64, 1, base, i, pointer=True)
-        v = _read(e, source, at, cell, 1)
-        into = "poison" if result is None else result.text
-        deps = (v,) if result is None else (v, result)
-        result = code.emit(f"insertelement {type_name(cell, lanes)} {into}, {v}, i64 {k}", cell, lanes, *deps)
-    assert result is not None
-    return result
-
-
-def _has_gathers(e: NestEmitter, cell: np.dtype[Any]) -> bool:
-    """Are gathers faster than single loads? Before AVX-512 they are not."""
-    features = e.machine.features
-    return "avx512" in features and (cell.itemsize != 4 or "slow_gathers" not in features)
-
-
-def _elements(e: NestEmitter, index: Val) -> Iterator[Val]:
-    """The lanes of an index: those of 32 bits in pairs, as on x86 an extraction is two operations, of 64 bits or
-    less."""
-    code, lanes = e.code, index.lanes
-    if index.dtype != I32 or lanes % 2 or "x86" not in e.machine.features or not index.text.startswith("%"):
-        for k in range(lanes):
-            yield code.emit(f"extractelement {index}, i64 {k}", index.dtype, 1, index)
-        return
-    pairs = code.emit(f"bitcast {index} to {type_name(I64, lanes // 2)}", I64, lanes // 2, index)
-    for k in range(lanes // 2):
-        pair = code.opaque(
-            code.emit(f"extractelement {pairs}, i64 {k}" if lanes > 2 else f"bitcast {index} to i64", I64, 1, pairs)
-        )
-        low = code.emit(f"trunc i64 {pair.text} to i32", I32, 1, pair)
-        yield code.emit(f"sext {low} to i64", I64, 1, low)
-        yield code.emit(f"ashr i64 {pair.text}, 32", I64, 1, pair)
 
 
 def prefetch(e: NestEmitter, ahead: Sequence[Load]) -> None:

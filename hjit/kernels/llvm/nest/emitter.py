@@ -79,6 +79,8 @@ class NestEmitter:
         changing: the arrays that it reads and writes.
         bodies: those that are being written, and the depth of their scopes. storing: what the statement at hand stores.
         versions: how often each array was stored to so far.
+        paired: loads of the statement at hand that one load brings two of, see `hjit.kernels.llvm.memory.gathers`.
+        brought: what these have brought.
         guard: loads stay as deep as this, as further out their index may be out of bounds.
         registers: their memory, and their lanes. named: those that are set once, and their values.
         functions: those that are called.
@@ -110,6 +112,8 @@ class NestEmitter:
         self.sizes: dict[Atom, bool] = {}
         self.first: dict[str, int] = {}
         self.patterns: dict[tuple[Poly, Var | None, int, int], list[int] | None] = {}
+        self.paired: dict[tuple[str, Poly], Any] = {}
+        self.brought: dict[tuple[str, Poly], Val] = {}
         self.registers: dict[str, tuple[str, int]] = {}
         self.named: dict[str, Val] = {}
         self.functions: list[Inner] = []

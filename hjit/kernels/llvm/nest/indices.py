@@ -65,6 +65,11 @@ def index32(e: NestEmitter, p: Poly, lanes: int) -> Val:
     return total
 
 
+def lanes_of(e: NestEmitter, a: Indirect) -> Val:
+    """An index of each lane; in 32 bits where they are enough for every array."""
+    return _atom32(e, a, e.lanes) if e.machine.small else splat(e.code, e.integer(poly(a), e.lanes), e.lanes)
+
+
 def _atom32(e: NestEmitter, a: Atom, lanes: int) -> Val:
     if not isinstance(a, Indirect):
         return narrow(e, splat(e.code, e.atom(a, lanes), lanes))
