@@ -67,15 +67,20 @@ class Sample:
         part: the part of the kernel that each stage is in, see `hjit.tuning.nest_times`.
         part_seconds: of each part, of the fastest run.
         features: [stages, len(SCHEDULE)].
-        origin: how it was found, see `hjit.training.schedules.candidates`.
+        origins: how it was found, see `hjit.training.schedules.candidates`: by some of them again.
     """
 
     times: tuple[float, ...]
     part: Any
     part_seconds: Any
     features: Any
-    origin: str
+    origins: tuple[str, ...]
     schedule: Schedule
+
+    @property
+    def origin(self) -> str:
+        """How it was found first."""
+        return self.origins[0]
 
     @property
     def seconds(self) -> float:
@@ -143,18 +148,22 @@ class Case:
         )
         self.scalars = {name: guarded[0][slot] for name, slot in self.variant.body.slots.items()}
         self.elements = sum(map(np.size, arrays))
-        self.made: dict[Schedule, tuple[str, Bound]] = {}
+        self.made: dict[Schedule, Bound] = {}
+        self.origins: dict[Schedule, list[str]] = {}
         self.lost: Counter[str] = Counter()
 
     def make(self, origin: str, schedule: Schedule) -> None:
         """Compile a schedule; at another size the kernel is known. One that cannot be is counted in `lost`."""
         if schedule in self.made:
+            self.origins[schedule].append(origin)
             return
         outputs = self.graph.outputs
         try:
             choice = by_search({outputs: schedule.tree}, schedule.inlined)
             bound, done = compiled(self.variant, choice, self.options, timed=True)
-            self.made.setdefault(Schedule(done.trees[outputs], schedule.inlined), (origin, bound))
+            fixed = Schedule(done.trees[outputs], schedule.inlined)
+            self.made.setdefault(fixed, bound)
+            self.origins.setdefault(fixed, []).append(origin)
         except HjitError as error:
             reason = str(error).splitlines()[0]
             self.lost[f"{origin}: {type(error).__name__}: {reason}"] += 1
@@ -170,7 +179,7 @@ class Case:
         times: dict[Schedule, list[Any]] = {x: [] for x in made}  # of the nests
         reference: list[Any] | None = None
         for _ in range(ROUNDS):
-            for schedule, (_, bound) in made.items():
+            for schedule, bound in made.items():
                 if sum(map(np.sum, times[schedule])) > LONG_SECONDS:
                     continue
                 outputs = bound.new_outputs()
@@ -179,13 +188,13 @@ class Case:
                 reference = reference or outputs
                 if len(times[schedule]) == 1 and not all(map(alike, outputs, reference)):
                     raise Mismatch(f"{schedule.tree}\ninlined: {sorted(schedule.inlined)}")
-        return [self._sample(origin, x, bound, times[x]) for x, (origin, bound) in made.items()]
+        return [self._sample(x, bound, times[x]) for x, bound in made.items()]
 
-    def _sample(self, origin: str, schedule: Schedule, bound: Bound, times: Sequence[Any]) -> Sample:
+    def _sample(self, schedule: Schedule, bound: Bound, times: Sequence[Any]) -> Sample:
         best = min(times, key=np.sum)
         part, seconds = parts(self.graph, schedule.inlined, bound.parameters.nests, best)
-        features = self.space.features(schedule.tree, schedule.inlined)
-        return Sample(tuple(float(x.sum()) for x in times), part, seconds, features, origin, schedule)
+        features, origins = self.space.features(schedule.tree, schedule.inlined), tuple(self.origins[schedule])
+        return Sample(tuple(float(x.sum()) for x in times), part, seconds, features, origins, schedule)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,14 @@ from hjit.model import network
 from hjit.model.costs import Cost
 from hjit.sched.default.schedules import default_schedule
 from hjit.sched.search.batches import State
-from hjit.sched.search.portfolio import SAMPLED, VARIATIONS, beam_searches, greedy_searches, variations
+from hjit.sched.search.portfolio import (
+    SAMPLED,
+    VARIATIONS,
+    beam_searches,
+    cheapest_first,
+    greedy_searches,
+    variations,
+)
 from hjit.sched.search.refine import Schedule, refined, walked
 from hjit.sched.search.search import Options as SearchOptions
 from hjit.sched.search.search import presets
@@ -74,7 +81,8 @@ def picks(space: Space, default: Schedule, seed: int) -> Iterator[Named]:
     found = [("greedy", x) for x in searches[0].found.finalists[:1]]
     spaces = [x.space for x in searches]
     beams = beam_searches(spaces, presets(WIDTH)["beam"], lambda x, n: SearchOptions(stop=_for_seconds(len(spaces))))
-    found += [("beam", x) for x in beams[0].found.finalists[:BEAM_PICKS]]
+    chosen = cheapest_first([*beams, *searches])[0]  # a beam may end at a higher cost, or early
+    found += [("beam", x) for x in (*chosen.found.finalists[:1], *beams[0].found.finalists[:BEAM_PICKS])]
     others = greedy_searches(space, _for_seconds(), sets=SAMPLED[len(VARIATIONS) :])
     found += [("greedy, other rules", x) for x in others[0].found.finalists[:1]]
     for name, (_, state) in found:
