@@ -12,6 +12,7 @@ from hjit.kernels.cuda.ctext import Operand, c_type, storage_type, suffix
 from hjit.kernels.cuda.operations.ufuncs import apply
 from hjit.kernels.lower.loopir import CombineThreads, ScanThreads
 from hjit.kernels.lower.program import Nest
+from hjit.kernels.lower.uniform import is_barrier
 from hjit.sched.language.limits import WARP
 from hjit.trace.ir.expressions import Expr
 
@@ -70,7 +71,7 @@ class AcrossThreads:
     def combine_threads(self, s: CombineThreads) -> None:
         """Halves with halves: what other warps have by the first one, from shared memory; then within it."""
         own = [self.registers[r.name] for r in s.source]
-        if self.threads > WARP and not s.lanes:
+        if is_barrier(s, self.threads):
             self.combine_warps(s, own)
         self.uses_shuffles = True
         heads = [] if s.lanes else ["HJ_FIRST_WARP "]

@@ -33,6 +33,7 @@ from hjit.kernels.lower.loopir import (
 )
 from hjit.kernels.lower.program import Nest
 from hjit.kernels.lower.traverse import Body, every
+from hjit.sched.language.limits import WARP
 from hjit.trace.ir.expressions import Expr, Load, walk
 from hjit.trace.ir.poly import Indirect, Poly, Var, deep_atoms
 
@@ -43,6 +44,24 @@ def waits(s: Stmt) -> bool:
     """Do the threads of a block wait for each other in a statement, or exchange registers, for which they all must be
     there?"""
     return any(isinstance(t, Barrier | CombineThreads | ScanThreads) for t in every((s,)))
+
+
+def is_barrier(s: Stmt, threads: int) -> bool:
+    """Is what all threads of a block did before a statement done, and seen by all of them, after it?
+
+    Threads in several warps are combined through shared memory, with a barrier between writing and reading it, which
+    all of them reach. Within a warp they are combined by shuffles, which do not order memory. Scans have barriers even
+    then.
+
+    Args:
+        threads: of a block.
+    """
+    match s:
+        case CombineThreads():
+            return not s.lanes and threads > WARP
+        case Barrier() | ScanThreads():
+            return True
+    return False
 
 
 def check_uniform(nest: Nest) -> None:

@@ -13,10 +13,8 @@ from typing import Any
 
 from hjit.kernels.lower.loopir import (
     BEGIN,
-    Barrier,
     Block,
     Choose,
-    CombineThreads,
     CommitCopies,
     CopyAsync,
     For,
@@ -24,7 +22,6 @@ from hjit.kernels.lower.loopir import (
     Let,
     Name,
     ResetWindow,
-    ScanThreads,
     SlidingProduce,
     Stmt,
     Threads,
@@ -32,7 +29,7 @@ from hjit.kernels.lower.loopir import (
 )
 from hjit.kernels.lower.program import Nest, Program
 from hjit.kernels.lower.traverse import stmt_exprs
-from hjit.sched.language.limits import WARP
+from hjit.kernels.lower.uniform import is_barrier
 from hjit.trace.ir.expressions import Expr, Load, loads
 from hjit.trace.ir.poly import Atom, Indirect, Poly, Sym, Var, deep_atoms, sizes_value
 
@@ -132,9 +129,7 @@ class Run:
                         item = item * n + k
                     self.vars |= {t.var: r[k] for t, r, k in zip(s.loops, ranges, place, strict=True)}
                     self.body(s.body, item % self.nest.threads)
-            case CombineThreads(lanes=0) if self.nest.threads <= WARP:  # shuffles, which do not order memory
-                pass
-            case Barrier() | CombineThreads(lanes=0) | ScanThreads():
+            case _ if is_barrier(s, self.nest.threads):
                 for touched in (self.written, self.read, self.joined, self.apart):
                     touched.clear()
             case CommitCopies():

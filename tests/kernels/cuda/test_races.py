@@ -3,6 +3,7 @@ for an element, and none is outside of its buffer."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any, cast
 
@@ -15,6 +16,7 @@ from benchmarks.gpu.candidates import schedule_file
 from benchmarks.gpu.suite import LAYOUTS
 from benchmarks.rows import problem
 from hjit.errors import CompileError
+from hjit.kernels.cuda.emit import emit_module
 from hjit.kernels.cuda.runtime import inspection
 from hjit.kernels.lower.loopir import (
     BEGIN,
@@ -39,7 +41,7 @@ from hjit.kernels.lower.loopir import (
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.passes import insert_barriers
 from hjit.kernels.lower.program import Buffer, Nest, Program
-from hjit.kernels.lower.uniform import RULE, check_uniform, not_uniform
+from hjit.kernels.lower.uniform import RULE, check_uniform, is_barrier, not_uniform
 from hjit.sched.hand.directives import Directive
 from hjit.sched.language.memory import C_ORDER
 from hjit.trace.ir.expressions import Const, Load
@@ -47,6 +49,7 @@ from hjit.trace.ir.poly import Indirect, Poly, Sym, Var, poly
 from tests.kernels.cuda.launching import needs_device
 from tests.kernels.cuda.races import races
 from tests.kernels.cuda.test_blocks import RACES, SIZES, loops
+from tests.trace.test_canonical import canonical
 
 LONG = {("stencil_chain", False), ("stencil_chain", True), ("nl_means", False)}  # each runs its blocks for many seconds
 I4 = np.dtype("i4")
@@ -173,6 +176,30 @@ def test_reductions_of_one_warp_are_no_barriers(threads: int) -> None:
     (loop,) = (s for s in found.body if isinstance(s, For))
     is_waiting = [isinstance(s, Barrier) for s in loop.body]
     assert is_waiting == ([True, False, True, False, False] if threads == 32 else [False, True, False, False])
+
+
+WAITING: dict[str, Stmt] = {
+    "combined": combined(),
+    "combined by lanes": combined(8),
+    "scanned": ScanThreads("add", (MINE,), TOTAL),
+    "a barrier": Barrier(),
+}
+
+
+@pytest.mark.parametrize("threads", [32, 64, 256])
+@pytest.mark.parametrize("name", WAITING)
+def test_what_counts_as_a_barrier_is_one_in_the_text(name: str, threads: int) -> None:
+    """All threads reach it, after what is before the statement and before what is after it."""
+    graph = canonical(lambda x: x + 1, np.zeros(300, I4))
+    (out,) = graph.outputs
+    before, after = (each(Block((Store(out, (t + k,), Const(k, I4)),))) for k in (1, 2))
+    body = (Declare(MINE, Const(0, I4)), Declare(TOTAL, Const(0, I4)), before, WAITING[name], after)
+    kernel = replace(nest(*body), stage=out, writes=(out,), threads=threads)
+    text = emit_module(graph, Program((kernel,)), "hj_waiting").text
+    first, second = (text.index(f"] = {k};") for k in (1, 2))
+    is_waiting = re.search(r"^    HJ_BARRIER\(\);", text[first:second], re.MULTILINE) is not None
+    assert is_waiting == is_barrier(WAITING[name], threads)
+    assert is_waiting == ("HJ_BARRIER" in text)
 
 
 def test_every_lowered_kernel_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,19 +12,16 @@ from dataclasses import dataclass, replace
 from hjit.kernels.lower.loopir import (
     Barrier,
     Block,
-    CombineThreads,
     CopyAsync,
     For,
     If,
-    ScanThreads,
     SlidingProduce,
     Stmt,
 )
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.program import Nest
 from hjit.kernels.lower.traverse import Body, every, own_polys, sources
-from hjit.kernels.lower.uniform import check_uniform
-from hjit.sched.language.limits import WARP
+from hjit.kernels.lower.uniform import check_uniform, is_barrier
 from hjit.trace.ir.expressions import loads
 from hjit.trace.ir.graph import Graph
 
@@ -117,9 +114,7 @@ class _Barriers:
             case SlidingProduce():
                 body, after = self.body(s.body, since.without(s.stage) if s.is_apart else since)
                 return (replace(s, body=body),), since.union(after)
-            case CombineThreads(lanes=0) if self.threads <= WARP:  # shuffles alone, which do not order memory
-                return (s,), since
-            case CombineThreads(lanes=0) | ScanThreads():
+            case _ if is_barrier(s, self.threads):
                 return (s,), _Since()
         wait = self.wait((s,), since)
         own = self.touched((s,))
