@@ -91,7 +91,7 @@ def nests(node: Node) -> Iterator[Node]:
 
 
 def own_nests(root: Root, stage: str) -> list[Path]:
-    """Where the nests of a stage are: its outermost loops, or its computations where it has none."""
+    """Where the nests of a stage are, in their order: its outermost loops, or its computations where it has none."""
     found: list[Path] = []
 
     def visit(node: Node, path: Path) -> None:

@@ -7,11 +7,11 @@ choice, most decisions are made as soon as they are looked at (see `hjit.sched.s
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hjit.sched.language.tree import Compute, Loop, Node, Store, computes
+from hjit.sched.language.build import at, own_nests
+from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, computes
 from hjit.trace.ir.expressions import Expr, Load, Op, walk
 from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.poly import Dim
@@ -60,17 +60,9 @@ class Alike:
     def nest(self, nests: Sequence[Node], stage: str, index: int) -> Node | None:
         """The loops of a nest of the stage before, as those of a stage; None where that is inlined."""
         other = self.before[stage]
-        found = next(itertools.islice((x for nest in nests for x in _nests(nest, other)), index, None), None)
-        return None if found is None else _renamed(found, other, stage)
-
-
-def _nests(node: Node, stage: str) -> Iterator[Node]:
-    """The nests of a stage: its outermost loops, or its computations where it has none."""
-    if isinstance(node, (Loop, Compute)) and node.stage == stage:
-        yield node
-    elif not isinstance(node, Compute):
-        for c in node.children:
-            yield from _nests(c, stage)
+        root = Root(tuple(nests))
+        found = own_nests(root, other)
+        return _renamed(at(root, found[index]), other, stage) if index < len(found) else None
 
 
 def _around(node: Node, stage: str) -> tuple[Node, ...] | None:
