@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -40,6 +41,22 @@ class Buffer:
     shared: bool = False
     dtype: np.dtype[Any] | None = None
     memory: str | None = None
+
+
+def shared_bytes(buffers: Iterable[Buffer], dtypes: Mapping[str, np.dtype[Any]]) -> int | None:
+    """Shared memory of a block that buffers take; None: how much depends on run-time sizes.
+
+    Args:
+        dtypes: of stages.
+    """
+    taken = 0
+    for b in buffers:
+        if b.shared:
+            elements = math.prod(b.layout.lengths(b.lengths), start=ONE)
+            if not elements.is_const:
+                return None
+            taken += elements.const * (dtypes[b.stage] if b.dtype is None else b.dtype).itemsize
+    return taken
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from hjit.kernels.lower.loopir import Block, For, Reduce, SlidingProduce, Stmt, ThreadLoop, Threads
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.program import Nest
-from hjit.kernels.lower.traverse import Body, every, has_threads, with_bodies
+from hjit.kernels.lower.traverse import Body, every, has_threads, stored, with_bodies
 from hjit.sched.language.limits import MAX_THREADS, WARP
 from hjit.trace.ir.graph import Graph
 
@@ -84,9 +84,9 @@ def _threads(stage: str, body: Body) -> int:
 
 def _iterations(stage: str, body: Body) -> Iterator[list[int | None]]:
     for s in every(body):
-        if isinstance(s, Threads) and s.loops and any(_writes(t, stage) for t in every(s.body)):
+        if isinstance(s, Threads) and s.loops and any(stage in stored(t) for t in every(s.body)):
             yield [*(t.most for t in s.loops), *_warp_lanes(s.body)]
-        elif isinstance(s, Reduce) and _writes(s, stage) and _warp_lanes((s,)):
+        elif isinstance(s, Reduce) and s.buffer == stage and _warp_lanes((s,)):
             yield [*_warp_lanes((s,))]
 
 
@@ -94,9 +94,3 @@ def _warp_lanes(body: Body) -> list[int]:
     """How many lanes of a warp share a reduction, if they do."""
     found = [t.warp_lanes for s in every(body) if isinstance(s, Reduce) for t in s.loops if t.warp_lanes]
     return found[:1]
-
-
-def _writes(s: Stmt, stage: str) -> bool:
-    return (isinstance(s, Block) and any(x.buffer == stage for x in s.stores)) or (
-        isinstance(s, Reduce) and s.buffer == stage
-    )

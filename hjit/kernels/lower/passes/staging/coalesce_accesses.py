@@ -15,14 +15,14 @@ from dataclasses import dataclass, field, replace
 from hjit.kernels.lower.loopir import Block, For, If, Let, Stmt, Store, ThreadLoop, Threads
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.passes.distribute_threads import THREADS
-from hjit.kernels.lower.program import Buffer, Nest
+from hjit.kernels.lower.program import Buffer, Nest, shared_bytes
 from hjit.kernels.lower.traverse import Body, stmt_exprs, with_bodies
 from hjit.sched.language.limits import WARP
 from hjit.sched.language.memory import C_ORDER, memory_order
 from hjit.trace.ir.expressions import Expr, Load, loads, rewrite
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.intervals import upper_bound
-from hjit.trace.ir.poly import ONE, ZERO, Indirect, Poly, Var, poly
+from hjit.trace.ir.poly import ZERO, Indirect, Poly, Var, poly
 
 MAX_BYTES = 24 << 10  # of a block's tiles, with what it has in shared memory already
 SECTOR = 32  # bytes that memory moves at least
@@ -127,16 +127,16 @@ class _Coalescing:
     """Makes the tiles of a nest; places with tiles of the same array and size share them.
 
     Attributes:
-        buffers: of the tiles. threads: of a block.
+        buffers: of the tiles.
+        threads: of a block.
+        left: bytes of shared memory that are free.
     """
 
     def __init__(self, nest: Nest, graph: Graph) -> None:
         self.nest, self.graph, self.threads = nest, graph, nest.threads
         self.buffers: dict[str, Buffer] = {}
-        sizes = [math.prod(b.layout.lengths(b.lengths), start=ONE) for b in nest.buffers.values() if b.shared]
-        of = [graph.dtypes[b.stage].itemsize for b in nest.buffers.values() if b.shared]
-        known = all(n.is_const for n in sizes)
-        self.left = MAX_BYTES - sum(n.const * k for n, k in zip(sizes, of, strict=True)) if known else 0
+        taken = shared_bytes(nest.buffers.values(), graph.dtypes)
+        self.left = 0 if taken is None else MAX_BYTES - taken
 
     def body(self, body: Body) -> Body:
         return tuple(t for s in body for t in self.visit(s))

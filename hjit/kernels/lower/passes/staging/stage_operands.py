@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from hjit.kernels.lower.loopir import Block, Reduce, ReductionLoop, Set, Stmt, Store, ThreadLoop, Threads
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.passes.block_reductions import Accumulator, Reductions, joining, nested, stored
-from hjit.kernels.lower.program import Buffer, Nest
+from hjit.kernels.lower.program import Buffer, Nest, shared_bytes
 from hjit.kernels.lower.thresholds import PRODUCTS, SUMS_OF_PRODUCTS
 from hjit.kernels.lower.traverse import Body, with_bodies
 from hjit.sched.language.memory import C_ORDER, memory_order
@@ -24,7 +24,7 @@ from hjit.trace.ir.expressions import Const, Expr, Load, cast, loads, rewrite
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.identities import start_value
 from hjit.trace.ir.intervals import upper_bound
-from hjit.trace.ir.poly import ONE, ZERO, Poly, Var, poly
+from hjit.trace.ir.poly import ZERO, Poly, Var, poly
 
 MAX_BYTES = 24 << 10  # of a block's operands, with what it has in shared memory already
 WIDEST = 16  # bytes that a thread reads of shared memory at once
@@ -119,13 +119,8 @@ class _Staging:
     def __init__(self, nest: Nest, graph: Graph) -> None:
         self.nest, self.graph, self.reductions = nest, graph, Reductions()
         self.buffers: dict[str, Buffer] = {}
-        self.left = MAX_BYTES - sum(map(self.bytes_of, nest.buffers.values()))
-
-    def bytes_of(self, b: Buffer) -> int:
-        """Of shared memory."""
-        n = math.prod(b.layout.lengths(b.lengths), start=ONE)
-        dtype = self.graph.dtypes[b.stage] if b.dtype is None else b.dtype
-        return 0 if not b.shared else n.const * dtype.itemsize if n.is_const else MAX_BYTES
+        taken = shared_bytes(nest.buffers.values(), graph.dtypes)
+        self.left = 0 if taken is None else MAX_BYTES - taken
 
     def body(self, body: Body) -> Body:
         return tuple(t for s in body for t in self.visit(s))
