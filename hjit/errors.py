@@ -147,7 +147,7 @@ def _is_asynchronous(error: BaseException, at: TracebackType) -> bool:
 def _is_of_c(code: CodeType) -> bool:
     """Is this no code that Python runs, but stands for a function of Cython, say, in tracebacks (`PyCode_NewEmpty`)?
 
-    It is all that an assertion comes to, outside of a function.
+    It is all that an assertion amounts to, outside of a function.
     """
     text = code.co_code
     return not code.co_flags & CO_OPTIMIZED and len(text) == 6 and opname[text[4]] == "RAISE_VARARGS"

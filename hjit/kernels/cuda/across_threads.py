@@ -34,7 +34,7 @@ class AcrossThreads:
         loops: around what is written, in which all threads of a block run the same iterations.
         combining: shared memory in which registers of threads are combined, by number and dtype.
         combined: the part of it that the text has used so far.
-        scanning: shared memory for what warps come to, by dtype.
+        scanning: shared memory for the totals of warps, by dtype.
         shared_bytes: of a block, so far.
     """
 
@@ -138,7 +138,7 @@ class AcrossThreads:
         self.assign([self.registers[s.total.name]], [f"{last}{truth(dtype)}"])
 
     def steps(self, op: str, dtype: np.dtype[Any], names: Sequence[str]) -> None:
-        """Each register of the threads of a warp becomes what those up to it come to."""
+        """An inclusive prefix scan of each register over the threads of a warp (Hillis and Steele)."""
         t = storage_type(dtype)
         self.line(f"for (i32 n = 1; n < {WARP}; n *= 2) {{")
         self.depth += 1

@@ -438,10 +438,13 @@ class CombineThreads:
 
 @dataclass(frozen=True, slots=True)
 class ScanThreads:
-    """The registers of all threads of a block, of the first source, then of the second one, and so on, as a row: each
-    becomes what those up to it come to by `op`, the register `total` of all threads what all come to.
+    """An inclusive prefix scan over the registers of all threads of a block, by `op`.
 
-    They are grouped as their number alone says. There are at most 32 warps in all sources.
+    Their order is striped: the first source of all threads, then the second one of all, and so on. How operands are
+    grouped depends on their number alone. There are at most 32 warps in all sources.
+
+    Attributes:
+        total: of all threads; it gets the reduction of all registers.
     """
 
     op: str

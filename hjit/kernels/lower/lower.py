@@ -16,7 +16,7 @@
     privatise_scatters each block updates a copy in shared memory, and joins it to the result (CUDA)
     stage_operands     reductions in tiles read what several threads need from shared memory (CUDA)
     block_reductions   accumulators in registers, and how they are combined
-    block_scans        scans by the threads of a block, so many elements at a time (CUDA)
+    block_scans        prefix scans by the threads of a block, a few tiles at a time (CUDA)
     replace_scalars    what iterations read of earlier ones stays in registers
     hoist_invariants   what all iterations of a loop compute alike is computed before it
     widen_accesses     what is read or written side by side, in one access (CUDA)

@@ -1,8 +1,8 @@
-"""Reductions: accumulators in registers, several at a time, combined at the end. Scans by the threads of a block.
+"""Reductions: accumulators in registers, several at a time, combined at the end. Prefix scans by a block's threads.
 
-Every `Reduce` becomes registers, loops around blocks that set them, and the stores of what they hold in the end. Of a
-`Scan` the threads take so many elements at a time, one of each thread and of each of a few tiles: they read and write
-what lies side by side, and what all elements so far come to goes from one step to the next.
+Every `Reduce` becomes registers, loops around blocks that set them, and the stores of what they hold in the end. A
+`Scan` becomes a loop over a few tiles at a time, of which each thread has one element each, so that neighbouring
+threads access neighbouring elements; the running total is carried from one step to the next.
 """
 
 from __future__ import annotations
@@ -206,8 +206,8 @@ class Reductions:
         return CombineThreads(acc.registers, other, (both.total,) if both.error is None else (both.total, both.error))
 
     def by_warp_lanes(self, loops: tuple[ThreadLoop, ...], s: Reduce) -> Iterator[Stmt]:
-        """Each result has so many lanes of a warp: each of them reduces every so-manieth element, then they are
-        combined, always in the same order."""
+        """Each result has `warp_lanes` consecutive lanes of a warp. Each of them reduces the elements that are so many
+        apart, then they are combined, always in the same order."""
         number = next(k for k, t in enumerate(s.loops) if t.warp_lanes)
         inner = s.loops[number]
         outer = next(k for k, t in enumerate(s.loops) if inner.begin.mentions(t.var))

@@ -77,8 +77,8 @@ class _Parts:
 
     Attributes:
         size: iterations of a part.
-        come_first: is the number of the part the first axis of what parts come to, so that neighbours there are of
-            neighbouring columns? Else it is the last one.
+        come_first: is the number of the part the first axis of the totals, so that neighbours there are of neighbouring
+            columns? Else it is the last one.
     """
 
     size: int
@@ -119,7 +119,7 @@ def _in_parts(s: Stage, x: Scan, parts: _Parts, first: Expr, blocks: str, before
     pure, n, size = len(d.dims), d.rdims[0], parts.size
     wide = np.dtype(np.float64) if x.op == "add" and s.dtype.kind == "f" else s.dtype
     shape = parts.index((n + (size - 1)) // size, d.dims)
-    *others, part = range(pure + 1)  # the dimensions of what parts come to
+    *others, part = range(pure + 1)  # the dimensions of the totals
     if parts.come_first:
         part, *others = range(pure + 1)
     columns = tuple(poly(Dim(k)) for k in others)
@@ -135,11 +135,11 @@ def _in_parts(s: Stage, x: Scan, parts: _Parts, first: Expr, blocks: str, before
         element = select(inside(place, n), element, neutral)
     here = identity(pure + 1)
     joined = Op(x.op, (Load(blocks, here, wide), element), wide)
-    come_to = Definition(shape, (poly(size),), here, joined, x.op)
-    found = Stage(blocks, wide, shape, neutral, (come_to,), s.origin)
+    reduced = Definition(shape, (poly(size),), here, joined, x.op)
+    found = Stage(blocks, wide, shape, neutral, (reduced,), s.origin)
 
     def at(part: Poly, name: str) -> Load:
-        """What parts have, in the dimensions of the scan."""
+        """The total of a part, or of all before it, in the dimensions of the scan."""
         return Load(name, parts.index(part, identity(pure)), wide)
 
     start, last = cast(substitute(first, change), wide), poly(Dim(pure))
