@@ -10,7 +10,6 @@ from __future__ import annotations
 import builtins
 import functools
 import importlib
-import inspect
 import logging
 import random
 import sys
@@ -22,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture import builtin_calls
-from hjit.trace.capture.array_protocol import arrays_of
 from hjit.trace.capture.captured import (
     LIBRARY,
     NUMERIC,
@@ -42,6 +40,7 @@ from hjit.trace.capture.loops.iterators import leaves, while_
 from hjit.trace.capture.loops.rewriting import choices
 from hjit.trace.capture.loops.rewriting.exits import code_of
 from hjit.trace.capture.made_attributes import made_attribute
+from hjit.trace.capture.numpy_calls import dispatched, numpy_function
 from hjit.trace.capture.side_effects import effects, environment
 from hjit.trace.capture.side_effects.impure import (
     PythonRandomProxy,
@@ -52,10 +51,8 @@ from hjit.trace.capture.side_effects.impure import (
     replaced,
 )
 from hjit.trace.splitting.decorated import python_original
-from hjit.trace.tracing.arrays.masked import has_masked_read
-from hjit.trace.tracing.arrays.tracer import has_tracer, is_simple_call
-from hjit.trace.tracing.dispatch import functions, hook, is_dispatched, provides, source_of
-from hjit.trace.tracing.externs.calls import concrete, extern_call
+from hjit.trace.tracing.arrays.tracer import has_tracer
+from hjit.trace.tracing.dispatch import functions, is_dispatched, provides
 from hjit.trace.tracing.externs.foreign import foreign
 from hjit.trace.tracing.recording.recorder import current, tracing
 from hjit.trace.tracing.scalars.host import HostScalar, is_host, is_run_time, known_number, static_captured
@@ -228,7 +225,7 @@ def overlay(under: dict[str, Any]) -> Overlay:
 def replacement(value: Any) -> Any:
     """What stands for a function that is traced without its source; None where there is nothing."""
     try:
-        return _REPLACED.get(value) or (_dispatched(value) if value in functions() else None)
+        return _REPLACED.get(value) or (dispatched(value) if value in functions() else None)
     except TypeError:  # not hashable
         return None
 
@@ -244,11 +241,11 @@ def wrap_callable(value: Any) -> Any:
         top = (value.__module__ or "").partition(".")[0]
         if type(value.__globals__) is Overlay or top in LIBRARY or (value.__module__ or "").startswith(_OWN):
             return value
-        return _numpy_function(value) if top in NUMERIC else clone(value)
+        return numpy_function(value) if top in NUMERIC else clone(value)
     if isinstance(value, np.ufunc):
         return value
     if is_dispatched(value):
-        return _numpy_function(value)
+        return numpy_function(value)
     if not callable(value):  # and may answer questions in its own way
         return value
     if isinstance(value, type) and issubclass(value, threading.Thread):
@@ -273,7 +270,7 @@ def wrap_callable(value: Any) -> Any:
     if type(value).__module__ == "uarray" or type(value).__module__.startswith(
         "scipy._lib"
     ):  # scipy.fft's, which choose a back end
-        return _numpy_function(value)
+        return numpy_function(value)
     if _is_compiled(value) and (value.__module__ or "?").partition(".")[0] not in _SAFE_BUILTINS:
         if value.__module__ in _COMPILED_LATE:
             importlib.import_module(f"hjit.trace.ops.{_COMPILED_LATE[value.__module__]}")
@@ -334,121 +331,6 @@ def _cached_function(value: Any) -> Callable[..., Any]:
         return kept(value(*known_number(args), **{k: known_number(x) for k, x in kwargs.items()}))
 
     return method
-
-
-_OF_ELEMENTS = (np.where, np.clip)  # functions that treat numbers as ufuncs do
-
-
-@functools.lru_cache(maxsize=4096)
-def _dispatched(function: Any) -> Callable[..., Any]:
-    """A function of the table: traced where an argument is, or where it makes an array."""
-    traced = functions()[function]
-    makes = getattr(traced, "makes_arrays", False)
-
-    def method(*args: Any, **kwargs: Any) -> Any:
-        if is_simple_call(args, kwargs):
-            return traced(*args, **kwargs)
-        if function not in _OF_ELEMENTS:
-            args, kwargs = static_captured(args), static_captured(kwargs)
-        args, kwargs = arrays_of(args), arrays_of(kwargs)
-        if has_masked_read(args, kwargs):
-            return hook("masked_call")(function, args, kwargs)
-        if makes or has_tracer(args) or has_tracer(kwargs):
-            if hook("wants_complex")(function, args, kwargs):
-                return hook("complex_call")(function, args, kwargs)
-            return traced(*args, **kwargs)
-        return concrete(function, args, kwargs)
-
-    return functools.wraps(function, updated=())(method) if hasattr(function, "__name__") else method
-
-
-@functools.lru_cache(maxsize=4096)
-def _numpy_function(function: Any) -> Callable[..., Any]:
-    """A NumPy or SciPy function that is not in the table: its own Python source is traced."""
-
-    def method(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = static_captured(args), static_captured(kwargs)
-        if has_tracer(args) or has_tracer(kwargs):
-            return numpy_call(function, args, kwargs)
-        return concrete(function, args, kwargs)
-
-    return functools.wraps(function, updated=())(method)
-
-
-@provides
-def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
-    """A NumPy or SciPy function on tracers: by the table, else by tracing its source, else as an extern call.
-
-    Raises:
-        TraceError: none of these is possible.
-    """
-    traced = functions().get(function)
-    if traced is not None and is_simple_call(args, kwargs):
-        return traced(*args, **kwargs)
-    source = source_of(function)
-    is_python = isinstance(source, types.FunctionType)
-    if has_masked_read(args, kwargs) and not isinstance(function, np.ufunc):
-        if traced is not None or not is_python or hook("knows_masked")(function):
-            return hook("masked_call")(function, args, kwargs)
-        return clone(source)(*args, **kwargs)  # perhaps it does no more than reads under a mask can take
-    if hook("wants_complex")(function, args, kwargs):
-        return hook("complex_call")(function, args, kwargs)
-    if traced is not None:
-        return traced(*args, **kwargs)
-    if isinstance(function, np.ufunc):
-        return function(*args, **kwargs)
-    module = getattr(function, "__module__", "") or ""
-    name = f"{_PUBLIC.get(module, module)}.{getattr(function, '__name__', function)}"
-    if module.startswith(_EXTERNS) and not (
-        isinstance(function, types.FunctionType) and function.__name__.startswith("_")
-    ):
-        if _writes(function, args, kwargs):
-            return foreign(function).extern(args, kwargs, name)
-        return extern_call(name, function, args, kwargs)
-    if not is_python:
-        raise current().error(name, "hjit does not know this function")
-    return clone(source)(*args, **kwargs)
-
-
-@functools.lru_cache(maxsize=1024)
-def _writing_parameters(function: Any) -> tuple[inspect.Signature | None, frozenset[str]]:
-    """A function's signature, and those of its parameters that have it write to an array that it is given."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return None, frozenset()
-    names = (n for n in signature.parameters if n in ("out", "output") or n.startswith("overwrite_"))
-    return signature, frozenset(names)
-
-
-def _writes(function: Any, args: Any, kwargs: Any) -> bool:
-    """Does a call say that arrays that it is given may be written to?"""
-    signature, names = _writing_parameters(function)
-    if signature is None or not names:
-        return False
-    try:
-        given = signature.bind_partial(*args, **kwargs).arguments
-    except TypeError:
-        return False
-    return any(given.get(n) is not None and given[n] is not False for n in names)
-
-
-_PUBLIC = {
-    "numpy._core.fromnumeric": "numpy",
-    "scipy.fft._basic": "scipy.fft",
-    "scipy.fft._realtransforms": "scipy.fft",
-}
-_EXTERNS = (
-    "numpy.fft",
-    "numpy.linalg",
-    "scipy._lib.array_api_compat.numpy.linalg",
-    "scipy.fft",
-    "scipy.linalg",
-    "scipy.special",
-    "scipy.interpolate",
-    "scipy.spatial",
-    "scipy.optimize",
-)
 
 
 # -- modules
