@@ -41,7 +41,8 @@ from hjit.process.garbage_collection import few_collections
 from hjit.trace.capture.trace import PyTree, Trace, python_function, trace
 from hjit.trace.ir.programs.steps import Program
 from hjit.trace.tracing.recording.events import ExpectedOutcome
-from hjit.trace.tracing.recording.recorder import CompileLoops, Recorder, RunLoops, packed
+from hjit.trace.tracing.recording.recorder import CompileLoops, Recorder, RunLoops
+from hjit.trace.tracing.recording.strides import packed
 from hjit.trace.tracing.scalars.host import is_run_time
 
 if TYPE_CHECKING:

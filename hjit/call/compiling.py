@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.call.segments import TraceSegments, element_strides, recorded, strides_of
+from hjit.call.segments import TraceSegments, recorded, strides_of
 from hjit.kernels.lower import lower
 from hjit.kernels.runtime import features
 from hjit.kernels.runtime.bind import bind
@@ -21,6 +21,7 @@ from hjit.process import debug
 from hjit.trace.capture.trace import Trace
 from hjit.trace.passes.canonical import FAST_CUDA_PASSES, PASSES, canonicalise
 from hjit.trace.tracing.recording.recorder import Recorder
+from hjit.trace.tracing.recording.strides import element_strides
 from hjit.tuning.choice import Arguments, ArgumentsOf, Candidate, Choice, Scheduler, Segment
 from hjit.tuning.decide import Decision, decided
 

@@ -16,7 +16,8 @@ from hjit.errors import raise_if_signalled
 from hjit.trace.capture.captured import container_shape
 from hjit.trace.capture.trace import Trace
 from hjit.trace.tracing.complex_memory import complex_of, parts_of
-from hjit.trace.tracing.recording.recorder import Recorder, packed
+from hjit.trace.tracing.recording.recorder import Recorder
+from hjit.trace.tracing.recording.strides import packed
 from hjit.trace.tracing.scalars.host import same
 
 MAX_WORK = 1000  # candidate solutions that NumPy tries to find a shared element, some microseconds
@@ -30,7 +31,7 @@ class Guards:
 
     Attributes:
         arguments: which leaf of the arguments an input is.
-        packed: inputs whose elements are read as packed structures; see `recorder.packed`.
+        packed: inputs whose elements are read as packed structures; see `recording.strides.packed`.
         complex_inputs: those that are complex: kernels read their parts.
         written: inputs that the function changes.
         overlapping: may two elements of one of those be the same memory?

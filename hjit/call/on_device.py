@@ -32,7 +32,8 @@ from hjit.trace.passes.rewrites import NO_REWRITES
 from hjit.trace.tracing.complex_memory import complex_of, parts_of
 from hjit.trace.tracing.recording.events import GraphBreak
 from hjit.trace.tracing.recording.products import Product
-from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder, packed
+from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder
+from hjit.trace.tracing.recording.strides import packed
 
 log = logging.getLogger("hjit")
 

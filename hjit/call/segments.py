@@ -18,6 +18,7 @@ from hjit.trace.passes.canonical import canonicalise
 from hjit.trace.passes.equal_sizes import unify_sizes
 from hjit.trace.passes.rewrites import Rewrites
 from hjit.trace.tracing.recording.recorder import Recorder
+from hjit.trace.tracing.recording.strides import element_strides
 from hjit.tuning.choice import Segment, Segments
 
 Array = np.ndarray[Any, Any]
@@ -129,8 +130,3 @@ def strides_of(rec: Recorder, graphs: Iterable[Graph]) -> Mapping[str, tuple[int
             if i.name not in found:
                 found[i.name] = c_strides([sizes_value(p, rec.sizes) for p in i.shape], 1)
     return found
-
-
-def element_strides(a: Array) -> tuple[int, ...]:
-    """Strides in elements."""
-    return tuple(s // a.itemsize for s in a.strides)

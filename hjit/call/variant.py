@@ -20,7 +20,8 @@ from hjit.trace.ir.graph import Graph
 from hjit.trace.tracing.complex_memory import parts_of
 from hjit.trace.tracing.recording.events import GraphBreak
 from hjit.trace.tracing.recording.products import Product
-from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder, packed
+from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder
+from hjit.trace.tracing.recording.strides import packed
 from hjit.trace.tracing.scalars.host import same
 from hjit.verify.tolerances import Tolerance, tolerances
 

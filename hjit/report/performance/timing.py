@@ -15,7 +15,7 @@ from hjit.kernels.runtime.kernel import Bound
 from hjit.options import Options
 from hjit.report.performance.costs import NestFacts
 from hjit.trace.tracing.recording.products import Product
-from hjit.trace.tracing.recording.recorder import packed
+from hjit.trace.tracing.recording.strides import packed
 from hjit.tuning.candidates import least_times
 from hjit.tuning.nest_times import noting
 

@@ -22,7 +22,7 @@ from hjit.process import deadline
 from hjit.trace.ir.analysis.ranges import Range, Ranges
 from hjit.trace.ir.expressions import Expr, Load, ScalarRef
 from hjit.trace.ir.graph import Definition, Graph, Input, Scalar, Stage, identity
-from hjit.trace.ir.poly import SMALL, Atom, Poly, poly
+from hjit.trace.ir.poly import Atom, Poly, poly
 from hjit.trace.ir.programs.steps import Program
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.frames import line_in, site, site_of, traced_frame
@@ -38,6 +38,7 @@ from hjit.trace.tracing.recording.iterations import Iterations, WrittenParts
 from hjit.trace.tracing.recording.products import Product
 from hjit.trace.tracing.recording.results import ExternResult
 from hjit.trace.tracing.recording.sizes import TracedSizes
+from hjit.trace.tracing.recording.strides import constant_strides, packed
 from hjit.trace.tracing.recording.uninitialised import fill_values
 from hjit.trace.tracing.recording.watched import Watched
 from hjit.trace.tracing.scalars.host import HostScalar, ScalarTape, TapeEntry
@@ -137,69 +138,78 @@ class Recorder(TracedSizes):
     Attributes:
         evaluate: computes a finished Graph on the arrays at hand, for decisions and extern calls.
         blas: may a product of a name be BLAS's (True), or is that to be decided by its sizes ("auto")? None: none may.
-        pipelines: pipelines that were met, by their `id`, with what stands for each, as code may ask for identity.
-        clones: functions without a closure that were made anew, and what they became; and those that are being made: a
-            closure may hold its own function.
-        undo: what to do where the trace fails, so that it leaves nothing behind.
-        unrolled: loops over ``range(...)`` that are to be traced iteration by iteration.
-        rolled: short ones that are not.
-        freeze_captured: are captured numbers constants? Else they are read at every call, as arguments are.
-        programs: those that are run as a `hjit.trace.ir.programs.steps.Program`, with all loops inside.
-        run_loops: compiles such a one for sizes, and gives what runs it on arrays: the inputs, and those that it
-            changes; False where NumPy is to run. None: nothing does.
-        program: what the loops of one that is recorded now have recorded so far.
-        bounds: stages that bounds of slices in these were taken for: they must stay what they are.
-        numbers: arrays of known numbers in these.
-        overwriting: those whose iterations read and overwrite earlier arrays, so that their contents are not known.
-        rolls_inside: is a short loop inside of one whose iterations are traced as one such a loop, too?
-        rolls_short: and is one that is inside of none?
-        chooses: are both sides of conditions computed that only choose numbers?
-        has_short_loops: has one been traced iteration by iteration that need not be?
-        short_loops: those that are short.
-        classes: does traced code get a `ScalarClass` for each scalar type of NumPy? None: only where it calls none in
-            a variable.
-        has_class: has it got one?
-        class_called: may it have called one in a variable?
-        loops: those whose iterations are now traced as one, innermost last.
-        refused: the last one that turned out to need that.
-        nests: of those that write several places in each iteration, by the arrays that they write, while `loops` run.
-        carried_ints: ints of Python that `loops` carry, by the arrays that hold them.
-        clamped: of indices that are in range behind a condition alone, what they are where it holds.
-        comparisons: of variables of loops, by the stages that hold the outcomes.
+        inputs, stages: what is recorded, by name.
+        tape: of host scalars.
+        scalars: names of scalars, by their slots of the tape and their dtypes.
         hosts: the numbers that the scalars are.
-        changes: for each write a buffer, the version before, and its contents where they were known.
-        refusals: what could not be traced.
-        calls_extern: is an extern function running?
-        warned: warnings of extern functions that ran while the function was traced; they were not shown.
-        settings: contexts such as `numpy.errstate` that the function is inside of, to be made again for extern calls.
-        warning_filters: those of them that filter warnings.
-        watched: what outlives the call, and may not be changed by it.
-        checks: stages that say whether NumPy refuses something.
-        indices: what integer arrays hold that are indices, and may be out of bounds.
-        out_of_bounds: was an index out of bounds? It is found later than in NumPy, so the function must not handle it.
+        breaks: graph breaks, in order.
+        constants: stages that were computed already, since no call changes them.
+        codes: of the functions that were traced.
+        taps: of filters that became one expression.
+        fill: which numbers uninitialised elements are traced with, see `fill_values`.
+        has_uninitialised: may there be such elements?
+        captures: guards of what the function reads besides its arguments: access paths, and what is there.
+        captured: the same by key, with what stands for each.
+        written: arguments that the function has written to, and the stages that they hold now.
         outside: the tracers that arguments and captured arrays are seen as.
         containers: lists, tuples and dicts that arguments and captured ones are seen as, by identity, each with where
             the caller has it; see `PyTree`.
         seen_as: arguments and captured arrays, and what stands for them, by identity: of one array there is one tracer.
         disjoint: pairs of inputs of which the function was told that no memory is common to them.
         leaves: the inputs that the arrays among the arguments' leaves are, by the number of the leaf.
+        overlays: of globals, by the identity of these.
+        pipelines: pipelines that were met, by their `id`, with what stands for each, as code may ask for identity.
+        clones: functions without a closure that were made anew, and what they became; and those that are being made: a
+            closure may hold its own function.
+        classes: does traced code get a `ScalarClass` for each scalar type of NumPy? None: only where it calls none in
+            a variable.
+        has_class: has it got one?
+        class_called: may it have called one in a variable?
+        loops: loops whose iterations are traced as one at present, innermost last.
+        unrolled: loops over ``range(...)`` that are to be traced iteration by iteration.
+        rolled: short loops whose iterations are traced as one.
+        programs: loops that are run as a `hjit.trace.ir.programs.steps.Program`, with all loops inside.
+        run_loops: compiles a program for sizes, and gives what runs it on arrays: the inputs, and those that it
+            changes; False where NumPy is to run. None: nothing does.
+        program: what the loops of the program that is recorded now have recorded so far.
+        overwriting: loops whose iterations read and overwrite earlier arrays, so that their contents are not known.
+        rolls_inside: are iterations of a short loop traced as one, too, inside of a loop whose iterations are?
+        rolls_short: are they where it is inside of none?
+        chooses: are both sides of conditions computed that only choose numbers?
+        has_short_loops: has one been traced iteration by iteration that need not be?
+        short_loops: the short loops that were met.
+        refused: the last loop that turned out to need iterations traced one by one.
+        bounds: stages that bounds of slices in programs were taken for: they must stay what they are.
+        numbers: arrays of known numbers in programs.
+        nests: of loops that write several places in each iteration, by the arrays that they write, while `loops` run.
+        carried_ints: ints of Python that `loops` carry, by the arrays that hold them.
+        clamped: of indices that are in range behind a condition alone, what they are where it holds.
+        comparisons: of variables of loops, by the stages that hold the outcomes.
+        changes: for each write a buffer, the version before, and its contents where they were known.
         iterations: of Python loops, where these are not to fill the trace.
         parts: of arrays, where short loops write many of them.
-        taps: of filters that became one expression.
-        broadcasts: shapes that were broadcast with each other, and the result, by their identities.
-        fill: which numbers uninitialised elements are traced with, see `fill_values`.
-        has_uninitialised: may there be such elements?
-        codes: of the functions that were traced.
-        postpone: of the extern calls and products that are not to be made now.
         expected: outcomes of the decisions of an earlier trace, in order; None: of one on a number.
+        assumed: how many conditions were taken to come out as expected, without being computed.
+        decided: the values of what was decided on, which needs no second guard.
+        freeze_captured: are captured numbers constants? Else they are read at every call, as arguments are.
+        checks: stages that say whether NumPy refuses something.
+        indices: what integer arrays hold that are indices, and may be out of bounds.
+        out_of_bounds: was an index out of bounds? It is found later than in NumPy, so the function must not handle it.
+        refusals: what could not be traced.
+        undo: what to do where the trace fails, so that it leaves nothing behind.
+        watched: what outlives the call, and may not be changed by it.
+        settings: contexts such as `numpy.errstate` that the function is inside of, to be made again for extern calls.
+        warning_filters: the settings that filter warnings.
+        calls_extern: is an extern function running?
+        warned: warnings of extern functions that ran while the function was traced; they were not shown.
+        postpone: of the extern calls and products that are not to be made now.
         operations: what is the same for all element-wise operations on such operands, see `hjit.trace.ops.elementwise`.
         views: of arrays that are alike, by the same key: the shapes and indices before and after.
+        broadcasts: shapes that were broadcast with each other, and the result, by their identities.
         memo: what else is the same wherever it is asked for, see `once`.
-        assumed: how many conditions were taken to come out as expected, without being computed.
-        constants: stages that were computed already, since no call changes them.
-        decided: the values of what was decided on, which needs no second guard.
     """
 
+    # -- what is computed
     evaluate: Callable[[Recorder, tuple[str, ...]], list[np.ndarray[Any, Any]]]
     function: str = "function"
     origin: Origin | None = None
@@ -210,68 +220,74 @@ class Recorder(TracedSizes):
     scalars: dict[tuple[int, str], str] = field(default_factory=dict)
     hosts: dict[str, HostScalar] = field(default_factory=dict)
     breaks: list[GraphBreak] = field(default_factory=list)
+    constants: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    codes: dict[CodeType, None] = field(default_factory=dict)
+    taps: int = 0
+    fill: int = 0
+    has_uninitialised: bool = False
+    _names: dict[str, int] = field(default_factory=dict)
+    # -- what the function has of its caller, and is seen as
     captures: list[tuple[Any, Any]] = field(default_factory=list)
     captured: dict[Any, Any] = field(default_factory=dict)
     written: dict[str, str] = field(default_factory=dict)
+    outside: list[Any] = field(default_factory=list)
+    containers: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    seen_as: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    disjoint: set[tuple[str, str]] = field(default_factory=set)
+    leaves: dict[int, str] = field(default_factory=dict)
+    # -- its globals and functions
     overlays: dict[int, Any] = field(default_factory=dict)
     pipelines: dict[int, tuple[Any, Callable[..., Any]]] = field(default_factory=dict)
     clones: dict[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
-    undo: list[Callable[[], None]] = field(default_factory=list)
+    classes: bool | None = None
+    has_class: bool = False
+    class_called: bool = False
+    # -- its loops
+    loops: list[Any] = field(default_factory=list)
     unrolled: frozenset[LoopSite] = frozenset()
     rolled: frozenset[LoopSite] = frozenset()
     programs: frozenset[LoopSite] = frozenset()
     run_loops: CompileLoops | None = None
     program: Any = None
-    bounds: set[str] = field(default_factory=set)
-    numbers: dict[Any, str] = field(default_factory=dict)
-    freeze_captured: bool = False
     overwriting: frozenset[LoopSite] = frozenset()
     rolls_inside: bool = False
     rolls_short: bool = False
     chooses: bool = False
     has_short_loops: bool = False
     short_loops: set[LoopSite] = field(default_factory=set)
-    classes: bool | None = None
-    has_class: bool = False
-    class_called: bool = False
-    loops: list[Any] = field(default_factory=list)
     refused: LoopSite | None = None
+    bounds: set[str] = field(default_factory=set)
+    numbers: dict[Any, str] = field(default_factory=dict)
     nests: dict[str, Any] = field(default_factory=dict)
     carried_ints: dict[str, Any] = field(default_factory=dict)
     clamped: dict[Atom, Poly] = field(default_factory=dict)
     comparisons: dict[str, Any] = field(default_factory=dict)
     changes: list[tuple[Any, str, np.ndarray[Any, Any] | None]] = field(default_factory=list)
-    refusals: list[TraceError] = field(default_factory=list)
-    effects: list[Effect] = field(default_factory=list)
-    calls_extern: bool = False
-    warned: list[Any] = field(default_factory=list)
-    settings: list[Callable[[], Callable[[], Any]]] = field(default_factory=list)
-    warning_filters: list[Any] = field(default_factory=list)
-    watched: Watched = field(default_factory=Watched)
+    iterations: Iterations | None = None
+    parts: WrittenParts = field(default_factory=WrittenParts)
+    # -- decisions, and what NumPy refuses
+    expected: Sequence[ExpectedOutcome | None] = ()
+    assumed: int = 0
+    decided: dict[Expr | str, Any] = field(default_factory=dict)
+    freeze_captured: bool = False
     checks: list[str] = field(default_factory=list)
     indices: dict[Any, CheckedIndices] = field(default_factory=dict)
     out_of_bounds: bool = False
-    outside: list[Any] = field(default_factory=list)
-    containers: dict[int, tuple[Any, Any]] = field(default_factory=dict)
-    seen_as: dict[int, tuple[Any, Any]] = field(default_factory=dict)
-    disjoint: set[tuple[str, str]] = field(default_factory=set)
-    leaves: dict[int, str] = field(default_factory=dict)
-    iterations: Iterations | None = None
-    parts: WrittenParts = field(default_factory=WrittenParts)
-    taps: int = 0
-    broadcasts: dict[tuple[int, ...], tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]] = field(default_factory=dict)
-    fill: int = 0
-    has_uninitialised: bool = False
-    codes: dict[CodeType, None] = field(default_factory=dict)
+    refusals: list[TraceError] = field(default_factory=list)
+    # -- effects, and extern calls
+    undo: list[Callable[[], None]] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+    watched: Watched = field(default_factory=Watched)
+    settings: list[Callable[[], Callable[[], Any]]] = field(default_factory=list)
+    warning_filters: list[Any] = field(default_factory=list)
+    calls_extern: bool = False
+    warned: list[Any] = field(default_factory=list)
     postpone: Postponing | None = None
-    expected: Sequence[ExpectedOutcome | None] = ()
-    assumed: int = 0
-    constants: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
-    decided: dict[Expr | str, Any] = field(default_factory=dict)
+    # -- what is the same wherever it is asked for
     operations: dict[tuple[Any, ...], Any] = field(default_factory=dict)
     views: dict[tuple[Any, ...], tuple[Any, ...]] = field(default_factory=dict)
+    broadcasts: dict[tuple[int, ...], tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]] = field(default_factory=dict)
     memo: dict[tuple[Any, ...], tuple[Any, Any]] = field(default_factory=dict)
-    _names: dict[str, int] = field(default_factory=dict)
 
     def __enter__(self) -> Recorder:
         self._outer = getattr(_state, "recorder", None)
@@ -369,7 +385,8 @@ class Recorder(TracedSizes):
         name = self.unique(name)
         shape = [self.symbol(f"{name}.{k}", n) for k, n in enumerate(array.shape)]
         whole = packed(array)
-        source = Source(Input(name, array.dtype, self.polys(shape), layout(whole)), whole, where, whole is not array)
+        made = Input(name, array.dtype, self.polys(shape), constant_strides(whole))
+        source = Source(made, whole, where, whole is not array)
         self.inputs[name] = source
         return source
 
@@ -382,7 +399,7 @@ class Recorder(TracedSizes):
         data = None if of_sizes or array.size > MAX_CONSTANT else array.tobytes()
         name = self.unique("const")
         shape = tuple(map(poly, array.shape)) if data is not None else self.polys(array.shape)
-        source = Source(Input(name, array.dtype, shape, layout(array), data), array, ("constant",))
+        source = Source(Input(name, array.dtype, shape, constant_strides(array), data), array, ("constant",))
         self.inputs[name] = source
         return source
 
@@ -557,7 +574,7 @@ class Recorder(TracedSizes):
             result = self.postpone.product(self, product)
         else:
             result = product.compute(self.evaluate(self, product.needs))
-        source = Input(name, product.dtype, self.polys(shape), layout(result))
+        source = Input(name, product.dtype, self.polys(shape), constant_strides(result))
         self.inputs[name] = Source(source, result, ("event", len(self.breaks), 0))
         self.breaks.append(
             GraphBreak(product.needs, (), product.as_extern_result, (name,), "numpy.matmul", product=product)
@@ -597,21 +614,3 @@ class Recorder(TracedSizes):
 
 def _finished(rec: Recorder, names: tuple[str, ...]) -> list[np.ndarray[Any, Any]]:
     raise AssertionError("the trace is finished")
-
-
-def packed(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The array; a copy in C order where its strides are no whole elements, as in a field of a structured array."""
-    return array.copy() if any(s % array.itemsize for s in array.strides) else array
-
-
-def layout(array: np.ndarray[Any, Any]) -> tuple[int | None, ...]:
-    """Strides in elements where they are small and so constants of the kernel, else None.
-
-    Axes of length 1 have stride 0: NumPy leaves theirs open.
-    """
-    item = array.itemsize
-    found: list[int | None] = []
-    for n, s in zip(array.shape, array.strides, strict=True):
-        step = s // item
-        found.append(0 if n == 1 else step if abs(step) <= SMALL else None)
-    return tuple(found)
