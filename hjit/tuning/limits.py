@@ -43,12 +43,12 @@ CLEARLY_FASTER = 0.97  # of the default schedule's time, which another one must 
 BELIEVED = 0.8
 
 # -- the search
-LITTLE_WORK = (
-    1 << 19
-)  # operations of all stages, some 0.2 ms at most: a greedy search saves less than 0.1 ms of that, and
-# takes with what is compiled for it as long as thousands of calls
+# operations of all stages, some 0.2 ms at most: a greedy search saves less than 0.1 ms of that, and takes with what is
+# compiled for it as long as thousands of calls
+LITTLE_WORK = 1 << 19
 NOT_MUCH_COSTLIER = 3.0  # times the best predicted cost, up to which an alternative is worth measuring
-FEW_STAGES = 12  # stages up to which all are searched, those that are alike counted once
+# stages up to which all are searched; searches for a user count those that are alike once (`hjit.sched.search.alike`)
+FEW_STAGES = 12
 DEFINITIONS_A_SECOND = 800  # at most: of more not even the default schedule is costed in time
 # times the seconds that costing the default schedule of a large Graph takes: left for completing what a search found
 # when it ended, with all other stages at the root

@@ -51,7 +51,9 @@ class Sampler:
     def __init__(self, space: Space, seed: int, seconds: float, stop: Callable[[], bool]) -> None:
         self._seconds, self._stop = min(SEARCH_SHARE * seconds, SAMPLE_SECONDS), stop
         self.whole = space  # local search changes any stage
-        self.space = frozen(space, self._for_a_while()) if len(space.graph.stages) > FEW_STAGES else space
+        # all stages count, and not kinds as in `autoschedule`: most of the sets of rules decide on alike stages, too
+        is_large = len(space.graph.stages) > FEW_STAGES
+        self.space = frozen(space, self._for_a_while()) if is_large else space
         self.spaces, self._searches = variations(self.space, SAMPLED), itertools.count()
         self._random = random.Random(seed)
         self.keep = keep_probability(max(self.space.undecided_steps, 1), UNTOUCHED)

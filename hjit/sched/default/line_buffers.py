@@ -110,9 +110,8 @@ def bytes_of_column(
         if column[0].length.const > MAX_SIDES:
             return None
         others = [x.length.const for x in region if x is not column[0]]
-        total += s.dtype.itemsize * math.prod(
-            1 << (n - 1).bit_length() for n in others
-        )  # storage is folded to such lengths
+        # storage is folded to lengths that are powers of two
+        total += s.dtype.itemsize * math.prod(1 << (n - 1).bit_length() for n in others)
         for number in range(len(s.definitions)):
             part = reads.part(name, number)
             uses.add(part, part.dims(tuple(map(_new_rows, region))))

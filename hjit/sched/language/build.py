@@ -9,13 +9,11 @@ from hjit.sched.language.kinds import LOOP_KINDS, LoopKind
 from hjit.sched.language.tree import Compute, DimKey, Loop, Node, Root, Store, Tail, dims_of, with_children
 from hjit.trace.ir.graph import Definition
 
-Step = (
-    tuple[DimKey, LoopKind, int | None] | tuple[DimKey, LoopKind, int | None, Tail]
-)  # a loop: dimension, kind, size, tail
+# a loop: dimension, kind, size, tail
+Step = tuple[DimKey, LoopKind, int | None] | tuple[DimKey, LoopKind, int | None, Tail]
 Path = tuple[int, ...]  # a node, as the numbers of the children that lead to it
 
-# iterations of parallel loops after which the loops inside are serial: tasks of a few iterations take equally long; set
-# once
+# iterations of parallel loops after which the loops inside are serial: tasks of a few iterations take equally long
 MANY_ITERATIONS = 64
 
 
@@ -205,10 +203,10 @@ def stored(stages: Sequence[str], children: tuple[Node, ...]) -> tuple[Node, ...
 
 
 def whole_loops(d: Definition, dims: Sequence[int], lanes_dim: int | None = None) -> list[Step]:
-    """Loops over all of some dimensions: the outermost is parallel, and where it has few iterations those inside it,
-    too.
+    """Loops over all of some dimensions: the outermost is parallel; where it has few iterations those inside are, too.
 
-    But for that of the lanes.
+    Args:
+        lanes_dim: the dimension that vectors run along, whose loop is parallel only where it is the outermost.
     """
     found: list[Step] = []
     tasks = 1

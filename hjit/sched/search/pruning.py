@@ -131,9 +131,8 @@ class Rules:
             [batch].
         """
         computed = features[..., _AT["points_computed_total"]] + features[..., _AT["inlined_calls"]]
-        tasks = np.rint(
-            features[..., _AT["inner_parallelism"]]
-        )  # a mean over definitions: where most have one, that is not few
+        # a mean over definitions: where most have one, that is not few
+        tasks = np.rint(features[..., _AT["inner_parallelism"]])
         few = (tasks > 1) & (tasks < min(self.tasks * cores, most))
         return np.asarray((self.is_too_often(computed, points) | few).any(-1))
 

@@ -72,13 +72,14 @@ _ON_CUDA: Mapping[Callable[..., Graph], tuple[Callable[..., Graph], ...]] = {
 }
 CUDA_PASSES = tuple(new for run in PASSES for new in _ON_CUDA.get(run, (run,)))
 FAST_CUDA_PASSES = (reorder_scattered_sums, *CUDA_PASSES)  # floats are added to computed places in any order
+# those that are given the rewrites that a schedule requests
 REQUESTABLE = (
     fuse,
     rfactor,
     cache_reads,
     pack,
     inline_after,
-)  # those that are given the rewrites that a schedule requests
+)
 
 
 def canonicalise(
