@@ -30,6 +30,7 @@ class RawFile:
 
     path: Path
     shape: tuple[int, ...]
+    chunks: None = None  # any window is read as well as another, as of a data set of HDF5 that is not in chunks
 
     @property
     def dtype(self) -> np.dtype[Any]:

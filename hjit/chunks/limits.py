@@ -11,6 +11,7 @@ RECOMPUTED_SCAN = 1.5  # the same of a scan, which chunks can go on with
 SMALL_WORK = 1 << 16  # iterations, and elements, that may be computed and read by every chunk
 READS = 4  # chunks of one small array that tasks read on average; of one that they read more of, the chunks are put
 FEW_READS = 1 << 10  # together first, unless all tasks together read so few: Dask's costs are those of chunks and tasks
+READ_AGAIN = 1.5  # a source is read so often at most by tasks that read their windows of it, all together
 LARGE = 1 << 22  # elements of a partial result
 
 # -- stages that several parts need: kept, or computed again by each

@@ -11,7 +11,8 @@ import itertools
 import math
 import operator
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +21,9 @@ import numpy as np
 from dask.base import clone_key
 from dask.highlevelgraph import HighLevelGraph
 
-from hjit.chunks.bounds import Region
-from hjit.chunks.limits import FEW_READS, MAX_LAYOUTS, READS, SMALL_WORK
-from hjit.chunks.native import after, is_task, task
+from hjit.chunks.bounds import Region, elements
+from hjit.chunks.limits import FEW_READS, MAX_LAYOUTS, READ_AGAIN, READS, SMALL_WORK
+from hjit.chunks.native import Source, after, first_layer, is_task, source_of, task
 
 Array = np.ndarray[Any, Any]
 Ends = tuple[int, int]
@@ -33,18 +34,69 @@ EXCERPT = 0.5  # a window that has less of a chunk than this is given that part 
 TOGETHER = 0.25  # of a chunk: what other tasks need of it is one task up to here, and moves as one
 
 
+class Layout:
+    """How a window is put together from chunks: plain numbers, which Dask does not look into.
+
+    Attributes:
+        shape: of the window.
+        places: for each chunk where it is put, and what of it: slices, the number of one of several excerpts, or None
+            for all.
+    """
+
+    __slots__ = ("dtype", "places", "shape")
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any, places: tuple[tuple[Slices, Any], ...]) -> None:
+        self.shape, self.dtype, self.places = shape, dtype, places
+
+    def __reduce__(self) -> Any:
+        return Layout, (self.shape, self.dtype, self.places)
+
+    def array(self, blocks: Iterator[Any]) -> Array:
+        """The window, of the next blocks."""
+        if len(self.places) == 1:
+            (_, part) = self.places[0]
+            block = next(blocks)
+            return np.asarray(block if part is None else block[part])
+        window = np.empty(self.shape, self.dtype)
+        for place, part in self.places:
+            block = next(blocks)
+            window[place] = block if part is None else block[part]
+        return window
+
+
+class SourceWindow:
+    """A window that is read from what chunks are loaded from.
+
+    Attributes:
+        get, settings: as `Source` has them.
+        window: slices of the source.
+    """
+
+    __slots__ = ("get", "settings", "window")
+
+    def __init__(self, get: Callable[..., Any], settings: Mapping[str, Any], window: Slices) -> None:
+        self.get, self.settings, self.window = get, settings, window
+
+    def __reduce__(self) -> Any:
+        return SourceWindow, (self.get, self.settings, self.window)
+
+    def array(self, blocks: Iterator[Any]) -> Array:
+        """The window, of the source that is the next block, after which comes what all such tasks begin after."""
+        source, _ = next(blocks), next(blocks)
+        return np.asarray(self.get(source, self.window, **self.settings))
+
+
 class WindowAssembly:
-    """What a task does with the chunks that it is given: plain numbers, which Dask does not look into.
+    """What a task does with the chunks that it is given, which Dask does not look into.
 
     Attributes:
         row: the numbers of the kernel.
-        windows: for each array the shape of its window, and for each chunk where it is put, and what of it: slices, the
-            number of one of several excerpts, or None for all.
+        windows: one for each array.
     """
 
     __slots__ = ("row", "windows")
 
-    def __init__(self, row: bytes, windows: tuple[Any, ...]) -> None:
+    def __init__(self, row: bytes, windows: tuple[Layout | SourceWindow, ...]) -> None:
         self.row, self.windows = row, windows
 
     def __reduce__(self) -> Any:
@@ -53,17 +105,7 @@ class WindowAssembly:
     def arrays(self, blocks: Sequence[Any]) -> Iterator[Array]:
         """The windows."""
         given = iter(blocks)
-        for shape, dtype, places in self.windows:
-            if len(places) == 1:
-                (_, part) = places[0]
-                block = next(given)
-                yield np.asarray(block if part is None else block[part])
-                continue
-            window = np.empty(shape, dtype)
-            for place, part in places:
-                block = next(given)
-                window[place] = block if part is None else block[part]
-            yield window
+        return (window.array(given) for window in self.windows)
 
 
 class Excerpts:
@@ -206,7 +248,7 @@ class Reads:
         along = [chunk_parts(chunks) for chunks in array.chunks]
         self._ends = list(zip(*(zip(low.tolist(), high.tolist(), strict=True) for low, high in region), strict=True))
         self._cuts: dict[tuple[int, ...], _Cuts] = {}
-        self._layouts: dict[Any, Any] = {}
+        self._layouts: dict[Any, Layout] = {}
         self._windows: dict[tuple[Ends, ...], tuple[tuple[Piece, ...], list[tuple[int, ...]]]] = {}
         for ends in self._ends or [()]:
             if ends not in self._windows:
@@ -226,7 +268,7 @@ class Reads:
                 cuts.add(piece.part, piece.share)
         return found, chunks
 
-    def of(self, number: int) -> tuple[Any, list[Any]]:
+    def of(self, number: int) -> tuple[Layout, list[Any]]:
         """The window of a task, for `WindowAssembly`, and the keys of what it is put together from."""
         ends = self._ends[number] if self._ends else ()
         found, chunks = self._windows[ends]
@@ -244,7 +286,7 @@ class Reads:
             blocks.append((self.key, *at) if is_together else (self.key, *at, k))
         return self._layout(found, tuple(numbers), ends), blocks
 
-    def _layout(self, found: tuple[Piece, ...], numbers: tuple[int | None, ...], ends: tuple[Ends, ...]) -> Any:
+    def _layout(self, found: tuple[Piece, ...], numbers: tuple[int | None, ...], ends: tuple[Ends, ...]) -> Layout:
         """A window as `WindowAssembly` has it; the same object for all windows that are put together alike."""
         shape = tuple(high - low + 1 for low, high in ends)
         key = id(found), numbers, shape  # `_windows` holds the pieces
@@ -253,7 +295,7 @@ class Reads:
             parts = [None if x.share == 1.0 else _slices(x.part) for x in found]
             whats = [part if k is None else k for part, k in zip(parts, numbers, strict=True)]
             places = tuple((x.place, what) for x, what in zip(found, whats, strict=True))
-            layout = self._layouts[key] = (shape, self.dtype, places)
+            layout = self._layouts[key] = Layout(shape, self.dtype, places)
         return layout
 
     def tasks(self) -> Iterator[tuple[Any, Any]]:
@@ -264,6 +306,32 @@ class Reads:
             for number, wanted in some:
                 key = (self.key, *at, *number)
                 yield key, task(key, excerpts, (wanted,), ((self.name, *at),))
+
+
+class SourceReads:
+    """What the tasks of a part read of one array that is loaded from a source: each its window, from there."""
+
+    def __init__(self, source: Source, region: Region) -> None:
+        """`region`: the window of each task."""
+        self._source = source
+        along = [zip(low.tolist(), high.tolist(), strict=True) for low, high in region]
+        self._ends = list(zip(*along, strict=True))
+
+    def of(self, number: int) -> tuple[SourceWindow, list[Any]]:
+        """The window of a task, for `WindowAssembly`, and the key of the source."""
+        ends = self._ends[number] if self._ends else ()
+        window = tuple(slice(low, max(high + 1, low)) for low, high in ends)
+        return SourceWindow(self._source.get, self._source.settings, window), [self._source.key, self._source.first]
+
+    def tasks(self) -> Iterator[tuple[Any, Any]]:
+        """None: nothing is cut out of chunks."""
+        return iter(())
+
+
+def has_any_window(source: Any) -> bool:
+    """Is any window of it read as well as a chunk? So it is of memory, of files that are mapped into it, and where
+    `chunks` is None, as of a data set of HDF5 that is not stored in chunks."""
+    return isinstance(source, np.ndarray) or getattr(source, "chunks", ()) is None
 
 
 def _numbered(parts: Iterable[tuple[Ends, ...]]) -> list[tuple[tuple[int, ...], Excerpts]]:
@@ -281,12 +349,15 @@ class Loaded:
     they come from a file, or from memory, they are rather loaded again, by tasks of their own. These begin after one
     task that does nothing: Dask's ordering of tasks looks at each pair of a chunk of the result and a task that it
     begins with, and a reduction ties all chunks of the result to all that are loaded.
+
+    Where one part reads an array in a pass, and its windows can be read from where chunks are loaded from
+    (`has_any_window`), there are no tasks that load: each task reads its own window, after one that does nothing, too.
     """
 
-    def __init__(self, arrays: Mapping[str, Any], passes: Mapping[str, Set[int]], seed: str, room: int) -> None:
+    def __init__(self, arrays: Mapping[str, Any], passes: Mapping[str, Counter[int]], seed: str, room: int) -> None:
         """
         Args:
-            passes: those that read each array.
+            passes: those that read each array, with how many windows of it a chunk needs in each.
             seed: for the names of these tasks.
             room: bytes of what may be kept.
         """
@@ -298,9 +369,22 @@ class Loaded:
         """An array in a pass."""
         if (name, number) not in self._found:
             array = self._arrays[name]
-            is_once = len(self._passes[name]) == 1 or self._is_kept(name)
-            self._found[name, number] = array if is_once else _again(array, self._seed, number)
+            self._found[name, number] = array if self._is_once(name) else _again(array, self._seed, number)
         return self._found[name, number]
+
+    def source(self, name: str, number: int, region: Region) -> Source | None:
+        """What tasks read an array from in a pass, each its window; None where they are given chunks."""
+        array = self._arrays[name]
+        if self._passes[name][number] > 1 or (len(self._passes[name]) > 1 and self._is_once(name)):
+            return None
+        source = source_of(array, f"{FIRST}-{self._seed}")
+        if source is None or not has_any_window(source.value):
+            return None
+        return source if float(np.sum(elements(region))) <= READ_AGAIN * array.size else None
+
+    def _is_once(self, name: str) -> bool:
+        """Are chunks loaded once?"""
+        return len(self._passes[name]) == 1 or self._is_kept(name)
 
     def _is_kept(self, name: str) -> bool:
         """Is there room for an array?"""
@@ -325,13 +409,9 @@ def _again(array: Any, seed: str, number: int) -> Any:
     first = f"{FIRST}-{seed}"
     layers = {
         **{n: graph.layers[n] for n in needs},
-        first: {first: task(first, nothing, (), ())},
+        **first_layer(first),
         name: {(name, *at): after((name, *at), load, first) for (_, *at), load in found.items()},
     }
     dependencies: dict[str, set[str]] = {n: set() for n in layers}
     dependencies[name] = {*needs, first}
     return da.Array(HighLevelGraph(layers, dependencies), name, array.chunks, meta=array._meta)
-
-
-def nothing() -> None:
-    """What loading begins after."""

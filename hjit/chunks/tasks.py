@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any
@@ -16,9 +17,9 @@ from dask.highlevelgraph import HighLevelGraph
 from hjit.chunks.cut import cut_graph
 from hjit.chunks.kernels import PartKernel, for_workers
 from hjit.chunks.limits import kept_bytes
-from hjit.chunks.native import data, task
+from hjit.chunks.native import Source, data, task
 from hjit.chunks.parts import Grid, Part
-from hjit.chunks.reads import Loaded, Reads, WindowAssembly, is_better_merged
+from hjit.chunks.reads import Loaded, Reads, SourceReads, WindowAssembly, is_better_merged
 from hjit.chunks.windows import Windows
 from hjit.options import Options
 from hjit.process.garbage_collection import few_collections
@@ -53,6 +54,17 @@ def item(k: int, results: tuple[Array, ...]) -> Array:
 def _items(key: str, results: str, positions: Iterable[tuple[int, ...]], k: int) -> dict[Any, Any]:
     """Tasks that each take one of several results."""
     return {(key, *at): task((key, *at), item, (k,), ((results, *at),)) for at in positions}
+
+
+def _with_layer(key: str, layer: dict[Any, Any], depends: Sequence[Any]) -> HighLevelGraph:
+    """The graph of a layer that reads arrays and sources."""
+    graph = HighLevelGraph.from_collections(key, layer, [x for x in depends if not isinstance(x, Source)])
+    layers, dependencies = dict(graph.layers), dict(graph.dependencies)
+    for source in (x for x in depends if isinstance(x, Source)):
+        layers.update(source.graph.layers)
+        dependencies.update(source.graph.dependencies)
+        dependencies[key] = dependencies[key] | source.graph.layers.keys()
+    return HighLevelGraph(layers, dependencies)
 
 
 def without_empty(chunks: Grid) -> Grid:
@@ -99,19 +111,20 @@ class Tasks:
         """The arrays of the Graph's outputs."""
         with few_collections():
             after = self._reductions_before()
-            passes: dict[str, set[int]] = {}
+            passes: dict[str, Counter[int]] = {}
             for part, number in zip(self.parts, after, strict=True):
                 for name in part.reads:
-                    passes.setdefault(self.cutter.array(name), set()).add(number)
+                    passes.setdefault(self.cutter.array(name), Counter())[number] += 1
             loaded = Loaded(dict(self.arrays), passes, self.token, self.cut.room)
             inputs = {*self.arrays}
             for number, part in enumerate(self.parts):
-                names = {n: self.cutter.array(n) for n in part.reads}
-                arrays = {
-                    n: loaded.of(array, after[number]) if array in inputs else self.arrays[array]
-                    for n, array in names.items()
-                    if array in self.arrays
-                }
+                arrays: dict[str, Any] = {}
+                for n, array in ((n, self.cutter.array(n)) for n in part.reads):
+                    if array in inputs:
+                        source = loaded.source(array, after[number], part.required[n])
+                        arrays[n] = source or loaded.of(array, after[number])
+                    elif array in self.arrays:
+                        arrays[n] = self.arrays[array]
                 self._add(part, self.cut.windows[number], f"{self.name}-{number}-{self.token}", arrays)
         return {n: self.arrays[n] for n in self.graph.outputs}
 
@@ -126,7 +139,7 @@ class Tasks:
         return found
 
     def _add(self, part: Part, groups: Sequence[Windows], key: str, arrays: Mapping[str, Any]) -> None:
-        """The arrays of one part, which reads these.
+        """The arrays of one part, which reads these, or from these sources.
 
         Args:
             groups: of its chunks.
@@ -135,9 +148,13 @@ class Tasks:
         single = len(part.outputs) == 1
         step = f"{key}-partial" if part.pieces else key if single else f"{key}-all"
         positions = list(itertools.product(*map(range, part.numblocks)))
-        chunks = [(self._merged(array, part, n), part.required[n]) for n, array in arrays.items()]
-        chunks += [(self._own(part, n, step, positions, layer), region) for n, region in part.before.items()]
-        reads = [Reads(array, region, f"{key}-excerpts-{k}") for k, (array, region) in enumerate(chunks)]
+        given = [(self._merged(x, part, n), part.required[n]) for n, x in arrays.items()]
+        depends = [x for x, _ in given]
+        given += [(self._own(part, n, step, positions, layer), region) for n, region in part.before.items()]
+        reads = [
+            SourceReads(x, region) if isinstance(x, Source) else Reads(x, region, f"{key}-excerpts-{k}")
+            for k, (x, region) in enumerate(given)
+        ]
         layer.update(task for r in reads for task in r.tasks())
         for group, made in enumerate(groups):
             needed = reads if made.before else reads[: len(arrays)]
@@ -154,11 +171,10 @@ class Tasks:
                 layer[task_key] = task(task_key, run_chunk, (placed,), (kernel, *blocks))
         if part.pieces:
             self._combine(part, step, key if single else f"{key}-all", layer)
-        depends = [array for array, _ in chunks[: len(arrays)]]
         if single:
-            self._array(part.outputs[0], key, HighLevelGraph.from_collections(key, layer, depends), part.grid)
+            self._array(part.outputs[0], key, _with_layer(key, layer, depends), part.grid)
             return
-        graph = HighLevelGraph.from_collections(f"{key}-all", layer, depends)
+        graph = _with_layer(f"{key}-all", layer, depends)
         for k, name in enumerate(part.outputs):
             own = f"{key}-{k}"
             every = itertools.product(*(range(len(x)) for x in part.grid))
@@ -167,7 +183,9 @@ class Tasks:
 
     @staticmethod
     def _merged(array: Any, part: Part, name: str) -> Any:
-        """The array, in one chunk where that is better."""
+        """The array, in one chunk where that is better; a source as it is."""
+        if isinstance(array, Source):
+            return array
         is_merged = is_better_merged(array.chunks, part.required[name], math.prod(part.numblocks))
         return array.rechunk(-1) if is_merged else array
 
