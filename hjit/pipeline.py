@@ -150,6 +150,15 @@ class BoundPipeline:
             return hook("wrap_callable")(self)(*args, **kwargs)
         return self._whole(self._owner, *args, **kwargs)
 
+    @property
+    def method(self) -> types.MethodType:
+        """The function in Python, with its first argument."""
+        return types.MethodType(self._whole.py_func, self._owner)
+
+    def in_force(self) -> Any:
+        """As `Pipeline.in_force`."""
+        return self._whole.in_force()
+
     def on(self, target: str) -> BoundPipeline:
         """As `Pipeline.on`."""
         return BoundPipeline(self.py_func, self._whole.on(target), self._owner)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import functools
+import inspect
 import os
+import types
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +36,9 @@ def bundle(path: str | os.PathLike[str], *items: Any) -> None:
     """Write the kernels of pipelines to a file for `hjit.load`.
 
     Args:
-        items: pipelines that have been called: the kernels of all their calls; or tuples of a pipeline and the
-            arguments of a call, ``(f, img, 0.5)``. A kernel serves other sizes, and other numbers, where an exported
-            function does; see `Pipeline.export`.
+        items: pipelines that have been called: the kernels of all their calls; or tuples of a pipeline, a method that
+            is one or a partial of one, and the arguments of a call, ``(f, img, 0.5)``. A kernel serves other sizes, and
+            other numbers, where an exported function does; see `Pipeline.export`.
 
     Raises:
         HjitError: a function needs Python when it runs, or has not been called; or it is no pipeline.
@@ -44,61 +47,113 @@ def bundle(path: str | os.PathLike[str], *items: Any) -> None:
     """
     if not Path(path).parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-    targets = {_pipeline(i).in_force()[0].target for i in items}
+    given = [_item(i) for i in items]
+    targets = {i.pipeline.in_force()[0].target for i in given}
     if len(targets) != 1 or "cuda" in targets:
         raise OptionError(f"a bundle is for one target, a CPU: {', '.join(sorted(targets)) or 'no pipeline is given'}")
     (target,) = targets
-    by_name: dict[str, Any] = {}
-    for f in map(_pipeline, items):
-        if by_name.setdefault(f.__name__, f.py_func) is not f.py_func:
-            raise HjitError(f"two functions are called {f.__name__}: a bundle has its functions by name")
+    by_name: dict[str, _Item] = {}
+    for i in given:
+        if by_name.setdefault(i.name, i).identity != i.identity:
+            raise HjitError(f"two functions are called {i.name}: a bundle has its functions by name")
     where = Platform(target, "", "", features.target_features(target))
-    signatures = {name: signature_to_json(signature_of(f)) for name, f in by_name.items()}
+    signatures = {name: signature_to_json(signature_of(i.function)) for name, i in by_name.items()}
     found: list[tuple[Description, bytes]] = []
-    for item in items:
-        f = _pipeline(item)
-        bind = binder(f.__name__, signature_from_json(signatures[f.__name__]))  # as calls of the file will be
-        for args, kwargs in _calls(item):
+    for i in given:
+        bind = binder(i.name, signature_from_json(signatures[i.name]))  # as calls of the file will be
+        for args, kwargs in i.calls():
             structure, leaves = flatten_arguments(*bind(*args, **kwargs))
-            if not _is_served(f.__name__, found, structure, leaves):
-                found.append(_kernel(f, f"hjit_bundle{len(found)}", structure, leaves, where))
+            if not _is_served(i.name, found, structure, leaves):
+                found.append(_kernel(i, f"hjit_bundle{len(found)}", structure, leaves, where))
     write(Path(path), {**facts(target), "functions": signatures}, found)
 
 
-def _pipeline(item: Any) -> Any:
-    f = item[0] if isinstance(item, tuple) and item else item
-    if not hasattr(f, "py_func"):
-        raise HjitError(
-            f"a bundle is made of pipelines, or of tuples of one and its arguments, not of a {type(f).__name__}"
-        )
-    return f
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """What a bundle is to have.
+
+    Attributes:
+        function: in Python, as it is called.
+        pipeline: of it, or of what it binds arguments of.
+        args: of the call that it is to serve; None where it serves those that there were.
+    """
+
+    function: Any
+    pipeline: Any
+    args: tuple[Any, ...] | None
+
+    @property
+    def name(self) -> str:
+        return str(self.pipeline.__name__)
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What tells its function from others: methods and partials are made anew wherever they are named."""
+        match self.function:
+            case types.MethodType() as method:
+                return id(method.__func__), id(method.__self__)
+            case functools.partial() as partial:
+                bound = *partial.args, *partial.keywords.values()
+                return id(partial.func), *partial.keywords, *map(id, bound)
+        return (id(self.function),)
+
+    def calls(self) -> Iterator[Arguments]:
+        """The arguments that kernels are made for."""
+        if self.args is not None:
+            return iter([(self.args, {})])
+        if self.function is not self.pipeline.py_func:
+            raise HjitError(
+                f"{self.name} has arguments bound. What to do: say which calls it is to serve: ({self.name}, ...)"
+            )
+        return _calls(self.pipeline)
 
 
-def _calls(item: Any) -> Iterator[Arguments]:
-    """The arguments that kernels are made for."""
-    if isinstance(item, tuple):
-        yield item[1:], {}
-        return
+def _item(given: Any) -> _Item:
+    pipeline: Any
+    f, args = (given[0], given[1:]) if isinstance(given, tuple) and given else (given, None)
+    match f:
+        case types.MethodType() if _is_pipeline(pipeline := f.__func__):
+            return _Item(types.MethodType(pipeline.py_func, f.__self__), pipeline, args)
+        case functools.partial() if _is_pipeline(pipeline := f.func):
+            return _Item(functools.partial(pipeline.py_func, *f.args, **f.keywords), pipeline, args)
+    if _is_pipeline(f):
+        return _Item(f.method if hasattr(type(f), "method") else f.py_func, f, args)
+    advice = ""
+    if callable(f) and not isinstance(f, type):
+        advice = ". What to do: give hjit.pipeline of it, with the arguments of a call"
+        if _is_pipeline(inspect.unwrap(f, stop=_is_pipeline)):
+            advice += ", or the pipeline that it wraps"
+    raise HjitError(
+        f"a bundle is made of pipelines, or of tuples of one and its arguments, not of a {type(f).__name__}{advice}"
+    )
+
+
+def _is_pipeline(f: Any) -> bool:
+    """Is it one, and not what `functools.wraps` has given the attributes of one?"""
+    return hasattr(type(f), "in_force")
+
+
+def _calls(pipeline: Any) -> Iterator[Arguments]:
+    """The arguments of the calls that a pipeline has had."""
     is_called = False
-    for entry in item.entries:
+    name = pipeline.__name__
+    for entry in pipeline.entries:
         if entry.plain is not None or entry.parts is not None:
             why = entry.plain or "it runs in parts, by Python"
-            advice = f"What to do: say which calls it is to serve: ({item.__name__}, ...)"
-            raise HjitError(f"{item.__name__} has calls without a kernel of all of it: {why}. {advice}")
+            advice = f"What to do: say which calls it is to serve: ({name}, ...)"
+            raise HjitError(f"{name} has calls without a kernel of all of it: {why}. {advice}")
         for v in entry.variants:
             is_called = True
             check(v.trace)  # its example has no values to decide on
             structure, leaves = v.example
             if any(x is GONE for x in leaves):
                 raise HjitError(
-                    f"{item.__name__} was called with objects that are neither arrays, numbers nor texts. What to do: "
-                    "make them part of the function, or plain arguments"
+                    f"{name} was called with objects that are neither arrays, numbers nor texts. What to do: "
+                    f"make them part of the function, or plain arguments; of a method give (object.{name}, ...)"
                 )
             yield structure.build(leaves.__getitem__)
     if not is_called:
-        raise HjitError(
-            f"{item.__name__} has not been called. What to do: call it, or give arguments: ({item.__name__}, ...)"
-        )
+        raise HjitError(f"{name} has not been called. What to do: call it, or give arguments: ({name}, ...)")
 
 
 def _is_served(
@@ -117,8 +172,8 @@ def _size(n: Sequence[int], encoded: Any) -> int:
     return evaluate(encoded, n)
 
 
-def _kernel(f: Any, entry: str, structure: PyTree, leaves: list[Any], where: Platform) -> tuple[Description, bytes]:
-    options, scheduler = f.in_force()
-    found = compiled(f.py_func, f.__name__, entry, structure, leaves, options, scheduler, where)
+def _kernel(i: _Item, entry: str, structure: PyTree, leaves: list[Any], where: Platform) -> tuple[Description, bytes]:
+    options, scheduler = i.pipeline.in_force()
+    found = compiled(i.function, i.name, entry, structure, leaves, options, scheduler, where)
     code = backend.compile_module(found.lowered.llvm, entry, where.name)
     return found.description, code

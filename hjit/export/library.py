@@ -19,6 +19,7 @@ from hjit.errors import CompileError, HjitError, OptionError
 from hjit.export.c_source import Source, check_name, data_name, level_suffix, source_of
 from hjit.export.compiling import compiled
 from hjit.export.description import CannotExport, Description
+from hjit.export.matching import signature_of
 from hjit.export.targets import Platform, object_code, platforms
 from hjit.options import Options
 from hjit.process.files import replacing
@@ -84,6 +85,7 @@ def export(
             if not one.is_linked_here():
                 raise OptionError(f"a shared library for {one.name} is linked there: export an object file, NAME.o")
         compiler = c_compiler()
+    _check_method(function, args, kwargs)
     structure, leaves = flatten_arguments(args, kwargs)
     check_name(name)
     found: list[tuple[Description, Platform]] = []
@@ -174,3 +176,19 @@ def _write(path: Path, data: bytes) -> None:
     with replacing(path) as new:
         new.write_bytes(data)
         new.chmod(0o755 if path.suffix == ".so" else 0o644)
+
+
+def _check_method(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Refuse a method without its object: Python looks `export` up at the function of it.
+
+    Raises:
+        CannotExport: these are not the arguments of a call with it.
+    """
+    signature = signature_of(function)
+    if next(iter(signature.parameters), "") not in ("self", "cls"):
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        advice = f"of a method: hjit.pipeline(object.{function.__name__}).export(...)"
+        raise CannotExport(f"{function.__name__}: {error}", advice) from None

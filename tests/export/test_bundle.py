@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import subprocess
@@ -269,7 +270,9 @@ def test_what_cannot_be_bundled(tmp_path: Path) -> None:
     with pytest.raises(HjitError, match="has not been called"):
         hjit.bundle(path, hjit.pipeline(sharpened))
     for item in (sharpened, (sharpened, image(40, 50), 0.5)):
-        with pytest.raises(HjitError, match="is made of pipelines, .* not of a function$"):
+        with pytest.raises(
+            HjitError, match="is made of pipelines, .* not of a function. What to do: give hjit.pipeline of it"
+        ):
             hjit.bundle(path, item)
     with pytest.raises(FileNotFoundError) as caught:
         hjit.bundle(tmp_path / "none" / "bundle", (hjit.pipeline(sharpened), image(40, 50), 0.5))
@@ -292,3 +295,82 @@ def test_what_cannot_be_bundled(tmp_path: Path) -> None:
     with pytest.raises(HjitError, match="What to do: say which calls"):
         hjit.bundle(path, by_numpy)
     assert not path.exists()
+
+
+def logged(f: Any) -> Any:
+    @functools.wraps(f)
+    def run(*args: Any) -> Any:
+        return f(*args)
+
+    return run
+
+
+@hjit.pipeline
+def times(x: Any, by: float = 2.0) -> Any:
+    return x * by
+
+
+class Scaler:
+    by = 3.0
+
+    @hjit.pipeline
+    def scaled(self, x: Any) -> Any:
+        return x * self.by
+
+    @classmethod
+    @hjit.pipeline
+    def of_class(cls, x: Any) -> Any:
+        return x * cls.by
+
+    @staticmethod
+    @hjit.pipeline
+    def alone(x: Any) -> Any:
+        return x * 5.0
+
+    def __call__(self, x: Any) -> Any:
+        return x - self.by
+
+
+BOUND = {
+    "scaled": Scaler().scaled,
+    "of_class": Scaler.of_class,
+    "alone": Scaler().alone,
+    "times": functools.partial(times, by=4.0),
+    "Scaler": hjit.pipeline(Scaler()),
+    "run": hjit.pipeline(logged(times)),
+}
+
+
+@pytest.mark.parametrize("name", BOUND)
+def test_methods_and_partials(name: str, tmp_path: Path) -> None:
+    f, x = BOUND[name], np.ones((20, 30), np.float32)
+    hjit.bundle(tmp_path / "a.hjit", (f, x), (f, x.astype(np.float64)))
+    (found,) = (hjit.load(tmp_path / "a.hjit")[n] for n in hjit.load(tmp_path / "a.hjit"))
+    for given in (x, x.astype(np.float64)):
+        np.testing.assert_array_equal(found(given), f(given))
+
+
+def test_what_binds_or_wraps_a_pipeline_says_what_to_give(tmp_path: Path) -> None:
+    x = np.ones((20, 30), np.float32)
+    path = tmp_path / "a.hjit"
+    with pytest.raises(HjitError, match=r"give hjit\.pipeline of it, with the arguments of a call, or the pipeline"):
+        hjit.bundle(path, (logged(times), x))
+    with pytest.raises(HjitError, match=r"not of a Scaler. What to do: give hjit\.pipeline of it"):
+        hjit.bundle(path, (Scaler(), x))
+    for f, name in ((Scaler().scaled, "scaled"), (functools.partial(times, by=4.0), "times")):
+        with pytest.raises(HjitError, match=rf"say which calls it is to serve: \({name}, ...\)"):
+            hjit.bundle(path, f)
+    with pytest.raises(HjitError, match="two functions are called times"):
+        hjit.bundle(path, (functools.partial(times, by=4.0), x), (times, x))
+    with pytest.raises(HjitError, match="two functions are called scaled"):
+        hjit.bundle(path, (Scaler().scaled, x), (BOUND["scaled"], x))
+
+
+def test_methods_are_exported_by_a_pipeline_of_them(tmp_path: Path) -> None:
+    x, scaler = np.ones((20, 30), np.float32), Scaler()
+    for f in (scaler.scaled, Scaler.of_class):
+        with pytest.raises(HjitError, match=r"hjit\.pipeline\(object\.\w+\)\.export"):
+            f.export(tmp_path / "a.o", x)
+        assert hjit.pipeline(f).export(tmp_path / "a.o", x).files
+    for f in (scaler.alone, hjit.pipeline(scaler), hjit.pipeline(functools.partial(times, by=4.0))):
+        assert f.export(tmp_path / "a.o", x).files
