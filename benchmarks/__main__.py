@@ -92,6 +92,7 @@ def parser() -> argparse.ArgumentParser:
         "--source", metavar="PATH", type=Path, help="with skimage: its sources; pip downloads them if needed"
     )
     p.add_argument("--weights", metavar="FILE", type=Path, help="with model: of `hjit train`; hjit's if not given")
+    p.add_argument("--calibrated", action="store_true", help="with model: hjit's weights as corrected for this machine")
     p.add_argument("--gigabytes", type=float, default=1.0, help="with dask: of the mosaic")
     p.add_argument("--folder", metavar="PATH", type=Path, help="with dask: for its files, twice as large at most")
     p.add_argument("--chunk", metavar="PIXELS", type=int, help="with dask: the side of its chunks")
@@ -242,7 +243,9 @@ def of_model(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) 
 
     suite.check_names("application", given.apps, NAMES)
     limit = given.limit or model.LIMIT
-    numbers = model.run(given.apps, given.weights, small=given.small, limit=limit, keep=keep)
+    numbers = model.run(
+        given.apps, given.weights, small=given.small, calibrated=given.calibrated, limit=limit, keep=keep
+    )
     model.show(numbers)
     return numbers
 

@@ -36,12 +36,14 @@ LIMIT = 600.0  # seconds of an application's process
 Row = dict[str, Any]
 
 
-def measure(name: str, weights: str, small: bool) -> Row:
+def measure(name: str, weights: str, small: bool, calibrated: bool = False) -> Row:
     """The row of an application, measured in this process.
 
     Args:
         weights: a file of the cost model; empty: the one that comes with hjit.
+        calibrated: the latter, corrected for this machine.
     """
+    import hjit.tuning.weights
     from hjit.errors import HjitError
     from hjit.model import network
     from hjit.options import Options
@@ -50,7 +52,7 @@ def measure(name: str, weights: str, small: bool) -> Row:
 
     module = apps.load(name)
     arguments = module.inputs(np.random.default_rng(0), module.SMALL if small else module.SHAPE)
-    cost = network.load(weights or WEIGHTS)
+    cost = hjit.tuning.weights.weights() if calibrated else network.load(weights or WEIGHTS)
     options = Options(cache="off", verify="off", tune=False, blas=False)
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -138,20 +140,35 @@ def run(
     weights: Path | None = None,
     *,
     small: bool = False,
+    calibrated: bool = False,
     limit: float = LIMIT,
     keep: Callable[[dict[str, Any]], None] = lambda numbers: None,
 ) -> dict[str, Any]:
     """All numbers, under the names of the JSON file.
 
     Args:
+        calibrated: are the weights those of hjit, corrected by what `hjit calibrate` measured on this machine?
         keep: called with what there is after each application.
+
+    Raises:
+        ValueError: this machine was not calibrated.
     """
     from hjit.kernels.runtime.launch import cores
+    from hjit.model.calibration import to_json
+    from hjit.tuning.calibrated import kept
+    from hjit.tuning.weights import file_digest
 
-    head = {**about(), "weights": "those of hjit" if weights is None else weights.name}
+    correction = kept(file_digest()) if calibrated else None
+    if calibrated and (correction is None or weights is not None):
+        raise ValueError("--calibrated is of hjit's own weights, after `hjit calibrate` on this machine")
+    head = {
+        **about(),
+        "weights": "those of hjit" if weights is None else weights.name,
+        "calibration": None if correction is None else to_json(correction),
+    }
     rows: list[Row] = []
     for name in names:
-        request = [name, "" if weights is None else str(weights.resolve()), small]
+        request = [name, "" if weights is None else str(weights.resolve()), small, calibrated]
         rows.append({"app": name, **reported("benchmarks.model", request, cores(), limit)})
         keep({**head, "rows": rows})
     return {**head, "rows": rows, "summary": summary(rows)}
