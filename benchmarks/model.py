@@ -36,23 +36,25 @@ LIMIT = 600.0  # seconds of an application's process
 Row = dict[str, Any]
 
 
-def measure(name: str, weights: str, small: bool, calibrated: bool = False) -> Row:
+def measure(name: str, weights: str, small: bool, calibration: Row | None = None) -> Row:
     """The row of an application, measured in this process.
 
     Args:
         weights: a file of the cost model; empty: the one that comes with hjit.
-        calibrated: the latter, corrected for this machine.
+        calibration: corrections of it, as JSON has them.
     """
-    import hjit.tuning.weights
     from hjit.errors import HjitError
     from hjit.model import network
+    from hjit.model.calibration import corrected, from_json
     from hjit.options import Options
     from hjit.training.cases import MeasurementLock, Mismatch, measured
     from hjit.tuning.limits import WEIGHTS
 
     module = apps.load(name)
     arguments = module.inputs(np.random.default_rng(0), module.SMALL if small else module.SHAPE)
-    cost = hjit.tuning.weights.weights() if calibrated else network.load(weights or WEIGHTS)
+    cost = network.load(weights or WEIGHTS)
+    if calibration is not None:
+        cost = corrected(cost, from_json(calibration).factors)
     options = Options(cache="off", verify="off", tune=False, blas=False)
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -168,7 +170,7 @@ def run(
     }
     rows: list[Row] = []
     for name in names:
-        request = [name, "" if weights is None else str(weights.resolve()), small, calibrated]
+        request = [name, "" if weights is None else str(weights.resolve()), small, head["calibration"]]
         rows.append({"app": name, **reported("benchmarks.model", request, cores(), limit)})
         keep({**head, "rows": rows})
     return {**head, "rows": rows, "summary": summary(rows)}

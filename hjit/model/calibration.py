@@ -4,9 +4,10 @@ The weights that come with hjit know the machines that they were fitted on. How 
 a byte from memory, an allocation or the launch of a task is the machine's own, and the same for all programs; which
 features of a stage make its terms expensive is not, and needs thousands of samples. So the network is left as it is,
 and the units of its 27 coefficients are multiplied by seven factors. They minimise the training's own error (squares of
-log predicted/measured, what all schedules of a program share counting less) with a ridge around factors of 1:
+log predicted/measured, what all schedules of a program share counting less) with a ridge around their mean: a machine
+may be faster in all, which n programs tell, but that it is so in one group is to be seen clearly.
 
-    sum over schedules of w (log sum_g exp(d_g) x_g - log t)^2  +  RIDGE n sum_g d_g^2
+    sum over schedules of w (log sum_g exp(d_g) x_g - log t)^2  +  RIDGE n sum_g (d_g - mean d)^2
 
 where x_g are the seconds that group g has in the prediction. It is solved by Gauss-Newton steps. The corrections are
 worth keeping only where they predict programs that they were not fitted to better (`fitted`).
@@ -42,7 +43,8 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Terms whose units change together: what of the machine they depend on is the same."""
 
-RIDGE = 0.02  # of the square of a factor's logarithm, beside the mean square of errors
+RIDGE = 0.02  # of the square of a factor's logarithm, less the mean of all, beside the mean square of errors
+LEAST_RIDGE = 1e-6  # of the mean: of programs that tell nothing all factors are 1
 STEPS, FINEST = 40, 1e-6  # of Gauss-Newton, and how small a step is the last
 LONGEST_STEP = 0.5  # of a factor's logarithm
 FOLDS = 5  # parts of the programs, each of which is held out once
@@ -163,7 +165,8 @@ def _error(parts: Sequence[_Parts], logs: Array) -> float:
 def _solved(parts: Sequence[_Parts]) -> Array:
     """The logarithms of the factors that fit best, [groups]."""
     logs = np.zeros(len(GROUPS))
-    ridge = RIDGE * len(parts) * np.eye(len(GROUPS))
+    mean = np.full((len(GROUPS), len(GROUPS)), 1 / len(GROUPS))
+    ridge = len(parts) * (RIDGE * (np.eye(len(GROUPS)) - mean) + LEAST_RIDGE * mean)
     for _ in range(STEPS):
         errors, slopes = zip(*(x.errors(logs) for x in parts), strict=True)
         e, j = np.concatenate(errors), np.concatenate(slopes)
