@@ -88,6 +88,14 @@ def test_a_machine_that_differs_is_found_and_predicted_better() -> None:
         )
 
 
+@pytest.mark.parametrize("speed", [0.4, 2.5])
+def test_a_machine_that_is_faster_in_all_is_found_whole(speed: float) -> None:
+    """Noise of 0.3, and no group is pulled back to 1."""
+    found = fitted(NET, measured(dict.fromkeys(GROUPS, speed), 0.3))
+    assert found.helps
+    assert np.mean(np.log(list(found.factors.values()))) == pytest.approx(np.log(speed), abs=0.12)
+
+
 def test_a_machine_that_does_not_differ_is_left_alone() -> None:
     """What is only noise helps no program that was held out."""
     for seed in range(5):
