@@ -1,21 +1,27 @@
 """Objects that the function makes: their methods run as they are while it is traced, and not again.
 
-What these would print or log is refused where the class is called, or given a name, before any of it is done. Which
-methods run is not known then: those whose names stand in code that is traced, or in such a method, and those that
-Python calls by itself.
+What these would print or log, draw from a random stream or read from the clock is refused where the class is called, or
+given a name, before any of it is done. Which methods run is not known then: those whose names stand in code that is
+traced, or in such a method, and those that Python calls by itself.
 """
 
 from __future__ import annotations
 
+import datetime
 import functools
 import logging
+import os
+import random
 import sys
 import types
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from hjit.trace.capture.captured import is_own
+from hjit.trace.capture.side_effects.impure import CLOCKS, GENERATORS, IMPURE, NUMPY_GENERATORS
 from hjit.trace.splitting.frames_above import all_code, named
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.recording.recorder import current
@@ -25,6 +31,9 @@ _PRINTS = (print, input)
 _LOGGERS = (logging.Logger, logging.LoggerAdapter)
 _LOGS = frozenset("debug info warning warn error critical fatal exception log getLogger".split())
 _STREAMS = frozenset("stdin stdout stderr __stdin__ __stdout__ __stderr__".split())
+_CLOCKS = frozenset(name + ns for name in CLOCKS for ns in ("", "_ns"))
+_ENVIRONMENT = frozenset(("environ", "getenv", "getcwd"))
+_TODAY = frozenset(("now", "utcnow", "today"))
 # what Python does not call by itself, where an object is made and its methods are called
 _ASKED_FOR = frozenset(
     "__repr__ __str__ __format__ __reduce__ __reduce_ex__ __getstate__ __setstate__ __dir__ __sizeof__".split()
@@ -33,7 +42,7 @@ _ASKED_FOR = frozenset(
 
 @provides
 def check_output(cls: type, frame: types.FrameType | None = None) -> None:
-    """Nothing, where objects of the class print and log nothing.
+    """Nothing, where objects of the class do and are at every call what they are while it is traced.
 
     Args:
         frame: of the code that calls the class, or gives it a name; None: it is an argument.
@@ -44,18 +53,18 @@ def check_output(cls: type, frame: types.FrameType | None = None) -> None:
     if not is_own(cls):
         return
     codes = (*(() if frame is None else (frame.f_code,)), *current().codes)
-    writer = _writer(cls, frozenset(name for code in codes for c in all_code(code) for name in c.co_names))
-    if writer:
+    found = _effect(cls, frozenset(name for code in codes for c in all_code(code) for name in c.co_names))
+    if found:
         raise current().error(
             f"{cls.__name__}(...)",
-            f"{writer} may print or log while it is traced: it would do so once, not at every call",
+            f"{found} while it is traced: it would do so once, not at every call",
             "make the object outside the function",
         )
 
 
 @functools.lru_cache(maxsize=256)
-def _writer(cls: type, names: frozenset[str]) -> str:
-    """The first of the functions that may run which prints or logs; empty where none does."""
+def _effect(cls: type, names: frozenset[str]) -> str:
+    """The first of the functions that may run which has an effect, and what it may do; empty where none has."""
     known, classes, seen = set(names), [cls], set[types.CodeType]()
     waiting = deque(_methods(classes, known))
     while waiting and len(seen) < MAX_FUNCTIONS:
@@ -64,9 +73,11 @@ def _writer(cls: type, names: frozenset[str]) -> str:
             continue
         seen.add(f.__code__)
         values = list(named(f))
-        if _prints(f, values):
-            return f.__qualname__
-        known.update(name for c in all_code(f.__code__) for name in c.co_names)
+        reached = {name for c in all_code(f.__code__) for name in c.co_names}
+        does = next((what for what, test in _EFFECTS.items() if test(f, values, reached)), None)
+        if does is not None:
+            return f"{f.__qualname__} may {does}"
+        known.update(reached)
         classes += [x for x in values if isinstance(x, type) and is_own(x) and x not in classes]
         waiting += [x for x in values if isinstance(x, types.FunctionType) and is_own(x)]
         waiting += _methods(classes, known) if not waiting else ()
@@ -84,8 +95,7 @@ def _methods(classes: Iterable[type], names: set[str]) -> Iterator[types.Functio
                 yield f
 
 
-def _prints(f: types.FunctionType, values: Iterable[Any]) -> bool:
-    names = {name for c in all_code(f.__code__) for name in c.co_names}
+def _prints(f: types.FunctionType, values: Iterable[Any], names: set[str]) -> bool:
     if any(p.__name__ in names and p.__name__ not in f.__globals__ for p in _PRINTS):
         return True
     return any(
@@ -94,3 +104,37 @@ def _prints(f: types.FunctionType, values: Iterable[Any]) -> bool:
         or any(x is p for p in _PRINTS)
         for x in values
     )
+
+
+def _draws(f: types.FunctionType, values: Iterable[Any], names: set[str]) -> bool:
+    return any(
+        (x is np and "random" in names)
+        or x is np.random
+        or isinstance(getattr(x, "__self__", x), GENERATORS)
+        or any(
+            x is y for y in (np.random.default_rng, random.Random, random.SystemRandom, os.urandom, *NUMPY_GENERATORS)
+        )
+        or (isinstance(x, types.ModuleType) and bool(names.intersection(IMPURE.get(x.__name__, ()))))
+        for x in values
+    )
+
+
+def _reads_clock(f: types.FunctionType, values: Iterable[Any], names: set[str]) -> bool:
+    return any(
+        (x in (datetime.date, datetime.datetime) and names & _TODAY)
+        or (isinstance(x, types.BuiltinFunctionType) and x.__module__ == "time" and x.__name__ in _CLOCKS)
+        for x in values
+        if isinstance(x, type | types.BuiltinFunctionType)
+    )
+
+
+def _reads_environment(f: types.FunctionType, values: Iterable[Any], names: set[str]) -> bool:
+    return any((x is os and bool(names & _ENVIRONMENT)) or x is os.environ or x is os.getenv for x in values)
+
+
+_EFFECTS: Mapping[str, Callable[[types.FunctionType, Iterable[Any], set[str]], bool]] = {
+    "print or log": _prints,
+    "draw random numbers": _draws,
+    "read the clock": _reads_clock,
+    "read the environment": _reads_environment,
+}

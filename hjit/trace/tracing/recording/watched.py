@@ -78,6 +78,8 @@ class Watched:
         if type(f.__globals__) is not dict:  # it is traced, and sees no more than what is wrapped
             return
         names = f.__code__.co_names
+        for value in (*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()):
+            yield value, f"default of {f.__name__}"
         yield from self._variables(f.__globals__, names)
         for module in [f.__globals__.get(n) for n in names]:
             if isinstance(module, ModuleType) and is_own(module):
