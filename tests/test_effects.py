@@ -887,6 +887,45 @@ def test_a_counter_among_the_attributes_of_a_function_counts() -> None:
     assert counted.calls == 5  # type: ignore[attr-defined]
 
 
+def left_by_a_refusal(a: Any) -> Any:
+    def rows() -> Iterator[Any]:
+        with np.errstate(all="ignore"):
+            for row in a:
+                yield row / 2
+
+    found = rows()
+    first = next(found)
+    print(end="")
+    return first
+
+
+def refused_where_it_is_closed(a: Any) -> Any:
+    def rows() -> Iterator[Any]:
+        for row in a:
+            try:
+                yield row.sum()
+            finally:
+                print(end="")
+
+    return a + next(x for x in rows() if x is not None)
+
+
+@pytest.mark.parametrize("f", [left_by_a_refusal, refused_where_it_is_closed])
+def test_generators_that_are_closed_early_say_nothing(
+    f: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "unraisablehook", sys.__unraisablehook__)
+    pipe = hjit.pipeline(f, on_unsupported="break", numpy_if_faster=False, cache="off")
+    for _ in range(3):
+        np.testing.assert_array_equal(pipe(IMAGE), f(IMAGE))
+    gc.collect()
+    assert capsys.readouterr().err == ""
+    with pytest.raises(hjit.TraceError, match="print"):
+        hjit.pipeline(f, on_unsupported="raise", cache="off")(IMAGE)
+    gc.collect()
+    assert capsys.readouterr().err == ""
+
+
 SIZE_WARNINGS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (lambda a: a.mean(), (np.zeros((0, 5)),)),
     (lambda a: a[:0].mean() + a, (np.ones(30),)),
@@ -899,6 +938,23 @@ SIZE_WARNINGS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (lambda a: a.var(), (np.zeros((0, 5), complex),)),
     (lambda a, k: a.std(ddof=k), (np.ones(20), 25)),
 ]
+
+
+@pytest.mark.parametrize("verify", ["first", "off"])
+def test_numpys_warning_of_a_mask_without_out(seen: Seen, verify: Any) -> None:
+    def unsaid(a: Any) -> Any:
+        return np.where(a > 0.5, np.divide(1.0, a, where=a > 0.5), 0)
+
+    def said(a: Any) -> Any:
+        return np.where(a > 0.5, np.divide(1.0, a, out=None, where=a > 0.5), 0)
+
+    for f in (unsaid, said):
+        pipe = hjit.pipeline(f, verify=verify, on_unsupported="raise", numpy_if_faster=False, cache="off")
+        for image in (IMAGE, IMAGE, IMAGE * 0.9):
+            ours, expected = effects(seen, pipe, image), effects(seen, f, image)
+            assert ours[1:] == expected[1:]
+            assert len(expected[2]) == (f is unsaid)
+            np.testing.assert_array_equal(ours[0], expected[0])
 
 
 @pytest.mark.parametrize(("function", "args"), SIZE_WARNINGS)

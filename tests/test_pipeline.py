@@ -194,6 +194,25 @@ def test_pickle_and_copy() -> None:
     assert copy.copy(module_level) is copy.deepcopy(module_level) is module_level
 
 
+class Wrapper:
+    """What `functools.update_wrapper` makes of an object."""
+
+    def __init__(self, function: Any) -> None:
+        functools.update_wrapper(self, function)
+
+    def __call__(self, img: Any) -> Any:
+        return self.__wrapped__(img) + 1  # type: ignore[attr-defined]
+
+
+def test_what_wraps_a_pipeline_has_nothing_of_its_state() -> None:
+    img = np.random.default_rng(0).random((9, 9))
+    inner = module_level(img)
+    wrapper = Wrapper(module_level)
+    assert not wrapper.__dict__.keys() & {"py_func", "stats", "tuned", "parts"}
+    assert pickle.loads(pickle.dumps(wrapper)).__wrapped__ is module_level
+    np.testing.assert_array_equal(wrapper(img), inner + 1)
+
+
 def test_cloudpickle() -> None:
     """Takes what cannot be found by its name, as it takes plain functions."""
     cloudpickle = pytest.importorskip("cloudpickle")

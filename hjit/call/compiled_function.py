@@ -61,7 +61,9 @@ from hjit.trace.tracing.frames import stack_level, uncounted
 from hjit.trace.tracing.recording.recorder import running
 
 if TYPE_CHECKING:
+    from hjit.call.breaks.parts import Parts
     from hjit.call.build import Built
+    from hjit.call.checks.first_calls import FirstCalls
     from hjit.call.variant import Variant
     from hjit.trace.tracing.recording.events import ExpectedOutcome
     from hjit.tuning.autotune import Tuned
@@ -83,6 +85,28 @@ class CompiledFunction(VerifiedCalls, SplitCalls, TimedCalls, OtherArrays, Gener
         tuned: the result of the latest tuning; None: there was none.
     """
 
+    __slots__ = (  # not in `__dict__`, which `functools.update_wrapper` copies to what wraps a pipeline
+        "_compared",
+        "_depth",
+        "_entries",
+        "_given",
+        "_lock",
+        "_on",
+        "_on_gpu",
+        "_options",
+        "_plain_again",
+        "_retracing",
+        "_schedule",
+        "_spent",
+        "_uses_plans",
+        "_warned",
+        "_warned_of_flips",
+        "parts",
+        "py_func",
+        "stats",
+        "tuned",
+    )
+
     __name__: str
     _is_part = False
 
@@ -99,6 +123,9 @@ class CompiledFunction(VerifiedCalls, SplitCalls, TimedCalls, OtherArrays, Gener
         self._schedule: Scheduler | None = None
         self._plain_again: tuple[int, Callable[..., bool]] | None = None  # recognises calls that NumPy runs
         self._on: dict[str, Self] = {}
+        self.parts: Parts | None = None
+        self._depth = 0
+        self._compared: FirstCalls | None = None
         self._on_gpu: CompiledFunction[P, R] | None = None  # what runs calls with arrays on a GPU, once there was one
         self.tuned: Tuned | None = None
         self._uses_plans = False  # although nothing is searched

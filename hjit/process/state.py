@@ -114,6 +114,9 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_pools", "threads for work that signals must not interrupt, by its kind", "one a kind", RESET),
     ),
     "process.deep_stack": (State("_deep", "threads with deep stacks", "as many as are used at once", RESET),),
+    "trace.capture.side_effects.finalisation": (
+        State("_taking", "one thread takes exceptions of finalised objects", "a lock", RESET),
+    ),
     "options": (State("_in_context", "options of ``with hjit.options(...)``", "one a context"),),
     "report.performance.style": (State("_numbers", "numbers reports", "a number"),),
     "trace.capture.side_effects.audit_hook": (State("_installed", "is the audit hook installed?", "a bool"),),

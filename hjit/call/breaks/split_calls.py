@@ -33,8 +33,8 @@ class SplitCalls(TimedCalls):
         parts: the function with compiled parts, once it was called with what cannot be traced as a whole.
     """
 
-    parts: Parts | None = None
-    _depth = 0  # of functions in parts that call each other
+    parts: Parts | None
+    _depth: int  # of functions in parts that call each other
 
     @abstractmethod
     def _part(self, function: Any, deeper: int = 0) -> Any:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 class VerifiedCalls(TimedCalls):
     """What `hjit.call.compiled_function.CompiledFunction` does with the first results of its kernels."""
 
+    _compared: FirstCalls | None
     _interprets = True  # see `hjit.call.build.build`
     _assumes = True  # are conditions on values taken to come out as in an earlier process, while it is traced?
 
@@ -139,8 +140,10 @@ class VerifiedCalls(TimedCalls):
         is_refused = result is PLAIN and not self._first_calls.is_wrong(variant, stores)
         return self._refused(call) if is_refused else result
 
-    @functools.cached_property
+    @property
     def _first_calls(self) -> FirstCalls:
         from hjit.call.checks.first_calls import FirstCalls
 
-        return FirstCalls(self.__name__)
+        if self._compared is None:
+            self._compared = FirstCalls(self.__name__)
+        return self._compared

@@ -21,6 +21,7 @@ from hjit.trace.capture.side_effects.made_objects import check_output
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.scalar_class import ArrayDtype, ScalarClass, notice_call, plain_class
+from hjit.trace.tracing.arrays.traced import Traced
 from hjit.trace.tracing.arrays.tracer import (
     Tracer,
     as_tracer,
@@ -87,7 +88,10 @@ def of_lists(ufunc: np.ufunc) -> Callable[..., Any]:
         if len(args) == nin and kwargs.keys() <= _OUT and _are_real(args, kwargs):
             return hook("ufunc_call")(ufunc, "__call__", args, kwargs)
         args, kwargs = arrays_of(args), arrays_of(kwargs)
-        return ufunc(*(as_tracer(x) if type(x) in (list, tuple) and has_tracer(x) else x for x in args), **kwargs)
+        args = tuple(as_tracer(x) if type(x) in (list, tuple) and has_tracer(x) else x for x in args)
+        if kwargs.get("out", ufunc) is None and len(args) == nin and any(issubclass(type(x), Traced) for x in args):
+            return hook("ufunc_call")(ufunc, "__call__", args, kwargs)  # NumPy would not tell it from no `out` at all
+        return ufunc(*args, **kwargs)
 
     return functools.wraps(ufunc, updated=())(method)
 

@@ -18,6 +18,7 @@ from hjit.trace.capture.captured import AccessPath, captured_object, whole_array
 from hjit.trace.capture.classes import guard_class_attributes
 from hjit.trace.capture.overlay import clone, load_table, replacement, wrap_callable
 from hjit.trace.capture.side_effects.audit_hook import install_audit_hook
+from hjit.trace.capture.side_effects.finalisation import Finalisation
 from hjit.trace.capture.side_effects.library_warnings import NotedWarnings
 from hjit.trace.capture.side_effects.settings import settings_kept
 from hjit.trace.ir.graph import identity
@@ -267,7 +268,9 @@ def trace(
             **next_one.options(),
         )
         try:
-            return _traced(rec, function, structure, leaves, leaves if originals is None else originals, names)
+            with rec, Finalisation() as finalisation:
+                known = leaves if originals is None else originals
+                return _traced(rec, finalisation, function, structure, leaves, known, names)
         except CannotReroll as refusal:
             next_one.refused(rec, refusal)
         except ManyParts as found:
@@ -283,40 +286,42 @@ def trace(
 
 def _traced(
     rec: Recorder,
+    finalisation: Finalisation,
     function: Callable[..., Any],
     structure: PyTree,
     leaves: Sequence[Any],
     originals: Sequence[Any],
     names: Sequence[str],
 ) -> Trace:
-    """One run of the function.
+    """One run of the function, in a block of the recorder's.
 
     Raises:
         CannotReroll: with one of its loops taken iteration by iteration it may succeed.
     """
-    with rec:
-        args, kwargs = structure.build(lambda leaf: _stand_in(rec, leaf, leaves[leaf], originals[leaf], names[leaf]))
-        _watch(rec, (args, kwargs))
-        run = replacement(function)
-        if run is None:
-            run = clone(function) if isinstance(function, types.FunctionType) else wrap_callable(function)
-        with settings_kept(rec), NotedWarnings(runs_again=True):
-            returned = run(*args, **kwargs)
-        if rec.loops or rec.refused:  # the code has handled the exception that left it
-            raise CannotReroll(rec.refused or rec.loops[-1].site, "an exception")
-        if rec.class_called:  # likewise
-            raise ClassCalled
-        if rec.out_of_bounds:
-            raise OutOfBounds
-        if rec.refusals:
-            raise rec.refusals[0]
-        deadline.check("tracing")  # the code may have handled what ended it
-        rec.check_watched()
-        guard_class_attributes(rec)
-        shared = _shared_buffers(returned)
-        result = _result(returned, rec, shared, {})
-        traced = Trace(rec, result, tuple(rec.written.items()))
-        finish_checks(rec, [n for names in traced.goals for n in names])
+    args, kwargs = structure.build(lambda leaf: _stand_in(rec, leaf, leaves[leaf], originals[leaf], names[leaf]))
+    _watch(rec, (args, kwargs))
+    run = replacement(function)
+    if run is None:
+        run = clone(function) if isinstance(function, types.FunctionType) else wrap_callable(function)
+    with settings_kept(rec), NotedWarnings(runs_again=True):
+        returned = run(*args, **kwargs)
+        rec.forget_frames()  # generators that they hold are closed where the function ends
+    finalisation.check()
+    if rec.loops or rec.refused:  # the code has handled the exception that left it
+        raise CannotReroll(rec.refused or rec.loops[-1].site, "an exception")
+    if rec.class_called:  # likewise
+        raise ClassCalled
+    if rec.out_of_bounds:
+        raise OutOfBounds
+    if rec.refusals:
+        raise rec.refusals[0]
+    deadline.check("tracing")  # the code may have handled what ended it
+    rec.check_watched()
+    guard_class_attributes(rec)
+    shared = _shared_buffers(returned)
+    result = _result(returned, rec, shared, {})
+    traced = Trace(rec, result, tuple(rec.written.items()))
+    finish_checks(rec, [n for names in traced.goals for n in names])
     return traced
 
 

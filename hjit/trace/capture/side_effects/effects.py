@@ -241,9 +241,9 @@ def give_warning(message: Any, category: Any, where: Callable[[], SourceLine], s
 
 
 @provides
-def warn(message: str) -> None:
-    """A warning that NumPy gives of the sizes of arrays, at the line that calls it."""
-    _warn(message, RuntimeWarning)
+def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
+    """A warning that NumPy gives of the sizes of arrays, or of how it is called, at the line that calls it."""
+    _warn(message, category)
 
 
 def _warn_explicit(message: Any, category: Any, filename: str, lineno: int, *module: Any, **more: Any) -> None:

@@ -49,6 +49,9 @@ UFUNCS = frozenset(
     logical_and logical_or logical_xor logical_not isnan isfinite isinf
     bitwise_and bitwise_or bitwise_xor invert left_shift right_shift gcd lcm bitwise_count""".split()
 )
+_WHERE_WITHOUT_OUT = (  # NumPy's words
+    "'where' used without 'out', expect unitialized memory in output. If this is intentional, use out=None."
+)
 _COMPARISONS = frozenset("greater greater_equal less less_equal equal not_equal".split())
 ALIASES = {
     "divide": "true_divide",
@@ -128,6 +131,8 @@ def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
         if kwargs.get("out") is not None:
             raise current().error(f"{ufunc.__name__}(out=)", "this ufunc is not compiled", "assign its result")
         return extern_call(ufunc.__name__, ufunc, inputs, kwargs)
+    if "out" not in kwargs and kwargs.get("where", True) is not True:
+        hook("warn")(_WHERE_WITHOUT_OUT, UserWarning)
     return _elementwise(ufunc, name, inputs, **kwargs)
 
 

@@ -330,6 +330,10 @@ class Recorder(TracedSizes):
         self._shapes.clear()
         self._polys.clear()
         self.refusals.clear()
+        self.forget_frames()
+
+    def forget_frames(self) -> None:
+        """Let go of the frames of traced code, with what is in its variables."""
         self.iterations = None
         self.parts = WrittenParts()
 
