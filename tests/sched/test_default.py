@@ -458,6 +458,20 @@ def test_what_sums_of_products_are_for_is_computed_in_tiles_of_their_blocks(f: A
     np.testing.assert_allclose(g(*given), f(*given), rtol=1e-5, atol=1e-5 * inner)
 
 
+@pytest.mark.parametrize(
+    ("vector_bytes", "columns", "rows", "vectors"),
+    [(64, 16, 16, 1), (64, 99, 6, 4), (32, 8, 10, 1), (32, 16, 5, 2), (32, 99, 5, 2)],
+)
+def test_batches_of_products_are_loops_around_blocks_of_accumulators(
+    vector_bytes: int, columns: int, rows: int, vectors: int
+) -> None:
+    """Four images are few enough to be unrolled as planes are, and each accumulator would wait for its sum of before."""
+    x, w = image((4, 20, 30, 40), "float32"), image((40, columns), "float32")
+    found = [n for n in loops_for(lambda x, w: x @ w, Target(vector_bytes), x, w) if n.kind == "unroll"]
+    lanes = vector_bytes // 4
+    assert [(n.dim, n.size) for n in found] == [(2, rows), (3, vectors * lanes)]
+
+
 def test_products_that_are_read_elsewhere_too_are_computed_by_themselves() -> None:
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((5, 20, 60, 33), np.float32), rng.standard_normal((33, 70), np.float32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil, inf
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ REGISTER_BYTES = 64  # of the widest vector register that there is
 # Rows and vectors of accumulators of a sum of products, by the number of vector registers: they are in registers, with
 # the operands of one step. On AVX2 (5, 2) made products 2.2 times as fast as (6, 4).
 BLOCKS = {32: (6, 4), 16: (5, 2)}
+BLOCK_ROWS = 16  # of few vectors: depthwise_separable_conv, which has one
 # Registers of a table at most, by the bytes of its elements: of more, single loads, or gathers, were as fast (AVX-512).
 TABLE_REGISTERS = {1: 32, 2: 32, 4: 16}
 NEON_TABLE_REGISTERS = 4  # of 64 bytes, four of its own each: half of the 32 that there are
@@ -46,10 +48,11 @@ class Target:
         """How many there are: AVX-512 has 32, shorter vectors of x86-64 have 16."""
         return 32 if self.vector_bytes >= 64 else 16
 
-    @property
-    def block(self) -> tuple[int, int]:
-        """Rows and vectors of the accumulators of a sum of products."""
-        return BLOCKS[self.vector_registers]
+    def block(self, vectors: float = inf) -> tuple[int, int]:
+        """Rows and vectors of the accumulators of a sum of products; of few vectors more rows."""
+        rows, most = BLOCKS[self.vector_registers]
+        fewer = min(most, max(ceil(vectors), 1)) if vectors < inf else most
+        return min(rows * most // fewer, max(rows, BLOCK_ROWS)), fewer
 
     @property
     def near_bytes(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 
 from hjit.sched.language.build import Step, nest, whole_loops
 from hjit.sched.language.definitions import free_from, is_direct
@@ -67,7 +68,7 @@ def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) ->
         s, [s.definitions[n] for n in group if len(s.definitions[n].extents) == len(d.extents)], strides
     )
     lanes = vector_lanes(s, d, target, lanes_dim)
-    blocked = block_dim(d, lanes_dim, unrolled)
+    blocked = block_dim(d, lanes_dim, inside_lanes(d, lanes_dim, unrolled))
     if blocked is not None:
         assert lanes_dim is not None
         return _blocked(s, group, d, lanes_dim, blocked, lanes, target)
@@ -97,6 +98,11 @@ def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) ->
     return nest(s.name, group, [*steps, *((k, "unroll", None) for k in unrolled)])
 
 
+def inside_lanes(d: Definition, lanes_dim: int | None, unrolled: Sequence[int]) -> list[int]:
+    """What is unrolled but for planes: these are loops around a block of accumulators, which fills the registers."""
+    return [k for k in unrolled if k >= len(d.dims) or (lanes_dim is not None and k > lanes_dim)]
+
+
 def scan_rows(d: Definition, lanes_dim: int | None, unrolled: Sequence[int]) -> int | None:
     """The dimension of which a scan without lanes runs several elements at once: one goes on while another waits."""
     if (
@@ -118,7 +124,7 @@ def parts_dim(d: Definition, unrolled: list[int]) -> int | None:
     return 0 if n.is_const and n.const > INTERLEAVED and n.const % INTERLEAVED == 0 else None
 
 
-def block_dim(d: Definition, lanes_dim: int | None, unrolled: list[int]) -> int | None:
+def block_dim(d: Definition, lanes_dim: int | None, unrolled: Sequence[int]) -> int | None:
     """The dimension that makes a block of accumulators with the lanes: each load depends on one of the two.
 
     As in a product of matrices.
@@ -152,7 +158,8 @@ def _blocked(
     outer = [*others, rows, lanes_dim] if others else [lanes_dim, rows]
     steps = whole_loops(d, outer, lanes_dim)
     steps += [(k, "serial", None) for k in range(len(d.dims), len(d.extents))]
-    count, vectors = target.block
+    columns = d.dims[lanes_dim]
+    count, vectors = target.block(columns.const / lanes if columns.is_const else inf)
     steps += [(rows, "unroll", count), (lanes_dim, "unroll", vectors * lanes), (lanes_dim, "vector", lanes)]
     return nest(s.name, group, steps)
 

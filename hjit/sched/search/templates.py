@@ -26,6 +26,7 @@ from hjit.sched.language.tree import walk as walk_tree
 from hjit.sched.nests.root_nests import (
     best_lanes,
     block_dim,
+    inside_lanes,
     iteration_lanes,
     lane_scores,
     loops_in_order,
@@ -247,8 +248,8 @@ class Templates:
             yield replace(
                 self._blocks(d, lanes_dim, widths, first_lanes, unrolled, extents, code), transposed=transposed
             )
-            inside = tuple(k for k in unrolled if k >= len(d.dims) or k > lanes_dim)
-            if plane_loops and inside != unrolled:
+            inside = tuple(inside_lanes(d, lanes_dim, unrolled))
+            if inside != unrolled and (plane_loops or block_dim(d, lanes_dim, inside) is not None):
                 yield self._blocks(d, lanes_dim, widths, first_lanes, inside, extents, code)
 
     def _blocks(
@@ -265,7 +266,7 @@ class Templates:
         plain = tuple((n, n, 1) for n in dict.fromkeys((first_lanes, *widths)))
         if lanes_dim >= len(d.dims) or d.order == "sequential" or not is_direct(d):
             return Inner(lanes_dim, None, unrolled, plain)
-        default = block_dim(d, lanes_dim, list(unrolled))
+        default = block_dim(d, lanes_dim, unrolled)
         rows = [k for k in range(len(d.dims)) if k not in (lanes_dim, *unrolled) and extents[k] >= 2 * max(ROWS)]
         rows_dim = default if default is not None else rows[-1] if rows else None
         blocks = (
@@ -279,7 +280,9 @@ class Templates:
             for r, v in blocks
             if v == 1 and first_lanes not in widths and _fits(r, 1, first_lanes, rows_dim, extents[lanes_dim], most)
         ]
-        block_rows, vectors = self.target.block
+        block_rows, vectors = self.target.block(
+            extents[lanes_dim] / widths[0] if d.dims[lanes_dim].is_const else math.inf
+        )
         is_blocked = default is not None and vectors * block_rows * copies <= MAX_UNROLL
         first = (widths[0], vectors * widths[0], block_rows) if is_blocked else plain[0]
         return Inner(lanes_dim, rows_dim, unrolled, tuple(dict.fromkeys([first, *plain[:1], *found])))

@@ -6,7 +6,7 @@ as cheap as searches of more, in the seconds that they have.
 
 from __future__ import annotations
 
-from hjit.sched.language.target import BLOCKS
+from hjit.sched.language.target import BLOCK_ROWS, BLOCKS
 
 # -- pruning, see `hjit.sched.search.pruning.Rules`
 
@@ -27,7 +27,10 @@ LANE_DIMS = 2  # dimensions that are tried for the lanes
 VECTORS = (1, 2, 4)  # of one iteration
 ROWS = (1, 2, 4)  # of one iteration
 # rows and vectors of accumulators, the default ones of all targets among them
-BLOCK_SIZES = ((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4), *sorted(BLOCKS.values()))
+BLOCK_SIZES = (
+    *((1, 1), (1, 2), (1, 4), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4), (8, 1), (BLOCK_ROWS, 1), (12, 2)),
+    *sorted(BLOCKS.values()),
+)
 REDUCTION_UNROLL = (1, 2, 4, 8)  # iterations of a long reduction that become one
 MIN_TILED = 32  # elements of a dimension that is worth tiles, or unrolling: more than this
 TILES = (4, 256), (32, 1024)  # rows and columns of a tile, at least and at most
