@@ -28,7 +28,6 @@ from hjit.kernels.lower.loopir import (
 )
 from hjit.kernels.lower.program import Nest
 from hjit.kernels.lower.traverse import sources, stmt_exprs
-from hjit.trace.ir import expressions
 from hjit.trace.ir.expressions import Load
 from hjit.trace.ir.poly import Boundary, Indirect
 
@@ -84,7 +83,7 @@ def _if(e: NestEmitter, s: If) -> None:
 
 def _block(e: NestEmitter, s: Block) -> None:
     loads.prefetch(e, s.ahead)
-    e.paired = gathers.paired(e, expressions.loads(*stmt_exprs(s)))
+    e.paired = gathers.paired(e, stmt_exprs(s))
     stores.store_all(e, s.stores, s.sets)
     e.paired, e.brought = {}, {}
 

@@ -95,6 +95,30 @@ def test_channels_of_chosen_pixels(machine: str) -> None:
         check(lambda img, x: img[4, x, 0] * 2 + img[4, x, 1] + img[5, x, 2], img, x)
 
 
+@pytest.mark.parametrize("lanes", [2, 3, 4, 6, 8, 16, 32, 64])
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "float64"])
+def test_vectors_of_any_length(lanes: int, dtype: str, machine: str) -> None:
+    table, index = image((90,), dtype), np.random.default_rng(4).integers(0, 89, (5, 131)).astype(np.int32)
+
+    def f(t: Any, i: Any) -> Any:
+        return t[i] * 2 - t[i + 1]
+
+    p = hjit.pipeline(f, cache="off", tune=False, verify="off")
+    s = p.schedule(table, index)
+    s[s.stages[-1]].vectorize("x", lanes)
+    np.testing.assert_array_equal(p.use(s)(table, index), f(table, index))
+
+
+def test_neighbours_of_planes_that_are_not_taken(machine: str) -> None:
+    """The last plane has none: what is behind it is not read, and its index is not checked."""
+
+    def f(t: Any, i: Any) -> Any:
+        padded = np.pad(t, ((0, 1), (0, 0)))
+        return np.stack([padded[k][i] + padded[k + 1][i] for k in range(3)])
+
+    check(f, image((3, 40), "float32"), np.random.default_rng(5).integers(0, 40, (9, 50)))
+
+
 def test_an_index_out_of_bounds_is_reported(machine: str) -> None:
     table, index = image((90,), "float32"), np.arange(90).reshape(1, -1).repeat(2, 0)
 

@@ -20,7 +20,8 @@ from hjit.kernels.llvm.nest import indices
 from hjit.kernels.llvm.nest.emitter import NestEmitter
 from hjit.kernels.llvm.thresholds import MAX_PAIRS
 from hjit.kernels.llvm.vecmath.text import suffix
-from hjit.trace.ir.expressions import Cast, Const, Expr, Index, Load, Op
+from hjit.trace.ir.borders import fold_select
+from hjit.trace.ir.expressions import Cast, Const, Expr, Index, Load, Op, loads, walk
 from hjit.trace.ir.poly import Indirect, Poly, poly
 
 # bytes of an element -> two of them
@@ -43,13 +44,16 @@ class Paired:
     indices: tuple[Indirect, Indirect] | None = None
 
 
-def paired(e: NestEmitter, together: Iterable[Load]) -> dict[Place, Paired]:
-    """What is in pairs of the loads of a statement, by place, each in one at most.
+def paired(e: NestEmitter, values: Sequence[Expr]) -> dict[Place, Paired]:
+    """What is in pairs of the loads that the values of a statement have, by place, each in one at most.
 
     An array that the nest writes has none: its loads stay where they are, each for itself.
     """
-    chosen = [x for x in together if any(p.has(Indirect) for p in x.index) and not e.is_mutable(x.source)]
-    places = dict.fromkeys((x.source, e.flat(x.source, x.index)) for x in chosen if e.vector is not None)
+    is_vector = e.lanes > 1 and e.lanes & (e.lanes - 1) == 0
+    if not is_vector or sum(_is_gathered(e, x) for x in loads(*values)) < 2:
+        return {}
+    chosen = [x for x in walk(*values, args=_taken) if isinstance(x, Load) and _is_gathered(e, x)]
+    places = dict.fromkeys((x.source, e.flat(x.source, x.index)) for x in chosen)
     some = [p for p in places if e.varies(p[1]) and _may_pair(e, p[0])]
     found: dict[Place, Paired] = {}
     for pair in _constant_pairs(some):
@@ -66,6 +70,16 @@ def paired(e: NestEmitter, together: Iterable[Load]) -> dict[Place, Paired]:
             some_pairs = tuple(pairs[k : k + MAX_PAIRS])
             found.update(dict.fromkeys((p for pair in some_pairs for p in pair), Paired(some_pairs, between)))
     return found
+
+
+def _is_gathered(e: NestEmitter, x: Load) -> bool:
+    return any(p.has(Indirect) for p in x.index) and not e.is_mutable(x.source)
+
+
+def _taken(x: Expr) -> Iterable[Expr]:
+    """The arguments that are evaluated."""
+    taken = fold_select(x)
+    return x.args if taken is x else (taken,)
 
 
 def _may_pair(e: NestEmitter, source: str) -> bool:
