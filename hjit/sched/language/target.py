@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, inf
 from typing import Any
 
 import numpy as np
@@ -48,10 +47,10 @@ class Target:
         """How many there are: AVX-512 has 32, shorter vectors of x86-64 have 16."""
         return 32 if self.vector_bytes >= 64 else 16
 
-    def block(self, vectors: float = inf) -> tuple[int, int]:
-        """Rows and vectors of the accumulators of a sum of products; of few vectors more rows."""
+    def block(self, vectors: int | None) -> tuple[int, int]:
+        """Rows and vectors of the accumulators of a sum of products of so many columns; of few vectors more rows."""
         rows, most = BLOCKS[self.vector_registers]
-        fewer = min(most, max(ceil(vectors), 1)) if vectors < inf else most
+        fewer = most if vectors is None else min(most, max(vectors, 1))
         return min(rows * most // fewer, max(rows, BLOCK_ROWS)), fewer
 
     @property

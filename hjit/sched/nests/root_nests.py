@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from math import inf
 
 from hjit.sched.language.build import Step, nest, whole_loops
 from hjit.sched.language.definitions import free_from, is_direct
@@ -150,6 +149,12 @@ def block_dim(d: Definition, lanes_dim: int | None, unrolled: Sequence[int]) -> 
     return None
 
 
+def block_size(d: Definition, lanes_dim: int, lanes: int, target: Target) -> tuple[int, int]:
+    """Rows and vectors of a block of accumulators."""
+    columns = d.dims[lanes_dim]
+    return target.block(-(-columns.const // lanes) if columns.is_const else None)
+
+
 def _blocked(
     s: Stage, group: tuple[int, ...], d: Definition, lanes_dim: int, rows: int, lanes: int, target: Target
 ) -> Node:
@@ -158,8 +163,7 @@ def _blocked(
     outer = [*others, rows, lanes_dim] if others else [lanes_dim, rows]
     steps = whole_loops(d, outer, lanes_dim)
     steps += [(k, "serial", None) for k in range(len(d.dims), len(d.extents))]
-    columns = d.dims[lanes_dim]
-    count, vectors = target.block(columns.const / lanes if columns.is_const else inf)
+    count, vectors = block_size(d, lanes_dim, lanes, target)
     steps += [(rows, "unroll", count), (lanes_dim, "unroll", vectors * lanes), (lanes_dim, "vector", lanes)]
     return nest(s.name, group, steps)
 

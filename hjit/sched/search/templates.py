@@ -26,6 +26,7 @@ from hjit.sched.language.tree import walk as walk_tree
 from hjit.sched.nests.root_nests import (
     best_lanes,
     block_dim,
+    block_size,
     inside_lanes,
     iteration_lanes,
     lane_scores,
@@ -280,9 +281,7 @@ class Templates:
             for r, v in blocks
             if v == 1 and first_lanes not in widths and _fits(r, 1, first_lanes, rows_dim, extents[lanes_dim], most)
         ]
-        block_rows, vectors = self.target.block(
-            extents[lanes_dim] / widths[0] if d.dims[lanes_dim].is_const else math.inf
-        )
+        block_rows, vectors = block_size(d, lanes_dim, widths[0], self.target)
         is_blocked = default is not None and vectors * block_rows * copies <= MAX_UNROLL
         first = (widths[0], vectors * widths[0], block_rows) if is_blocked else plain[0]
         return Inner(lanes_dim, rows_dim, unrolled, tuple(dict.fromkeys([first, *plain[:1], *found])))

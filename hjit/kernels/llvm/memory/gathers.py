@@ -30,6 +30,7 @@ DEEPEST = 8  # operations between an index and where it differs from another one
 
 Place = tuple[str, Poly]  # an array, and the position in it
 Pair = tuple[Place, Place]
+Between = tuple[Indirect, Indirect]  # the indices of the two of a pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Paired:
     """
 
     pairs: tuple[Pair, ...]
-    indices: tuple[Indirect, Indirect] | None = None
+    indices: Between | None
 
 
 def paired(e: NestEmitter, values: Sequence[Expr]) -> dict[Place, Paired]:
@@ -55,20 +56,17 @@ def paired(e: NestEmitter, values: Sequence[Expr]) -> dict[Place, Paired]:
     chosen = [x for x in walk(*values, args=_taken) if isinstance(x, Load) and _is_gathered(e, x)]
     places = dict.fromkeys((x.source, e.flat(x.source, x.index)) for x in chosen)
     some = [p for p in places if e.varies(p[1]) and _may_pair(e, p[0])]
-    found: dict[Place, Paired] = {}
-    for pair in _constant_pairs(some):
-        if found.keys().isdisjoint(pair):
-            found.update(dict.fromkeys(pair, Paired((pair,))))
-    by_indices: dict[tuple[Indirect, Indirect], list[Pair]] = {}
-    taken = {*found}
-    for between, pair in _likely_pairs(some):
+    by_indices: dict[Between | None, list[Pair]] = {}
+    taken: set[Place] = set()
+    for between, pair in (*_constant_pairs(some), *_likely_pairs(some)):
         if taken.isdisjoint(pair):
             by_indices.setdefault(between, []).append(pair)
             taken.update(pair)
+    found: dict[Place, Paired] = {}
     for between, pairs in by_indices.items():
-        for k in range(0, len(pairs), MAX_PAIRS):
-            some_pairs = tuple(pairs[k : k + MAX_PAIRS])
-            found.update(dict.fromkeys((p for pair in some_pairs for p in pair), Paired(some_pairs, between)))
+        n = 1 if between is None else MAX_PAIRS
+        for together in (tuple(pairs[k : k + n]) for k in range(0, len(pairs), n)):
+            found.update(dict.fromkeys((place for pair in together for place in pair), Paired(together, between)))
     return found
 
 
@@ -89,16 +87,16 @@ def _may_pair(e: NestEmitter, source: str) -> bool:
     return cell.itemsize in (PAIRS.keys() if _has_gathers(e, source, cell, True) else (1, 4, 8))
 
 
-def _constant_pairs(places: Sequence[Place]) -> Iterator[Pair]:
+def _constant_pairs(places: Sequence[Place]) -> Iterator[tuple[None, Pair]]:
     """Those that are one element apart."""
     known = {*places}
     for source, flat in places:
         after = source, flat + 1
         if after in known:
-            yield (source, flat), after
+            yield None, ((source, flat), after)
 
 
-def _likely_pairs(places: Sequence[Place]) -> Iterator[tuple[tuple[Indirect, Indirect], Pair]]:
+def _likely_pairs(places: Sequence[Place]) -> Iterator[tuple[Between, Pair]]:
     """Those of which one has another index than the other, which is written as the next one."""
     alike: dict[Place, list[tuple[Indirect, Place]]] = {}
     for source, flat in places:
@@ -157,7 +155,7 @@ def gathered(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> V
     return e.brought[place]
 
 
-def _compared(e: NestEmitter, pairs: Sequence[Pair], between: tuple[Indirect, Indirect]) -> dict[Place, Val]:
+def _compared(e: NestEmitter, pairs: Sequence[Pair], between: Between) -> dict[Place, Val]:
     """The elements of pairs, loaded together where the second index is one more than the first in all lanes."""
     code = e.code
     i, j = (indices.lanes_of(e, a) for a in between)

@@ -25,7 +25,9 @@ from hjit.trace.tracing.externs.calls import extern_call
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import static_value
 
-CLOCKS = ("time", "perf_counter", "monotonic", "process_time", "thread_time", "localtime", "gmtime", "sleep")
+_CLOCKS = ("time", "perf_counter", "monotonic", "process_time", "thread_time", "localtime", "gmtime", "sleep")
+CLOCKS = frozenset(n + unit for n in _CLOCKS for unit in ("", "_ns") if hasattr(time, n + unit))
+TODAY = frozenset(("now", "utcnow", "today"))
 FILES = (np.load, np.loadtxt, np.genfromtxt, np.fromfile, np.memmap)
 # Functions of modules that few processes load: of OpenCV those that read and write files, show windows and draw numbers
 IMPURE = {
@@ -87,7 +89,7 @@ class _Clock:
         self.cls = cls
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("now", "utcnow", "today"):
+        if name in TODAY:
             return refused(f"{self.cls.__module__}.{self.cls.__name__}.{name}")
         return getattr(self.cls, name)
 
@@ -279,8 +281,6 @@ def replaced() -> dict[Any, Any]:
         )
     for name in CLOCKS:
         found[getattr(time, name)] = refused(f"time.{name}")
-        if hasattr(time, f"{name}_ns"):
-            found[getattr(time, f"{name}_ns")] = refused(f"time.{name}_ns")
     for cls in (datetime.datetime, datetime.date):
         found[cls] = _Clock(cls)
     for kind in (random.Random, random.SystemRandom):

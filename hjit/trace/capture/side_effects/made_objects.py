@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture.captured import is_own
-from hjit.trace.capture.side_effects.impure import CLOCKS, GENERATORS, IMPURE, NUMPY_GENERATORS
+from hjit.trace.capture.side_effects.impure import CLOCKS, GENERATORS, IMPURE, NUMPY_GENERATORS, TODAY
 from hjit.trace.splitting.frames_above import all_code, named
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.recording.recorder import current
@@ -31,9 +31,7 @@ _PRINTS = (print, input)
 _LOGGERS = (logging.Logger, logging.LoggerAdapter)
 _LOGS = frozenset("debug info warning warn error critical fatal exception log getLogger".split())
 _STREAMS = frozenset("stdin stdout stderr __stdin__ __stdout__ __stderr__".split())
-_CLOCKS = frozenset(name + ns for name in CLOCKS for ns in ("", "_ns"))
 _ENVIRONMENT = frozenset(("environ", "getenv", "getcwd"))
-_TODAY = frozenset(("now", "utcnow", "today"))
 # what Python does not call by itself, where an object is made and its methods are called
 _ASKED_FOR = frozenset(
     "__repr__ __str__ __format__ __reduce__ __reduce_ex__ __getstate__ __setstate__ __dir__ __sizeof__".split()
@@ -121,8 +119,8 @@ def _draws(f: types.FunctionType, values: Iterable[Any], names: set[str]) -> boo
 
 def _reads_clock(f: types.FunctionType, values: Iterable[Any], names: set[str]) -> bool:
     return any(
-        (x in (datetime.date, datetime.datetime) and names & _TODAY)
-        or (isinstance(x, types.BuiltinFunctionType) and x.__module__ == "time" and x.__name__ in _CLOCKS)
+        (x in (datetime.date, datetime.datetime) and names & TODAY)
+        or (isinstance(x, types.BuiltinFunctionType) and x.__module__ == "time" and x.__name__ in CLOCKS)
         for x in values
         if isinstance(x, type | types.BuiltinFunctionType)
     )
