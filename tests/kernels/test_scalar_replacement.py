@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.kernels.lower.loopir import Block, For, Store
-from hjit.kernels.lower.passes.scalar_replacement import carried
+from hjit.kernels.lower.loopir import Block, For, If, Store
+from hjit.kernels.lower.machine import Machine
+from hjit.kernels.lower.passes.scalar_replacement import carried, replace_scalars
+from hjit.kernels.lower.program import Buffer, Nest
+from hjit.sched.language.memory import Layout
 from hjit.sched.nests.thresholds import SCAN_ROWS
 from hjit.trace.ir.expressions import Load, Op
-from hjit.trace.ir.poly import Poly, Var, poly
+from hjit.trace.ir.graph import Graph
+from hjit.trace.ir.poly import ONE, ZERO, Poly, Var, poly
 from tests.numpy_check import check
 
 F4 = np.dtype("f4")
@@ -122,3 +126,38 @@ def test_scans_along_rows_do_several_rows_at_once() -> None:
     f = hjit.pipeline(lambda a: np.cumsum(a, axis=1), cache="off")
     assert f"unroll add.d0 of {SCAN_ROWS}" in str(f.tree(a))
     assert str(f.loops(a)).count("register %add.before") >= SCAN_ROWS
+
+
+def of_rows(y: Any) -> Any:
+    return y[:-2] + y[1:-1] * 2 + y[2:]
+
+
+FUSED = (
+    lambda a: of_rows(np.cumsum(a, axis=1)),
+    lambda a: of_rows(second_order(a)),
+    lambda a: of_rows(np.minimum.accumulate((a * 255).astype(np.uint8)[:, ::-1], axis=1)),
+)
+
+
+@pytest.mark.parametrize("f", FUSED)
+def test_recurrences_along_rows_of_circular_buffers_are_in_registers(f: Any) -> None:
+    a = RNG.random((30, 50)).astype(np.float32)
+    assert " circular" in (loops := str(hjit.pipeline(f, cache="off").loops(a)))
+    assert loops.count(".before") >= SCAN_ROWS
+    for shape in ((30, 50), (3, 2), (4, 1), (9, 5)):
+        check(f, a[: shape[0], : shape[1]].copy())
+
+
+@pytest.mark.parametrize(
+    ("s", "is_kept"),
+    [
+        (loop(put((j, i + 1), load(j, i)), put((j + 1, i + 1), load(j + 1, i))), True),
+        (loop(put((j, i + 1), load(j, i)), put((j + 4, i + 1), load(j + 4, i))), False),  # in the same place
+        (loop(put((i + 1, j), load(i, j))), False),  # round and round
+    ],
+)
+def test_elements_of_a_circular_buffer_that_share_a_place_are_not(s: For, is_kept: bool) -> None:
+    buffer = Buffer("y", (ZERO, ZERO), (poly(4), j), Layout(), fold=0)
+    nest = Nest("y", (s,), None, ONE, buffers={"y": buffer})
+    (found,) = replace_scalars(nest, Graph((), (), (), ()), Machine()).body
+    assert isinstance(found, If) == is_kept

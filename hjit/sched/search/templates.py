@@ -236,9 +236,8 @@ class Templates:
                 if parts is not None:
                     yield Inner(None, parts, (), ((1, 1, INTERLEAVED),))
                 elif rows is not None:
-                    yield Inner(
-                        None, rows, unrolled, tuple((1, 1, n) for n in dict.fromkeys((SCAN_ROWS, *ROWS, 2 * SCAN_ROWS)))
-                    )
+                    # fewer rows wait for each other's results, and no feature tells how long
+                    yield Inner(None, rows, unrolled, ((1, 1, SCAN_ROWS), (1, 1, 2 * SCAN_ROWS)))
                 else:
                     yield Inner(None, None, unrolled, ((1, 1, 1),))
                 continue

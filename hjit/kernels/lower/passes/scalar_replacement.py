@@ -55,13 +55,21 @@ class _Recurrences:
             return s
         if isinstance(s, For) and not s.rare:
             kept = carried(s)
-            if kept and all(self.is_in_place(x.store.buffer) for x in kept):
+            if kept and all(self.is_in_place(s, x.store.buffer) for x in kept):
                 return self.kept(s, kept)
         return with_bodies(s, self.body)
 
-    def is_in_place(self, source: str) -> bool:
-        """Has every element of the array a place of its own? In a circular buffer they share some."""
-        return source not in self.buffers or self.buffers[source].fold is None
+    def is_in_place(self, s: For, source: str) -> bool:
+        """Has each element that the loop stores a place of its own? In a circular buffer rows that are its length apart
+        share one."""
+        buffer = self.buffers.get(source)
+        if buffer is None or buffer.fold is None:
+            return True
+        rows = [p.index[buffer.fold] for x in s.body if isinstance(x, Block) for p in x.stores if p.buffer == source]
+        apart = [row - rows[0] for row in rows]
+        if any(row.mentions(s.var) for row in rows) or not all(d.is_const for d in apart):
+            return False
+        return max(d.const for d in apart) - min(d.const for d in apart) < buffer.lengths[buffer.fold].const
 
     def kept(self, s: For, kept: list[Carried]) -> Stmt:
         """The loop with registers for the latest value, that of the iteration before, and so on; none where it never
