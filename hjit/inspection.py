@@ -98,7 +98,7 @@ class Inspectable(Tunable[P, R]):
 
     def _foreseen(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Refusal | str | None:
         """What would become of a call with such arguments, see `foreseen`: it is traced, for a second at most."""
-        from hjit.call.build import TracingFailed, traced_call
+        from hjit.call.build import Request, TracingFailed, traced_call
         from hjit.call.stored.refusals import Refusal
         from hjit.call.variant import OutOfBounds
 
@@ -109,7 +109,7 @@ class Inspectable(Tunable[P, R]):
             return ""
         try:
             with self._lock, forks.builds, deadline.budget(FORESIGHT_SECONDS, self.__name__):
-                traced_call(self.py_func, structure, leaves, options, self._schedule)
+                traced_call(Request(self.py_func, structure, leaves, options, self._schedule))
         except BudgetError:
             return "Tracing it takes longer than a second"
         except TraceError as error:

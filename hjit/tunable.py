@@ -108,10 +108,10 @@ class Tunable(CompiledFunction[P, R]):
         return _tuned(self.py_func, self.__name__, traced, segments_for(traced, options), leaves, options, seconds)
 
     def _traced(self, structure: PyTree, leaves: list[Any], options: Options) -> Trace:
-        from hjit.call.build import traced_call
+        from hjit.call.build import Request, traced_call
 
         with self._lock, forks.builds, few_collections(), _budget(self.py_func, self.__name__, options):
-            return traced_call(self.py_func, structure, leaves, options, None)
+            return traced_call(Request(self.py_func, structure, leaves, options))
 
     # -- in parts
     def tune_next(self, context: Any, seconds: float | None) -> None:

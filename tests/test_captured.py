@@ -973,4 +973,4 @@ def test_captured_numbers_become_constants_only_where_that_may_help(
     f = hjit.pipeline(make(2.5), on_unsupported="numpy").quiet()
     x = np.linspace(0, 1, 40 * 50).reshape(40, 50)
     np.testing.assert_array_equal(f(x), f.py_func(x))
-    assert len(count) == runs and [rec.freeze_captured for rec in count] == [False, True][:runs]
+    assert len(count) == runs and [rec.attempt.freeze_captured for rec in count] == [False, True][:runs]

@@ -41,7 +41,7 @@ from hjit.process.garbage_collection import few_collections
 from hjit.trace.capture.trace import PyTree, Trace, python_function, trace
 from hjit.trace.ir.programs.steps import Program
 from hjit.trace.tracing.recording.events import ExpectedOutcome
-from hjit.trace.tracing.recording.recorder import CompileLoops, Recorder, RunLoops
+from hjit.trace.tracing.recording.recorder import CompileLoops, Recorder, RunLoops, TracingOptions
 from hjit.trace.tracing.recording.strides import packed
 from hjit.trace.tracing.scalars.host import is_run_time
 
@@ -83,25 +83,36 @@ class Built:
     tuned: Tuned | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A function to be traced, and compiled, for some arguments.
+
+    Attributes:
+        structure: how `leaves`, the arguments with containers opened, are put together.
+        scheduler: the schedule that the user has given.
+        interprets: may NumPy compute what decisions are made on while the function is traced?
+        expected: outcomes of conditions that are assumed.
+        fill: which numbers uninitialised elements are traced with, see `TracingOptions`.
+    """
+
+    function: Callable[..., Any]
+    structure: PyTree
+    leaves: list[Any]
+    options: Options
+    scheduler: Scheduler | None = None
+    interprets: bool = True
+    expected: Sequence[ExpectedOutcome | None] = ()
+    fill: int = 0
+
+
 def build(
-    function: Any,
-    name: str,
-    structure: PyTree,
-    leaves: list[Any],
-    options: Options,
-    scheduler: Scheduler | None,
-    interprets: bool = True,
-    tune: Callable[[Trace, list[Any], Options], Tuned | None] | None = None,
-    expected: Sequence[ExpectedOutcome | None] = (),
+    request: Request, name: str, tune: Callable[[Trace, list[Any], Options], Tuned | None] | None = None
 ) -> Built:
     """Everything that a first call does before it runs.
 
     Args:
-        structure: how `leaves`, the arguments with containers opened, are put together.
-        scheduler: the schedule that the user has given.
-        interprets: may NumPy compute what decisions are made on while the function is traced?
+        name: of the function, in messages.
         tune: tunes the kernels of the trace, if that is wanted, so that their plans are found.
-        expected: outcomes of conditions that are assumed.
 
     Raises:
         BudgetError: there is no time for that.
@@ -110,20 +121,21 @@ def build(
         OutOfBounds: an index is out of bounds: NumPy is to say so itself.
         TracingFailed: tracing raised something, perhaps what the function itself raises.
     """
-    code = python_function(function).__code__
+    code = python_function(request.function).__code__
+    options, leaves = request.options, request.leaves
     start, before = time.perf_counter(), kernel.made()
     with (
         few_collections(),
         _llvm_that_ends(name),
         deadline.budget(options.budget, name, Origin(code.co_filename, code.co_firstlineno, code.co_name)),
     ):
-        traced = traced_call(function, structure, leaves, options, scheduler, interprets=interprets, expected=expected)
+        traced = traced_call(request)
         if options.target != "cuda":
             _no_device_arrays(traced, leaves)
         results = results_of_externs(traced)  # a variant keeps no array of the call
         deadline.blame(traced.recorder.busiest())
         done = None if tune is None else tune(traced, leaves, options)
-        variant = _reported(name, compiled, traced, structure, leaves, options, scheduler)
+        variant = _reported(name, compiled, traced, request.structure, leaves, options, request.scheduler)
     verified = verdicts.load(variant, options) if options.verify == "first" else None
     made, loaded = (now - then for now, then in zip(kernel.made(), before, strict=True))
     log.debug("%s: built in %.4f s, %d kernels compiled", name, time.perf_counter() - start, made)
@@ -165,29 +177,16 @@ _NEVER_BEGUN = (
 # -- trace
 
 
-def traced_call(
-    function: Callable[..., Any],
-    structure: PyTree,
-    leaves: list[Any],
-    options: Options,
-    scheduler: Scheduler | None,
-    fill: int = 0,
-    interprets: bool = True,
-    expected: Sequence[ExpectedOutcome | None] = (),
-) -> Trace:
+def traced_call(request: Request) -> Trace:
     """The trace of a call.
-
-    Args:
-        fill, expected: see `hjit.trace.capture.trace.trace`.
-        interprets: see `build`.
 
     Raises:
         TraceError: the function cannot be traced.
         OutOfBounds: an index is out of bounds.
         TracingFailed: tracing raised something else.
     """
-
-    by_numpy = Interpreted() if interprets else None
+    options, scheduler, leaves = request.options, request.scheduler, request.leaves
+    by_numpy = Interpreted() if request.interprets else None
 
     def evaluated(rec: Recorder, wanted: tuple[str, ...]) -> list[Any]:
         return list(on_deep_stack(evaluate, rec, wanted, leaves, options, by_numpy))
@@ -199,12 +198,14 @@ def traced_call(
         seen = [stand_in(x) for x in leaves]
     by_blas = functools.partial(_product_by_blas, options, scheduler)
     try:
-        names = leaf_names(function, structure, len(leaves))
+        names = leaf_names(request.function, request.structure, len(leaves))
         is_bounded = options.on_unsupported == "break" and scheduler is None  # what is refused then runs in parts
-        tracing = functools.partial(
-            trace, fill=fill, expected=expected, run_loops=_running_loops(options), originals=leaves
+        settings = TracingOptions(
+            evaluated, by_blas, fill=request.fill, expected=request.expected, run_loops=_running_loops(options)
         )
-        traced: Trace = on_deep_stack(tracing, function, structure, seen, names, evaluated, by_blas, is_bounded)
+        traced: Trace = on_deep_stack(
+            trace, request.function, request.structure, seen, names, settings, leaves, is_bounded
+        )
     except (HjitError, MemoryError, OutOfBounds):
         raise
     except Exception as error:

@@ -558,7 +558,7 @@ class CompiledFunction(VerifiedCalls, SplitCalls, TimedCalls, OtherArrays, Gener
         Raises:
             BudgetError, TraceError, CompileError, OutOfBounds, TracingFailed: as `build` does.
         """
-        from hjit.call.build import build
+        from hjit.call.build import Request, build
 
         tune: Callable[..., Tuned | None] | None = None
         if options.tune == "autotune" and not options.tune_in_background and schedule is None:
@@ -566,9 +566,8 @@ class CompiledFunction(VerifiedCalls, SplitCalls, TimedCalls, OtherArrays, Gener
 
             tune = tuned_once
         with deadline.counting(self._spent):
-            made = build(
-                self.py_func, self.__name__, structure, leaves, options, schedule, self._interprets, tune, expected
-            )
+            request = Request(self.py_func, structure, leaves, options, schedule, self._interprets, expected)
+            made = build(request, self.__name__, tune)
         self.tuned = made.tuned or self.tuned
         self.stats.traces += 1
         self.stats.compilations += made.compiled

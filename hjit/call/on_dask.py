@@ -7,7 +7,6 @@ does on arrays of Dask.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +33,7 @@ from hjit.trace.ir.graph import Graph, Input, Stage
 from hjit.trace.ir.poly import poly, sizes_value
 from hjit.trace.tracing.recording.events import FilledArguments
 from hjit.trace.tracing.recording.products import Product
-from hjit.trace.tracing.recording.recorder import MAX_CONSTANT, Recorder
+from hjit.trace.tracing.recording.recorder import MAX_CONSTANT, Recorder, TracingOptions
 from hjit.trace.tracing.recording.results import ExternResult
 from hjit.tuning.choice import Scheduler
 
@@ -182,8 +181,8 @@ def traced_call(settings: CallSettings, structure: PyTree, leaves: list[Any]) ->
     seen = [_stand_in(x) if is_dask_array(x) else x for x in leaves]
     given = Given(settings, leaves)
     names = leaf_names(settings.function, structure, len(leaves))
-    tracing = functools.partial(trace, settings.function, structure, seen, names, given.computed)
-    traced: Trace = with_deep_stack(lambda: tracing(lambda name: "auto", postpone=given, originals=leaves))
+    options = TracingOptions(given.computed, blas=lambda name: "auto", postpone=given)
+    traced: Trace = with_deep_stack(lambda: trace(settings.function, structure, seen, names, options, leaves))
     rec = traced.recorder
     rec.roll_back()
     if any(e.impure for e in rec.breaks):

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.call.build import TracingFailed, traced_call
+from hjit.call.build import Request, TracingFailed, traced_call
 from hjit.call.segments import graphs_of, recorded
 from hjit.export.numbers import FUNCTIONS, sizes_for_python
 from hjit.options import Options
@@ -95,7 +95,7 @@ def holds(guard: SizeGuard, sizes: Mapping[str, int]) -> bool:
 def _traced(function: Any, structure: PyTree, leaves: list[Any], options: Options) -> tuple[Trace, list[SizeGuard]]:
     with size_guards_noted() as size_guards:
         try:
-            trace = traced_call(function, structure, leaves, options, None)
+            trace = traced_call(Request(function, structure, leaves, options))
         except OutOfBounds:
             raise IndexError("index out of bounds") from None
         except TracingFailed as unclear:

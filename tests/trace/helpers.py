@@ -9,6 +9,7 @@ import numpy as np
 from hjit.trace.capture.trace import PyTree, Result, Trace, flatten, trace
 from hjit.trace.ir.interpret import interpret
 from hjit.trace.ir.poly import sizes_value
+from hjit.trace.tracing.recording.recorder import TracingOptions
 from hjit.trace.tracing.scalars.host import TapeEntry
 
 
@@ -28,7 +29,7 @@ def trace_of(function: Any, *args: Any, **kwargs: Any) -> tuple[Trace, list[Any]
         return interpret(recorder.graph(names), arrays, recorder.sizes, scalars_of(recorder, leaves))
 
     names = [f"a{k}" for k in range(len(leaves))]
-    return trace(function, structure, leaves, names, evaluate), leaves
+    return trace(function, structure, leaves, names, TracingOptions(evaluate)), leaves
 
 
 def interpreted(function: Any, *args: Any, **kwargs: Any) -> Any:

@@ -11,14 +11,14 @@ from __future__ import annotations
 import functools
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from hjit.call.arguments import copied
-from hjit.call.build import on_deep_stack, traced_call, variant_of
+from hjit.call.build import Request, on_deep_stack, traced_call, variant_of
 from hjit.call.segments import TraceSegments, graphs_of
 from hjit.call.variant import Step, Variant
 from hjit.errors import Origin, raise_if_signalled
@@ -26,7 +26,7 @@ from hjit.kernels.runtime import features
 from hjit.options import Options
 from hjit.process import deadline
 from hjit.sched.language.target import Target
-from hjit.trace.capture.trace import PyTree, Trace, flatten, python_function
+from hjit.trace.capture.trace import Trace, flatten, python_function
 from hjit.trace.ir.expressions import Cast, Op, walk
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.interpret import interpret, points_at_once
@@ -34,7 +34,6 @@ from hjit.trace.ir.poly import sizes_value
 from hjit.trace.passes.elimination.stage_elimination import drop_dead_stages
 from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites
 from hjit.trace.tracing.recording.uninitialised import FILLS
-from hjit.tuning.choice import Scheduler
 
 log = logging.getLogger("hjit")
 
@@ -54,16 +53,13 @@ class Uninitialised:
     """Finds the elements of a call's results that depend on uninitialised ones.
 
     Attributes:
+        request: the call, for the CPU.
         variant: the first trace, which has zeros there.
         before: arguments and captured arrays that the function changes, as they were, by input.
         draws: random numbers of the call, by input.
     """
 
-    function: Callable[..., Any]
-    structure: PyTree
-    leaves: Sequence[Any]
-    options: Options
-    scheduler: Scheduler | None
+    request: Request
     variant: Variant
     before: Mapping[str, Array]
     draws: Mapping[str, Array]
@@ -99,7 +95,7 @@ class Uninitialised:
         given, _ = self._copies()
         try:
             other = self._traced(1, given)
-            target = features.schedule_target(self.options.target)
+            target = features.schedule_target(self.request.options.target)
             found = [on_deep_stack(_computed, trace, target) for trace in (self.variant.trace, other)]
         except Exception as error:
             raise_if_signalled(error)
@@ -121,7 +117,7 @@ class Uninitialised:
     def _interpreted(self, fill: int, names: Sequence[str]) -> list[Any]:
         given, copies = self._copies()
         traced = self._traced(fill, given)
-        variant = on_deep_stack(functools.partial(_interpreting, traced, self.options))
+        variant = on_deep_stack(functools.partial(_interpreting, traced, self.request.options))
         guarded = variant.guards.values(given)
         if guarded is None:
             raise TooMuchToInterpret("what the function reads besides its arguments has changed")
@@ -140,14 +136,14 @@ class Uninitialised:
     def _copies(self) -> tuple[list[Any], dict[str, Array]]:
         """The arguments of the call, with copies of those that the function changes; and all such copies by input."""
         copies = {n: copied(a) for n, a in self.before.items()}
-        return self.variant.guards.with_arrays(self.leaves, copies), copies
+        return self.variant.guards.with_arrays(self.request.leaves, copies), copies
 
     def _traced(self, fill: int, given: list[Any]) -> Trace:
         """The trace with some numbers for uninitialised elements."""
-        code = python_function(self.function).__code__
+        code = python_function(self.request.function).__code__
         origin = Origin(code.co_filename, code.co_firstlineno, code.co_name)
-        with deadline.budget(self.options.budget, code.co_name, origin):
-            return traced_call(self.function, self.structure, given, self.options, self.scheduler, fill)
+        with deadline.budget(self.request.options.budget, code.co_name, origin):
+            return traced_call(replace(self.request, leaves=given, fill=fill))
 
 
 def without_dependent(ours: Any, numpys: Any, dependent: Sequence[Any]) -> Any:

@@ -118,11 +118,13 @@ class VerifiedCalls(TimedCalls):
         self, call: Call, variant: Variant, before: dict[str, Any], draws: Mapping[str, Any]
     ) -> Uninitialised:
         """What finds uninitialised elements."""
+        from hjit.call.build import Request
         from hjit.call.checks.uninitialised import Uninitialised
 
         function = self._by_numpy() if variant.on_device else self.py_func
         options = replace(self._resolved(call.key[0]), target="cpu")
-        return Uninitialised(function, call.structure, call.leaves, options, self._schedule, variant, before, draws)
+        request = Request(function, call.structure, call.leaves, options, self._schedule)
+        return Uninitialised(request, variant, before, draws)
 
     def _verify_copies(
         self, call: Call, variant: Variant, guarded: GuardValues, stores: list[bool], is_known: bool

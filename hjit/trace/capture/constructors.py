@@ -65,7 +65,7 @@ def class_seen(value: Any) -> Any:
         return value
     rec = current()
     rec.has_class = True
-    return STAND_INS[value] if rec.classes else value
+    return STAND_INS[value] if rec.attempt.classes else value
 
 
 _OUT = frozenset({"out"})

@@ -129,7 +129,7 @@ def clone(function: types.FunctionType) -> Callable[..., Any]:
     cells = [_filled_later(cell) for cell in function.__closure__ or ()]
     closure = tuple(cells) if function.__closure__ is not None else None
     is_library = (function.__module__ or "").partition(".")[0] in NUMERIC
-    code = function.__code__ if is_library else code_of(function, rec.chooses)
+    code = function.__code__ if is_library else code_of(function, rec.attempt.chooses)
     cloned = types.FunctionType(code, overlay(function.__globals__), function.__name__, None, closure)
     rec.clones[function] = cloned
     try:
@@ -167,7 +167,7 @@ def _seen(function: Any, value: Any, path: AccessPath) -> Any:
     """What is in a function's closure or defaults; a number of the user's is read at every call."""
     rec = current()
     is_library = (getattr(function, "__module__", None) or "").partition(".")[0] in NUMERIC
-    if rec.freeze_captured or is_library or is_host(value) or not is_run_time(value):
+    if rec.attempt.freeze_captured or is_library or is_host(value) or not is_run_time(value):
         return wrap(value, path)
     key = path.key()
     if key not in rec.captured:

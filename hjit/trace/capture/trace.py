@@ -33,9 +33,8 @@ from hjit.trace.tracing.arrays.tracer import Tracer, is_tracer
 from hjit.trace.tracing.complex_memory import complex_of
 from hjit.trace.tracing.dispatch import is_dispatched, source_of
 from hjit.trace.tracing.recording.checks import finish_checks
-from hjit.trace.tracing.recording.events import ExpectedOutcome
 from hjit.trace.tracing.recording.iterations import MAX_OPERATIONS, MAX_UNROLLED, Iterations, ManyParts
-from hjit.trace.tracing.recording.recorder import CompileLoops, OutOfBounds, Postponing, Recorder
+from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder, TracingOptions
 from hjit.trace.tracing.scalars.host import HostScalar, is_host, is_run_time, static_value
 from hjit.trace.tracing.scalars.induction import CannotReroll
 from hjit.trace.tracing.scalars.size import Size
@@ -222,14 +221,9 @@ def trace(
     structure: PyTree,
     leaves: list[Any],
     names: list[str],
-    evaluate: Callable[..., Any],
-    blas: Callable[[str], bool | str] | None = None,
-    is_bounded: bool = False,
-    fill: int = 0,
-    postpone: Postponing | None = None,
-    expected: Sequence[ExpectedOutcome | None] = (),
-    run_loops: CompileLoops | None = None,
+    options: TracingOptions,
     originals: Sequence[Any] | None = None,
+    is_bounded: bool = False,
 ) -> Trace:
     """Run `function` on tracers that stand for `leaves`.
 
@@ -237,11 +231,8 @@ def trace(
         function: written in Python, or a partial of one that is.
         structure: a `PyTree` of (args, kwargs) whose leaves are numbers into `leaves`.
         names: a name for each leaf, for printing.
-        evaluate: computes stages on the arrays at hand, when the function decides on a value.
-        blas: see `Recorder`.
         originals: the arguments that `leaves` stand for, where they are not these: which of them are the same object.
         is_bounded: may loops that are traced iteration by iteration not fill the trace?
-        fill, postpone, expected, run_loops: see `Recorder`.
 
     Raises:
         TraceError: a statement cannot be traced; `LongLoop`: a loop fills the trace.
@@ -250,38 +241,29 @@ def trace(
     """
     load_table()
     install_audit_hook()
-    next_one = Attempts(run_loops is not None)
+    attempts = Attempts(has_programs=options.run_loops is not None)
     code = python_function(function).__code__
     origin = Origin(code.co_filename, code.co_firstlineno, code.co_name)
     while True:
-        most = MAX_UNROLLED if next_one.unrolled - next_one.rolled else MAX_OPERATIONS
-        rec = Recorder(
-            evaluate,
-            code.co_name,
-            origin,
-            blas,
-            fill=fill,
-            postpone=postpone,
-            expected=expected,
-            iterations=Iterations(code, most) if is_bounded else None,
-            run_loops=run_loops,
-            **next_one.options(),
-        )
+        attempt = attempts.next
+        most = MAX_UNROLLED if attempt.unrolled - attempt.rolled else MAX_OPERATIONS
+        iterations = Iterations(code, most) if is_bounded else None
+        rec = Recorder(options, code.co_name, origin, attempt, iterations=iterations)
         try:
             with rec, Finalisation() as finalisation:
                 known = leaves if originals is None else originals
                 return _traced(rec, finalisation, function, structure, leaves, known, names)
         except CannotReroll as refusal:
-            next_one.refused(rec, refusal)
+            attempts.refused(rec, refusal)
         except ManyParts as found:
-            next_one.rolled |= found.sites
+            attempts.update(rolled=attempt.rolled | found.sites)
         except ClassCalled:
-            next_one.classes = True
+            attempts.update(classes=True)
         except LongLoop as error:
-            next_one.long(rec, error)
+            attempts.long(rec, error)
         except Exception as error:
             raise_if_signalled(error)
-            next_one.failed(rec, error)
+            attempts.failed(rec, error)
 
 
 def _traced(

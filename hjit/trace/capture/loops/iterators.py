@@ -62,16 +62,17 @@ def _is_rolled(plain: range, frame: FrameType) -> bool:
     loop = loops(frame.f_code).get(frame.f_lasti)
     if loop is not None:
         site = frame.f_code, loop.offset
-        if rec.run_loops is not None:
+        if rec.options.run_loops is not None:
             rec.short_loops.add(site)
-        if site in rec.programs or site in rec.rolled or (n > SMALL and loop.has_exits and not loop.left):
+        attempt = rec.attempt
+        if site in attempt.programs or site in attempt.rolled or (n > SMALL and loop.has_exits and not loop.left):
             return True
-        if site not in rec.unrolled:
+        if site not in attempt.unrolled:
             rec.parts.begin(
                 site, ShortLoop(frame, loop.offset, loop.end, loop.variable, plain[-1 if loop.is_reversed else 0])
             )
     rec.has_short_loops |= bool(rec.loops) or n > SMALL
-    return (n > SMALL and rec.rolls_short) or (bool(rec.loops) and rec.rolls_inside)
+    return (n > SMALL and rec.attempt.rolls_short) or (bool(rec.loops) and rec.attempt.rolls_inside)
 
 
 def while_(left: str, *ends: Any) -> Iterable[Any]:
@@ -109,7 +110,7 @@ def leaves(name: str) -> bool:
 def _traced(frame: FrameType, iterations: Iterations) -> TracedLoop | None:
     """The loop that begins here, traced as one iteration; None where it has to be traced iteration by iteration."""
     loop, rec = loops(frame.f_code).get(frame.f_lasti), current()
-    if loop is None or (frame.f_code, loop.offset) in rec.unrolled:
+    if loop is None or (frame.f_code, loop.offset) in rec.attempt.unrolled:
         return None
     found = found_by(loop, frame)
     if found is None:

@@ -33,6 +33,7 @@ from hjit.trace.ir.programs.steps import (
 )
 from hjit.trace.ir.rewriting import map_exprs
 from hjit.trace.tracing.arrays.writing import next_version
+from hjit.trace.tracing.recording.extern_calls import ExternCall, record_extern_call
 from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder
 from hjit.trace.tracing.recording.results import ExternResult
 from hjit.trace.tracing.scalars.moving import is_natural, moves
@@ -394,8 +395,8 @@ def _run(rec: Recorder, program: Program, arrays: Sequence[str]) -> tuple[str, .
     Raises:
         OutOfBounds: NumPy refuses something.
     """
-    assert rec.run_loops is not None
-    run, count = rec.run_loops(program, dict(rec.sizes)), len(program.inputs)
+    assert rec.options.run_loops is not None
+    run, count = rec.options.run_loops(program, dict(rec.sizes)), len(program.inputs)
     names = (*(i.name for i in program.inputs), *arrays)
     needs = tuple(dict.fromkeys(names))
     places = [needs.index(n) for n in names]
@@ -408,7 +409,7 @@ def _run(rec: Recorder, program: Program, arrays: Sequence[str]) -> tuple[str, .
         return ExternResult(("loops",), changed)
 
     try:
-        done = rec.extern("loops", call, needs)
+        done = record_extern_call(rec, ExternCall("loops", call, needs))
     except OutOfBounds:
         rec.out_of_bounds = True
         raise

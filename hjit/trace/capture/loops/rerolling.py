@@ -143,8 +143,8 @@ class TracedLoop:
     ) -> None:
         self.rec, self.frame, self.loop, self.found = rec, frame, loop, found
         self.site: LoopSite = (frame.f_code, loop.offset)
-        self.is_program = rec.loops[0].is_program if rec.loops else self.site in rec.programs
-        self.is_overwriting = self.is_program or self.site in rec.overwriting
+        self.is_program = rec.loops[0].is_program if rec.loops else self.site in rec.attempt.programs
+        self.is_overwriting = self.is_program or self.site in rec.attempt.overwriting
         self.iterations, self.count = iterations, iterations.count
         self.trip_count = int(self.count)
         self.known = 0, self.trip_count - 1
@@ -339,6 +339,6 @@ class TracedLoop:
         """Short loops inside may be the reason, or conditions that need not be ways."""
         rec = self.rec
         rec.refused = self.site
-        rolling = rec.has_short_loops and not rec.rolls_inside
-        choosing = not rolling and not rec.chooses
+        rolling = rec.has_short_loops and not rec.attempt.rolls_inside
+        choosing = not rolling and not rec.attempt.chooses
         return CannotReroll(self.site, "too many ways through an iteration", rolling=rolling, choosing=choosing)

@@ -75,7 +75,7 @@ def uninitialised(shape: Any, dtype: Any, order: str | Order = "C") -> Tracer:
     rec, dtype = current(), np.dtype(dtype)
     rec.has_uninitialised = True
     shape = shape_of(shape)
-    if not rec.fill or not supported_dtype(dtype):
+    if not rec.options.fill or not supported_dtype(dtype):
         return _filled(shape, 0, dtype, order)
     if order != "C":
         return laid_out(lambda moved: uninitialised(moved, dtype), shape, order_of(order, (), shape))

@@ -327,7 +327,7 @@ def _value(
 
 def _uninitialised(shape: Shape, dtype: np.dtype[Any]) -> Expr:
     """What is where nothing is written."""
-    if not current().fill:
+    if not current().options.fill:
         return Const(current().uninitialised(dtype), dtype)
     array: Tracer = call(np.empty, shape, dtype)
     return array.load(shape)

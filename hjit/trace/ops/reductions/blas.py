@@ -29,6 +29,7 @@ from hjit.trace.ops.limits import (
 from hjit.trace.tracing.arrays.buffers import TracedBuffer
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import Tracer
+from hjit.trace.tracing.recording.extern_calls import record_product
 from hjit.trace.tracing.recording.products import Operand, Product
 from hjit.trace.tracing.recording.recorder import Recorder, current
 
@@ -88,7 +89,7 @@ def by_blas(
         name: gives the name of the stage that it would be.
     """
     rec = current()
-    if rec.blas is None or dtype.char not in "fd" or len(operands) != 2 or rec.loops or 0 in shape:
+    if rec.options.blas is None or dtype.char not in "fd" or len(operands) != 2 or rec.loops or 0 in shape:
         return None
     form = _form(operands, labels, out)
     if form is None or not out or sum(e.product is not None for e in rec.breaks) >= MAX_PRODUCTS:
@@ -98,7 +99,7 @@ def by_blas(
         if list(out) != form.result:
             return None
     stage = name()
-    wanted = rec.blas(stage)
+    wanted = rec.options.blas(stage)
     if wanted is False:
         return None
     sizes = {
@@ -120,7 +121,7 @@ def by_blas(
     product = _product((first, second), labels, form, outer, sizes, dtype)
     known = next((e.gives[0] for e in rec.breaks if e.product == product), None)
     if known is None:
-        rec.product(stage, product, shape)
+        record_product(rec, stage, product, shape)
     result = Tracer(TracedBuffer(shape, dtype, known or stage), shape, identity(len(shape)))
     return result.copy() if known else result  # two arrays that both may be returned
 

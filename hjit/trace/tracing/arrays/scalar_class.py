@@ -110,7 +110,7 @@ def notice_call(frame: FrameType) -> None:
         ClassCalled: traced code calls something that is not traced, perhaps a class that it has in a variable.
     """
     rec = current()
-    is_possible = rec.has_class and rec.classes is None
+    is_possible = rec.has_class and rec.attempt.classes is None
     if is_possible and type(frame.f_globals) is not dict and instruction(frame).startswith("CALL"):
         rec.class_called = True
         raise ClassCalled

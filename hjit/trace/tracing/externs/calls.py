@@ -28,6 +28,7 @@ from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.externs.callbacks import check_callbacks
 from hjit.trace.tracing.externs.opaque import Opaque, refusal
 from hjit.trace.tracing.recording.events import FilledArguments
+from hjit.trace.tracing.recording.extern_calls import ExternCall, record_extern_call
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
 from hjit.trace.tracing.recording.results import ExternResult, Unknown, as_part_of, call_extern, rebuild
 from hjit.trace.tracing.scalars.host import TapeEntry, is_host, known_number, static_captured
@@ -129,7 +130,9 @@ class Extern:
             alone = frozenset(n for n, k in enumerate(places) if k in unread and places.count(k) == 1)
             return self.call([arrays[k] for k in places], alone)
 
-        done = current().extern(self.name, call, needs, self.checkpoint, self.rule, self.filled(places), self.function)
+        arguments = self.filled(places)
+        extern = ExternCall(self.name, call, needs, self.checkpoint, self.rule, arguments, self.function)
+        done = record_extern_call(current(), extern)
         done.may_write = self.may_write
         return self.rebuild(done.value, done.gives)
 
@@ -272,7 +275,7 @@ class Arguments:
         if known is not None:
             return known
         straight = tuple(range(array.ndim))
-        keeps = array.is_whole or current().postpone is not None  # Dask's arrays are in no order
+        keeps = array.is_whole or current().options.postpone is not None  # Dask's arrays are in no order
         order = straight if keeps else hook("copy_order")(array)
         if type(x) is ComplexTracer and order[-1:] != straight[-1:]:  # parts of a number are side by side
             order = straight

@@ -50,12 +50,12 @@ def _guarded(rec: Recorder, stage: str) -> Any:
             "loop",
             f"it has decided on computed values {MAX_DECISIONS} times",
             "iterate outside the decorated function",
-            LongLoop if rec.has_short_loops and not rec.rolls_short else TraceError,
+            LongLoop if rec.has_short_loops and not rec.attempt.rolls_short else TraceError,
         )
     rec.break_in_loop("decisions on computed values")
     value: Any = _assumed(rec, number, stage)
     if value is None:
-        value = rec.evaluate(rec, (stage,))[0].reshape(())[()]
+        value = rec.options.evaluate(rec, (stage,))[0].reshape(())[()]
     rec.breaks.append(GraphBreak((stage,), value=value, operation="decision", origin=rec.line()))
     return value
 
@@ -94,7 +94,7 @@ def _constant(rec: Recorder, stage: str) -> Any:
 
 def _assumed(rec: Recorder, number: int, stage: str) -> np.bool_ | None:
     """How a condition in the same place came out before; None: it is not known."""
-    expected = rec.expected[number] if number < len(rec.expected) else None
+    expected = rec.options.expected[number] if number < len(rec.options.expected) else None
     if expected is None or expected != _outcome(rec, stage, expected.value):
         return None
     rec.assumed += 1

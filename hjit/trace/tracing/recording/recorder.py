@@ -10,7 +10,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import CodeType
 from typing import Any, Protocol, TypeVar
@@ -26,6 +26,7 @@ from hjit.trace.ir.poly import Atom, Poly, poly
 from hjit.trace.ir.programs.steps import Program
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.frames import line_in, site, site_of, traced_frame
+from hjit.trace.tracing.recording.attempt import Attempt
 from hjit.trace.tracing.recording.events import (
     CheckedIndices,
     Effect,
@@ -131,13 +132,35 @@ class Postponing(Protocol):
         """Of a product of matrices."""
 
 
+@dataclass(frozen=True, slots=True)
+class TracingOptions:
+    """What whoever asks for a trace decides about it.
+
+    Attributes:
+        evaluate: computes stages on the arrays at hand, for decisions and extern calls.
+        blas: may a product of a name be BLAS's (True), or is that to be decided by its sizes ("auto")? None: none may.
+        fill: which numbers uninitialised elements are traced with, see `fill_values`.
+        postpone: of the extern calls and products that are not to be made now.
+        expected: outcomes of the decisions of an earlier trace, in order; None: of one on a number.
+        run_loops: compiles a program for sizes, and gives what runs it on arrays: the inputs, and those that it
+            changes; False where NumPy is to run. None: nothing does.
+    """
+
+    evaluate: Callable[[Recorder, tuple[str, ...]], list[np.ndarray[Any, Any]]]
+    blas: Callable[[str], bool | str] | None = None
+    fill: int = 0
+    postpone: Postponing | None = None
+    expected: Sequence[ExpectedOutcome | None] = ()
+    run_loops: CompileLoops | None = None
+
+
 @dataclass(eq=False)
 class Recorder(TracedSizes):
     """State of one trace.
 
     Attributes:
-        evaluate: computes a finished Graph on the arrays at hand, for decisions and extern calls.
-        blas: may a product of a name be BLAS's (True), or is that to be decided by its sizes ("auto")? None: none may.
+        options: what whoever asks for the trace decides.
+        attempt: how this attempt at tracing is made.
         inputs, stages: what is recorded, by name.
         tape: of host scalars.
         scalars: names of scalars, by their slots of the tape and their dtypes.
@@ -146,7 +169,6 @@ class Recorder(TracedSizes):
         constants: stages that were computed already, since no call changes them.
         codes: of the functions that were traced.
         taps: of filters that became one expression.
-        fill: which numbers uninitialised elements are traced with, see `fill_values`.
         has_uninitialised: may there be such elements?
         captures: guards of what the function reads besides its arguments: access paths, and what is there.
         captured: the same by key, with what stands for each.
@@ -161,21 +183,10 @@ class Recorder(TracedSizes):
         pipelines: pipelines that were met, by their `id`, with what stands for each, as code may ask for identity.
         clones: functions without a closure that were made anew, and what they became; and those that are being made: a
             closure may hold its own function.
-        classes: does traced code get a `ScalarClass` for each scalar type of NumPy? None: only where it calls none in
-            a variable.
         has_class: has it got one?
         class_called: may it have called one in a variable?
         loops: loops whose iterations are traced as one at present, innermost last.
-        unrolled: loops over ``range(...)`` that are to be traced iteration by iteration.
-        rolled: short loops whose iterations are traced as one.
-        programs: loops that are run as a `hjit.trace.ir.programs.steps.Program`, with all loops inside.
-        run_loops: compiles a program for sizes, and gives what runs it on arrays: the inputs, and those that it
-            changes; False where NumPy is to run. None: nothing does.
         program: what the loops of the program that is recorded now have recorded so far.
-        overwriting: loops whose iterations read and overwrite earlier arrays, so that their contents are not known.
-        rolls_inside: are iterations of a short loop traced as one, too, inside of a loop whose iterations are?
-        rolls_short: are they where it is inside of none?
-        chooses: are both sides of conditions computed that only choose numbers?
         has_short_loops: has one been traced iteration by iteration that need not be?
         short_loops: the short loops that were met.
         refused: the last loop that turned out to need iterations traced one by one.
@@ -188,10 +199,8 @@ class Recorder(TracedSizes):
         changes: for each write a buffer, the version before, and its contents where they were known.
         iterations: of Python loops, where these are not to fill the trace.
         parts: of arrays, where short loops write many of them.
-        expected: outcomes of the decisions of an earlier trace, in order; None: of one on a number.
         assumed: how many conditions were taken to come out as expected, without being computed.
         decided: the values of what was decided on, which needs no second guard.
-        freeze_captured: are captured numbers constants? Else they are read at every call, as arguments are.
         checks: stages that say whether NumPy refuses something.
         indices: what integer arrays hold that are indices, and may be out of bounds.
         out_of_bounds: was an index out of bounds? It is found later than in NumPy, so the function must not handle it.
@@ -202,7 +211,6 @@ class Recorder(TracedSizes):
         warning_filters: the settings that filter warnings.
         calls_extern: is an extern function running?
         warned: warnings of extern functions that ran while the function was traced; they were not shown.
-        postpone: of the extern calls and products that are not to be made now.
         operations: what is the same for all element-wise operations on such operands, see `hjit.trace.ops.elementwise`.
         views: of arrays that are alike, by the same key: the shapes and indices before and after.
         broadcasts: shapes that were broadcast with each other, and the result, by their identities.
@@ -210,10 +218,10 @@ class Recorder(TracedSizes):
     """
 
     # -- what is computed
-    evaluate: Callable[[Recorder, tuple[str, ...]], list[np.ndarray[Any, Any]]]
+    options: TracingOptions
     function: str = "function"
     origin: Origin | None = None
-    blas: Callable[[str], bool | str] | None = None
+    attempt: Attempt = field(default_factory=Attempt)
     inputs: dict[str, Source] = field(default_factory=dict)
     stages: dict[str, Stage] = field(default_factory=dict)
     tape: ScalarTape = field(default_factory=ScalarTape)
@@ -223,7 +231,6 @@ class Recorder(TracedSizes):
     constants: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
     codes: dict[CodeType, None] = field(default_factory=dict)
     taps: int = 0
-    fill: int = 0
     has_uninitialised: bool = False
     _names: dict[str, int] = field(default_factory=dict)
     # -- what the function has of its caller, and is seen as
@@ -239,20 +246,11 @@ class Recorder(TracedSizes):
     overlays: dict[int, Any] = field(default_factory=dict)
     pipelines: dict[int, tuple[Any, Callable[..., Any]]] = field(default_factory=dict)
     clones: dict[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
-    classes: bool | None = None
     has_class: bool = False
     class_called: bool = False
     # -- its loops
     loops: list[Any] = field(default_factory=list)
-    unrolled: frozenset[LoopSite] = frozenset()
-    rolled: frozenset[LoopSite] = frozenset()
-    programs: frozenset[LoopSite] = frozenset()
-    run_loops: CompileLoops | None = None
     program: Any = None
-    overwriting: frozenset[LoopSite] = frozenset()
-    rolls_inside: bool = False
-    rolls_short: bool = False
-    chooses: bool = False
     has_short_loops: bool = False
     short_loops: set[LoopSite] = field(default_factory=set)
     refused: LoopSite | None = None
@@ -266,10 +264,8 @@ class Recorder(TracedSizes):
     iterations: Iterations | None = None
     parts: WrittenParts = field(default_factory=WrittenParts)
     # -- decisions, and what NumPy refuses
-    expected: Sequence[ExpectedOutcome | None] = ()
     assumed: int = 0
     decided: dict[Expr | str, Any] = field(default_factory=dict)
-    freeze_captured: bool = False
     checks: list[str] = field(default_factory=list)
     indices: dict[Any, CheckedIndices] = field(default_factory=dict)
     out_of_bounds: bool = False
@@ -282,7 +278,6 @@ class Recorder(TracedSizes):
     warning_filters: list[Any] = field(default_factory=list)
     calls_extern: bool = False
     warned: list[Any] = field(default_factory=list)
-    postpone: Postponing | None = None
     # -- what is the same wherever it is asked for
     operations: dict[tuple[Any, ...], Any] = field(default_factory=dict)
     views: dict[tuple[Any, ...], tuple[Any, ...]] = field(default_factory=dict)
@@ -309,7 +304,7 @@ class Recorder(TracedSizes):
 
     def forget(self) -> None:
         """Let go of what only the trace needs."""
-        self.evaluate = _finished
+        self.options = replace(self.options, evaluate=_finished)
         self.undo.clear()
         self.watched = Watched()
         self.outside.clear()
@@ -353,7 +348,7 @@ class Recorder(TracedSizes):
     def uninitialised(self, dtype: np.dtype[Any], shape: tuple[int, ...] = ()) -> Any:
         """The numbers that stand for uninitialised elements: one for all of them, or an array."""
         self.has_uninitialised = True
-        return fill_values(shape, dtype, self.fill)[()]
+        return fill_values(shape, dtype, self.options.fill)[()]
 
     # -- names
     def unique(self, name: str) -> str:
@@ -504,56 +499,6 @@ class Recorder(TracedSizes):
         lines = Counter(s.origin for s in self.stages.values())
         return lines.most_common(1)[0][0] if lines else None
 
-    def extern(
-        self,
-        operation: str,
-        call: Callable[..., ExternResult],
-        needs: tuple[str, ...],
-        checkpoint: Callable[[], Callable[[], None]] | None = None,
-        rule: str = "",
-        arguments: FilledArguments | None = None,
-        function: Any = None,
-    ) -> GraphBreak:
-        """Call an extern function on realised arrays, now and at every call; its arrays are inputs.
-
-        Args:
-            function: that `call` calls, where `arguments` says with what.
-
-        Raises:
-            Exception: what the function raises; later calls find out whether it does so again.
-        """
-        self.break_in_loop(f"calls of {operation}")
-        if self.assumed:  # what is not known to be so does not lead to a call: it may guard its arguments
-            raise self.error(operation, "a condition before the call is assumed, and not computed")
-        found = None
-        if self.postpone is not None and arguments is not None:
-            found = self.postpone.extern(self, operation, function, needs, arguments)
-        if found is None:
-            arrays = self.evaluate(self, needs) if needs else []
-            if checkpoint is not None:
-                self.undo.append(checkpoint())
-            self.calls_extern = True  # which warns at every call
-            try:
-                with deadline.paused():
-                    found = call(*arrays)
-            finally:
-                self.calls_extern = False
-        outcome, results, error = found
-        if isinstance(error, TraceError):
-            self.refusals.append(error)
-            raise error
-        number = len(self.breaks)
-        sources = tuple(self.input("extern", r, ("event", number, k)) for k, r in enumerate(results))
-        gives = tuple(s.input.name for s in sources)
-        self.breaks.append(
-            GraphBreak(
-                needs, outcome, call, gives, operation, checkpoint, rule=rule, arguments=arguments, origin=self.line()
-            )
-        )
-        if error is not None:
-            raise error
-        return self.breaks[-1]
-
     def break_in_loop(self, what: str) -> None:
         """Note a graph break; raise where iterations of a loop repeat it.
 
@@ -570,19 +515,6 @@ class Recorder(TracedSizes):
     def check(self, bad: Any) -> None:
         """Where `bad`, an array without axes, is true at a call, the plain function runs, and NumPy raises."""
         self.checks.append(bad.buffer.source())
-
-    # -- products by BLAS
-    def product(self, name: str, product: Product, shape: Iterable[int | Poly]) -> None:
-        """A product by BLAS, now and at every call; its result is an input of the given name."""
-        if self.postpone is not None:
-            result = self.postpone.product(self, product)
-        else:
-            result = product.compute(self.evaluate(self, product.needs))
-        source = Input(name, product.dtype, self.polys(shape), constant_strides(result))
-        self.inputs[name] = Source(source, result, ("event", len(self.breaks), 0))
-        self.breaks.append(
-            GraphBreak(product.needs, (), product.as_extern_result, (name,), "numpy.matmul", product=product)
-        )
 
     # -- loops as programs
     @property
