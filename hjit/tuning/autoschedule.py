@@ -21,6 +21,7 @@ from hjit.process.garbage_collection import few_collections
 from hjit.process.progress import ends_in, note, watched
 from hjit.sched.language.tree import Compute, Loop, Node
 from hjit.sched.search.batches import State
+from hjit.sched.search.nest_costs import Machine
 from hjit.sched.search.portfolio import GREEDY, Searched, beam_searches, greedily, greedy_searches
 from hjit.sched.search.refine import Schedule, refined
 from hjit.sched.search.search import Found, Parameters, never, presets
@@ -343,4 +344,4 @@ def space_of(
     threads, target = launch.threads(options.num_threads), segment.target
     facts = machine.facts(threads, target.vector_bytes, options.cache_dir, options.cache)
     walk = compiled_walk(options) if may_compile else known_walk(options)
-    return Space(segment.graph, sizes, cost or weights(), facts, threads, target, memoise=memoise, walk=walk)
+    return Space(segment.graph, sizes, cost or weights(), Machine(facts, threads, target), memoise=memoise, walk=walk)

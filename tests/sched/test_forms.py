@@ -13,6 +13,7 @@ from hjit.model.costs import WeightedSum
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Loop, Store, dims_of, walk
 from hjit.sched.nests.root_nests import root_schedule
+from hjit.sched.search.nest_costs import Machine
 from hjit.sched.search.portfolio import greedily
 from hjit.sched.search.refine import Schedule
 from hjit.sched.search.space import Space
@@ -104,13 +105,13 @@ def test_a_nest_of_little_work_may_run_on_one_core() -> None:
 )
 def test_there_is_a_schedule_for_any_number_of_cores(function: Any, cores: int) -> None:
     p = Program(function, (6, 40000))
-    space = Space(p.graph, p.variant.rec.sizes, WeightedSum(), MACHINE, cores, Target(64))
+    space = Space(p.graph, p.variant.rec.sizes, WeightedSum(), Machine(MACHINE, cores, Target(64)))
     assert greedily(space).best is not None
 
 
 def test_few_tasks_cost_infinitely_much_where_there_may_be_more() -> None:
     p = Program(lambda a: np.exp(a) * a, (200, 300))
-    space = Space(p.graph, p.variant.rec.sizes, WeightedSum(), MACHINE, 8, Target(64))
+    space = Space(p.graph, p.variant.rec.sizes, WeightedSum(), Machine(MACHINE, 8, Target(64)))
     (s,) = (x for x in p.graph.stages if x.name in p.graph.outputs)
     costs_of = {}
     for *_, form in all_forms(space):

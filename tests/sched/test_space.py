@@ -24,6 +24,7 @@ from hjit.sched.language.tree import Compute, Loop, Root, Store, computes, walk
 from hjit.sched.nests.root_nests import root_schedule
 from hjit.sched.search import nest_costs
 from hjit.sched.search.batches import NONE, State
+from hjit.sched.search.nest_costs import Machine
 from hjit.sched.search.pruning import Rules, log_spaced
 from hjit.sched.search.refine import Schedule
 from hjit.sched.search.search import Options as SearchOptions
@@ -95,7 +96,7 @@ class Program:
         self.variant = pipe.variant_of((self.image,), {}, Options(tune=False, cache="off", verify="off"))
         (self.graph,) = self.variant.graphs
         self.segment = segment_of(self.graph, Options())
-        self.space = Space(self.graph, self.variant.rec.sizes, WeightedSum(), MACHINE, 2, Target(64), **given)
+        self.space = Space(self.graph, self.variant.rec.sizes, WeightedSum(), Machine(MACHINE, 2, Target(64)), **given)
 
     def result(self, state: State | Schedule) -> Array:
         choice = by_search({self.graph.outputs: state.tree}, state.inlined)
@@ -178,7 +179,7 @@ def test_what_all_nests_allocate_costs_beside_them(program: Program) -> None:
     without = Network({**network.arrays, "whole_log_unit": np.full(2, UNFITTED, np.float32)})
     for memoise in (True, False):
         space, plain = (
-            Space(program.graph, program.variant.rec.sizes, x, MACHINE, 2, program.space.target, memoise=memoise)
+            Space(program.graph, program.variant.rec.sizes, x, Machine(MACHINE, 2, Target(64)), memoise=memoise)
             for x in (network, without)
         )
         state = space.start
@@ -283,13 +284,13 @@ def test_what_is_not_placed_yet_may_be_assumed_where_it_costs_its_readers_least(
 def test_what_is_frozen_is_not_searched() -> None:
     free = Program(pyramid)
     middle = [s.name for s in free.graph.stages if s.name not in free.graph.outputs]
-    space = Program(pyramid, frozen=dict.fromkeys(middle, "root")).space
+    space = Space.freezing(Program(pyramid).space, dict.fromkeys(middle, "root"))
     for seed in range(3):
         state = chosen_state(space, random.Random(seed), 2)
         assert state is not None and not state.inlined
         assert len(state.tree.children) == len(free.graph.stages)
     inlined = [s.name for s in free.graph.stages if space.may_inline(s)]
-    space = Program(pyramid, frozen=dict.fromkeys(inlined, "inline"), rules=Rules(recompute=math.inf)).space
+    space = Space.freezing(Program(pyramid, rules=Rules(recompute=math.inf)).space, dict.fromkeys(inlined, "inline"))
     state = chosen_state(space, random.Random(0), 2)
     assert state is not None and state.inlined == frozenset(inlined)
 
@@ -297,7 +298,8 @@ def test_what_is_frozen_is_not_searched() -> None:
 def test_what_is_frozen_inline_is_so_from_the_start() -> None:
     rows, _ = Program(blurred).graph.stages
     free, known = (
-        Program(blurred, frozen=frozen, rules=Rules(recompute=math.inf)).space for frozen in ({}, {rows.name: "inline"})
+        Space.freezing(Program(blurred, rules=Rules(recompute=math.inf)).space, frozen)
+        for frozen in ({}, {rows.name: "inline"})
     )
     assert free.start.inlined == set() and known.start.inlined == {rows.name}
     first = after(known, known.start)

@@ -24,6 +24,7 @@ from hjit.sched.features.featurise import Structure, nest_features
 from hjit.sched.features.results import NestFeatures, merged
 from hjit.sched.language.groups import groups
 from hjit.sched.language.memory import C_ORDER
+from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Node, Root, computes
 from hjit.sched.search.batches import IN_C_ORDER, NONE, Batch, Layouts, NestCost, Rows
 from hjit.sched.search.pruning import Rules
@@ -91,14 +92,26 @@ class _Memory:
     prepared: PreparedCost | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What schedules are searched for.
+
+    Attributes:
+        facts: of the machine, see `hjit.model.names.MACHINE`.
+        cores: number of threads.
+    """
+
+    facts: Sequence[float]
+    cores: int
+    target: Target
+
+
 class NestCosts:
     """The costs of the children of the root, of any schedule of a Graph.
 
     Args:
         sized: the Graph in numbers.
         sizes: numbers of the run-time sizes by name.
-        machine: facts of the machine, see `hjit.model.names.MACHINE`.
-        cores: number of threads.
         memoise: are costs kept? If not, all are computed again whenever they are needed.
 
     Attributes:
@@ -111,22 +124,15 @@ class NestCosts:
         sized: SizedGraph,
         sizes: Mapping[str, int],
         cost: Cost,
-        machine: Sequence[float],
-        cores: int,
+        machine: Machine,
         templates: Templates,
         rules: Rules,
         memoise: bool,
     ) -> None:
-        self.sized, self.cost_model, self.cores, self.templates, self.rules, self.memoise = (
-            sized,
-            cost,
-            cores,
-            templates,
-            rules,
-            memoise,
-        )
+        self.sized, self.cost_model, self.cores = sized, cost, machine.cores
+        self.templates, self.rules, self.memoise = templates, rules, memoise
         self.graph: Graph = sized.graph
-        self.machine = np.asarray(machine, np.float32)
+        self.machine = np.asarray(machine.facts, np.float32)
         self.pipeline = pipeline_features(self.graph, sizes)
         self.groups = {s.name: groups(s) for s in self.graph.stages}
         self.placed = dict.fromkeys((s.name for s in self.graph.stages), C_ORDER)

@@ -35,13 +35,12 @@ from hjit.sched.language.build import (
 )
 from hjit.sched.language.check import nest_faults
 from hjit.sched.language.memory import C_ORDER, Layout, Strides, away_from_borders
-from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Loop, Node, Root, Store, computes, dims_of, walk
 from hjit.sched.native.words import Walk
 from hjit.sched.search.alike import Alike
 from hjit.sched.search.batches import IN_C_ORDER, NONE, Batch, Layouts, Rows, State
 from hjit.sched.search.buckets import Buckets
-from hjit.sched.search.nest_costs import NOTHING, NestCosts, Tally
+from hjit.sched.search.nest_costs import NOTHING, Machine, NestCosts, Tally
 from hjit.sched.search.pruning import Rules
 from hjit.sched.search.successors import Floats, Ints, Some
 from hjit.sched.search.templates import Sizes, Template, Templates, chosen, product_of
@@ -67,11 +66,6 @@ class Space:
 
     Args:
         sizes: numbers of the run-time sizes by name.
-        machine: facts of the machine, see `hjit.model.names.MACHINE`.
-        cores: number of threads.
-        frozen: for some stages where they are computed, "root", "inline" or "apart", which is either: what is not
-            searched (Anderson 2021, section 3.2).
-        frozen_loops: stages whose loops are those of the default schedule: what is not searched, either.
         rules: what is pruned.
         memoise: are the costs of nests kept? If not, every decision works all of them out again.
         walk: what works out features, see `SizedGraph`.
@@ -87,19 +81,16 @@ class Space:
         graph: Graph,
         sizes: Mapping[str, int],
         cost: Cost,
-        machine: Sequence[float],
-        cores: int,
-        target: Target,
-        frozen: Mapping[str, str] | None = None,
-        frozen_loops: Collection[str] = (),
+        machine: Machine,
         rules: Rules | None = None,
         memoise: bool = True,
         walk: Walk | None = None,
     ) -> None:
-        self.graph, self.cores, self.target, self.rules = graph, cores, target, rules or Rules()
-        self.sized = SizedGraph(graph, sizes, target.vector_bytes, tasks=cores * LAUNCHED_TASKS, walk=walk)
-        self.templates = Templates(Strides(graph), target, cores, self.rules.tiles)
-        self.nests = NestCosts(self.sized, sizes, cost, machine, cores, self.templates, self.rules, memoise)
+        self.graph, self.target, self.rules = graph, machine.target, rules or Rules()
+        tasks = machine.cores * LAUNCHED_TASKS
+        self.sized = SizedGraph(graph, sizes, self.target.vector_bytes, tasks=tasks, walk=walk)
+        self.templates = Templates(Strides(graph), self.target, machine.cores, self.rules.tiles)
+        self.nests = NestCosts(self.sized, sizes, cost, machine, self.templates, self.rules, memoise)
         self.consumers = graph.consumers()
         self.groups = self.nests.groups
         self.decisions = [Decision(s.name, g) for s in reversed(graph.stages) for g in (None, *self.groups[s.name])]
@@ -113,7 +104,7 @@ class Space:
         self._first: dict[TemplateKey, Template] = {}
         self.buckets = Buckets()
         self._alike = Alike.of(graph)
-        self._freeze(frozen or {}, frozen_loops)
+        self._freeze({}, ())
 
     @staticmethod
     def like(space: Space, cost: Cost) -> Space:
@@ -123,8 +114,14 @@ class Space:
         return new
 
     @staticmethod
-    def freezing(space: Space, frozen: Mapping[str, str], frozen_loops: Collection[str]) -> Space:
-        """The same space with some stages frozen; what was measured is shared."""
+    def freezing(space: Space, frozen: Mapping[str, str], frozen_loops: Collection[str] = ()) -> Space:
+        """The same space with some stages frozen; what was measured is shared.
+
+        Args:
+            frozen: for some stages where they are computed, "root", "inline" or "apart", which is either: what is not
+                searched (Anderson 2021, section 3.2).
+            frozen_loops: stages whose loops are those of the default schedule: what is not searched, either.
+        """
         new = copy.copy(space)
         new._freeze(frozen, frozen_loops)
         return new
