@@ -25,7 +25,7 @@ from hjit.trace.tracing.frames import uncounted
 if TYPE_CHECKING:
     from hjit.call.breaks.parts import Parts
     from hjit.call.segments import TraceSegments
-    from hjit.tuning.autotune import Tuned
+    from hjit.tuning.autotune import Limits, Tuned
 
 log = logging.getLogger("hjit")
 
@@ -103,9 +103,12 @@ class Tunable(CompiledFunction[P, R]):
             TraceError, OutOfBounds, TracingFailed: as `hjit.call.build.build` does.
         """
         from hjit.call.compiling import segments_for
+        from hjit.tuning.autotune import Limits
 
         traced = self._traced(structure, leaves, options)
-        return _tuned(self.py_func, self.__name__, traced, segments_for(traced, options), leaves, options, seconds)
+        return _tuned(
+            self.py_func, self.__name__, traced, segments_for(traced, options), leaves, options, Limits(seconds)
+        )
 
     def _traced(self, structure: PyTree, leaves: list[Any], options: Options) -> Trace:
         from hjit.call.build import Request, traced_call
@@ -161,6 +164,7 @@ def _tune_behind(
     from hjit.call.compiling import segments_for
     from hjit.call.tuned import is_worth_tuning
     from hjit.call.variant import OutOfBounds
+    from hjit.tuning.autotune import Limits
 
     f = owner()
     if f is None:
@@ -175,7 +179,7 @@ def _tune_behind(
     if not is_worth_tuning(traced, segments_of, options):
         return
     fits = "jax" in sys.modules  # it warns of each fork of a process that has loaded it
-    found = _tuned(function, name, traced, segments_of, leaves, options, options.tune_budget, is_over, fits)
+    found = _tuned(function, name, traced, segments_of, leaves, options, Limits(options.tune_budget, is_over, fits))
     f = owner()
     if f is not None and found.default:
         f._take_up(key, found)
@@ -188,14 +192,12 @@ def _tuned(
     segments_of: TraceSegments,
     leaves: list[Any],
     options: Options,
-    seconds: float,
-    is_stopped: Callable[[], bool] = lambda: False,
-    fits: bool = True,
+    limits: Limits,
 ) -> Tuned:
     from hjit.call.tuned import tuned
 
     with _budget(function, name, options):
-        return tuned(traced, segments_of, leaves, options, seconds, is_stopped, fits)
+        return tuned(traced, segments_of, leaves, options, limits)
 
 
 def _budget(function: Any, name: str, options: Options) -> Any:

@@ -98,7 +98,7 @@ def test_it_ends_with_the_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def endless(*given: Any) -> Tuned:
         begun.set()
-        is_stopped = given[-2]
+        is_stopped = given[-1].is_stopped
         while not is_stopped():
             stopped.wait(0.01)
         stopped.set()

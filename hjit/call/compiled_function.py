@@ -382,7 +382,7 @@ class CompiledFunction(VerifiedCalls, SplitCalls, TimedCalls, OtherArrays, Gener
     def _first(self, call: Call) -> Any:
         """No variant for this call yet: trace, compile, verify."""
         from hjit.call.build import Built
-        from hjit.call.variant import Mispredict, OutOfBounds
+        from hjit.call.variant import Mispredict, OutOfBounds, RunOptions
 
         options = self._resolved(call.key[0])
         if not self._is_part:
@@ -415,8 +415,8 @@ class CompiledFunction(VerifiedCalls, SplitCalls, TimedCalls, OtherArrays, Gener
             self._entries.install(call.key, variant, built.verified)
             self._time(call.key, variant, options, built.verified)
         try:
-            given = call.args, call.kwargs
-            result = variant.run(call.leaves, guarded, call.targets, built.results, given=given)
+            given, run_options = (call.args, call.kwargs), RunOptions(built.results)
+            result = variant.run(call.leaves, guarded, call.targets, given, run_options)
             for warning in variant.rec.warned:  # the extern calls that gave them are not made again
                 shown_warnings.give(warning)
             return result

@@ -21,7 +21,7 @@ from hjit.call.entry import Call
 from hjit.call.guards import GuardValues, look_up
 from hjit.call.results import MISS, Outcome, Results, given_name
 from hjit.call.segments import TraceSegments
-from hjit.call.variant import OneKernel, Steps, Variant
+from hjit.call.variant import AS_CALLED, OneKernel, RunOptions, Steps, Variant
 from hjit.kernels.cuda.runtime import library
 from hjit.kernels.cuda.runtime.device import Device, current, found
 from hjit.sched.language.target import Target
@@ -304,15 +304,12 @@ class OnDevice(Variant):
         leaves: Sequence[Any],
         guarded: GuardValues,
         targets: Sequence[Any] = (),
-        known: Mapping[int, tuple[Any, ...]] | None = None,
-        effects: bool = True,
-        streamed: bool = False,
-        draws: dict[str, Array] | None = None,
         given: Any = None,
+        options: RunOptions = AS_CALLED,
     ) -> Any:
         """As `Variant.run`; `targets` are not used."""
         with self.place():
-            return Variant.run(self, leaves, guarded, (), known, effects, False, draws, given)
+            return Variant.run(self, leaves, guarded, (), given, replace(options, streamed=False))
 
     def place(self) -> AbstractContextManager[Any]:
         """Inside, the device for which kernels were loaded is the current one."""

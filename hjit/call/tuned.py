@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from hjit.call.build import all_arrays, on_deep_stack
@@ -13,7 +13,7 @@ from hjit.options import Options
 from hjit.process import forks
 from hjit.trace.capture.trace import Trace
 from hjit.tuning import autotune
-from hjit.tuning.autotune import Tuned
+from hjit.tuning.autotune import Limits, Tuned
 from hjit.tuning.choice import Candidate, Choice
 from hjit.tuning.decide import is_little, is_tuned
 
@@ -23,7 +23,7 @@ def tuned_once(traced: Trace, leaves: Sequence[Any], options: Options) -> Tuned 
     segments_of = segments_for(traced, options)
     if on_deep_stack(is_tuned, segments_of, traced.recorder.sizes, options):
         return None
-    return tuned(traced, segments_of, leaves, options, options.tune_budget)
+    return tuned(traced, segments_of, leaves, options, Limits(options.tune_budget))
 
 
 def is_worth_tuning(traced: Trace, segments_of: TraceSegments, options: Options) -> bool:
@@ -37,9 +37,7 @@ def tuned(
     segments_of: TraceSegments,
     leaves: Sequence[Any],
     options: Options,
-    seconds: float,
-    is_stopped: Callable[[], bool] = lambda: False,
-    fits: bool = True,
+    limits: Limits,
 ) -> Tuned:
     """Tune the kernels of a trace; plans that later calls find are kept of it.
 
@@ -47,7 +45,6 @@ def tuned(
 
     Args:
         segments_of: see `hjit.call.compiling.segments_for`.
-        seconds: see `hjit.tuning.autotune.autotune`; `is_stopped` and `fits`, too.
     """
 
     def make(choice: Choice) -> Candidate:
@@ -56,6 +53,4 @@ def tuned(
 
     arguments = functools.partial(all_arrays, traced, leaves, options)
     with forks.builds.outside():
-        return autotune.autotune(
-            segments_of, traced.recorder.sizes, make, arguments, options, seconds, is_stopped, fits
-        )
+        return autotune.autotune(segments_of, traced.recorder.sizes, make, arguments, options, limits)

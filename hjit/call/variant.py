@@ -264,6 +264,27 @@ class WithProducts:
         return self.results.finish(values, state)
 
 
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How a run differs from that of a plain call.
+
+    Attributes:
+        known: arrays of extern calls that the trace itself made, by the number of the break, used instead of calling
+            again.
+        effects: give warnings and log records, and leave streams of random numbers where they are then?
+        streamed: are targets written past the caches, where there is code that does?
+        draws: takes the arrays of random numbers, by input.
+    """
+
+    known: Mapping[int, tuple[Any, ...]] = field(default_factory=dict)
+    effects: bool = True
+    streamed: bool = False
+    draws: dict[str, Array] | None = None
+
+
+AS_CALLED = RunOptions()
+
+
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class Variant:
     """A trace bound to sizes: what a call with the same arguments' key runs.
@@ -361,22 +382,14 @@ class Variant:
         leaves: Sequence[Any],
         guarded: GuardValues,
         targets: Sequence[Any] = (),
-        known: Mapping[int, tuple[Any, ...]] | None = None,
-        effects: bool = True,
-        streamed: bool = False,
-        draws: dict[str, Array] | None = None,
         given: Any = None,
+        options: RunOptions = AS_CALLED,
     ) -> Any:
         """Run all steps.
 
         Args:
             guarded: what `Guards.values` gave.
             targets: arrays for the results, used where they fit.
-            known: arrays of extern calls that the trace itself made, by the number of the break, used instead of
-                calling again.
-            effects: give warnings and log records, and leave streams of random numbers where they are then?
-            streamed: are targets written past the caches, where there is code that does?
-            draws: takes the arrays of random numbers, by input.
             given: see `Results.put_together`.
 
         Raises:
@@ -390,19 +403,19 @@ class Variant:
         places = self.results.places(targets, self._shapes(), state) if targets else {}
         drawn: list[Callable[[], None]] = []
         try:
-            self.body.run(state, values, places, known or {}, drawn, streamed)
+            self.body.run(state, values, places, options.known, drawn, options.streamed)
             if any(state[n].any() for n in self.rec.checks):
                 raise OutOfBounds
         except (Mispredict, OutOfBounds):
             _call_all(reversed(drawn))
             raise
-        if effects:
+        if options.effects:
             for effect in self.rec.effects:
                 effect.give(self.body.on_host(state, effect.needs), values)
         else:
             _call_all(reversed(drawn))
-        if draws is not None:
-            draws.update({n: state[n] for e in self.breaks if e is not None and e.impure for n in e.gives})
+        if options.draws is not None:
+            options.draws.update({n: state[n] for e in self.breaks if e is not None and e.impure for n in e.gives})
         return self.finished(state, leaves, guarded, given)
 
     def arrays(self, leaves: Sequence[Any], captured: Mapping[str, Array]) -> dict[str, Any]:
@@ -433,4 +446,15 @@ def _call_all(functions: Iterable[Callable[[], None]]) -> None:
         f()
 
 
-__all__ = ["GONE", "Mispredict", "OneKernel", "OutOfBounds", "Step", "Steps", "Variant", "WithProducts"]
+__all__ = [
+    "AS_CALLED",
+    "GONE",
+    "Mispredict",
+    "OneKernel",
+    "OutOfBounds",
+    "RunOptions",
+    "Step",
+    "Steps",
+    "Variant",
+    "WithProducts",
+]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hjit.call.build import Request
 from hjit.call.variant import GONE
 from hjit.errors import HjitError, OptionError
 from hjit.export.compiling import compiled
@@ -174,6 +175,7 @@ def _size(n: Sequence[int], encoded: Any) -> int:
 
 def _kernel(i: _Item, entry: str, structure: PyTree, leaves: list[Any], where: Platform) -> tuple[Description, bytes]:
     options, scheduler = i.pipeline.in_force()
-    found = compiled(i.function, i.name, entry, structure, leaves, options, scheduler, where)
+    request = Request(i.function, structure, leaves, options, scheduler)
+    found = compiled(request, i.name, entry, where)
     code = backend.compile_module(found.lowered.llvm, entry, where.name)
     return found.description, code

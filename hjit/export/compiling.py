@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hjit.call.arguments import each_apart, is_dask_array, leaf_names
-from hjit.call.build import on_deep_stack
+from hjit.call.build import Request, on_deep_stack
 from hjit.call.compiling import arguments_of, kernels_of
 from hjit.call.segments import TraceSegments
 from hjit.errors import HjitError, Origin
@@ -19,8 +19,8 @@ from hjit.kernels.runtime.lowered import Lowered, lowered_for
 from hjit.options import Options
 from hjit.process import forks
 from hjit.process.garbage_collection import few_collections
-from hjit.trace.capture.trace import PyTree, python_function
-from hjit.tuning.choice import Choice, Scheduler
+from hjit.trace.capture.trace import python_function
+from hjit.tuning.choice import Choice
 from hjit.tuning.decide import decided
 
 
@@ -33,32 +33,28 @@ class Compiled:
     lowered: Lowered
 
 
-def compiled(
-    function: Any,
-    name: str,
-    entry: str,
-    structure: PyTree,
-    leaves: list[Any],
-    options: Options,
-    scheduler: Scheduler | None,
-    for_what: Platform,
-    copies: bool = False,
-) -> Compiled:
+def compiled(request: Request, name: str, entry: str, for_what: Platform, copies: bool = False) -> Compiled:
     """The one kernel of a function, and all that is known of it.
 
     Args:
+        name: of the exported function.
+        entry: of the symbol in the object code.
         copies: are results that are views to be copies?
 
     Raises:
         HjitError: it needs Python when it runs.
     """
-    if any(map(is_dask_array, leaves)):
+    if any(map(is_dask_array, request.leaves)):
         raise HjitError("an argument is an array of Dask. What to do: give an array of NumPy, as a chunk is")
-    leaves = each_apart(leaves)  # the caller of what is compiled may give other arrays
-    options = replace(options, budget=None, on_unsupported="raise", blas=False, numpy_if_faster=False, target="cpu")
+    leaves = each_apart(request.leaves)  # the caller of what is compiled may give other arrays
+    options = replace(
+        request.options, budget=None, on_unsupported="raise", blas=False, numpy_if_faster=False, target="cpu"
+    )
+    function, structure, scheduler = request.function, request.structure, request.scheduler
+    request = replace(request, leaves=leaves, options=options)
 
     def make() -> Compiled:
-        found = sized(function, structure, leaves, options)
+        found = sized(request)
         if not found.trace.recorder.breaks:
             found = replace(found, trace=with_copies(found.trace, copies))
         check(found.trace)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.call.build import Request
 from hjit.errors import CompileError, HjitError, OptionError
 from hjit.export.c_source import Source, check_name, data_name, level_suffix, source_of
 from hjit.export.compiling import compiled
@@ -88,12 +89,13 @@ def export(
     _check_method(function, args, kwargs)
     structure, leaves = flatten_arguments(args, kwargs)
     check_name(name)
+    request = Request(function, structure, leaves, options, scheduler)
     found: list[tuple[Description, Platform]] = []
     codes: dict[str, bytes] = {}  # object files by what their names end in
     for one in levels:
         suffix = level_suffix(one) if len(levels) > 1 else ""
         entry = f"hjit_{name}{suffix}"
-        made = compiled(function, name, entry, structure, leaves, options, scheduler, one, copies=True)
+        made = compiled(request, name, entry, one, copies=True)
         d = made.description
         if d.views:
             raise CannotExport("a result is a view of an argument, of another dtype", "copy it")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,7 @@ import numpy as np
 from hjit.call.build import Request, TracingFailed, traced_call
 from hjit.call.segments import graphs_of, recorded
 from hjit.export.numbers import FUNCTIONS, sizes_for_python
-from hjit.options import Options
-from hjit.trace.capture.trace import PyTree, Trace
+from hjit.trace.capture.trace import Trace
 from hjit.trace.ir.expressions import ScalarRef, walk
 from hjit.trace.ir.key import graph_key
 from hjit.trace.ir.poly import SMALL, Atom, IntLike, Poly, Sym, deep_atoms, is_never_negative, poly, sizes_value
@@ -64,13 +63,13 @@ class Sized:
         return _symbols(self.of_arguments(p)) <= self.fixed
 
 
-def sized(function: Any, structure: PyTree, leaves: list[Any], options: Options) -> Sized:
+def sized(request: Request) -> Sized:
     """Trace a function, and find out which sizes may differ.
 
     Raises:
         HjitError: the function cannot be traced.
     """
-    trace, size_guards = _traced(function, structure, leaves, options)
+    trace, size_guards = _traced(request)
     names = _argument_sizes(trace)
     sizes = dict(trace.recorder.sizes)
     found = Sized(trace, names, {n: v for n, v in sizes.items() if n not in names}, (), frozenset())
@@ -81,7 +80,7 @@ def sized(function: Any, structure: PyTree, leaves: list[Any], options: Options)
     fixed = {n for p in only_python for n in _symbols(found.of_arguments(p))}
     expected = _computed(trace, size_guards, names)
     for group in _equal(names, about):
-        if not _may_differ(group, sizes, about, expected, function, structure, leaves, options):
+        if not _may_differ(group, sizes, about, expected, request):
             fixed |= group
     about += [SizeGuard("eq", poly(Sym(n)), poly(sizes[n]), True) for n in names if n in fixed]
     return Sized(trace, names, found.constants, tuple(_needed(about, fixed)), frozenset(fixed))
@@ -92,10 +91,10 @@ def holds(guard: SizeGuard, sizes: Mapping[str, int]) -> bool:
     return bool(FUNCTIONS[guard.op](sizes_value(guard.a, sizes), sizes_value(guard.b, sizes)))
 
 
-def _traced(function: Any, structure: PyTree, leaves: list[Any], options: Options) -> tuple[Trace, list[SizeGuard]]:
+def _traced(request: Request) -> tuple[Trace, list[SizeGuard]]:
     with size_guards_noted() as size_guards:
         try:
-            trace = traced_call(Request(function, structure, leaves, options))
+            trace = traced_call(request)
         except OutOfBounds:
             raise IndexError("index out of bounds") from None
         except TracingFailed as unclear:
@@ -161,10 +160,7 @@ def _may_differ(
     sizes: Mapping[str, int],
     size_guards: Sequence[SizeGuard],
     expected: Any,
-    function: Any,
-    structure: PyTree,
-    leaves: list[Any],
-    options: Options,
+    request: Request,
 ) -> bool:
     """Is the same computed for other values of a size?"""
     tried = 0
@@ -173,7 +169,8 @@ def _may_differ(
         if tried == TRIALS or not all(holds(f, there) for f in size_guards):
             continue
         try:
-            trace, noted = _traced(function, structure, _resized(leaves, group, n, expected.arrays), options)
+            resized = _resized(request.leaves, group, n, expected.arrays)
+            trace, noted = _traced(replace(request, leaves=resized))
         except MemoryError:
             continue
         except Exception:

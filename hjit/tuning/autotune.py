@@ -140,15 +140,28 @@ class _Timed:
     predicted: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What tuning may take.
+
+    Attributes:
+        seconds: to end after; one more compilation may follow.
+        is_stopped: is it to end at once?
+        fits: may the cost model be fitted, where there is JAX?
+    """
+
+    seconds: float
+    is_stopped: Callable[[], bool] = lambda: False
+    fits: bool = True
+
+
 def autotune(
     segments_of: SegmentsOf,
     sizes: Mapping[str, int],
     make: Make,
     arguments: Callable[[Candidate], Arguments | None],
     options: Options,
-    seconds: float,
-    is_stopped: Callable[[], bool] = lambda: False,
-    fits: bool = True,
+    limits: Limits,
 ) -> Tuned:
     """Tune the kernels of a function, and keep their plans.
 
@@ -159,12 +172,9 @@ def autotune(
         arguments: all arrays that kernels read in one call, by the kernels of the default schedule; None: they are
             not to be had.
         options: those of the calls that are to find the plans.
-        seconds: to end after; one more compilation may follow.
-        is_stopped: is it to end at once?
-        fits: may the cost model be fitted, where there is JAX?
     """
     with deadline.paused():
-        run = _Tuning(segments_of, sizes, make, replace(options, tune="autotune"), seconds, is_stopped, fits)
+        run = _Tuning(segments_of, sizes, make, replace(options, tune="autotune"), limits)
         default = make(DEFAULT)
         if not any(default.kernels):
             return not_tuned("it has no kernels")
@@ -183,14 +193,12 @@ class _Tuning:
         sizes: Mapping[str, int],
         make: Make,
         options: Options,
-        seconds: float,
-        is_stopped: Callable[[], bool],
-        fits: bool,
+        limits: Limits,
     ) -> None:
         self.segments_of, self.sizes, self.make, self.options = segments_of, sizes, make, options
         self.begin = time.perf_counter()
-        self.end = self.begin + seconds
-        self.is_stopped, self.fits_model = is_stopped, fits and can_fit()
+        self.end = self.begin + limits.seconds
+        self.is_stopped, self.fits_model = limits.is_stopped, limits.fits and can_fit()
         self.segments = segments_of(NO_REWRITES)
         self.chosen: dict[int, KernelSchedule] = {}  # by the number of the kernel
         self.all_timed: dict[int, list[_Timed]] = {}

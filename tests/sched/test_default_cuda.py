@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import apps
-from hjit.kernels.cuda.roofline import GPUS, estimate
+from hjit.kernels.cuda.roofline import GPUS, NestLaunch, estimate
 from hjit.kernels.lower.loopir import Block
 from hjit.kernels.lower.lower import CUDA, lower
 from hjit.kernels.lower.traverse import every
@@ -74,7 +74,7 @@ def test_applications_move_little_more_than_they_must(name: str) -> None:
     graph, tree = scheduled(getattr(module, name), image, *numbers)
     program = lower(graph, tree, passes=CUDA)
     sizes = {f"{i.name}.{k}": 1000 for i in graph.inputs for k in range(3)}
-    moved = sum(estimate(graph, program, k, 256, sizes, GPUS[80], None).bytes for k in range(len(program.nests)))
+    moved = sum(estimate(graph, program, NestLaunch(k, 256), sizes, GPUS[80]).bytes for k in range(len(program.nests)))
     results = graph.stage(graph.outputs[0])
     must = 4 * 1000 * 1000 * sum(3 if len(x.shape) == 3 else 1 for x in (graph.inputs[0], results))
     assert moved <= 1.05 * must

@@ -21,7 +21,7 @@ from hjit.call.checks import against_numpy
 from hjit.call.checks.uninitialised import TooMuchToInterpret, Uninitialised, without_dependent
 from hjit.call.entry import Call
 from hjit.call.guards import GuardValues
-from hjit.call.variant import Mispredict, OutOfBounds, Variant
+from hjit.call.variant import Mispredict, OutOfBounds, RunOptions, Variant
 from hjit.errors import TraceError
 from hjit.process import shown_warnings
 from hjit.trace.splitting.places import RETURNED
@@ -303,11 +303,10 @@ def _run(
     captured = {n: copies.get(n, a) for n, a in guarded[1].items()}
     draws: dict[str, Array] = {}
     impure = ((k, e) for k, e in enumerate(variant.breaks) if e is not None and e.impure)
-    drawn = {k: tuple(known[n] for n in e.gives) for k, e in impure} if known is not None else None
+    drawn = {k: tuple(known[n] for n in e.gives) for k, e in impure} if known is not None else {}
+    options = RunOptions(drawn, effects=False, streamed=streamed, draws=draws)
     try:
-        result = variant.run(
-            given, (guarded[0], captured), places, drawn, effects=False, streamed=streamed, draws=draws
-        )
+        result = variant.run(given, (guarded[0], captured), places, options=options)
     except OutOfBounds:
         return None
     except Mispredict as error:

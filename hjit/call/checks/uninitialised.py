@@ -20,7 +20,7 @@ import numpy as np
 from hjit.call.arguments import copied
 from hjit.call.build import Request, on_deep_stack, traced_call, variant_of
 from hjit.call.segments import TraceSegments, graphs_of
-from hjit.call.variant import Step, Variant
+from hjit.call.variant import RunOptions, Step, Variant
 from hjit.errors import Origin, raise_if_signalled
 from hjit.kernels.runtime import features
 from hjit.options import Options
@@ -128,7 +128,8 @@ class Uninitialised:
             for k, e in enumerate(variant.breaks)
             if e is not None and e.impure and all(n in self.draws for n in e.gives)
         }
-        result = on_deep_stack(functools.partial(variant.run, given, (values, captured), (), known, effects=False))
+        options = RunOptions(known, effects=False)
+        result = on_deep_stack(functools.partial(variant.run, given, (values, captured), options=options))
         leaves: list[Any] = []
         flatten((result, [copies[n] for n in names]), leaves)
         return leaves

@@ -132,39 +132,46 @@ def nest_must_move(graph: Graph, program: Program, number: int, sizes: Mapping[s
     return must_move(graph, body, program.layouts, sizes)
 
 
-def estimate(
-    graph: Graph,
-    program: Program,
-    number: int,
-    threads: int,
-    sizes: Mapping[str, int],
-    on: Gpu,
-    needs: Resources | None,
-    instructions: Instructions | None = None,
-    blocks: int = 0,
-) -> Estimate:
-    """Of the launch of a nest.
+@dataclass(frozen=True, slots=True)
+class NestLaunch:
+    """The launch of a nest.
 
-    Args:
+    Attributes:
         number: of the nest in the program.
         threads: of a block.
         needs: of its kernel; None: it has not been compiled.
         instructions: of one thread of its kernel; None: those of the loop IR are taken.
         blocks: how many there are, where instructions are known.
     """
-    nest = program.nests[number]
-    size = nest_must_move(graph, program, number, sizes)
+
+    number: int
+    threads: int
+    needs: Resources | None = None
+    instructions: Instructions | None = None
+    blocks: int = 0
+
+
+def estimate(
+    graph: Graph,
+    program: Program,
+    launch: NestLaunch,
+    sizes: Mapping[str, int],
+    on: Gpu,
+) -> Estimate:
+    """What a launch takes at least."""
+    nest, instructions = program.nests[launch.number], launch.instructions
+    size = nest_must_move(graph, program, launch.number, sizes)
     if instructions is None:
         work = max(sizes_value(nest.work, sizes), 0)
         is_double = any(graph.stage(name).dtype == np.float64 for name in nest.writes)
         arithmetic = work / (on.operations * (on.doubles if is_double else 1))
     else:
-        x, count = instructions, blocks * threads
+        x, count = instructions, launch.blocks * launch.threads
         work = count * (x.f32 + x.f64 + x.integers)
         arithmetic = count * max(x.f32, x.f64 / on.doubles, x.integers / on.integers) / on.operations
     parts = {"launch": LAUNCH_SECONDS, "memory": size / on.bandwidth, "arithmetic": arithmetic}
     seconds = LAUNCH_SECONDS + max(parts["memory"], parts["arithmetic"])
-    held = None if needs is None else occupancy(on, threads, needs)
+    held = None if launch.needs is None else occupancy(on, launch.threads, launch.needs)
     return Estimate(size, work, held, seconds, max(parts, key=lambda k: parts[k]), instructions)
 
 

@@ -54,8 +54,7 @@ def _choose(e: NestEmitter, s: Choose) -> None:
 
 
 def _for(e: NestEmitter, s: For) -> None:
-    limit, first = (None if p is None else e.integer(p) for p in (s.limit, s.first))
-    e.loop(s.var, e.integer(s.begin), e.integer(s.end), s.step, lambda: e.stmts(s.body), limit, first, s.rare, s.until)
+    e.loop(s)
 
 
 def _vectors(e: NestEmitter, s: Vectors) -> None:

@@ -92,22 +92,8 @@ def lines(s: Stmt, depth: int) -> Iterator[str]:
         case Threads():
             loops = ", ".join(map(_thread_loop, s.loops))
             yield from block(f"threads {loops}:" if s.loops else "first thread:", s.body)
-        case CombineThreads():
-            lets, texts = describe(*s.combined, share_loads=True)
-            who = f"{s.lanes} lanes" if s.lanes else "threads"
-            head = f"combine {who}, {_names(s.source)} with {_names(s.other)}:"
-            yield from (pad + line for line in [head, *lets])
-            yield from (f"{pad}  {r} = {text}" for r, text in zip(s.source, texts, strict=True))
-        case ScanThreads(op, source, total):
-            yield f"{pad}scan threads, {_names(source)} by {op}, all of them {total}"
-        case CopyAsync(buffer, index, load):
-            yield f"{pad}{_access(buffer, index)} = copy of {load}"
-        case CommitCopies():
-            yield f"{pad}commit copies"
-        case WaitForCopies(groups):
-            yield f"{pad}wait for copies" + (f" but the last {groups} groups" if groups else "")
-        case Barrier():
-            yield f"{pad}barrier"
+        case CombineThreads() | ScanThreads() | CopyAsync() | CommitCopies() | WaitForCopies() | Barrier():
+            yield from (pad + line for line in _lines_of_threads(s))
         case SlidingProduce():
             where = " apart" if s.is_apart else ""
             yield from block(f"slide{where} {s.stage} {s.var} from {s.first} until {s.end}:", s.body)
@@ -121,6 +107,29 @@ def lines(s: Stmt, depth: int) -> Iterator[str]:
             yield f"{pad}{how}scan by {s.op} in {s.dtype} for {s.var} in [{s.begin}, {s.end}) by threads:"
             yield f"{pad}  {_access(s.buffer, s.index)} from {s.initial}:"
             yield from (f"{pad}    {line}" for line in [*lets, text])
+
+
+def _lines_of_threads(
+    s: CombineThreads | ScanThreads | CopyAsync | CommitCopies | WaitForCopies | Barrier,
+) -> Iterator[str]:
+    """What the threads of a block do together."""
+    match s:
+        case CombineThreads():
+            lets, texts = describe(*s.combined, share_loads=True)
+            who = f"{s.lanes} lanes" if s.lanes else "threads"
+            yield f"combine {who}, {_names(s.source)} with {_names(s.other)}:"
+            yield from lets
+            yield from (f"  {r} = {text}" for r, text in zip(s.source, texts, strict=True))
+        case ScanThreads(op, source, total):
+            yield f"scan threads, {_names(source)} by {op}, all of them {total}"
+        case CopyAsync(buffer, index, load):
+            yield f"{_access(buffer, index)} = copy of {load}"
+        case CommitCopies():
+            yield "commit copies"
+        case WaitForCopies(groups):
+            yield "wait for copies" + (f" but the last {groups} groups" if groups else "")
+        case Barrier():
+            yield "barrier"
 
 
 def _names(registers: Sequence[Register]) -> str:

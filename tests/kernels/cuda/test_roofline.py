@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hjit.kernels.cuda.compilers.machine_code import Resources
-from hjit.kernels.cuda.roofline import GPUS, LAUNCH_SECONDS, estimate, gpu, occupancy
+from hjit.kernels.cuda.roofline import GPUS, LAUNCH_SECONDS, NestLaunch, estimate, gpu, occupancy
 from hjit.kernels.lower.lower import CUDA, lower
 from hjit.sched.default.cuda import cuda_schedule
 from tests.kernels.cuda.test_blocks import rows
@@ -46,7 +46,7 @@ def test_a_fused_stencil_moves_its_argument_and_its_result_once() -> None:
     graph = canonical(rows, np.ones((40, 50), np.float32))
     program = lower(graph, cuda_schedule(graph), passes=CUDA)
     sizes = {"a0.0": 4002, "a0.1": 6002}
-    one = estimate(graph, program, 0, 256, sizes, H100, needs(32))
+    one = estimate(graph, program, NestLaunch(0, 256, needs(32)), sizes, H100)
     assert one.bytes == 4 * (4002 * 6002 + 4000 * 6000)
     assert one.limit == "memory"
     assert one.seconds == pytest.approx(LAUNCH_SECONDS + one.bytes / H100.bandwidth)
@@ -66,7 +66,7 @@ def test_small_images_are_launches_and_long_chains_arithmetic() -> None:
     for function, size in ((small, 20), (long, 4000)):
         graph = canonical(function, np.ones((40, 50), np.float32))
         program = lower(graph, cuda_schedule(graph), passes=CUDA)
-        one = estimate(graph, program, 0, 256, {"a0.0": size, "a0.1": size}, H100, None)
+        one = estimate(graph, program, NestLaunch(0, 256), {"a0.0": size, "a0.1": size}, H100)
         assert one.occupancy is None
         found.append(one.limit)
     assert found == ["launch", "arithmetic"]
@@ -76,7 +76,7 @@ def test_a_table_is_not_read_more_often_than_there_are_elements() -> None:
     graph = canonical(lambda a, t: t[a], np.ones((40, 50), np.uint8), np.ones(1 << 20, np.float32))
     program = lower(graph, cuda_schedule(graph), passes=CUDA)
     sizes = {"a0.0": 10, "a0.1": 10, "a.0": 10, "a.1": 10, "t.0": 1 << 20, "a1.0": 1 << 20}
-    found = [estimate(graph, program, k, 256, sizes, H100, None).bytes for k in range(len(program.nests))]
+    found = [estimate(graph, program, NestLaunch(k, 256), sizes, H100).bytes for k in range(len(program.nests))]
     assert sum(found) < 1 << 20
 
 
@@ -88,7 +88,7 @@ def test_a_reduction_reads_all_that_it_reduces(function: object) -> None:
     graph = canonical(function, np.ones((400, 500), np.float32))
     program = lower(graph, cuda_schedule(graph), passes=CUDA)
     sizes = {"a0.0": 4000, "a0.1": 6000}
-    found = max(estimate(graph, program, k, 256, sizes, H100, None).bytes for k in range(len(program.nests)))
+    found = max(estimate(graph, program, NestLaunch(k, 256), sizes, H100).bytes for k in range(len(program.nests)))
     assert 4 * 4000 * 6000 <= found < 1.1 * 4 * 4000 * 6000
 
 
@@ -103,7 +103,7 @@ def test_doubles_take_longer_where_there_are_few_units_for_them() -> None:
         graph = canonical(long, np.ones((40, 50), dtype))
         program = lower(graph, cuda_schedule(graph), passes=CUDA)
         for on in (GPUS[80], GPUS[86]):
-            one = estimate(graph, program, 0, 256, {"a0.0": 4000, "a0.1": 4000}, on, None)
+            one = estimate(graph, program, NestLaunch(0, 256), {"a0.0": 4000, "a0.1": 4000}, on)
             seconds[dtype, on.name] = one.seconds
     assert seconds["f8", "A10"] > 4 * seconds["f8", "A100"]
     assert seconds["f4", "A10"] < 3 * seconds["f4", "A100"]

@@ -18,7 +18,7 @@ from hjit.kernels.cuda.compilers.machine_code import Compiled, Resources
 from hjit.kernels.cuda.launches import Launch, Parameter
 from hjit.kernels.cuda.prelude import program
 from hjit.kernels.cuda.ptx import Instructions
-from hjit.kernels.cuda.roofline import Estimate, estimate, gpu
+from hjit.kernels.cuda.roofline import Estimate, NestLaunch, estimate, gpu
 from hjit.kernels.cuda.runtime.bound import Bound
 from hjit.kernels.cuda.runtime.device import found
 from hjit.kernels.cuda.runtime.lowered import Lowered, lowered
@@ -171,8 +171,9 @@ def rows(bound: Bound, target: int | None) -> Iterator[Row]:
     for number, x, count in launched(bound, lowered.module.launches):
         needs, kernel = made.resources.get(x.kernel), kernels.get(x.kernel)
         runs = None if kernel is None else middle_thread(bound, kernel, x, count)
-        about = lowered.graph, lowered.program, number, x.threads, bound.sizes, on, needs, runs, x.blocks(count)
-        yield Row(x.kernel, x.blocks(count), x.threads, needs, estimate(*about))
+        launch = NestLaunch(number, x.threads, needs, runs, x.blocks(count))
+        least = estimate(lowered.graph, lowered.program, launch, bound.sizes, on)
+        yield Row(x.kernel, launch.blocks, x.threads, needs, least)
 
 
 ADDRESS = 1 << 20  # of arrays, which are aligned as those of a device are

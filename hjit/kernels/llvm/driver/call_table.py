@@ -216,6 +216,17 @@ def emit(e: NestEmitter, name: str, calls: Sequence[Call], values: Values) -> No
         "store i64 %number, ptr %to",
         "br label %give",
     )
+    _run(e, name)
+    code.label("ran")
+    note_time(e, "%k.next")
+    status(e, "after")
+    code.effect("br label %call")
+    code.label("finished")
+
+
+def _run(e: NestEmitter, name: str) -> None:
+    """Run the function of a row with the numbers that it is given, in one task or in several."""
+    code = e.code
     code.label("run")
     _effects(
         e,
@@ -236,11 +247,6 @@ def emit(e: NestEmitter, name: str, calls: Sequence[Call], values: Values) -> No
     )
     launch(e, "%nest", "%task", "%count", "%work")
     code.effect("br label %ran")
-    code.label("ran")
-    note_time(e, "%k.next")
-    status(e, "after")
-    code.effect("br label %call")
-    code.label("finished")
 
 
 def _effects(e: NestEmitter, *lines: str) -> None:

@@ -7,6 +7,8 @@ the results of all fours are put together.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from hjit.kernels.llvm.builder.code import BOOL, I32, I64, Val, const, shuffle, splat, type_name
@@ -45,11 +47,11 @@ def looked_up(e: NestEmitter, x: Load, cell: np.dtype[np.generic], index: Val | 
         return None
     i = e.value(indices.in_32_bits(a) or a.expr) if index is None else index
     i = _checked(e, splat(e.code, i, e.lanes), a, count)
-    start = flat - poly(a)
+    there = _Elements(x.source, flat - poly(a), extent, cell)
     if "neon" in e.machine.features:
-        return _NeonTable(e, x.source, start, cell, n, extent).at(i)
+        return _NeonTable(e, there, n).at(i)
     permute = f"llvm.x86.avx512.vpermi2var.{INTRINSICS[cell.itemsize]}.512"
-    return _Table(e, x.source, start, cell, n, extent, permute).at(i)
+    return _Table(e, there, n, permute).at(i)
 
 
 def _chosen(e: NestEmitter, x: Load, flat: Poly) -> tuple[int, Indirect] | None:
@@ -83,32 +85,36 @@ def _checked(e: NestEmitter, i: Val, a: Indirect, count: int | None) -> Val:
     return indices.checked(e, vecmath.convert(e.code, i, I32), indices.narrow(e, extent))
 
 
+@dataclass(frozen=True, slots=True)
+class _Elements:
+    """A table in memory.
+
+    Attributes:
+        start: the position of its first element in its array.
+        extent: elements that it has.
+    """
+
+    source: str
+    start: Poly
+    extent: Poly
+    cell: np.dtype[np.generic]
+
+
 class _Table:
     """A table in registers.
 
     Args:
-        start: the position of its first element in its array.
         n: of the registers.
-        extent: elements that it has.
+        permute: the intrinsic that looks up in two of them.
         register: bytes of one of them.
     """
 
-    def __init__(
-        self,
-        e: NestEmitter,
-        source: str,
-        start: Poly,
-        cell: np.dtype[np.generic],
-        n: int,
-        extent: Poly,
-        permute: str,
-        register: int = REGISTER_BYTES,
-    ) -> None:
-        self.e, self.source, self.start, self.extent, self.permute = e, source, start, extent, permute
-        self.cell = cell
-        self.bits = np.dtype(f"i{cell.itemsize}")  # what is permuted, whatever it means
-        self.lanes = register // cell.itemsize
-        self.unchanged, self.version = e.unchanged(source), e.versions[source]
+    def __init__(self, e: NestEmitter, there: _Elements, n: int, permute: str, register: int = REGISTER_BYTES) -> None:
+        self.e, self.permute = e, permute
+        self.source, self.start, self.extent, self.cell = there.source, there.start, there.extent, there.cell
+        self.bits = np.dtype(f"i{self.cell.itemsize}")  # what is permuted, whatever it means
+        self.lanes = register // self.cell.itemsize
+        self.unchanged, self.version = e.unchanged(self.source), e.versions[self.source]
         self.parts = [self._part(k) for k in range(n)]
 
     def _part(self, k: int) -> Val:
@@ -188,10 +194,8 @@ class _Table:
 class _NeonTable(_Table):
     """A table of bytes in registers of 16, four of them for each of the `n`."""
 
-    def __init__(
-        self, e: NestEmitter, source: str, start: Poly, cell: np.dtype[np.generic], n: int, extent: Poly
-    ) -> None:
-        super().__init__(e, source, start, cell, 4 * n, extent, "llvm.aarch64.neon.tbl4.v16i8", register=16)
+    def __init__(self, e: NestEmitter, there: _Elements, n: int) -> None:
+        super().__init__(e, there, 4 * n, "llvm.aarch64.neon.tbl4.v16i8", register=16)
 
     def _whole(self, index: Val) -> Val:
         code, t = self.e.code, type_name(self.bits, self.lanes)

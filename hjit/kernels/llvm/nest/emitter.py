@@ -20,7 +20,7 @@ from hjit.kernels.llvm.builder.code import BOOL, I64, Code, Val, const, splat, t
 from hjit.kernels.llvm.builder.function_merging import Inner, Uniform
 from hjit.kernels.llvm.nest.value_table import ValueTable
 from hjit.kernels.llvm.vecmath import apply as vecmath
-from hjit.kernels.lower.loopir import Register, Stmt
+from hjit.kernels.lower.loopir import For, Register, Stmt
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.params import Params
 from hjit.kernels.lower.program import Buffer
@@ -186,25 +186,15 @@ class NestEmitter:
         """Is it a variable here?"""
         return a in self.vars or a in self.lets or (self.around is not None and self.around.knows(a))
 
-    def loop(
-        self,
-        var: Var,
-        begin: Val,
-        end: Val,
-        step: int,
-        body: Callable[[], None],
-        limit: Val | None = None,
-        first: Val | None = None,
-        rare: bool = False,
-        until: Register | None = None,
-    ) -> None:
-        """``for var in range(begin, end, step)``; an iteration that would pass `limit` starts at ``limit - step``,
-        one before `first` there. It ends where `until` holds.
+    def loop(self, s: For) -> None:
+        """A serial loop.
 
-        How the index of a `rare` loop moves is hidden from LLVM, which would spend most of its time on strength
+        How the index of a `rare` one moves is hidden from LLVM, which would spend most of its time on strength
         reduction.
         """
-        code = self.code
+        code, var, step = self.code, s.var, s.step
+        limit, first = (None if p is None else self.integer(p) for p in (s.limit, s.first))
+        begin, end = self.integer(s.begin), self.integer(s.end)
         label = code.fresh("loop")
         before = self.block
         code.open()
@@ -216,8 +206,8 @@ class NestEmitter:
         latch_mark = code.fresh("latch")
         code.effect(f"{i.text} = phi i64 [ {begin.text}, %{before} ], [ {following}, %{latch_mark} ]")
         inside = code.here(f"icmp slt i64 {i.text}, {end.text}", BOOL)
-        if until is not None:
-            ended = VALUES[Register](self, until)
+        if s.until is not None:
+            ended = VALUES[Register](self, s.until)
             inside = code.here(f"select i1 {ended.text}, i1 false, i1 {inside.text}", BOOL)
         code.effect(f"br i1 {inside.text}, label %{label}.body, label %{label}.exit")
         code.label(f"{label}.body")
@@ -228,12 +218,12 @@ class NestEmitter:
         if limit is not None:
             last = self.arith("sub", limit, const(step, I64))
             x = self.minmax("min", x, last)
-        if rare:
+        if s.rare:
             x = code.opaque(x)
         outer = self.vars.get(var)
         self.vars[var], self.iterations[var] = x, (i, step)
         self.known.open()
-        body()
+        self.stmts(s.body)
         self.known.close()
         del self.vars[var]
         self.iterations.pop(var, None)

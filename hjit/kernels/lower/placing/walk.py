@@ -206,24 +206,24 @@ def iterations(n: NestContext, node: Loop, env: Env, begin: Poly, end: Poly) -> 
     var = n.loop_var(node)
     v = poly(var)
     if step == 1:
-        return _counted(n, node, var, begin, end, 1, env.at(node, v))
+        return _counted(n, node, For(var, begin, end, 1, ()), env.at(node, v))
     full = env.within(node, Interval.tile(v, step), step)
     known = left.known if begin == left.low and end == left.end else None
     match tails.serial_tail(n.reads, node, step, known):
         case "exact":
-            return _counted(n, node, var, begin, end, step, full)
+            return _counted(n, node, For(var, begin, end, step, ()), full)
         case "clip":
             return _clipped(n, node, var, env, begin, end)
         case "peel":
             stop = begin + not_negative(end - begin, left.interval.partial) // step * step
-            whole = _counted(n, node, var, begin, stop, step, full)
+            whole = _counted(n, node, For(var, begin, stop, step, ()), full)
             return (*whole, *_one_by_one(n, node, env, stop, end))
         case "shift_inwards":
             if tails.is_unrolled(node):
                 few = _one_by_one(n, node, env, begin, end)
             else:
                 few = _clipped(n, node, var, env, begin, end)
-            many = _counted(n, node, var, begin, end, step, full, limit=left.end)
+            many = _counted(n, node, For(var, begin, end, step, (), left.end), full)
             return (If(left.end - left.low - step, many, few),)
 
 
@@ -240,37 +240,27 @@ def _clipped(n: NestContext, node: Loop, var: Var, env: Env, begin: Poly, end: P
     left = env.remains(node).interval
     shorter = Interval.tile(poly(var), step, left.high)
     most = -(-left.length.const // step) if left.length.is_const else None
-    return _counted(n, node, var, begin, end, step, env.within(node, shorter), most=most)
+    return _counted(n, node, For(var, begin, end, step, (), most=most), env.within(node, shorter))
 
 
 def _one_by_one(n: NestContext, node: Loop, env: Env, begin: Poly, end: Poly) -> Stmts:
     """The loop in steps of one, those over the same dimension inside it gone."""
     var = n.loop_var(node)
-    return _counted(n, node, var, begin, end, 1, env.at(node, poly(var)).absorb(node))
+    return _counted(n, node, For(var, begin, end, 1, ()), env.at(node, poly(var)).absorb(node))
 
 
-def _counted(
-    n: NestContext,
-    node: Loop,
-    var: Var,
-    begin: Poly,
-    end: Poly,
-    step: int,
-    env: Env,
-    limit: Poly | None = None,
-    most: int | None = None,
-) -> Stmts:
-    """``for var in range(begin, end, step)`` around the children of a node."""
-    body, warm = place(n, node.children, env.deeper(var, step, begin))
+def _counted(n: NestContext, node: Loop, loop: For, env: Env) -> Stmts:
+    """A loop without a body, around the children of a node, with iterations before its first one that warm these up."""
+    body, warm = place(n, node.children, env.deeper(loop.var, loop.step, loop.begin))
     sliding = _sliding(body)
-    if limit is not None and sliding:
+    if loop.limit is not None and sliding:
         why = "its last iteration is shifted inwards; store it inside that loop"
-        raise SlidingError(sliding[0], f"{sliding[0]} cannot slide along {var}: {why}")
+        raise SlidingError(sliding[0], f"{sliding[0]} cannot slide along {loop.var}: {why}")
     if node.kind == "parallel":
         n.warm = max(n.warm, warm)
     resets = tuple(map(ResetWindow, sliding))
-    most = None if most is None else most + warm
-    return (*resets, For(var, begin - warm * step, end, step, body, limit, most=most))
+    most = None if loop.most is None else loop.most + warm
+    return (*resets, replace(loop, begin=loop.begin - warm * loop.step, body=body, most=most))
 
 
 def _sliding(body: Stmts) -> list[str]:
