@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hjit.call.arguments import is_dask_array, is_device_array, key_of
 from hjit.call.compiled_function import P, R
-from hjit.call.conversions.byte_orders import native_arguments
 from hjit.call.entry import Entry
+from hjit.call.other_arrays.byte_orders import native_arguments
 from hjit.errors import BudgetError, HjitError, OptionError, ScheduleError, TraceError
 from hjit.options import Options, context_state
 from hjit.process import deadline, float_errors, forks
@@ -59,7 +59,7 @@ class Inspectable(Tunable[P, R]):
             if options.target != "cuda":
                 return self.on("cuda").variant_of(args, kwargs, self.on("cuda")._resolved(context_state()), schedule)
 
-            from hjit.call.on_device import adopt
+            from hjit.call.other_arrays.on_device import adopt
 
             adopt(leaves)
         entry = self._entries.get(key_of(args, kwargs)) or Entry()
@@ -79,7 +79,7 @@ class Inspectable(Tunable[P, R]):
         """How calls with such arguments run, and where NumPy runs them: why, and what to do."""
         structure, leaves = flatten_arguments(args, kwargs)
         if any(map(is_dask_array, leaves)):
-            from hjit.call import on_dask
+            from hjit.call.other_arrays import on_dask
 
             return on_dask.explained(self._dask_settings(), structure, leaves)
         from hjit.report.explain import explained, foreseen, in_parts, of_reported_errors

@@ -329,7 +329,7 @@ def test_one_kernel_for_all_chunks_inside_and_one_for_those_at_the_border() -> N
 
 def tasks_of(f: Callable[..., Any], *args: Any) -> Any:
     """What computes a call."""
-    from hjit.call.on_dask import traced_call
+    from hjit.call.other_arrays.on_dask import traced_call
     from hjit.trace.capture.trace import PyTree, flatten
 
     leaves: list[Any] = []

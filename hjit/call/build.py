@@ -193,7 +193,7 @@ def traced_call(request: Request) -> Trace:
 
     seen = leaves
     if options.target == "cuda":
-        from hjit.call.on_device import stand_in
+        from hjit.call.other_arrays.on_device import stand_in
 
         seen = [stand_in(x) for x in leaves]
     by_blas = functools.partial(_product_by_blas, options, scheduler)
@@ -289,7 +289,7 @@ def evaluate(
     arrays = {n: s.array for n, s in rec.inputs.items()}
     host: Callable[[Any], Array] = np.asarray
     if options.target == "cuda":
-        from hjit.call.on_device import arrays_of, on_host
+        from hjit.call.other_arrays.on_device import arrays_of, on_host
 
         arrays, host = arrays_of(rec, leaves), on_host
     found = {n: host(arrays[n]) for n in names if n in rec.inputs}
@@ -425,7 +425,7 @@ def _bind(traced: Trace, structure: PyTree, leaves: Sequence[Any], steps: list[S
     traced.recorder.tape.settle()
     on_device = options.target == "cuda"
     if on_device:
-        from hjit.call.on_device import DeviceSteps, OnDevice, hot_path
+        from hjit.call.other_arrays.on_device import DeviceSteps, OnDevice, hot_path
 
         variant: Variant = variant_of(traced, steps, options, OnDevice, DeviceSteps)
     else:

@@ -2,12 +2,11 @@
 
 A call looks its arguments' key up among those seen. A known key runs its variant: a bound kernel, without tracing and
 without locks. A new key traces, canonicalises, finds or compiles the kernels, and compares the first result of new
-ones with NumPy's own.
+ones with NumPy's own: `hjit.call.new_calls`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
 import logging
@@ -16,56 +15,31 @@ import threading
 import warnings
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar
 
-from hjit.call.arguments import (
-    CallKey,
-    copied,
-    each_once,
-    is_dask_array,
-    is_device_array,
-    is_swapped,
-    key_of,
-    recogniser,
-)
-from hjit.call.breaks.split_calls import SplitCalls
+from hjit.call.arguments import CallKey, is_dask_array, is_device_array, is_swapped, key_of, recogniser
 from hjit.call.checks.against_numpy import InterleavedCalls, comparing
 from hjit.call.checks.retracing import Retracing
-from hjit.call.checks.timed_calls import TimedCalls
-from hjit.call.checks.verified_calls import VerifiedCalls
-from hjit.call.conversions.other_arrays import OtherArrays
 from hjit.call.entry import MAX_CONTEXTS, MAX_RAISED, RECOGNISED_AFTER, Call, Entries, Entry, Stats, limit
-from hjit.call.results import MISS, PARTS, PLAIN, Outcome
-from hjit.errors import (
-    BudgetError,
-    CompileError,
-    DeviceError,
-    HjitError,
-    HjitWarning,
-    LongLoop,
-    MemoryShortage,
-    TraceError,
-    raise_if_signalled,
-)
+from hjit.call.new_calls import NewCalls
+from hjit.call.other_arrays.calls import OtherArrays
+from hjit.call.results import MISS, PARTS, PLAIN
+from hjit.errors import HjitError, HjitWarning, raise_if_signalled
 from hjit.options import Options, checked, context_state, resolve
-from hjit.process import deadline, float_errors, forks, shown_warnings
+from hjit.process import deadline, float_errors, forks
 from hjit.process.garbage_collection import few_collections
-from hjit.process.progress import progress
 from hjit.trace.capture.overlay import is_traced_call
-from hjit.trace.capture.trace import PyTree, flatten_arguments, python_function
-from hjit.trace.capture.tracing_errors import as_trace_error
+from hjit.trace.capture.trace import flatten_arguments
 from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.frames import stack_level, uncounted
 from hjit.trace.tracing.recording.recorder import running
 
 if TYPE_CHECKING:
     from hjit.call.breaks.parts import Parts
-    from hjit.call.build import Built
     from hjit.call.checks.first_calls import FirstCalls
     from hjit.call.variant import Variant
-    from hjit.trace.tracing.recording.events import ExpectedOutcome
     from hjit.tuning.autotune import Tuned
     from hjit.tuning.choice import Scheduler
 
@@ -76,7 +50,7 @@ R = TypeVar("R")  # what it returns
 
 
 @uncounted
-class CompiledFunction(VerifiedCalls, SplitCalls, TimedCalls, OtherArrays, Generic[P, R]):
+class CompiledFunction(NewCalls, OtherArrays, Generic[P, R]):
     """A NumPy function, and what is known of its calls.
 
     Attributes:
@@ -108,7 +82,6 @@ class CompiledFunction(VerifiedCalls, SplitCalls, TimedCalls, OtherArrays, Gener
     )
 
     __name__: str
-    _is_part = False
 
     def __init__(self, function: Callable[P, R], given: dict[str, Any]) -> None:
         if isinstance(function, CompiledFunction):
@@ -213,10 +186,6 @@ class CompiledFunction(VerifiedCalls, SplitCalls, TimedCalls, OtherArrays, Gener
     def _by(self, given: dict[str, Any]) -> Self:
         """The same function by other options."""
         ...
-
-    @abstractmethod
-    def _tune_later(self, call: Call, options: Options) -> None:
-        """Look for a better schedule of such calls in the background, if that is wanted."""
 
     # -- the way of a call
     def _call_known(
@@ -379,158 +348,6 @@ class CompiledFunction(VerifiedCalls, SplitCalls, TimedCalls, OtherArrays, Gener
         self.stats.fallbacks += 1
         return self.py_func(*args, **kwargs)
 
-    def _first(self, call: Call) -> Any:
-        """No variant for this call yet: trace, compile, verify."""
-        from hjit.call.build import Built
-        from hjit.call.variant import Mispredict, OutOfBounds, RunOptions
-
-        options = self._resolved(call.key[0])
-        if not self._is_part:
-            self._spent.building = self._spent.searching = 0.0  # each set of arguments has the whole budget
-        with self._lock, forks.builds:
-            result = self._known_by_now(call, options)
-            if result is not MISS:
-                return result
-            built = self._built_or_refused(call, options)
-            if not isinstance(built, Built):
-                return built
-            self._entries.refusals = 0
-            variant = built.variant
-            self._tune_later(call, options)
-            if self._is_part and not variant.bounds:  # Python does the same, and sees what guards do not
-                self._give_up(call.key, "it computes nothing of arrays")
-                return PLAIN
-            guarded = variant.guards.values(call.leaves)
-            if guarded is None or not variant.guards.may_write(call.leaves, guarded[1]):
-                if variant.fast is None:  # which would run without being compared
-                    self._entries.install(call.key, variant)
-                return PLAIN
-            stores = self._unverified(variant, call.targets, options)
-            if stores:
-                try:
-                    result = self._verify(call, variant, guarded, stores)
-                except TraceError as error:
-                    return self._not_compiled(call, options, error)
-                return self._first(call) if result is MISS else result
-            self._entries.install(call.key, variant, built.verified)
-            self._time(call.key, variant, options, built.verified)
-        try:
-            given, run_options = (call.args, call.kwargs), RunOptions(built.results)
-            result = variant.run(call.leaves, guarded, call.targets, given, run_options)
-            for warning in variant.rec.warned:  # the extern calls that gave them are not made again
-                shown_warnings.give(warning)
-            return result
-        except OutOfBounds:
-            return self._refused(call)
-        except Mispredict:  # what was assumed came out otherwise; or fell the other way, by the last bits of a sum
-            if not variant.rec.assumed:
-                self._interprets = False
-                return PLAIN
-            self._assumes = False
-            return self._first(call)
-
-    def _known_by_now(self, call: Call, options: Options) -> Any:
-        """The result by what another thread, other keys or an earlier process found; MISS: nobody did."""
-        entry = self._entries.get(call.key)
-        known = () if entry is None else entry.variants
-        if known is not call.known:  # another thread was here first
-            call.known = known
-            result = self._try(call)
-            if result is not MISS:
-                return result
-        if entry is not None and entry.plain is not None:
-            return PLAIN
-        is_free = options.on_unsupported != "raise" and self._schedule is None
-        if is_free and self._entries.refuses_again():
-            return self._as_before(call.key, options)
-        return self._refused_before(call.key, options)
-
-    def _built_or_refused(self, call: Call, options: Options) -> Any:
-        """The function traced and compiled for a call; where it cannot be, what becomes of the call.
-
-        Raises:
-            HjitError: it cannot be, and ``on_unsupported="raise"``.
-        """
-        from hjit.call.build import TracingFailed
-        from hjit.call.variant import OutOfBounds
-
-        breaks, raises = options.on_unsupported == "break", options.on_unsupported == "raise"
-        try:
-            with progress(f"hjit: compiling {self.__name__}"):
-                return self._built(call, options)
-        except (TraceError, CompileError, DeviceError) as error:
-            return self._not_compiled(call, options, error)
-        except OutOfBounds:
-            return self._refused(call)
-        except MemoryError as error:  # the function's own, or there is too little to trace it
-            raise_if_signalled(error)
-            if raises:
-                raise
-            result = self._numpy(call.args, call.kwargs)
-            self._not_compiled(call, options, MemoryShortage(f"too little memory to trace it: {error}"))
-            return result
-        except TracingFailed as failed:
-            if breaks and self._split(failed.error):
-                return PARTS
-            if raises:
-                raise self._own_error(failed.error, call.structure, call.leaves) from None
-            result = self._numpy(call.args, call.kwargs)  # once, as it may have effects; what it raises is its own
-            why = f"{self.__name__} runs as plain NumPy: {self._not_traced(failed.error)}"
-            self._give_up(call.key, why, is_refused=True)
-            return result
-
-    def _not_compiled(self, call: Call, options: Options, error: HjitError) -> Outcome:
-        """What becomes of a call that hjit refuses.
-
-        Raises:
-            HjitError: that, with ``on_unsupported="raise"``.
-        """
-        is_refused = isinstance(error, TraceError) and not isinstance(error, BudgetError)
-        if isinstance(error, TraceError) and is_refused:
-            self._note_refusal(call.key, options, error)
-        if is_refused and options.on_unsupported == "break" and self._split(error):
-            return PARTS
-        if options.on_unsupported == "raise" and not isinstance(error, BudgetError):
-            raise error
-        why = f"{self.__name__} runs as plain NumPy: {error}"
-        if isinstance(error, MemoryShortage):
-            self._entries.at(call.key).postpone()
-            self._say_why(why)
-        else:
-            self._give_up(call.key, why, is_refused=True)
-        return PLAIN
-
-    def _not_compiled_later(self, call: Call, error: TraceError) -> None:
-        """As `_not_compiled`, where this call has its result: for later ones."""
-        if self._not_compiled(call, self._resolved(call.key[0]), error) is PARTS and self.parts is not None:
-            self._entries.at(call.key).parts = self.parts.run
-
-    def _built(self, call: Call, options: Options) -> Built:
-        """As `_build`; as conditions came out in an earlier process, or as they do now."""
-        from hjit.call.build import TracingFailed
-        from hjit.call.stored import outcomes
-        from hjit.call.variant import OutOfBounds
-
-        expected: Sequence[ExpectedOutcome | None] = ()
-        if self._assumes and self._interprets and not call.known:  # else they have come out otherwise than before
-            expected = outcomes.load(self.py_func, call.key, options)
-        if any(expected):
-            with contextlib.suppress(HjitError, OutOfBounds, TracingFailed):  # on a path that may be another one
-                return self._build(call.structure, call.leaves, options, self._schedule, expected)
-        built = self._built_whole(call, options)
-        if all(v.rec.assumed for v in call.known):  # of later processes' first calls
-            outcomes.store(self.py_func, call.key, options, built.variant.rec)
-        return built
-
-    def _built_whole(self, call: Call, options: Options) -> Built:
-        """As `_build`; where a loop fills the trace and cannot be left to Python, with all that is in it."""
-        try:
-            return self._build(call.structure, call.leaves, options, self._schedule)
-        except LongLoop as error:
-            if self._split(error):
-                raise
-        return self._build(call.structure, call.leaves, replace(options, on_unsupported="numpy"), self._schedule)
-
     def _give_up(self, key: CallKey, why: str, is_refused: bool = False) -> None:
         """NumPy runs all calls with this key; see `Entries.give_up`."""
         self._entries.give_up(key, why, is_refused)
@@ -545,61 +362,11 @@ class CompiledFunction(VerifiedCalls, SplitCalls, TimedCalls, OtherArrays, Gener
             self._warned = True
             warnings.warn(why, HjitWarning, stacklevel=stack_level())
 
-    def _build(
-        self,
-        structure: PyTree,
-        leaves: list[Any],
-        options: Options,
-        schedule: Scheduler | None,
-        expected: Sequence[ExpectedOutcome | None] = (),
-    ) -> Built:
-        """See `hjit.call.build`; and count what was done.
-
-        Raises:
-            BudgetError, TraceError, CompileError, OutOfBounds, TracingFailed: as `build` does.
-        """
-        from hjit.call.build import Request, build
-
-        tune: Callable[..., Tuned | None] | None = None
-        if options.tune == "autotune" and not options.tune_in_background and schedule is None:
-            from hjit.call.tuned import tuned_once
-
-            tune = tuned_once
-        with deadline.counting(self._spent):
-            request = Request(self.py_func, structure, leaves, options, schedule, self._interprets, expected)
-            made = build(request, self.__name__, tune)
-        self.tuned = made.tuned or self.tuned
-        self.stats.traces += 1
-        self.stats.compilations += made.compiled
-        self.stats.cache_hits += made.loaded
-        if made.verified is not None:
-            self.stats.verified = self.stats.verified is not False
-        self.stats.scratch_bytes = max((b.scratch_bytes for b in made.variant.bounds), default=0)
-        return made
-
-    def _own_error(self, error: Exception, structure: PyTree, leaves: list[Any]) -> Exception:
-        """What NumPy raises for these arguments; where it raises nothing, the trace is at fault."""
-        copy, function = copied, self.py_func
-        if any(map(is_device_array, leaves)):
-            from hjit.call.on_device import host_copy
-
-            copy, function = host_copy, self._by_numpy()
-        args, kwargs = structure.build(each_once(copy, leaves).__getitem__)
-        try:
-            with forks.builds.outside():
-                function(*args, **kwargs)
-        except Exception as own:
-            return own
-        return self._not_traced(error)
-
-    def _not_traced(self, error: Exception) -> TraceError:
-        return as_trace_error(self.__name__, error, python_function(self.py_func).__code__.co_filename)
-
     def _refused(self, call: Call) -> Any:
         """NumPy is to say what it refuses; CuPy might not refuse it."""
         if not any(map(is_device_array, call.leaves)):
             return PLAIN
-        from hjit.call.on_device import on_copies
+        from hjit.call.other_arrays.on_device import on_copies
 
         self.stats.fallbacks += 1
         return on_copies(call, lambda here: self._by_numpy()(*here.args, **here.kwargs))

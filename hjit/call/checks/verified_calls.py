@@ -130,7 +130,7 @@ class VerifiedCalls(TimedCalls):
         self, call: Call, variant: Variant, guarded: GuardValues, stores: list[bool], is_known: bool
     ) -> Any:
         """As `_verify`, for arrays on a device: on copies of them."""
-        from hjit.call.on_device import has_copies, host_copy, on_copies
+        from hjit.call.other_arrays.on_device import has_copies, host_copy, on_copies
 
         if not (variant.guards.written.isdisjoint(guarded[1]) and has_copies(variant.rec)):
             # NumPy cannot change captured arrays there, nor read all of them: nothing to compare

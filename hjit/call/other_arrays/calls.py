@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hjit.call.base import FunctionBase
-from hjit.call.conversions.byte_orders import ConvertedCalls
 from hjit.call.entry import Call
+from hjit.call.other_arrays.byte_orders import ConvertedCalls
 from hjit.errors import DeviceError, TraceError, raise_if_signalled
 from hjit.options import context_state
 from hjit.trace.tracing.frames import uncounted
 
 if TYPE_CHECKING:
-    from hjit.call.on_dask import CallSettings
+    from hjit.call.other_arrays.on_dask import CallSettings
 
 
 @uncounted
@@ -41,7 +41,7 @@ class OtherArrays(FunctionBase):
     def _call_device(self, call: Call, is_into: bool) -> Any:
         """A call whose kernels run on a GPU: where its arrays are."""
 
-        from hjit.call.on_device import adopt, device_of
+        from hjit.call.other_arrays.on_device import adopt, device_of
 
         try:
             if adopt(call.leaves):
@@ -56,7 +56,7 @@ class OtherArrays(FunctionBase):
 
     def _call_dask(self, call: Call) -> Any:
         """A call with Dask arrays: lazy results, or what the plain function makes of them."""
-        from hjit.call.on_dask import traced_call
+        from hjit.call.other_arrays.on_dask import traced_call
 
         self.stats.traces += 1
         try:
@@ -71,7 +71,7 @@ class OtherArrays(FunctionBase):
         return result
 
     def _dask_settings(self) -> CallSettings:
-        from hjit.call.on_dask import CallSettings
+        from hjit.call.other_arrays.on_dask import CallSettings
 
         options = self._resolved(context_state())
         return CallSettings(self, self.__name__, self.py_func, options, self._schedule, self._warn)

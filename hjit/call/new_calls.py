@@ -1,0 +1,265 @@
+"""Calls that nothing is known to run for: the function is traced and compiled, or it is found that it cannot be."""
+
+from __future__ import annotations
+
+import contextlib
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hjit.call.arguments import copied, each_once, is_device_array
+from hjit.call.breaks.split_calls import SplitCalls
+from hjit.call.checks.verified_calls import VerifiedCalls
+from hjit.call.entry import Call
+from hjit.call.results import MISS, PARTS, PLAIN, Outcome
+from hjit.errors import (
+    BudgetError,
+    CompileError,
+    DeviceError,
+    HjitError,
+    LongLoop,
+    MemoryShortage,
+    TraceError,
+    raise_if_signalled,
+)
+from hjit.options import Options
+from hjit.process import deadline, forks, shown_warnings
+from hjit.process.progress import progress
+from hjit.trace.capture.trace import PyTree, python_function
+from hjit.trace.capture.tracing_errors import as_trace_error
+from hjit.trace.tracing.frames import uncounted
+
+if TYPE_CHECKING:
+    from hjit.call.build import Built
+    from hjit.trace.tracing.recording.events import ExpectedOutcome
+    from hjit.tuning.autotune import Tuned
+    from hjit.tuning.choice import Scheduler
+
+
+@uncounted
+class NewCalls(VerifiedCalls, SplitCalls):
+    """What `hjit.call.compiled_function.CompiledFunction` does with the first call of a key, or of a path that no
+    variant takes.
+
+    Attributes:
+        tuned: the result of the latest tuning; None: there was none.
+    """
+
+    tuned: Tuned | None
+    _is_part = False
+    _spent: deadline.Spent
+
+    @abstractmethod
+    def _try(self, call: Call) -> Any:
+        """Run the variant whose guards and decisions hold; MISS where there is none, PLAIN where NumPy is to run."""
+
+    @abstractmethod
+    def _say_why(self, why: str) -> None:
+        """Say why NumPy runs calls."""
+
+    @abstractmethod
+    def _tune_later(self, call: Call, options: Options) -> None:
+        """Look for a better schedule of such calls in the background, if that is wanted."""
+
+    def _first(self, call: Call) -> Any:
+        """No variant for this call yet: trace, compile, verify."""
+        from hjit.call.build import Built
+        from hjit.call.variant import Mispredict, OutOfBounds, RunOptions
+
+        options = self._resolved(call.key[0])
+        if not self._is_part:
+            self._spent.building = self._spent.searching = 0.0  # each set of arguments has the whole budget
+        with self._lock, forks.builds:
+            result = self._known_by_now(call, options)
+            if result is not MISS:
+                return result
+            built = self._built_or_refused(call, options)
+            if not isinstance(built, Built):
+                return built
+            self._entries.refusals = 0
+            variant = built.variant
+            self._tune_later(call, options)
+            if self._is_part and not variant.bounds:  # Python does the same, and sees what guards do not
+                self._give_up(call.key, "it computes nothing of arrays")
+                return PLAIN
+            guarded = variant.guards.values(call.leaves)
+            if guarded is None or not variant.guards.may_write(call.leaves, guarded[1]):
+                if variant.fast is None:  # which would run without being compared
+                    self._entries.install(call.key, variant)
+                return PLAIN
+            stores = self._unverified(variant, call.targets, options)
+            if stores:
+                try:
+                    result = self._verify(call, variant, guarded, stores)
+                except TraceError as error:
+                    return self._not_compiled(call, options, error)
+                return self._first(call) if result is MISS else result
+            self._entries.install(call.key, variant, built.verified)
+            self._time(call.key, variant, options, built.verified)
+        try:
+            given, run_options = (call.args, call.kwargs), RunOptions(built.results)
+            result = variant.run(call.leaves, guarded, call.targets, given, run_options)
+            for warning in variant.rec.warned:  # the extern calls that gave them are not made again
+                shown_warnings.give(warning)
+            return result
+        except OutOfBounds:
+            return self._refused(call)
+        except Mispredict:  # what was assumed came out otherwise; or fell the other way, by the last bits of a sum
+            if not variant.rec.assumed:
+                self._interprets = False
+                return PLAIN
+            self._assumes = False
+            return self._first(call)
+
+    def _known_by_now(self, call: Call, options: Options) -> Any:
+        """The result by what another thread, other keys or an earlier process found; MISS: nobody did."""
+        entry = self._entries.get(call.key)
+        known = () if entry is None else entry.variants
+        if known is not call.known:  # another thread was here first
+            call.known = known
+            result = self._try(call)
+            if result is not MISS:
+                return result
+        if entry is not None and entry.plain is not None:
+            return PLAIN
+        is_free = options.on_unsupported != "raise" and self._schedule is None
+        if is_free and self._entries.refuses_again():
+            return self._as_before(call.key, options)
+        return self._refused_before(call.key, options)
+
+    def _built_or_refused(self, call: Call, options: Options) -> Any:
+        """The function traced and compiled for a call; where it cannot be, what becomes of the call.
+
+        Raises:
+            HjitError: it cannot be, and ``on_unsupported="raise"``.
+        """
+        from hjit.call.build import TracingFailed
+        from hjit.call.variant import OutOfBounds
+
+        breaks, raises = options.on_unsupported == "break", options.on_unsupported == "raise"
+        try:
+            with progress(f"hjit: compiling {self.__name__}"):
+                return self._built(call, options)
+        except (TraceError, CompileError, DeviceError) as error:
+            return self._not_compiled(call, options, error)
+        except OutOfBounds:
+            return self._refused(call)
+        except MemoryError as error:  # the function's own, or there is too little to trace it
+            raise_if_signalled(error)
+            if raises:
+                raise
+            result = self._numpy(call.args, call.kwargs)
+            self._not_compiled(call, options, MemoryShortage(f"too little memory to trace it: {error}"))
+            return result
+        except TracingFailed as failed:
+            if breaks and self._split(failed.error):
+                return PARTS
+            if raises:
+                raise self._own_error(failed.error, call.structure, call.leaves) from None
+            result = self._numpy(call.args, call.kwargs)  # once, as it may have effects; what it raises is its own
+            why = f"{self.__name__} runs as plain NumPy: {self._not_traced(failed.error)}"
+            self._give_up(call.key, why, is_refused=True)
+            return result
+
+    def _not_compiled(self, call: Call, options: Options, error: HjitError) -> Outcome:
+        """What becomes of a call that hjit refuses.
+
+        Raises:
+            HjitError: that, with ``on_unsupported="raise"``.
+        """
+        is_refused = isinstance(error, TraceError) and not isinstance(error, BudgetError)
+        if isinstance(error, TraceError) and is_refused:
+            self._note_refusal(call.key, options, error)
+        if is_refused and options.on_unsupported == "break" and self._split(error):
+            return PARTS
+        if options.on_unsupported == "raise" and not isinstance(error, BudgetError):
+            raise error
+        why = f"{self.__name__} runs as plain NumPy: {error}"
+        if isinstance(error, MemoryShortage):
+            self._entries.at(call.key).postpone()
+            self._say_why(why)
+        else:
+            self._give_up(call.key, why, is_refused=True)
+        return PLAIN
+
+    def _not_compiled_later(self, call: Call, error: TraceError) -> None:
+        """As `_not_compiled`, where this call has its result: for later ones."""
+        if self._not_compiled(call, self._resolved(call.key[0]), error) is PARTS and self.parts is not None:
+            self._entries.at(call.key).parts = self.parts.run
+
+    def _built(self, call: Call, options: Options) -> Built:
+        """As `_build`; as conditions came out in an earlier process, or as they do now."""
+        from hjit.call.build import TracingFailed
+        from hjit.call.stored import outcomes
+        from hjit.call.variant import OutOfBounds
+
+        expected: Sequence[ExpectedOutcome | None] = ()
+        if self._assumes and self._interprets and not call.known:  # else they have come out otherwise than before
+            expected = outcomes.load(self.py_func, call.key, options)
+        if any(expected):
+            with contextlib.suppress(HjitError, OutOfBounds, TracingFailed):  # on a path that may be another one
+                return self._build(call.structure, call.leaves, options, self._schedule, expected)
+        built = self._built_whole(call, options)
+        if all(v.rec.assumed for v in call.known):  # of later processes' first calls
+            outcomes.store(self.py_func, call.key, options, built.variant.rec)
+        return built
+
+    def _built_whole(self, call: Call, options: Options) -> Built:
+        """As `_build`; where a loop fills the trace and cannot be left to Python, with all that is in it."""
+        try:
+            return self._build(call.structure, call.leaves, options, self._schedule)
+        except LongLoop as error:
+            if self._split(error):
+                raise
+        return self._build(call.structure, call.leaves, replace(options, on_unsupported="numpy"), self._schedule)
+
+    def _build(
+        self,
+        structure: PyTree,
+        leaves: list[Any],
+        options: Options,
+        schedule: Scheduler | None,
+        expected: Sequence[ExpectedOutcome | None] = (),
+    ) -> Built:
+        """See `hjit.call.build`; and count what was done.
+
+        Raises:
+            BudgetError, TraceError, CompileError, OutOfBounds, TracingFailed: as `build` does.
+        """
+        from hjit.call.build import Request, build
+
+        tune: Callable[..., Tuned | None] | None = None
+        if options.tune == "autotune" and not options.tune_in_background and schedule is None:
+            from hjit.call.tuned import tuned_once
+
+            tune = tuned_once
+        with deadline.counting(self._spent):
+            request = Request(self.py_func, structure, leaves, options, schedule, self._interprets, expected)
+            made = build(request, self.__name__, tune)
+        self.tuned = made.tuned or self.tuned
+        self.stats.traces += 1
+        self.stats.compilations += made.compiled
+        self.stats.cache_hits += made.loaded
+        if made.verified is not None:
+            self.stats.verified = self.stats.verified is not False
+        self.stats.scratch_bytes = max((b.scratch_bytes for b in made.variant.bounds), default=0)
+        return made
+
+    def _own_error(self, error: Exception, structure: PyTree, leaves: list[Any]) -> Exception:
+        """What NumPy raises for these arguments; where it raises nothing, the trace is at fault."""
+        copy, function = copied, self.py_func
+        if any(map(is_device_array, leaves)):
+            from hjit.call.other_arrays.on_device import host_copy
+
+            copy, function = host_copy, self._by_numpy()
+        args, kwargs = structure.build(each_once(copy, leaves).__getitem__)
+        try:
+            with forks.builds.outside():
+                function(*args, **kwargs)
+        except Exception as own:
+            return own
+        return self._not_traced(error)
+
+    def _not_traced(self, error: Exception) -> TraceError:
+        return as_trace_error(self.__name__, error, python_function(self.py_func).__code__.co_filename)
