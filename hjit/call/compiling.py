@@ -19,9 +19,9 @@ from hjit.kernels.runtime.bind import bind
 from hjit.options import Options
 from hjit.process import debug
 from hjit.trace.capture.trace import Trace
+from hjit.trace.ir.graph import element_strides
 from hjit.trace.passes.canonical import FAST_CUDA_PASSES, PASSES, canonicalise
 from hjit.trace.tracing.recording.recorder import Recorder
-from hjit.trace.tracing.recording.strides import element_strides
 from hjit.tuning.choice import Arguments, ArgumentsOf, Candidate, Choice, Scheduler, Segment
 from hjit.tuning.decide import Decision, decided
 

@@ -323,9 +323,8 @@ class Owner:
         shape, dtype = self.stage
         if made.dtype == dtype:
             return made
-        parted: Array = (made if made.ndim else made.reshape(1)).view(
-            dtype
-        )  # NumPy does not view those without axes so
+        # NumPy views no array without axes as a smaller dtype
+        parted: Array = (made if made.ndim else made.reshape(1)).view(dtype)
         return parted.reshape(shape)
 
 

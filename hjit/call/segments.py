@@ -11,14 +11,13 @@ import numpy as np
 
 from hjit.sched.language.target import Target
 from hjit.trace.capture.trace import Trace
-from hjit.trace.ir.graph import Graph, Input, Stage, contiguous_layout
+from hjit.trace.ir.graph import Graph, Input, Stage, contiguous_layout, element_strides
 from hjit.trace.ir.poly import sizes_value
 from hjit.trace.ops.layout import c_strides
 from hjit.trace.passes.canonical import canonicalise
 from hjit.trace.passes.equal_sizes import unify_sizes
 from hjit.trace.passes.rewrites import Rewrites
 from hjit.trace.tracing.recording.recorder import Recorder
-from hjit.trace.tracing.recording.strides import element_strides
 from hjit.tuning.choice import Segment, Segments
 
 Array = np.ndarray[Any, Any]

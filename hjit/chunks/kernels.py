@@ -25,7 +25,7 @@ from hjit.options import Options
 from hjit.process import forks
 from hjit.process.deep_stack import with_deep_stack
 from hjit.process.garbage_collection import few_collections
-from hjit.trace.ir.graph import Graph
+from hjit.trace.ir.graph import Graph, element_strides
 from hjit.trace.ir.poly import SMALL
 from hjit.trace.passes.canonical import canonicalise
 from hjit.trace.passes.rewrites import Rewrites
@@ -119,7 +119,7 @@ class PartKernel:
         scheduled = self._made.get(constants)
         if scheduled is None:
             scheduled = self._make(constants, sizes, arrays)
-        strides = {i.name: _strides(arrays[i.name]) for i in scheduled.graph.inputs if i.data is None}
+        strides = {i.name: element_strides(arrays[i.name]) for i in scheduled.graph.inputs if i.data is None}
         bound = bind(scheduled, self.options, sizes, strides, self.is_small)
         outputs = bound.new_outputs()
         scalars = [self.scalars[name] for name, _ in bound.scalars]
@@ -145,7 +145,7 @@ class PartKernel:
         def segments_of(rewrites: Rewrites) -> Segments:
             return (Segment(canonicalise(graph, rewrites), target),)
 
-        strides = {i.name: _strides(arrays[i.name]) for i in graph.inputs if i.data is None}
+        strides = {i.name: element_strides(arrays[i.name]) for i in graph.inputs if i.data is None}
 
         def make(choice: Choice) -> Candidate:
             (segment,) = segments = segments_of(choice.rewrites)
@@ -161,11 +161,6 @@ class PartKernel:
             candidate = chosen(decision, make, segments_of, lambda _: Arguments(arrays, self.scalars), self.options)
         (segment,) = candidate.segments
         return candidate.choice.of(segment)
-
-
-def _strides(a: Array) -> tuple[int, ...]:
-    """In elements."""
-    return tuple(s // a.itemsize for s in a.strides)
 
 
 def for_workers(options: Options) -> Options:

@@ -23,12 +23,13 @@ from hjit.trace.tracing.scalars.host import ScalarTape, TapeEntry, beyond, captu
 _ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "neg", "pos", "abs", "and_", "or_", "xor")
 _OPERATORS = (*_ARITHMETIC, "lt", "le", "gt", "ge", "eq", "ne")
 _MATHS = ("sqrt", "exp", "log", "log2", "sin", "cos", "tan", "atan", "sinh", "cosh", "tanh", "floor", "ceil")
+# of `hjit.trace.tracing.scalars.host`: to the dtype of an array
 CONVERSIONS = (
     "as_item",
     "as_array",
     "as_fill",
     "as_cast",
-)  # of `host`: to the dtype of an array
+)
 # Names of functions; those of `math` and their ufuncs that C has, too
 FUNCTIONS: dict[str, Callable[..., Any]] = {name: getattr(operator, name) for name in _OPERATORS}
 FUNCTIONS |= {f"math.{name}": getattr(math, name) for name in _MATHS}

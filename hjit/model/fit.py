@@ -454,9 +454,8 @@ def _log_throughput(predicted: Array, runtimes: Array, counts: Array) -> Array:
     return (counts * (error - common) ** 2).sum() / counts.sum() + COMMON * common**2
 
 
-DECAYED = frozenset(
-    {"schedule_weights", "machine_weights", "pipeline_mix", "schedule_mix"}
-)  # without them costs are the terms times units
+# where these are zero, costs are the terms times their units
+DECAYED = frozenset({"schedule_weights", "machine_weights", "pipeline_mix", "schedule_mix"})
 PARTS = 0.5  # weight of the error of the parts of kernels
 COMMON = 0.1  # weight of an error that all schedules of a batch share
 LOSSES: Mapping[str, Error] = {"throughput": _throughput, "log": _log_throughput}

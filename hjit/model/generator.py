@@ -126,9 +126,8 @@ def drawn(seed: int, size: int | None = None, longest: int = LENGTHS[1]) -> tupl
 
 def _inputs(s: Sketch, size: int | None, length: int) -> None:
     low, high = map(log, PIXELS)
-    pixels = exp(low + (high - low) * s.random() ** 2) / max(
-        1, length / 10
-    )  # so that many stages take no longer than few
+    # so that many stages take no longer than few
+    pixels = exp(low + (high - low) * s.random() ** 2) / max(1, length / 10)
     pixels = pixels if size is None else size
     layout = s.weighted(LAYOUTS)
     channels = s.one((4, 8, 8, 16)) if layout == "features" else 3 if s.chance(0.8) else s.one((2, 4))

@@ -11,12 +11,13 @@ from hjit.model.generator_sketch import SMALLEST, Sketch, Unsuitable, Value, nic
 from hjit.model.generator_windows import once
 
 PRODUCT = 1.2e9  # multiplications of one product of matrices at most
+# the weights of a cubic B-spline: positive, and together one
 CUBIC = (
     "(1 - {f}) * (1 - {f}) * (1 - {f}) / 6",
     "(3 * {f} * {f} * {f} - 6 * {f} * {f} + 4) / 6",
     "(-3 * {f} * {f} * {f} + 3 * {f} * {f} + 3 * {f} + 1) / 6",
     "{f} * {f} * {f} / 6",
-)  # of a B-spline: positive, and together one
+)
 
 
 # -- gathers
@@ -276,9 +277,8 @@ def mosaic(s: Sketch) -> Value:
         raise Unsuitable
     even = v.at(**{x: f": {v.extent(x)} // 2 * 2" for x in v.axes})
     q = s.temporary("raw", f'np.pad({even}, 2, mode="{s.one(("reflect", "symmetric"))}")')
-    phases = {
-        (y, x): s.temporary("phase", f"{q}[{y}::2, {x}::2]") for y in (0, 1) for x in (0, 1)
-    }  # with one more on each side
+    # with one more on each side
+    phases = {(y, x): s.temporary("phase", f"{q}[{y}::2, {x}::2]") for y in (0, 1) for x in (0, 1)}
     centre = {k: f"{name}[1:-1, 1:-1]" for k, name in phases.items()}
     over = "/ {n}" if v.is_float else "// {n}"
 

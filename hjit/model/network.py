@@ -312,9 +312,8 @@ def random(seed: int, pipeline_width: int = PIPELINE_WIDTH, schedule_width: int 
     for name in ("schedule_weights", "machine_weights", "pipeline_mix", "schedule_mix"):
         fan_in = arrays[name].shape[0]
         arrays[name] = rng.uniform(-1, 1, arrays[name].shape) / np.sqrt(fan_in)
-    arrays["pipeline_weights"] = rng.normal(
-        -2, 1, arrays["pipeline_weights"].shape
-    )  # small through the sigmoid: sums are over many
+    # small through the sigmoid: sums are over many features
+    arrays["pipeline_weights"] = rng.normal(-2, 1, arrays["pipeline_weights"].shape)
     arrays["pipeline_scale"] += 1 / 4
     arrays["schedule_mean"] += 7  # features from 1 to e14
     arrays["schedule_scale"] += 1 / 5

@@ -76,9 +76,8 @@ def terms(schedule: Array, is_output: Array, machine: Array, xp: ModuleType = np
     num_tasks = _m(f.inner_parallelism * f.outer_parallelism)
     tasks_per_core = num_tasks / _m(xp.asarray(machine, dtype=schedule.dtype)[MACHINE.index("cores")])
     idle_cores = xp.ceil(tasks_per_core) / _m(tasks_per_core)
-    faulting = xp.minimum(
-        f.inner_parallelism, PAGE / _m(f.innermost_bytes_at_task)
-    )  # max_threads_hitting_same_page_fault
+    # the paper's max_threads_hitting_same_page_fault
+    faulting = xp.minimum(f.inner_parallelism, PAGE / _m(f.innermost_bytes_at_task))
     rows = (*_compute(f, idle_cores), *_load(f, num_tasks), *_store(f, is_output[:, None] > 0), *_overhead(f, faulting))
     return xp.stack(rows).T
 

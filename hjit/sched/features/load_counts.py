@@ -18,9 +18,8 @@ from hjit.trace.ir.expressions import walk
 from hjit.trace.ir.poly import Atom, Boundary, Dim, Extremum, FloorDiv, Indirect, Mod, Poly, deep_atoms, poly
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
-Copies = tuple[
-    tuple[DimKey, int, int], ...
-]  # dimension, iterations whose code is repeated, elements from one to the next
+# dimension, iterations whose code is repeated, elements from one to the next
+Copies = tuple[tuple[DimKey, int, int], ...]
 Layouts = Mapping[str, Layout | None]
 
 SHUFFLED = 4  # lanes that are spread over so many vectors are loaded as those (appendix A, vector_loads_per_vector)
@@ -43,9 +42,8 @@ def loads_of_block(
         is not unrolled.
     """
     reads = reads_of(graph, part, layouts)
-    alike = sum(
-        n == part.dimensions[-1] for n in part.dimensions
-    )  # definitions that are evaluated at each point of the loops
+    # definitions that are evaluated at each point of the loops
+    alike = sum(n == part.dimensions[-1] for n in part.dimensions)
     points = math.prod(n for _, n, _ in copies) * alike
     if vector is None:
         return 0.0, 0.0, _total(graph, part, reads, None, 1, copies).distinct / points

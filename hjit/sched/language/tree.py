@@ -199,9 +199,8 @@ def _to_data(node: Node) -> Any:
                 [_to_data(c) for c in children],
             ]
         case Store(stage, children, order, align, memory):
-            other: list[Memory] = (
-                [] if memory == "heap" else [memory]
-            )  # as in files of before there were levels of memory
+            # as in files of before there were levels of memory
+            other: list[Memory] = [] if memory == "heap" else [memory]
             return ["store", stage, list(order), list(align), *other, [_to_data(c) for c in children]]
         case Root(children):
             return ["root", [_to_data(c) for c in children]]

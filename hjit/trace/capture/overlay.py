@@ -267,9 +267,8 @@ def wrap_callable(value: Any) -> Any:
         return _of_pipeline(value)
     if type(value) is _CACHE:
         return _cached_function(value)
-    if type(value).__module__ == "uarray" or type(value).__module__.startswith(
-        "scipy._lib"
-    ):  # scipy.fft's, which choose a back end
+    # functions of scipy.fft, which choose a back end
+    if type(value).__module__ == "uarray" or type(value).__module__.startswith("scipy._lib"):
         return numpy_function(value)
     if _is_compiled(value) and (value.__module__ or "?").partition(".")[0] not in _SAFE_BUILTINS:
         if value.__module__ in _COMPILED_LATE:

@@ -203,6 +203,11 @@ class Input:
         )
 
 
+def element_strides(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
+    """The strides of an array in elements, as layouts of inputs have them."""
+    return tuple(s // array.itemsize for s in array.strides)
+
+
 @dataclass(frozen=True, slots=True)
 class Scalar:
     """A number that the kernel is given."""

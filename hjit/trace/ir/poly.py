@@ -389,9 +389,8 @@ class Poly:
         if not self.terms:
             return str(self.const)
         parts = []
-        for atoms, c in sorted(
-            ([str(a) for a in m], c) for m, c in self.terms.items()
-        ):  # each text is made once: they nest
+        # each text is made once: they nest
+        for atoms, c in sorted(([str(a) for a in m], c) for m, c in self.terms.items()):
             body = "*".join(atoms)
             parts.append(body if c == 1 else f"-{body}" if c == -1 else f"{c}*{body}")
         text = " + ".join(parts) + (f" + {self.const}" if self.const else "")

@@ -60,9 +60,8 @@ def in_parts(s: Stage, d: Definition, k: int, parts: int, name: str) -> tuple[St
     def change(a: Atom) -> IntLike | None:
         return (inside if a.k == pure + k else poly(Dim(a.k + 1))) if isinstance(a, Dim) else None
 
-    wide = (
-        np.dtype(np.float64) if d.order == "add" and s.dtype.kind == "f" else s.dtype
-    )  # partial sums are rounded once
+    # partial sums are rounded once
+    wide = np.dtype(np.float64) if d.order == "add" and s.dtype.kind == "f" else s.dtype
     target = (poly(Dim(0)), *(p.substitute(change) for p in d.target))
     neutral = Const(start_value(d.order, wide), wide)
     element = cast(substitute(d.value.args[1], change), wide)

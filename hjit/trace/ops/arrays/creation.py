@@ -167,9 +167,8 @@ def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
 @implements(np.require)
 @makes
 def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = None) -> Any:
-    wanted = {
-        str(r)[0].upper() for r in requirements or ()
-    }  # C(_CONTIGUOUS), F(ORTRAN), A(LIGNED), W(RITEABLE), O(WNDATA), E(NSUREARRAY)
+    # C(_CONTIGUOUS), F(ORTRAN), A(LIGNED), W(RITEABLE), O(WNDATA), E(NSUREARRAY)
+    wanted = {str(r)[0].upper() for r in requirements or ()}
     return asarray(a, dtype, "F" if "F" in wanted else "C" if "C" in wanted else None)
 
 

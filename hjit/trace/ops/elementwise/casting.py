@@ -95,9 +95,8 @@ def copyto(dst: Any, src: Any, casting: Casting = "same_kind", where: Any = True
         return
     src = as_tracer(src)
     if not np.can_cast(src.dtype, dst.dtype, casting):
-        np.copyto(
-            np.empty((1,) * dst.ndim, dst.dtype), np.empty((1,) * src.ndim, src.dtype), casting
-        )  # raises what NumPy raises
+        # raises what NumPy raises
+        np.copyto(np.empty((1,) * dst.ndim, dst.dtype), np.empty((1,) * src.ndim, src.dtype), casting)
     write(dst, src, condition)
 
 

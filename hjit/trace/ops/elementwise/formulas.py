@@ -53,9 +53,8 @@ def clip(
     low = a_min if a_min is not None else min
     high = a_max if a_max is not None else max
     a = as_tracer(a)
-    if (
-        a.dtype.kind in "iu"
-    ):  # as NumPy does: a bound that no value passes is none, also where it is no value of the dtype
+    # as NumPy does: a bound that no value passes is none, also where it is no value of the dtype
+    if a.dtype.kind in "iu":
         low = None if _is_int(low) and low <= np.iinfo(a.dtype).min else low
         high = None if _is_int(high) and high >= np.iinfo(a.dtype).max else high
     if low is None and high is None:
@@ -81,9 +80,8 @@ def clip(
     result = ordered_stage(value, shape, dtype, order, is_scalar=not shape)
     if out is None:
         return result
-    return (
-        np.bitwise_or(result, False, **kwargs) if dtype.kind == "b" else np.positive(result, **kwargs)
-    )  # bools have no sign
+    # bools have no sign
+    return np.bitwise_or(result, False, **kwargs) if dtype.kind == "b" else np.positive(result, **kwargs)
 
 
 def _is_fixed(x: Any, shape: Shape) -> bool:

@@ -413,9 +413,8 @@ def _known(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: Any, casting: Cast
 
 
 def _out_of_range(operands: tuple[Any, ...], loop: tuple[np.dtype[Any], ...]) -> bool:
-    whole = any(
-        is_tracer(x) and x.dtype.kind in "iu" for x in operands
-    )  # bools are compared as ints, which a Python int must be
+    # bools are compared as ints, which a Python int must be
+    whole = any(is_tracer(x) and x.dtype.kind in "iu" for x in operands)
     return whole and any(_side(x, t) for x, t in zip(operands, loop, strict=False))
 
 

@@ -36,13 +36,14 @@ IN_BYTES = COMPARISONS | {
     "absolute",
     "negative",
 }
+# with those that processors have no vectors of bytes for
 NARROWED = IN_BYTES | {
     "multiply",
     "floor_divide",
     "remainder",
     "right_shift",
     "left_shift",
-}  # processors have no vectors of bytes for these
+}
 
 
 def demote_integers(graph: Graph) -> Graph:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.ir.graph import element_strides
 from hjit.trace.ir.poly import SMALL
 
 Array = np.ndarray[Any, Any]
@@ -14,11 +15,6 @@ Array = np.ndarray[Any, Any]
 def packed(array: Array) -> Array:
     """The array; a copy in C order where its strides are no whole elements, as in a field of a structured array."""
     return array.copy() if any(s % array.itemsize for s in array.strides) else array
-
-
-def element_strides(array: Array) -> tuple[int, ...]:
-    """Strides in elements."""
-    return tuple(s // array.itemsize for s in array.strides)
 
 
 def constant_strides(array: Array) -> tuple[int | None, ...]:
