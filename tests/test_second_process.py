@@ -250,13 +250,13 @@ def test_a_condition_that_guards_a_call_is_computed(run: Any, tmp_path: Path) ->
 
     image = np.linspace(0, 1, 60 * 60).reshape(60, 60)
     images = [(image / 4,)]
-    from hjit.trace.tracing.recording import recorder
-    real = recorder.Recorder.extern
-    def extern(self, *args):
-        outcome = real(self, *args)
-        assert not self.assumed
+    from hjit.trace.tracing.externs import calls
+    real = calls.record_extern_call
+    def record(rec, extern):
+        outcome = real(rec, extern)
+        assert not rec.assumed
         return outcome
-    recorder.Recorder.extern = extern
+    calls.record_extern_call = record
 """
 
     evaluated(tmp_path, guarding)

@@ -157,8 +157,10 @@ class Prolonged(Exception):
 def _searched(
     segment: Segment, sizes: Mapping[str, int], options: Options, effort: Effort, patience: float = math.inf
 ) -> Plan:
-    """As `searched`, or by features that are recorded, where it is to end by itself in some seconds of the processor's
-    time (`patience`).
+    """As `searched`; with a finite `patience` by features that are recorded.
+
+    Args:
+        patience: seconds of the processor's time in which the search is to end.
 
     Raises:
         Prolonged: it does not.

@@ -20,7 +20,7 @@ class Approx:
 
     Attributes:
         errors: bounds by column; None: no error at all. Their shapes broadcast to that of `value`.
-        breaks: where a value may also be not a number or infinite; None: nowhere.
+        nonfinite: where a value may also be not a number or infinite; None: nowhere.
     """
 
     value: Array

@@ -357,7 +357,7 @@ class Reference:
         return known
 
     def _first_index(self, k: int, d: Definition, index: tuple[Array, ...], start: Approx, count: int) -> Approx:
-        """A reduction that `_is_place`: wherever it holds in hjit or in NumPy, it does so in one place at least."""
+        """A reduction that finds the first index where a condition holds (`is_first_index`): in hjit or in NumPy."""
         assert isinstance(d.value, Op)
         e = d.value.args[1]
         extents = [sizes_value(n, self.inputs.sizes) for n in d.rdims]

@@ -70,7 +70,7 @@ class StageSchedule:
         store: (consumer, loop) to store it at, "root", or None: where it is computed.
         order, align: of its memory; see `hjit.sched.language.tree.Store`.
         memory: in which it is.
-        ahead: for each group what is prefetched; see `hjit.sched.language.tree.Compute`.
+        prefetches: for each group of definitions; see `hjit.sched.language.tree.Compute`.
     """
 
     stage: Stage

@@ -64,7 +64,7 @@ class Compute(_Memoised):
     """Evaluate definitions of a stage at one point; several share their loads.
 
     Attributes:
-        ahead: arrays of which what is read so many iterations of a dimension later is fetched into the caches.
+        prefetches: arrays of which what is read so many iterations of a dimension later is fetched into the caches.
     """
 
     stage: str

@@ -1,7 +1,7 @@
 """Delinearisation: flat indices that are only ever taken apart again become rows and columns.
 
-``(matrix @ image.reshape(3, -1)).reshape(3, height, width)`` is the case of stages: its product has one axis for rows
-and columns, with divisions inside, and what reads it could not tell which rows it needs.
+``(matrix @ image.reshape(3, -1)).reshape(3, height, width)`` is such a case: the product has one axis for rows and
+columns, and what reads it takes its indices apart by divisions, from which nobody can tell which rows it needs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """NumPy's ufuncs and `astype` on LLVM vectors: the values, signed zeros, NaNs and wrap-arounds of NumPy's own loops.
 
-A row of `vecmath_int.EMITTERS` or `vecmath_float.EMITTERS` is one ufunc. Arguments are already in the dtypes of NumPy's
+A row of `EMITTERS`, in `integers` and in `floats`, is one ufunc. Arguments are already in the dtypes of NumPy's
 loop. Half precision is computed in single and rounded after each operation, as NumPy does.
 """
 

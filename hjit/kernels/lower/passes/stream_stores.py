@@ -1,4 +1,7 @@
-"""Results that are written once and not read again may bypass the caches: see `llvm.memory.streaming_stores`."""
+"""Results that are written once and not read again may bypass the caches.
+
+How: `hjit.kernels.llvm.memory.streaming_stores`.
+"""
 
 from __future__ import annotations
 

@@ -28,10 +28,10 @@ class CannotReroll(BaseException):
     """A loop has to be unrolled; not an `Exception`, so that the traced code does not handle it.
 
     Attributes:
-        overwriting: or it can be traced without looking at what arrays hold, see `Recorder.overwriting`.
-        rolling: or with short loops inside as loops, see `Recorder.rolls_inside`.
-        choosing: or with fewer ways through an iteration, see `Recorder.chooses`.
-        moving: or as a program, see `Recorder.programs`: no two of its iterations have arrays of the same lengths.
+        overwriting: or it can be traced without looking at what arrays hold, see `Attempt.overwriting`.
+        rolling: or with short loops inside as loops, see `Attempt.rolls_inside`.
+        choosing: or with fewer ways through an iteration, see `Attempt.chooses`.
+        moving: or as a program, see `Attempt.programs`: no two of its iterations have arrays of the same lengths.
     """
 
     def __init__(
