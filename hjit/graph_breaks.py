@@ -69,7 +69,7 @@ class CompiledPart(Inspectable[..., Any]):
     def _first(self, call: Call) -> Any:
         """As that of a pipeline, if most calls find what they run: where sizes or numbers are others at every call,
         tracing takes longer than NumPy."""
-        self.plain = self._not_worth(call)
+        self.plain = self._not_worth()
         if self.plain:
             self.leave()
             return PLAIN
@@ -94,7 +94,7 @@ class CompiledPart(Inspectable[..., Any]):
             if all(e.is_given_up or e.parts is not None for e in whole.entries):
                 whole.leave()
 
-    def _not_worth(self, call: Call) -> str:
+    def _not_worth(self) -> str:
         """Why nothing more is to be traced; empty where it may be."""
         traces = self.stats.traces
         if traces >= MAX_TRACES and 2 * traces > self.stats.calls:

@@ -297,10 +297,10 @@ def move(s: Sketch) -> Value:
 # -- channels: linear algebra and layers
 
 
-def channelled(s: Sketch, least: int = 2) -> Value:
+def channelled(s: Sketch) -> Value:
     """Floats with channels, made of several planes where there are none."""
-    if s.suiting(lambda v: v.is_image and v.size("c") >= least):
-        return s.floating(s.some(lambda v: v.size("c") >= least))
+    if s.suiting(lambda v: v.is_image and v.size("c") >= 2):
+        return s.floating(s.some(lambda v: v.size("c") >= 2))
     return s.floating(stack(s))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,7 +72,7 @@ def tolerances(
                 found[graph_break.gives[0]] = needs | rounding(graph_break.product.dtype)
                 continue
             if graph_break.program is not None:
-                found.update(_of_program(graph_break, needs, dtypes, fast_math))
+                found.update(_of_program(graph_break, needs, fast_math))
                 continue
             decided = needs.decided or not (graph_break.rule == "monotone" or graph_break.is_reordered)
             if graph_break.is_reordered:  # perhaps with the precision of the least precise argument
@@ -98,9 +98,7 @@ def is_inexact(program: Program, fast_math: bool) -> bool:
     return False
 
 
-def _of_program(
-    graph_break: GraphBreak, needs: Tolerance, dtypes: Mapping[str, np.dtype[Any]], fast_math: bool
-) -> dict[str, Tolerance]:
+def _of_program(graph_break: GraphBreak, needs: Tolerance, fast_math: bool) -> dict[str, Tolerance]:
     program = graph_break.program
     assert program is not None
     if not needs.eps and not is_inexact(program, fast_math):

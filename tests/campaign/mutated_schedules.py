@@ -188,7 +188,7 @@ def directives(graphs: list[Graph], r: random.Random) -> list[Any]:
     found: list[Any] = []
     for _ in range(r.randint(1, 5)):
         s, other = r.choice(stages), r.choice(stages)
-        dims = 3 * dim_names(s, s.definitions[0]) + ["xo", "xi"]
+        dims = 3 * dim_names(s.definitions[0]) + ["xo", "xi"]
 
         def loop(names: list[str] = dims) -> str:
             return r.choice(names)

@@ -83,7 +83,7 @@ class StageSchedule:
     prefetches: dict[int, list[Prefetch]] = field(default_factory=dict)
 
 
-def dim_names(s: Stage, d: Definition) -> list[str]:
+def dim_names(d: Definition) -> list[str]:
     """Names of the loops that a definition begins with: x is the last axis, or the one before a small last axis c."""
     n = len(d.dims)
     if n == 3 and d.dims[-1].is_const:
@@ -105,7 +105,7 @@ def loops_of(own: StageSchedule, group: int) -> list[NamedLoop]:
         raise ScheduleError(f"{own.stage.name} is computed in {len(found)} nests; there is no update({group})")
     if group not in own.loops:
         d = own.stage.definitions[found[group][-1]]
-        return [NamedLoop(name, k) for k, name in enumerate(dim_names(own.stage, d))]
+        return [NamedLoop(name, k) for k, name in enumerate(dim_names(d))]
     return own.loops[group]
 
 

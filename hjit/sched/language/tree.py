@@ -14,7 +14,6 @@ The tree's rules are in `hjit.sched.language.check`; `hjit.sched.language.transf
 
 from __future__ import annotations
 
-import hashlib
 import html
 import json
 import math
@@ -414,28 +413,3 @@ def renamed(node: Node, names: Mapping[str, str]) -> Node:
             return replace(
                 node, stage=names.get(node.stage, node.stage), children=tuple(renamed(c, names) for c in node.children)
             )
-
-
-def structural_hash(node: Node, depth: int | None = None) -> str:
-    """A hash of the tree's structure down to a depth of loops; equal trees have equal hashes in every process.
-
-    What lies deeper counts only by which stages are computed there, and sizes of loops do not count at the last depth
-    that does: candidates that differ only in their finer decisions fall into one bucket (Adams 2019, section 3.2).
-    """
-    return hashlib.sha256(_structure(node, depth).encode()).hexdigest()[:32]
-
-
-def _structure(node: Node, depth: int | None) -> str:
-    if depth is not None and depth < 0:
-        return "{" + ",".join(f"{c.stage}{c.definitions}" for c in computes(node)) + "}"
-    match node:
-        case Compute(stage, definitions, prefetches):
-            return f"{stage}{definitions}{prefetches or ''}"
-        case Root(children):
-            return f"root({','.join(_structure(c, depth) for c in children)})"
-        case Store(children=children):
-            return f"{store_name(node)}({','.join(_structure(c, depth) for c in children)})"
-        case Loop(children=children):
-            name = loop_name(replace(node, size=None) if depth == 0 else node)
-            inner = None if depth is None else depth - 1
-            return f"{name}({','.join(_structure(c, inner) for c in children)})"
