@@ -504,3 +504,10 @@ def test_default_schedules_of_random_programs_are_legal(seed: int, vector_bytes:
     program = random_program(seed, 100 * 100)
     graph = canonical(program.function, *program.inputs(seed))
     check_tree(default_schedule(graph, Target(vector_bytes=vector_bytes)), graph)
+
+
+@pytest.mark.parametrize(("channels", "lanes"), [(8, 8), (12, 8), (15, 8), (16, 16)])
+def test_lanes_along_a_few_channels_are_as_many_as_there_are(channels: int, lanes: int) -> None:
+    a = np.random.default_rng(0).random((5, 6, channels)).astype(np.float32)
+    f = hjit.pipeline(lambda a: np.exp(-np.abs(a)) * 0.5, cache="off", target="x86-64-v4")
+    assert re.findall(r"vector \w+\.d2 of (\d+)", str(f.tree(a))) == [str(lanes)]

@@ -326,7 +326,13 @@ def vector_lanes(s: Stage, d: Definition, target: Target, lanes_dim: int | None 
     values -= {e for x in d.value.loads if (index := _looks_up(x, target)) is not None for e in walk(index)}
     widest = max((min(e.dtype.itemsize, 4) if e in inside else e.dtype.itemsize for e in values), default=1)
     widest = max(widest, s.dtype.itemsize)
-    return max(target.vector_bytes // widest, 1)
+    return filled_lanes(d, lanes_dim, max(target.vector_bytes // widest, 1))
+
+
+def filled_lanes(d: Definition, lanes_dim: int | None, lanes: int) -> int:
+    """As many of the lanes as a dimension of constant length fills: what is less than a vector runs one by one."""
+    n = None if lanes_dim is None else d.extents[lanes_dim]
+    return lanes if n is None or not n.is_const or n.const >= lanes else 1 << (max(n.const, 1).bit_length() - 1)
 
 
 def _looks_up(x: Load, target: Target) -> Expr | None:

@@ -27,6 +27,7 @@ from hjit.sched.nests.root_nests import (
     best_lanes,
     block_dim,
     block_size,
+    filled_lanes,
     inside_lanes,
     iteration_lanes,
     lane_scores,
@@ -323,7 +324,7 @@ def native_widths(s: Stage, d: Definition, target: Target, lanes_dim: int) -> tu
     """Lanes: a native vector of the widest type at work, or of the narrowest one (Adams 2019, section 3.2)."""
     wide = vector_lanes(s, d, target, lanes_dim)
     sizes = [e.dtype.itemsize for e in walk(d.value) if e.dtype.kind != "b" and not _is_index(e)]
-    narrow = max(target.vector_bytes // min([*sizes, s.dtype.itemsize]), 1)
+    narrow = filled_lanes(d, lanes_dim, max(target.vector_bytes // min([*sizes, s.dtype.itemsize]), 1))
     return (wide, narrow) if narrow > wide else (wide,)
 
 
