@@ -10,6 +10,7 @@ from hjit.trace.ir.expressions import Expr, rewrite
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.interpret import interpret
 from hjit.trace.ir.key import graph_key
+from hjit.trace.ir.poly import Boundary, deep_atoms
 from hjit.trace.passes.canonical import PASSES, canonicalise
 from hjit.trace.passes.elimination.stage_elimination import merge_versions
 from hjit.trace.passes.fusion import fuse
@@ -172,6 +173,32 @@ def test_shared_expressions_do_not_blow_up_text_or_time() -> None:
     graph = canonical(doubling, IMAGE)
     assert len(graph.stages) == 1
     assert len(graph_key(graph).text) < 10_000 and len(str(graph)) < 10_000
+
+
+@pytest.mark.parametrize("shape", [(20, 30), (20, 30, 3), (20, 30, 4, 20)])
+def test_rolls_of_flat_images_follow_each_other_without_nesting(shape: tuple[int, ...]) -> None:
+    def rolled(a: Any) -> Any:
+        for _ in range(12):
+            a = np.roll(a, 5) + a
+        return a
+
+    graph = canonical(rolled, np.zeros(shape, np.float32))
+    wraps = {
+        b for s in graph.stages for x in s.loads for p in x.index for b in deep_atoms(p) if isinstance(b, Boundary)
+    }
+    assert wraps and not any(b.arg.has(Boundary) for b in wraps)
+
+
+def test_indices_of_views_of_views_are_not_nested_too_deeply() -> None:
+    def rolled(a: Any) -> Any:
+        for _ in range(12):
+            a = np.roll(a, 3).T.copy()
+        return a
+
+    graph = canonical(rolled, IMAGE)
+    indices = [p for s in graph.stages for x in s.loads for p in x.index]
+    assert len(graph.stages) > 1
+    assert max(len(str(p)) for p in indices) < 5_000
 
 
 def test_long_chains_are_cut_into_stages() -> None:

@@ -1,5 +1,7 @@
 """Integer polynomials compute what Python's integers compute."""
 
+import math
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -132,6 +134,41 @@ def test_flat_indices_of_crops_are_taken_apart() -> None:
     assert ((h - 4) * (w - 2)).divide(w - 2) == (h - 4, poly(0))
     assert (y * (w - 2) + x).divide(w - 2) == (y, x)
     assert (y * (w - 2)) // (w - 2) == y and (y * (w - 2)) % (w - 2) == poly(0)
+
+
+def put_together(shape: list[Poly], flat: Poly) -> Poly:
+    """The flat index of rows, columns, ... that a flat index was taken apart into."""
+    parts: list[Poly] = []
+    for k in range(len(shape)):
+        below = math.prod(shape[k + 1 :], start=ONE)
+        parts.append(flat // below % shape[k] if k else flat // below)
+    row_major = sum((poly(Dim(k)) * math.prod(shape[k + 1 :], start=ONE) for k in range(len(shape))), start=ZERO)
+    return row_major.substitute(lambda a: parts[a.k] if isinstance(a, Dim) else None)
+
+
+def test_flat_indices_that_were_taken_apart_are_put_together() -> None:
+    h, w, x, three = poly(Sym("h")), poly(Sym("w")), poly(Dim(0)), poly(3)
+    for flat in (x - 1, x * w + Dim(1) - 1, boundary("wrap", x * 3 * w + Dim(1) - 5, h * w * 3)):
+        for shape in ([h, w], [h, w, three], [h, three, w], [h, w, three, poly(2)], [three, three, w]):
+            assert put_together(shape, flat) == flat
+
+
+@given(polys(), st.sampled_from([poly(2), poly(3), poly(Sym("w"))]), st.integers(-3, 3))
+@settings(max_examples=200, deadline=None)
+def test_what_is_put_together_has_its_value(a: Poly, by: Poly, factor: int) -> None:
+    found = (poly(Dim(0)) * by + Dim(1) * poly(factor)).substitute(
+        lambda d: (a // by, a % by)[d.k] if isinstance(d, Dim) else None
+    )
+    assert value(found) == value(a) // value(by) * value(by) + value(a) % value(by) * factor
+
+
+def test_wraps_inside_of_a_wrap_by_the_same_extent_are_none() -> None:
+    x, n = poly(Dim(0)), poly(Sym("h"))
+    once = boundary("wrap", x - 1, n)
+    assert boundary("wrap", once * 2 + 3 - n, n) == boundary("wrap", x * 2 + 1 - n, n)
+    assert boundary("wrap", once - 1, n + 1) != boundary("wrap", x - 2, n + 1)
+    for k in range(-50, 50):
+        assert value(boundary("wrap", boundary("wrap", x + k, n) * 3 - 70, n)) == (3 * (5 + k) - 70) % 37
 
 
 def test_substitution_reaches_into_boundaries() -> None:

@@ -383,7 +383,7 @@ class Poly:
                     terms[n] = total
                 else:
                     del terms[n]
-        return Poly(terms, const) if changed else self
+        return _rejoined(Poly(terms, const)) if changed else self
 
     def __str__(self) -> str:
         if not self.terms:
@@ -428,6 +428,27 @@ def _without(m: Monomial, drop: Monomial) -> Monomial | None:
             return None
         left.remove(a)
     return tuple(left)
+
+
+def _rejoined(p: Poly) -> Poly:
+    """A polynomial with ``x`` in place of ``x // n * n + x % n``: a flat index, taken apart and put together."""
+    for m, c in p.terms.items():
+        for a in m:
+            if isinstance(a, Mod):
+                factor = math.prod(map(poly, _without(m, (a,)) or ()), start=ONE) * c
+                for quotient in _quotients(a.arg, a.by):
+                    rows = factor * a.by * quotient
+                    if all(p.terms.get(n) == k for n, k in rows.terms.items()):
+                        return _rejoined(p - rows - factor * a + factor * a.arg)
+    return p
+
+
+def _quotients(x: Poly, by: Poly) -> Iterator[Poly]:
+    """``x // by`` and, where `x` has a quotient ``y // n`` in it, the same as a quotient by ``n * by``."""
+    yield poly(FloorDiv(x, by))
+    for m, c in x.terms.items():
+        if c == 1 and len(m) == 1 and isinstance(a := m[0], FloorDiv):
+            yield ((x - a) * a.by + a.arg) // (a.by * by)
 
 
 def deep_atoms(p: Poly) -> Mapping[Atom, None]:
@@ -485,9 +506,19 @@ def extremum(which: str, a: IntLike, b: IntLike) -> Poly:
 def boundary(mode: str, arg: IntLike, extent: IntLike) -> Poly:
     """`Boundary`, or its value where index and extent are constants."""
     arg, extent = poly(arg), poly(extent)
+    if mode == "wrap":
+        arg = _unwrapped(arg, extent)
     if arg.is_const and extent.is_const:
         return poly(boundary_value(mode, arg.const, extent.const))
     return poly(Boundary(mode, arg, extent))
+
+
+def _unwrapped(p: Poly, extent: Poly) -> Poly:
+    """An index that is about to wrap around, without the wraps by the same extent that it was made of."""
+    inner = [
+        (a, c) for (a, *others), c in p.terms.items() if not others and isinstance(a, Boundary) and a.mode == "wrap"
+    ]
+    return sum(((poly(a.arg) - a) * c for a, c in inner if a.extent == extent), start=p)
 
 
 def boundary_value(mode: str, i: int, n: int) -> int:

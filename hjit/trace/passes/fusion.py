@@ -9,10 +9,11 @@ from dataclasses import replace
 from hjit.trace.ir.analysis.costs import cost
 from hjit.trace.ir.expressions import Cast, Expr, Load, renumber, rewrite, substitute, walk
 from hjit.trace.ir.graph import Definition, Graph, Stage, compose, identity
-from hjit.trace.ir.poly import ONE, Dim, Indirect, Poly
+from hjit.trace.ir.poly import ONE, Dim, Indirect, Poly, deep_atoms
 from hjit.trace.ir.rewriting import map_exprs
 from hjit.trace.passes.limits import (
     FREE_READS,
+    NESTED_DIVISIONS,
     NESTED_OPERATIONS,
     REPEATED_CODE_COST,
     REPEATED_COST,
@@ -71,7 +72,7 @@ def _chain_costs(graph: Graph) -> dict[str, int]:
 
 def _may_inline(s: Stage, chain: int, uses: dict[Use, None], by_name: dict[str, Stage]) -> bool:
     """Is computing a stage, at the cost of its `chain`, wherever it is used no more work than storing it?"""
-    if s.updates or s.initial is None or not uses:
+    if s.updates or s.initial is None or not uses or _nests_indices(s.initial, uses):
         return False
     if len(uses) <= FREE_READS and cost(s.initial) == 0 and not _narrows(s.initial):
         return True  # a view or a cast: what it shows is decided on separately
@@ -95,6 +96,17 @@ def _may_inline_at(index: tuple[Poly, ...], chain: int, d: Definition) -> bool:
     if not mentioned:
         return chain <= REPEATED_COST_PER_TASK
     return chain <= (REPEATED_COST_PER_ROW if _is_of_a_row(mentioned, d) else REPEATED_COST_PER_LOOP)
+
+
+def _nests_indices(e: Expr, uses: Iterable[Use]) -> bool:
+    """Would indices, of an expression that is read at some, be nested too deeply? Each level may double their text."""
+    own = max((_divisions(x.index) for x in e.loads), default=0)
+    return own > 0 and own + max(_divisions(index) for _, _, index in uses) > NESTED_DIVISIONS
+
+
+def _divisions(index: tuple[Poly, ...]) -> int:
+    """The quotients, remainders and boundary conditions in an index, equal ones once."""
+    return len({a for p in index for a in deep_atoms(p) if a.parts and not isinstance(a, Indirect)})
 
 
 def _fraction(index: tuple[Poly, ...]) -> float:
