@@ -160,6 +160,13 @@ def edges(a: Any) -> Any:
     return roots[1:] - roots[:-1]
 
 
+def planes_by_their_sums(a: Any) -> Any:
+    out = np.stack([a, a + 1, a * 2])
+    for k in range(3):
+        out[k] /= np.sum(out[k])
+    return out
+
+
 EXAMPLES = {
     "drop_dead_stages": Example(unused),
     "merge_versions": Example(updated),
@@ -168,6 +175,7 @@ EXAMPLES = {
     "select_padding": Example(padded),
     "merge_equal_stages": Example(computed_twice),
     "fuse": Example(pointwise),
+    "read_earlier_versions": Example(planes_by_their_sums),
     "select_planes": Example(any_plane_of_a_stack),
     "narrow_storage": Example(read_as_float32),
     "demote_integers": Example(mean_of_bytes, (BYTES, BYTES[::-1])),

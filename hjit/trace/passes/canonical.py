@@ -28,6 +28,7 @@ from hjit.trace.passes.elimination.stage_elimination import (
     merge_equal_stages,
     merge_versions,
 )
+from hjit.trace.passes.elimination.versions import read_earlier_versions
 from hjit.trace.passes.fission import separate_boundary_terms, split_reductions
 from hjit.trace.passes.fusion import fuse, inline_after
 from hjit.trace.passes.interleaved_updates import equalise_interleaved
@@ -44,6 +45,7 @@ PASSES: tuple[Callable[..., Graph], ...] = (
     merge_equal_stages,  # equal stages once
     fuse,  # point-wise chains
     drop_dead_stages,
+    read_earlier_versions,  # what is written later, elsewhere, does not concern a reader
     merge_versions,  # again: in-place updates read what they write only now that they are fused
     select_planes,  # a few planes as a pure definition, once those share what they are computed from
     fuse,  # those

@@ -62,11 +62,13 @@ def _residues(p: Poly, d: Definition, extent: Poly) -> tuple[int, int] | None:
 
 def write_disjoint(a: Definition, b: Definition) -> bool:
     """Do two updates surely write disjoint elements, as those of two channels, or of even and odd rows?"""
-    for p, q in zip(a.target, b.target, strict=True):
-        step = math.gcd(*(c for x in (p, q) for c in x.terms.values()))
-        if (p.const != q.const) if step == 0 else (p.const - q.const) % step:
-            return True
-    return False
+    return any(map(never_equal, a.target, b.target))
+
+
+def never_equal(p: Poly, q: Poly) -> bool:
+    """Do two indices surely differ, whatever their iterations?"""
+    step = math.gcd(*(c for x in (p, q) for c in x.terms.values()))
+    return p.const != q.const if step == 0 else (p.const - q.const) % step != 0
 
 
 def adjacent_axis(a: Definition, b: Definition, name: str) -> int | None:

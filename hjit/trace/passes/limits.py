@@ -26,6 +26,9 @@ INITIAL_COST = 2
 # -- demanded regions: elements at the ends of an axis; so few are computed though nobody reads them
 UNREAD_ELEMENTS = 16
 
+# -- versions of a buffer: so many before one that is read are tried, so that time grows with their number only
+EARLIER_VERSIONS = 64
+
 # -- forwarding: planes that become one definition; loops over so many are unrolled, which folds the select
 SELECTED_PLANES = 4
 

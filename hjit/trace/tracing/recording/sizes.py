@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from hjit.trace.ir.large_numbers import large_number
 from hjit.trace.ir.poly import SMALL, Poly, Sym, poly, sizes_value
 from hjit.trace.tracing.scalars.induction import InductionVariable
 from hjit.trace.tracing.scalars.moving import MovingLength
@@ -43,9 +44,9 @@ class TracedSizes:
         n = int(n)
         if -SMALL <= n <= SMALL:
             return poly(n)
-        name = f"k{abs(n)}"
-        self.sizes[name] = abs(n)
-        p = poly(Sym(name))
+        size = large_number(abs(n))
+        self.sizes[size.name] = abs(n)
+        p = poly(size)
         return p if n > 0 else -p
 
     def size(self, p: Poly) -> int:

@@ -1,0 +1,19 @@
+"""Numbers above `SMALL` are run-time sizes of a kernel, which all of them share. Their names say what they are."""
+
+from __future__ import annotations
+
+from hjit.trace.ir.poly import Atom, Poly, Sym
+
+
+def large_number(n: int) -> Sym:
+    """The size that is a number."""
+    return Sym(f"k{n}")
+
+
+def with_numbers(p: Poly) -> Poly:
+    """The polynomial with all numbers as such: for what is to be known of the trace at hand."""
+    return p.substitute(_number)
+
+
+def _number(a: Atom) -> int | None:
+    return int(a.name[1:]) if isinstance(a, Sym) and a.name[0] == "k" and a.name[1:].isdecimal() else None
