@@ -6,6 +6,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
+import hjit
 from hjit.trace.ir.expressions import Expr, rewrite
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.interpret import interpret
@@ -14,7 +15,7 @@ from hjit.trace.ir.poly import Boundary, deep_atoms
 from hjit.trace.passes.canonical import PASSES, canonicalise
 from hjit.trace.passes.elimination.stage_elimination import merge_versions
 from hjit.trace.passes.fusion import fuse
-from tests.trace.helpers import scalars_of, trace_of
+from tests.trace.helpers import assert_same, scalars_of, trace_of
 
 
 def graphs(function: Any, *args: Any) -> tuple[Graph, Any, list[Any]]:
@@ -148,6 +149,30 @@ def test_equal_programs_have_equal_keys_whatever_the_names_and_sizes() -> None:
 
     keys = [graph_key(canonical(f, a)) for f in (one, other) for a in (IMAGE, np.ones((40, 55), np.float32))]
     assert len({k.text for k in keys}) == 1
+
+
+def test_numbers_that_nothing_reads_are_in_no_key() -> None:
+    def one(a: Any, s: float) -> Any:
+        return a * s
+
+    def other(a: Any, s: float, t: float) -> Any:
+        np.sqrt(a) * s  # of another kernel, say
+        return a * t
+
+    assert graph_key(canonical(one, IMAGE, 0.5)).text == graph_key(canonical(other, IMAGE, 1.5, 0.5)).text
+
+
+def test_whole_numbers_that_their_dtype_cannot_hold_are_errors_although_nothing_reads_them() -> None:
+    def unread(a: Any, n: int) -> Any:
+        a + n
+        return a * 2
+
+    p = hjit.pipeline(unread)
+    image = (IMAGE * 200).astype(np.uint8)
+    for _ in range(3):
+        assert_same(p(image, 7), image * 2)
+        with pytest.raises(OverflowError):
+            p(image, 300)
 
 
 def test_different_programs_have_different_keys() -> None:

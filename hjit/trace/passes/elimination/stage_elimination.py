@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
-from hjit.trace.ir.expressions import Expr, Load, rewrite
+from hjit.trace.ir.expressions import Expr, Load, ScalarRef, rewrite, walk
 from hjit.trace.ir.graph import Graph, Stage, identity
 from hjit.trace.ir.rewriting import map_exprs
 from hjit.trace.passes.elimination.forwarding import concatenated
@@ -14,7 +14,7 @@ from hjit.trace.passes.interleaved_updates import covers_stage, write_disjoint
 
 
 def drop_dead_stages(graph: Graph) -> Graph:
-    """Only the stages and inputs that an output needs."""
+    """Only the stages, inputs and numbers that an output needs."""
     stages = graph.by_name
     live: set[str] = set()
     work = list(graph.outputs)
@@ -25,11 +25,23 @@ def drop_dead_stages(graph: Graph) -> Graph:
         live.add(name)
         if name in stages:
             work += stages[name].sources
-    return replace(
+    graph = replace(
         graph,
         inputs=tuple(i for i in graph.inputs if i.name in live),
         stages=tuple(s for s in graph.stages if s.name in live),
     )
+    return _without_unread_numbers(graph)
+
+
+def _without_unread_numbers(graph: Graph) -> Graph:
+    """The Graph without floats that nothing reads, as those of other kernels of the same trace.
+
+    Whole numbers stay: one that its dtype cannot hold is NumPy's error, whether or not the result is used.
+    """
+    if all(x.dtype.kind in "iu" for x in graph.scalars):
+        return graph
+    read = {e.name for e in walk(*(e for s in graph.stages for e in s.exprs())) if isinstance(e, ScalarRef)}
+    return replace(graph, scalars=tuple(x for x in graph.scalars if x.name in read or x.dtype.kind in "iu"))
 
 
 def merge_versions(graph: Graph) -> Graph:
