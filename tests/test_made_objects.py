@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import numbers
 import os
 import random
 import time
@@ -148,3 +149,123 @@ def test_objects_that_do_none_of_it_are_compiled() -> None:
 
     p = hjit.pipeline(lambda a: a * 2 + Window(3, [1, 2]).value, verify="off", on_unsupported="raise")
     np.testing.assert_array_equal(p(np.ones(9)), 6)
+
+
+KINDS: Any = {np.ndarray: 2, np.float32: 3, float: 5}
+
+
+class Kinds:
+    """Of what its methods are given."""
+
+    kept = type
+
+    def __init__(self) -> None:
+        self.own = type
+
+    def of_type(self, x: Any) -> int:
+        return int(KINDS.get(type(x), 1))
+
+    def of_attribute(self, x: Any) -> int:
+        return int(KINDS.get(self.kept(x), 1))
+
+    def of_own(self, x: Any) -> int:
+        return int(KINDS.get(self.own(x), 1))
+
+    @staticmethod
+    def of_static(x: Any) -> int:
+        return 2 if type(x) is np.ndarray else 1
+
+
+class Instances:
+    """As `Kinds`, by what answers for traced arrays."""
+
+    def of_isinstance(self, x: Any) -> int:
+        return 2 if isinstance(x, np.ndarray) else 3 if isinstance(x, np.floating) else 5
+
+    def of_abstract(self, x: Any) -> int:
+        return 2 if isinstance(x, numbers.Real) else 1
+
+    def of_class(self, x: Any) -> int:
+        return int(KINDS.get(x.__class__, 1))
+
+
+class Scalars:
+    def of_isscalar(self, x: Any) -> int:
+        return 2 if np.isscalar(x) else 1
+
+
+class Attributes:
+    def of_hasattr(self, x: Any) -> int:
+        return 2 if hasattr(x, "shape") else 1
+
+    def of_getattr(self, x: Any) -> int:
+        return len(getattr(x, "shape", "none"))
+
+
+@dataclasses.dataclass
+class Holds:
+    x: Any
+
+    def of_held(self) -> int:
+        return int(KINDS.get(type(self.x), 1))
+
+
+ASKS: dict[str, Callable[[Any], int]] = {
+    "type": lambda x: Kinds().of_type(x),
+    "attribute": lambda x: Kinds().of_attribute(x),
+    "own": lambda x: Kinds().of_own(x),
+    "static": lambda x: Kinds.of_static(x),
+    "isinstance": lambda x: Instances().of_isinstance(x),
+    "abstract": lambda x: Instances().of_abstract(x),
+    "class": lambda x: Instances().of_class(x),
+    "isscalar": lambda x: Scalars().of_isscalar(x),
+    "hasattr": lambda x: Attributes().of_hasattr(x),
+    "getattr": lambda x: Attributes().of_getattr(x),
+    "held": lambda x: Holds(x).of_held(),
+}
+
+
+@pytest.mark.parametrize("given", [lambda a: a, lambda a: a[0, 0], lambda a: a.max(), lambda a: a[0, 0].item()])
+@pytest.mark.parametrize("ask", ASKS.values(), ids=ASKS)
+def test_objects_ask_for_types(ask: Callable[[Any], int], given: Callable[[Any], Any]) -> None:
+    def f(a: Any) -> Any:
+        return a * ask(given(a))
+
+    p, a = hjit.pipeline(f, verify="off", on_unsupported="numpy"), np.arange(600, dtype=np.float32).reshape(20, 30)
+    for _ in range(2):
+        assert np.array_equal(p(a), f(a))
+
+
+class Itself:
+    """Asks for no type but its own."""
+
+    gain = 3
+
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+    def doubled(self) -> Any:
+        made: Any = type(self)(self.x * 2)
+        if type(self) == type(made):  # noqa: E721
+            made.x = made.x + 0
+        return made.x * getattr(self, "gain") + hasattr(self, "none")  # noqa: B009
+
+
+def test_objects_that_ask_for_their_own_type_are_traced() -> None:
+    f = hjit.pipeline(lambda a: Itself(a).doubled(), on_unsupported="raise")
+    a = np.arange(600, dtype=np.float32).reshape(20, 30)
+    assert np.array_equal(f(a), a * 6)
+
+
+class PrintsInAStaticMethod:
+    @staticmethod
+    def shown(a: Any) -> Any:
+        print(a.shape)
+        return a + 1
+
+
+def test_static_methods_print_at_every_call(capsys: pytest.CaptureFixture[str]) -> None:
+    f = hjit.pipeline(lambda a: PrintsInAStaticMethod.shown(a), on_unsupported="numpy")
+    for _ in range(3):
+        f(np.ones((20, 30)))
+    assert capsys.readouterr().out == "(20, 30)\n" * 3

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 import math
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -176,3 +178,112 @@ def test_shallow_copies(order: Any) -> None:
         return a, b, c[0] + c[1], d, copy.copy(a[0, 0]), copy.copy(a.shape[0])
 
     check(f, sample((9, 17), "float64", special=False).copy(order))
+
+
+KINDS: Any = {np.ndarray: 2, np.float32: 3, float: 5, int: 7}
+ALIAS = type
+TABLE = {"type": type}
+
+
+class Asks:
+    kind = type
+
+    def through_attribute(self, x: Any) -> Any:
+        return KINDS.get(self.kind(x), 1)
+
+
+CAPTURED = Asks()
+
+
+def by_import(x: Any) -> Any:
+    import builtins
+
+    return KINDS.get(builtins.type(x), 1)
+
+
+def by_name_from_module(x: Any) -> Any:
+    from builtins import type as kind
+
+    return KINDS.get(kind(x), 1)
+
+
+def by_class_body(x: Any) -> Any:
+    class Inner:
+        number = KINDS.get(type(x), 1)
+
+    return Inner.number
+
+
+def by_variable(x: Any) -> Any:
+    kind = type
+    return KINDS.get(kind(x), 1)
+
+
+def by_default(x: Any, kind: Any = type) -> Any:
+    return KINDS.get(kind(x), 1)
+
+
+def by_conditional(x: Any) -> Any:
+    return KINDS.get((type if x.size else len)(x), 1)
+
+
+TYPES: dict[str, Callable[[Any], Any]] = {
+    "call": lambda x: KINDS.get(type(x), 1),
+    "name": lambda x: len(type(x).__name__),
+    "text": lambda x: len(f"{type(x)}"),
+    "default": lambda x: (lambda y, kind=type: KINDS.get(kind(y), 1))(x),
+    "argument": lambda x: (lambda kind: KINDS.get(kind(x), 1))(type),
+    "list": lambda x: KINDS.get(next(kind(x) for kind in (type,)), 1),
+    "table": lambda x: KINDS.get({"type": type}["type"](x), 1),
+    "global": lambda x: KINDS.get(ALIAS(x), 1),
+    "global_table": lambda x: KINDS.get(TABLE["type"](x), 1),
+    "attribute": lambda x: CAPTURED.through_attribute(x),
+    "partial": lambda x: KINDS.get(functools.partial(type, x)(), 1),
+    "partial_of_none": lambda x: KINDS.get(functools.partial(type)(x), 1),
+    "group": lambda x: sum(KINDS.get(kind, 1) for kind, _ in itertools.groupby([x, x], type)),
+    "call_of_call": lambda x: KINDS.get(type.__call__(type, x), 1),
+    "eval": lambda x: KINDS.get(eval("type(x)"), 1),
+    "map": lambda x: sum(KINDS.get(kind, 1) for kind in map(type, [x, 1])),
+    "walrus": lambda x: KINDS.get(kind(x), 1) if (kind := type) else 0,
+    "compared": lambda x: 1 + (type(x) is np.ndarray) + 2 * (type(type(x)) is type) + 4 * isinstance(type(x), type),
+    **{f.__name__: f for f in (by_import, by_name_from_module, by_class_body, by_variable, by_default, by_conditional)},
+}
+GIVEN: dict[str, Callable[[Any], Any]] = {
+    "array": lambda a: a,
+    "element": lambda a: a[0, 0],
+    "sum": lambda a: a.sum(),
+    "item": lambda a: a[0, 0].item(),
+    "size": lambda a: a.shape[0],
+}
+
+
+@pytest.mark.filterwarnings("ignore::hjit.HjitWarning")  # that some run in Python
+@pytest.mark.parametrize("given", GIVEN)
+@pytest.mark.parametrize("use", TYPES)
+def test_types_are_those_of_arrays_and_numbers(use: str, given: str) -> None:
+    ask, take = TYPES[use], GIVEN[given]
+
+    def f(a: Any) -> Any:
+        return a * ask(take(a))
+
+    p, a = hjit.pipeline(f, verify="off", on_unsupported="numpy"), sample((20, 30), np.float32, special=False)
+    if use == "by_conditional" and given in ("item", "size"):
+        return
+    for _ in range(2):
+        assert np.array_equal(p(a), f(a))
+
+
+def test_what_is_reached_through_the_module_of_builtins_is_traced() -> None:
+    import builtins
+
+    def f(a: Any) -> Any:
+        return a * builtins.len(a) + builtins.max(a.shape)
+
+    def prints(a: Any) -> Any:
+        builtins.print(a.shape)
+        return a + 1
+
+    a = sample((20, 30), np.float32, special=False)
+    check(f, a)
+    with pytest.raises(hjit.TraceError, match="print"):
+        hjit.pipeline(prints, on_unsupported="raise")(a)

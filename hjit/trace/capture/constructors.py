@@ -32,7 +32,7 @@ from hjit.trace.tracing.arrays.tracer import (
     is_tracer,
 )
 from hjit.trace.tracing.dispatch import hook, provides
-from hjit.trace.tracing.frames import bound, callees, identities, reads
+from hjit.trace.tracing.frames import callees, compared, identities, reads
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import HostScalar, is_host, record
 from hjit.trace.tracing.scalars.size import as_number
@@ -47,7 +47,7 @@ def called(value: Any, frame: types.FrameType) -> Any:
     traced = CONSTRUCTORS.get(value) if type(value) in (type, ScalarClass) else None
     is_called = frame.f_lasti in callees(frame.f_code)
     if traced is None:
-        if is_called or frame.f_lasti in bound(frame.f_code):
+        if frame.f_lasti not in compared(frame.f_code):  # its methods may be called
             check_output(value, frame)
         return value
     if is_called:
@@ -60,7 +60,14 @@ def called(value: Any, frame: types.FrameType) -> Any:
 
 @provides
 def class_seen(value: Any) -> Any:
-    """A scalar type of NumPy as it is, or as a `ScalarClass` where the function calls one in a variable."""
+    """A scalar type of NumPy as it is, or as a `ScalarClass` where the function calls one in a variable.
+
+    Raises:
+        TraceError: it is `type`, which says of a traced array what it is itself.
+    """
+    if value is type:
+        reason = "where it is called in a variable, it would say what stands for an array"
+        raise current().error("type as a value", reason, "call it where it is named: type(x)")
     if type(value) is not type or value not in STAND_INS:
         return value
     rec = current()

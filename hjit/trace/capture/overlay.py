@@ -32,7 +32,7 @@ from hjit.trace.capture.captured import (
     outlives,
     wrap,
 )
-from hjit.trace.capture.constructors import called
+from hjit.trace.capture.constructors import called, class_seen
 from hjit.trace.capture.cupy_names import numpy_of
 from hjit.trace.capture.harmless import is_harmless
 from hjit.trace.capture.loops.bytecode import BOTH, CHOOSE, CHOOSES, EITHER, LEAVES, WHILE
@@ -54,6 +54,7 @@ from hjit.trace.splitting.decorated import python_original
 from hjit.trace.tracing.arrays.tracer import has_tracer
 from hjit.trace.tracing.dispatch import functions, is_dispatched, provides
 from hjit.trace.tracing.externs.foreign import foreign
+from hjit.trace.tracing.frames import compared, mapped
 from hjit.trace.tracing.recording.recorder import current, tracing
 from hjit.trace.tracing.scalars.host import HostScalar, is_host, is_run_time, known_number, static_captured
 
@@ -78,7 +79,7 @@ class Overlay(dict[str, Any]):
         if dict.__contains__(self, name):
             return dict.__getitem__(self, name)
         if name in _CALLED and name not in self.under:
-            return _called_or_class(name)
+            return _called_or_class(name, self.under)
         if name not in self.under:
             if name not in _BUILTINS:
                 guard_absent(AccessPath(self.under, name))
@@ -109,11 +110,23 @@ class Overlay(dict[str, Any]):
         return [name for name in self if name not in ("__builtins__", "__name__", "__warningregistry__")]
 
 
-def _called_or_class(name: str) -> Any:
-    """``float(x)`` is traced, ``dtype=float`` is the class: the bytecode that asks tells which."""
+_USES_OF_TYPE = frozenset(("isinstance", "issubclass", "map"))
+
+
+def _called_or_class(name: str, names: dict[str, Any]) -> Any:
+    """``float(x)`` is traced, ``dtype=float`` is the class: the bytecode that asks tells which.
+
+    `type` itself is handed out where it is compared only: in a variable it would be called with a traced array.
+
+    Args:
+        names: globals of the code that asks.
+    """
     frame = sys._getframe(2)
-    is_call = frame.f_code.co_code[frame.f_lasti + 1] & 1
-    return _CALLED[name] if is_call else getattr(builtins, name)
+    if frame.f_code.co_code[frame.f_lasti + 1] & 1:
+        return _CALLED[name]
+    cls = getattr(builtins, name)
+    is_compared = frame.f_lasti in compared(frame.f_code) or frame.f_lasti in mapped(frame.f_code)
+    return class_seen(cls) if cls is type and (not is_compared or _USES_OF_TYPE & names.keys()) else cls
 
 
 # -- functions
@@ -233,6 +246,8 @@ def replacement(value: Any) -> Any:
 @provides
 def wrap_callable(value: Any) -> Any:
     """The traced version of a function, method or class; `value` itself where there is nothing to take over."""
+    if value is type:
+        class_seen(value)
     value = numpy_of(value)
     special = replacement(value)
     if special is not None:
@@ -390,7 +405,7 @@ def _replaced(value: Any) -> bool:
 
 
 _modules: dict[str, Any] = {}
-_SEEN_THROUGH = frozenset({"builtins", "types", "functools", "itertools", "typing", "collections", "operator"})
+_SEEN_THROUGH = frozenset({"types", "functools", "itertools", "typing", "collections", "operator"})
 
 
 @provides
@@ -439,6 +454,7 @@ _BUILTINS.update({CHOOSES: choices.chooses, CHOOSE: choices.choose, BOTH: choice
 
 for _name in "range len isinstance hasattr getattr callable max min round print open input".split():
     _BUILTINS[_name] = _REPLACED[getattr(builtins, _name)]
+_BUILTINS["type"] = builtin_calls.CALLED["type"]  # of bodies of classes and `eval`, which do not ask the overlay
 
 
 _CALLED = builtin_calls.CALLED  # these names are classes where they are not called

@@ -31,6 +31,14 @@ def is_own_file(name: str) -> bool:
     return name.startswith(_PACKAGE) and name != _DEMO
 
 
+def is_users(frame: FrameType) -> bool:
+    """Does the user's code ask here, or call what asks (`np.isscalar`, `isinstance` of an abstract class)?"""
+    asks: FrameType | None = frame
+    while asks is not None and (asks.f_globals.get("__name__") or "").partition(".")[0] in ("abc", "numpy", "scipy"):
+        asks = asks.f_back
+    return asks is not None and not is_own(asks.f_code)
+
+
 def is_code_of(code: CodeType, other: CodeType) -> bool:
     """Are these the code of one function? Its loops may have been rewritten."""
     return code is other or (
@@ -124,7 +132,7 @@ class Instruction(NamedTuple):
     """One of a code object.
 
     Attributes:
-        name: of the attribute that it reads, or of the variable that it sets; of any other instruction "".
+        name: of the attribute or global that it reads, or of the variable that it sets; of any other instruction "".
     """
 
     offset: int
@@ -156,6 +164,8 @@ def _name(code: CodeType, opname: str, arg: int) -> str:
     """See `Instruction`. From 3.12 on a bit of LOAD_ATTR says whether it is a method's."""
     if opname == "LOAD_ATTR":
         return code.co_names[arg >> 1 if sys.version_info >= (3, 12) else arg]
+    if opname == "LOAD_GLOBAL":  # whose bit says whether it is called
+        return code.co_names[arg >> 1]
     if opname in ("LOAD_METHOD", "STORE_NAME", "STORE_GLOBAL"):
         return code.co_names[arg]
     if opname in ("STORE_FAST", "STORE_DEREF"):
@@ -173,12 +183,13 @@ def _loads_callee(steps: list[Instruction], k: int) -> bool:
     if step.opname == "LOAD_METHOD" or after.opname == "PUSH_NULL":
         return True
     if step.opname == "LOAD_ATTR":
-        is_method = sys.version_info >= (3, 12) and _is_marked(step)
+        is_method = sys.version_info >= (3, 12) and is_marked(step)
         return is_method or (after.opname != "LOAD_ATTR" and _is_chain_marked(steps, k))
-    return step.opname == "LOAD_GLOBAL" and _is_marked(step) and after.opname != "LOAD_ATTR"
+    return step.opname == "LOAD_GLOBAL" and is_marked(step) and after.opname != "LOAD_ATTR"
 
 
-def _is_marked(step: Instruction) -> bool:
+def is_marked(step: Instruction) -> bool:
+    """Does it load a NULL, too: is what it loads called?"""
     return bool(step.arg & 1)
 
 
@@ -186,7 +197,7 @@ def _is_chain_marked(steps: list[Instruction], k: int) -> bool:
     """Does ``a.b.c`` begin with a NULL?"""
     while steps[k].opname == "LOAD_ATTR":
         k -= 1
-    return (steps[k].opname == "LOAD_GLOBAL" and _is_marked(steps[k])) or (k > 0 and steps[k - 1].opname == "PUSH_NULL")
+    return (steps[k].opname == "LOAD_GLOBAL" and is_marked(steps[k])) or (k > 0 and steps[k - 1].opname == "PUSH_NULL")
 
 
 def _standing(steps: list[Instruction], places: list[int]) -> frozenset[int]:
@@ -203,10 +214,50 @@ def identities(code: CodeType) -> frozenset[int]:
 
 
 @lru_cache(maxsize=4096)
-def bound(code: CodeType) -> frozenset[int]:
-    """The offsets at which a frame of `code` may stand while it loads, or imports, what is then the value of a name."""
+def compared(code: CodeType) -> frozenset[int]:
+    """The offsets at which a frame of `code` may stand while it loads what is compared at once, alone, in a tuple,
+    a list or a union: by ``is``, ``==`` or ``in``, or as a class of `isinstance` or `issubclass`."""
     steps = instructions(code)
-    return _standing(steps, [k for k in range(len(steps) - 1) if steps[k + 1].opname in _STORES])
+    places = dict(enumerate(code.co_positions()))  # of code that has been changed, there may be none
+    spans = [_span(*places.get(s.offset // 2, _NOWHERE)) for s in steps]
+    loads = [k for k, s in enumerate(steps) if s.opname == "LOAD_GLOBAL"]
+    return _standing(steps, [k for k in loads if _compares(steps, spans, k)])
+
+
+_Span = tuple[tuple[int, int], tuple[int, int]]
+_NOWHERE = (None, None, None, None)
+_COMPARES = ("IS_OP", "COMPARE_OP", "CONTAINS_OP")
+_GATHERS = ("BUILD_TUPLE", "BUILD_LIST", "BINARY_OP", "PRECALL")  # (a, b), [a, b], a | b
+
+
+def _span(line: int | None, end_line: int | None, column: int | None, end_column: int | None) -> _Span | None:
+    """Where an instruction's source begins and ends; None: it is not known."""
+    if line is None or end_line is None or column is None or end_column is None:
+        return None
+    return (line, column), (end_line, end_column)
+
+
+def _compares(steps: list[Instruction], spans: list[_Span | None], k: int) -> bool:
+    """Is the first instruction whose source is around that of instruction `k`, and comes after it, a comparison?"""
+    own = spans[k]
+    if own is None:
+        return False
+    for step, span in zip(steps[k + 1 :], spans[k + 1 :], strict=True):
+        if span is None or span[0] > own[0] or span[1] < own[1] or step.opname in _GATHERS:
+            continue
+        callee = next((s.name for s, other in zip(steps, spans, strict=True) if other and other[0] == span[0]), "")
+        return step.opname in _COMPARES or (step.opname == "CALL" and callee in ("isinstance", "issubclass"))
+    return False
+
+
+@lru_cache(maxsize=4096)
+def mapped(code: CodeType) -> frozenset[int]:
+    """The offsets at which a frame of `code` may stand while it loads what `map` then calls."""
+    steps = instructions(code)
+    loads = [
+        k for k, s in enumerate(steps) if s.opname == "LOAD_GLOBAL" and s.name == "map" and _loads_callee(steps, k)
+    ]
+    return _standing(steps, [k + 2 if steps[k + 1].opname == "PUSH_NULL" else k + 1 for k in loads])
 
 
 def instruction(frame: FrameType) -> str:

@@ -1,8 +1,9 @@
 """Objects that the function makes: their methods run as they are while it is traced, and not again.
 
-What these would print or log, draw from a random stream or read from the clock is refused where the class is called, or
-given a name, before any of it is done. Which methods run is not known then: those whose names stand in code that is
-traced, or in such a method, and those that Python calls by itself.
+What these would print or log, draw from a random stream or read from the clock is refused where traced code loads the
+class, before any of it is done, and so is what asks for the type of what it is given: a traced array has another one.
+Which methods run is not known then: those whose names stand in code that is traced, or in such a method, and those that
+Python calls by itself.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import random
 import sys
 import types
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,8 @@ import numpy as np
 from hjit.trace.capture.captured import is_own
 from hjit.trace.capture.side_effects.impure import CLOCKS, GENERATORS, IMPURE, NUMPY_GENERATORS, TODAY
 from hjit.trace.splitting.frames_above import all_code, named
-from hjit.trace.tracing.dispatch import provides
+from hjit.trace.tracing.dispatch import hook, provides
+from hjit.trace.tracing.frames import Instruction, instructions, is_marked
 from hjit.trace.tracing.recording.recorder import current
 
 MAX_FUNCTIONS = 400  # that are looked through for one class
@@ -50,12 +52,14 @@ def check_output(cls: type, frame: types.FrameType | None = None) -> None:
     """
     if not is_own(cls):
         return
+    if any(value is type for base in cls.__mro__ if is_own(base) for value in vars(base).values()):
+        hook("class_seen")(type)
     codes = (*(() if frame is None else (frame.f_code,)), *current().codes)
     found = _effect(cls, frozenset(name for code in codes for c in all_code(code) for name in c.co_names))
     if found:
         raise current().error(
             f"{cls.__name__}(...)",
-            f"{found} while it is traced: it would do so once, not at every call",
+            f"{found} while it is traced, and not at every call",
             "make the object outside the function",
         )
 
@@ -130,9 +134,50 @@ def _reads_environment(f: types.FunctionType, values: Iterable[Any], names: set[
     return any((x is os and bool(names & _ENVIRONMENT)) or x is os.environ or x is os.getenv for x in values)
 
 
+_TYPES = frozenset(("type", "hasattr", "getattr"))
+_GO_ON = ("CALL", "LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF")  # behind an argument
+
+
+def _asks_types(f: types.FunctionType, values: Iterable[Any], names: set[str]) -> bool:
+    return bool(_TYPES & names) and any(_asks_in(code) - f.__globals__.keys() for code in all_code(f.__code__))
+
+
+@functools.lru_cache(maxsize=1024)
+def _asks_in(code: types.CodeType) -> frozenset[str]:
+    """The functions of `_TYPES` that the code has a use for other than ``type(self)``, alone or compared with another
+    type, ``getattr(self, ...)`` and ``hasattr(self, ...)``."""
+    steps = [s for s in instructions(code) if s.opname not in ("PUSH_NULL", "PRECALL")]
+    asked = {k: s.name for k, s in enumerate(steps) if s.opname == "LOAD_GLOBAL" and s.name in _TYPES}
+    if code.co_varnames[:1] in (("self",), ("cls",)):
+        own = {k for k in asked if is_marked(steps[k]) and _of_first(steps, k)}
+        compared = {n for k in asked if _compares_types(steps, k) for n in (k, k + 3)}
+        asked = {k: name for k, name in asked.items() if k not in own | compared}
+    return frozenset(asked.values())
+
+
+def _of_first(steps: Sequence[Instruction], k: int) -> bool:
+    """Is the first argument of the call, whose function instruction `k` loads, the first local variable itself?"""
+    given, after = steps[k + 1 : k + 3]
+    if given.opname == "LOAD_FAST_LOAD_FAST":
+        return given.arg < 1 << 4
+    return (given.opname, given.arg) == ("LOAD_FAST", 0) and after.opname in _GO_ON
+
+
+def _compares_types(steps: Sequence[Instruction], k: int) -> bool:
+    """Does this begin ``type(self) == type(x)``, or ``type(x) == type(self)``?"""
+    code = steps[k : k + 7]
+    return (
+        [s.opname for s in code[:6]] == ["LOAD_GLOBAL", "LOAD_FAST", "CALL"] * 2
+        and code[0].name == code[3].name == "type"
+        and 0 in (code[1].arg, code[4].arg)
+        and code[6].opname in ("COMPARE_OP", "IS_OP")
+    )
+
+
 _EFFECTS: Mapping[str, Callable[[types.FunctionType, Iterable[Any], set[str]], bool]] = {
     "print or log": _prints,
     "draw random numbers": _draws,
     "read the clock": _reads_clock,
     "read the environment": _reads_environment,
+    "ask for the type of a traced array": _asks_types,
 }

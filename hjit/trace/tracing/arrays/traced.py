@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from hjit.trace.tracing.dispatch import hook
-from hjit.trace.tracing.frames import asks_class
+from hjit.trace.tracing.frames import asks_class, is_users
 from hjit.trace.tracing.recording.recorder import current
 
 Shape = tuple[int, ...]
@@ -58,7 +58,9 @@ class TracedArray(Traced):
     def __class__(self) -> type:
         """The class, for code that asks for it; `isinstance` is another function there, which knows of numbers, too."""
         frame = sys._getframe(1)
-        if not (self.weak or self.is_scalar) or frame.f_lasti not in asks_class(frame.f_code):
+        if not (self.weak or self.is_scalar):
+            return np.ndarray
+        if frame.f_lasti not in asks_class(frame.f_code) and not is_users(frame):
             return np.ndarray
         return type(self.dtype.type().item()) if self.weak else self.dtype.type
 
