@@ -8,6 +8,7 @@ import numbers
 import os
 import random
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -269,3 +270,36 @@ def test_static_methods_print_at_every_call(capsys: pytest.CaptureFixture[str]) 
     for _ in range(3):
         f(np.ones((20, 30)))
     assert capsys.readouterr().out == "(20, 30)\n" * 3
+
+
+WARNS = """
+class Warns:
+    def here(self, x):
+        warnings.warn("here")
+        return x + 1
+
+    def above(self, x):
+        warnings.warn("above", UserWarning, stacklevel=2)
+        return x + 1
+
+def f(a):
+    return Warns().METHOD(a)
+"""
+
+
+@pytest.mark.parametrize("method", ["here", "above"])
+@pytest.mark.parametrize("action", ["always", "default"])
+def test_warnings_of_methods_in_cells_of_notebooks(method: str, action: Any) -> None:
+    """The file of their code is of no module."""
+
+    def seen(is_compiled: bool) -> list[tuple[str, str, int]]:
+        names: dict[str, Any] = {"warnings": warnings, "__name__": "cell"}
+        exec(compile(WARNS.replace("METHOD", method), f"<cell {action}>", "exec"), names)
+        f = hjit.pipeline(names["f"], on_unsupported="numpy") if is_compiled else names["f"]
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter(action)
+            for _ in range(3):
+                f(np.ones((20, 30)))
+        return [(str(w.message), w.filename, w.lineno) for w in given]
+
+    assert seen(True) == seen(False)

@@ -9,6 +9,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 from hjit.errors import HjitWarning
@@ -61,10 +62,14 @@ def of_another_run() -> Intercepted:
     return Intercepted(forget)
 
 
-def forget(message: Any) -> None:
-    """A warning that was not shown: it is for the first time that it will be."""
+def forget(message: Any, names: dict[str, Any] | None = None) -> None:
+    """A warning that was not shown: it is for the first time that it will be.
+
+    Args:
+        names: globals of the code that it points to, where they are known.
+    """
     text, category, line = str(message.message), message.category, message.lineno
-    registry = (names_of(message.filename) or {}).get("__warningregistry__", {})
+    registry = (names or names_of(message.filename) or {}).get("__warningregistry__", {})
     for key in ((text, category, line), (text, category, 0)):
         registry.pop(key, None)
     warnings.onceregistry.pop((text, category), None)  # type: ignore[attr-defined]
@@ -81,11 +86,14 @@ def give(message: Any) -> None:
 
 
 def names_of(filename: str) -> dict[str, Any] | None:
-    """The globals of the module in a file; None: there is none."""
+    """The globals of the module in a file, or of running code (a cell of a notebook) of that name; None: none has it."""
     for module in list(sys.modules.values()):
         if getattr(module, "__file__", None) == filename:
             return vars(module)
-    return None
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename != filename:
+        frame = frame.f_back
+    return None if frame is None else getattr(frame.f_globals, "under", frame.f_globals)
 
 
 def after_fork() -> None:

@@ -23,7 +23,7 @@ class NotedWarnings:
         self.runs_again = runs_again
 
     def __enter__(self) -> None:
-        self.noted: list[Any] = []
+        self.noted: list[tuple[Any, dict[str, Any] | None]] = []  # each with the globals of the code that it points to
         self.block = Intercepted(self.note)
         self.block.__enter__()
 
@@ -34,12 +34,11 @@ class NotedWarnings:
             forget(message)
             trace.warned.append(message)
         else:
-            self.noted.append(message)
+            self.noted.append((message, names_of(message.filename)))
 
     def __exit__(self, kind: object, *exc: object) -> None:
         self.block.__exit__(kind, *exc)
-        for message in self.noted:
-            names = names_of(message.filename)
+        for message, names in self.noted:
             if kind is not None and self.runs_again:
                 continue
             if kind is not None or names is None:
@@ -55,7 +54,7 @@ def _is_of_floats(message: Any) -> bool:
 
 def _give_always(message: Any, names: dict[str, Any]) -> None:
     """Give a warning at every call, as often as its filters say; it has not been shown yet."""
-    forget(message)
+    forget(message, names)
     if is_own_file(message.filename):  # whose frame is in place of the user's
         where = place(1)()
     else:
