@@ -86,7 +86,7 @@ def give(message: Any) -> None:
 
 
 def names_of(filename: str) -> dict[str, Any] | None:
-    """The globals of the module in a file, or of running code (a cell of a notebook) of that name; None: none has it."""
+    """The globals of the module in a file, or of running code (a notebook's) of that name; None: there is none."""
     for module in list(sys.modules.values()):
         if getattr(module, "__file__", None) == filename:
             return vars(module)
