@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 import dataclasses
 import datetime
 import numbers
@@ -9,7 +10,7 @@ import os
 import random
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -195,6 +196,14 @@ class Scalars:
         return 2 if np.isscalar(x) else 1
 
 
+class Abstract:
+    def of_iterable(self, x: Any) -> int:
+        return 2 if isinstance(x, Iterable) else 1
+
+    def of_sized(self, x: Any) -> int:
+        return 2 if isinstance(x, collections.abc.Sized) else 1
+
+
 class Attributes:
     def of_hasattr(self, x: Any) -> int:
         return 2 if hasattr(x, "shape") else 1
@@ -218,6 +227,8 @@ ASKS: dict[str, Callable[[Any], int]] = {
     "static": lambda x: Kinds.of_static(x),
     "isinstance": lambda x: Instances().of_isinstance(x),
     "abstract": lambda x: Instances().of_abstract(x),
+    "iterable": lambda x: Abstract().of_iterable(x),
+    "sized": lambda x: Abstract().of_sized(x),
     "class": lambda x: Instances().of_class(x),
     "isscalar": lambda x: Scalars().of_isscalar(x),
     "hasattr": lambda x: Attributes().of_hasattr(x),

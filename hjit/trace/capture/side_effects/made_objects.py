@@ -8,6 +8,7 @@ Python calls by itself.
 
 from __future__ import annotations
 
+import collections.abc
 import datetime
 import functools
 import logging
@@ -135,11 +136,21 @@ def _reads_environment(f: types.FunctionType, values: Iterable[Any], names: set[
 
 
 _TYPES = frozenset(("type", "hasattr", "getattr"))
+# what arrays are, and numbers are not: a traced number has the methods of an array
+_OF_ARRAYS = {name: getattr(collections.abc, name) for name in ("Iterable", "Sized", "Container", "Collection")}
 _GO_ON = ("CALL", "LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF")  # behind an argument
 
 
 def _asks_types(f: types.FunctionType, values: Iterable[Any], names: set[str]) -> bool:
+    if "isinstance" in names and (_OF_ARRAYS.keys() & names or any(_is_of_arrays(x) for x in values)):
+        return True
     return bool(_TYPES & names) and any(_asks_in(code) - f.__globals__.keys() for code in all_code(f.__code__))
+
+
+def _is_of_arrays(x: Any) -> bool:
+    """Is this one of `_OF_ARRAYS`, by itself or as `typing` has it, under whatever name?"""
+    cls = getattr(x, "__origin__", x)
+    return any(cls is other for other in _OF_ARRAYS.values())
 
 
 @functools.lru_cache(maxsize=1024)
