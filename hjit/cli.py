@@ -100,11 +100,14 @@ def _done(given: argparse.Namespace, data: Any, status: int = 0) -> int:
     if given.json is None:
         return status
     text = json.dumps(data, indent=2, default=_plain) + "\n"
-    if given.json == "-":
-        given.stdout.write(text)
-        return status
     try:
-        Path(given.json).write_text(text, encoding="utf-8")
+        if given.json == "-":
+            given.stdout.write(text)
+            given.stdout.flush()
+        else:
+            Path(given.json).write_text(text, encoding="utf-8")
+    except BrokenPipeError:
+        raise
     except OSError as error:
         return _failed(error)
     return status
@@ -230,7 +233,7 @@ def _add_train(commands: Commands) -> list[argparse.ArgumentParser]:
         "train", help="fit the cost model: random programs are measured, in rounds; one that was ended goes on"
     )
     train.add_argument("folder", type=Path, help="of samples and weights")
-    train.add_argument("--rounds", type=int, default=4, metavar="N", help="(default: %(default)s)")
+    train.add_argument("--rounds", type=_count, default=4, metavar="N", help="(default: %(default)s)")
     train.add_argument("--minutes", type=_minutes, metavar="N", help="end after these, in the middle of a round, too")
     train.add_argument("--programs", type=_count, default=250, metavar="N", help="of a round (default: %(default)s)")
     train.add_argument("--schedules", type=_count, default=20, metavar="N", help="of a program (default: %(default)s)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import types
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -240,7 +240,8 @@ class Inspectable(Tunable[P, R]):
 
         options, scheduler = self.in_force()
         if not isinstance(target, str):
-            raise OptionError(f"target={target!r}: the name of one. Several in one library: targets={[*target]!r}")
+            several = f". Several in one library: targets={[*target]!r}" if isinstance(target, Iterable) else ""
+            raise OptionError(f"target={target!r}: the name of one{several}")
         if isinstance(targets, str):
             raise OptionError(f"targets={targets!r}: a list of names. For one: target={targets!r}")
         if targets is not None and not targets:

@@ -56,6 +56,9 @@ class Pipeline(Inspectable[P, R]):
     @overload
     def __get__(self: Pipeline[Concatenate[Own, Q], R], instance: Own, owner: Any = None) -> Callable[Q, R]: ...
 
+    @overload
+    def __get__(self, instance: object, owner: Any = None) -> Pipeline[P, R]: ...
+
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 

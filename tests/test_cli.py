@@ -192,6 +192,7 @@ def test_wrong_sizes(size: str, capsys: pytest.CaptureFixture[str]) -> None:
     "args",
     [
         ("train", "folder", "--minutes", "-1"),
+        ("train", "folder", "--rounds", "-1"),
         ("train", "folder", "--minutes", "soon"),
         ("train", "folder", "--jobs", "0"),
         ("train", "folder", "--programs", "-5"),

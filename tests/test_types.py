@@ -148,7 +148,14 @@ Image = npt.NDArray[np.float32]
 def blur(img: Image) -> Image:
     return img
 
+class Tools:
+    @staticmethod
+    @hjit.pipeline
+    def twice(img: Image) -> Image:
+        return img
+
 img: Image = np.zeros((4, 4), np.float32)
+print(Tools.twice(img).shape, Tools().twice(img).shape)
 s = blur.schedule(img)
 s["x"].tile("y", "x", "yo", "xo", "yi", "xi", 4, 4).parallel("yo").vectorize("xi", 8)
 s["x"].compute_at("y", "yo").store_root().unroll("x").reorder("y", "x")

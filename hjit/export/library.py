@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from hjit.call.build import Request
-from hjit.errors import CompileError, HjitError, OptionError
+from hjit.errors import CompileError, HjitError, OptionError, Origin
 from hjit.export.c_source import Source, check_name, data_name, level_suffix, source_of
 from hjit.export.compiling import compiled
 from hjit.export.description import CannotExport, Description
@@ -187,10 +188,12 @@ def _check_method(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         CannotExport: these are not the arguments of a call with it.
     """
     signature = signature_of(function)
-    if next(iter(signature.parameters), "") not in ("self", "cls"):
+    if not isinstance(function, types.FunctionType) or next(iter(signature.parameters), "") not in ("self", "cls"):
         return
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
         advice = f"of a method: hjit.pipeline(object.{function.__name__}).export(...)"
-        raise CannotExport(f"{function.__name__}: {error}", advice) from None
+        code = function.__code__
+        origin = Origin(code.co_filename, code.co_firstlineno, code.co_name)
+        raise CannotExport(f"{function.__name__}: {error}", advice, origin) from None

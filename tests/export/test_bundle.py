@@ -369,7 +369,7 @@ def test_what_binds_or_wraps_a_pipeline_says_what_to_give(tmp_path: Path) -> Non
 def test_methods_are_exported_by_a_pipeline_of_them(tmp_path: Path) -> None:
     x, scaler = np.ones((20, 30), np.float32), Scaler()
     for f in (scaler.scaled, Scaler.of_class):
-        with pytest.raises(HjitError, match=r"hjit\.pipeline\(object\.\w+\)\.export"):
+        with pytest.raises(HjitError, match=rf"^{__file__}:\d+ in .* hjit\.pipeline\(object\.\w+\)\.export"):
             f.export(tmp_path / "a.o", x)
         assert hjit.pipeline(f).export(tmp_path / "a.o", x).files
     for f in (scaler.alone, hjit.pipeline(scaler), hjit.pipeline(functools.partial(times, by=4.0))):

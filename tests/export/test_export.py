@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -208,6 +209,36 @@ def test_sizes_that_python_takes_apart_are_fixed(tmp_path: Path) -> None:
     assert "((b.shape[0])%(2)) == 0" in exported.header
 
 
+def runs_over_rows(a: Any) -> Any:
+    out = a.copy()
+    for y in range(1, a.shape[0]):
+        out[y] += 0.5 * out[y - 1]
+    for x in range(a.shape[1] - 2, -1, -1):
+        out[:, x] += 0.5 * out[:, x + 1]
+    return out
+
+
+def counts_rows_and_columns(a: Any) -> Any:
+    return np.linspace(0, 1, a.shape[0])[:, None] * a + np.arange(a.shape[1])
+
+
+@pytest.mark.parametrize("f", [runs_over_rows, counts_rows_and_columns])
+def test_sizes_that_loops_and_ranges_run_over_may_differ(f: Any, tmp_path: Path) -> None:
+    text = hjit.pipeline(f).export(tmp_path / "f.o", image(60, 70), target="aarch64").header
+    assert re.findall(r"^     (a\.shape.*)$", text, re.MULTILINE) == ["a.shape[0] > 16", "a.shape[1] > 16"]
+
+
+def test_ranges_of_numbers_need_their_rows(tmp_path: Path) -> None:
+    def f(a: Any) -> Any:
+        out = a.copy()
+        for y in range(1, 50):
+            out[y] += out[y - 1]
+        return out
+
+    exported = hjit.pipeline(f).export(tmp_path / "f.o", image(60, 70), target="aarch64")
+    assert "a.shape[0] > 49" in exported.header
+
+
 def decides(a: Any) -> Any:
     return a if a.max() > 3 else a + 1
 
@@ -283,6 +314,8 @@ def test_names_and_targets(tmp_path: Path) -> None:
     levels: Any = ("x86-64-v2", "x86-64-v3")
     with pytest.raises(OptionError, match=r"targets=\['x86-64-v2', 'x86-64-v3'\]"):
         f.export(tmp_path / "f.o", image(40, 50), target=levels)
+    with pytest.raises(OptionError, match="target=None: the name of one"):
+        hjit.pipeline(pyramid).export(tmp_path / "f.o", image(40, 50), target=None)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="For one: target='aarch64'"):
         f.export(tmp_path / "f.o", image(40, 50), targets="aarch64")
     assert not [*tmp_path.iterdir()]

@@ -86,12 +86,26 @@ def test_refuses_as_numpy_does(function: Any, kind: type[Exception]) -> None:
     assert str(got.value) == str(expected.value)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     "kwargs",
-    [{"mode": "linear_ramp"}, {"mode": "mean"}, {"mode": "reflect", "reflect_type": "odd"}, {"mode": lambda *a: None}],
+    [
+        *({"mode": mode} for mode in ("maximum", "minimum", "mean", "median")),
+        {"mode": "maximum", "stat_length": (2, 50)},
+        {"mode": "mean", "stat_length": 3},
+        {"mode": "reflect", "reflect_type": "odd"},
+        {"mode": "symmetric", "reflect_type": "odd"},
+    ],
 )
+def test_modes_that_numpy_writes_in_python(kwargs: Any, dtype: str) -> None:
+    exact = kwargs["mode"] != "mean" or np.dtype(dtype).kind != "f"
+    for shape in ((20, 30), (1, 25), (17,)):
+        check(lambda x: np.pad(x, 3, **kwargs), image(shape, dtype), exact=exact)
+
+
+@pytest.mark.parametrize("kwargs", [{"mode": "linear_ramp"}, {"mode": lambda *a: None}])
 def test_modes_that_are_not_compiled(kwargs: Any) -> None:
-    with pytest.raises(TraceError, match=r"numpy\.pad"):
+    with pytest.raises(TraceError, match=r"numpy\.(pad|linspace)"):
         interpreted(lambda x: np.pad(x, 1, **kwargs), image((20, 30)))
 
 

@@ -150,7 +150,9 @@ class _Run(IndexEvaluator):
                 self.dims = [*pure, *point]
                 self.memo = {}
                 where = tuple(np.asarray(self.index(p)) for p in d.target)
-                out[where if where else ()] = self.value(d.value)
+                value = self.value(d.value)
+                # one element: dimensions that are not in the target have one iteration
+                out[where] = value if any(map(np.ndim, where)) else np.reshape(value, ())
             return
         assert isinstance(d.value, Op)
         self.dims, self.memo = _grids([*block, *map(slice, inner)]), {}

@@ -19,7 +19,7 @@ from hjit.trace.capture.loops.bytecode import loops
 from hjit.trace.capture.loops.found import found_by
 from hjit.trace.capture.loops.rerolling import Iterations, Limit, TracedLoop
 from hjit.trace.ir.expressions import Load
-from hjit.trace.ir.poly import SMALL, ZERO, Indirect, poly
+from hjit.trace.ir.poly import SMALL, Indirect, poly
 from hjit.trace.tracing.arrays.tracer import as_tracer, is_tracer, python_int, stage_of
 from hjit.trace.tracing.recording.iterations import ShortLoop
 from hjit.trace.tracing.recording.recorder import current, tracing
@@ -175,8 +175,4 @@ def _extreme(end: Any, most: bool) -> Any:
     """The greatest number, or the least, that an end of a range is."""
     if type(end) is not InductionVariable:
         return end
-    is_last = (end.last > end.first) is most
-    loop: Any = end.loop
-    at = current().poly(loop.count) - 1 if is_last else ZERO
-    p = end.poly.substitute(lambda a: at if a == loop.var else None)
-    return Size(end.last if is_last else end.first, p)
+    return end.ends()[(end.last > end.first) is most]

@@ -245,7 +245,7 @@ def linspace(
     given = start, stop
     if type(num) is not Size and not has_tracer((start, stop), sizes=False):
         start, stop = known_number(start), known_number(stop)
-    if retstep or num < 1 or (not has_tracer((start, stop)) and num <= MAX_KNOWN and type(num) is not Size):
+    if retstep or num < 1 or (type(num) is not Size and num <= MAX_KNOWN and not has_tracer((start, stop))):
         start, stop = (as_value(v) if is_tracer(v) else static_value(v) for v in (start, stop))
         made = np.linspace(start, stop, int(num), endpoint, dtype=dtype, retstep=True)
         values = from_known(made[0], of=given)

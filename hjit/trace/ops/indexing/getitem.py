@@ -311,7 +311,7 @@ def _in_range(k: Any, n: int, axis: int) -> Any:
 def _index(k: int | InductionVariable, n: int, axis: int) -> Poly:
     """The index of one element."""
     rec = current()
-    if type(k) is not InductionVariable or 0 <= min(k.first, k.last) <= max(k.first, k.last) < n:
+    if type(k) is not InductionVariable or 0 <= min(k.ends()) <= max(k.ends()) < n:
         return rec.poly(_in_range(k, n, axis))
     least, most = sorted(k.known_ends())
     if not -n <= least <= most < n or least < 0 <= most:

@@ -22,7 +22,7 @@ def moves_alone(x: Any, n: int, step: int) -> bool:
     if step != 1 or not current().loops:
         return False
     if type(x) is InductionVariable:
-        return not (min(x.first, x.last) >= 0 and max(x.first, x.last) <= n)
+        return not 0 <= min(x.ends()) <= max(x.ends()) <= n
     return is_tracer(x) and x.known is None and x.dtype.kind in "iu" and not x.ndim
 
 

@@ -5,6 +5,7 @@ Borders are boundary conditions of the index (`poly.boundary`), or regions of th
 
 from __future__ import annotations
 
+import inspect
 import operator
 from typing import Any
 
@@ -19,7 +20,7 @@ from hjit.trace.ops.elementwise.casting import check_item
 from hjit.trace.ops.layout import copy_order, order_of_padded, ordered_stage, relaid
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known, has_tracer, is_tracer
-from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.dispatch import hook, implements
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import as_item, is_host, number, static_value
 from hjit.trace.tracing.scalars.size import as_number
@@ -106,12 +107,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
         border = current().uninitialised(a.dtype) if mode == "empty" else kwargs.get("constant_values", 0)
         return relaid(_constant_pad(a, widths, shape, border), order_of_padded(a))
     if mode not in _BOUNDS or kwargs.get("reflect_type", "even") != "even":
-        what = f"mode '{mode}'" if mode not in _BOUNDS else f"reflect_type '{kwargs['reflect_type']}'"
-        raise current().error(
-            "numpy.pad",
-            f"{what} is not compiled",
-            "use constant, edge, reflect, symmetric or wrap, or assign the border",
-        )
+        return hook("clone")(inspect.unwrap(np.pad))(a, pad_width, mode, **kwargs)  # NumPy's own source is traced
     for axis, (n, width) in enumerate(zip(a.shape, widths, strict=True)):
         if n == 0 and any(width):
             raise ValueError(f"can't extend empty axis {axis} using modes other than 'constant' or 'empty'")

@@ -190,7 +190,7 @@ class Tracer(TracedArray):
         known, own = self.known, self._shape
         if known is not None and known.size == 1 and not self.buffer.of_sizes:
             return Const(known.reshape(())[()], self.buffer.dtype)
-        if shape is None or shape is own or shape == own:
+        if shape is None or shape is own or (len(shape) == len(own) and shape == own):
             return self.at(identity(len(own)))
         lead, here = len(shape) - len(own), identity(len(shape))
         return self.at([ZERO if n == 1 and shape[k] != 1 else here[k] for k, n in enumerate(own, lead)])

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hjit.trace.ir.poly import Poly
+from hjit.trace.ir.poly import ZERO, Poly, Var
 from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.scalars.host import is_host, static_value
 from hjit.trace.tracing.scalars.size import Size, size_poly
@@ -53,10 +53,14 @@ class RerolledLoop(Protocol):
 
     Attributes:
         trip_count: how many there are.
+        count: as `trip_count`, with how it follows from sizes.
+        var: the iteration in polynomials.
         known: the numbers of the first and the last iteration that can take the way that is traced.
     """
 
     trip_count: int
+    count: Any
+    var: Var
     known: tuple[int, int]
 
     def refusal(self, why: str) -> CannotReroll:
@@ -148,6 +152,14 @@ class InductionVariable(LoopNumber):
     def step(self) -> int:
         """By how much it grows from one iteration to the next."""
         return (self.last - self.first) // (self.loop.trip_count - 1)
+
+    def ends(self) -> tuple[Any, Any]:
+        """As `first` and `last`, with how they follow from sizes: what is compared with them holds of other sizes."""
+
+        def size(value: int, at: Poly) -> Any:
+            return Size(value, self.poly.substitute(lambda a: at if a == self.loop.var else None))
+
+        return size(self.first, ZERO), size(self.last, size_poly(self.loop.count) - 1)
 
     def known_ends(self) -> tuple[int, int]:
         """The number in the first and in the last iteration that can take the way that is traced."""
