@@ -172,12 +172,19 @@ class Loaded:
     """
 
     def __init__(
-        self, name: str, signature: inspect.Signature, kernels: Sequence[Kernel], where: str, threads: int
+        self,
+        name: str,
+        signature: inspect.Signature,
+        kernels: Sequence[Kernel],
+        where: str,
+        threads: int,
+        num_threads: int | None,
     ) -> None:
+        """`num_threads`: as given to `load`; `threads`: those of a call here."""
         self.__name__, self.__signature__ = name, signature
         self.kernels = tuple(kernels)
         self.function: Callable[..., Any] | None = None
-        self._where, self._threads = where, threads
+        self._where, self._threads, self._num_threads = where, threads, num_threads
         self._bind = binder(name, signature)
         self._entries: dict[CallKey, tuple[Binding, ...]] = {}
 
@@ -223,6 +230,10 @@ class Loaded:
     def __repr__(self) -> str:
         return f"<{self.__name__} of {self._where}, {len(self.kernels)} kernels>"
 
+    def __reduce__(self) -> Any:
+        """By the file, which another process loads."""
+        return _loaded, (self._where, self.__name__, self.function, self._num_threads)
+
 
 class Bundle:
     """The functions of a file, as attributes and as items."""
@@ -248,6 +259,16 @@ class Bundle:
     def __repr__(self) -> str:
         return f"<hjit.Bundle {self.path}: {', '.join(self.functions)}>"
 
+    def __reduce__(self) -> Any:
+        """By the file, and the functions of `load`."""
+        return Bundle, (self.path, self.functions)
+
+
+def _loaded(path: str, name: str, function: Callable[..., Any] | None, num_threads: int | None) -> Loaded:
+    found = load(path, num_threads=num_threads)[name]
+    found.function = function
+    return found
+
 
 def load(path: str | os.PathLike[str], *functions: Callable[..., Any], num_threads: int | None = None) -> Bundle:
     """The functions that `hjit.bundle` has written to a file. Its machine code runs: load no file of unknown origin.
@@ -261,7 +282,7 @@ def load(path: str | os.PathLike[str], *functions: Callable[..., Any], num_threa
             has none of `functions`.
         OSError: it cannot be read.
     """
-    where = os.fspath(path)
+    where = os.path.abspath(path)  # also when the process changes its folder, and for another one
     header, rows, payload = read(Path(where))
     why = reason_against(header)
     if why:
@@ -273,7 +294,9 @@ def load(path: str | os.PathLike[str], *functions: Callable[..., Any], num_threa
         stored = kernel_of(row, payload)
         kernels.setdefault(stored.description.name, []).append(Kernel(stored))
     signatures = header["functions"]
-    found = {n: Loaded(n, signature_from_json(signatures[n]), ks, where, threads) for n, ks in kernels.items()}
+    found = {
+        n: Loaded(n, signature_from_json(signatures[n]), ks, where, threads, num_threads) for n, ks in kernels.items()
+    }
     for f in functions:
         name = getattr(f, "__name__", "")
         if name not in found:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import json
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -263,6 +265,19 @@ def test_files_that_do_not_fit_are_refused(path: Path, tmp_path: Path) -> None:
         other.write_bytes(damaged)
         with pytest.raises(HjitError, match=why):
             hjit.load(other)
+
+
+def test_services_are_pickled_by_their_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    service = hjit.load(path.name, sharpened, num_threads=1)
+    args = image(40, 50), 0.5
+    data = pickle.dumps(service), pickle.dumps(service.sharpened)
+    monkeypatch.chdir("/")
+    there, f = map(pickle.loads, data)
+    assert [*there] == [*service] and Path(there.path) == path
+    for found in (there.sharpened, f, copy.deepcopy(service.sharpened)):
+        assert found.function is sharpened
+        same(found(*args), service.sharpened(*args))
 
 
 def test_what_cannot_be_bundled(tmp_path: Path) -> None:
