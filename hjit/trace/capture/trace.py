@@ -247,8 +247,9 @@ def trace(
     while True:
         attempt = attempts.next
         most = MAX_UNROLLED if attempt.unrolled - attempt.rolled else MAX_OPERATIONS
-        iterations = Iterations(code, most) if is_bounded else None
-        rec = Recorder(options, code.co_name, origin, attempt, iterations=iterations)
+        rec = Recorder(options, code.co_name, origin, attempt)
+        if is_bounded:  # the recorder alone has it, as it holds frames that are to end with the trace
+            rec.iterations = Iterations(code, most)
         try:
             with rec, Finalisation() as finalisation:
                 known = leaves if originals is None else originals
