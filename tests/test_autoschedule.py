@@ -730,7 +730,7 @@ def test_the_default_schedule_is_final_where_a_search_finds_nothing_better(
 def test_the_space_knows_the_machine() -> None:
     p = Program(blurred)
     space = space_of(p.segment, p.variant.rec.sizes, Options(num_threads=1))
-    assert space.cores == 1 and len(space.nests.machine) == 6 and (space.nests.machine > 0).all()
+    assert space.templates.cores == 1 and len(space.nests.machine) == 6 and (space.nests.machine > 0).all()
 
 
 def column_sums(a: Any) -> Any:

@@ -11,7 +11,7 @@ import pytest
 
 from hjit.sched.language.tree import Loop, computes, walk
 from hjit.sched.search.batches import Batch, State
-from hjit.sched.search.buckets import Buckets
+from hjit.sched.search.buckets import Buckets, _unique
 from tests.sched.test_space import Program, blurred, product, pyramid
 
 FINENESS = (0, 1, 2, 3, 4)
@@ -88,3 +88,12 @@ def test_numbers_do_not_depend_on_what_was_asked_before() -> None:
         assert [np.flatnonzero(x == n).tolist() for n in dict.fromkeys(x)] == [
             np.flatnonzero(y == n).tolist() for n in dict.fromkeys(y)
         ]
+
+
+def test_rows_of_sizes_are_told_apart_as_numpy_does() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        rows = rng.integers(-3, 4, rng.integers(1, (40, 4), endpoint=True))
+        found, which = _unique(rows)
+        expected, numpys = np.unique(rows, axis=0, return_inverse=True)
+        assert np.array_equal(found, expected) and np.array_equal(which, numpys.reshape(-1))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.call.build import Request
 from hjit.export.sizes import sized
 from hjit.options import Options
 from hjit.trace.capture.trace import PyTree, flatten
@@ -48,7 +49,8 @@ def test_outside_nothing_is_noted() -> None:
 def fixed(f: Any, *args: Any) -> frozenset[str]:
     leaves: list[Any] = []
     structure = PyTree(tuple, (flatten(args, leaves), flatten({}, leaves)))
-    return sized(f, structure, leaves, Options(on_unsupported="raise", budget=None, blas=False)).fixed
+    options = Options(on_unsupported="raise", budget=None, blas=False)
+    return sized(Request(f, structure, leaves, options)).fixed
 
 
 IMAGE = np.ones((40, 60), np.float32)

@@ -47,12 +47,8 @@ class Buckets:
         key = len(sizes), sizes.tobytes(), seen  # batches of many states have the same choices
         found = self._seen.get(key)
         if found is None:
-            rows, which = (
-                np.unique(sizes[:, seen], axis=0, return_inverse=True)
-                if seen
-                else (NONE, np.zeros(len(sizes), np.int64))
-            )
-            found = self._seen[key] = [row.tobytes() for row in rows], which.reshape(-1)
+            rows, which = _unique(sizes[:, seen]) if seen else (NONE, np.zeros(len(sizes), np.int64))
+            found = self._seen[key] = [row.tobytes() for row in rows], which
         return found
 
     def _outlined(self, nest: Node, fineness: int) -> int:
@@ -91,3 +87,17 @@ def _sizes_above(node: Node, depth: int) -> Iterator[int]:
     if depth >= 0 and not isinstance(node, Compute):
         for c in node.children:
             yield from _sizes_above(c, depth)
+
+
+def _unique(rows: Sizes) -> tuple[Sizes, Ints]:
+    """The rows that there are, in order, and which of them each is.
+
+    `np.unique` compares rows as structured elements, and makes a TypeError of the KeyboardInterrupt that ends one.
+    """
+    order = np.lexsort(rows.T[::-1])
+    ordered = rows[order]
+    is_new = np.ones(len(rows), bool)
+    is_new[1:] = (ordered[1:] != ordered[:-1]).any(1)
+    which = np.empty(len(rows), np.int64)
+    which[order] = np.cumsum(is_new) - 1
+    return ordered[is_new], which

@@ -144,7 +144,16 @@ _GO_ON = ("CALL", "LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF")  # beh
 def _asks_types(f: types.FunctionType, values: Iterable[Any], names: set[str]) -> bool:
     if "isinstance" in names and (_OF_ARRAYS.keys() & names or any(_is_of_arrays(x) for x in values)):
         return True
-    return bool(_TYPES & names) and any(_asks_in(code) - f.__globals__.keys() for code in all_code(f.__code__))
+    return bool(_TYPES & names) and any(
+        name not in f.__globals__ and not is_own_class(f.__globals__.get(other))
+        for code in all_code(f.__code__)
+        for name, other in _asks_in(code)
+    )
+
+
+def is_own_class(x: Any) -> bool:
+    """Is this a class of the user's, which no array is of?"""
+    return isinstance(x, type) and is_own(x) and not issubclass(x, np.ndarray | np.generic)
 
 
 def _is_of_arrays(x: Any) -> bool:
@@ -154,16 +163,25 @@ def _is_of_arrays(x: Any) -> bool:
 
 
 @functools.lru_cache(maxsize=1024)
-def _asks_in(code: types.CodeType) -> frozenset[str]:
+def _asks_in(code: types.CodeType) -> frozenset[tuple[str, str]]:
     """The functions of `_TYPES` that the code has a use for other than ``type(self)``, alone or compared with another
-    type, ``getattr(self, ...)`` and ``hasattr(self, ...)``."""
+    type, ``getattr(self, ...)`` and ``hasattr(self, ...)``; each with the global that its result is compared with, or
+    an empty text."""
     steps = [s for s in instructions(code) if s.opname not in ("PUSH_NULL", "PRECALL")]
     asked = {k: s.name for k, s in enumerate(steps) if s.opname == "LOAD_GLOBAL" and s.name in _TYPES}
     if code.co_varnames[:1] in (("self",), ("cls",)):
         own = {k for k in asked if is_marked(steps[k]) and _of_first(steps, k)}
         compared = {n for k in asked if _compares_types(steps, k) for n in (k, k + 3)}
         asked = {k: name for k, name in asked.items() if k not in own | compared}
-    return frozenset(asked.values())
+    return frozenset((name, _compared_with(steps, k)) for k, name in asked.items())
+
+
+def _compared_with(steps: Sequence[Instruction], k: int) -> str:
+    """The global in ``type(x) is Name``, or an empty text."""
+    code = steps[k : k + 5]
+    is_this = [s.opname for s in code[:4]] == ["LOAD_GLOBAL", "LOAD_FAST", "CALL", "LOAD_GLOBAL"]
+    is_compared = is_this and code[0].name == "type" and code[4].opname in ("COMPARE_OP", "IS_OP")
+    return code[3].name if is_compared else ""
 
 
 def _of_first(steps: Sequence[Instruction], k: int) -> bool:
