@@ -63,8 +63,8 @@ def check_number(what: str, n: object, most: int, unit: str) -> None:
         raise ScheduleError(f"{what}: {shown(n)} is not a number of {unit}; allowed are whole numbers from 1 to {most}")
 
 
-def check_buffer(stage: str, lengths: Sequence[int], memory: Memory = "heap") -> None:
-    """May a buffer have axes of these constant lengths?
+def check_buffer(stage: str, lengths: Sequence[int], memory: Memory) -> None:
+    """May a buffer at a level of memory have axes of these constant lengths?
 
     Raises:
         ScheduleError: it is too large.

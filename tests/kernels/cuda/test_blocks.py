@@ -173,6 +173,20 @@ def test_more_shared_memory_than_there_is_is_refused() -> None:
         emit_module(graph, program, "hj_blocks")
 
 
+@pytest.mark.parametrize("level", ["xo", "xi"])
+def test_levels_of_memory_have_limits_of_their_own(level: str) -> None:
+    """2**18 elements in the shared memory of a block, 2**16 in that of a thread."""
+
+    def large(s: Schedule) -> None:
+        down, out = s.stages
+        s[out].tile("y", "x", "yo", "xo", "yt", "xt", 1200, 1200).tile("yt", "xt", "yi", "xi", "ye", "xe", 300, 300)
+        s[out].gpu_blocks("yo", "xo").gpu_threads("yi", "xi")
+        s[down].compute_at(out, level)
+
+    with pytest.raises(ScheduleError, match=r"the tiles that it is computed for need .* elements of it, more than"):
+        loops(rows, large)
+
+
 # -- by default
 
 

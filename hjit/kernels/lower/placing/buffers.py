@@ -6,6 +6,7 @@ from hjit.kernels.lower.loopir import Let
 from hjit.kernels.lower.placing.context import NestContext, Stmts
 from hjit.kernels.lower.program import Buffer
 from hjit.sched.analysis.bounds import Region
+from hjit.sched.language.kinds import Memory
 from hjit.sched.language.limits import check_buffer
 from hjit.sched.language.memory import C_ORDER
 from hjit.trace.ir.poly import ZERO, Poly, Sym, Var, extremum, poly
@@ -20,7 +21,8 @@ def allocate(n: NestContext, stage: str, held: Region, in_thread: bool) -> Stmts
     for k, length in enumerate(lengths):
         if not all(isinstance(a, Sym) for a in length.atoms()):  # minima of minima: a whole axis, and a short text
             origin[k], lengths[k] = ZERO, n.reads.stages[stage].shape[k]
-    check_buffer(stage, [length.const for length in lengths if length.is_const])
+    memory: Memory = "heap" if not n.in_blocks else "register" if in_thread else "shared"
+    check_buffer(stage, [length.const for length in lengths if length.is_const], memory)
     lets: Stmts = ()
     if n.is_doubled:
         names = [Var(f"{stage}.from{k}") for k in range(len(origin))]
@@ -29,8 +31,8 @@ def allocate(n: NestContext, stage: str, held: Region, in_thread: bool) -> Stmts
         if old is not None:
             lengths = [extremum("max", a, b) for a, b in zip(lengths, old.lengths, strict=True)]
         origin = list(map(poly, names))
-    layout, shared = n.layouts.get(stage, C_ORDER), n.in_blocks and not in_thread
-    n.buffers[stage] = Buffer(stage, tuple(origin), tuple(lengths), layout, shared=shared)
+    layout = n.layouts.get(stage, C_ORDER)
+    n.buffers[stage] = Buffer(stage, tuple(origin), tuple(lengths), layout, shared=memory == "shared")
     return lets
 
 
