@@ -145,13 +145,13 @@ def _asks_types(f: types.FunctionType, values: Iterable[Any], names: set[str]) -
     if "isinstance" in names and (_OF_ARRAYS.keys() & names or any(_is_of_arrays(x) for x in values)):
         return True
     return bool(_TYPES & names) and any(
-        name not in f.__globals__ and not is_own_class(f.__globals__.get(other))
+        name not in f.__globals__ and not _is_own_class(f.__globals__.get(other))
         for code in all_code(f.__code__)
         for name, other in _asks_in(code)
     )
 
 
-def is_own_class(x: Any) -> bool:
+def _is_own_class(x: Any) -> bool:
     """Is this a class of the user's, which no array is of?"""
     return isinstance(x, type) and is_own(x) and not issubclass(x, np.ndarray | np.generic)
 
