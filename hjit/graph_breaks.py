@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,15 +14,11 @@ from hjit.call.entry import Call
 from hjit.call.results import PLAIN
 from hjit.errors import BudgetError
 from hjit.inspection import Inspectable
-from hjit.options import Options
 from hjit.process.deadline import Spent
-from hjit.trace.capture.trace import PyTree
 from hjit.trace.tracing.frames import uncounted
 
 if TYPE_CHECKING:
-    from hjit.call.build import Built
-    from hjit.trace.tracing.recording.events import ExpectedOutcome
-    from hjit.tuning.choice import Scheduler
+    from hjit.call.build import Built, Request
 
 log = logging.getLogger("hjit")
 
@@ -104,22 +100,15 @@ class CompiledPart(Inspectable[..., Any]):
             return "it is traced anew for each whole number, as of a loop, and they are others at every call"
         return ""
 
-    def _build(
-        self,
-        structure: PyTree,
-        leaves: list[Any],
-        options: Options,
-        schedule: Scheduler | None,
-        expected: Sequence[ExpectedOutcome | None] = (),
-    ) -> Built:
+    def _build(self, request: Request) -> Built:
         """As that of a pipeline, within what the function has left of its budget."""
-        before = self._spent.building
+        options, before = request.options, self._spent.building
         if options.budget is not None and before >= options.budget:
             why = f"the budget of {options.budget:g} s is spent on other parts of the function"
             raise BudgetError(self.__name__, why, "allow more time (budget=60, or None for any)")
         left = None if options.budget is None else options.budget - before
         try:
-            return super()._build(structure, leaves, replace(options, budget=left), schedule, expected)
+            return super()._build(replace(request, options=replace(options, budget=left)))
         finally:
             self._seconds += self._spent.building - before
 

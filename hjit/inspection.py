@@ -68,7 +68,7 @@ class Inspectable(Tunable[P, R]):
         if variant is None:
             with self._lock, forks.builds:
                 try:
-                    variant = self._build(structure, leaves, options, schedule).variant
+                    variant = self._build(self._request(structure, leaves, options, schedule)).variant
                 except OutOfBounds:
                     raise IndexError("index out of bounds") from None
                 except TracingFailed as failed:

@@ -621,10 +621,10 @@ def test_keys_that_are_refused_one_after_another_are_not_all_traced(
     tried: list[int] = []
     real = hjit.pipeline(prints)._build.__func__  # type: ignore[attr-defined]
 
-    def build(self: Any, structure: Any, leaves: Any, options: Any, schedule: Any) -> Any:
+    def build(self: Any, request: Any) -> Any:
         if not self._is_part:
-            tried.append(len(leaves[1]))
-        return real(self, structure, leaves, options, schedule)
+            tried.append(len(request.leaves[1]))
+        return real(self, request)
 
     compiled = hjit.pipeline(prints, on_unsupported=on_unsupported).quiet()
     monkeypatch.setattr(type(compiled), "_build", build)

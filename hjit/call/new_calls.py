@@ -31,7 +31,7 @@ from hjit.trace.capture.tracing_errors import as_trace_error
 from hjit.trace.tracing.frames import uncounted
 
 if TYPE_CHECKING:
-    from hjit.call.build import Built
+    from hjit.call.build import Built, Request
     from hjit.trace.tracing.recording.events import ExpectedOutcome
     from hjit.tuning.autotune import Tuned
     from hjit.tuning.choice import Scheduler
@@ -199,7 +199,7 @@ class NewCalls(VerifiedCalls, SplitCalls):
             expected = outcomes.load(self.py_func, call.key, options)
         if any(expected):
             with contextlib.suppress(HjitError, OutOfBounds, TracingFailed):  # on a path that may be another one
-                return self._build(call.structure, call.leaves, options, self._schedule, expected)
+                return self._build(self._request(call.structure, call.leaves, options, self._schedule, expected))
         built = self._built_whole(call, options)
         if all(v.rec.assumed for v in call.known):  # of later processes' first calls
             outcomes.store(self.py_func, call.key, options, built.variant.rec)
@@ -207,35 +207,42 @@ class NewCalls(VerifiedCalls, SplitCalls):
 
     def _built_whole(self, call: Call, options: Options) -> Built:
         """As `_build`; where a loop fills the trace and cannot be left to Python, with all that is in it."""
+        request = self._request(call.structure, call.leaves, options, self._schedule)
         try:
-            return self._build(call.structure, call.leaves, options, self._schedule)
+            return self._build(request)
         except LongLoop as error:
             if self._split(error):
                 raise
-        return self._build(call.structure, call.leaves, replace(options, on_unsupported="numpy"), self._schedule)
+        return self._build(replace(request, options=replace(options, on_unsupported="numpy")))
 
-    def _build(
+    def _request(
         self,
         structure: PyTree,
         leaves: list[Any],
         options: Options,
         schedule: Scheduler | None,
         expected: Sequence[ExpectedOutcome | None] = (),
-    ) -> Built:
+    ) -> Request:
+        """That the function is compiled for such arguments."""
+        from hjit.call.build import Request
+
+        return Request(self.py_func, structure, leaves, options, schedule, self._interprets, expected)
+
+    def _build(self, request: Request) -> Built:
         """See `hjit.call.build`; and count what was done.
 
         Raises:
             BudgetError, TraceError, CompileError, OutOfBounds, TracingFailed: as `build` does.
         """
-        from hjit.call.build import Request, build
+        from hjit.call.build import build
 
+        options = request.options
         tune: Callable[..., Tuned | None] | None = None
-        if options.tune == "autotune" and not options.tune_in_background and schedule is None:
+        if options.tune == "autotune" and not options.tune_in_background and request.scheduler is None:
             from hjit.call.tuned import tuned_once
 
             tune = tuned_once
         with deadline.counting(self._spent):
-            request = Request(self.py_func, structure, leaves, options, schedule, self._interprets, expected)
             made = build(request, self.__name__, tune)
         self.tuned = made.tuned or self.tuned
         self.stats.traces += 1

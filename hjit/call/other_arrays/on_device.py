@@ -308,8 +308,10 @@ class OnDevice(Variant):
         options: RunOptions = AS_CALLED,
     ) -> Any:
         """As `Variant.run`; `targets` are not used."""
+        if options.streamed:
+            options = replace(options, streamed=False)
         with self.place():
-            return Variant.run(self, leaves, guarded, (), given, replace(options, streamed=False))
+            return Variant.run(self, leaves, guarded, (), given, options)
 
     def place(self) -> AbstractContextManager[Any]:
         """Inside, the device for which kernels were loaded is the current one."""
