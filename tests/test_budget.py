@@ -166,7 +166,11 @@ def test_llvm_is_not_begun_without_time_for_it(tmp_path: Path, monkeypatch: pyte
 
 
 ENDLESS = """
-    import os, sys, warnings
+    import ctypes, os, sys, warnings
+
+    library = ctypes.CDLL(None)
+    library.__cxa_atexit(library._exit, 7, None)  # called after the destructors of libraries that are loaded later
+
     import numpy as np
     import hjit
     from hjit.kernels.llvm.builder import code
@@ -185,8 +189,8 @@ ENDLESS = """
     assert not said(before)
     found = said(hjit.pipeline(lambda a: np.repeat(a, 2, axis=1) << 1, target="x86-64-v4", budget=0.5, **options))
     if not found:  # this LLVM ends
-        print(0)
-        sys.exit()
+        print(7, flush=True)
+        os._exit(0)
     assert "LLVM did not end compiling it" in found and "disable=True" in found, found
     assert "every function that this process has not compiled yet, runs as plain NumPy" in found, found
     child = os.fork()
@@ -197,14 +201,48 @@ ENDLESS = """
         assert "every function that this process has not compiled yet, runs as plain NumPy" in found, found
         assert "start the process anew" in found and "write loops" not in found, found
     if child:
-        print(os.waitpid(child, 0)[1])
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
 @pytest.mark.skipif(not LEVELS["x86-64-v4"] <= host_features(), reason="needs AVX-512")
 def test_llvm_does_not_end(tmp_path: Path) -> None:
-    """The call goes on with NumPy, and so do later ones, which LLVM has no time for; the process can be forked, and ends."""
-    assert run_script(tmp_path, ENDLESS).strip() == "0"
+    """The call goes on with NumPy, and so do later ones, which LLVM has no time for; the process can be forked, and ends.
+
+    It ends before LLVM's destructors run, which would destroy what the compilation uses; the child, where nothing
+    compiles, ends as usual.
+    """
+    assert run_script(tmp_path, ENDLESS).strip() == "7"
+
+
+COMPILED_TO_THE_END = """
+    import ctypes, os, threading, time
+
+    library = ctypes.CDLL(None)
+    library.__cxa_atexit(library._exit, 7, None)  # called after the destructors of libraries that are loaded later
+
+    import numpy as np
+    import hjit
+    from hjit.kernels.llvm.builder import code
+    from hjit.kernels.runtime import backend
+
+    code._is_rewritten_for_ever = lambda *a: False
+    options = {"cache": "off", "verify": "off", "tune": False}
+    p = hjit.pipeline(lambda a: np.repeat(a, 2, axis=1) << 1, target="x86-64-v4", **options)
+    thread = threading.Thread(target=p, args=(np.ones((77, 200), np.uint8),), daemon=True)
+    thread.start()
+    while thread.is_alive() and not backend._lock.locked():
+        time.sleep(0.01)
+    time.sleep(0.5)
+    if not thread.is_alive():  # this LLVM ends
+        os._exit(0)
+"""
+
+
+@pytest.mark.skipif(not LEVELS["x86-64-v4"] <= host_features(), reason="needs AVX-512")
+def test_the_process_ends_while_a_daemon_thread_compiles(tmp_path: Path) -> None:
+    """LLVM's destructors would destroy what it uses, and it would abort the process."""
+    run_script(tmp_path, COMPILED_TO_THE_END)
 
 
 def test_longer_code_takes_longer() -> None:

@@ -1,4 +1,7 @@
-"""Threads of hjit's own: their stacks are large enough for LLVM, whatever size the program has set for its threads."""
+"""Threads of hjit's own: their stacks are large enough for LLVM, whatever size the program has set for its threads.
+
+One that is in LLVM for ever goes on until the process is gone, and must not outlive what LLVM's destructors destroy.
+"""
 
 from __future__ import annotations
 
@@ -58,6 +61,18 @@ def has_small_stack() -> bool:
     except AttributeError:  # another C library
         return False
     return 0 < size.value < SMALL_STACK_BYTES
+
+
+def keep_libraries_at_exit() -> None:
+    """End the process, with the status that it has by then, before the destructors of its libraries run.
+
+    For a thread that goes on in one of them: it would find its tables destroyed, and abort the process. What Python
+    does at its own end is done by then; C's streams are flushed. Nothing changes where the C library is not GNU's.
+    """
+    library = ctypes.CDLL(None)
+    if sys.platform.startswith("linux") and hasattr(library, "on_exit"):
+        library.on_exit(library._exit, None)  # called as _exit(status, None)
+        library.__cxa_atexit(library.fflush, None, None)  # the one that was registered last is called first
 
 
 _ATTRIBUTES_BYTES = 256  # of a pthread_attr_t at the most; it has 56 with glibc on x86-64

@@ -10,6 +10,7 @@ frees none of it before it is closed, however many of its modules are removed.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import sys
 import sysconfig
@@ -26,7 +27,7 @@ from hjit.errors import CompileError, MemoryShortage
 from hjit.kernels.runtime import features
 from hjit.kernels.runtime.linking import memory
 from hjit.kernels.runtime.machine_code import PROTOTYPE, Compiled, give_up, is_busy
-from hjit.process import deadline, forks
+from hjit.process import deadline, forks, threads
 from hjit.process.deadline import OverBudget
 from hjit.process.signals import Unfinished, bounded
 
@@ -196,6 +197,14 @@ def assembly(text: str, name: str, target: str) -> str:
         library.add_llvm_module(llvm.parse_assembly(text))
         library._optimize_final_module()
         return str(generator._tm.emit_assembly(library._final_module))
+
+
+@atexit.register
+def _keep_llvm() -> None:
+    """Where a daemon thread compiles to the very end, LLVM is not destroyed under it."""
+    numbas = forks.compiler_lock()
+    if _lock.locked() or (numbas is not None and numbas.is_locked()):
+        threads.keep_libraries_at_exit()
 
 
 def after_fork() -> None:
