@@ -1,9 +1,10 @@
 """``python -m benchmarks coverage``: functions of many packages, one after the other, as `hjit.pipeline` runs them.
 
 For each of `benchmarks.functions.TABLES`: does it run compiled as a whole, with breaks, or plain; how far its results
-are from NumPy's; how long its first call takes; how fast later calls are, relative to NumPy, at several sizes. Each
-function has a process of its own, with a limit. Rows are kept in a JSON file, in which those that ran replace those of
-the same name, each with the commit and the day that it was measured at; the page in Markdown is made of all of them.
+are from NumPy's; how long its first call takes, and that of a second process; how fast later calls are, relative to
+NumPy, at several sizes, and how much of their time is in kernels. Each function has processes of its own, with a limit.
+Rows are kept in a JSON file, in which those that ran replace those of the same name, each with the commit and the day
+that it was measured at; the page in Markdown is made of all of them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from collections import Counter
@@ -24,6 +26,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks import functions
@@ -31,6 +34,7 @@ from benchmarks.overhead import commit_named
 from benchmarks.pairs import interleaved, ratio
 from benchmarks.suite import ROOT, about
 from benchmarks.table import geomean
+from hjit.kernels.runtime import kernel, launch
 from hjit.report.equality import difference, text
 from hjit.report.kinds import BREAKS, KINDS, PLAIN, WHOLE, row_of
 
@@ -41,6 +45,8 @@ RESULTS = ROOT / "benchmarks/results/coverage.json"
 SETTLING = 3  # calls whose results are compared
 SETTLED = 24  # calls after which hjit has decided what runs; fewer where they take longer than `SETTLING_SECONDS`
 SETTLING_SECONDS = 10.0
+SAMPLE_SECONDS = 5e-4  # between two looks at where a call is
+SAMPLED_SECONDS = 0.3  # of calls that are looked at
 FAR = 1e-6  # relative to the largest magnitude: results that are further apart are listed
 BEHIND = 0.95  # of NumPy's speed
 _INSTALLED = re.compile(rf"[^\s(]*/site-packages/|{re.escape(str(ROOT))}/")  # where this machine has its packages
@@ -50,17 +56,24 @@ PACKAGES = ("scikit-image", "scipy", "colour-science", "colour-demosaicing", "se
 # -- one function, in its own process
 
 
-def measure(path: str, arguments: str, sizes: Sequence[float], seconds: float, write: Callable[[Any], None]) -> None:
+def measure(
+    path: str, arguments: str, sizes: Sequence[float], seconds: float, write: Callable[[Any], None], again: bool = False
+) -> None:
     """Run a function, and write what is found, bit by bit: dictionaries that make up its row.
 
     Args:
         seconds: for timing each way; 0: nothing is timed.
+        again: of a second process, whose cache is that of the first: its first call is all that is measured.
     """
     import hjit
 
     warnings.simplefilter("ignore")
     f = functions.load(path)
     p = hjit.pipeline(f, on_unsupported="break").quiet()
+    if again:
+        given = functions.arguments(arguments, functions.images(sizes[0]))
+        write(dict(zip(("second_process", "second_process_cpu"), first_call(p, given)[1], strict=True)))
+        return
     apart, speeds = 0.0, {}
     for k, size in enumerate(sizes):
         given = functions.arguments(arguments, functions.images(size))
@@ -81,13 +94,48 @@ def compared(p: Any, f: Callable[..., Any], given: Any, first: dict[str, Callabl
     for k in range(SETTLING):
         plain, compiled = copy.deepcopy(given), copy.deepcopy(given)
         expected = f(*plain[0], **plain[1])
-        start, cpu = time.perf_counter(), time.process_time()
-        got = p(*compiled[0], **compiled[1])
+        got, took = first_call(p, compiled)
         if k == 0 and first:
-            took = {"first_call": time.perf_counter() - start, "first_call_cpu": time.process_time() - cpu}
-            first["first"]({name: round(x, 4) for name, x in took.items()})
+            first["first"](dict(zip(("first_call", "first_call_cpu"), took, strict=True)))
         apart = max(apart, difference((expected, *plain), (got, *compiled)))
     return apart
+
+
+def first_call(p: Any, given: Any) -> tuple[Any, tuple[float, float]]:
+    """The result of a call, and its seconds: by the clock, and of the processor."""
+    start, cpu = time.perf_counter(), time.process_time()
+    got = p(*given[0], **given[1])
+    return got, (round(time.perf_counter() - start, 4), round(time.process_time() - cpu, 4))
+
+
+def share_in_kernels(call: Callable[[], object], seconds: float = SAMPLED_SECONDS) -> float:
+    """How much of the time of calls is in compiled kernels, by samples of where this thread is; 0 to 1.
+
+    The rest is Python's, NumPy's, extern functions', and what hjit does around kernels.
+    """
+    own, is_over = threading.get_ident(), threading.Event()
+    samples: Counter[bool] = Counter()
+
+    def look() -> None:
+        while not is_over.wait(SAMPLE_SECONDS):
+            samples[sys._current_frames()[own].f_code.co_filename in _KERNEL_CALLS] += 1
+
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(SAMPLE_SECONDS / 5)  # what holds the GIL is seen as soon as what releases it
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    end = time.perf_counter() + seconds
+    try:
+        while time.perf_counter() < end:
+            call()
+    finally:
+        is_over.set()
+        looking.join()
+        sys.setswitchinterval(usual)
+    return samples[True] / max(samples.total(), 1)
+
+
+_KERNEL_CALLS = {kernel.__file__, launch.__file__}  # the modules that call machine code
 
 
 def speed(p: Any, f: Callable[..., Any], given: Any, seconds: float) -> dict[str, Any]:
@@ -100,12 +148,14 @@ def speed(p: Any, f: Callable[..., Any], given: Any, seconds: float) -> dict[str
             break
     plain, compiled = interleaved([lambda: f(*theirs[0], **theirs[1]), lambda: p(*mine[0], **mine[1])], seconds)
     found = ratio(plain, compiled)
+    share = share_in_kernels(lambda: p(*mine[0], **mine[1]))
     return {
         "times": found.median,
         "low": found.low,
         "high": found.high,
         "pairs": found.pairs,
         "plain_ms": 1e3 * min(plain),
+        "in_kernels": round(share, 3),
     }
 
 
@@ -122,31 +172,40 @@ def row_for(
     cache: Path,
     end: float = math.inf,
 ) -> dict[str, Any] | None:
-    """The row of a function, from a process of its own; None where `end`, a time of `time.monotonic`, came first."""
+    """The row of a function, from processes of its own; None where `end`, a time of `time.monotonic`, came first."""
     row: dict[str, Any] = {"package": package, "function": path}
-    request = json.dumps([path, arguments, list(sizes), seconds])
+    for again in (False, True) if seconds else (False,):
+        own, left = limit * len(sizes), max(0.0, end - time.monotonic())
+        request = json.dumps([path, arguments, list(sizes), seconds, again])
+        found, error = _in_process(request, cache, min(own, left))
+        if error is None and left < own:
+            return None
+        row |= found
+        if error != "":
+            return row | {"error": f"ended at its limit of {own:.0f} s" if error is None else error}
+    return row
+
+
+def _in_process(request: str, cache: Path, limit: float) -> tuple[dict[str, Any], str | None]:
+    """What a process that measures writes, and how it fails; None: it has taken `limit` seconds."""
     environment = {**os.environ, "HJIT_CACHE_DIR": str(cache), "MPLBACKEND": "agg"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH", "")]))
     file = cache / "row.jsonl"
     file.write_text("")
     command = [sys.executable, "-m", "benchmarks.coverage", request, str(file)]
-    own, left = limit * len(sizes), max(0.0, end - time.monotonic())
+    error: str | None = ""
     try:
         done = subprocess.run(
-            command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=min(own, left)
+            command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=limit
         )
-        error = (
-            ""
-            if done.returncode == 0
-            else f"status {done.returncode}: {(done.stderr.strip().splitlines() or [''])[-1]}"
-        )
+        if done.returncode:
+            error = f"status {done.returncode}: {(done.stderr.strip().splitlines() or [''])[-1]}"[:400]
     except subprocess.TimeoutExpired:
-        if left < own:
-            return None
-        error = f"ended at its limit of {own:.0f} s"
+        error = None
+    found: dict[str, Any] = {}
     for line in file.read_text().splitlines():
-        row |= json.loads(line)
-    return row | ({"error": error[:400]} if error else {})
+        found |= json.loads(line)
+    return found, error
 
 
 def chosen(only: Sequence[str]) -> list[tuple[str, str, str]]:
@@ -298,6 +357,7 @@ def markdown(numbers: dict[str, Any]) -> str:
     ]
     if numbers["is_timed"]:
         lines += ["Speed: NumPy's time divided by hjit's, at megapixels; the median of interleaved pairs of calls.", ""]
+        lines += _first_calls(rows)
     else:
         lines += ["Nothing was timed: first calls and speeds are left out.", ""]  # times would be noise
         sizes = []
@@ -348,19 +408,53 @@ def _summary(rows: Sequence[dict[str, Any]], sizes: Sequence[str]) -> list[str]:
 def _functions(rows: Sequence[dict[str, Any]], sizes: Sequence[str]) -> list[str]:
     def cells(row: dict[str, Any]) -> list[str]:
         why = (row.get("error") or row.get("why", "")).partition("\n")[0].replace("|", "\\|")
-        first = [f"{row['first_call']:.1f}" if "first_call" in row and row.get("speed") else ""] if sizes else []
+        first = [_seconds(row, "first_call"), _seconds(row, "second_process")] if sizes else []
         times = [f"{row['speed'][s]['times']:.2f}" if s in row.get("speed", {}) else "" for s in sizes]
-        return [f"`{_short(row['function'])}`", row.get("kind", ""), row.get("results", ""), *first, *times, _cut(why)]
+        share = [_percent(_share(row))] if sizes else []
+        name = f"`{_short(row['function'])}`"
+        return [name, row.get("kind", ""), row.get("results", ""), *first, *times, *share, _cut(why)]
 
     head = [
         "function",
         "runs",
         "results",
-        *(["first call, s"] if sizes else []),
+        *(["first call, s", "second process, s"] if sizes else []),
         *(f"{s} MP" for s in sizes),
+        *(["in kernels"] if sizes else []),
         "why not whole",
     ]
     return _table(head, [cells(row) for row in rows])
+
+
+def _seconds(row: Mapping[str, Any], name: str) -> str:
+    return f"{row[name]:.2f}" if name in row and row.get("speed") else ""
+
+
+def _share(row: Mapping[str, Any]) -> float | None:
+    """How much of a call's time is in kernels, at the middle one of the sizes."""
+    shares = [s["in_kernels"] for s in row.get("speed", {}).values() if "in_kernels" in s]
+    return shares[len(shares) // 2] if shares else None
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.0%}"
+
+
+def _first_calls(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Medians and worst of first calls, and how many functions are mostly kernels."""
+    lines = []
+    for name, words in (("first_call", "First calls"), ("second_process", "First calls of a second process")):
+        found = sorted(row[name] for row in rows if name in row and row.get("speed"))
+        if found:
+            lines.append(f"{words}: median {median(found):.2g} s, worst {found[-1]:.2g} s.")
+    shares = [share for row in rows if (share := _share(row)) is not None]
+    if shares:
+        most = sum(share >= 0.5 for share in shares) / len(shares)
+        lines.append(
+            f"In kernels: the share of a call's time, at the middle size, by samples; {most:.0%} of the functions are "
+            "there at least half of it. The rest is Python's, NumPy's and SciPy's, and what is around kernels."
+        )
+    return [*lines, ""] if lines else []
 
 
 def _short(path: str) -> str:
@@ -390,14 +484,14 @@ def show(numbers: dict[str, Any]) -> None:
 
 def main() -> None:
     """Measure one function; its request and the file for its row are the arguments."""
-    path, arguments, sizes, seconds = json.loads(sys.argv[1])
+    path, arguments, sizes, seconds, again = json.loads(sys.argv[1])
     with open(sys.argv[2], "a", encoding="utf-8") as f:
 
         def write(found: Any) -> None:
             f.write(json.dumps(found) + "\n")
             f.flush()
 
-        measure(path, arguments, sizes, seconds, write)
+        measure(path, arguments, sizes, seconds, write, again)
 
 
 if __name__ == "__main__":
