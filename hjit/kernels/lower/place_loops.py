@@ -23,7 +23,7 @@ from hjit.kernels.lower.placing.inner_loops import inner_loops, is_alone, step_o
 from hjit.kernels.lower.placing.rows import rows_of
 from hjit.kernels.lower.program import Nest, Program, Rows
 from hjit.process import deadline
-from hjit.sched.analysis.bounds import Reads, infer_bounds, vector_axes, whole_region
+from hjit.sched.analysis.bounds import ComputeSite, Reads, infer_bounds, vector_axes, whole_region
 from hjit.sched.language.build import nests, parallel_loops
 from hjit.sched.language.definitions import is_associative, is_direct
 from hjit.sched.language.memory import C_ORDER, LINE, Layout
@@ -140,7 +140,7 @@ def _outermost(n: NestContext, top: Node, local: tuple[str, ...]) -> tuple[Env, 
     if not local:
         return Env(), ()
     lets: list[Stmt] = []
-    found = infer_bounds(n.reads, computes(top), {}, n.namer(lets, ".all"), round_up=n.round_up)
+    found = infer_bounds(ComputeSite(n.reads, computes(top), round_up=n.round_up), n.namer(lets, ".all"))
     inside = {x.stage for x in nodes(top) if isinstance(x, Store)}
     stores = {name: (0, found[name]) for name in local if name not in inside}
     return Env(stores=stores, regions=found), tuple(lets)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from hjit.sched.analysis.propagation import Footprint, Part, Uses, hulls, propagate
@@ -20,6 +21,7 @@ from hjit.trace.ir.poly import ZERO, Dim, Poly, extremum, poly
 
 Region = tuple[Interval, ...]  # one interval for each axis
 Dims = Mapping[int, Interval]  # one for each dimension of a definition
+Namer = Callable[[str, Region], Region]  # gives the bounds of a stage's region names, so that expressions stay small
 Definitions = Part[Interval | None]  # on symbols, each of one definition
 
 
@@ -206,39 +208,52 @@ def whole_region(s: Stage) -> Region:
     return tuple(whole(n) for n in s.shape)
 
 
-def infer_bounds(
-    reads: Reads,
-    computed: Iterable[Compute],
-    opened: Mapping[str, Dims],
-    name: Callable[[str, Region], Region],
-    steady: Callable[[str, Region], Region] = lambda stage, region: region,
-    round_up: Mapping[str, Mapping[int, int]] = {},
-    around: Mapping[str, Region] = {},
-    begun: Container[str] = (),
-) -> dict[str, Region]:
-    """The regions of all stages that begin under one place in the tree.
+@dataclass(frozen=True, slots=True)
+class ComputeSite:
+    """A place in the tree where stages are computed.
 
-    Args:
+    Attributes:
         computed: what is computed there, the consumers among it.
         opened: of the stages whose loops are open there, what they still have to compute.
-        name: gives a region's bounds names, so that expressions stay small.
-        steady: the part of a region that its own producers must serve at each iteration; see
-            `hjit.kernels.lower.placing.sliding_windows`.
         round_up: stage -> axis -> what its part of the axis is made a multiple of.
         around: the regions at the place that this one is inside of. There is memory for no more, and less cannot always
             be told further in.
         begun: the stages whose own loops are directly at the place, not inside loops of others.
     """
+
+    reads: Reads
+    computed: Sequence[Compute]
+    opened: Mapping[str, Dims] = field(default_factory=dict)
+    round_up: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    around: Mapping[str, Region] = field(default_factory=dict)
+    begun: Container[str] = ()
+
+
+def all_of_it(stage: str, region: Region) -> Region:
+    """Producers serve all of a region."""
+    return region
+
+
+def infer_bounds(
+    site: ComputeSite, name: Namer, served: Callable[[str, Region], Region] = all_of_it
+) -> dict[str, Region]:
+    """The regions of all stages that begin at a site.
+
+    Args:
+        served: the part of a region that its own producers must serve at each iteration; see
+            `hjit.kernels.lower.placing.sliding_windows`.
+    """
+    reads = site.reads
     found: dict[str, Region] = {}
 
     def begin(stage: str, uses: Uses[Definitions]) -> Region:
         shape = reads.stages[stage].shape
-        region = _inside(reads.region(stage, uses), around.get(stage), shape)
-        found[stage] = name(stage, _rounded_up(region, round_up.get(stage, {}), shape, stage in begun))
-        return steady(stage, found[stage])
+        region = _inside(reads.region(stage, uses), site.around.get(stage), shape)
+        found[stage] = name(stage, _rounded_up(region, site.round_up.get(stage, {}), shape, stage in site.begun))
+        return served(stage, found[stage])
 
-    parts = [reads.part(c.stage, number) for c in computed for number in c.definitions]
-    propagate(parts, reads.position, opened, begin)
+    parts = [reads.part(c.stage, number) for c in site.computed for number in c.definitions]
+    propagate(parts, reads.position, site.opened, begin)
     return found
 
 

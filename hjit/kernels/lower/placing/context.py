@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from hjit.kernels.lower.loopir import Let, Stmt, Store
 from hjit.kernels.lower.program import Buffer
-from hjit.sched.analysis.bounds import Reads, Region
+from hjit.sched.analysis.bounds import Namer, Reads, Region
 from hjit.sched.language.memory import Layout
 from hjit.sched.language.tree import Compute, Loop, dims_of
 from hjit.trace.ir.graph import Definition
 from hjit.trace.ir.poly import Poly, Sym, Var, poly
 
 Stmts = tuple[Stmt, ...]
-Namer = Callable[[str, Region], Region]
 
 
 def definition_of(reads: Reads, compute: Compute) -> Definition:

@@ -40,7 +40,7 @@ class Env:
     """What is known at a place in the tree.
 
     Attributes:
-        intervals: for each stage whose loops are open, what it computes here: a interval for each dimension.
+        intervals: for each stage whose loops are open, what it computes here: an interval for each dimension.
         remaining: what is left of the dimensions whose loops are open.
         absorbed: dimensions whose inner loops are done with.
         depth: of the loops.

@@ -13,7 +13,7 @@ from hjit.kernels.lower.placing.context import NestContext
 from hjit.kernels.lower.placing.environment import Env
 from hjit.kernels.lower.placing.inner_loops import step_of
 from hjit.kernels.lower.program import ITERATION, Rows
-from hjit.sched.analysis.bounds import Dims, Reads, Region, infer_bounds
+from hjit.sched.analysis.bounds import ComputeSite, Dims, Reads, Region, infer_bounds
 from hjit.sched.language.tree import Loop, Node, computes
 from hjit.trace.ir.intervals import SYMBOLIC, Interval, bounds_of, whole
 from hjit.trace.ir.poly import ONE, ZERO, Atom, Boundary, Dim, Indirect, Poly, Var, deep_atoms, extremum, poly
@@ -31,7 +31,7 @@ def rows_of(n: NestContext, top: Node, loop: Loop, count: Poly, env: Env) -> Row
     """
     low, step = env.remains(loop).low, step_of(loop)
     head = {k: _loose(x) for k, x in env.tile(loop, poly(_LOOP) * step + low, step).intervals[n.head].items()}
-    regions = infer_bounds(n.reads, computes(top), {n.head: head}, _loosened, round_up=n.round_up)
+    regions = infer_bounds(ComputeSite(n.reads, computes(top), {n.head: head}, n.round_up), _loosened)
     ends: dict[str, Poly] = {}
     begins: list[Poly] = []
     for c in computes(top):

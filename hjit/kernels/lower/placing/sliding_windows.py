@@ -8,16 +8,38 @@ must compute more than its part, the loop starts some iterations early with the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
 
 from hjit.errors import SlidingError
-from hjit.kernels.lower.placing.context import Namer
-from hjit.kernels.lower.placing.regions import Site, infer_regions
 from hjit.kernels.lower.thresholds import MAX_WARM_UP
-from hjit.sched.analysis.bounds import Region
+from hjit.sched.analysis.bounds import ComputeSite, Namer, Region, infer_bounds
 from hjit.sched.analysis.sliding import advance, warm_up_iterations
 from hjit.trace.ir.intervals import Interval
-from hjit.trace.ir.poly import ZERO, Poly, extremum
+from hjit.trace.ir.poly import ZERO, Poly, Var, extremum
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingSite(ComputeSite):
+    """A place in the tree where stages are computed, and how they slide along the loop around it.
+
+    Attributes:
+        iteration: that loop: its variable, step, and begin; None: there is none.
+        sliding: for each stage that slides along it what of the stage all iterations together need, as the place around
+            this one has it: its producers have memory, or have computed their part, for that only, wherever it is
+            stored itself.
+        vectors: the axes of each stage along which vectors run.
+    """
+
+    iteration: tuple[Var, int, Poly] | None = None
+    sliding: Mapping[str, Region] = field(default_factory=dict)
+    vectors: Mapping[str, Container[int]] = field(default_factory=dict)
+
+    @property
+    def loop(self) -> tuple[Var, int, Poly]:
+        """The loop that stages slide along."""
+        assert self.iteration is not None
+        return self.iteration
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +86,7 @@ class Needed:
     early: frozenset[str] = frozenset()
 
 
-def infer(site: Site, name: Namer, name_first: Namer) -> Needed:
+def infer(site: SlidingSite, name: Namer, name_first: Namer) -> Needed:
     """What is needed at a site, and what of that is new at each iteration.
 
     Args:
@@ -74,7 +96,7 @@ def infer(site: Site, name: Namer, name_first: Namer) -> Needed:
         SlidingError: a stage cannot slide along the loop around the site.
     """
     if not site.sliding:
-        return Needed(infer_regions(site, name), {})
+        return Needed(infer_bounds(site, name), {})
     first = _first_regions(site, name_first)
     windows: dict[str, Window] = {}
 
@@ -84,7 +106,7 @@ def infer(site: Site, name: Namer, name_first: Namer) -> Needed:
         windows[stage], part = _slide(site, stage, region)
         return part
 
-    regions = infer_regions(site, name, served)
+    regions = infer_bounds(site, name, served)
     warm = 0
     for stage, w in windows.items():
         if w.new:
@@ -93,7 +115,7 @@ def infer(site: Site, name: Namer, name_first: Namer) -> Needed:
     return Needed(regions, windows, warm, _needed_early(site, windows, regions) if warm else frozenset())
 
 
-def _first_regions(site: Site, name: Namer) -> dict[str, Region]:
+def _first_regions(site: SlidingSite, name: Namer) -> dict[str, Region]:
     """What of each stage all iterations together need at the loop's begin."""
     var, _, begin = site.loop
 
@@ -104,10 +126,10 @@ def _first_regions(site: Site, name: Namer) -> dict[str, Region]:
         stage: {k: replace(s, low=start(s.low), high=start(s.high), base=start(s.base)) for k, s in dims.items()}
         for stage, dims in site.opened.items()
     }
-    return infer_regions(site, name, opened=opened)
+    return infer_bounds(replace(site, opened=opened), name)
 
 
-def _slide(site: Site, stage: str, region: Region) -> tuple[Window, Region]:
+def _slide(site: SlidingSite, stage: str, region: Region) -> tuple[Window, Region]:
     """How a stage slides, and the part of its region that one iteration computes when all before it have been."""
     var, step, _ = site.loop
     moving = [k for k, s in enumerate(region) if s.base.mentions(var)]
@@ -132,14 +154,14 @@ def _slide(site: Site, stage: str, region: Region) -> tuple[Window, Region]:
     return Window(axis, ZERO, end, new, kept, low), (*region[:axis], part, *region[axis + 1 :])
 
 
-def _from_first(site: Site, stage: str, w: Window, first: Region) -> Window:
+def _from_first(site: SlidingSite, stage: str, w: Window, first: Region) -> Window:
     """The window, from the first index that any iteration needs."""
     s = first[w.axis]
     begin = extremum("max", s.base + s.first, site.sliding[stage][w.axis].low)
     return replace(w, first=begin if w.low is None else extremum("max", begin, w.low))
 
 
-def _warm_up(site: Site, stage: str, w: Window, region: Region, first: Region) -> int:
+def _warm_up(site: SlidingSite, stage: str, w: Window, region: Region, first: Region) -> int:
     """How many iterations before the first one the stage adds no more than `new` elements."""
     var, step, _ = site.loop
     s: Interval = region[w.axis]
@@ -152,7 +174,7 @@ def _warm_up(site: Site, stage: str, w: Window, region: Region, first: Region) -
     return iterations
 
 
-def _needed_early(site: Site, windows: dict[str, Window], regions: dict[str, Region]) -> frozenset[str]:
+def _needed_early(site: SlidingSite, windows: dict[str, Window], regions: dict[str, Region]) -> frozenset[str]:
     """The stages that windows need in the iterations before the first one: what they read, and what that reads.
 
     Where a window needs nothing yet, those compute what nobody reads, of what nobody has written: no index may be among
@@ -177,5 +199,5 @@ def _needed_early(site: Site, windows: dict[str, Window], regions: dict[str, Reg
     return frozenset(found)
 
 
-def _error(site: Site, stage: str, why: str) -> SlidingError:
+def _error(site: SlidingSite, stage: str, why: str) -> SlidingError:
     return SlidingError(stage, f"{stage} cannot slide along {site.loop[0]}: {why}; store it inside that loop")

@@ -1,8 +1,9 @@
 """The walk down the schedule tree of one nest: loops around definitions, and at each place the stages that begin there.
 
-At a place: bounds inference (`regions`), and what of that is new at an iteration (`sliding_windows`); memory
-(`buffers`); then a nest for each stage that begins. At a loop: vectors, copies or iterations, and what becomes of the
-last one (`tails`). At a computation: its stores (`leaves`), or one reduction over the loops around it (`reductions`).
+At a place: bounds inference (`hjit.sched.analysis.bounds`), and what of that is new at an iteration
+(`sliding_windows`); memory (`buffers`); then a nest for each stage that begins. At a loop: vectors, copies or
+iterations, and what becomes of the last one (`tails`). At a computation: its stores (`leaves`), or one reduction over
+the loops around it (`reductions`).
 """
 
 from __future__ import annotations
@@ -16,8 +17,7 @@ from hjit.kernels.lower.placing import buffers, leaves, reductions, scans, slidi
 from hjit.kernels.lower.placing.context import NestContext, Stmts, definition_of
 from hjit.kernels.lower.placing.environment import Env, Remaining, not_negative
 from hjit.kernels.lower.placing.inner_loops import chain_of, step_of, vectors_below
-from hjit.kernels.lower.placing.regions import Site
-from hjit.kernels.lower.placing.sliding_windows import Window
+from hjit.kernels.lower.placing.sliding_windows import SlidingSite, Window
 from hjit.sched.analysis.bounds import Region
 from hjit.sched.language.build import flattened
 from hjit.sched.language.definitions import is_associative, is_direct
@@ -72,10 +72,12 @@ def place(n: NestContext, children: tuple[Node, ...], env: Env) -> tuple[Stmts, 
     return (*always, *(_when_begun(site, body) if found.warm else body)), found.warm
 
 
-def _site(n: NestContext, computed: list[Compute], new: list[str], env: Env) -> Site:
+def _site(n: NestContext, computed: list[Compute], new: list[str], env: Env) -> SlidingSite:
     """The place, for bounds inference."""
     sliding = {s: env.regions[s] for s in new if s in env.stores and env.stores[s][0] < env.depth}
-    return Site(n.reads, computed, new, env.intervals, env.regions, env.iteration, sliding, n.vectors, n.round_up)
+    return SlidingSite(
+        n.reads, computed, env.intervals, n.round_up, env.regions, new, env.iteration, sliding, n.vectors
+    )
 
 
 def _realise(n: NestContext, node: Loop | Compute, region: Region, env: Env) -> Stmts:
@@ -93,7 +95,7 @@ def _slide(n: NestContext, x: Loop | Compute, w: Window, region: Region, env: En
     return SlidingProduce(x.stage, var, w.first, w.end, stmts, is_last, w.axis, w.window, w.new)
 
 
-def _when_begun(site: Site, body: list[Stmt]) -> Stmts:
+def _when_begun(site: SlidingSite, body: list[Stmt]) -> Stmts:
     """`body`, not before the first iteration."""
     var, _, begin = site.loop
     return (If(poly(var) - begin, tuple(body)),) if body else ()
