@@ -136,15 +136,15 @@ def _called_or_class(name: str, names: dict[str, Any]) -> Any:
 def clone(function: types.FunctionType) -> Callable[..., Any]:
     """`function` over an overlay of its globals and of its closure."""
     rec = current()
-    if function in rec.clones:  # or it refers to itself
-        return rec.clones[function]
+    if function in rec.clones.functions:  # or it refers to itself
+        return rec.clones.functions[function]
     rec.codes[function.__code__] = None
     cells = [_filled_later(cell) for cell in function.__closure__ or ()]
     closure = tuple(cells) if function.__closure__ is not None else None
     is_library = (function.__module__ or "").partition(".")[0] in NUMERIC
     code = function.__code__ if is_library else code_of(function, rec.attempt.chooses)
     cloned = types.FunctionType(code, overlay(function.__globals__), function.__name__, None, closure)
-    rec.clones[function] = cloned
+    rec.clones.functions[function] = cloned
     try:
         for name, cell, own in zip(function.__code__.co_freevars, function.__closure__ or (), cells, strict=True):
             if own is not cell:
@@ -153,10 +153,10 @@ def clone(function: types.FunctionType) -> Callable[..., Any]:
         cloned.__defaults__ = _defaults(function, "__defaults__")
         cloned.__kwdefaults__ = _defaults(function, "__kwdefaults__")
     except BaseException:
-        del rec.clones[function]
+        del rec.clones.functions[function]
         raise
     if closure is not None or type(function.__globals__) is Overlay:  # the traced code may change what is in its cells
-        del rec.clones[function]
+        del rec.clones.functions[function]
     cloned.__dict__.update(function.__dict__)
     if not is_library:
         for n, v in function.__dict__.items():
@@ -228,7 +228,7 @@ def overlay(under: dict[str, Any]) -> Overlay:
     """The overlay of a module's globals; one per module and trace."""
     if type(under) is Overlay:
         return under
-    overlays = current().overlays  # by identity: the globals of a module are one dict, which does not hash
+    overlays = current().clones.overlays  # by identity: the globals of a module are one dict, which does not hash
     if id(under) not in overlays:
         overlays[id(under)] = Overlay(under)
     found: Overlay = overlays[id(under)]
@@ -302,7 +302,7 @@ def function_of(value: Any) -> Any:
 
 def _of_pipeline(value: Any) -> Any:
     """The traced version of a pipeline: of what it was made of, which it also gives out; one for each pipeline."""
-    pipelines = current().pipelines
+    pipelines = current().clones.pipelines
     if id(value) in pipelines:
         return pipelines[id(value)][1]
     given = function_of(value)

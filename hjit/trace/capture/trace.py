@@ -290,8 +290,8 @@ def _traced(
         returned = run(*args, **kwargs)
         rec.forget_frames()  # generators that they hold are closed where the function ends
     finalisation.check()
-    if rec.loops or rec.refused:  # the code has handled the exception that left it
-        raise CannotReroll(rec.refused or rec.loops[-1].site, "an exception")
+    if rec.loops or rec.rerolled.refused:  # the code has handled the exception that left it
+        raise CannotReroll(rec.rerolled.refused or rec.loops[-1].site, "an exception")
     if rec.class_called:  # likewise
         raise ClassCalled
     if rec.out_of_bounds:

@@ -69,7 +69,7 @@ def broadcast(*shapes: Shape) -> Shape:
     first = shapes[0]
     if all(s is first for s in shapes):
         return first
-    done, key = current().broadcasts, tuple(map(id, shapes))
+    done, key = current().memos.broadcasts, tuple(map(id, shapes))
     found = done.get(key)
     if found is None:
         found = done[key] = shapes, _broadcast(shapes)

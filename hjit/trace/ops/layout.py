@@ -42,7 +42,7 @@ def strides(a: Tracer) -> Strides | None:
     if a.known is not None:
         return a.known.strides
     key, keep = _layout_of(a)
-    return current().once(("strides", *key), keep, lambda: _strides(a))
+    return current().memos.once(("strides", *key), keep, lambda: _strides(a))
 
 
 def _layout_of(a: Tracer) -> tuple[tuple[Any, ...], tuple[Shape, Shape]]:
@@ -85,7 +85,7 @@ def value_at(p: Poly, k: int = -1) -> int:
 def shares_elements(a: Tracer) -> bool:
     """May the view show an element of the buffer more than once? Windows that overlap, or a broadcast axis."""
     key, keep = _layout_of(a)
-    return current().once(("shares", *key), keep, lambda: _shares_elements(a))
+    return current().memos.once(("shares", *key), keep, lambda: _shares_elements(a))
 
 
 def _shares_elements(a: Tracer) -> bool:
@@ -163,7 +163,7 @@ def operands_order(arrays: Sequence[Tracer], shape: Shape) -> Order:
         return _operands_order(arrays, shape)
     layouts = [_layout_of(a) for a in arrays]
     key = "order", id(shape), *(key for key, _ in layouts)
-    return current().once(key, (shape, layouts), lambda: _operands_order(arrays, shape))
+    return current().memos.once(key, (shape, layouts), lambda: _operands_order(arrays, shape))
 
 
 def _operands_order(arrays: Sequence[Tracer], shape: Shape) -> Order:

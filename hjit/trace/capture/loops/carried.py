@@ -231,7 +231,7 @@ class CarriedVariables:
                     initial = self.rec.stages[version].initial
                     assert initial is not None
                     self.ints[version] = (initial, slot, [])
-                    self.rec.carried_ints[version] = CarriedInt(Const(0, initial.dtype))
+                    self.rec.rerolled.carried_ints[version] = CarriedInt(Const(0, initial.dtype))
 
     def version_of_left(self) -> str:
         """The array that says whether the loop has been left before an iteration; "" of a loop that never is."""
@@ -378,7 +378,7 @@ class CarriedVariables:
             stages: what does not change while the loop runs.
         """
         rec = self.rec
-        if not rec.carried_ints:
+        if not rec.rerolled.carried_ints:
             return
         most: dict[Atom, int] = {loop.var: loop.trip_count - 1 for loop in rec.loops}
         iterations = math.prod(loop.trip_count for loop in rec.loops)
@@ -386,15 +386,15 @@ class CarriedVariables:
         changed = {version for p in paths for c in p.changes for version in (c[1], c[3])}
         fixed = {name: s for name, s in {**stages, **temporaries}.items() if name not in changed}
         for version in self.ints:
-            del rec.carried_ints[version]
-        ints = CarriedInts(fixed, rec.carried_ints, most, rec.sizes)
+            del rec.rerolled.carried_ints[version]
+        ints = CarriedInts(fixed, rec.rerolled.carried_ints, most, rec.sizes)
         waiting = dict(self.ints)
         while waiting:
             done = {v: found for v in waiting if (found := _checked(ints, v, *waiting[v], iterations)) is not None}
             done = done or ints.settle({v: x[0] for v, x in waiting.items()}, {v: x[2] for v, x in waiting.items()})
             if not done:
                 raise NotCarried("an int of Python may come to have more than 64 bits")
-            rec.carried_ints.update(done)
+            rec.rerolled.carried_ints.update(done)
             for v in done:
                 self.finals[v] = waiting.pop(v)[1]
         for p in paths:
@@ -404,7 +404,7 @@ class CarriedVariables:
     def note_ints(self) -> None:
         """Note the arrays that hold ints of Python after the loop."""
         for version, slot in self.finals.items():
-            self.rec.carried_ints[slot.buffer.version] = self.rec.carried_ints[version]
+            self.rec.rerolled.carried_ints[slot.buffer.version] = self.rec.rerolled.carried_ints[version]
 
     def check_bound(self) -> None:
         """Raise where a variable has no value before the loop, and none after it."""

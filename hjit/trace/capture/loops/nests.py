@@ -155,7 +155,7 @@ class Kept:
 
     def add(self, s: Stage, rewritten: Rewritten) -> None:
         """Keep a stage, whose loads `rewritten` makes loads of what is kept."""
-        nest = self.rec.nests.get(s.name)
+        nest = self.rec.rerolled.nests.get(s.name)
         if nest is not None:
             if all(s.name not in x.arrays for x in self.nests):
                 self._add_nest(nest, rewritten)
@@ -178,4 +178,4 @@ class Kept:
     def record(self) -> None:
         """Record what is kept."""
         self.rec.stages.update((s.name, s) for s in self.stages)
-        self.rec.nests.update((name, nest) for nest in self.nests for name in nest.arrays)
+        self.rec.rerolled.nests.update((name, nest) for nest in self.nests for name in nest.arrays)

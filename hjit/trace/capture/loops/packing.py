@@ -25,17 +25,17 @@ _INT64, _FLOAT64, _BOOL = np.dtype(np.int64), np.dtype(np.float64), np.dtype(boo
 
 def pack_nests(rec: Recorder) -> None:
     """Record stages in place of the nests."""
-    if not rec.nests:
+    if not rec.rerolled.nests:
         return
     stages = dict(rec.stages)
     rec.stages.clear()
     for name, s in stages.items():
-        nest = rec.nests.get(name)
+        nest = rec.rerolled.nests.get(name)
         if nest is None:
             rec.stages[name] = s
         elif name not in rec.stages:
             rec.stages.update((x.name, replace(x, origin=s.origin)) for x in _stages(rec, nest))
-    rec.nests.clear()
+    rec.rerolled.nests.clear()
 
 
 def _stages(rec: Recorder, nest: Nest) -> list[Stage]:
@@ -43,7 +43,7 @@ def _stages(rec: Recorder, nest: Nest) -> list[Stage]:
         return [
             _joined(next(iter(nest.arrays.values())), nest.dims, nest.rdims, [(w.target, w.value) for w in nest.writes])
         ]
-    packed = Packed(nest, rec.unique("packed"), packed_dtype(nest, set(rec.carried_ints)))
+    packed = Packed(nest, rec.unique("packed"), packed_dtype(nest, set(rec.rerolled.carried_ints)))
     return [packed.stage(), *packed.parts()]
 
 

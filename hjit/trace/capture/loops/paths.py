@@ -91,14 +91,14 @@ def guard_gathers(rec: Recorder, path: Path) -> Path:
     body: dict[str, Stage] = {}
     for s in path.body.values():
         body[s.name] = s
-        nest = rec.nests.get(s.name)
+        nest = rec.rerolled.nests.get(s.name)
         if met and nest is None:
             body[s.name] = _with_guard(s, met, s.name in noted)
         elif met and nest is not None and s.name == next(iter(nest.arrays)):
             guard = _conjunction(met)
             writes = tuple(w.map(lambda e: _guarded_gathers(e, guard), lambda p: p) for w in nest.writes)
             if writes != nest.writes:
-                rec.nests.update(dict.fromkeys(nest.arrays, replace(nest, writes=writes)))
+                rec.rerolled.nests.update(dict.fromkeys(nest.arrays, replace(nest, writes=writes)))
         if s.name in decided:
             met.append(_outcome(s.name, decided[s.name]))
     return replace(path, body=body)

@@ -64,9 +64,9 @@ class ProgramNotes:
 
 def notes_of(rec: Recorder) -> ProgramNotes:
     """Those of the loops that are traced now."""
-    if rec.program is None:
-        rec.program = ProgramNotes()
-    found: ProgramNotes = rec.program
+    if rec.rerolled.program is None:
+        rec.rerolled.program = ProgramNotes()
+    found: ProgramNotes = rec.rerolled.program
     return found
 
 
@@ -83,7 +83,7 @@ def record_loop(rec: Recorder, var: Var, ends: tuple[Poly, Poly], serial: int, p
     """
     notes = notes_of(rec)
     ways = [_Way.of(p, notes, serial) for p in paths]
-    if not rec.bounds.isdisjoint(notes.before.values()):
+    if not rec.rerolled.slice_bounds.isdisjoint(notes.before.values()):
         raise NotOneUpdate("it changes a number that bounds a slice")
     body = _tree(notes, rec, ways, 0, 0)
     loop = Loop(var, *ends, body, Load(left, (), BOOL) if left else None)
@@ -100,8 +100,8 @@ def record_loop(rec: Recorder, var: Var, ends: tuple[Poly, Poly], serial: int, p
             next_version(buffer, old)
     else:
         _call(rec, loop, changed.values())
-        rec.program = None
-        rec.bounds.clear()
+        rec.rerolled.program = None
+        rec.rerolled.slice_bounds.clear()
 
 
 # -- the ways through an iteration as one body

@@ -145,7 +145,7 @@ class _Body:
         return stage in self._values
 
     def _add(self, s: Stage) -> None:
-        nest = self.kept.rec.nests.get(s.name)
+        nest = self.kept.rec.rerolled.nests.get(s.name)
         if nest is not None and (s.name in self.versions or self._depends(nest.sources())):
             raise NotOneUpdate("it has a loop inside that writes several places")
         if s.name in self.versions:

@@ -220,14 +220,14 @@ class TracedLoop:
             raise self._too_many_ways()
         outcome = self.ahead[len(self.decided)] if len(self.decided) < len(self.ahead) else True
         self.decided.append((stage_of(condition), outcome))
-        comparison = self.rec.comparisons.get(condition.buffer.version)
+        comparison = self.rec.rerolled.comparisons.get(condition.buffer.version)
         if comparison is not None:
             comparison.narrow(outcome)
         return outcome
 
     def compared(self, outcome: Any, comparison: Comparison) -> Any:
         """A traced comparison, which is noted."""
-        self.rec.comparisons[outcome.buffer.source()] = comparison
+        self.rec.rerolled.comparisons[outcome.buffer.source()] = comparison
         return outcome
 
     def _is_left(self) -> bool:
@@ -237,8 +237,8 @@ class TracedLoop:
             CannotReroll: it cannot be.
         """
         rec = self.rec
-        if rec.refused:
-            raise CannotReroll(rec.refused, "an exception that the code has handled")
+        if rec.rerolled.refused:
+            raise CannotReroll(rec.rerolled.refused, "an exception that the code has handled")
         if rec.loops[-1:] != [self] or self.effects != (len(rec.breaks), len(rec.undo)):
             raise self.refusal("a decision, a draw or a call of another library in the loop")
         try:
@@ -332,13 +332,13 @@ class TracedLoop:
 
     def refusal(self, why: str) -> CannotReroll:
         """See `hjit.trace.tracing.scalars.induction.RerolledLoop`."""
-        self.rec.refused = self.site
+        self.rec.rerolled.refused = self.site
         return CannotReroll(self.site, why)
 
     def _too_many_ways(self) -> CannotReroll:
         """Short loops inside may be the reason, or conditions that need not be ways."""
         rec = self.rec
-        rec.refused = self.site
+        rec.rerolled.refused = self.site
         rolling = rec.has_short_loops and not rec.attempt.rolls_inside
         choosing = not rolling and not rec.attempt.chooses
         return CannotReroll(self.site, "too many ways through an iteration", rolling=rolling, choosing=choosing)

@@ -97,7 +97,7 @@ def _dependences(
     for s in path.body.values():
         if s.name in of:
             continue
-        nest = rec.nests.get(s.name)
+        nest = rec.rerolled.nests.get(s.name)
         names = list(nest.arrays) if nest is not None else [s.name]
         sources = nest.sources() if nest is not None else s.sources
         together = none.union(*(of.get(x, none) for x in sources), *(own.get(n, none) for n in names))
@@ -132,7 +132,7 @@ def merge_several(rec: Recorder, var: Var, count: Poly, group: Group) -> None:
     for way in ways:
         way.kept.record()
     rec.stages.update((name, nest.stage(name)) for name in nest.arrays)
-    rec.nests.update(dict.fromkeys(nest.arrays, nest))
+    rec.rerolled.nests.update(dict.fromkeys(nest.arrays, nest))
     if refusals:
         rec.checks[:] = [name for name in rec.checks if name not in refusals] + [refused]
     for b, _, _ in group.buffers:

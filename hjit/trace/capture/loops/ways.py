@@ -145,7 +145,7 @@ class Way:
     # -- stages
 
     def _add(self, s: Stage) -> None:
-        nest = self.kept.rec.nests.get(s.name)
+        nest = self.kept.rec.rerolled.nests.get(s.name)
         if nest is not None and self._is_changed(nest):
             if id(nest) not in self._taken:
                 self._taken.add(id(nest))
@@ -395,7 +395,7 @@ class Way:
 
     def _plain(self, p: Poly, place: Mapping[Atom, Poly]) -> Poly:
         """An index in the iterations in which the way comes there."""
-        return p.substitute(self.kept.rec.clamped.get).substitute(place.get)
+        return p.substitute(self.kept.rec.rerolled.clamped.get).substitute(place.get)
 
     @property
     def first(self) -> Expr:

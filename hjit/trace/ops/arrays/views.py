@@ -75,7 +75,7 @@ def transpose(a: Any, axes: Any = None) -> Tracer:
         if len(set(order)) != a.ndim:
             raise ValueError("repeated axis in transpose")
     key = "transpose", id(a._shape), id(a.index), order
-    shape, index = current().once(key, (a._shape, a.index), lambda: _transposed(a, order))
+    shape, index = current().memos.once(key, (a._shape, a.index), lambda: _transposed(a, order))
     return Tracer(a.buffer, shape, index, _known(a, lambda x: x.transpose(order)), read_only=a.read_only)
 
 

@@ -37,7 +37,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
         shapes = tuple(v._shape for v in arrays)
         return Operation((common_dtype((x, y)),), shapes, broadcast(*shapes), is_direct=True)
 
-    found = current().once(kind_of(where, (condition, x, y)), None, made)
+    found = current().memos.once(kind_of(where, (condition, x, y)), None, made)
     shape, (dtype,) = found.shape, found.loop
     value = select(condition.element(shape, _BOOL), element(x, shape, dtype), element(y, shape, dtype))
     return ordered_stage(value, shape, dtype, operands_order(arrays, shape))

@@ -275,7 +275,7 @@ def kind_of(function: Any, operands: Iterable[Any]) -> tuple[Any, ...]:
 
 def _operation_of(ufunc: np.ufunc, name: str, operands: tuple[Any, ...]) -> Operation:
     """What is known of a ufunc of traced arrays and numbers."""
-    operations, kind = current().operations, kind_of(ufunc, operands)
+    operations, kind = current().memos.operations, kind_of(ufunc, operands)
     found: Operation | None = operations.get(kind)
     if found is not None:
         return found

@@ -53,7 +53,7 @@ def getitem(a: Tracer, key: Any) -> Any:
 
 def _sliced(a: Tracer, key: Any, slices: Sequence[Any]) -> Tracer:
     """The view by a plain key."""
-    views, kind = current().views, (id(a._shape), id(a.index), *slices)
+    views, kind = current().memos.views, (id(a._shape), id(a.index), *slices)
     known = views.get(kind)
     if known is None:
         view = basic_view(a, parse_key(a, key).basic)
@@ -318,7 +318,7 @@ def _index(k: int | InductionVariable, n: int, axis: int) -> Poly:
         return rec.poly(_in_range(k, n, axis))
     index, extent = rec.poly(k) + (rec.poly(n) if most < 0 else 0), rec.poly(n)
     clamped = extremum("min", extremum("max", index, ZERO), extent - 1)  # for iterations that do not come here
-    rec.clamped.update((a, index) for a in clamped.atoms() if isinstance(a, Extremum) and clamped == poly(a))
+    rec.rerolled.clamped.update((a, index) for a in clamped.atoms() if isinstance(a, Extremum) and clamped == poly(a))
     return clamped
 
 

@@ -61,7 +61,7 @@ def _index_of(e: Expr) -> Poly | None:
         case Load() if not e.index:
             source = current().stages.get(e.source)
             if source is not None and source.initial is not None and not source.updates:
-                current().bounds.add(e.source)
+                current().rerolled.slice_bounds.add(e.source)
                 return _index_of(source.initial)
         case Op() if e.name in _OF_INDICES and e.dtype == np.int64:
             a, b = map(_index_of, e.args)

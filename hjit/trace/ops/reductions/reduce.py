@@ -113,7 +113,7 @@ def _space(shape: Shape, axes: tuple[int, ...], order: Order) -> _Space:
             identity(len(kept)),
         )
 
-    return rec.once(("space", id(shape), axes, order), shape, make)
+    return rec.memos.once(("space", id(shape), axes, order), shape, make)
 
 
 @lru_cache(maxsize=1024)
@@ -274,7 +274,7 @@ def counted(a: Any, axis: Any, where: Any, keepdims: Any) -> Any:
     """How many elements a mean divides by: a size, or an array where there is a mask."""
     if where is _MISSING or where is True:
         axes, shape = axes_of(axis, a.ndim), a.shape
-        return current().once(("count", id(shape), axes), shape, lambda: math.prod(shape[k] for k in axes))
+        return current().memos.once(("count", id(shape), axes), shape, lambda: math.prod(shape[k] for k in axes))
     mask = np.broadcast_to(as_tracer(where), a.shape)
     return call(np.count_nonzero, mask, axis, keepdims=keeps(keepdims))
 

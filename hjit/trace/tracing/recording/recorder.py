@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import CodeType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,10 +22,12 @@ from hjit.process import deadline
 from hjit.trace.ir.analysis.ranges import Range, Ranges
 from hjit.trace.ir.expressions import Expr, Load, ScalarRef
 from hjit.trace.ir.graph import Definition, Graph, Input, Scalar, Stage, identity
-from hjit.trace.ir.poly import Atom, Poly, poly
+from hjit.trace.ir.poly import Poly, poly
 from hjit.trace.ir.programs.steps import Program
+from hjit.trace.tracing.clones import Clones
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.frames import line_in, site, site_of, traced_frame
+from hjit.trace.tracing.memos import Memos
 from hjit.trace.tracing.recording.attempt import Attempt
 from hjit.trace.tracing.recording.events import (
     CheckedIndices,
@@ -37,6 +39,7 @@ from hjit.trace.tracing.recording.events import (
 )
 from hjit.trace.tracing.recording.iterations import Iterations, WrittenParts
 from hjit.trace.tracing.recording.products import Product
+from hjit.trace.tracing.recording.rerolled import RerolledLoops
 from hjit.trace.tracing.recording.results import ExternResult
 from hjit.trace.tracing.recording.sizes import TracedSizes
 from hjit.trace.tracing.recording.strides import constant_strides, packed
@@ -53,7 +56,6 @@ RunLoops = Callable[[Sequence[np.ndarray[Any, Any]]], bool]
 CompileLoops = Callable[[Program, Mapping[str, int]], RunLoops]  # given the sizes
 
 _state = threading.local()
-T = TypeVar("T")
 
 
 class OutOfBounds(Exception):
@@ -83,7 +85,7 @@ def _elsewhere() -> TraceError:
     while frame is not None and type(frame.f_globals) is dict:
         frame = frame.f_back
     if frame is not None:
-        found = next((rec for rec in others if any(o is frame.f_globals for o in rec.overlays.values())), None)
+        found = next((rec for rec in others if any(o is frame.f_globals for o in rec.clones.overlays.values())), None)
     if found is None:
         return TraceError(
             "tracer",
@@ -179,23 +181,13 @@ class Recorder(TracedSizes):
         seen_as: arguments and captured arrays, and what stands for them, by identity: of one array there is one tracer.
         disjoint: pairs of inputs of which the function was told that no memory is common to them.
         leaves: the inputs that the arrays among the arguments' leaves are, by the number of the leaf.
-        overlays: of globals, by the identity of these.
-        pipelines: pipelines that were met, by their `id`, with what stands for each, as code may ask for identity.
-        clones: functions without a closure that were made anew, and what they became; and those that are being made: a
-            closure may hold its own function.
-        has_class: has it got one?
-        class_called: may it have called one in a variable?
+        clones: what stands for its functions and globals.
+        has_class: has it got a scalar type of NumPy in a variable?
+        class_called: may it have called one there?
         loops: loops whose iterations are traced as one at present, innermost last.
-        program: what the loops of the program that is recorded now have recorded so far.
+        rerolled: what these have recorded besides stages.
         has_short_loops: has one been traced iteration by iteration that need not be?
         short_loops: the short loops that were met.
-        refused: the last loop that turned out to need iterations traced one by one.
-        bounds: stages that bounds of slices in programs were taken for: they must stay what they are.
-        numbers: arrays of known numbers in programs.
-        nests: of loops that write several places in each iteration, by the arrays that they write, while `loops` run.
-        carried_ints: ints of Python that `loops` carry, by the arrays that hold them.
-        clamped: of indices that are in range behind a condition alone, what they are where it holds.
-        comparisons: of variables of loops, by the stages that hold the outcomes.
         changes: for each write a buffer, the version before, and its contents where they were known.
         iterations: of Python loops, where these are not to fill the trace.
         parts: of arrays, where short loops write many of them.
@@ -211,10 +203,7 @@ class Recorder(TracedSizes):
         warning_filters: the settings that filter warnings.
         calls_extern: is an extern function running?
         warned: warnings of extern functions that ran while the function was traced; they were not shown.
-        operations: what is the same for all element-wise operations on such operands, see `hjit.trace.ops.elementwise`.
-        views: of arrays that are alike, by the same key: the shapes and indices before and after.
-        broadcasts: shapes that were broadcast with each other, and the result, by their identities.
-        memo: what else is the same wherever it is asked for, see `once`.
+        memos: what is the same wherever it is asked for.
     """
 
     # -- what is computed
@@ -243,23 +232,14 @@ class Recorder(TracedSizes):
     disjoint: set[tuple[str, str]] = field(default_factory=set)
     leaves: dict[int, str] = field(default_factory=dict)
     # -- its globals and functions
-    overlays: dict[int, Any] = field(default_factory=dict)
-    pipelines: dict[int, tuple[Any, Callable[..., Any]]] = field(default_factory=dict)
-    clones: dict[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
+    clones: Clones = field(default_factory=Clones)
     has_class: bool = False
     class_called: bool = False
     # -- its loops
     loops: list[Any] = field(default_factory=list)
-    program: Any = None
+    rerolled: RerolledLoops = field(default_factory=RerolledLoops)
     has_short_loops: bool = False
     short_loops: set[LoopSite] = field(default_factory=set)
-    refused: LoopSite | None = None
-    bounds: set[str] = field(default_factory=set)
-    numbers: dict[Any, str] = field(default_factory=dict)
-    nests: dict[str, Any] = field(default_factory=dict)
-    carried_ints: dict[str, Any] = field(default_factory=dict)
-    clamped: dict[Atom, Poly] = field(default_factory=dict)
-    comparisons: dict[str, Any] = field(default_factory=dict)
     changes: list[tuple[Any, str, np.ndarray[Any, Any] | None]] = field(default_factory=list)
     iterations: Iterations | None = None
     parts: WrittenParts = field(default_factory=WrittenParts)
@@ -278,11 +258,7 @@ class Recorder(TracedSizes):
     warning_filters: list[Any] = field(default_factory=list)
     calls_extern: bool = False
     warned: list[Any] = field(default_factory=list)
-    # -- what is the same wherever it is asked for
-    operations: dict[tuple[Any, ...], Any] = field(default_factory=dict)
-    views: dict[tuple[Any, ...], tuple[Any, ...]] = field(default_factory=dict)
-    broadcasts: dict[tuple[int, ...], tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]] = field(default_factory=dict)
-    memo: dict[tuple[Any, ...], tuple[Any, Any]] = field(default_factory=dict)
+    memos: Memos = field(default_factory=Memos)
 
     def __enter__(self) -> Recorder:
         self._outer = getattr(_state, "recorder", None)
@@ -311,15 +287,11 @@ class Recorder(TracedSizes):
         self.containers.clear()
         self.seen_as.clear()
         self.indices.clear()
-        self.overlays.clear()
         self.hosts.clear()
         self.tape.recorded.clear()
-        self.pipelines.clear()
-        self.clones.clear()
-        self.broadcasts.clear()
-        self.operations.clear()
-        self.views.clear()
-        self.memo.clear()
+        self.clones = Clones()
+        self.rerolled = RerolledLoops()
+        self.memos = Memos()
         self.constants.clear()
         self.decided.clear()
         self._shapes.clear()
@@ -339,7 +311,7 @@ class Recorder(TracedSizes):
 
     def check_watched(self) -> None:
         """Raise where the function has changed a variable, class, list or dict from outside: later calls would not."""
-        for name in [name for o in self.overlays.values() for name in o.assigned()]:
+        for name in [name for o in self.clones.overlays.values() for name in o.assigned()]:
             reason = "the function assigns to a global variable"
             raise self.error(f"global {name}", reason, "return the value instead", InherentError)
         for operation, reason in self.watched.changes():
@@ -363,14 +335,6 @@ class Recorder(TracedSizes):
         """A name for a stage that loads itself: the user's variable, or `default`."""
         variable = site()[1]
         return self.unique(default if variable == "t" else variable)
-
-    def once(self, key: tuple[Any, ...], keep: Any, make: Callable[[], T]) -> T:
-        """What `make` gives, made once for a key; `keep`: what the key knows by identity, and so has to stay."""
-        found = self.memo.get(key)
-        if found is None:
-            found = self.memo[key] = keep, make()
-        made: T = found[1]
-        return made
 
     # -- inputs
     def input(self, name: str, array: np.ndarray[Any, Any], where: tuple[Any, ...]) -> Source:
@@ -525,9 +489,10 @@ class Recorder(TracedSizes):
     def known_array(self, array: np.ndarray[Any, Any], of_sizes: bool) -> str:
         """A stage that is an array of known numbers: of the same numbers the same ones, whichever way is traced."""
         key = array.dtype.str, array.shape, array.tobytes()
-        if key not in self.numbers:
-            self.numbers[key] = self.constant(array, of_sizes).input.name
-        load = Load(self.numbers[key], identity(array.ndim), array.dtype)
+        known = self.rerolled.numbers
+        if key not in known:
+            known[key] = self.constant(array, of_sizes).input.name
+        load = Load(known[key], identity(array.ndim), array.dtype)
         return self.stage(load, array.shape, array.dtype, name="known").name
 
     def line(self) -> Origin | None:

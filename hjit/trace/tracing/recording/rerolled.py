@@ -1,0 +1,34 @@
+"""What re-rolled loops of a trace have recorded besides stages; see `hjit.trace.capture.loops`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hjit.trace.ir.poly import Atom, Poly
+from hjit.trace.tracing.scalars.induction import LoopSite
+
+
+@dataclass(eq=False, slots=True)
+class RerolledLoops:
+    """What the loops whose iterations are traced as one know of each other.
+
+    Attributes:
+        refused: the last loop that turned out to need iterations traced one by one.
+        nests: of loops that write several places in each iteration, by the arrays that they write, while loops run.
+        carried_ints: ints of Python that loops carry, by the arrays that hold them.
+        clamped: of indices that are in range behind a condition alone, what they are where it holds.
+        comparisons: of variables of loops, by the stages that hold the outcomes.
+        program: what the loops of the program that is recorded now have recorded so far; None: none is.
+        slice_bounds: stages that bounds of slices in it were taken for: they must stay what they are.
+        numbers: arrays of known numbers in programs, by dtype, shape and bytes.
+    """
+
+    refused: LoopSite | None = None
+    nests: dict[str, Any] = field(default_factory=dict)
+    carried_ints: dict[str, Any] = field(default_factory=dict)
+    clamped: dict[Atom, Poly] = field(default_factory=dict)
+    comparisons: dict[str, Any] = field(default_factory=dict)
+    program: Any = None
+    slice_bounds: set[str] = field(default_factory=set)
+    numbers: dict[Any, str] = field(default_factory=dict)
