@@ -129,9 +129,9 @@ def build_nest(reads: Reads, layouts: dict[str, Layout], top: Node, fast: bool) 
         body = _blocks(n, loops, counts, env)
     else:
         body = _parallel(n, loops, counts, poly(BEGIN), poly(END), env)
-    writes, warm = (stage.name, *local), n.warm if loops else 0
+    writes = (stage.name, *local)
     rows = rows_of(n, top, loops[0], counts[0], env) if loops and n.in_blocks else Rows(stage.name, ONE)
-    return Nest(stage.name, (*lets, *body), count, work, writes, n.buffers, warm, points, blocks=n.in_blocks, rows=rows)
+    return Nest(stage.name, (*lets, *body), count, work, writes, n.buffers, points, blocks=n.in_blocks, rows=rows)
 
 
 def _outermost(n: NestContext, top: Node, local: tuple[str, ...]) -> tuple[Env, Stmts]:

@@ -88,7 +88,6 @@ class Nest:
         count: iterations of its parallel loops, from which tasks take `BEGIN` .. `END`; None: the body runs once.
         work: estimated operations of one of them.
         buffers: of the stages computed inside.
-        warm: iterations that a task runs before its first one to fill circular buffers.
         points: elements that it computes, over all its stages; where there are none, it is not entered.
         renaming: the earlier nest whose body it shares, where it has none itself; see
             `hjit.kernels.lower.nest_merging`.
@@ -103,7 +102,6 @@ class Nest:
     work: Poly
     writes: tuple[str, ...] = ()
     buffers: dict[str, Buffer] = field(default_factory=dict)
-    warm: int = 0
     points: Poly = ONE
     renaming: Renaming | None = None
     blocks: bool = False

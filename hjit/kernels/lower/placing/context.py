@@ -37,7 +37,6 @@ class NestContext:
         names: of loop variables, and how many have each.
         buffers: of the stages computed inside.
         stores: by stage, number of a definition, and point: each is in vectors and in the code beside them.
-        warm: iterations that a task begins early.
     """
 
     reads: Reads
@@ -52,7 +51,6 @@ class NestContext:
     names: dict[str, int] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     stores: dict[tuple[str, int, tuple[Poly, ...]], Store] = field(default_factory=dict)
-    warm: int = 0
 
     def var(self, name: str) -> Var:
         """A new variable."""

@@ -76,13 +76,13 @@ class Needed:
     Attributes:
         regions: of each stage that begins there.
         windows: of those among them that slide.
-        warm: iterations that the loop around the place starts early to fill the windows.
+        warm_up: iterations that the loop around the place starts early to fill the windows.
         early: the stages that these iterations compute.
     """
 
     regions: dict[str, Region]
     windows: dict[str, Window]
-    warm: int = 0
+    warm_up: int = 0
     early: frozenset[str] = frozenset()
 
 
@@ -107,12 +107,12 @@ def infer(site: SlidingSite, name: Namer, name_first: Namer) -> Needed:
         return part
 
     regions = infer_bounds(site, name, served)
-    warm = 0
+    warm_up = 0
     for stage, w in windows.items():
         if w.new:
             windows[stage] = _from_first(site, stage, w, first[stage])
-            warm = max(warm, _warm_up(site, stage, w, regions[stage], first[stage]))
-    return Needed(regions, windows, warm, _needed_early(site, windows, regions) if warm else frozenset())
+            warm_up = max(warm_up, _warm_up(site, stage, w, regions[stage], first[stage]))
+    return Needed(regions, windows, warm_up, _needed_early(site, windows, regions) if warm_up else frozenset())
 
 
 def _first_regions(site: SlidingSite, name: Namer) -> dict[str, Region]:

@@ -42,7 +42,7 @@ def visit(n: NestContext, node: Node, env: Env) -> Stmts:
 
 
 def place(n: NestContext, children: tuple[Node, ...], env: Env) -> tuple[Stmts, int]:
-    """The statements inside a loop, and how many iterations earlier than its first one it must start."""
+    """The statements inside a loop, and its warm-up: how many iterations earlier than its first one it must start."""
     items, stores = flattened(children)
     new = list(dict.fromkeys(x.stage for x in items if x.stage not in env.intervals))
     if not new and not stores:
@@ -69,7 +69,7 @@ def place(n: NestContext, children: tuple[Node, ...], env: Env) -> tuple[Stmts, 
             body = []
         else:
             body += computed
-    return (*always, *(_when_begun(site, body) if found.warm else body)), found.warm
+    return (*always, *(_when_begun(site, body) if found.warm_up else body)), found.warm_up
 
 
 def _site(n: NestContext, computed: list[Compute], new: list[str], env: Env) -> SlidingSite:
@@ -252,17 +252,15 @@ def _one_by_one(n: NestContext, node: Loop, env: Env, begin: Poly, end: Poly) ->
 
 
 def _counted(n: NestContext, node: Loop, loop: For, env: Env) -> Stmts:
-    """A loop without a body, around the children of a node, with iterations before its first one that warm these up."""
-    body, warm = place(n, node.children, env.deeper(loop.var, loop.step, loop.begin))
+    """A loop without a body, around the children of a node, with warm-up iterations before its first one for these."""
+    body, warm_up = place(n, node.children, env.deeper(loop.var, loop.step, loop.begin))
     sliding = _sliding(body)
     if loop.limit is not None and sliding:
         why = "its last iteration is shifted inwards; store it inside that loop"
         raise SlidingError(sliding[0], f"{sliding[0]} cannot slide along {loop.var}: {why}")
-    if node.kind == "parallel":
-        n.warm = max(n.warm, warm)
     resets = tuple(map(ResetWindow, sliding))
-    most = None if loop.most is None else loop.most + warm
-    return (*resets, replace(loop, begin=loop.begin - warm * loop.step, body=body, most=most))
+    most = None if loop.most is None else loop.most + warm_up
+    return (*resets, replace(loop, begin=loop.begin - warm_up * loop.step, body=body, most=most))
 
 
 def _sliding(body: Stmts) -> list[str]:
