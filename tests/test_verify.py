@@ -440,7 +440,7 @@ def test_results_that_are_written_past_the_caches_are_verified(monkeypatch: pyte
 
     def wrong(self: Any, arrays: Any, outputs: Any, scalars: Any, given: bool = False, streamed: bool = False) -> Any:
         done = run(self, arrays, outputs, scalars, given, streamed)
-        if given and (streamed or self._given.best is None):
+        if given and (streamed or self._stores.best is None):
             outputs[0][7, 5] += 1
         return done
 

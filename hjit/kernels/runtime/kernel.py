@@ -25,7 +25,7 @@ from hjit.kernels.runtime import arena, launch
 from hjit.kernels.runtime.linking import linker
 from hjit.kernels.runtime.linking.memory import NotLinked
 from hjit.kernels.runtime.machine_code import Compiled, is_busy
-from hjit.kernels.runtime.trial import Trial
+from hjit.kernels.runtime.streaming_choice import StreamingChoice
 from hjit.options import Options
 from hjit.process import deadline
 from hjit.process.signals import signal_safe
@@ -185,8 +185,8 @@ class Bound:
         self.inputs, self.outputs, self.scalars = parameters.inputs, parameters.outputs, parameters.scalars
         self.scratch_bytes = parameters.scratch_bytes
         self._threads = launch.threads(options.num_threads)
-        self._given = Trial(*parameters.blocks)
-        self._constants = self._given.blocks[0]
+        self._stores = StreamingChoice(*parameters.blocks)
+        self._constants = self._stores.blocks[0]
         self._head = struct.Struct(f"={parameters.head}q")
         self._numbers = struct.Struct("=" + "".join(slot_format(dtype) for _, dtype in self.scalars))
         self._entry = launch.entered(kernel.compiled.entry, self._threads)
@@ -198,7 +198,7 @@ class Bound:
     @property
     def may_stream(self) -> bool:
         """Is there a second way to store results that were there before?"""
-        first, second = self._given.blocks
+        first, second = self._stores.blocks
         return first != second
 
     def run(
@@ -215,7 +215,7 @@ class Bound:
             given: had they been there before? Of a new array the system clears the pages when they are first written,
                 which brings them into the caches: there is nothing to gain from streaming. Whether a given one gains
                 by it depends on what else the kernel does, and on the processor: the first calls try.
-            streamed: no trial, given results are streamed.
+            streamed: given results are streamed, whatever the first calls have shown.
         """
         block = arena.borrow(self.scratch_bytes)
         try:
@@ -226,13 +226,13 @@ class Bound:
                 bits = self._bits(scalars) if scalars else b""
             except OverflowError:
                 return False  # NumPy itself knows where that is an error: a comparison is none
-            best = self._constants if not given else self._given.blocks[1] if streamed else self._given.best
+            best = self._constants if not given else self._stores.blocks[1] if streamed else self._stores.best
             if best is not None:
                 return self._entry(data + best + bits) == 0
-            way, start = self._given.begin()
-            done = self._entry(data + self._given.blocks[way] + bits) == 0
+            way, start = self._stores.begin()
+            done = self._entry(data + self._stores.blocks[way] + bits) == 0
             if done:
-                self._given.end(way, start)
+                self._stores.end(way, start)
             return done
         finally:
             if self.scratch_bytes:
@@ -253,7 +253,7 @@ class Bound:
             )
             bits = self._bits(scalars) + struct.pack("=q", ticks.ctypes.data)
             start = time.perf_counter()
-            if self._entry(data + self._given.blocks[0] + bits) != 0:
+            if self._entry(data + self._stores.blocks[0] + bits) != 0:
                 return None
             seconds = time.perf_counter() - start
         finally:

@@ -8,8 +8,8 @@ import pytest
 
 import hjit
 from hjit.kernels.lower import params
-from hjit.kernels.runtime import bind, features, kernel, trial
-from hjit.kernels.runtime.trial import Trial
+from hjit.kernels.runtime import bind, features, kernel, streaming_choice
+from hjit.kernels.runtime.streaming_choice import StreamingChoice
 from hjit.options import resolve
 from hjit.sched.language.target import native_width
 
@@ -75,7 +75,7 @@ def at(offset: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """However small a result is, and whatever is faster."""
     monkeypatch.setattr(bind, "STREAMED", 0)
-    monkeypatch.setattr(kernel, "Trial", lambda kept, streamed: Trial(streamed, streamed))
+    monkeypatch.setattr(kernel, "StreamingChoice", lambda kept, streamed: StreamingChoice(streamed, streamed))
 
 
 @pytest.mark.usefixtures("always")
@@ -228,9 +228,9 @@ def test_pieces_are_streamed_where_none_writes_what_another_wrote(function: Any)
 
 def test_the_faster_of_two_ways_is_taken_after_some_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr(trial, "perf_counter", lambda: now)
+    monkeypatch.setattr(streaming_choice, "perf_counter", lambda: now)
     for seconds, best in (((3.0, 2.0), b"second"), ((3.0, 2.99), b"first"), ((2.0, 3.0), b"first")):
-        t = Trial(b"first", b"second")
+        t = StreamingChoice(b"first", b"second")
         tried = []
         while t.best is None:
             way, start = t.begin()
@@ -238,5 +238,5 @@ def test_the_faster_of_two_ways_is_taken_after_some_turns(monkeypatch: pytest.Mo
             t.end(way, start)
             tried.append(way)
         assert t.best == best
-        assert tried.count(0) == tried.count(1) == trial.TRIES
-    assert Trial(b"same", b"same").best == b"same"
+        assert tried.count(0) == tried.count(1) == streaming_choice.TRIES
+    assert StreamingChoice(b"same", b"same").best == b"same"

@@ -1,4 +1,4 @@
-"""Online choice of non-temporal stores: which of two ways to run a kernel is faster, measured while it is used."""
+"""Online choice of streaming stores: is a kernel faster with them or without, measured while it is used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TRIES = 5  # calls of each way; the very first may touch new pages of memory
 SURELY = 0.97  # of the first way's time: the second way must be faster than that to be chosen
 
 
-class Trial:
+class StreamingChoice:
     """Two parameter blocks of a kernel that give the same results.
 
     The first calls alternate between them; later ones take the one whose fastest call was faster. Nothing waits for
