@@ -42,7 +42,7 @@ def lowered(scheduled: Scheduled, options: Options, name: str = "", small: bool 
 
     Args:
         name: the kernel's, where it is known.
-        small: see `emit.Machine`.
+        small: see `hjit.kernels.lower.machine.Machine`.
 
     Raises:
         ScheduleError: the schedule asks for what cannot be done; `BlockError`: it makes too long a block.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from hjit.sched.analysis.bounds import Definitions, Reads, Region
 from hjit.sched.analysis.propagation import Uses
@@ -20,6 +20,24 @@ from hjit.trace.ir.intervals import Interval
 from hjit.trace.ir.poly import Var, extremum, poly
 
 ROW, COLUMN = Var("row"), Var("column")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A nest at the root in whose iterations, over rows, other stages may be computed.
+
+    Attributes:
+        nest: its number among those of the stage.
+        group: its definitions.
+        dim: their dimension along which rows follow each other, in parallel tasks.
+        step: rows that one iteration computes: those of a tile that is read across, or 1.
+    """
+
+    stage: Stage
+    nest: int
+    group: tuple[int, ...]
+    dim: int
+    step: int = 1
 
 
 def _moving(region: Region) -> tuple[int, int] | None:
@@ -45,36 +63,34 @@ def named(stage: str, region: Region) -> Region:
     )
 
 
-def _uses(reads: Reads, head: Stage, group: Sequence[int], points: Mapping[int, Var]) -> Uses[Definitions]:
-    """What some definitions of a stage read, at a point of some of their dimensions and everywhere along the others."""
+def _uses(reads: Reads, head: Head, points: Mapping[int, Var]) -> Uses[Definitions]:
+    """What a head reads, at a point of some of its dimensions and everywhere along the others."""
     uses: Uses[Definitions] = Uses(reads.stages)
-    for number in group:
-        part = reads.part(head.name, number)
+    for number in head.group:
+        part = reads.part(head.stage.name, number)
         uses.add(part, part.whole | {k: Interval.point(poly(var)) for k, var in points.items() if k in part.whole})
     return uses
 
 
-def group_of(
+def members_of(
     reads: Reads,
-    head: Stage,
-    group: Sequence[int],
-    dim: int,
+    head: Head,
     taken: set[str],
     may_join: Callable[[Stage, int], bool],
     consumers: Mapping[str, list[str]],
-    step: int = 1,
 ) -> tuple[str, ...]:
-    """The producers that can be computed inside the nest of some definitions of `head`, in the order of the Graph.
+    """The producers that can be computed in the iterations of `head`, in the order of the Graph.
+
+    Where an iteration computes several rows, only what each of them needs one row of joins: tasks have few iterations.
 
     Args:
+        taken: stages that are computed elsewhere.
         may_join: are rows of a stage, along one of its axes, computed as fast as all of it?
-        step: rows of the head that one iteration computes. Of more than one, only what each of them needs one row of
-            joins: tasks have few iterations.
     """
-    uses = _uses(reads, head, group, {dim: ROW})
+    uses, own, step = _uses(reads, head, {head.dim: ROW}), head.stage.name, head.step
     members: dict[str, int] = {}
-    for s in reversed(reads.graph.stages[: reads.position[head.name]]):
-        if s.name in taken or not all(c == head.name or c in members for c in consumers[s.name]):
+    for s in reversed(reads.graph.stages[: reads.position[own]]):
+        if s.name in taken or not all(c == own or c in members for c in consumers[s.name]):
             continue
         region = named(s.name, reads.region(s.name, uses))
         found = _moving(region)
@@ -88,28 +104,23 @@ def group_of(
     return tuple(reversed(members))
 
 
-def bytes_of_column(
-    reads: Reads, head: Stage, group: Sequence[int], dims: tuple[int, int], members: Sequence[str]
-) -> int | None:
-    """What the buffers of a group have for each element of another dimension of the head than that of its rows.
-
-    Args:
-        dims: of the rows, and the other one.
+def bytes_of_column(reads: Reads, head: Head, column: int, members: Sequence[str]) -> int | None:
+    """What the buffers of a group have for each element of a dimension of the head, `column`, other than its rows.
 
     Returns:
         None where strips of that dimension would compute more than a few neighbouring elements twice.
     """
-    uses = _uses(reads, head, group, dict(zip(dims, (ROW, COLUMN), strict=True)))
+    uses = _uses(reads, head, {head.dim: ROW, column: COLUMN})
     total = 0
     for name in reversed(members):
         s = reads.stages[name]
         region = named(name, reads.region(name, uses))
-        column = [x for x in region if x.base.mentions(COLUMN)]
-        if len(column) != 1 or advance(column[0].base, COLUMN, 1) != 1 or not all(x.length.is_const for x in region):
+        moving = [x for x in region if x.base.mentions(COLUMN)]
+        if len(moving) != 1 or advance(moving[0].base, COLUMN, 1) != 1 or not all(x.length.is_const for x in region):
             return None
-        if column[0].length.const > MAX_SIDES:
+        if moving[0].length.const > MAX_SIDES:
             return None
-        others = [x.length.const for x in region if x is not column[0]]
+        others = [x.length.const for x in region if x is not moving[0]]
         # storage is folded to lengths that are powers of two
         total += s.dtype.itemsize * math.prod(1 << (n - 1).bit_length() for n in others)
         for number in range(len(s.definitions)):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from hjit.sched.analysis.bounds import Reads
 from hjit.sched.default.epilogues import block_of, products_of, with_products
-from hjit.sched.default.line_buffers import bytes_of_column, group_of
+from hjit.sched.default.line_buffers import Head, bytes_of_column, members_of
 from hjit.sched.default.thresholds import JAM_ROWS, MAX_LOADS_LEFT, MAX_STRIP, MIN_LOADS, MIN_STRIP
 from hjit.sched.language.build import preceded, serial_loops, stored
 from hjit.sched.language.definitions import is_direct
@@ -46,7 +46,7 @@ def default_schedule(graph: Graph, target: Target, at_root: Mapping[str, tuple[N
             continue
         found = list(nests[s.name])
         if s.name in inside:
-            found[inside[s.name].nest] = _group(graph, nests, s, inside[s.name])
+            found[inside[s.name].head.nest] = _group(graph, nests, inside[s.name])
         elif s.name not in packed and s.name not in products:
             found = [*_with_jammed_rows(s, nests[s.name])]
         roots.append(Store(s.name, tuple(found)))
@@ -58,15 +58,12 @@ class _Group:
     """A nest of a stage that others are computed in, row by row.
 
     Attributes:
-        nest: its number.
         members: the others, in the order of the Graph.
-        step: rows that one iteration computes: of a tile that is read across, or 1.
         strip: columns that are computed before others are; None: all.
     """
 
-    nest: int
+    head: Head
     members: tuple[str, ...]
-    step: int
     strip: int | None
 
 
@@ -76,20 +73,17 @@ def _attached(graph: Graph, nests: Mapping[str, Sequence[Node]], taken: set[str]
     reads = Reads(graph)
     found: dict[str, _Group] = {}
     for s in reversed(graph.stages):
-        rows = _rows(graph, s, nests[s.name])
-        if rows is not None and s.name not in taken:
-            k, group, dim, step = rows
+        head = _head(graph, s, nests[s.name])
+        if head is not None and s.name not in taken:
 
-            def may_join(x: Stage, axis: int, step: int = step) -> bool:
+            def may_join(x: Stage, axis: int, step: int = head.step) -> bool:
                 return x.name not in graph.outputs and len(x.shape) > 0 and lanes_across(x, nests[x.name], axis) <= step
 
-            members = group_of(reads, s, group, dim, taken, may_join, consumers, step)
+            members = members_of(reads, head, taken, may_join, consumers)
             if members:
-                along = None if step > 1 else _lanes_dim(nests[s.name][k])
-                column = (
-                    None if along is None or along == dim else bytes_of_column(reads, s, group, (dim, along), members)
-                )
-                found[s.name] = _Group(k, members, step, _strip(column, target))
+                along = None if head.step > 1 else _lanes_dim(nests[s.name][head.nest])
+                column = None if along is None or along == head.dim else bytes_of_column(reads, head, along, members)
+                found[s.name] = _Group(head, members, _strip(column, target))
                 taken.update(members)
     return found
 
@@ -140,11 +134,12 @@ def _jammed(s: Stage, node: Node) -> Node:
     return node
 
 
-def _group(graph: Graph, nests: dict[str, tuple[Node, ...]], s: Stage, group: _Group) -> Node:
+def _group(graph: Graph, nests: dict[str, tuple[Node, ...]], group: _Group) -> Node:
     """A nest with its members; several rows run together in all of it where they do in one of its stencils or scans."""
-    head, members = nests[s.name][group.nest], group.members
+    s, members = group.head.stage, group.members
+    head = nests[s.name][group.head.nest]
     assert isinstance(head, Loop)
-    if group.step > 1:  # in tiles: a row of them is computed at once
+    if group.head.step > 1:  # in tiles: a row of them is computed at once
         return _with_members(nests, replace(head, children=tuple(map(serial_loops, head.children))), members)
     several = {m: _with_jammed_rows(graph.stage(m), nests[m]) for m in members}
     (rows,) = _with_jammed_rows(s, (head,))
@@ -239,12 +234,8 @@ def _with_copies(nests: Mapping[str, Sequence[Node]], head: Node, copies: tuple[
     return replace(head, children=stored(copies[::-1], children))
 
 
-def _rows(graph: Graph, s: Stage, nests: Sequence[Node]) -> tuple[int, tuple[int, ...], int, int] | None:
-    """The nest that reads other stages, where its iterations are many tasks.
-
-    Returns:
-        Its number, its definitions, the dimension of its tasks, and rows of an iteration.
-    """
+def _head(graph: Graph, s: Stage, nests: Sequence[Node]) -> Head | None:
+    """The nest that reads other stages; None where there are several, or its iterations are few tasks."""
     found = groups(s)
     reading = [
         k
@@ -261,4 +252,4 @@ def _rows(graph: Graph, s: Stage, nests: Sequence[Node]) -> tuple[int, tuple[int
     inside = [x.size for x in walk_tree(node) if isinstance(x, Loop) and x.dim == node.dim and x is not node]
     if inside not in ([], [TRANSPOSE_ROWS]) or d.extents[node.dim].is_const or len(d.extents) < 2:
         return None
-    return k, group, node.dim, TRANSPOSE_ROWS if inside else 1
+    return Head(s, k, group, node.dim, TRANSPOSE_ROWS if inside else 1)
