@@ -44,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
         "dask: arrays of Dask, larger than memory; "
         "idioms: short image code compared with NumPy; "
         "model: what the cost model alone chooses for the applications; "
+        "npbench: its kernels compared with NumPy; "
         "overhead: what a call costs; products: matrix products; "
         "ranges: features of the applications beside those of generated programs; "
         "reach: which known schedules searches can find; "
@@ -51,8 +52,8 @@ def parser() -> argparse.ArgumentParser:
         "skimage: scikit-image's own tests, plain and compiled"
     )
     kinds = (
-        "ablate", "apps", "coverage", "dask", "gpu", "idioms", "model", "overhead", "products", "ranges", "reach",
-        "search", "skimage",
+        "ablate", "apps", "coverage", "dask", "gpu", "idioms", "model", "npbench", "overhead", "products", "ranges",
+        "reach", "search", "skimage",
     )  # fmt: skip
     p.add_argument("name", nargs="?", default="apps", choices=kinds, help=what)
     p.add_argument("--json", metavar="FILE", type=Path, help="write the numbers here, too")
@@ -83,14 +84,19 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--size", metavar="A,B", type=sizes, help="with coverage: megapixels, 0.1,1,6 if not given")
     p.add_argument("--sets", metavar="A,B", type=names, help="with ablate: of apps, idioms, third")
     p.add_argument("--rules", metavar="A,B", type=names, default=[], help="with ablate: words of their names")
-    p.add_argument("--kinds", action="store_true", help="with coverage: time nothing")
+    p.add_argument("--kinds", action="store_true", help="with coverage, npbench: time nothing")
     p.add_argument("--functions", metavar="A,B", type=names, default=[], help="with coverage, ablate: words of names")
     p.add_argument("--table", metavar="FILE", type=Path, help="with coverage, skimage: the page for docs/")
     p.add_argument("--modules", metavar="A,B", type=names, help="with skimage: filters,exposure; all if not given")
     p.add_argument("--files", metavar="A,B", type=names, default=[], help="with skimage: words of names of test files")
     p.add_argument(
-        "--source", metavar="PATH", type=Path, help="with skimage: its sources; pip downloads them if needed"
+        "--source",
+        metavar="PATH",
+        type=Path,
+        help="with skimage: its sources; pip downloads them if needed; with npbench: a checkout",
     )
+    p.add_argument("--kernels", metavar="A,B", type=names, default=[], help="with npbench: all if not given")
+    p.add_argument("--sizes", metavar="A,B", type=names, help="with npbench: of S, M, L, paper; S if not given")
     p.add_argument("--weights", metavar="FILE", type=Path, help="with model: of `hjit train`; hjit's if not given")
     p.add_argument("--calibrated", action="store_true", help="with model: hjit's weights as corrected for this machine")
     p.add_argument("--gigabytes", type=float, default=1.0, help="with dask: of the mosaic")
@@ -146,8 +152,8 @@ def measured(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) 
         )
         chunked.show(numbers)
         return numbers
-    if given.name in ("coverage", "skimage"):
-        return (of_skimage if given.name == "skimage" else of_coverage)(given, keep)
+    if given.name in OF_CODE:
+        return OF_CODE[given.name](given, keep)
     if given.name in ("idioms", "products"):
         from benchmarks import idioms, products
 
@@ -234,6 +240,26 @@ def of_coverage(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None
         table.write_text(coverage.markdown(numbers), encoding="utf-8")
     coverage.show(numbers)
     return numbers
+
+
+def of_npbench(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """The rows of npbench's kernels, beside those of others that the file has."""
+    from benchmarks import npbench
+
+    numbers = npbench.run(
+        given.source,
+        given.sizes or npbench.SIZES,
+        given.kernels,
+        seconds=0.0 if given.kinds else given.budget,
+        limit=given.limit or npbench.LIMIT,
+        earlier=earlier(given).get("rows", ()),
+        keep=keep,
+    )
+    npbench.show(numbers)
+    return numbers
+
+
+OF_CODE = {"coverage": of_coverage, "npbench": of_npbench, "skimage": of_skimage}  # that others have written
 
 
 def of_model(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
