@@ -96,13 +96,17 @@ def perturbed(call: ExternCall, needs: Sequence[Approx], results: Sequence[Array
             known = as_columns([own] * 3 if x.errors is None else [np.maximum(e, own) for e in x.errors])
             x = replace(x, errors=known)
         moved.append(x)
-    found = probed(call, moved, results)
-    floats = ((e, r) for e, r in zip(found, results, strict=True) if e is not None and r.dtype.kind == "f" and r.size)
-    for (ours, numpys, same_way), _ in floats:
-        most = np.max(ours, where=np.isfinite(ours), initial=0.0) / PROBED  # another element may move as far
-        for column in (ours, numpys, same_way):
-            np.maximum(column, most, out=column)
-    return found
+    return [
+        columns if columns is None or r.dtype.kind != "f" or not r.size else _as_far_as_others(columns)
+        for columns, r in zip(probed(call, moved, results), results, strict=True)
+    ]
+
+
+def _as_far_as_others(columns: Columns) -> Columns:
+    """Error bounds where an element may move as far as another one did, without the margin of that one."""
+    ours = columns[OURS]
+    most = np.max(ours, where=np.isfinite(ours), initial=0.0) / PROBED
+    return as_columns([np.maximum(column, most) for column in columns])
 
 
 def probed(call: ExternCall, needs: Sequence[Approx], results: Sequence[Array]) -> list[Columns | None]:

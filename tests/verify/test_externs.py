@@ -103,9 +103,30 @@ def ranks(a: Any) -> Any:
     return np.argsort(np.exp(a).ravel(), kind="stable")
 
 
+def levinson(a: Any) -> Any:
+    """A recurrence, of arrays and of numbers, that magnifies roundings."""
+    r = a[0]
+    y = np.empty_like(r)
+    y[0] = alpha = -r[0]
+    beta = 1.0
+    for k in range(1, r.shape[0]):
+        beta *= 1.0 - alpha * alpha
+        alpha = -(r[k] + np.dot(np.flip(r[:k]), y[:k])) / beta
+        y[:k] += alpha * np.flip(y[:k])
+        y[k] = alpha
+    return y
+
+
 @pytest.mark.parametrize("f", [stretch, close_to_zero, ranks])
 def test_inexact_arguments_are_no_fault_of_a_kernel(f: Any) -> None:
     p, said = verified(f, SINGLE)
+    assert not said and p.stats.fallbacks == 0
+    assert p.stats.verified is True
+
+
+def test_loops_with_numbers_may_magnify_roundings() -> None:
+    r = np.arange(1001.0, 1.0, -1.0)[None]
+    p, said = verified(levinson, r)
     assert not said and p.stats.fallbacks == 0
     assert p.stats.verified is True
 
