@@ -171,6 +171,11 @@ class BoundPipeline:
         self._whole.use(schedule)
         return self
 
+    def quiet(self) -> BoundPipeline:
+        """As `Pipeline.quiet`."""
+        self._whole.quiet()
+        return self
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name == "_whole":
             raise AttributeError(name)

@@ -673,3 +673,15 @@ def test_the_object_of_a_method_is_read_at_every_call(capsys: pytest.CaptureFixt
     np.testing.assert_allclose(parts(img), gain.printed(img), rtol=1e-15)
     assert parts.stats.parts > 0 and capsys.readouterr().out.count("greatest") == 2
     assert type(hjit.pipeline(np.vectorize(np.sin))) is hjit.pipeline(np.sin).__class__  # NumPy's own stay as they are
+
+
+def test_quiet_keeps_the_object_of_a_method() -> None:
+    class Gain:
+        def __init__(self) -> None:
+            self.by = 3
+
+        def applied(self, img: np.ndarray) -> np.ndarray:
+            return img * self.by
+
+    found = hjit.pipeline(Gain().applied).quiet()
+    assert np.array_equal(found(np.ones((4, 5))), np.full((4, 5), 3.0))

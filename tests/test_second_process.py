@@ -239,6 +239,23 @@ def test_conditions_are_taken_to_come_out_as_before(damage: bytes, run: Any, tmp
     assert found(CONDITIONS) == first
 
 
+def test_a_number_behind_an_assumed_condition_needs_no_compiler(run: Any) -> None:
+    """The first process had computed it for the condition, and left no kernel of it."""
+    counted = """
+    @hjit.pipeline
+    def f(img):
+        below = np.count_nonzero(np.sqrt(img) * 2 + 1 < 1.5)
+        if below > 0:
+            return img + float(f"{below}")
+        return img
+
+    args = (np.linspace(0, 1, 700 * 700).reshape(700, 700),)
+"""
+    assert run(counted)["compiled"] > 0
+    second = run(counted)
+    assert (second["compiled"], second["heavy"]) == (0, [])
+
+
 def test_a_condition_that_guards_a_call_is_computed(run: Any, tmp_path: Path) -> None:
     """The call might not bear what the condition keeps from it."""
     guarding = """

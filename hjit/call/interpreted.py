@@ -46,8 +46,12 @@ class Interpreted:
         sizes: Mapping[str, int],
         scalars: Mapping[str, Any],
         fast_math: bool,
+        in_place_of_a_kernel: bool = False,
     ) -> list[Array] | None:
         """The outputs, of a Graph as it was recorded; None where they are to be computed by a kernel.
+
+        Args:
+            in_place_of_a_kernel: that would have to be compiled: numbers, too, may take as long as this.
 
         Raises:
             IndexError: an index is out of bounds.
@@ -59,7 +63,8 @@ class Interpreted:
         known = {n: a for n, (stage, a) in self.stages.items() if stages.get(n) is stage}
         left = _needed(graph, known)
         is_condition = all(_is_condition(stages[n]) for n in graph.outputs)
-        if not _is_little(left, sizes, _work_of_kernel(graph) if is_condition else MAX_WORK):
+        has_time = is_condition or in_place_of_a_kernel
+        if not _is_little(left, sizes, _work_of_kernel(graph) if has_time else MAX_WORK):
             return None
         if not is_condition:
             found = tolerances([graph], [None], fast_math)
