@@ -88,7 +88,7 @@ def _pruning(field: str, value: Any) -> Rule:
 
 SCHEDULES, NESTS = "default.schedules", "nests.root_nests"
 RULES: tuple[Rule, ...] = (
-    _default("line buffers", SCHEDULES, "group_of", lambda *_: ()),
+    _default("line buffers", SCHEDULES, "members_of", lambda *_: ()),
     _default("strips of columns", SCHEDULES, "_strip", lambda *_: None, "nl_means", "camera_pipe"),
     _default(
         "rows of a stencil together",

@@ -31,6 +31,7 @@ from hjit.sched.search.search import Options as SearchOptions
 from hjit.sched.search.search import presets, search
 from hjit.sched.search.space import Space, sliding_at
 from hjit.sched.search.templates import chosen
+from hjit.sched.search.unrolled_bodies import unrolled_instructions
 from hjit.trace.ir.graph import Graph
 from hjit.training.cases import compiled, segment_of
 from hjit.training.schedules import chosen_state, random_state
@@ -499,3 +500,23 @@ def test_a_stage_that_a_sliding_one_reads_slides_with_it() -> None:
                 slides = sliding_at(Root((node,)), (0,))
                 here = {x.stage for x in node.children if isinstance(x, Loop)} - slides - {node.stage}
                 assert not (slides and here)
+
+
+def test_unrolled_bodies_stay_short_when_a_stage_is_inlined_later() -> None:
+    """The rows of a reader are chosen before it is decided that what it reads is inlined."""
+
+    def sums(a: Array) -> Array:
+        for _ in range(2):
+            a = sum(
+                (a[i : a.shape[0] - 2 + i, j : a.shape[1] - 2 + j] for i in range(3) for j in range(3)),
+                np.sqrt(a[1:-1, 1:-1]),
+            )
+        return a
+
+    most = 300.0
+    space = Program(sums, rules=Rules(inlined=most)).space
+    lengths = []
+    for seed in range(40):
+        state = random_state(space, random.Random(seed))
+        lengths += [unrolled_instructions(space.nests, nest, state.inlined) for nest in state.nests if state.inlined]
+    assert lengths and max(lengths) <= most

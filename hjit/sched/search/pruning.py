@@ -56,7 +56,7 @@ class Rules:
             it reads is placed. A search finds now better schedules and now worse:
             see `hjit.sched.search.portfolio`.
         inlined: operations that one evaluation has at most, those of inlined stages included: on a small image all of
-        it looks cheap.
+        it looks cheap. The copies of an unrolled body into which a stage is inlined have no more, either.
     """
 
     recompute: float = MAX_RECOMPUTE

@@ -16,14 +16,14 @@ from functools import partial
 
 from hjit.errors import ScheduleError
 from hjit.sched.language import transforms
-from hjit.sched.language.build import iteration_size, paths
-from hjit.sched.language.tree import Compute, Loop, Node, Root, computes, dims_of, walk
+from hjit.sched.language.build import paths
+from hjit.sched.language.tree import Loop, Node, Root, computes, dims_of, walk
 from hjit.sched.nests.root_nests import RootNests
 from hjit.sched.search.search import never
 from hjit.sched.search.space import Space
 from hjit.sched.search.templates import native_widths
 from hjit.sched.search.thresholds import MIN_GAIN, REFINE_TILES
-from hjit.trace.ir.analysis.costs import instruction_count
+from hjit.sched.search.unrolled_bodies import own_compute, unrolled_instructions
 from hjit.trace.ir.graph import Graph
 from hjit.trace.passes.fusion import inline
 
@@ -176,43 +176,13 @@ def is_permitted(space: Space, nest: Node, inlined: frozenset[str]) -> bool:
         isinstance(x, Loop) and x.kind == "vector" and (x.size or 1) > _widest(space, x) for x in walk(nest)
     ):
         return False
-    return all(
-        copies == 1 or copies * _length(space, c, inlined) <= space.rules.unrolled
-        for c, copies in _bodies(space, nest, 1)
-    )
+    return unrolled_instructions(space.nests, nest, inlined) <= space.rules.unrolled
 
 
 def _widest(space: Space, loop: Loop) -> int:
     """Lanes of a native vector of the narrowest type that is worked on."""
     s = space.graph.stage(loop.stage)
-    d = s.definitions[_own(loop).definitions[-1]]
+    d = s.definitions[own_compute(loop).definitions[-1]]
     return space.sized.once(
         ("widest", loop.stage, d, loop.dim), lambda: max(native_widths(s, d, space.target, dims_of(loop.dim)[-1]))
     )
-
-
-def _bodies(space: Space, node: Node, copies: int) -> Iterator[tuple[Compute, int]]:
-    """What a nest computes, and how many copies of it unrolled loops make."""
-    if isinstance(node, Compute):
-        yield node, copies
-        return
-    if isinstance(node, Loop) and node.kind == "unroll":
-        extents = space.sized.part(node.stage, _own(node).definitions).extents
-        size = math.prod(int(extents[k]) for k in dims_of(node.dim)) if node.size is None else node.size
-        copies *= max(size // iteration_size(node, dims_of(node.dim)[-1]), 1)
-    for child in node.children:
-        yield from _bodies(space, child, copies)
-
-
-def _length(space: Space, c: Compute, inlined: frozenset[str]) -> int:
-    """Instructions of one evaluation, with those of the stages that are inlined into it."""
-    calls = space.nests.sized_for(space.nests.through(c, inlined)).part(c.stage, c.definitions).calls
-    own = sum(instruction_count(space.graph.stage(c.stage).definitions[n].value) for n in c.definitions)
-    return own + sum(
-        len(indices) * instruction_count(space.graph.stage(name).definitions[0].value)
-        for name, indices in calls.items()
-    )
-
-
-def _own(loop: Loop) -> Compute:
-    return next(c for c in computes(loop) if c.stage == loop.stage)

@@ -45,6 +45,7 @@ from hjit.sched.search.pruning import Rules
 from hjit.sched.search.successors import Floats, Ints, Some
 from hjit.sched.search.templates import Sizes, Template, Templates, chosen, product_of
 from hjit.sched.search.thresholds import LAUNCHED_TASKS, TILED_DIMS
+from hjit.sched.search.unrolled_bodies import unrolled_instructions
 from hjit.trace.ir.analysis.costs import instruction_count
 from hjit.trace.ir.graph import Definition, Graph, Stage, single_dim
 from hjit.trace.ir.poly import Dim
@@ -97,6 +98,7 @@ class Space:
         self.first_of = {d.stage: k for k, d in enumerate(self.decisions) if d.group is None}
         self._legal: dict[TemplateKey, list[Template]] = {}
         self._short: dict[frozenset[str], bool] = {}
+        self._unrolled: dict[tuple[Node, frozenset[str]], int] = {}
         self._nodes: dict[Node, Node] = {}
         self._orders_in: dict[tuple[Node, str, frozenset[str]], tuple[tuple[int, ...], ...]] = {}
         self._lengths = {s.name: float(max(instruction_count(d.value) for d in s.definitions)) for s in graph.stages}
@@ -274,10 +276,12 @@ class Space:
                 )
         if s.name in self.graph.outputs or only == "root":
             return
+        inlined = state.inlined | {s.name}
         if self.may_inline(s) and (
-            only == "inline" or (only in (None, "apart") and self._is_short(state.inlined | {s.name}))
+            only == "inline"
+            or (only in (None, "apart") and self._is_short(inlined) and self._unrolls_few(state.nests, s, inlined))
         ):
-            yield self._after(state, state.nests, inlined=state.inlined | {s.name})
+            yield self._after(state, state.nests, inlined=inlined)
         if only is None and is_divisible(s):
             for order in orders:
                 yield from self._inside(state, s, order)
@@ -321,6 +325,19 @@ class Space:
                     n * lengths[x] for x, n in self._places_read[s.name].items() if x in inlined
                 )
             found = self._short[inlined] = max(lengths.values()) <= max(self.rules.inlined, *self._lengths.values())
+        return found
+
+    def _unrolls_few(self, nests: tuple[Node, ...], s: Stage, inlined: frozenset[str]) -> bool:
+        """Have the unrolled bodies that a stage is inlined into, which were chosen before it, few operations still?"""
+        through = ((nest, self.nests.through(nest, inlined)) for nest in nests)
+        return all(
+            self._unrolled_instructions(nest, found) <= self.rules.inlined for nest, found in through if s.name in found
+        )
+
+    def _unrolled_instructions(self, nest: Node, inlined: frozenset[str]) -> int:
+        found = self._unrolled.get((nest, inlined))
+        if found is None:
+            found = self._unrolled[nest, inlined] = unrolled_instructions(self.nests, nest, inlined)
         return found
 
     def _inside(self, state: State, s: Stage, order: tuple[int, ...]) -> Iterator[Batch]:
