@@ -13,7 +13,7 @@ from hjit.export.description import CannotExport, Description, Output, Parameter
 from hjit.export.numbers import kind_of, numbers_of
 from hjit.export.sizes import Sized, is_constant
 from hjit.kernels.runtime.lowered import Lowered
-from hjit.kernels.runtime.scratch import lifetimes
+from hjit.kernels.runtime.scratch import live_ranges_of
 from hjit.sched.language.memory import LINE
 from hjit.trace.capture.trace import PyTree, Result, Trace
 from hjit.trace.ir.expressions import Load
@@ -241,7 +241,7 @@ def _outputs(sized: Sized, graph: Graph, leaf_of: Mapping[str, int]) -> Iterable
 def _scratch(graph: Graph, low: Lowered, over: Any) -> Iterable[Scratch]:
     """As `kernel.Bound` has it."""
     program, params = low.program, low.params
-    lives = lifetimes(graph, program)
+    live_ranges = live_ranges_of(graph, program)
     buffers = {n: b.layout.lengths(b.lengths) for n, b in program.buffers.items()}
     for n in params.scratch:
         s = graph.stage(n)
@@ -251,7 +251,7 @@ def _scratch(graph: Graph, low: Lowered, over: Any) -> Iterable[Scratch]:
             layout = program.layouts.get(n)
             align = (layout.align if layout is not None else ()) or [1] * len(s.shape)
             lengths = [over((p + (a - 1)) // a * a) for p, a in zip(s.shape, align, strict=True)]
-        yield Scratch(s.dtype.itemsize, tuple(lengths), lives.get(n), n in params.tasks)
+        yield Scratch(s.dtype.itemsize, tuple(lengths), live_ranges.get(n), n in params.tasks)
 
 
 def _lengths(graph: Graph, over: Any) -> Iterable[Poly]:

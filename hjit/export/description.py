@@ -83,7 +83,7 @@ class Scratch:
 
     Attributes:
         lengths: of its axes.
-        life: see `scratch.lifetimes`; None: it is never in memory.
+        life: see `scratch.live_ranges_of`; None: it is never in memory.
         is_of_task: has each task its own?
     """
 

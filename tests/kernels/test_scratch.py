@@ -16,13 +16,13 @@ LIVES = st.tuples(st.integers(0, 12), st.integers(0, 6)).map(lambda x: (x[0], x[
 @given(st.lists(st.tuples(st.integers(0, 9).map(lambda n: n * ALIGN), LIVES), max_size=24))
 def test_what_lives_at_the_same_time_is_apart(stages: list[tuple[int, tuple[int, int]]]) -> None:
     sizes = {f"s{k}": size for k, (size, _) in enumerate(stages)}
-    lives = {f"s{k}": life for k, (_, life) in enumerate(stages)}
-    places, total = offsets(sizes, lives)
+    live_ranges = {f"s{k}": live for k, (_, live) in enumerate(stages)}
+    places, total = offsets(sizes, live_ranges)
     assert places.keys() == sizes.keys()
     for a in sizes:
         assert 0 <= places[a] <= places[a] + sizes[a] <= total and places[a] % ALIGN == 0
         for b in sizes:
-            together = lives[a][0] <= lives[b][1] and lives[b][0] <= lives[a][1]
+            together = live_ranges[a][0] <= live_ranges[b][1] and live_ranges[b][0] <= live_ranges[a][1]
             if a < b and together:
                 assert places[a] + sizes[a] <= places[b] or places[b] + sizes[b] <= places[a]
     assert total <= sum(sizes.values())

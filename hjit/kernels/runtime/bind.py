@@ -15,7 +15,7 @@ from hjit.kernels.lower.params import FIRST, KEEP, STREAM, STREAMED, TASKS_PER_T
 from hjit.kernels.runtime import arena, backend, launch
 from hjit.kernels.runtime.kernel import Bound, Kernel, Parameters, count, kernel_named
 from hjit.kernels.runtime.scheduled import Scheduled
-from hjit.kernels.runtime.scratch import lifetimes, offsets, staggered
+from hjit.kernels.runtime.scratch import live_ranges_of, offsets, staggered
 from hjit.kernels.runtime.sizes import are_small, encode, evaluate
 from hjit.options import Options
 from hjit.process import deadline, debug
@@ -87,11 +87,11 @@ def compiled(found: Lowered, symbols: tuple[str, ...], options: Options) -> Kern
         for n, layout in program.layouts.items()
         if layout.align and n not in program.buffers
     )
-    lives = tuple((position[n], life) for n, life in lifetimes(graph, program).items())
+    live_ranges = tuple((position[n], live) for n, live in live_ranges_of(graph, program).items())
     nests = tuple(tuple(position[n] for n in x.writes) for x in program.nests) if found.params.times is not None else ()
-    head = json.dumps([buffers, align, lives, nests]).encode() + b"\n"
+    head = json.dumps([buffers, align, live_ranges, nests]).encode() + b"\n"
     cache.store(name, head + code, {"versions": cache.versions()}, options.cache_dir, options.cache)
-    return Kernel(name, linked, buffers, align, lives, False, nests)
+    return Kernel(name, linked, buffers, align, live_ranges, False, nests)
 
 
 def parameters(
@@ -109,12 +109,14 @@ def parameters(
     stages = graph.by_name
     outputs = tuple((n, tuple(sizes_value(p, sizes) for p in stages[n].shape), stages[n].dtype) for n in graph.outputs)
     threads = launch.threads(options.num_threads)
-    lives = {graph.stages[k].name: tuple(life) for k, life in kernel.lives}
-    needed = {name: _scratch_shape(kernel, graph, name, buffers, sizes) for name in params.scratch if name in lives}
+    live_ranges = {graph.stages[k].name: tuple(live) for k, live in kernel.live_ranges}
+    needed = {
+        name: _scratch_shape(kernel, graph, name, buffers, sizes) for name in params.scratch if name in live_ranges
+    }
     needed_bytes = {n: _aligned(math.prod(shape) * stages[n].dtype.itemsize) for n, shape in needed.items()}
     tasks = 1 if threads == 1 else threads * TASKS_PER_THREAD
     taken = {n: staggered(size * tasks if n in buffers else size) for n, size in needed_bytes.items()}
-    places, scratch_bytes = offsets(taken, lives)
+    places, scratch_bytes = offsets(taken, live_ranges)
     if scheduled.tree is not None:
         _check_scratch(scratch_bytes, taken)
     constants = [places.get(name, 0) for name in params.scratch]

@@ -60,8 +60,8 @@ class Kernel:
         name: the entry's symbol, and the name in the disk cache.
         buffers: stages in buffers of tasks, by position in the Graph, with the lengths of their axes; see `sizes`.
         align: stages whose axes have gaps in memory, by position in the Graph; see `hjit.sched.language.tree.Store`.
-        lives: stages that are in memory, by position in the Graph, with their first and last nests; see
-            `scratch.lifetimes`.
+        live_ranges: stages that are in memory, by position in the Graph, with their first and last nests; see
+            `scratch.live_ranges_of`.
         from_cache: was the object code found on disk?
         nests: of a kernel that notes times, the stages that each nest computes, by position in the Graph.
     """
@@ -70,7 +70,7 @@ class Kernel:
     compiled: Compiled
     buffers: tuple[tuple[int, Any], ...]
     align: tuple[tuple[int, Any], ...]
-    lives: tuple[tuple[int, Any], ...]
+    live_ranges: tuple[tuple[int, Any], ...]
     from_cache: bool
     nests: tuple[tuple[int, ...], ...] = ()
 
@@ -120,9 +120,9 @@ def _load(name: str, options: Options) -> Kernel | None:
     try:
         head, _, code = code.partition(b"\n")
         *stages, nests = json.loads(head)
-        buffers, align, lives = (tuple((int(k), numbers) for k, numbers in part) for part in stages)
+        buffers, align, live_ranges = (tuple((int(k), numbers) for k, numbers in part) for part in stages)
         linked = signal_safe(_linked, code, name)
-        found = Kernel(name, linked, buffers, align, lives, True, tuple(map(tuple, nests)))
+        found = Kernel(name, linked, buffers, align, live_ranges, True, tuple(map(tuple, nests)))
     except (CompileError, RuntimeError, ValueError, TypeError):
         return None
     count(loaded=1)

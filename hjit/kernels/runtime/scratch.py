@@ -14,12 +14,12 @@ PAGE_BYTES = 4096  # whose offset selects a line of the first cache, as on most 
 STAGGER_BYTES = 5 * 64  # between the page offsets of arrays that follow each other: five lines of a cache
 LARGE_BYTES = 1 << 16  # arrays of which some more bytes do not matter
 
-Lifetime = tuple[int, int]  # the first nest that computes or reads a stage, and the last one
+LiveRange = tuple[int, int]  # the first nest that computes or reads a stage, and the last one
 
 
-def lifetimes(graph: Graph, program: Program) -> dict[str, Lifetime]:
+def live_ranges_of(graph: Graph, program: Program) -> dict[str, LiveRange]:
     """The live range, in nests, of each stage that is in memory."""
-    found: dict[str, Lifetime] = {}
+    found: dict[str, LiveRange] = {}
     for k, nest in enumerate(program.nests):
         for name in {*nest.writes, *(x for w in nest.writes for x in graph.by_name[w].sources if x in graph.by_name)}:
             found[name] = found.get(name, (k, k))[0], k
@@ -35,18 +35,18 @@ def staggered(size: int) -> int:
     return size if size < LARGE_BYTES else -(-size // PAGE_BYTES) * PAGE_BYTES + STAGGER_BYTES
 
 
-def offsets(sizes: Mapping[str, int], lives: Mapping[str, Lifetime]) -> tuple[dict[str, int], int]:
+def offsets(sizes: Mapping[str, int], live_ranges: Mapping[str, LiveRange]) -> tuple[dict[str, int], int]:
     """The offset of each stage, and the total size: first fit, in the order in which live ranges begin.
 
     Args:
         sizes: bytes of each stage, multiples of the alignment.
-        lives: the live range of each stage.
+        live_ranges: the live range of each stage.
     """
     found: dict[str, int] = {}
     living: list[tuple[int, int, int]] = []  # (begin, end, last nest), in the order of memory
     total = 0
-    for name in sorted(sizes, key=lambda n: (lives[n][0], -sizes[n])):
-        first, last = lives[name]
+    for name in sorted(sizes, key=lambda n: (live_ranges[n][0], -sizes[n])):
+        first, last = live_ranges[name]
         living = [x for x in living if x[2] >= first]
         at, position = _first_gap(living, sizes[name])
         found[name] = at

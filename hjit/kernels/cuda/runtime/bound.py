@@ -294,12 +294,15 @@ class Bound:
     def _scratch(self, kernels: Kernels, numbers: Sequence[int], apart: bool = False) -> _Memory:
         """Memory for the stages that are neither results nor in memory of tasks; `apart`: none shares another's."""
         graph = self.scheduled.graph
-        places, lives, counts = {}, {}, {}
+        places, live_ranges, counts = {}, {}, {}
         for k, elements, first, last in kernels.scratch:
             s = graph.stages[k]
-            counts[s.name], lives[s.name] = max(evaluate(elements, numbers), 1), (0, 0) if apart else (first, last)
+            counts[s.name], live_ranges[s.name] = (
+                max(evaluate(elements, numbers), 1),
+                (0, 0) if apart else (first, last),
+            )
             places[s.name] = -(-counts[s.name] * s.dtype.itemsize // ALIGN) * ALIGN
-        at, size = offsets(places, lives)
+        at, size = offsets(places, live_ranges)
         return _Memory(size, tuple((at[name], n, graph.dtypes[name]) for name, n in counts.items()))
 
     def _moved_bytes(self) -> int:

@@ -25,7 +25,7 @@ from hjit.kernels.lower.program import ITERATION, Rows
 from hjit.kernels.runtime.kernel import count
 from hjit.kernels.runtime.naming import schedule_text
 from hjit.kernels.runtime.scheduled import Scheduled
-from hjit.kernels.runtime.scratch import lifetimes
+from hjit.kernels.runtime.scratch import live_ranges_of
 from hjit.kernels.runtime.sizes import encode, evaluate, tabulated
 from hjit.options import Options
 from hjit.process import deadline
@@ -109,14 +109,14 @@ def _made(scheduled: Scheduled, name: str, options: Options, bits: int, device: 
     found = lowered(scheduled, options, name, bits)
     graph, program, symbols = found.graph, found.program, scheduled.key.symbols
     names, position = _names(graph, symbols), {s.name: k for k, s in enumerate(graph.stages)}
-    lives = lifetimes(graph, program)
+    live_ranges = live_ranges_of(graph, program)
     scratch = []
     for s in graph.stages:
-        if s.name in lives and s.name not in graph.outputs and s.name not in program.buffers:
+        if s.name in live_ranges and s.name not in graph.outputs and s.name not in program.buffers:
             elements = poly(1)
             for n in program.layouts.get(s.name, C_ORDER).lengths(s.shape):
                 elements = elements * n
-            scratch.append((position[s.name], encode(elements, symbols), *lives[s.name]))
+            scratch.append((position[s.name], encode(elements, symbols), *live_ranges[s.name]))
     with deadline.paused():
         code, log = device.compile(found.module.text)
     head = {

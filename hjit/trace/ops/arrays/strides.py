@@ -195,7 +195,7 @@ def _have_common_memory(function: Callable[..., bool], a: Any, b: Any, *max_work
         return bool(function(x.known, y.known, *max_work, **named))
     first, second = _in_memory(x), _in_memory(y)
     if one is not other or first is None or second is None:
-        reason = "where their memory is is not known while tracing"
+        reason = "their places in memory are not known while tracing"
         raise current().error(f"numpy.{function.__name__}", reason, "ask before the decorated function is called")
     return bool(function(first, second, *max_work, **named))
 
