@@ -10,6 +10,7 @@ that it was measured at; the page in Markdown is made of all of them.
 from __future__ import annotations
 
 import copy
+import functools
 import importlib.util
 import json
 import math
@@ -139,16 +140,24 @@ _KERNEL_CALLS = {kernel.__file__, launch.__file__}  # the modules that call mach
 
 
 def speed(p: Any, f: Callable[..., Any], given: Any, seconds: float) -> dict[str, Any]:
-    """NumPy's time over hjit's, by the median of interleaved pairs of calls; both on arguments that are theirs."""
+    """NumPy's time over hjit's, by the median of interleaved pairs of calls; each has arguments of its own.
+
+    They change places after half of the time: what the pages of an array are costs a short function up to a tenth.
+    """
     mine, theirs = copy.deepcopy(given), copy.deepcopy(given)
     end = time.perf_counter() + SETTLING_SECONDS
     for _ in range(SETTLED):
         p(*mine[0], **mine[1])
         if time.perf_counter() > end:
             break
-    plain, compiled = interleaved([lambda: f(*theirs[0], **theirs[1]), lambda: p(*mine[0], **mine[1])], seconds)
+    plain: list[float] = []
+    compiled: list[float] = []
+    for a, b in ((theirs, mine), (mine, theirs)):
+        calls = [functools.partial(f, *a[0], **a[1]), functools.partial(p, *b[0], **b[1])]
+        for times, more in zip((plain, compiled), _pairs(*interleaved(calls, seconds / 2)), strict=True):
+            times += more
     found = ratio(plain, compiled)
-    share = share_in_kernels(lambda: p(*mine[0], **mine[1]))
+    share = share_in_kernels(functools.partial(p, *mine[0], **mine[1]))
     return {
         "times": found.median,
         "low": found.low,
@@ -157,6 +166,12 @@ def speed(p: Any, f: Callable[..., Any], given: Any, seconds: float) -> dict[str
         "plain_ms": 1e3 * min(plain),
         "in_kernels": round(share, 3),
     }
+
+
+def _pairs(a: list[float], b: list[float]) -> tuple[list[float], list[float]]:
+    """Those of both: one of them may have run more often."""
+    n = min(len(a), len(b))
+    return a[:n], b[:n]
 
 
 # -- all functions
