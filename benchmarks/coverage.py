@@ -12,11 +12,8 @@ from __future__ import annotations
 import copy
 import functools
 import importlib.util
-import json
 import math
-import os
 import re
-import subprocess
 import sys
 import tempfile
 import threading
@@ -31,6 +28,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks import functions
+from benchmarks.children import answer, row_of_child
 from benchmarks.overhead import commit_named
 from benchmarks.pairs import interleaved, ratio
 from benchmarks.suite import ROOT, about
@@ -58,7 +56,7 @@ PACKAGES = ("scikit-image", "scipy", "colour-science", "colour-demosaicing", "se
 
 
 def measure(
-    path: str, arguments: str, sizes: Sequence[float], seconds: float, write: Callable[[Any], None], again: bool = False
+    path: str, arguments: str, sizes: Sequence[float], seconds: float, again: bool, write: Callable[[Any], None]
 ) -> None:
     """Run a function, and write what is found, bit by bit: dictionaries that make up its row.
 
@@ -191,36 +189,15 @@ def row_for(
     row: dict[str, Any] = {"package": package, "function": path}
     for again in (False, True) if seconds else (False,):
         own, left = limit * len(sizes), max(0.0, end - time.monotonic())
-        request = json.dumps([path, arguments, list(sizes), seconds, again])
-        found, error = _in_process(request, cache, min(own, left))
+        request = [path, arguments, list(sizes), seconds, again]
+        variables = {"HJIT_CACHE_DIR": str(cache), "MPLBACKEND": "agg"}
+        found, error = row_of_child("benchmarks.coverage", request, cache / "row.jsonl", variables, min(own, left))
         if error is None and left < own:
             return None
         row |= found
         if error != "":
             return row | {"error": f"ended at its limit of {own:.0f} s" if error is None else error}
     return row
-
-
-def _in_process(request: str, cache: Path, limit: float) -> tuple[dict[str, Any], str | None]:
-    """What a process that measures writes, and how it fails; None: it has taken `limit` seconds."""
-    environment = {**os.environ, "HJIT_CACHE_DIR": str(cache), "MPLBACKEND": "agg"}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH", "")]))
-    file = cache / "row.jsonl"
-    file.write_text("")
-    command = [sys.executable, "-m", "benchmarks.coverage", request, str(file)]
-    error: str | None = ""
-    try:
-        done = subprocess.run(
-            command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=limit
-        )
-        if done.returncode:
-            error = f"status {done.returncode}: {(done.stderr.strip().splitlines() or [''])[-1]}"[:400]
-    except subprocess.TimeoutExpired:
-        error = None
-    found: dict[str, Any] = {}
-    for line in file.read_text().splitlines():
-        found |= json.loads(line)
-    return found, error
 
 
 def chosen(only: Sequence[str]) -> list[tuple[str, str, str]]:
@@ -497,17 +474,5 @@ def show(numbers: dict[str, Any]) -> None:
                 print(f"    {row['function']}: {s['times']:.2f} of NumPy's speed at {size} megapixels")
 
 
-def main() -> None:
-    """Measure one function; its request and the file for its row are the arguments."""
-    path, arguments, sizes, seconds, again = json.loads(sys.argv[1])
-    with open(sys.argv[2], "a", encoding="utf-8") as f:
-
-        def write(found: Any) -> None:
-            f.write(json.dumps(found) + "\n")
-            f.flush()
-
-        measure(path, arguments, sizes, seconds, write, again)
-
-
 if __name__ == "__main__":
-    main()
+    answer(measure)

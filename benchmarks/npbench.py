@@ -16,10 +16,7 @@ import inspect
 import io
 import json
 import math
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 import warnings
@@ -30,8 +27,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.children import answer, row_of_child
 from benchmarks.pairs import MIN_ROUNDS, ratio
-from benchmarks.suite import ROOT, about, check_names
+from benchmarks.suite import about, check_names
 from hjit.report.equality import difference, text
 from hjit.report.kinds import KINDS, row_of
 
@@ -209,28 +207,13 @@ def speed(p: Any, f: Callable[..., Any], given: Arguments, seconds: float) -> di
 def row_for(source: Path, kernel: Kernel, size: str, seconds: float, limit: float) -> dict[str, Any]:
     """The row of a kernel, from a process of its own, with an empty cache."""
     row: dict[str, Any] = {"kernel": kernel.name, "size": size}
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    environment["PYTHONPATH"] = os.pathsep.join(
-        filter(None, [str(ROOT), environment.get("PYTHONPATH", ""), str(source)])
-    )
     with tempfile.TemporaryDirectory(prefix="hjit-npbench-") as folder:
+        variables = {"PYTHONDONTWRITEBYTECODE": "1", "HJIT_CACHE_DIR": str(Path(folder, "cache"))}
+        request = [str(source), kernel.name, size, seconds]
         file = Path(folder, "row.jsonl")
-        file.touch()
-        request = json.dumps([str(source), kernel.name, size, seconds])
-        command = [sys.executable, "-m", "benchmarks.npbench", request, str(file)]
-        environment["HJIT_CACHE_DIR"] = str(Path(folder, "cache"))
-        error = ""
-        try:
-            done = subprocess.run(
-                command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=limit
-            )
-            if done.returncode:
-                error = f"status {done.returncode}: {(done.stderr.strip().splitlines() or [''])[-1]}"
-        except subprocess.TimeoutExpired:
-            error = f"ended at its limit of {limit:.0f} s"
-        for line in file.read_text(encoding="utf-8").splitlines():
-            row |= json.loads(line)
-    return row | ({"error": error[:400]} if error else {})
+        found, error = row_of_child("benchmarks.npbench", request, file, variables, limit, str(source))
+    error = f"ended at its limit of {limit:.0f} s" if error is None else error
+    return row | found | ({"error": error} if error else {})
 
 
 def run(
@@ -300,17 +283,10 @@ def show(numbers: Mapping[str, Any]) -> None:
             print(f"    {row['kernel']} {row['size']}: {'; '.join(found)}")
 
 
-def main() -> None:
-    """Measure one kernel; its request and the file for its row are the arguments."""
-    source, name, size, seconds = json.loads(sys.argv[1])
-    with open(sys.argv[2], "a", encoding="utf-8") as f:
-
-        def write(found: Any) -> None:
-            f.write(json.dumps(found) + "\n")
-            f.flush()
-
-        measure(kernels_of(Path(source))[name], size, seconds, write)
+def answered(source: str, name: str, size: str, seconds: float, write: Callable[[Any], None]) -> None:
+    """Measure one kernel, in its own process."""
+    measure(kernels_of(Path(source))[name], size, seconds, write)
 
 
 if __name__ == "__main__":
-    main()
+    answer(answered)

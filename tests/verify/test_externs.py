@@ -17,6 +17,7 @@ from hjit.verify.externs import bounds, is_guess
 from hjit.verify.tolerances import tolerances
 from tests.inexact import verified
 from tests.test_verify import wrong_from_now_on
+from tests.trace.test_loop_programs import durbin
 
 ERROR = 1e-3
 
@@ -105,16 +106,7 @@ def ranks(a: Any) -> Any:
 
 def levinson(a: Any) -> Any:
     """A recurrence, of arrays and of numbers, that magnifies roundings."""
-    r = a[0]
-    y = np.empty_like(r)
-    y[0] = alpha = -r[0]
-    beta = 1.0
-    for k in range(1, r.shape[0]):
-        beta *= 1.0 - alpha * alpha
-        alpha = -(r[k] + np.dot(np.flip(r[:k]), y[:k])) / beta
-        y[:k] += alpha * np.flip(y[:k])
-        y[k] = alpha
-    return y
+    return durbin(a[0])
 
 
 @pytest.mark.parametrize("f", [stretch, close_to_zero, ranks])
