@@ -520,3 +520,23 @@ def test_unrolled_bodies_stay_short_when_a_stage_is_inlined_later() -> None:
         state = random_state(space, random.Random(seed))
         lengths += [unrolled_instructions(space.nests, nest, state.inlined) for nest in state.nests if state.inlined]
     assert lengths and max(lengths) <= most
+
+
+def test_each_lane_of_a_gather_counts_for_how_much_is_unrolled() -> None:
+    def near(a: Array) -> Array:
+        n = a.shape[0] - 40
+        return sum((a[i : n + i, i : n + i] for i in range(40)), np.float32(0))
+
+    def anywhere(a: Array) -> Array:
+        n = a.shape[0] - 40
+        row, at = np.arange(n)[:, None], np.clip((20 * a[:n, :n]).astype(np.int32), 0, 20)
+        return sum((a[row, at + i] for i in range(40)), np.float32(0))
+
+    def is_unrolled(function: Callable[[Array], Array]) -> bool:
+        p = Program(function, (600, 600))
+        (last,) = p.graph.outputs
+        loops = (x for s in states(p.space, 40) for x in walk(s.tree) if isinstance(x, Loop))
+        return any(x.kind == "unroll" and x.stage == last for x in loops)
+
+    assert is_unrolled(near)
+    assert not is_unrolled(anywhere)

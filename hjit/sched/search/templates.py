@@ -57,6 +57,7 @@ from hjit.sched.search.thresholds import (
     UNROLLED_OPERATIONS,
     VECTORS,
 )
+from hjit.trace.ir.analysis.costs import instruction_count
 from hjit.trace.ir.expressions import Expr, Index, walk
 from hjit.trace.ir.graph import Definition, Stage
 
@@ -243,7 +244,8 @@ class Templates:
                     yield Inner(None, None, unrolled, ((1, 1, 1),))
                 continue
             widths = native_widths(s, d, self.target, lanes_dim)
-            code = sum(1 for x in alike for _ in walk(x.value)) * max(int(np.prod([extents[k] for k in unrolled])), 1)
+            single = sum(instruction_count(x.value, widths[0]) for x in alike)
+            code = single * max(int(np.prod([extents[k] for k in unrolled])), 1)
             transposed = transposed_dim(d, lanes_dim, unrolled, strides)
             first_lanes = widths[0] if transposed is not None else iteration_lanes(d, self.target, lanes_dim, widths[0])
             yield replace(

@@ -16,8 +16,8 @@ def unrolled_instructions(nests: NestCosts, nest: Node, inlined: frozenset[str])
 
     0 where no loop is unrolled.
     """
-    bodies = _bodies(nests, nest, 1)
-    return max((copies * _length(nests, c, inlined) for c, copies in bodies if copies > 1), default=0)
+    bodies = _bodies(nests, nest, 1, 1)
+    return max((n * _length(nests, c, lanes, inlined) for c, n, lanes in bodies if n > 1), default=0)
 
 
 def own_compute(loop: Loop) -> Compute:
@@ -25,24 +25,27 @@ def own_compute(loop: Loop) -> Compute:
     return next(c for c in computes(loop) if c.stage == loop.stage)
 
 
-def _bodies(nests: NestCosts, node: Node, copies: int) -> Iterator[tuple[Compute, int]]:
-    """What a nest computes, and how many copies of it unrolled loops make."""
+def _bodies(nests: NestCosts, node: Node, copies: int, lanes: int) -> Iterator[tuple[Compute, int, int]]:
+    """What a nest computes, how many copies of it unrolled loops make, and the lanes of its vectors."""
     if isinstance(node, Compute):
-        yield node, copies
+        yield node, copies, lanes
         return
-    if isinstance(node, Loop) and node.kind == "unroll":
+    if isinstance(node, Loop) and node.kind in ("unroll", "vector"):
         extents = nests.sized.part(node.stage, own_compute(node).definitions).extents
         size = math.prod(int(extents[k]) for k in dims_of(node.dim)) if node.size is None else node.size
-        copies *= max(size // iteration_size(node, dims_of(node.dim)[-1]), 1)
+        if node.kind == "unroll":
+            copies *= max(size // iteration_size(node, dims_of(node.dim)[-1]), 1)
+        else:
+            lanes = max(size, 1)
     for child in node.children:
-        yield from _bodies(nests, child, copies)
+        yield from _bodies(nests, child, copies, lanes)
 
 
-def _length(nests: NestCosts, c: Compute, inlined: frozenset[str]) -> int:
+def _length(nests: NestCosts, c: Compute, lanes: int, inlined: frozenset[str]) -> int:
     """Instructions of one evaluation, with those of the stages that are inlined into it."""
     calls = nests.sized_for(nests.through(c, inlined)).part(c.stage, c.definitions).calls
-    own = sum(instruction_count(nests.graph.stage(c.stage).definitions[n].value) for n in c.definitions)
+    own = sum(instruction_count(nests.graph.stage(c.stage).definitions[n].value, lanes) for n in c.definitions)
     return own + sum(
-        len(indices) * instruction_count(nests.graph.stage(name).definitions[0].value)
+        len(indices) * instruction_count(nests.graph.stage(name).definitions[0].value, lanes)
         for name, indices in calls.items()
     )

@@ -27,12 +27,20 @@ def cost(e: Expr) -> int:
 
 
 @lru_cache(maxsize=1 << 12)  # a search asks it of each definition at each step
-def instruction_count(e: Expr) -> int:
-    """Instructions of one evaluation, about: what costs nothing is one, too."""
-    return sum(_node_cost(x) or 1 for x in walk(e))
+def instruction_count(e: Expr, lanes: int = 1) -> int:
+    """Instructions of one evaluation, about: what costs nothing is one, too.
+
+    Args:
+        lanes: of its vectors; a gather has an instruction for each, at least.
+    """
+    return sum(lanes if _is_gather(x) else _node_cost(x) or 1 for x in walk(e))
 
 
 def _node_cost(e: Expr) -> int:
     if isinstance(e, Op):
         return COSTS.get(e.name, 1)
-    return 1 if isinstance(e, Load) and any(isinstance(a, Indirect) for p in e.index for a in p.atoms()) else 0
+    return 1 if _is_gather(e) else 0
+
+
+def _is_gather(e: Expr) -> bool:
+    return isinstance(e, Load) and any(isinstance(a, Indirect) for p in e.index for a in p.atoms())
