@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.ndimage import gaussian_filter
+from scipy.signal import convolve, convolve2d
 from skimage.transform import probabilistic_hough_line
 
 import hjit
@@ -243,6 +245,24 @@ def test_where_bounds_are_not_known_the_next_calls_decide(monkeypatch: pytest.Mo
             np.testing.assert_array_equal(p(SINGLE), np.exp(SINGLE))
     assert len(seen) == 1 and p.stats.verified is False
     assert p.stats.fallbacks == MAX_DOUBTS + 2
+
+
+def test_more_is_computed_for_a_comparison_after_each_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    def marked(img: Any) -> Any:
+        v = 1 - np.exp(gaussian_filter(img, 20) * np.float32(-1e-9))  # a rounding, or none
+        return np.where(v <= 0, np.float32(1), v)
+
+    monkeypatch.setattr(work, "MAX_WORK", 1_000_000)
+    wrong_from_now_on(monkeypatch, lambda result: result.__setitem__(slice(9), np.float32(2.0**-24)))
+    p = hjit.pipeline(marked, cache="off")
+    verdicts = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HjitWarning)
+        for _ in range(MAX_DOUBTS + 1):
+            p(SINGLE[:60, :70])
+            verdicts.append(p.stats.verified)
+    assert verdicts[0] is None and verdicts[-1] is True
+    assert p.stats.flipped == 9 * 70
 
 
 def test_a_kernel_whose_arguments_overlapped_at_first_is_verified_later(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -708,12 +728,18 @@ def test_fast_maths_may_differ_by_a_rounding() -> None:
         (lambda a: np.exp(a.astype(np.float64)) + a, 2.0**-52, False),
         (lambda a: a.astype(np.float64) + a.sum(), 2.0**-23, False),
         (lambda a: a.astype(np.float64).cumsum(axis=0), 2.0**-52, False),
+        (lambda a: gaussian_filter(a, 20), 0, False),  # summed one after the other, as SciPy does
+        (lambda a: convolve2d(a, SINGLE[:25, :27], mode="same"), 0, False),
+        (lambda a: convolve(a, SINGLE[:25, :27], mode="same", method="direct"), 0, False),
+        (lambda a: convolve2d(a, SINGLE[:2, :150], mode="same"), 2.0**-23, False),  # SciPy adds four products at a time
+        (lambda a: np.bincount((a * 9).astype(np.int64).ravel(), a.ravel()), 0, False),
+        (lambda a: np.histogram(a, 9, (0, 1), weights=a)[0], 2.0**-23, False),  # in blocks
         (lambda a: np.floor(np.exp(a)), 2.0**-23, True),
         (lambda a: np.where(np.exp(a) > 1.5, 1, 0), 2.0**-23, True),
         (lambda a: np.arange(300.0)[(np.exp(a) * 9).astype(np.int64)], 2.0**-23, True),
         (lambda a: (a * 255).astype(np.int64) ** 2, 0, False),
     ],
-    ids=range(12),
+    ids=range(18),
 )
 def test_the_tolerance_is_of_the_coarsest_float_since_an_operation_was_inexact(
     f: Any, eps: float, decided: bool

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -50,6 +50,8 @@ class Reference:
         graphs: one for each segment.
         graph_breaks: what ends each of them.
         inexact: names of the operations whose last bits may differ.
+        exact: names of the stages that have NumPy's bits.
+        effort: how many times the usual work may be done.
     """
 
     def __init__(
@@ -59,9 +61,11 @@ class Reference:
         inputs: Inputs,
         inexact: frozenset[str],
         fast: bool,
+        exact: Container[str] = (),
+        effort: int = 1,
     ) -> None:
-        self.graphs, self.inputs, self.inexact, self.fast = graphs, inputs, inexact, fast
-        self.work = Work((d for g in graphs for s in g.stages for d in s.definitions), inputs.sizes)
+        self.graphs, self.inputs, self.inexact, self.fast, self.exact = graphs, inputs, inexact, fast, exact
+        self.work = Work((d for g in graphs for s in g.stages for d in s.definitions), inputs.sizes, effort)
         self.whole: dict[tuple[int, str], Approx] = {}
         self.some: dict[tuple[int, str], Some] = {}  # what the elements that are computed now have needed so far
         self._depth = 0  # of stages whose elements are computed
@@ -206,6 +210,8 @@ class Reference:
         if known is None:
             shape = self.shape(s)
             size = math.prod(shape)
+            if s.name in self.exact:
+                return self.whole.setdefault((k, s.name), Approx(self.plainly(k, s.name)))
             self.work.require(s, size)
             self.work.count(size, WITH_ERRORS)
             if is_direct(s):
@@ -331,12 +337,12 @@ class Reference:
             total.add_like(np.broadcast_to(values, (count, min(step, size - begin))), some)
 
     def plainly(self, k: int, name: str) -> Array:
-        """An array as NumPy has it; few elements, such as sums, as they should be."""
+        """An array as NumPy has it; few elements that may differ from those, such as sums, as they should be."""
         stage = self.graphs[k].by_name.get(name)
         if stage is None:
             return self.load(k, name, ()).value
         shape = self.shape(stage)
-        if math.prod(shape) <= WHOLE:
+        if math.prod(shape) <= WHOLE and name not in self.exact:
             return self.complete(k, stage).value
         known = self.plain.get((k, name))
         if known is None:
@@ -398,7 +404,7 @@ class Reference:
                 self._scatter(k, added, d, inner, now)
                 continue
             if d.order in ("pure", "sequential"):
-                rounded = d.order == "sequential" and bool(d.rdims) and s.dtype.kind == "f"  # perhaps in another order
+                rounded = d.reorders and s.dtype.kind == "f"
                 for point in itertools.product(*map(range, inner)):
                     frame = Frame(self, k, (*_grids(pure), *point))
                     values = [cast(frame.value(x.value), s.dtype) for x in together]

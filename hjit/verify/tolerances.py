@@ -129,7 +129,7 @@ class _Judge:
             known: dict[Expr, Tolerance] = {}
             for d in s.definitions:
                 value = self.expr(d.value, known) | self.chosen((e for p in d.target for e in p.exprs), s.dtype, known)
-                if d.order in ("add", "multiply") or (d.order == "sequential" and d.rdims):
+                if d.order in ("add", "multiply") or d.reorders:
                     value = value | own  # NumPy leaves the order of its sums open
                 now = now | (value | own if value.eps else value)
 

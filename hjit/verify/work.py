@@ -29,11 +29,15 @@ class TooMuch(Exception):
 
 
 class Work:
-    """The operations done in a part of a comparison, and those that are left for all of it."""
+    """The operations done in a part of a comparison, and those that are left for all of it.
 
-    def __init__(self, definitions: Iterable[Definition], sizes: Mapping[str, int]) -> None:
+    Args:
+        effort: how many times `MAX_WORK` is allowed.
+    """
+
+    def __init__(self, definitions: Iterable[Definition], sizes: Mapping[str, int], effort: int = 1) -> None:
         self._sizes = sizes
-        self._left = MAX_WORK + sum(map(self._own, definitions))
+        self._left = effort * MAX_WORK + sum(map(self._own, definitions))
         self._done, self._most = 0, self._left
 
     @contextmanager

@@ -230,13 +230,12 @@ def test_errors() -> None:
 @pytest.mark.parametrize("mode", ("full", "same", "valid"))
 def test_signal(dtype: str, mode: str) -> None:
     a = image((19, 6), dtype)
-    exact = dtype not in ("float32", "float64")
-    for k in (image((3, 3), dtype, 1), image((4, 1), dtype, 1), image((9, 6), dtype, 1)):
+    for k in (image((3, 3), dtype, 1), image((4, 1), dtype, 1), image((4, 5), dtype, 1), image((9, 6), dtype, 1)):
         for boundary in ("fill", "wrap", "symm"):
             check(lambda a, k=k, b=boundary: scipy.signal.convolve2d(a, k, mode, b, 3), a)
             check(lambda a, k=k, b=boundary: scipy.signal.correlate2d(a, k, mode, b), a)
-        check(lambda a, k=k: scipy.signal.convolve(a, k, mode, "direct"), a, exact=exact)
-        check(lambda a, k=k: scipy.signal.correlate(a, k, mode, "direct"), a, exact=exact)
+        check(lambda a, k=k: scipy.signal.convolve(a, k, mode, "direct"), a)
+        check(lambda a, k=k: scipy.signal.correlate(a, k, mode, "direct"), a)
         check(lambda a, k=k: scipy.signal.fftconvolve(a, k, mode), a)
     check(lambda a, k: scipy.signal.convolve2d(a, k, mode), a, image((3, 5), dtype, 1))
 

@@ -39,6 +39,7 @@ MAX_VERDICTS = 512  # a pipeline remembers; the oldest is forgotten
 MAX_DOUBTS = (
     2  # calls that decide nothing, as roundings could be all that is left of values: of a blank image less its mean
 )
+MORE_WORK = 4  # times as much may be computed for a comparison after each doubt
 MAX_BLANKS = 4  # calls whose arrays, or results, have one value only: equal results say little of them
 MAX_AGAIN = 4  # runs, to find what extern functions draw at random
 MAX_PATHS = 8  # calls that took another path through the function than NumPy's
@@ -138,7 +139,9 @@ class FirstCalls:
         """
         with shown_warnings.of_another_run():
             draws = next(iter(ran.by_store.values())).draws
-            allowed = _allowed(variant, guarded, {**ran.arrays, **ran.before, **draws})
+            known = [self.verdicts.setdefault((variant.signature, streamed), Verdict()) for streamed in ran.by_store]
+            effort = MORE_WORK ** max(verdict.doubts for verdict in known)
+            allowed = _allowed(variant, guarded, {**ran.arrays, **ran.before, **draws}, effort)
             after = {n: ran.arrays[n] for n in ran.before}
             limits = allowed.results, [allowed.written[n] for n in after]
             flipped, why, is_blank = 0, "", False
@@ -155,7 +158,7 @@ class FirstCalls:
                     found = _without_random(variant, ran, streamed, found, ours, numpys, limits)
                 if found.is_in_doubt and variant.rec.has_uninitialised:
                     found = self._without(uninitialised(draws), found, ours, numpys, limits, list(after))
-                verdict = self.verdicts.setdefault((variant.signature, streamed), Verdict())
+                verdict = self.verdicts[variant.signature, streamed]
                 flipped += self._judge(verdict, found, allowed)
                 if changed:
                     verdict.verified, verdict.why = False, f"the function changes {changed[0]}, and the kernel does not"
@@ -394,8 +397,12 @@ def _varies(a: Array) -> bool:
     return bool((~np.isnan(a)).any()) if first != first else bool((a != first).any())
 
 
-def _allowed(variant: Variant, guarded: GuardValues, arrays: Mapping[str, Any]) -> Allowed:
-    """How far the results of a variant may be from NumPy's."""
+def _allowed(variant: Variant, guarded: GuardValues, arrays: Mapping[str, Any], effort: int) -> Allowed:
+    """How far the results of a variant may be from NumPy's.
+
+    Args:
+        effort: how many times the usual work may be done to find it.
+    """
     values, captured = guarded
     found_arrays = {**variant.constants, **captured, **arrays}
     inputs = Inputs(
@@ -404,7 +411,8 @@ def _allowed(variant: Variant, guarded: GuardValues, arrays: Mapping[str, Any]) 
         {name: values[k] for name, k in variant.body.slots.items()},
     )
     graphs, breaks, found = variant.reference_graphs, variant.breaks, variant.tolerances()
-    reference = Reference(graphs, breaks, inputs, INEXACT, variant.fast_math)
+    exact = {name for name, tolerance in found.items() if tolerance == EXACT}
+    reference = Reference(graphs, breaks, inputs, INEXACT, variant.fast_math, exact, effort)
     decisions = [e.needs[0] for e in breaks if e is not None and e.call is None]
     arranged = functools.partial(variant.results.arranged, found)
     return allowed_of(reference, [n for n in decisions if not is_exact(found.get(n, EXACT))], arranged)

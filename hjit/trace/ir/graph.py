@@ -44,7 +44,8 @@ class Definition:
         value: the new element; in an update it may load the stage itself.
         order: "pure", "sequential", or the associative operation ("add", "maximum", ...) of a reduction
             ``stage[target] = op(stage[target], x)`` that may run in any order.
-        reorders: of a sequential sum of floats, does NumPy leave its order open, as that of `np.cumsum`?
+        reorders: of a sequential sum of floats, does NumPy leave its order open, as that of `np.cumsum`? Any other has
+            NumPy's bits.
         joined: does it run together with the update before it, of the same dimensions? In each iteration the values of
             both are evaluated before either is stored; both are sequential.
     """

@@ -33,8 +33,14 @@ def values_of(dtype: np.dtype[Any]) -> int:
     return 2 if dtype.kind == "b" else 1 << 8 * dtype.itemsize if dtype.kind in "iu" and dtype.itemsize <= 2 else 0
 
 
-def tally(index: Tracer, length: int, weights: Tracer | None = None, keep: Tracer | None = None) -> Tracer:
-    """How often each number below `length` occurs in `index`, or the sum of its weights; all must be in range."""
+def tally(
+    index: Tracer, length: int, weights: Tracer | None = None, keep: Tracer | None = None, *, reorders: bool = False
+) -> Tracer:
+    """How often each number below `length` occurs in `index`, or the sum of its weights; all must be in range.
+
+    Args:
+        reorders: does NumPy add the weights in another order than theirs?
+    """
     rec = current()
     dtype = np.dtype(np.intp) if weights is None else np.dtype(np.float64)
     element: Expr = Const(1, dtype) if weights is None else cast(weights.load(), dtype)
@@ -48,6 +54,7 @@ def tally(index: Tracer, length: int, weights: Tracer | None = None, keep: Trace
         target,
         Op("add", (Load(name, target, dtype), element), dtype),
         "add" if weights is None else "sequential",
+        reorders=reorders,
     )
     return from_stage(Const(0, dtype), (length,), dtype, (update,), reserved=name)
 
@@ -191,7 +198,8 @@ def histogram(
         counts = extern_call("numpy.histogram", weigh, [a, edges, w], {})
     else:
         index, keep = _uniform(a, edges, uniform) if uniform is not None else _between(a, edges)
-        counts = tally(index, edges.shape[0] - 1, w, keep)
+        # NumPy adds up blocks of weights
+        counts = tally(index, edges.shape[0] - 1, w, keep, reorders=w is not None)
     if w is not None:
         counts = counts.astype(w.dtype, copy=False)
     if density:

@@ -28,9 +28,13 @@ BOUNDARIES = {0: "constant", 4: "symmetric", 8: "wrap"}
 
 
 def windowed_sum(
-    near: Extended, kernel: Tracer, shape: Shape, first: Sequence[int], step: int, dtype: np.dtype[Any]
+    near: Extended, kernel: Tracer, shape: Shape, first: Sequence[int], step: int, dtype: np.dtype[Any], group: int
 ) -> Tracer:
-    """``out[m] = sum over j of image[m + first + step * j] * kernel[j]``, added in the order of j."""
+    """``out[m] = sum over j of image[m + first + step * j] * kernel[j]``, added in the order of j.
+
+    Args:
+        group: so many products along the last axis are added to each other before they are added to the sum.
+    """
     ndim = kernel.ndim
 
     def product(j: Sequence[Any]) -> Expr:
@@ -40,12 +44,11 @@ def windowed_sum(
         return Op("multiply", (x, cast(kernel.at(tuple(map(poly, j))), dtype)), dtype)
 
     def row(total: Expr, lead: Sequence[Any]) -> Expr:
-        # SciPy's loop adds four products to each other before it adds them to the sum
         taps = [(*lead, k) for k in range(int(kernel.shape[-1]))]
-        whole = len(taps) - len(taps) % 4
-        groups = [taps[k : k + 4] for k in range(0, whole, 4)] + [[t] for t in taps[whole:]]
-        for group in groups:
-            total = add(total, functools.reduce(add, map(product, group)))
+        whole = len(taps) - len(taps) % group
+        groups = [taps[k : k + group] for k in range(0, whole, group)] + [[t] for t in taps[whole:]]
+        for together in groups:
+            total = add(total, functools.reduce(add, map(product, together)))
         return total
 
     def add(a: Expr, b: Expr) -> Expr:
@@ -70,6 +73,7 @@ def windowed_sum(
             identity(ndim),
             add(here, product(taps)),
             "sequential" if dtype.kind == "f" else "add",
+            reorders=dtype.kind == "f" and group > 1,
         )
     return from_stage(total, shape, dtype, (update,), reserved=name)
 
@@ -94,7 +98,7 @@ def convolve2d(image: Any, kernel: Any, flip: int, mode: int, boundary: int, fil
         first = [(0, (k - 1) // 2, k - 1)[(FULL, SAME, VALID).index(mode)] for k in kernel.shape]
     else:
         first = [(1 - k, -((k - 1) // 2), 0)[(FULL, SAME, VALID).index(mode)] for k in kernel.shape]
-    return windowed_sum(near, kernel, _shape(mode, image, kernel), first, -1 if flip else 1, dtype)
+    return windowed_sum(near, kernel, _shape(mode, image, kernel), first, -1 if flip else 1, dtype, 4)
 
 
 def correlate_nd(image: Any, kernel: Any, out: Any, mode: int) -> Tracer:
@@ -105,7 +109,7 @@ def correlate_nd(image: Any, kernel: Any, out: Any, mode: int) -> Tracer:
     near = Extended.of(image, "constant", 0, border, [0] * image.ndim, dtype)
     first = [(1 - k, (k - 1) // 2 - k + 1, 0)[(FULL, SAME, VALID).index(mode)] for k in kernel.shape]
     shape = as_tracer(out).shape
-    return windowed_sum(near, kernel, shape, first, 1, dtype)
+    return windowed_sum(near, kernel, shape, first, 1, dtype, 1)
 
 
 def _convolve(real: Any) -> Any:
