@@ -315,6 +315,39 @@ def test_a_verdict_is_kept_of_what_was_right_only(run: Any, tmp_path: Path) -> N
     assert len(entries(tmp_path, "verdict")) == 1
 
 
+def test_flipped_decisions_are_told_by_each_process_without_comparing_again(run: Any) -> None:
+    flipped = """
+    from hjit.kernels.runtime.kernel import Bound
+    original = Bound.run
+    def changed(self, arrays, outputs, *more):
+        done = original(self, arrays, outputs, *more)
+        outputs[0][3, 4] = ~outputs[0][3, 4]
+        return done
+
+    img = np.random.default_rng(0).random((60, 70))
+    edge = np.exp(img)  # every element is at its threshold
+    edge[::2] *= 2
+
+    @hjit.pipeline
+    def f(a, t):
+        return np.exp(a) >= t
+
+    if not FOUND:
+        Bound.run = changed
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        f(img, edge)
+    Bound.run = original
+    told = [str(w.message) for w in seen]
+    print(json.dumps([told, f.stats.flipped, f.stats.fallbacks, f.stats.verified]))
+    sys.exit(0)
+"""
+    first, second = (run(flipped.replace("FOUND", str(found))) for found in (False, True))
+    assert len(first[0]) == 1 and "differ from NumPy's by more than a rounding" in first[0][0]
+    assert first[1] > 0 and first[3] is True
+    assert second == first
+
+
 PARTS = """
     def helper(img):
         return np.sqrt(img) * np.unique(img).size

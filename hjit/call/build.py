@@ -70,8 +70,7 @@ class Built:
         results: of the extern calls that the trace made, which the first run need not make again, by the number of
             the graph break.
         compiled, loaded: kernels, new and from the disk cache.
-        verified: the seconds that kernels and NumPy took in an earlier process, which has compared their results; None:
-            none has.
+        verified: what an earlier process has kept that has compared results with NumPy's; None: none has.
         tuned: the result of tuning; None: there was none.
     """
 
@@ -79,7 +78,7 @@ class Built:
     results: dict[int, tuple[Any, ...]]
     compiled: int
     loaded: int
-    verified: verdicts.Seconds | None = None
+    verified: verdicts.Kept | None = None
     tuned: Tuned | None = None
 
 

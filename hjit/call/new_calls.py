@@ -95,8 +95,9 @@ class NewCalls(VerifiedCalls, SplitCalls):
                 except TraceError as error:
                     return self._not_compiled(call, options, error)
                 return self._first(call) if result is MISS else result
-            self._entries.install(call.key, variant, built.verified)
-            self._time(call.key, variant, options, built.verified)
+            seconds = None if built.verified is None else built.verified.seconds
+            self._entries.install(call.key, variant, seconds)
+            self._time(call.key, variant, options, seconds)
         try:
             given, run_options = (call.args, call.kwargs), RunOptions(built.results)
             result = variant.run(call.leaves, guarded, call.targets, given, run_options)
@@ -250,6 +251,7 @@ class NewCalls(VerifiedCalls, SplitCalls):
         self.stats.cache_hits += made.loaded
         if made.verified is not None:
             self.stats.verified = self.stats.verified is not False
+            self._count_flipped(made.verified.flipped)
         self.stats.scratch_bytes = max((b.scratch_bytes for b in made.variant.bounds), default=0)
         return made
 

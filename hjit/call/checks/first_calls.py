@@ -90,15 +90,6 @@ class Report:
             "Please report this with the function and the dtypes and shapes of its arguments"
         )
 
-    def what_has_flipped(self, name: str) -> str:
-        """A warning."""
-        return (
-            f"{name}: {self.flipped} elements of the result differ from NumPy's by more than a rounding: "
-            "a threshold, a rounding to a whole number, an argmax, an index, a quotient or the overflow of a sum "
-            "depends on numbers that agree but for their last bits "
-            "(f.stats.flipped counts such elements)"
-        )
-
 
 @dataclass(slots=True)
 class FirstCalls:

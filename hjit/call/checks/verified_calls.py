@@ -92,10 +92,7 @@ class VerifiedCalls(TimedCalls):
         Args:
             seconds: of the kernels, and of NumPy.
         """
-        self.stats.flipped += report.flipped
-        if report.flipped and not self._warned_of_flips:
-            self._warned_of_flips = True
-            warnings.warn(report.what_has_flipped(self.__name__), HjitWarning, stacklevel=stack_level())
+        self._count_flipped(report.flipped)
         if not (report.verified or report.is_blank):
             self.stats.fallbacks += 1
             if report.verified is False:
@@ -106,13 +103,26 @@ class VerifiedCalls(TimedCalls):
 
         options = self._resolved(call.key[0])
         self.stats.verified = self.stats.verified is not False
-        if report.verified and report.is_kept and not report.flipped:
-            verdicts.store(variant, stores, options, seconds)
+        if report.verified and report.is_kept:
+            verdicts.store(variant, stores, options, verdicts.Kept(seconds, report.flipped))
         known = self._entries.get(call.key)
         if known is None or variant not in known.variants or known.is_compared != report.is_blank:
             self._entries.install(call.key, variant, seconds, is_compared=report.is_blank)
             if not report.is_blank:
                 self._time(call.key, variant, options, seconds)
+
+    def _count_flipped(self, count: int) -> None:
+        """So many elements of compared results are other ones, as a decision on a rounded value fell the other way."""
+        self.stats.flipped += count
+        if count and not self._warned_of_flips:
+            self._warned_of_flips = True
+            text = (
+                f"{self.__name__}: {count} elements of the result differ from NumPy's by more than a rounding: "
+                "a threshold, a rounding to a whole number, an argmax, an index, a quotient or the overflow of a sum "
+                "depends on numbers that agree but for their last bits "
+                "(f.stats.flipped counts such elements)"
+            )
+            warnings.warn(text, HjitWarning, stacklevel=stack_level())
 
     def _uninitialised(
         self, call: Call, variant: Variant, before: dict[str, Any], draws: Mapping[str, Any]
