@@ -240,6 +240,16 @@ def test_signal(dtype: str, mode: str) -> None:
     check(lambda a, k: scipy.signal.convolve2d(a, k, mode), a, image((3, 5), dtype, 1))
 
 
+@pytest.mark.parametrize("dtype", ("uint8", "float32", "float64", "int16"))
+def test_medians_of_scipy_signal(dtype: str) -> None:
+    a = image((19, 8), dtype)
+    for size in (1, 3, 5, (1, 5), (5, 3), 7):
+        check(lambda a, size=size: scipy.signal.medfilt2d(a, size), a)
+        check(lambda a, size=size: scipy.signal.medfilt(a, size), a)
+    with pytest.raises(ValueError, match="should be odd"):
+        interpreted(lambda a: scipy.signal.medfilt2d(a, 4), a)
+
+
 # Filters whose values leave the range of the output's dtype, and borders that the image's dtype does not hold: C's conversions
 OUT_OF_RANGE = {
     "sobel": lambda x: ndi.sobel(x),

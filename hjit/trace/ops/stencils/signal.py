@@ -1,4 +1,4 @@
-"""scipy.signal: convolutions. SciPy's own Python source is traced; here is what its C functions compute."""
+"""scipy.signal: convolutions and medians. SciPy's own Python source is traced; here is what its C functions compute."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ import numpy as np
 from hjit.trace.ir.expressions import Const, Expr, Load, Op, cast
 from hjit.trace.ir.graph import Definition, identity
 from hjit.trace.ir.poly import Dim, poly
-from hjit.trace.ops.limits import MAX_DIRECT, MAX_FILTER_TAPS
+from hjit.trace.ops.limits import MAX_DIRECT, MAX_FILTER_TAPS, MAX_RANKED
+from hjit.trace.ops.reductions.networks import ranked
 from hjit.trace.ops.stencils.ndimage import known_first, run_as_they_are
 from hjit.trace.ops.stencils.ndimage_access import Extended
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_stage
 from hjit.trace.tracing.dispatch import hook, implements
 from hjit.trace.tracing.externs.calls import extern_call
+from hjit.trace.tracing.externs.foreign import foreign
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.size import size_poly
 
@@ -112,6 +114,17 @@ def correlate_nd(image: Any, kernel: Any, out: Any, mode: int) -> Tracer:
     return windowed_sum(near, kernel, shape, first, 1, dtype, 1)
 
 
+def medfilt2d(image: Any, kernel_size: Any) -> Any:
+    """scipy.signal.medfilt2d, a window of odd lengths; beyond the image are zeros. Large windows are SciPy's."""
+    image, lengths = as_tracer(image), as_tracer(kernel_size).known
+    if image.ndim != 2 or lengths is None or int(lengths.prod()) > MAX_RANKED:
+        return foreign(importlib.import_module("scipy.signal._sigtools")._medfilt2d).extern((image, kernel_size), {})
+    half = [int(n) // 2 for n in lengths]
+    near = Extended.of(image, "constant", 0, half, half)
+    wires = [near.at(offsets) for offsets in itertools.product(*(range(-n, n + 1) for n in half))]
+    return from_stage(ranked(wires, len(wires) // 2), image.shape, image.dtype)
+
+
 def _convolve(real: Any) -> Any:
     """Sums are compiled; SciPy's Fourier transform, whose roundings and NaNs are others, is called as it is."""
 
@@ -146,6 +159,7 @@ def register() -> None:
     tools = importlib.import_module("scipy.signal._sigtools")
     implements(tools._convolve2d)(known_first(tools._convolve2d, convolve2d))
     implements(tools._correlateND)(known_first(tools._correlateND, correlate_nd))
+    implements(tools._medfilt2d)(known_first(tools._medfilt2d, medfilt2d))
     public = importlib.import_module("scipy.signal")
     implements(public.convolve)(_convolve(public.convolve))
     run_as_they_are("scipy.signal", EXTERNS)
