@@ -163,7 +163,7 @@ def test_functions_of_numpy_are_pipelines_as_they_are(function: Any) -> None:
 def test_functions_of_scipy_are_what_they_are_inside_of_a_function(angle: float) -> None:
     p = hjit.pipeline(ndimage.rotate)
     assert np.array_equal(p(IMAGE, angle), ndimage.rotate(IMAGE, angle))
-    assert "1 kernel, scipy.ndimage.spline_filter as it is" in str(p.explain(IMAGE, angle)), "not what its source does"
+    assert "1 kernel" in str(p.explain(IMAGE, angle)) and "as it is" not in str(p.explain(IMAGE, angle))
 
 
 def test_a_partial_of_a_function() -> None:

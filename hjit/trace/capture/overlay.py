@@ -492,6 +492,7 @@ def _load_scipy() -> None:
             importlib.import_module(f"hjit.trace.ops.stencils.{name}")
     if "scipy.ndimage" in sys.modules:
         importlib.import_module("hjit.trace.ops.geometry.ndimage_transforms")
+        importlib.import_module("hjit.trace.ops.geometry.splines")
     if hasattr(sys.modules.get("scipy._lib.array_api_extra"), "at"):
         array_api = importlib.import_module("hjit.trace.ops.indexing.array_api")
         _REPLACED[array_api.at] = array_api.At

@@ -1,7 +1,7 @@
 """scipy.ndimage's geometric transforms: shift, zoom, affine_transform, rotate and map_coordinates.
 
 SciPy's Python source is traced, and its C functions are gathers, for real images of up to three axes in the orders 0,
-1 and 3. Splines are filtered by SciPy. All other forms are extern calls.
+1 and 3; `splines` filters the images. All other forms are extern calls.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
         binary_erosion2,
     )
 }
-EXTERNS = """affine_transform map_coordinates rotate shift zoom spline_filter spline_filter1d geometric_transform
+EXTERNS = """affine_transform map_coordinates rotate shift zoom geometric_transform
     generic_filter generic_filter1d binary_fill_holes binary_propagation distance_transform_bf distance_transform_cdt
     distance_transform_edt label sum_labels mean median variance standard_deviation minimum maximum minimum_position
     maximum_position extrema center_of_mass histogram watershed_ift find_objects value_indices fourier_gaussian
