@@ -1,4 +1,4 @@
-"""Iterations that write several arrays: which depend on each other, and one `Nest` for those that do."""
+"""Iterations that write several arrays: which depend on each other, and one `RerolledNest` for those that do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.capture.loops.nests import Kept, Nest, Write
+from hjit.trace.capture.loops.nests import Kept, RerolledNest, Write
 from hjit.trace.capture.loops.paths import BufferChange, NotOneUpdate, Path
 from hjit.trace.capture.loops.ways import NotShared, Slots, Way, merged
 from hjit.trace.ir.expressions import Const, Load, ScalarRef, substitute, walk
@@ -128,7 +128,7 @@ def merge_several(rec: Recorder, var: Var, count: Poly, group: Group) -> None:
     arrays |= slots.stages()
     if refusals:
         arrays[refused] = Stage(refused, np.dtype(bool), (), Const(False, np.bool_))
-    nest = _over_iterations(Nest(arrays, (), (count, *(n for _, n in inner)), (*writes, *elements)), var, inner)
+    nest = _over_iterations(RerolledNest(arrays, (), (count, *(n for _, n in inner)), (*writes, *elements)), var, inner)
     for way in ways:
         way.kept.record()
     rec.stages.update((name, nest.stage(name)) for name in nest.arrays)
@@ -170,7 +170,7 @@ def _ways(
     return ways, inner, refusals
 
 
-def _over_iterations(nest: Nest, var: Var, inner: tuple[tuple[Var, Poly], ...]) -> Nest:
+def _over_iterations(nest: RerolledNest, var: Var, inner: tuple[tuple[Var, Poly], ...]) -> RerolledNest:
     """The nest with its iterations as dimensions."""
     place: dict[Atom, IntLike] = {v: Dim(k) for k, v in enumerate([var, *(v for v, _ in inner)])}
     writes = tuple(w.map(lambda e: substitute(e, place.get), lambda p: p.substitute(place.get)) for w in nest.writes)

@@ -15,7 +15,7 @@ from hjit.trace.capture.loops.nests import (
     BOOL,
     INSIDE,
     Kept,
-    Nest,
+    RerolledNest,
     Write,
     as_nest,
     both,
@@ -162,7 +162,7 @@ class Way:
         else:
             self.kept.add(s, self.rewritten)
 
-    def _is_changed(self, nest: Nest) -> bool:
+    def _is_changed(self, nest: RerolledNest) -> bool:
         """Is a loop inside to be part of this one?"""
         return any(name in self.before for name in nest.arrays) or self._depends(nest.sources())
 
@@ -192,7 +192,7 @@ class Way:
             raise NotOneUpdate("it writes where an array says")
         self.writes.append(w)
 
-    def _take_nest(self, nest: Nest) -> None:
+    def _take_nest(self, nest: RerolledNest) -> None:
         if self.phase == AFTER and [n for _, n in self.inner] != list(nest.rdims):
             raise NotOneUpdate("it has several loops inside that depend on each other")
         if nest.dims or (self.phase == AFTER and self._reads_inner(nest)):
@@ -235,7 +235,7 @@ class Way:
         alone = {v for v, _ in self.inner for p in index if _moves_with(p, v)}
         return self._inside[key] == {index} and len(alone) == len(self.inner)
 
-    def _reads_inner(self, nest: Nest) -> bool:
+    def _reads_inner(self, nest: RerolledNest) -> bool:
         """Does a second loop inside depend on what the first one writes, but for elements of one iteration of both?"""
         keys, names = self.keys, nest.sources() | set(nest.arrays)
         elsewhere = {w.array for w in self.writes if w.phase != INSIDE}
