@@ -27,7 +27,7 @@ import numpy as np
 from hjit.call.arguments import is_device_array, leaf_names
 from hjit.call.guards import Guards, guards_of, look_up
 from hjit.call.interpreted import Interpreted
-from hjit.call.results import Results, is_tree, owners
+from hjit.call.results import Results, allocations, is_tree
 from hjit.call.stored import verdicts
 from hjit.call.stored.kernels import StoredKernels, entry_of
 from hjit.call.variant import GONE, Mispredict, OneKernel, OutOfBounds, Step, Steps, Variant, WithProducts
@@ -472,7 +472,7 @@ def variant_of(
     shapes = {n: (shape, dtype) for s in steps if s.bound is not None for n, shape, dtype in s.bound.outputs}
     return variant(
         traced,
-        body(steps, guards.packed, slots, owners(traced.results, shapes)),
+        body(steps, guards.packed, slots, allocations(traced.results, shapes)),
         Results(traced.result, traced.results, traced.writes, rec.sizes, is_tree(traced.result)),
         guards,
         {n: s.array for n, s in rec.inputs.items() if s.where[0] == "constant"},
@@ -519,7 +519,7 @@ def _one_kernel(variant: Variant) -> OneKernel | None:
         tuple((shape, dtype) for _, shape, dtype in bound.outputs),
         bool(rec.checks),
         results.tree,
-        {k: variant.body.owners[n] for k, n in enumerate(names) if n in variant.body.owners},
+        {k: variant.body.allocations[n] for k, n in enumerate(names) if n in variant.body.allocations},
         variant.guards.identities,
     )
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hjit.call.guards import Guards, GuardValues
-from hjit.call.results import MISS, PLAIN, Owner, Results, given_name
+from hjit.call.results import MISS, PLAIN, Allocation, Results, given_name
 from hjit.kernels.runtime.kernel import Bound
 from hjit.trace.capture.trace import PyTree, Result, Trace
 from hjit.trace.ir.graph import Graph
@@ -73,13 +73,13 @@ class Steps:
     Attributes:
         packed: inputs that are read through a copy in C order.
         slots: which entry of the tape a scalar of the kernels is.
-        owners: how results are allocated that are not laid out as their stages.
+        allocations: how results are allocated that are not laid out as their stages.
     """
 
     steps: list[Step]
     packed: frozenset[str]
     slots: Mapping[str, int]
-    owners: Mapping[str, Owner] = field(default_factory=dict)
+    allocations: Mapping[str, Allocation] = field(default_factory=dict)
 
     def run(
         self,
@@ -164,7 +164,7 @@ class Steps:
 
     def memory(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """Memory for a stage."""
-        return self.owners[name].allocate() if name in self.owners else np.empty(shape, dtype)
+        return self.allocations[name].allocate() if name in self.allocations else np.empty(shape, dtype)
 
     def run_kernel(
         self, bound: Bound, state: dict[str, Array], values: Sequence[Any], places: Mapping[str, Array], streamed: bool
@@ -190,7 +190,7 @@ class OneKernel:
         outputs: shapes and dtypes.
         may_refuse: is the last output whether NumPy is to say what it refuses?
         result: what is returned; see `Results.tree`.
-        owners: how outputs are allocated that are not returned as they are, by position.
+        allocations: how outputs are allocated that are not returned as they are, by position.
         identities: see `Guards`.
     """
 
@@ -203,7 +203,7 @@ class OneKernel:
     outputs: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
     may_refuse: bool
     result: Any
-    owners: Mapping[int, Owner]
+    allocations: Mapping[int, Allocation]
     identities: Callable[[Sequence[Any]], bool] | None
 
     def run(self, leaves: Sequence[Any]) -> Any:
@@ -221,7 +221,7 @@ class OneKernel:
             if fixed
             else [leaves[n] for n in self.leaves]
         )
-        outputs = [np.empty(shape, dtype) for shape, dtype in self.outputs] if not self.owners else self.memory()
+        outputs = [np.empty(shape, dtype) for shape, dtype in self.outputs] if not self.allocations else self.memory()
         if not self.bound.run(arrays, outputs, [values[k] for k in self.scalars] if values else ()):
             return PLAIN
         if self.may_refuse and outputs.pop():
@@ -234,8 +234,8 @@ class OneKernel:
 
     def memory(self) -> list[Array]:
         """Memory for the outputs."""
-        owners = self.owners
-        return [owners[k].allocate() if k in owners else np.empty(*x) for k, x in enumerate(self.outputs)]
+        allocations = self.allocations
+        return [allocations[k].allocate() if k in allocations else np.empty(*x) for k, x in enumerate(self.outputs)]
 
 
 @dataclass(frozen=True, slots=True)
