@@ -304,7 +304,7 @@ class Inspectable(Tunable[P, R]):
         for number, step in enumerate(body.steps):
             rows += [] if step.bound is None else inspection.rows(step.bound, capability)  # type: ignore[arg-type]
             if step.graph_break is not None:
-                between.append((len(rows), body.how(number)))
+                between.append((len(rows), body.describe_break(number)))
         return inspection.Table(rows, inspection.capability() if capability is None else capability, between)
 
     def _device_kernels(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:

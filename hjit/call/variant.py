@@ -118,13 +118,13 @@ class Steps:
             elif results is None:
                 if graph_break.checkpoint is not None:
                     drawn.append(graph_break.checkpoint())
-                outcome, made = self.called(number, graph_break, state)
+                outcome, made = self.call_extern(number, graph_break, state)
                 if not same(outcome, graph_break.value):
                     raise Mispredict(number, outcome)
                 results = tuple(made)
             state.update(zip(graph_break.gives, results, strict=True))
 
-    def how(self, number: int) -> str:
+    def describe_break(self, number: int) -> str:
         """How the graph break of this number is computed, in words."""
         graph_break = self.steps[number].graph_break
         assert graph_break is not None
@@ -133,7 +133,7 @@ class Steps:
         if graph_break.program is not None:
             return "loops, compiled as they are"
         if graph_break.product is None:
-            return f"{graph_break.operation} {self.caller(number)}"
+            return f"{graph_break.operation} {self.describe_call(number)}"
         first, second = graph_break.product.first, graph_break.product.second
         return f"{graph_break.gives[0]} = {first.source} @ {second.source} by {self.blas}"
 
@@ -142,11 +142,11 @@ class Steps:
         """What multiplies matrices."""
         return "BLAS"
 
-    def caller(self, number: int) -> str:
+    def describe_call(self, number: int) -> str:
         """How the extern call of this number is made."""
         return "as it is"
 
-    def called(self, number: int, graph_break: GraphBreak, state: Mapping[str, Any]) -> tuple[Any, Sequence[Any]]:
+    def call_extern(self, number: int, graph_break: GraphBreak, state: Mapping[str, Any]) -> tuple[Any, Sequence[Any]]:
         """The outcome and the arrays of an extern call."""
         assert graph_break.call is not None
         arrays = self.on_host(state, graph_break.needs)
