@@ -85,7 +85,7 @@ def export(request: Request, name: str, path: str | os.PathLike[str], targets: S
     else:
         files = (where, header)
         _write(where, linked(compiler, name, source, codes))
-    free = kernels[-1].sized
+    free = kernels[-1].polymorphic
     target = ", ".join(p.name for p in levels)
     return Exported(files, target, free.names, tuple(sorted(free.fixed)), source.header)
 
