@@ -26,7 +26,7 @@ import numpy as np
 
 from hjit.call.arguments import is_device_array, leaf_names
 from hjit.call.guards import Guards, guards_of, look_up
-from hjit.call.interpreted import Interpreted
+from hjit.call.interpreted import Interpretation, Interpreted
 from hjit.call.results import Results, allocations, is_tree
 from hjit.call.stored import verdicts
 from hjit.call.stored.kernels import StoredKernels, entry_of
@@ -297,21 +297,11 @@ def evaluate(
         values, slots = rec.tape.replay(leaves), rec.scalar_slots()
         assert values is not None, "they are those that are traced"
         scalars = {name: values[slot.k] for name, (slot, _) in slots.items()}
-        outputs: list[Any] | None = None
         try:
-            interpreted: Callable[..., list[Any] | None] = _nothing
+            estimate = None
             if by_numpy is not None and host is np.asarray:
-                graph = rec.graph(wanted)
-                interpreted = functools.partial(by_numpy.outputs, graph, arrays, rec.sizes, scalars, options.fast_math)
-            outputs = interpreted()
-            if outputs is None:
-                stored = entry_of(rec, (wanted,), options, "decision")
-                kernels = None if stored is None else stored.load()
-                # A process that computed the conditions before this number had most of it by then, and left no kernel
-                if kernels is None and rec.assumed:
-                    outputs = interpreted(in_place_of_a_kernel=True)
-                if outputs is None:
-                    outputs = _by_kernel(rec, wanted, arrays, scalars, options, stored, kernels)
+                estimate = by_numpy.estimate(rec.graph(wanted), rec.sizes, options.fast_math)
+            outputs = _outputs(rec, wanted, arrays, scalars, options, estimate)
         except IndexError:
             rec.out_of_bounds = True
             raise
@@ -319,8 +309,31 @@ def evaluate(
     return [found[n] for n in names]
 
 
-def _nothing(**how: bool) -> None:
-    """What NumPy is not to compute."""
+def _outputs(
+    rec: Recorder,
+    names: tuple[str, ...],
+    arrays: Mapping[str, Any],
+    scalars: Mapping[str, Any],
+    options: Options,
+    by_numpy: Interpretation | None,
+) -> list[Any]:
+    """Stages of an unfinished trace, computed by what has them first.
+
+    Raises:
+        IndexError: an index is out of bounds.
+    """
+    if by_numpy is not None and by_numpy.is_little:
+        found = by_numpy.outputs(arrays, scalars)
+        if found is not None:
+            return found
+    stored = entry_of(rec, (names,), options, "decision")
+    kernels = None if stored is None else stored.load()
+    # A process that computed the conditions before this number had most of it by then, and left no kernel
+    if kernels is None and rec.assumed and by_numpy is not None and by_numpy.is_quicker_than_compiling:
+        found = by_numpy.outputs(arrays, scalars)
+        if found is not None:
+            return found
+    return _by_kernel(rec, names, arrays, scalars, options, stored, kernels)
 
 
 def _by_kernel(
