@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.suite import ROOT
+from benchmarks.suite import ROOT, environment
 
 
 def row_of_child(
@@ -20,17 +21,22 @@ def row_of_child(
 
     Args:
         file: for what it writes.
-        variables: of its environment, besides those of this process.
+        variables: all those of its environment.
         paths: for its imports, after the repository and those of this process.
     """
-    environment = {**os.environ, **variables}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH", ""), *paths]))
+    where = os.pathsep.join(filter(None, [str(ROOT), variables.get("PYTHONPATH", ""), *paths]))
     file.write_text("")
     command = [sys.executable, "-m", module, json.dumps(request), str(file)]
     error: str | None = ""
     try:
         done = subprocess.run(
-            command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=limit
+            command,
+            env={**variables, "PYTHONPATH": where},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=limit,
         )
         if done.returncode:
             error = f"status {done.returncode}: {(done.stderr.strip().splitlines() or [''])[-1]}"[:400]
@@ -40,6 +46,14 @@ def row_of_child(
     for line in file.read_text(encoding="utf-8").splitlines():
         found |= json.loads(line)
     return found, error
+
+
+def reported(module: str, request: list[Any], threads: int, limit: float) -> dict[str, Any]:
+    """What ``python -m module`` writes, where every library takes so many threads; or how it fails, as an "error"."""
+    with tempfile.TemporaryDirectory(prefix="hjit-child-") as folder:
+        found, error = row_of_child(module, request, Path(folder, "row.jsonl"), environment(threads), limit)
+    error = f"more than {limit:.0f} s" if error is None else error
+    return {"error": error} if error else found
 
 
 def answer(measure: Callable[..., None]) -> None:
@@ -54,3 +68,8 @@ def answer(measure: Callable[..., None]) -> None:
             f.flush()
 
         measure(*json.loads(sys.argv[1]), write=write)
+
+
+def answer_whole(measure: Callable[..., Any]) -> None:
+    """As `answer`, with a function that returns the row."""
+    answer(lambda *request, write: write(measure(*request)))

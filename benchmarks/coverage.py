@@ -13,6 +13,7 @@ import copy
 import functools
 import importlib.util
 import math
+import os
 import re
 import sys
 import tempfile
@@ -190,7 +191,7 @@ def row_for(
     for again in (False, True) if seconds else (False,):
         own, left = limit * len(sizes), max(0.0, end - time.monotonic())
         request = [path, arguments, list(sizes), seconds, again]
-        variables = {"HJIT_CACHE_DIR": str(cache), "MPLBACKEND": "agg"}
+        variables = {**os.environ, "HJIT_CACHE_DIR": str(cache), "MPLBACKEND": "agg"}
         found, error = row_of_child("benchmarks.coverage", request, cache / "row.jsonl", variables, min(own, left))
         if error is None and left < own:
             return None

@@ -10,10 +10,8 @@ the table has its place among the others, as predicted and as measured. Each app
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks import apps
+from benchmarks.children import answer_whole, reported
 from benchmarks.pairs import interleaved
-from benchmarks.suite import about, reported
+from benchmarks.suite import about
 from benchmarks.table import geomean
 
 UNTIMED = "untimed"  # what runs where nothing can be timed: greedy's choice, where it is predicted to be much faster
@@ -230,4 +229,4 @@ def _cell(best: float | None, predicted: float | None) -> str:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(*json.loads(sys.argv[1]))))
+    answer_whole(measure)

@@ -16,6 +16,7 @@ import inspect
 import io
 import json
 import math
+import os
 import statistics
 import tempfile
 import time
@@ -208,7 +209,7 @@ def row_for(source: Path, kernel: Kernel, size: str, seconds: float, limit: floa
     """The row of a kernel, from a process of its own, with an empty cache."""
     row: dict[str, Any] = {"kernel": kernel.name, "size": size}
     with tempfile.TemporaryDirectory(prefix="hjit-npbench-") as folder:
-        variables = {"PYTHONDONTWRITEBYTECODE": "1", "HJIT_CACHE_DIR": str(Path(folder, "cache"))}
+        variables = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "HJIT_CACHE_DIR": str(Path(folder, "cache"))}
         request = [str(source), kernel.name, size, seconds]
         file = Path(folder, "row.jsonl")
         found, error = row_of_child("benchmarks.npbench", request, file, variables, limit, str(source))

@@ -13,10 +13,8 @@ bound: "> 120" are its seconds, and a mean over such numbers is a bound, too; "~
 
 from __future__ import annotations
 
-import json
 import math
 import resource
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -99,7 +97,7 @@ def run(
 
 
 def _process(table: str, setting: str, name: str, threads: int, small: bool, limit: float, bandwidth: float) -> Row:
-    from benchmarks.suite import reported
+    from benchmarks.children import reported
 
     most = 2 * limit + GRACE  # a call may have several Graphs
     return reported("benchmarks.papers", [table, setting, name, threads, small, limit, bandwidth], threads, most)
@@ -256,4 +254,6 @@ def _table(
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(*json.loads(sys.argv[1]))))
+    from benchmarks.children import answer_whole
+
+    answer_whole(measure)

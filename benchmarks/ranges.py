@@ -12,10 +12,8 @@ for these programs. A training has more schedules of each program, and so wider 
 
 from __future__ import annotations
 
-import json
 import math
 import random
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -156,7 +154,8 @@ def run(
         small: at the sizes of tests.
         show: called with what cannot be traced, or takes too long.
     """
-    from benchmarks.suite import about, reported
+    from benchmarks.children import reported
+    from benchmarks.suite import about
     from hjit.kernels.runtime.launch import cores
 
     applications = {name: of_application(name, small) for name in names}
@@ -213,4 +212,6 @@ def of_programs(seeds: Sequence[int], small: bool) -> Row:
 
 
 if __name__ == "__main__":
-    print(json.dumps(of_programs(*json.loads(sys.argv[1]))))
+    from benchmarks.children import answer_whole
+
+    answer_whole(of_programs)

@@ -11,10 +11,8 @@ one call together. The machine's bandwidth, which is measured once and kept, is 
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import resource
-import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +33,7 @@ Row = dict[str, Any]
 
 def run(names: Sequence[str], efforts: Sequence[str], threads: Sequence[int] = (), *, small: bool = False) -> list[Row]:
     """A row for each application, effort and number of threads."""
-    from benchmarks.suite import reported
+    from benchmarks.children import reported
     from hjit.kernels.runtime.launch import cores
 
     found = []
@@ -182,4 +180,6 @@ def show(rows: Sequence[Row]) -> None:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(*json.loads(sys.argv[1]))))
+    from benchmarks.children import answer_whole
+
+    answer_whole(measure)

@@ -41,21 +41,6 @@ def environment(threads: int) -> dict[str, str]:
     return found
 
 
-def reported(module: str, request: Any, threads: int, seconds: float) -> dict[str, Any]:
-    """What a module prints as JSON, last, in a fresh process that is given a request; or how it failed, as an error."""
-    command = [sys.executable, "-m", module, json.dumps(request)]
-    try:
-        done = subprocess.run(
-            command, env=environment(threads), cwd=ROOT, capture_output=True, text=True, timeout=seconds, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return {"error": f"more than {seconds:.0f} s"}
-    if done.returncode:
-        return {"error": done.stderr.strip()[-500:]}
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
 def process(request: Request) -> tuple[list[dict[str, Any]], str | None]:
     """The records of a fresh process that measures, and how it ended if it did not end well."""
     with tempfile.TemporaryDirectory(prefix="hjit-bench-") as folder:

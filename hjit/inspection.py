@@ -236,6 +236,7 @@ class Inspectable(Tunable[P, R]):
             HjitError: the function needs Python when it runs (a call that is not compiled, random numbers, a decision
                 on values), or there is no C compiler.
         """
+        from hjit.call.build import Request
         from hjit.export.library import export
 
         options, scheduler = self.in_force()
@@ -249,7 +250,8 @@ class Inspectable(Tunable[P, R]):
         if target and targets:
             raise OptionError(f"target={target!r} and targets={list(targets)!r}: give one of them")
         where = [target or ("cpu" if options.target == "cuda" else options.target)]
-        return export(self.py_func, name or Path(path).stem, path, args, kwargs, targets or where, options, scheduler)
+        request = Request(self.py_func, *flatten_arguments(args, kwargs), options, scheduler)
+        return export(request, name or Path(path).stem, path, targets or where)
 
     def in_force(self) -> tuple[Options, Scheduler | None]:
         """The options of a call that is made here, and the schedule that was given to `use`."""
@@ -302,7 +304,7 @@ class Inspectable(Tunable[P, R]):
         for number, step in enumerate(body.steps):
             rows += [] if step.bound is None else inspection.rows(step.bound, capability)  # type: ignore[arg-type]
             if step.graph_break is not None:
-                between.append((len(rows), body.how(number)))
+                between.append((len(rows), body.describe_break(number)))
         return inspection.Table(rows, inspection.capability() if capability is None else capability, between)
 
     def _device_kernels(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:

@@ -96,12 +96,12 @@ def test_what_one_decision_needs_is_not_computed_again_for_the_next(monkeypatch:
 def test_a_decision_that_a_kernel_makes_otherwise_is_made_by_kernels(
     verify: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hjit.call import build
+    from hjit.call import interpreted
 
     def f(a: Any) -> Any:
         return a * 3 if a.sum() > 1 else a + 1
 
-    monkeypatch.setattr(build.Interpreted, "outputs", lambda *args: [np.array(False)])
+    monkeypatch.setattr(interpreted.Interpretation, "outputs", lambda *args: [np.array(False)])
     p = hjit.pipeline(f, verify=verify)
     for _ in range(3):
         np.testing.assert_array_equal(p(IMAGE), f(IMAGE))

@@ -174,7 +174,7 @@ def test_a_window_along_a_fused_loop_over_a_part() -> None:
     check(part, colour, schedule=s)
 
 
-def test_a_part_that_is_read_from_both_ends_is_no_more_than_all_turns_need() -> None:
+def test_a_part_that_is_read_from_both_ends_is_no_more_than_all_iterations_need() -> None:
     def late(img: Any) -> Any:
         rows = img * 3
         mid = rows + 1

@@ -287,7 +287,7 @@ def test_endless_recursion() -> None:
 
 
 @pytest.mark.slow  # after other tests of its process nothing is too deep
-def test_a_long_loop_that_is_traced_turn_by_turn_says_what_to_do_where_it_is_too_deep(
+def test_a_long_loop_that_is_traced_one_by_one_says_what_to_do_where_it_is_too_deep(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("hjit.process.deep_stack.RECURSION_LIMIT", 1000)

@@ -313,13 +313,13 @@ def test_arrays_that_extern_functions_draw_at_random_are_not_compared(
     is_wrong: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = itertools.count()
-    called = Steps.called
+    call_extern = Steps.call_extern
 
     def random(self: Steps, *args: Any) -> Any:
-        outcome, results = called(self, *args)
+        outcome, results = call_extern(self, *args)
         return outcome, [r + next(drawn) for r in results]
 
-    monkeypatch.setattr(Steps, "called", random)
+    monkeypatch.setattr(Steps, "call_extern", random)
     if is_wrong:
         wrong_from_now_on(monkeypatch, lambda result: result[1].__setitem__((7, 3), -1))
     p = hjit.pipeline(lambda a: (np.linalg.inv(a) + a, a * 2), cache="off")
@@ -333,10 +333,10 @@ def test_an_extern_function_that_gives_other_numbers_each_time_is_a_break(
     equal: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first `equal` runs after the trace give the same numbers, by chance, when NumPy's are others."""
-    calls, called = itertools.count(), Steps.called
+    calls, call_extern = itertools.count(), Steps.call_extern
 
     def random(self: Steps, *args: Any) -> Any:
-        outcome, results = called(self, *args)
+        outcome, results = call_extern(self, *args)
         return outcome if next(calls) < equal else ("value", None), results
 
     def f(a: Any) -> Any:
@@ -344,7 +344,7 @@ def test_an_extern_function_that_gives_other_numbers_each_time_is_a_break(
         a += 1
         return lines, a * 2
 
-    monkeypatch.setattr(Steps, "called", random)
+    monkeypatch.setattr(Steps, "call_extern", random)
     if equal:
         wrong_from_now_on(monkeypatch, lambda result: result[1].fill(7))
     p = hjit.pipeline(f, on_unsupported="break", cache="off")

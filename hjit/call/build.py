@@ -26,8 +26,8 @@ import numpy as np
 
 from hjit.call.arguments import is_device_array, leaf_names
 from hjit.call.guards import Guards, guards_of, look_up
-from hjit.call.interpreted import Interpreted
-from hjit.call.results import Results, is_tree, owners
+from hjit.call.interpreted import Interpretation, Interpreted
+from hjit.call.results import Results, allocations, is_tree
 from hjit.call.stored import verdicts
 from hjit.call.stored.kernels import StoredKernels, entry_of
 from hjit.call.variant import GONE, Mispredict, OneKernel, OutOfBounds, Step, Steps, Variant, WithProducts
@@ -297,21 +297,11 @@ def evaluate(
         values, slots = rec.tape.replay(leaves), rec.scalar_slots()
         assert values is not None, "they are those that are traced"
         scalars = {name: values[slot.k] for name, (slot, _) in slots.items()}
-        outputs: list[Any] | None = None
         try:
-            interpreted: Callable[..., list[Any] | None] = _nothing
+            estimate = None
             if by_numpy is not None and host is np.asarray:
-                graph = rec.graph(wanted)
-                interpreted = functools.partial(by_numpy.outputs, graph, arrays, rec.sizes, scalars, options.fast_math)
-            outputs = interpreted()
-            if outputs is None:
-                stored = entry_of(rec, (wanted,), options, "decision")
-                kernels = None if stored is None else stored.load()
-                # A process that computed the conditions before this number had most of it by then, and left no kernel
-                if kernels is None and rec.assumed:
-                    outputs = interpreted(in_place_of_a_kernel=True)
-                if outputs is None:
-                    outputs = _by_kernel(rec, wanted, arrays, scalars, options, stored, kernels)
+                estimate = by_numpy.estimate(rec.graph(wanted), rec.sizes, options.fast_math)
+            outputs = _outputs(rec, wanted, arrays, scalars, options, estimate)
         except IndexError:
             rec.out_of_bounds = True
             raise
@@ -319,8 +309,31 @@ def evaluate(
     return [found[n] for n in names]
 
 
-def _nothing(**how: bool) -> None:
-    """What NumPy is not to compute."""
+def _outputs(
+    rec: Recorder,
+    names: tuple[str, ...],
+    arrays: Mapping[str, Any],
+    scalars: Mapping[str, Any],
+    options: Options,
+    by_numpy: Interpretation | None,
+) -> list[Any]:
+    """Stages of an unfinished trace, computed by what has them first.
+
+    Raises:
+        IndexError: an index is out of bounds.
+    """
+    if by_numpy is not None and by_numpy.is_little:
+        found = by_numpy.outputs(arrays, scalars)
+        if found is not None:
+            return found
+    stored = entry_of(rec, (names,), options, "decision")
+    kernels = None if stored is None else stored.load()
+    # A process that computed the conditions before this number had most of it by then, and left no kernel
+    if kernels is None and rec.assumed and by_numpy is not None and by_numpy.is_quicker_than_compiling:
+        found = by_numpy.outputs(arrays, scalars)
+        if found is not None:
+            return found
+    return _by_kernel(rec, names, arrays, scalars, options, stored, kernels)
 
 
 def _by_kernel(
@@ -472,7 +485,7 @@ def variant_of(
     shapes = {n: (shape, dtype) for s in steps if s.bound is not None for n, shape, dtype in s.bound.outputs}
     return variant(
         traced,
-        body(steps, guards.packed, slots, owners(traced.results, shapes)),
+        body(steps, guards.packed, slots, allocations(traced.results, shapes)),
         Results(traced.result, traced.results, traced.writes, rec.sizes, is_tree(traced.result)),
         guards,
         {n: s.array for n, s in rec.inputs.items() if s.where[0] == "constant"},
@@ -519,7 +532,7 @@ def _one_kernel(variant: Variant) -> OneKernel | None:
         tuple((shape, dtype) for _, shape, dtype in bound.outputs),
         bool(rec.checks),
         results.tree,
-        {k: variant.body.owners[n] for k, n in enumerate(names) if n in variant.body.owners},
+        {k: variant.body.allocations[n] for k, n in enumerate(names) if n in variant.body.allocations},
         variant.guards.identities,
     )
 

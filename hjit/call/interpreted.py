@@ -39,48 +39,70 @@ class Interpreted:
 
     stages: dict[str, tuple[Stage, Array]] = field(default_factory=dict)
 
-    def outputs(
-        self,
-        graph: Graph,
-        arrays: Mapping[str, Any],
-        sizes: Mapping[str, int],
-        scalars: Mapping[str, Any],
-        fast_math: bool,
-        in_place_of_a_kernel: bool = False,
-    ) -> list[Array] | None:
-        """The outputs, of a Graph as it was recorded; None where they are to be computed by a kernel.
-
-        Args:
-            in_place_of_a_kernel: that would have to be compiled: numbers, too, may take as long as this.
-
-        Raises:
-            IndexError: an index is out of bounds.
-        """
+    def estimate(self, graph: Graph, sizes: Mapping[str, int], fast_math: bool) -> Interpretation | None:
+        """What it would take to compute the outputs of a Graph as it was recorded; None: one of them is no stage."""
         graph = _needed(graph, {})
         stages = graph.by_name
         if any(n not in stages for n in graph.outputs):
             return None
         known = {n: a for n, (stage, a) in self.stages.items() if stages.get(n) is stage}
         left = _needed(graph, known)
-        is_condition = all(_is_condition(stages[n]) for n in graph.outputs)
-        has_time = is_condition or in_place_of_a_kernel
-        if not _is_little(left, sizes, _work_of_kernel(graph) if has_time else MAX_WORK):
-            return None
-        if not is_condition:
-            found = tolerances([graph], [None], fast_math)
-            if any(found[n].eps and not _is_condition(stages[n]) for n in graph.outputs):
-                return None
-        try:
-            state = interpret_stages(left, {**arrays, **known}, sizes, scalars)
-        except OverflowError:  # of a Python int in the dtype of an array: a comparison with it is no error
-            return None
-        self._keep({s.name: (s, state[s.name]) for s in left.stages})
-        return [state[n] for n in graph.outputs]
+        return Interpretation(self, graph, left, known, sizes, fast_math, _work(left, sizes))
 
-    def _keep(self, found: Mapping[str, tuple[Stage, Array]]) -> None:
+    def keep(self, found: Mapping[str, tuple[Stage, Array]]) -> None:
+        """Keep stages for later decisions."""
         self.stages.update(found)
         if sum(a.nbytes for _, a in self.stages.values()) > MAX_KEPT:
             self.stages.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Interpretation:
+    """The outputs of a Graph, which NumPy can compute.
+
+    Attributes:
+        left: the stages that are to be computed, as the others are known.
+        work: operations on elements; infinity: there is a long loop in Python among them.
+    """
+
+    memo: Interpreted
+    graph: Graph
+    left: Graph
+    known: Mapping[str, Array]
+    sizes: Mapping[str, int]
+    fast_math: bool
+    work: float
+
+    @property
+    def is_little(self) -> bool:
+        """Is it done before a kernel is loaded, or, of conditions, before one is compiled?"""
+        return self.is_quicker_than_compiling if self._is_condition else self.work <= MAX_WORK
+
+    @property
+    def is_quicker_than_compiling(self) -> bool:
+        """Is it done before a kernel is compiled?"""
+        return self.work <= _work_of_kernel(self.graph)
+
+    @property
+    def _is_condition(self) -> bool:
+        return all(_is_condition(self.graph.by_name[n]) for n in self.graph.outputs)
+
+    def outputs(self, arrays: Mapping[str, Any], scalars: Mapping[str, Any]) -> list[Array] | None:
+        """The outputs; None where NumPy and a kernel may differ, so that a kernel is to compute them.
+
+        Raises:
+            IndexError: an index is out of bounds.
+        """
+        if not self._is_condition:
+            found = tolerances([self.graph], [None], self.fast_math)
+            if any(found[n].eps and not _is_condition(self.graph.by_name[n]) for n in self.graph.outputs):
+                return None
+        try:
+            state = interpret_stages(self.left, {**arrays, **self.known}, self.sizes, scalars)
+        except OverflowError:  # of a Python int in the dtype of an array: a comparison with it is no error
+            return None
+        self.memo.keep({s.name: (s, state[s.name]) for s in self.left.stages})
+        return [state[n] for n in self.graph.outputs]
 
 
 def _needed(graph: Graph, known: Mapping[str, Array]) -> Graph:
@@ -104,14 +126,14 @@ def _work_of_kernel(graph: Graph) -> int:
     return WORK_OF_A_KERNEL + WORK_OF_AN_OPERATION * code
 
 
-def _is_little(graph: Graph, sizes: Mapping[str, int], most: int) -> bool:
+def _work(graph: Graph, sizes: Mapping[str, int]) -> float:
     work = 0
     for s in graph.stages:
         for d in s.definitions:
             if _iterations(d, sizes) > MAX_ITERATIONS:
-                return False
+                return math.inf
             work += math.prod(sizes_value(n, sizes) for n in (*d.dims, *d.rdims)) * max(instruction_count(d.value), 1)
-    return work <= most
+    return work
 
 
 def _iterations(d: Definition, sizes: Mapping[str, int]) -> int:

@@ -302,8 +302,8 @@ def _by_slices(base: Array, shape: Sequence[int], start: Sequence[int], seconds:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
-    """How such a result is allocated.
+class Allocation:
+    """How the memory of such a result is allocated.
 
     Attributes:
         like: of its shape, dtype and order of axes, without memory of its own.
@@ -313,7 +313,7 @@ class Owner:
 
     like: Array
     axes: tuple[int, ...] | None
-    stage: tuple[tuple[int, ...], np.dtype[Any]]
+    stage: Shape
 
     def allocate(self) -> Array:
         """New memory, seen as the stage; its `base` is the result."""
@@ -328,7 +328,7 @@ class Owner:
         return parted.reshape(shape)
 
 
-def owner_of(result: Result, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Owner | None:
+def allocation_of(result: Result, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Allocation | None:
     """How a result is allocated, of which a kernel computes the stage; None: as the stage, or it is a scalar.
 
     Args:
@@ -343,11 +343,13 @@ def owner_of(result: Result, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Ow
     strides = np.cumprod((kind.itemsize, *whole[:0:-1]))[::-1] if whole else ()
     like = np.lib.stride_tricks.as_strided(like, whole, tuple(map(int, strides)))
     if not order:
-        return Owner(like, None, (shape, dtype))
-    return Owner(like.transpose(order), tuple(map(int, np.argsort(order))), (shape, dtype))
+        return Allocation(like, None, (shape, dtype))
+    return Allocation(like.transpose(order), tuple(map(int, np.argsort(order))), (shape, dtype))
 
 
-def owners(leaves: list[Result], shapes: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]) -> dict[str, Owner]:
+def allocations(
+    leaves: list[Result], shapes: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
+) -> dict[str, Allocation]:
     """Those of all results, by stage.
 
     Args:
@@ -355,7 +357,7 @@ def owners(leaves: list[Result], shapes: Mapping[str, tuple[tuple[int, ...], np.
     """
     found = {}
     for r in leaves:
-        made = owner_of(r, *shapes[r.name]) if r.name in shapes else None
+        made = allocation_of(r, *shapes[r.name]) if r.name in shapes else None
         if made is not None:
             found[r.name] = made
     return found

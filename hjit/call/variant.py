@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hjit.call.guards import Guards, GuardValues
-from hjit.call.results import MISS, PLAIN, Owner, Results, given_name
+from hjit.call.results import MISS, PLAIN, Allocation, Results, given_name
 from hjit.kernels.runtime.kernel import Bound
 from hjit.trace.capture.trace import PyTree, Result, Trace
 from hjit.trace.ir.graph import Graph
@@ -73,13 +73,13 @@ class Steps:
     Attributes:
         packed: inputs that are read through a copy in C order.
         slots: which entry of the tape a scalar of the kernels is.
-        owners: how results are allocated that are not laid out as their stages.
+        allocations: how results are allocated that are not laid out as their stages.
     """
 
     steps: list[Step]
     packed: frozenset[str]
     slots: Mapping[str, int]
-    owners: Mapping[str, Owner] = field(default_factory=dict)
+    allocations: Mapping[str, Allocation] = field(default_factory=dict)
 
     def run(
         self,
@@ -118,13 +118,13 @@ class Steps:
             elif results is None:
                 if graph_break.checkpoint is not None:
                     drawn.append(graph_break.checkpoint())
-                outcome, made = self.called(number, graph_break, state)
+                outcome, made = self.call_extern(number, graph_break, state)
                 if not same(outcome, graph_break.value):
                     raise Mispredict(number, outcome)
                 results = tuple(made)
             state.update(zip(graph_break.gives, results, strict=True))
 
-    def how(self, number: int) -> str:
+    def describe_break(self, number: int) -> str:
         """How the graph break of this number is computed, in words."""
         graph_break = self.steps[number].graph_break
         assert graph_break is not None
@@ -133,7 +133,7 @@ class Steps:
         if graph_break.program is not None:
             return "loops, compiled as they are"
         if graph_break.product is None:
-            return f"{graph_break.operation} {self.caller(number)}"
+            return f"{graph_break.operation} {self.describe_call(number)}"
         first, second = graph_break.product.first, graph_break.product.second
         return f"{graph_break.gives[0]} = {first.source} @ {second.source} by {self.blas}"
 
@@ -142,11 +142,11 @@ class Steps:
         """What multiplies matrices."""
         return "BLAS"
 
-    def caller(self, number: int) -> str:
+    def describe_call(self, number: int) -> str:
         """How the extern call of this number is made."""
         return "as it is"
 
-    def called(self, number: int, graph_break: GraphBreak, state: Mapping[str, Any]) -> tuple[Any, Sequence[Any]]:
+    def call_extern(self, number: int, graph_break: GraphBreak, state: Mapping[str, Any]) -> tuple[Any, Sequence[Any]]:
         """The outcome and the arrays of an extern call."""
         assert graph_break.call is not None
         arrays = self.on_host(state, graph_break.needs)
@@ -164,7 +164,7 @@ class Steps:
 
     def memory(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """Memory for a stage."""
-        return self.owners[name].allocate() if name in self.owners else np.empty(shape, dtype)
+        return self.allocations[name].allocate() if name in self.allocations else np.empty(shape, dtype)
 
     def run_kernel(
         self, bound: Bound, state: dict[str, Array], values: Sequence[Any], places: Mapping[str, Array], streamed: bool
@@ -190,7 +190,7 @@ class OneKernel:
         outputs: shapes and dtypes.
         may_refuse: is the last output whether NumPy is to say what it refuses?
         result: what is returned; see `Results.tree`.
-        owners: how outputs are allocated that are not returned as they are, by position.
+        allocations: how outputs are allocated that are not returned as they are, by position.
         identities: see `Guards`.
     """
 
@@ -203,7 +203,7 @@ class OneKernel:
     outputs: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
     may_refuse: bool
     result: Any
-    owners: Mapping[int, Owner]
+    allocations: Mapping[int, Allocation]
     identities: Callable[[Sequence[Any]], bool] | None
 
     def run(self, leaves: Sequence[Any]) -> Any:
@@ -221,7 +221,7 @@ class OneKernel:
             if fixed
             else [leaves[n] for n in self.leaves]
         )
-        outputs = [np.empty(shape, dtype) for shape, dtype in self.outputs] if not self.owners else self.memory()
+        outputs = [np.empty(shape, dtype) for shape, dtype in self.outputs] if not self.allocations else self.memory()
         if not self.bound.run(arrays, outputs, [values[k] for k in self.scalars] if values else ()):
             return PLAIN
         if self.may_refuse and outputs.pop():
@@ -234,8 +234,8 @@ class OneKernel:
 
     def memory(self) -> list[Array]:
         """Memory for the outputs."""
-        owners = self.owners
-        return [owners[k].allocate() if k in owners else np.empty(*x) for k, x in enumerate(self.outputs)]
+        allocations = self.allocations
+        return [allocations[k].allocate() if k in allocations else np.empty(*x) for k, x in enumerate(self.outputs)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -394,18 +394,18 @@ def _product(factors: Iterable[str]) -> str:
 
 def _memory(d: Description, where: dict[str, int]) -> Iterator[str]:
     """One block: stages in scratch memory, then what is written to arguments, and checks."""
-    parts = [(k, s) for k, s in enumerate(d.scratch) if s.life is not None]
+    parts = [(k, s) for k, s in enumerate(d.scratch) if s.live_range is not None]
     yield "hj_memory memory;"
     yield "int64_t bytes = 0;"
     yield f"hj_part parts[{max(len(parts), 1)}];"
     yield "(void)parts;"
     for j, (_, s) in enumerate(parts):
-        assert s.life is not None
+        assert s.live_range is not None
         amount = _product(size(p, where) for p in s.lengths)
         times = " * tasks" if s.is_of_task else ""
         yield (
             f"parts[{j}] = (hj_part){{hj_staggered(hj_aligned({amount} * {s.itemsize}){times}), "
-            f"{s.life[0]}, {s.life[1]}, -1}};"
+            f"{s.live_range[0]}, {s.live_range[1]}, -1}};"
         )
     if parts:
         yield f"bytes = hj_place(parts, {len(parts)});"
@@ -423,7 +423,7 @@ def _memory(d: Description, where: dict[str, int]) -> Iterator[str]:
 
 def _params(d: Description, names: _Names, where: dict[str, int]) -> Iterator[str]:
     """The parameter block; see `hjit.kernels.lower.params`."""
-    parts = {k: j for j, k in enumerate(k for k, s in enumerate(d.scratch) if s.life is not None)}
+    parts = {k: j for j, k in enumerate(k for k, s in enumerate(d.scratch) if s.live_range is not None)}
     results = {k: n for n, k in names.results}
 
     def array(place: str) -> str:

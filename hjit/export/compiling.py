@@ -13,7 +13,7 @@ from hjit.call.segments import TraceSegments
 from hjit.errors import HjitError, Origin
 from hjit.export.describing import check, described, with_copies
 from hjit.export.description import CannotExport, Description
-from hjit.export.sizes import Sized, sized
+from hjit.export.sizes import PolymorphicTrace, polymorphic_trace
 from hjit.export.targets import Platform
 from hjit.kernels.runtime.lowered import Lowered, lowered_for
 from hjit.options import Options
@@ -28,7 +28,7 @@ from hjit.tuning.decide import decided
 class Compiled:
     """A function with one kernel, lowered for a platform."""
 
-    sized: Sized
+    polymorphic: PolymorphicTrace
     description: Description
     lowered: Lowered
 
@@ -54,7 +54,7 @@ def compiled(request: Request, name: str, entry: str, for_what: Platform, copies
     request = replace(request, leaves=leaves, options=options)
 
     def make() -> Compiled:
-        found = sized(request)
+        found = polymorphic_trace(request)
         if not found.trace.recorder.breaks:
             found = replace(found, trace=with_copies(found.trace, copies))
         check(found.trace)
@@ -86,7 +86,7 @@ def compiled(request: Request, name: str, entry: str, for_what: Platform, copies
             raise CannotExport(error.what, error.advice, origin) from None
 
 
-def _best(found: Sized, segments_of: TraceSegments, leaves: list[Any], options: Options) -> Choice:
+def _best(found: PolymorphicTrace, segments_of: TraceSegments, leaves: list[Any], options: Options) -> Choice:
     """The schedule that a call of the pipeline would run by: on disk, or searched and measured."""
     rec = found.trace.recorder
     decision = decided(segments_of, None, True, rec.sizes, options)

@@ -11,7 +11,7 @@ import numpy as np
 from hjit.errors import Origin
 from hjit.export.description import CannotExport, Description, Output, Parameter, Scratch, View
 from hjit.export.numbers import kind_of, numbers_of
-from hjit.export.sizes import Sized, is_constant
+from hjit.export.sizes import PolymorphicTrace, is_constant
 from hjit.kernels.runtime.lowered import Lowered
 from hjit.kernels.runtime.scratch import live_ranges_of
 from hjit.sched.language.memory import LINE
@@ -69,7 +69,13 @@ def _check_result(r: Result, origin: Origin | None) -> None:
 
 
 def described(
-    name: str, entry: str, sized: Sized, graph: Graph, low: Lowered, leaves: Sequence[Any], names: Sequence[str]
+    name: str,
+    entry: str,
+    polymorphic: PolymorphicTrace,
+    graph: Graph,
+    low: Lowered,
+    leaves: Sequence[Any],
+    names: Sequence[str],
 ) -> Description:
     """A function whose only kernel is `low`.
 
@@ -80,7 +86,7 @@ def described(
     Raises:
         HjitError: a number is worked out that only Python can.
     """
-    trace, rec, over = sized.trace, sized.trace.recorder, sized.of_arguments
+    trace, rec, over = polymorphic.trace, polymorphic.trace.recorder, polymorphic.of_arguments
     writes = dict(trace.writes)
     leaf_of = {n: s.where[1] for n, s in rec.inputs.items() if s.where[0] == "arg"}
     written = {leaf_of[n] for n in writes if n in leaf_of}
@@ -97,26 +103,26 @@ def described(
     position = {i.name: k for k, i in enumerate(i for i in graph.inputs if i.data is None)}
     slots = {n: slot.k for n, (slot, _) in rec.scalar_slots().items()}
     views: list[View] = []
-    result = _result_of(sized, graph, leaf_of, views)
+    result = _result_of(polymorphic, graph, leaf_of, views)
     return Description(
         name,
         entry,
         str(rec.origin or ""),
-        _parameters(sized, leaves, names, leaf_of, written),
+        _parameters(polymorphic, leaves, names, leaf_of, written),
         None,
         result,
-        sized.names,
-        sized.size_guards,
+        polymorphic.names,
+        polymorphic.size_guards,
         tuple(inputs),
         tuple(data),
-        tuple(_outputs(sized, graph, leaf_of)),
+        tuple(_outputs(polymorphic, graph, leaf_of)),
         tuple(_scratch(graph, low, over)),
         tuple([*low.params.scratch].index(n) for n in low.params.tasks),
         tuple((position[n], axis) for n, axis in low.params.strides),
         tuple(over(poly(Sym(n))) for n in low.params.symbols),
         len(low.params.keep),
         tuple((s.dtype.str, slots[s.name]) for s in graph.scalars),
-        numbers_of(rec.tape, leaves, [slots[s.name] for s in graph.scalars], over, sized.is_fixed),
+        numbers_of(rec.tape, leaves, [slots[s.name] for s in graph.scalars], over, polymorphic.is_fixed),
         tuple(_lengths(graph, over)),
         {graph.outputs.index(r.name): r.weak for r in trace.results if r.kind == "array" and r.is_scalar},
         tuple(views),
@@ -124,9 +130,13 @@ def described(
 
 
 def _parameters(
-    sized: Sized, leaves: Sequence[Any], names: Sequence[str], leaf_of: Mapping[str, int], written: set[int]
+    polymorphic: PolymorphicTrace,
+    leaves: Sequence[Any],
+    names: Sequence[str],
+    leaf_of: Mapping[str, int],
+    written: set[int],
 ) -> tuple[Parameter, ...]:
-    rec = sized.trace.recorder
+    rec = polymorphic.trace.recorder
     arrays = {k: rec.inputs[n].input for n, k in leaf_of.items()}
     found = []
     for k, (x, name) in enumerate(zip(leaves, _distinct(names), strict=True)):
@@ -152,7 +162,7 @@ def _in_c_order(name: str, a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return a.copy()
 
 
-def _result_of(sized: Sized, graph: Graph, leaf_of: Mapping[str, int], views: list[View]) -> Any:
+def _result_of(polymorphic: PolymorphicTrace, graph: Graph, leaf_of: Mapping[str, int], views: list[View]) -> Any:
     """The structure of what is returned; `views` takes the views."""
 
     def leaf(r: Result) -> Any:
@@ -162,33 +172,33 @@ def _result_of(sized: Sized, graph: Graph, leaf_of: Mapping[str, int], views: li
             case "argument":
                 return "argument", leaf_of[r.name]
             case "view":
-                views.append(_view(r, sized, graph, leaf_of))
+                views.append(_view(r, polymorphic, graph, leaf_of))
                 return "view", len(views) - 1
             case "constant":
                 raise CannotExport("a result depends on no argument", "leave it out")
         return "static", r.value
 
-    tree = sized.trace.result
+    tree = polymorphic.trace.result
     return mapped(tree, leaf) if isinstance(tree, PyTree) else leaf(tree)
 
 
-def _view(r: Result, sized: Sized, graph: Graph, leaf_of: Mapping[str, int]) -> View:
+def _view(r: Result, polymorphic: PolymorphicTrace, graph: Graph, leaf_of: Mapping[str, int]) -> View:
     """As `Results.view` has it."""
     if r.name not in leaf_of and r.name not in graph.outputs:
         raise CannotExport(
-            f"a result is a view of {r.name}, which is no argument", "copy it", sized.trace.recorder.origin
+            f"a result is a view of {r.name}, which is no argument", "copy it", polymorphic.trace.recorder.origin
         )
 
     def at(k: int) -> tuple[Poly, ...]:
         """The index where dimension `k` is 1 and the others are 0."""
         there = (p.substitute(lambda a: int(a.k == k) if isinstance(a, Dim) else None) for p in r.index)
-        return tuple(map(sized.of_arguments, there))
+        return tuple(map(polymorphic.of_arguments, there))
 
     start = at(-1)
     steps = tuple(tuple(p - q for p, q in zip(at(k), start, strict=True)) for k in range(len(r.shape)))
     base = ("argument", leaf_of[r.name]) if r.name in leaf_of else ("output", graph.outputs.index(r.name))
-    dtype = _dtype_of(sized.trace.recorder, r.name) if r.dtype is None else np.dtype(r.dtype)
-    return View(base, dtype.str, tuple(map(sized.of_arguments, r.shape)), start, steps, r.read_only)
+    dtype = _dtype_of(polymorphic.trace.recorder, r.name) if r.dtype is None else np.dtype(r.dtype)
+    return View(base, dtype.str, tuple(map(polymorphic.of_arguments, r.shape)), start, steps, r.read_only)
 
 
 def with_copies(trace: Trace, views: bool) -> Trace:
@@ -220,14 +230,14 @@ def mapped(tree: PyTree, leaf: Any) -> PyTree:
     return PyTree(tree.make, items, tree.keys)
 
 
-def _outputs(sized: Sized, graph: Graph, leaf_of: Mapping[str, int]) -> Iterable[Output]:
+def _outputs(polymorphic: PolymorphicTrace, graph: Graph, leaf_of: Mapping[str, int]) -> Iterable[Output]:
     """The Graph's, each with what becomes of it."""
-    rec, trace = sized.trace.recorder, sized.trace
+    rec, trace = polymorphic.trace.recorder, polymorphic.trace
     orders = {r.name: r.order for r in trace.results if r.kind == "array"}
     writes = {stage: leaf_of[n] for n, stage in trace.writes}
     for n in graph.outputs:
         s = graph.stage(n)
-        shape = tuple(map(sized.of_arguments, s.shape))
+        shape = tuple(map(polymorphic.of_arguments, s.shape))
         if n in orders and n in writes:
             raise CannotExport("a result is also what an argument becomes", "return a copy of it", rec.origin)
         if n in orders:

@@ -83,13 +83,13 @@ class Scratch:
 
     Attributes:
         lengths: of its axes.
-        life: see `scratch.live_ranges_of`; None: it is never in memory.
+        live_range: see `scratch.live_ranges_of`; None: it is never in memory.
         is_of_task: has each task its own?
     """
 
     itemsize: int
     lengths: tuple[Size, ...]
-    life: tuple[int, int] | None
+    live_range: tuple[int, int] | None
     is_of_task: bool
 
 

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import tempfile
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,11 @@ import numpy as np
 from hjit.call.build import Request
 from hjit.errors import CompileError, HjitError, OptionError, Origin
 from hjit.export.c_source import Source, check_name, data_name, level_suffix, source_of
-from hjit.export.compiling import compiled
+from hjit.export.compiling import Compiled, compiled
 from hjit.export.description import CannotExport, Description
 from hjit.export.matching import signature_of
 from hjit.export.targets import Platform, object_code, platforms
-from hjit.options import Options
 from hjit.process.files import replacing
-from hjit.trace.capture.trace import flatten_arguments
-from hjit.tuning.choice import Scheduler
 
 SUFFIXES = (".o", ".so")
 
@@ -56,67 +53,65 @@ class Exported:
         return text + (f"; fixed: {', '.join(self.fixed)}" if self.fixed else "")
 
 
-def export(
-    function: Any,
-    name: str,
-    path: str | os.PathLike[str],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    targets: Sequence[str],
-    options: Options,
-    scheduler: Scheduler | None,
-) -> Exported:
+def export(request: Request, name: str, path: str | os.PathLike[str], targets: Sequence[str]) -> Exported:
     """Write the files; see `Pipeline.export`.
 
     Args:
+        request: the function, with the arguments of an example.
+        name: of the C function.
         targets: of several levels of x86-64 the library has the code of all.
 
     Raises:
         FileNotFoundError: there is no such folder.
         HjitError: the function needs Python when it runs, or there is no C compiler for a shared library.
     """
+    where = _checked_path(path)
+    levels = platforms(targets)
+    compiler = _linker(levels) if where.suffix == ".so" else None
+    _check_method(request)
+    check_name(name)
+    suffixes = [level_suffix(one) if len(levels) > 1 else "" for one in levels]  # of the names of object files
+    kernels = [_kernel(request, name, suffix, one) for suffix, one in zip(suffixes, levels, strict=True)]
+    codes = {
+        suffix: object_code(with_data(k.lowered.llvm, k.description), name, one)
+        for suffix, k, one in zip(suffixes, kernels, levels, strict=True)
+    }
+    source = source_of([(k.description, one) for k, one in zip(kernels, levels, strict=True)])
+    header = where.with_name(f"{name}.h")
+    _write(header, source.header.encode())
+    if compiler is None:
+        files = (*_write_objects(where, codes), header, where.with_name(f"{name}.c"))
+        _write(files[-1], source.code.encode())
+    else:
+        files = (where, header)
+        _write(where, linked(compiler, name, source, codes))
+    free = kernels[-1].polymorphic
+    target = ", ".join(p.name for p in levels)
+    return Exported(files, target, free.names, tuple(sorted(free.fixed)), source.header)
+
+
+def _checked_path(path: str | os.PathLike[str]) -> Path:
     where = Path(path)
     if where.suffix not in SUFFIXES:
         raise OptionError(f"{where.name}: the name of an object file ends in .o, that of a shared library in .so")
     if not where.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(where))
-    levels = platforms(targets)
-    compiler = None
-    if where.suffix == ".so":
-        for one in levels:
-            if not one.is_linked_here():
-                raise OptionError(f"a shared library for {one.name} is linked there: export an object file, NAME.o")
-        compiler = c_compiler()
-    _check_method(function, args, kwargs)
-    structure, leaves = flatten_arguments(args, kwargs)
-    check_name(name)
-    request = Request(function, structure, leaves, options, scheduler)
-    found: list[tuple[Description, Platform]] = []
-    codes: dict[str, bytes] = {}  # object files by what their names end in
+    return where
+
+
+def _linker(levels: Iterable[Platform]) -> str:
+    """The C compiler, which links a shared library for all these."""
     for one in levels:
-        suffix = level_suffix(one) if len(levels) > 1 else ""
-        entry = f"hjit_{name}{suffix}"
-        made = compiled(request, name, entry, one, copies=True)
-        d = made.description
-        if d.views:
-            raise CannotExport("a result is a view of an argument, of another dtype", "copy it")
-        found.append((d, one))
-        codes[suffix] = object_code(with_data(made.lowered.llvm, d), name, one)
-    source = source_of(found)
-    header = where.with_name(f"{name}.h")
-    _write(header, source.header.encode())
-    if compiler is None:
-        objects = {where.with_name(f"{where.stem}{suffix}.o"): code for suffix, code in codes.items()}
-        files = [*objects, header, where.with_name(f"{name}.c")]
-        for path, code in objects.items():
-            _write(path, code)
-        _write(files[-1], source.code.encode())
-    else:
-        files = [where, header]
-        _write(where, linked(compiler, name, source, codes))
-    free = made.sized
-    target = ", ".join(p.name for p in levels)
-    return Exported(tuple(files), target, free.names, tuple(sorted(free.fixed)), source.header)
+        if not one.is_linked_here():
+            raise OptionError(f"a shared library for {one.name} is linked there: export an object file, NAME.o")
+    return c_compiler()
+
+
+def _kernel(request: Request, name: str, suffix: str, platform: Platform) -> Compiled:
+    found = compiled(request, name, f"hjit_{name}{suffix}", platform, copies=True)
+    if found.description.views:
+        raise CannotExport("a result is a view of an argument, of another dtype", "copy it")
+    return found
 
 
 def with_data(llvm: str, d: Description) -> str:
@@ -181,15 +176,25 @@ def _write(path: Path, data: bytes) -> None:
         new.chmod(0o755 if path.suffix == ".so" else 0o644)
 
 
-def _check_method(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _write_objects(where: Path, codes: Mapping[str, bytes]) -> list[Path]:
+    """Write an object file for each level."""
+    files = {where.with_name(f"{where.stem}{suffix}.o"): code for suffix, code in codes.items()}
+    for path, code in files.items():
+        _write(path, code)
+    return list(files)
+
+
+def _check_method(request: Request) -> None:
     """Refuse a method without its object: Python looks `export` up at the function of it.
 
     Raises:
         CannotExport: these are not the arguments of a call with it.
     """
+    function = request.function
     signature = signature_of(function)
     if not isinstance(function, types.FunctionType) or next(iter(signature.parameters), "") not in ("self", "cls"):
         return
+    args, kwargs = request.structure.build(request.leaves.__getitem__)
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:

@@ -52,15 +52,15 @@ class Binding:
         d = self.description = kernel.description
         self._n, self._threads = n, threads
         tasks = 1 if threads == 1 else threads * TASKS_PER_THREAD
-        taken, steps, lives = {}, {}, {}
+        taken, steps, live_ranges = {}, {}, {}
         for k, s in enumerate(d.scratch):
-            if s.life is None:
+            if s.live_range is None:
                 continue
             elements = math.prod(evaluate(p, n) for p in s.lengths)
             size = -(-elements * s.itemsize // arena.ALIGN) * arena.ALIGN
-            steps[k], lives[str(k)] = size, s.life
+            steps[k], live_ranges[str(k)] = size, s.live_range
             taken[str(k)] = staggered(size * tasks if s.is_of_task else size)
-        places, self.scratch_bytes = offsets(taken, lives)
+        places, self.scratch_bytes = offsets(taken, live_ranges)
         constants = [places.get(str(k), 0) for k in range(len(d.scratch))]
         constants += [steps[k] for k in d.tasks]
         for k, axis in d.strides:

@@ -34,8 +34,8 @@ _OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "
 
 
 @dataclass(frozen=True, slots=True)
-class Sized:
-    """A trace, and its sizes.
+class PolymorphicTrace:
+    """A trace that holds for other sizes of its arguments, too (JAX's shape polymorphism).
 
     Attributes:
         names: run-time sizes of the arguments, as "img.0", in order.
@@ -63,7 +63,7 @@ class Sized:
         return _symbols(self.of_arguments(p)) <= self.fixed
 
 
-def sized(request: Request) -> Sized:
+def polymorphic_trace(request: Request) -> PolymorphicTrace:
     """Trace a function, and find out which sizes may differ.
 
     Raises:
@@ -72,7 +72,7 @@ def sized(request: Request) -> Sized:
     trace, size_guards = _traced(request)
     names = _argument_sizes(trace)
     sizes = dict(trace.recorder.sizes)
-    found = Sized(trace, names, {n: v for n, v in sizes.items() if n not in names}, (), frozenset())
+    found = PolymorphicTrace(trace, names, {n: v for n, v in sizes.items() if n not in names}, (), frozenset())
     if trace.recorder.breaks:  # it cannot be exported
         return found
     about = [*_about_arguments(size_guards, found), *(SizeGuard("gt", poly(Sym(n)), poly(SMALL), True) for n in names)]
@@ -83,7 +83,7 @@ def sized(request: Request) -> Sized:
         if not _may_differ(group, sizes, about, expected, request):
             fixed |= group
     about += [SizeGuard("eq", poly(Sym(n)), poly(sizes[n]), True) for n in names if n in fixed]
-    return Sized(trace, names, found.constants, tuple(_needed(about, fixed)), frozenset(fixed))
+    return PolymorphicTrace(trace, names, found.constants, tuple(_needed(about, fixed)), frozenset(fixed))
 
 
 def holds(guard: SizeGuard, sizes: Mapping[str, int]) -> bool:
@@ -133,7 +133,7 @@ def _argument_sizes(trace: Trace) -> tuple[str, ...]:
     return tuple(dict.fromkeys(a.name for i in inputs for p in i.shape for a in p.atoms() if isinstance(a, Sym)))
 
 
-def _about_arguments(size_guards: Iterable[SizeGuard], sizes: Sized) -> Iterator[SizeGuard]:
+def _about_arguments(size_guards: Iterable[SizeGuard], sizes: PolymorphicTrace) -> Iterator[SizeGuard]:
     """What is not always so, over the sizes of arguments."""
     for f in size_guards:
         a, b = sizes.of_arguments(f.a), sizes.of_arguments(f.b)
@@ -326,4 +326,4 @@ def _symbols(p: Poly) -> set[str]:
     return {a.name for a in deep_atoms(p) if isinstance(a, Sym)}
 
 
-__all__ = ["Sized", "holds", "is_constant", "like", "sized"]
+__all__ = ["PolymorphicTrace", "holds", "is_constant", "like", "polymorphic_trace"]

@@ -132,7 +132,7 @@ def description_to_json(d: Description) -> dict[str, Any]:
         "facts": [[f.op, size(f.a), size(f.b)] for f in d.size_guards],
         "inputs": d.inputs,
         "outputs": [[o.type, [*map(size, o.shape)], o.order, o.role, o.leaf] for o in d.outputs],
-        "scratch": [[s.itemsize, [*map(size, s.lengths)], s.life, s.is_of_task] for s in d.scratch],
+        "scratch": [[s.itemsize, [*map(size, s.lengths)], s.live_range, s.is_of_task] for s in d.scratch],
         "tasks": d.tasks,
         "strides": d.strides,
         "symbols": [*map(size, d.symbols)],
@@ -168,8 +168,8 @@ def description_from_json(row: Mapping[str, Any], data: tuple[Any, ...]) -> Desc
         data,
         tuple(Output(t, tuple(shape), tuple(order), role, leaf) for t, shape, order, role, leaf in row["outputs"]),
         tuple(
-            Scratch(item, tuple(lengths), None if life is None else (life[0], life[1]), of_task)
-            for item, lengths, life, of_task in row["scratch"]
+            Scratch(item, tuple(lengths), None if live_range is None else (live_range[0], live_range[1]), of_task)
+            for item, lengths, live_range, of_task in row["scratch"]
         ),
         tuple(row["tasks"]),
         _pairs(row["strides"]),

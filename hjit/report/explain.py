@@ -114,7 +114,7 @@ def _parts(v: Variant) -> Iterator[str]:
     graphs = sum(getattr(b, "is_graph", False) for b in v.bounds)
     said = f" ({'launched' if graphs == kernels else f'{graphs} of them launched'} as a CUDA graph)" if graphs else ""
     yield f"{kernels} kernel{'' if kernels == 1 else 's'}{said}"
-    yield from (v.body.how(k) for k in range(len(v.rec.breaks)))
+    yield from (v.body.describe_break(k) for k in range(len(v.rec.breaks)))
 
 
 def _bands(v: Variant) -> Iterator[str]:

@@ -17,7 +17,7 @@ from hjit.kernels.runtime.linking.memory import NotLinked
 from hjit.options import Options
 from hjit.process.signals import signal_safe
 from hjit.sched.native.measures import featurise
-from hjit.sched.native.records import Nest, Tables, Work
+from hjit.sched.native.records import NestTables, Tables, Work
 from hjit.sched.native.regions import FUNCTIONS
 from hjit.sched.native.words import Walk
 from hjit.tuning.limits import WALK_SECONDS
@@ -81,7 +81,7 @@ def _made(cache_dir: str, mode: str) -> Walk | None:
 def llvm_ir(name: str) -> str:
     """The walk as LLVM IR; `name`: of its entry."""
     assert FUNCTIONS[-1] is featurise
-    return module(FUNCTIONS, (Tables, Nest, Work), name)
+    return module(FUNCTIONS, (Tables, NestTables, Work), name)
 
 
 def _loaded(code: bytes, name: str) -> Walk | None:

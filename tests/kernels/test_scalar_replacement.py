@@ -37,7 +37,7 @@ def loop(*puts: Store, step: int = 1, limit: Poly | None = None) -> For:
 i, j, x = poly(I), poly(J), load(poly(I), source="x")
 
 
-def test_what_the_turns_before_stored_is_kept() -> None:
+def test_what_the_iterations_before_stored_is_kept() -> None:
     p = put((i + 2,), load(i + 1), load(i), x)
     (kept,) = carried(loop(p))
     assert kept.store == p and kept.loads == {1: load(i + 1), 2: load(i)}

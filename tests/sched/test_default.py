@@ -385,7 +385,7 @@ LINES = {
 @pytest.mark.parametrize("name", LINES)
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "uint8"])
-def test_a_turn_computes_a_line_of_memory(name: str, dtype: str, vector_bytes: int) -> None:
+def test_an_iteration_computes_a_line_of_memory(name: str, dtype: str, vector_bytes: int) -> None:
     a = image((120, 96), dtype)
     graph = canonical(LINES[name], a)
     s, target = graph.stages[-1], Target(vector_bytes)
@@ -407,7 +407,7 @@ OF_A_REGISTER = {
 
 
 @pytest.mark.parametrize("name", OF_A_REGISTER)
-def test_where_two_vectors_gain_nothing_a_turn_computes_one(name: str) -> None:
+def test_where_two_vectors_gain_nothing_an_iteration_computes_one(name: str) -> None:
     a = image((120, 120), "float32")
     graph = canonical(OF_A_REGISTER[name], a)
     s = graph.stages[-1]
@@ -490,7 +490,9 @@ def test_products_that_are_read_elsewhere_too_are_computed_by_themselves() -> No
     ("shape", "parallel"),
     [((5, 100, 120, 128), [0, 1]), ((100, 5, 120, 128), [0, 1]), ((7, 3000), [0]), ((200, 300, 40), [0])],
 )
-def test_loops_in_a_parallel_one_of_few_turns_are_parallel_too(shape: tuple[int, ...], parallel: list[int]) -> None:
+def test_loops_in_a_parallel_one_of_few_iterations_are_parallel_too(
+    shape: tuple[int, ...], parallel: list[int]
+) -> None:
     f = lambda a: np.sqrt(a) + 1  # noqa: E731
     a = np.abs(image(shape, "float32"))
     assert [n.dim for n in loops(f, a) if n.kind == "parallel"] == (parallel if shape[0] < 16 else [0])

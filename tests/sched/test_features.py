@@ -83,7 +83,7 @@ def is_plain(root: Root) -> bool:
 
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("seed", range(4))
-def test_so_it_is_under_random_schedules_whose_turns_are_alike(name: str, seed: int) -> None:
+def test_so_it_is_under_random_schedules_whose_iterations_are_alike(name: str, seed: int) -> None:
     rng = random.Random(f"{seed} {name}")
     sizes, tasks = {"h": 14, "w": 18, "k": 6}, rng.choice([None, 3, 5])
     for _ in range(10):

@@ -12,14 +12,14 @@ PAIRS = int(os.environ.get("HJIT_FUZZ_PAIRS", "40"))
 BATCH = 10
 FOUND = (  # pairs that failed once
     10,  # a fused dimension without elements
-    1322,  # a recurrence in a buffer that the first turn fills
+    1322,  # a recurrence in a buffer that the first iteration fills
     1,  # an update of an empty part, in vectors
     69,  # lanes that do nothing, in a window of one row
     100057,  # a tile shifted inwards, in which other stages are computed
     100106,  # two lanes of every fourth element
     100165,  # lanes that do nothing, far apart in memory
     1000448,  # a load from an array without elements, hoisted out of a loop that never runs
-    1000461,  # a window that no turn needs to its end, indexing a table
+    1000461,  # a window that no iteration needs to its end, indexing a table
     1000677,  # more than one vector of lanes that may do nothing
     400346,  # a Python int added at indices of a uint64 array
     200285,  # an array without elements, reshaped
@@ -34,7 +34,7 @@ FOUND = (  # pairs that failed once
     4016618,  # a window that moves on by more than its length, of a stage with updates: rows between shared memory with rows of the window
     pytest.param(
         4000920, marks=pytest.mark.slow
-    ),  # a part of an array of which a turn needs nothing: as many elements as none, where one was promised
+    ),  # a part of an array of which an iteration needs nothing: as many elements as none, where one was promised
     3010243,  # a negative number as int64 and as uint64
     3012548,  # the same, in what is decided by it
     500306,  # a fused loop over a part of its first dimension, and a window along it

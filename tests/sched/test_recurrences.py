@@ -15,7 +15,7 @@ from hjit.errors import ScheduleError
 from tests.numpy_check import check
 from tests.sched.test_default import loops
 from tests.schedules import RandomScheduler
-from tests.trace.test_rolling import lowest_path
+from tests.trace.test_rerolling import lowest_path
 
 RECURRENCES = int(os.environ.get("HJIT_FUZZ_RECURRENCES", "30"))
 
@@ -50,7 +50,7 @@ def test_other_dimensions_are_tasks() -> None:
         lambda s: s.unroll("r0").vectorize("r0", 4),
     ],
 )
-def test_turns_keep_their_order(directives: Callable[[Any], Any]) -> None:
+def test_iterations_keep_their_order(directives: Callable[[Any], Any]) -> None:
     cost = np.random.default_rng(0).random((40, 75), np.float32)
     f = hjit.pipeline(lowest_path, tune=False)
     s = f.schedule(cost)

@@ -217,8 +217,8 @@ def test_the_first_form_is_that_of_the_default_schedule(program: Program) -> Non
     for s in program.graph.stages:
         for group, nest in zip(program.space.groups[s.name], by_root[s.name].children, strict=True):
             extents = program.space.sized.part(s.name, group).extents
-            form = next(program.space.templates.of(s, group, extents, at_root=True))
-            ours, theirs = chosen(form.node, form.sizes[0]), nest
+            template = next(program.space.templates.of(s, group, extents, at_root=True))
+            ours, theirs = chosen(template.node, template.sizes[0]), nest
             assert [(x.dim, x.kind, x.size) for x in walk(ours) if isinstance(x, Loop) and x.kind != "serial"] == [
                 (x.dim, x.kind, x.size) for x in walk(theirs) if isinstance(x, Loop) and x.kind != "serial"
             ]
@@ -408,7 +408,7 @@ def test_calls_by_all_nests_together_count(recompute: float, pruned: bool) -> No
 
 
 @pytest.mark.parametrize(("tasks", "pruned"), [(1, False), (2, True), (4, False)])
-def test_parallel_loops_have_a_turn_for_each_core(tasks: float, pruned: bool) -> None:
+def test_parallel_loops_have_an_iteration_for_each_core(tasks: float, pruned: bool) -> None:
     features = np.zeros((1, 1, len(SCHEDULE)))
     features[..., SCHEDULE.index("inner_parallelism")] = tasks
     assert Rules().pruned(features, np.ones(1), 4).tolist() == [pruned]

@@ -140,7 +140,7 @@ def test_what_is_impossible_says_why(function: Any, say: Any, why: str) -> None:
         s.trees()
 
 
-def test_a_window_does_not_slide_where_turns_shift_inwards() -> None:
+def test_a_window_does_not_slide_where_iterations_shift_inwards() -> None:
     f = hjit.pipeline(blur, verify="off")
     s = f.schedule(GRAY[45, 83])
     s["blur_y"].split("y", "yo", "yi", 8, tail="shift_inwards").serial("yo")

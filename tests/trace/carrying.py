@@ -167,7 +167,7 @@ class LeftLoops(Loops):
             return [f"while {ends}:", f"    {step}", f"    if {self.condition()}:", "        break", "    n -= n // 3"]
         if kind < 0.34 and depth == 2 and (chosen := [v for v in self.carried if v in "nsk"]):
             lines = []
-            for _ in range(9):  # more conditions than there can be ways
+            for _ in range(9):  # more conditions than there can be paths
                 v = r.choice(chosen)
                 lines += [
                     f"if {self.condition()}:",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.trace.capture.loops.nests import Nest, Write
+from hjit.trace.capture.loops.nests import RerolledNest, Write
 from hjit.trace.capture.loops.packing import packed_dtype
 from hjit.trace.ir.expressions import Const, Load, Op
 from hjit.trace.ir.graph import Definition, Graph, Input, Stage, identity
@@ -557,7 +557,7 @@ def test_joined_updates_are_evaluated_before_they_are_stored() -> None:
 def test_packed_arrays_hold_all_numbers(dtypes: tuple[str, ...], ints: tuple[str, ...], wanted: str) -> None:
     arrays = {f"x{k}": Stage(f"x{k}", np.dtype(t), (), Const(0, t)) for k, t in enumerate(dtypes)}
     writes = tuple(Write(name, (), Const(1, s.dtype)) for name, s in arrays.items())
-    assert packed_dtype(Nest(arrays, (), (N,), writes), set(ints)) == np.dtype(wanted)
+    assert packed_dtype(RerolledNest(arrays, (), (N,), writes), set(ints)) == np.dtype(wanted)
 
 
 def test_a_nest_is_printed_with_its_updates_together() -> None:

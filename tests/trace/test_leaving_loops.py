@@ -369,7 +369,7 @@ def test_the_function_itself_may_return_from_its_loops() -> None:
     assert p.stats.parts == 0
 
 
-# -- indices that are in range where a way is taken
+# -- indices that are in range where a path is taken
 
 
 def looked_up(a: Any) -> Any:
@@ -583,7 +583,7 @@ def rows_in_place(a: Any) -> Any:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("f", [patterns, ranked], ids=lambda f: f.__name__)
-def test_conditions_that_choose_numbers_are_no_ways(f: Callable[..., Any], dtype: Any) -> None:
+def test_conditions_that_choose_numbers_are_no_paths(f: Callable[..., Any], dtype: Any) -> None:
     p = check(f, dtype)
     assert (p.stats.fallbacks, p.stats.parts) == (0, 0)
     a = image(np.random.default_rng(5), (20, 31), dtype)

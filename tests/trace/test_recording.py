@@ -10,7 +10,7 @@ import pytest
 
 from hjit.trace.ir.expressions import Const
 from tests.trace.helpers import trace_of
-from tests.trace.test_rolling import same
+from tests.trace.test_rerolling import same
 
 RNG = np.random.default_rng(0)
 GAIN = 0.25

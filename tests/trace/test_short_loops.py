@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hjit.trace.tracing.recording.iterations import MAX_PARTS
-from tests.trace.test_rolling import definitions, same
+from tests.trace.test_rerolling import definitions, same
 
 RNG = np.random.default_rng(0)
 MANY = 7  # iterations of one loop, of whose square there are more than MAX_PARTS

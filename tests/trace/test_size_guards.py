@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hjit.call.build import Request
-from hjit.export.sizes import sized
+from hjit.export.sizes import polymorphic_trace
 from hjit.options import Options
 from hjit.trace.capture.trace import PyTree, flatten
 from hjit.trace.ir.poly import Sym, poly
@@ -50,7 +50,7 @@ def fixed(f: Any, *args: Any) -> frozenset[str]:
     leaves: list[Any] = []
     structure = PyTree(tuple, (flatten(args, leaves), flatten({}, leaves)))
     options = Options(on_unsupported="raise", budget=None, blas=False)
-    return sized(Request(f, structure, leaves, options)).fixed
+    return polymorphic_trace(Request(f, structure, leaves, options)).fixed
 
 
 IMAGE = np.ones((40, 60), np.float32)

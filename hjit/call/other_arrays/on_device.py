@@ -185,16 +185,16 @@ class DeviceSteps(Steps):
     def blas(self) -> str:
         return "BLAS" if getattr(found(), "shares_memory", False) else library.CUBLAS
 
-    def caller(self, number: int) -> str:
+    def describe_call(self, number: int) -> str:
         return f"by {self.libraries[number]}" if number in self.libraries else "as it is, on the host"
 
-    def called(self, number: int, graph_break: GraphBreak, state: Mapping[str, Any]) -> tuple[Any, Sequence[Any]]:
+    def call_extern(self, number: int, graph_break: GraphBreak, state: Mapping[str, Any]) -> tuple[Any, Sequence[Any]]:
         if number in self.libraries:
             made = self._by_library(graph_break, state)
             if made is not None:
                 return graph_break.value, (made,)
             self.libraries.pop(number, None)
-        return Steps.called(self, number, graph_break, state)
+        return Steps.call_extern(self, number, graph_break, state)
 
     def _by_library(self, graph_break: GraphBreak, state: Mapping[str, Any]) -> Any:
         """The result of an extern call by a library of the device, which nothing waits for; None: it has none."""

@@ -45,7 +45,7 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Nest:
+class DrawnNest:
     """A child of the root as it is drawn.
 
     Attributes:
@@ -67,13 +67,13 @@ class Nest:
         return (None, longest[0]) if len(longest) == 1 else (min(longest), max(longest))
 
 
-def nests_of(tree: Root, graph: Graph, sizes: Mapping[str, int]) -> Iterator[Nest]:
+def nests_of(tree: Root, graph: Graph, sizes: Mapping[str, int]) -> Iterator[DrawnNest]:
     """The nests of a schedule."""
     for child in tree.children:
         yield from _nests(child, graph, sizes)
 
 
-def _nests(node: Node, graph: Graph, sizes: Mapping[str, int]) -> Iterator[Nest]:
+def _nests(node: Node, graph: Graph, sizes: Mapping[str, int]) -> Iterator[DrawnNest]:
     if isinstance(node, Store | Root):
         for child in node.children:
             yield from _nests(child, graph, sizes)
@@ -92,7 +92,7 @@ def _nests(node: Node, graph: Graph, sizes: Mapping[str, int]) -> Iterator[Nest]
     for d, extent in enumerate(extents):
         steps = [(x.kind, (over[d][k + 1].size or 1) if k + 1 < len(over[d]) else 1) for k, x in enumerate(over[d])]
         axes.append(Axis(extent, tuple(steps), min(steps[0][1], extent) if steps and d in outer else extent))
-    yield Nest(head, tuple(axes), tuple(dict.fromkeys(c.stage for c in computes(node) if c.stage != head)))
+    yield DrawnNest(head, tuple(axes), tuple(dict.fromkeys(c.stage for c in computes(node) if c.stage != head)))
 
 
 def _outer(loops: Sequence[Loop]) -> set[int]:
@@ -120,7 +120,7 @@ def _around(node: Node, own: Compute) -> list[Loop]:
 # -- in words
 
 
-def described(nest: Nest, buffers: Mapping[str, Any], tasks: int) -> Iterator[str]:
+def described(nest: DrawnNest, buffers: Mapping[str, Any], tasks: int) -> Iterator[str]:
     """The nest in words, a sentence each: what the drawing shows."""
     shape = " x ".join(str(a.extent) for a in nest.axes) or "one element"
     yield f"{nest.stage}: {shape}"
@@ -150,7 +150,7 @@ def described(nest: Nest, buffers: Mapping[str, Any], tasks: int) -> Iterator[st
 # -- as a picture
 
 
-def nest_svg(nest: Nest, buffers: Mapping[str, Any], tasks: int) -> str:
+def nest_svg(nest: DrawnNest, buffers: Mapping[str, Any], tasks: int) -> str:
     """The domain of a nest with its tiles, one of them marked, and beside it the buffers of what is computed inside."""
     down, across = nest.down_across
     one = Axis(1, (), 1)

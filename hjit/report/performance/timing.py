@@ -121,7 +121,7 @@ def timed(variant: Variant, leaves: Sequence[Any], options: Options) -> Times | 
     times = Times()
     body = variant.body
     timed_steps = _with_timed_calls(body.steps, times.breaks)
-    steps = TimedSteps(timed_steps, body.packed, body.slots, body.owners, options, times)
+    steps = TimedSteps(timed_steps, body.packed, body.slots, body.allocations, options, times)
     drawn: list[Callable[[], None]] = []
     try:
         steps.run(variant.arrays(leaves, captured), values, {}, {}, drawn, False)

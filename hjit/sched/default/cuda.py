@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from hjit.sched.default.members import Tiled, members_of
 from hjit.sched.default.schedules import loads_of_rows
@@ -104,7 +104,8 @@ def _tiled(graph: Graph, s: Stage, group: tuple[int, ...]) -> Tiled:
         if found is not None:
             return found
     is_long = _has_long_loop(d)
-    x = _over(d, group, _pure(d), _serial(d), SCAN_BLOCK if is_long else BLOCK, _rows(d), _columns(s, d), _planes(d))
+    own = ThreadTile(_rows(d), _columns(s, d), _planes(d))
+    x = _in_tiles(d, group, _pure(d), _serial(d), SCAN_BLOCK if is_long else BLOCK, own)
     return _in_strips(s, d, x) if is_long and _walks_rows(graph, s, d) else x
 
 
@@ -160,55 +161,83 @@ def _ranks(graph: Graph, array: str, index: Sequence[Poly], dims: Sequence[int])
     return {k: ranks[-1] for k, ranks in found.items() if ranks}
 
 
-def _over(
+@dataclass(frozen=True, slots=True)
+class ThreadTile:
+    """The elements of one thread: so many rows and columns, and all of the first few dimensions, `planes`."""
+
+    rows: int = 1
+    columns: int = 1
+    planes: int = 0
+
+    def along(self, dims: Sequence[int], has_columns: bool) -> dict[int, int]:
+        """Dimensions -> how many elements of a thread lie along them.
+
+        Args:
+            dims: that are tiled.
+            has_columns: is the last one that of the columns?
+        """
+        found = dict.fromkeys(dims, 1)
+        if dims and has_columns:
+            found[dims[-1]] = self.columns
+        if len(dims) > 1:
+            found[dims[-2]] = self.rows
+        return found
+
+
+def _in_tiles(
     d: Definition,
     group: tuple[int, ...],
-    dims: list[int],
-    inside: list[Step],
+    dims: Sequence[int],
+    inside: Sequence[Step],
     threads: int,
-    rows: int = 1,
-    columns: int = 1,
-    planes: int = 0,
+    own: ThreadTile = ThreadTile(),
 ) -> Tiled:
-    """Loops over tiles of some dimensions, and over the elements of one, which so many threads share.
+    """Blocks of so many threads over tiles of some dimensions.
 
     Args:
-        rows, columns: that a thread computes.
-        planes: the first dimensions of which each thread computes all.
+        inside: the loops of each element.
+        own: what a thread computes.
     """
-    each, dims = dims[:planes], dims[planes:]
-    whole: list[int] = []  # small dimensions, the last ones
-    count = 1
-    while dims and d.extents[dims[-1]].is_const and count * max(d.extents[dims[-1]].const, 1) <= FEW_ELEMENTS:
-        whole.insert(0, dims.pop())
-        count *= max(d.extents[whole[0]].const, 1)
-    sizes: dict[int, int] = {}
-    left = max(threads // count, 1)
-    for n, k in enumerate(reversed(dims)):
-        is_last = n == len(dims) - 1
-        most = left if is_last else min(left, TILE_COLUMNS)
-        sizes[k] = min(most, max(d.extents[k].const, 1)) if d.extents[k].is_const else most
-        left //= sizes[k]
-    threads_of: list[Step] = []
-    copies: list[Step] = []
-    for k in dims:
-        jam = rows if len(dims) > 1 and k == dims[-2] else columns if k == dims[-1] and not whole else 1
-        if sizes[k] * jam > 1:
-            threads_of.append((k, "gpu_thread", sizes[k] * jam))
-        if jam > 1:
-            copies.append((k, "unroll", jam))
-            sizes[k] *= jam
-    threads_of += [(k, "gpu_thread", None) for k in whole]
-    copies += [(k, "unroll", None) for k in each]
-    tile = tuple(sizes.get(k) for k in range(len(d.dims)))
-    return Tiled(group, tuple(dims), (*threads_of, *copies, *inside), tile)
+    planes, (dims, short) = dims[: own.planes], _split_short(d, dims[own.planes :])
+    count = math.prod(max(d.extents[k].const, 1) for k in short)
+    copies = own.along(dims, has_columns=not short)
+    tile = {k: n * copies[k] for k, n in _block_shape(d, dims, max(threads // count, 1)).items()}
+    steps: list[Step] = [
+        *((k, "gpu_thread", n) for k, n in tile.items() if n > 1),
+        *((k, "gpu_thread", None) for k in short),
+        *((k, "unroll", n) for k, n in copies.items() if n > 1),
+        *((k, "unroll", None) for k in planes),
+        *inside,
+    ]
+    return Tiled(group, tuple(dims), tuple(steps), tuple(tile.get(k) for k in range(len(d.dims))))
+
+
+def _split_short(d: Definition, dims: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
+    """The last dimensions, of a few elements together, and before them the others."""
+    count, cut = 1, len(dims)
+    while cut and d.extents[dims[cut - 1]].is_const:
+        count *= max(d.extents[dims[cut - 1]].const, 1)
+        if count > FEW_ELEMENTS:
+            break
+        cut -= 1
+    return dims[:cut], dims[cut:]
+
+
+def _block_shape(d: Definition, dims: Sequence[int], threads: int) -> dict[int, int]:
+    """How many threads of a block lie along each dimension: along the last one first."""
+    found: dict[int, int] = {}
+    for k in reversed(dims):
+        most = threads if k == dims[0] else min(threads, TILE_COLUMNS)
+        found[k] = min(most, max(d.extents[k].const, 1)) if d.extents[k].is_const else most
+        threads //= found[k]
+    return {k: found[k] for k in dims}
 
 
 def _scattered(graph: Graph, s: Stage, d: Definition, group: tuple[int, ...]) -> Tiled | None:
     """Atomic updates: blocks that do many of them, so that it is little to join what they have found to the result."""
     if not is_atomic(s, d) or s.dtype.itemsize < 4 or (d.dims and not _has_long_loop(d)):
         return None  # there are no atomics of narrower words
-    x = _over(d, group, list(range(len(d.dims), len(d.extents))), [], BLOCK)
+    x = _in_tiles(d, group, range(len(d.dims), len(d.extents)), (), BLOCK)
     last = x.blocks[-1:]
     sizes = {k: n for k, kind, n, *_ in x.inner if kind == "gpu_thread"}
     outer: list[Step] = [(k, "serial", (sizes.get(k) or 1) * UPDATES) for k in last]
@@ -227,7 +256,7 @@ def _scanned(graph: Graph, s: Stage, d: Definition, group: tuple[int, ...]) -> T
         )
     if not scan.restart:
         return None
-    x = _over(d, group, _pure(d), [(last, "serial", scan.restart)], SCAN_BLOCK)
+    x = _in_tiles(d, group, _pure(d), [(last, "serial", scan.restart)], SCAN_BLOCK)
     return Tiled(group, (last, *x.blocks), x.inner)
 
 
@@ -242,7 +271,7 @@ def _transposed(graph: Graph, s: Stage, d: Definition, group: tuple[int, ...]) -
     """Tiles in which threads read neighbouring elements as well as they write them."""
     if d.order != "pure" or not _reads_across(graph, d):
         return None
-    return _over(d, group, _pure(d), _serial(d), TRANSPOSE_BLOCK)
+    return _in_tiles(d, group, _pure(d), _serial(d), TRANSPOSE_BLOCK)
 
 
 def _rows(d: Definition) -> int:

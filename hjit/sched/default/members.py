@@ -77,8 +77,8 @@ def members_of(graph: Graph, tiled: Tilings) -> dict[str, Members]:
     Args:
         tiled: of each stage the nests that it has at the root.
     """
-    ways = [_Way(graph, tiled, is_reused).chosen() for is_reused in (False, True)]
-    return min(ways, key=lambda members: _moved(graph, members))  # the first of equal ones
+    selections = [_Selection(graph, tiled, is_reused).members() for is_reused in (False, True)]
+    return min(selections, key=lambda members: _moved(graph, members))  # the first of equal ones
 
 
 def _moved(graph: Graph, members: Mapping[str, Members]) -> tuple[int, int]:
@@ -99,8 +99,8 @@ def _nominal(p: Poly) -> int:
     return max(p.evaluate(lambda a: NOMINAL_SIZE), 0)
 
 
-class _Way:
-    """One way to choose.
+class _Selection:
+    """The members of all nests, chosen greedily, the last nest first.
 
     Attributes:
         is_reused: do stages that are not needed at the same time share memory?
@@ -113,7 +113,7 @@ class _Way:
         self.alone = {name for name, nests in tiled.items() if any(y.is_alone for y in nests)}
         self.taken: set[str] = set()
 
-    def chosen(self) -> dict[str, Members]:
+    def members(self) -> dict[str, Members]:
         found: dict[str, Members] = {}
         for s in reversed(self.graph.stages):
             if s.name not in self.taken and (best := self.best(s)) is not None:
@@ -180,24 +180,24 @@ class _Block:
         uses: what is read of stages before them.
     """
 
-    def __init__(self, way: _Way, head: Stage, x: Tiled, taken: set[str]) -> None:
-        self.way, self.head, self.taken = way, head, taken
+    def __init__(self, selection: _Selection, head: Stage, x: Tiled, taken: set[str]) -> None:
+        self.selection, self.head, self.taken = selection, head, taken
         self.sizes: dict[str, int] = {}
         corners = {k: Var(f"tile{k}") for k in x.blocks}
         self.tiles = {v: x.tile[k] or 1 for k, v in corners.items()}
-        self.uses: Uses[Definitions] = Uses(way.reads.stages)
+        self.uses: Uses[Definitions] = Uses(selection.reads.stages)
         for number in x.group:
-            part = way.reads.part(head.name, number)
+            part = selection.reads.part(head.name, number)
             tile = {k: Interval.tile(poly(v), self.tiles[v]) for k, v in corners.items() if k in part.whole}
             self.uses.add(part, part.whole | tile)
 
     @cached_property
     def before(self) -> tuple[Stage, ...]:
         """The stages before the head, the last one first."""
-        return self.way.graph.stages[: self.way.reads.position[self.head.name]][::-1]
+        return self.selection.graph.stages[: self.selection.reads.position[self.head.name]][::-1]
 
     def names(self) -> tuple[str, ...]:
-        return tuple(sorted(self.sizes, key=self.way.reads.position.__getitem__))
+        return tuple(sorted(self.sizes, key=self.selection.reads.position.__getitem__))
 
     def fill(self) -> None:
         """Take what fits."""
@@ -206,13 +206,13 @@ class _Block:
 
     def take(self, s: Stage) -> bool:
         """Take a stage, if it fits."""
-        way = self.way
-        is_free = s.name not in self.taken and s.name not in way.graph.outputs and s.shape
-        if not is_free or not all(c == self.head.name or c in self.sizes for c in way.consumers[s.name]):
+        selection = self.selection
+        is_free = s.name not in self.taken and s.name not in selection.graph.outputs and s.shape
+        if not is_free or not all(c == self.head.name or c in self.sizes for c in selection.consumers[s.name]):
             return False
         if not all(is_direct(d) and d.order != "sequential" for d in s.definitions):
             return False
-        region = named(s.name, way.reads.region(s.name, self.uses))
+        region = named(s.name, selection.reads.region(s.name, self.uses))
         if not all(i.length.is_const for i in region):
             return False
         size = s.dtype.itemsize * math.prod(i.length.const for i in region)
@@ -220,18 +220,18 @@ class _Block:
             return False
         self.sizes[s.name] = size
         for number in range(len(s.definitions)):
-            part = way.reads.part(s.name, number)
+            part = selection.reads.part(s.name, number)
             self.uses.add(part, part.dims(region))
         return True
 
     def memory(self, sizes: Mapping[str, int]) -> int:
         """Bytes for stages of these sizes, as `hjit.kernels.lower.passes.staging.share_memory` has them."""
-        if not self.way.is_reused:
+        if not self.selection.is_reused:
             return sum(sizes.values())
-        position = self.way.reads.position
+        position = self.selection.reads.position
         slots: list[_Slot] = []
         for name in sorted(sizes, key=position.__getitem__):
-            dtype, last = self.way.graph.dtypes[name], max(position[c] for c in self.way.consumers[name])
+            dtype, last = self.selection.graph.dtypes[name], max(position[c] for c in self.selection.consumers[name])
             free = [x for x in slots if x.dtype == dtype and x.last < position[name]]
             slot = min(free, key=lambda x: abs(x.size - sizes[name]), default=None)
             if slot is None:

@@ -12,7 +12,7 @@ from hjit.sched.native.places import (
     enter,
     times,
 )
-from hjit.sched.native.records import Floats1, Floats2, Floats3, Nest, Tables, Work
+from hjit.sched.native.records import Floats1, Floats2, Floats3, NestTables, Tables, Work
 from hjit.sched.native.regions import (
     ceil_div,
     compiled,
@@ -37,7 +37,7 @@ assert len(SCHEDULE) == FEATURES
 
 
 @compiled
-def count(g: Tables, n: Nest, w: Work, c: int, tasks_count: float, is_head: bool, row: Floats1) -> None:
+def count(g: Tables, n: NestTables, w: Work, c: int, tasks_count: float, is_head: bool, row: Floats1) -> None:
     """How often, how much, and how much at once."""
     part, s = n.computations[c, rec.C_PART], n.computations[c, rec.C_STAGE]
     part_dims(g, part, w.site_axes[s], rec.Z_RUN_LOW, w.one)
@@ -52,7 +52,7 @@ def count(g: Tables, n: Nest, w: Work, c: int, tasks_count: float, is_head: bool
 
 
 @compiled
-def tile(g: Tables, n: Nest, w: Work, c: int, env: int, row: Floats1) -> None:
+def tile(g: Tables, n: NestTables, w: Work, c: int, env: int, row: Floats1) -> None:
     """The innermost tile."""
     part = n.computations[c, rec.C_PART]
     opened, at = w.envs[env, rec.E_OPENED], w.envs[env, rec.E_TILE]
@@ -101,7 +101,7 @@ def row_bytes(g: Tables, memory: int, axes: Floats2, low: int) -> float:
 
 
 @compiled
-def own_sizes(g: Tables, n: Nest, w: Work, s: int, row: Floats1) -> None:
+def own_sizes(g: Tables, n: NestTables, w: Work, s: int, row: Floats1) -> None:
     """Bytes of the stage itself at the sites."""
     memory, root = n.stages[s, rec.T_MEMORY], n.stages[s, rec.T_ROOT]
     at, axes = g.ints[memory + rec.M_FLOATS], g.ints[memory + rec.M_NDIM]
@@ -127,7 +127,9 @@ def own_sizes(g: Tables, n: Nest, w: Work, s: int, row: Floats1) -> None:
 
 
 @compiled
-def fewest(n: Nest, source: int, elements: float, lines: float, loads: float, itemsize: float) -> tuple[float, float]:
+def fewest(
+    n: NestTables, source: int, elements: float, lines: float, loads: float, itemsize: float
+) -> tuple[float, float]:
     """Bytes and contiguous pieces; where places are computed no more than there are loads."""
     if n.sources[source, rec.S_GATHERS]:
         return min(elements, loads) * itemsize, min(lines, loads)
@@ -135,7 +137,7 @@ def fewest(n: Nest, source: int, elements: float, lines: float, loads: float, it
 
 
 @compiled
-def touched(g: Tables, n: Nest, w: Work, c: int, source: int, dims: Floats2) -> tuple[float, float]:
+def touched(g: Tables, n: NestTables, w: Work, c: int, source: int, dims: Floats2) -> tuple[float, float]:
     """Bytes of an array that iterations read, and contiguous pieces."""
     part, memory, t = n.computations[c, rec.C_PART], n.sources[source, rec.S_MEMORY], n.sources[source, rec.S_STAGE]
     some, loads = 1.0, 0.0
@@ -174,7 +176,7 @@ def touched(g: Tables, n: Nest, w: Work, c: int, source: int, dims: Floats2) -> 
 
 
 @compiled
-def memory_bytes(g: Tables, n: Nest, w: Work, source: int) -> float:
+def memory_bytes(g: Tables, n: NestTables, w: Work, source: int) -> float:
     """Of an array that is read."""
     t = n.sources[source, rec.S_STAGE]
     if t >= 0:
@@ -188,7 +190,7 @@ def memory_bytes(g: Tables, n: Nest, w: Work, source: int) -> float:
 
 
 @compiled
-def read(g: Tables, n: Nest, w: Work, c: int, env: int, task: int, is_head: bool, row: Floats1) -> None:
+def read(g: Tables, n: NestTables, w: Work, c: int, env: int, task: int, is_head: bool, row: Floats1) -> None:
     """Bytes and contiguous pieces of memory read by a realization, by a task and by a vector."""
     part, s = n.computations[c, rec.C_PART], n.computations[c, rec.C_STAGE]
     dims = g.ints[part + rec.P_DIMS]
@@ -252,7 +254,7 @@ def split_in(m: float, region: float, lanes: float, together: float, tail: int, 
 
 
 @compiled
-def whole_vectors(n: Nest, w: Work, chain: int, m: float, shifts: bool) -> tuple[float, float]:
+def whole_vectors(n: NestTables, w: Work, chain: int, m: float, shifts: bool) -> tuple[float, float]:
     """`hjit.sched.features.schedule_features.whole_vectors`; `chain`: where its loops are listed."""
     loops, last = chain + 1, n.lists[chain] - 1
     lanes, tail = w.loops[n.lists[loops + last], rec.O_SIZE], n.nodes[n.lists[loops + last], rec.N_TAIL]
@@ -275,7 +277,7 @@ def whole_vectors(n: Nest, w: Work, chain: int, m: float, shifts: bool) -> tuple
 
 
 @compiled
-def vectors(g: Tables, n: Nest, w: Work, c: int, env: int, row: Floats1) -> None:
+def vectors(g: Tables, n: NestTables, w: Work, c: int, env: int, row: Floats1) -> None:
     """How many vectors and scalars."""
     part = n.computations[c, rec.C_PART]
     row[VECTOR_SIZE], row[NUM_VECTORS], row[NUM_SCALARS] = 1.0, 0.0, row[POINTS_TOTAL]
@@ -297,7 +299,7 @@ def vectors(g: Tables, n: Nest, w: Work, c: int, env: int, row: Floats1) -> None
 
 
 @compiled
-def block(n: Nest, w: Work, c: int, numbers: Floats1) -> None:
+def block(n: NestTables, w: Work, c: int, numbers: Floats1) -> None:
     """What loads are counted from: the lanes of a vector, and for each unrolled loop its copies and its step."""
     at = n.computations[c, rec.C_NUMBERS]
     numbers[at] = 1.0
@@ -317,7 +319,7 @@ def block(n: Nest, w: Work, c: int, numbers: Floats1) -> None:
 
 
 @compiled
-def allocated(n: Nest, w: Work, lists: int, place: int, last: int) -> float:
+def allocated(n: NestTables, w: Work, lists: int, place: int, last: int) -> float:
     """Bytes of all that is stored at places from one to another, or where a list at `lists` says."""
     total = 0.0
     for s in range(n.stages.shape[0]):
@@ -332,7 +334,7 @@ def allocated(n: Nest, w: Work, lists: int, place: int, last: int) -> float:
 
 
 @compiled
-def working_sets(n: Nest, w: Work, c: int, row: Floats1) -> None:
+def working_sets(n: NestTables, w: Work, c: int, row: Floats1) -> None:
     """Bytes of all that is allocated at the sites and further in, once the walk is over."""
     s, task = n.computations[c, rec.C_STAGE], n.computations[c, rec.C_TASK_PLACE]
     stored, computed = w.places[s, 0], w.places[s, 1]
@@ -343,7 +345,7 @@ def working_sets(n: Nest, w: Work, c: int, row: Floats1) -> None:
 
 
 @compiled
-def inline_rows(n: Nest, c: int, row: Floats1, features: Floats2) -> None:
+def inline_rows(n: NestTables, c: int, row: Floats1, features: Floats2) -> None:
     """The rows of the stages that are inlined into a computation, as if it called each of them once."""
     first = n.computations[c, rec.C_ROW]
     for k in range(1, 1 + n.computations[c, rec.C_INLINED]):
@@ -357,7 +359,7 @@ def inline_rows(n: Nest, c: int, row: Floats1, features: Floats2) -> None:
 @compiled
 def measure(
     g: Tables,
-    n: Nest,
+    n: NestTables,
     w: Work,
     c: int,
     env: int,
@@ -379,7 +381,9 @@ def measure(
 
 
 @compiled
-def featurise_one(g: Tables, n: Nest, w: Work, sizes: Floats1, tasks: int, features: Floats2, numbers: Floats1) -> None:
+def featurise_one(
+    g: Tables, n: NestTables, w: Work, sizes: Floats1, tasks: int, features: Floats2, numbers: Floats1
+) -> None:
     """One choice of sizes: features [rows, FEATURES], the numbers of the blocks, and what all that is stored takes."""
     for s in range(n.stages.shape[0]):
         w.places[s, 0] = -1
@@ -408,7 +412,9 @@ def featurise_one(g: Tables, n: Nest, w: Work, sizes: Floats1, tasks: int, featu
 
 
 @compiled
-def featurise(g: Tables, n: Nest, w: Work, sizes: Floats2, tasks: int, features: Floats3, numbers: Floats2) -> int:
+def featurise(
+    g: Tables, n: NestTables, w: Work, sizes: Floats2, tasks: int, features: Floats3, numbers: Floats2
+) -> int:
     """Many: sizes [batch, loops], features [batch, rows, FEATURES], numbers [batch, numbers + 1]; the status."""
     w.status[0] = rec.OK
     for k in range(features.shape[0]):

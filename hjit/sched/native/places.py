@@ -7,7 +7,7 @@ stage whose loops are the innermost; `Work.opened` says where those of the other
 from __future__ import annotations
 
 from hjit.sched.native import records as rec
-from hjit.sched.native.records import Floats1, Floats2, Nest, Tables, Work
+from hjit.sched.native.records import Floats1, Floats2, NestTables, Tables, Work
 from hjit.sched.native.regions import (
     ceil_div,
     compiled,
@@ -70,7 +70,7 @@ def copy_env(w: Work, env: int, new: int, s: int) -> None:
 
 
 @compiled
-def left_of(n: Nest, w: Work, env: int, key: int) -> float:
+def left_of(n: NestTables, w: Work, env: int, key: int) -> float:
     """What is left of a loop's dimension before it, into `Work.left`; its length."""
     if not w.known[env, key]:
         every = 1.0
@@ -86,7 +86,7 @@ def left_of(n: Nest, w: Work, env: int, key: int) -> float:
 
 
 @compiled
-def unfuse(n: Nest, w: Work, env: int, key: int, first: float, last: float) -> None:
+def unfuse(n: NestTables, w: Work, env: int, key: int, first: float, last: float) -> None:
     """The ranges of the parts of a fused dimension; see `hjit.sched.analysis.iterations`."""
     for at in range(n.keys[key, 0] - 1, 0, -1):
         k = n.keys[key, 1 + at]
@@ -103,7 +103,7 @@ def unfuse(n: Nest, w: Work, env: int, key: int, first: float, last: float) -> N
 
 
 @compiled
-def narrow(n: Nest, w: Work, env: int, key: int, size: float) -> None:
+def narrow(n: NestTables, w: Work, env: int, key: int, size: float) -> None:
     """An environment at the middle one of the pieces of `size` elements of a dimension, in place."""
     length = left_of(n, w, env, key)
     middle = floor_div(max(ceil_div(length, size), 1.0) - 1.0, 2.0)
@@ -119,14 +119,14 @@ def narrow(n: Nest, w: Work, env: int, key: int, size: float) -> None:
 
 
 @compiled
-def step_of(n: Nest, sizes: Floats1, node: int) -> float:
+def step_of(n: NestTables, sizes: Floats1, node: int) -> float:
     """How far one iteration of a loop goes."""
     inner = n.nodes[node, rec.N_INNER]
     return sizes[n.nodes[inner, rec.N_COLUMN]] if inner >= 0 else 1.0
 
 
 @compiled
-def enter(g: Tables, n: Nest, w: Work, sizes: Floats1, env: int, node: int, new: int) -> None:
+def enter(g: Tables, n: NestTables, w: Work, sizes: Floats1, env: int, node: int, new: int) -> None:
     """Inside a loop, at its middle iteration; inside a vector loop, at all lanes."""
     key, kind, s = n.nodes[node, rec.N_KEY], n.nodes[node, rec.N_KIND], n.nodes[node, rec.N_STAGE]
     column = n.nodes[node, rec.N_COLUMN]
@@ -159,7 +159,7 @@ def buffer_bytes(g: Tables, memory: int, lengths: Floats2, stride: int) -> float
 
 
 @compiled
-def at_root(g: Tables, n: Nest, w: Work, s: int) -> None:
+def at_root(g: Tables, n: NestTables, w: Work, s: int) -> None:
     """A stage that is computed at the root."""
     array = n.stages[s, rec.T_ARRAY]
     shape = g.ints[array + rec.A_FLOATS] + 2
@@ -174,7 +174,7 @@ def at_root(g: Tables, n: Nest, w: Work, s: int) -> None:
 
 
 @compiled
-def allocate(g: Tables, n: Nest, w: Work, s: int, low: int, columns: Floats2, count: float, place: int) -> None:
+def allocate(g: Tables, n: NestTables, w: Work, s: int, low: int, columns: Floats2, count: float, place: int) -> None:
     """The storage of the part of a stage that columns `low` and after it of [axes, ...] say."""
     for axis in range(g.ints[n.stages[s, rec.T_ARRAY] + rec.A_NDIM]):
         w.site_axes[s, axis, rec.Z_STORED_LOW] = columns[axis, low]
@@ -184,7 +184,7 @@ def allocate(g: Tables, n: Nest, w: Work, s: int, low: int, columns: Floats2, co
 
 
 @compiled
-def settle(g: Tables, n: Nest, w: Work, s: int, env: int, place: int, slides_from: int) -> None:
+def settle(g: Tables, n: NestTables, w: Work, s: int, env: int, place: int, slides_from: int) -> None:
     """What is computed of a stage at a place; `slides_from`: the environment around the loop along which it slides, or
     -1."""
     slides = False
@@ -215,7 +215,7 @@ def settle(g: Tables, n: Nest, w: Work, s: int, env: int, place: int, slides_fro
 
 
 @compiled
-def begin_stages(g: Tables, n: Nest, w: Work, node: int) -> None:
+def begin_stages(g: Tables, n: NestTables, w: Work, node: int) -> None:
     """How much of the stages that begin inside a loop is computed there, and of those that are stored there, kept."""
     env, place = w.inside[node], n.nodes[node, rec.N_PLACE]
     first, last = n.nodes[node, rec.N_FIRST], n.nodes[node, rec.N_LAST]
@@ -249,7 +249,7 @@ def begin_stages(g: Tables, n: Nest, w: Work, node: int) -> None:
 
 
 @compiled
-def middle_task(n: Nest, w: Work, sizes: Floats1, tasks: int, env: int, item: int, new: int) -> tuple[int, int]:
+def middle_task(n: NestTables, w: Work, sizes: Floats1, tasks: int, env: int, item: int, new: int) -> tuple[int, int]:
     """What the middle task has, as a block of iterations: whole rounds of the inner parallel loops first.
 
     Args:
@@ -278,7 +278,7 @@ def middle_task(n: Nest, w: Work, sizes: Floats1, tasks: int, env: int, item: in
 
 
 @compiled
-def written(g: Tables, n: Nest, w: Work, env: int, s: int, first: int, last: int) -> None:
+def written(g: Tables, n: NestTables, w: Work, env: int, s: int, first: int, last: int) -> None:
     """The part of its own stage that a task computes: around what its definitions write."""
     from_first = True
     for k in range(w.dims.shape[1]):
@@ -295,7 +295,7 @@ def written(g: Tables, n: Nest, w: Work, env: int, s: int, first: int, last: int
 
 
 @compiled
-def begin_nest(g: Tables, n: Nest, w: Work, sizes: Floats1, tasks: int, item: int, new: int) -> tuple[int, int]:
+def begin_nest(g: Tables, n: NestTables, w: Work, sizes: Floats1, tasks: int, item: int, new: int) -> tuple[int, int]:
     """One loop nest: its first environment, and the next one that is free. What is stored around it and not computed at
     the root, each task has for itself."""
     s, part = n.nodes[item, rec.N_STAGE], n.nodes[item, rec.N_PART]
@@ -321,7 +321,7 @@ def begin_nest(g: Tables, n: Nest, w: Work, sizes: Floats1, tasks: int, item: in
 
 
 @compiled
-def begun_env(g: Tables, n: Nest, w: Work, node: int, new: int) -> None:
+def begun_env(g: Tables, n: NestTables, w: Work, node: int, new: int) -> None:
     """Where the loops of a stage begin inside others."""
     s, part = n.nodes[node, rec.N_STAGE], n.nodes[node, rec.N_PART]
     part_dims(g, part, w.site_axes[s], rec.Z_LOW, w.one)

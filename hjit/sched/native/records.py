@@ -1,7 +1,7 @@
 """What the native featuriser works on: tables of whole numbers and floats, and the names of their columns.
 
-`hjit.sched.native.tables` writes the `Tables` of a Graph, `hjit.sched.native.nests` those of a nest (`Nest`), and the
-walk (`regions`, `places`, `measures`) reads them; what it works out on the way is in a `Work`.
+`hjit.sched.native.tables` writes the `Tables` of a Graph, `hjit.sched.native.nests` those of a nest (`NestTables`), and
+the walk (`regions`, `places`, `measures`) reads them; what it works out on the way is in a `Work`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ I_DIM, I_AXIS, I_FACTOR, I_SOLVED, I_REST, I_ELEMENTS, INVERSE = range(7)
 # An index over intervals of dimensions: operations on a stack, each with its arguments
 END, CONST, DIM, TIMES, QUOTIENT, REMAINDER, LEAST, MOST, MIRROR, WRAP = range(10)
 
-# -- columns of `Nest`
+# -- columns of `NestTables`
 
 LOOP, COMPUTE = range(2)
 SERIAL, PARALLEL, UNROLL, VECTOR = range(4)
@@ -89,7 +89,7 @@ class Tables(NamedTuple):
     floats: Floats1
 
 
-class Nest(NamedTuple):
+class NestTables(NamedTuple):
     """Of a child of the root: int64, a row for each of its nodes, computations and so on."""
 
     nodes: Ints2

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hjit.sched.native import records as rec
-from hjit.sched.native.records import Floats1, Floats2, Nest, Tables, Work
+from hjit.sched.native.records import Floats1, Floats2, NestTables, Tables, Work
 
 FUNCTIONS: list[Callable[..., Any]] = []  # in the order in which they are compiled
 
@@ -284,7 +284,7 @@ def slide(g: Tables, w: Work, b: int, s: int, array: int, axis: int, loop: int) 
 
 
 @compiled
-def begin(g: Tables, n: Nest, w: Work, b: int, s: int, env: int, any_slides: bool) -> None:
+def begin(g: Tables, n: NestTables, w: Work, b: int, s: int, env: int, any_slides: bool) -> None:
     """What is required of a stage that begins at a place, given what its consumers need."""
     array = n.stages[s, rec.T_ARRAY]
     complete(g, w, s, array)
@@ -302,7 +302,7 @@ def begin(g: Tables, n: Nest, w: Work, b: int, s: int, env: int, any_slides: boo
 
 
 @compiled
-def rates_of_dims(g: Tables, n: Nest, w: Work, c: int, env: int) -> None:
+def rates_of_dims(g: Tables, n: NestTables, w: Work, c: int, env: int) -> None:
     """How fast the dimensions of a computation move with the loop around a place, and their slack, into
     `Work.dim_rates`."""
     part, s = n.computations[c, rec.C_PART], n.computations[c, rec.C_STAGE]
@@ -344,7 +344,7 @@ def move(g: Tables, w: Work, t: int, footprint: int) -> None:
 
 
 @compiled
-def use(g: Tables, n: Nest, w: Work, source: int, dims: Floats2, any_slides: bool) -> None:
+def use(g: Tables, n: NestTables, w: Work, source: int, dims: Floats2, any_slides: bool) -> None:
     """Note what one consumer needs of a source."""
     t, footprint = n.sources[source, rec.S_STAGE], n.sources[source, rec.S_FOOTPRINT]
     for axis in range(g.ints[footprint + rec.W_NDIM]):
@@ -362,7 +362,7 @@ def use(g: Tables, n: Nest, w: Work, source: int, dims: Floats2, any_slides: boo
 
 
 @compiled
-def is_among(n: Nest, s: int, first: int, last: int) -> bool:
+def is_among(n: NestTables, s: int, first: int, last: int) -> bool:
     """Is a stage computed by some computations?"""
     for c in range(first, last):
         if n.computations[c, rec.C_STAGE] == s:
@@ -371,7 +371,7 @@ def is_among(n: Nest, s: int, first: int, last: int) -> bool:
 
 
 @compiled
-def regions(g: Tables, n: Nest, w: Work, b: int, env: int, first: int, last: int, any_slides: bool) -> None:
+def regions(g: Tables, n: NestTables, w: Work, b: int, env: int, first: int, last: int, any_slides: bool) -> None:
     """What is required of the stages that begin under a place where some computations are, into `Work.required[b]`.
 
     Args:

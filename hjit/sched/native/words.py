@@ -16,7 +16,7 @@ import numpy as np
 
 from hjit.sched.native import records as at
 from hjit.sched.native.measures import featurise
-from hjit.sched.native.records import Nest, Tables, Work
+from hjit.sched.native.records import NestTables, Tables, Work
 
 Walk = Callable[[bytes], int]
 Shape = tuple[int, ...]
@@ -77,7 +77,7 @@ def walked(
         walk: None: in Python, which takes a thousand times as long.
     """
     if walk is None:
-        room, given = Work(*work.arrays(_dtypes(Work))), Nest(*nest.arrays(_dtypes(Nest)))
+        room, given = Work(*work.arrays(_dtypes(Work))), NestTables(*nest.arrays(_dtypes(NestTables)))
         return featurise(tables, given, room, sizes, tasks, features, numbers) == at.OK
     words = array("q", [n for x in tables for n in (address_of(x), len(x))])
     words.extend(nest.words())

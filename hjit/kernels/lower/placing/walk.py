@@ -132,7 +132,7 @@ def _reduction(n: NestContext, node: Loop, compute: Compute, env: Env) -> Stmts:
 
 
 def _run(n: NestContext, node: Loop, env: Env, body: Body) -> Stmts:
-    """A loop, given what is inside it."""
+    """A loop, given what is inside it: of one that is neither unrolled nor a vector always the children of the node."""
     env = env.fused(node)
     left = env.remains(node)
     if node.kind in ("gpu_thread", "gpu_lane"):
@@ -178,19 +178,19 @@ def _unrolled(n: NestContext, node: Loop, env: Env, left: Remaining, body: Body)
     if size is None and node.size is not None:
         s = left.interval
         full = Remaining(Interval(s.low, s.low + (node.size - 1), s.base, s.first, s.last), node.size)
-        rest = _counted_by_one(n, node, env, left, body)
+        rest = _not_unrolled(n, node, env, left, body)
         many = _unrolled(n, node, env.within(node, full.interval, node.size), full, body)
         return (If(left.end - left.low - node.size, many, (rest,)),)
     is_sequential = d.order == "sequential" and not is_pure
     if size is None or size % step or (env.scalar and is_pure) or is_sequential:
-        return (_counted_by_one(n, node, env, left, body),)
+        return (_not_unrolled(n, node, env, left, body),)
     var = n.loop_var(node, ".unrolled")
     inside = env.at(node, poly(var)) if step == 1 else env.within(node, Interval.tile(poly(var), step), step)
     return (For(var, left.low, left.end, step, body(inside), kind="unroll_and_jam" if is_pure else "unroll"),)
 
 
-def _counted_by_one(n: NestContext, node: Loop, env: Env, left: Remaining, body: Body) -> Stmt:
-    """A loop in steps of one, those over the same dimension inside it gone."""
+def _not_unrolled(n: NestContext, node: Loop, env: Env, left: Remaining, body: Body) -> Stmt:
+    """A loop in place of copies of code. No stage begins in what is to be unrolled, so none slides along it."""
     var = n.loop_var(node)
     inside = env.at(node, poly(var)).absorb(node).deeper(var, 1, left.low)
     return For(var, left.low, left.end, 1, body(inside))

@@ -192,7 +192,7 @@ class CarriedVariables:
         by_name: what is.
         at_last: those that are the loop's own variable at the end of each iteration; None: that is not known yet.
         set_inside: those that loops inside set, which have iterations.
-        had: the kind of each on the way that is traced.
+        had: the kind of each on the path that is traced.
         ints: what iterations leave in those that are ints of Python, by the arrays that hold them before.
     """
 
@@ -262,7 +262,7 @@ class CarriedVariables:
                 self.had[name] = int(x.has_first_iteration and not first)
             self.given[name] = x.value(self.had[name])
         if self.left in self.by_name:
-            self.given[self.left] = False  # where it holds, no way is taken
+            self.given[self.left] = False  # where it holds, no path is taken
         self.elements.give(self.given)
 
     def keep_lists(self, changed: Sequence[tuple[Any, list[Any]]]) -> bool:
@@ -374,7 +374,7 @@ class CarriedVariables:
         """Raise where an int of Python may leave what arrays hold.
 
         Args:
-            paths: the ways through an iteration.
+            paths: the paths through an iteration.
             stages: what does not change while the loop runs.
         """
         rec = self.rec

@@ -1,7 +1,8 @@
 """Loops whose iterations write several places: arrays, and variables that they carry.
 
-All that an iteration leaves is a function of what it finds, so a `Nest` evaluates all values, and then stores them. A
-loop inside is flattened with what stands before and after it: that happens in its first and in its last iteration.
+All that an iteration leaves is a function of what it finds, so a `RerolledNest` evaluates all values, and then stores
+them. A loop inside is flattened with what stands before and after it: that happens in its first and in its last
+iteration.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Nest:
+class RerolledNest:
     """``for dims, rdims: evaluate all values; store them``. Loads of its arrays read what they hold at that moment.
 
     Attributes:
@@ -72,7 +73,7 @@ class Nest:
         begin = {x.source for s in self.arrays.values() for x in s.loads}
         return begin | {x.source for w in self.writes for e in w.exprs() for x in e.loads}
 
-    def lifted(self, var: Var, count: Poly, rewritten: Rewritten) -> Nest:
+    def lifted(self, var: Var, count: Poly, rewritten: Rewritten) -> RerolledNest:
         """One nest for each iteration of a loop around it, along a first axis."""
         change = as_first_dim(var)
 
@@ -87,10 +88,10 @@ class Nest:
         arrays = {name: lift(map_exprs(s, rewritten), var, count) for name, s in self.arrays.items()}
         writes = tuple(w.map(moved, lambda p: p.substitute(change)) for w in self.writes)
         writes = tuple(replace(w, target=(poly(Dim(0)), *w.target)) for w in writes)
-        return Nest(arrays, (count, *self.dims), self.rdims, writes)
+        return RerolledNest(arrays, (count, *self.dims), self.rdims, writes)
 
 
-def as_nest(s: Stage, old: str = "") -> Nest:
+def as_nest(s: Stage, old: str = "") -> RerolledNest:
     """An array that one update follows, as the loops that it runs in.
 
     Args:
@@ -116,7 +117,7 @@ def as_nest(s: Stage, old: str = "") -> Nest:
         return Load(s.name, e.index, e.dtype) if isinstance(e, Load) and e.source == source else None
 
     write = Write(s.name, d.target, rewrite(d.value, change))
-    return Nest({s.name: replace(s, initial=before, updates=())}, (), d.extents, (write,))
+    return RerolledNest({s.name: replace(s, initial=before, updates=())}, (), d.extents, (write,))
 
 
 def both(a: Expr | None, b: Expr | None) -> Expr | None:
@@ -150,7 +151,7 @@ class Kept:
     var: Var
     count: Poly
     stages: list[Stage] = field(default_factory=list)
-    nests: list[Nest] = field(default_factory=list)
+    nests: list[RerolledNest] = field(default_factory=list)
     lifted: set[str] = field(default_factory=set)
 
     def add(self, s: Stage, rewritten: Rewritten) -> None:
@@ -165,7 +166,7 @@ class Kept:
         else:
             self.stages.append(s)
 
-    def _add_nest(self, nest: Nest, rewritten: Rewritten) -> None:
+    def _add_nest(self, nest: RerolledNest, rewritten: Rewritten) -> None:
         exprs = [e for w in nest.writes for e in w.exprs()] + [e for s in nest.arrays.values() for e in s.exprs()]
         targets = [p for w in nest.writes for p in w.target]
         moves = any(e.mentions(self.var) for e in exprs) or any(p.mentions(self.var) for p in targets)

@@ -1,4 +1,4 @@
-"""A `Nest` as stages: one array that holds all that its iterations change, and its parts as they are in the end.
+"""A `RerolledNest` as stages: one array of all that its iterations change, and its parts as they are in the end.
 
 An iteration evaluates all values before it stores any: they are updates of one stage that are joined. So its arrays lie
 one behind the other in one, of a dtype that holds the numbers of all exactly. What is not to be written goes to an
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.capture.loops.nests import Nest, Write
+from hjit.trace.capture.loops.nests import RerolledNest, Write
 from hjit.trace.ir.expressions import Const, Expr, Index, Load, Op, cast, rewrite, select
 from hjit.trace.ir.graph import Definition, Stage, identity
 from hjit.trace.ir.poly import ONE, ZERO, Indirect, Poly, poly
@@ -38,7 +38,7 @@ def pack_nests(rec: Recorder) -> None:
     rec.rerolled.nests.clear()
 
 
-def _stages(rec: Recorder, nest: Nest) -> list[Stage]:
+def _stages(rec: Recorder, nest: RerolledNest) -> list[Stage]:
     if len(nest.arrays) == 1 and all(w.where is None for w in nest.writes):
         return [
             _joined(next(iter(nest.arrays.values())), nest.dims, nest.rdims, [(w.target, w.value) for w in nest.writes])
@@ -57,7 +57,7 @@ def _joined(
     return replace(s, updates=(*s.updates, *new))
 
 
-def packed_dtype(nest: Nest, ints: set[str]) -> DType:
+def packed_dtype(nest: RerolledNest, ints: set[str]) -> DType:
     """A dtype that holds the numbers of all arrays, those of `ints` being within ``-2**53 .. 2**53``."""
     dtypes = {s.dtype for s in nest.arrays.values()}
     if len(dtypes) == 1:
@@ -72,7 +72,7 @@ def packed_dtype(nest: Nest, ints: set[str]) -> DType:
 class Packed:
     """The arrays of a nest in one, of a dtype."""
 
-    nest: Nest
+    nest: RerolledNest
     name: str
     dtype: DType
 

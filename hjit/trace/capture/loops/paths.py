@@ -1,4 +1,4 @@
-"""The ways through an iteration of a loop that is traced as one, and the stages that they record."""
+"""The paths through an iteration of a loop that is traced as one, and the stages that they record."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ReadsWhatItWrites(NotOneUpdate):
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """What one way through an iteration recorded.
+    """What one path through an iteration recorded.
 
     Attributes:
         body: its stages by name.
@@ -82,7 +82,7 @@ class Path:
 
 
 def guard_gathers(rec: Recorder, path: Path) -> Path:
-    """A way whose indices that arrays hold are 0 where it is not taken: NumPy does not look at them there."""
+    """A path whose indices that arrays hold are 0 where it is not taken: NumPy does not look at them there."""
     if not path.decided:
         return path
     met = [_outcome(name, held) for name, held in path.decided if name not in path.body]
@@ -141,7 +141,7 @@ def _guarded_gathers(e: Expr, guard: Expr) -> Expr:
 
 
 def guarded(paths: Sequence[Path], left: str) -> list[Path]:
-    """The ways through an iteration, and those of iterations that do nothing.
+    """The paths through an iteration, and those of iterations that do nothing.
 
     Args:
         left: the array that says whether the loop has been left before; "" of a loop that is not.
@@ -159,7 +159,7 @@ def guarded(paths: Sequence[Path], left: str) -> list[Path]:
 
 
 def without_first(paths: Sequence[Path], begins: Mapping[str, Expr], checks: Collection[str]) -> list[Path]:
-    """The ways through an iteration that is not the first one, where the first one does the same.
+    """The paths through an iteration that is not the first one, where the first one does the same.
 
     Args:
         paths: the first condition of each is that it is the first iteration.
@@ -173,7 +173,7 @@ def without_first(paths: Sequence[Path], begins: Mapping[str, Expr], checks: Col
 
 
 def _are_alike(a: Path, b: Path, begins: Mapping[str, Expr], checks: Collection[str]) -> bool:
-    """Have two ways recorded the same, but for names, where what `b` reads of some arrays is what they begin with?"""
+    """Have two paths recorded the same, but for names, where what `b` reads of some arrays is what they begin with?"""
     left, right = a.needed(checks), b.needed(checks)
     if len(left) != len(right) or len(a.changes) != len(b.changes):
         return False

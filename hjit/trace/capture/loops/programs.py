@@ -1,6 +1,6 @@
 """Loops that are recorded as a `Program`: where no update of whole arrays says what their iterations do.
 
-Each way through an iteration becomes a branch, at the condition where it leaves the others. What was recorded runs in
+Each path through an iteration becomes a branch, at the condition where it leaves the others. What was recorded runs in
 the order in which it was: a read finds what the last write before it has left, as in Python, and nothing has to be
 proved of what iterations read of each other. The outermost loop is an extern call, as BLAS is: arrays in, arrays out.
 """
@@ -82,10 +82,10 @@ def record_loop(rec: Recorder, var: Var, ends: tuple[Poly, Poly], serial: int, p
         NotOneUpdate: it cannot be a program.
     """
     notes = notes_of(rec)
-    ways = [_Way.of(p, notes, serial) for p in paths]
+    own = [_ProgramPath.of(p, notes, serial) for p in paths]
     if not rec.rerolled.slice_bounds.isdisjoint(notes.before.values()):
         raise NotOneUpdate("it changes a number that bounds a slice")
-    body = _tree(notes, rec, ways, 0, 0)
+    body = _tree(notes, rec, own, 0, 0)
     loop = Loop(var, *ends, body, Load(left, (), BOOL) if left else None)
     changed: dict[int, BufferChange] = {}
     for p in paths:
@@ -104,15 +104,15 @@ def record_loop(rec: Recorder, var: Var, ends: tuple[Poly, Poly], serial: int, p
         rec.rerolled.slice_bounds.clear()
 
 
-# -- the ways through an iteration as one body
+# -- the paths through an iteration as one body
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
-    """One way through an iteration.
+class _ProgramPath:
+    """One path through an iteration, as steps of the program.
 
     Attributes:
-        names: of stages that another way has recorded first, and of this one's that are the same.
+        names: of stages that another path has recorded first, and of this one's that are the same.
     """
 
     path: Path
@@ -121,7 +121,7 @@ class _Way:
     names: dict[str, str]
 
     @classmethod
-    def of(cls, path: Path, notes: ProgramNotes, serial: int) -> _Way:
+    def of(cls, path: Path, notes: ProgramNotes, serial: int) -> _ProgramPath:
         """Note which versions follow each other in it."""
         later: dict[int, str] = {}
         for buffer, before, _, last in reversed(path.changes):
@@ -138,7 +138,7 @@ class _Way:
         return cls(path, stages, {s.name: k for k, s in enumerate(stages)}, {})
 
     def same(self, s: Stage) -> Stage:
-        """A stage with the names of the way that was first."""
+        """A stage with the names of the path that was first."""
         return map_exprs(s, lambda e: _renamed(e, self.names)) if self.names else s
 
     def step(self, notes: ProgramNotes, k: int) -> Step:
@@ -181,16 +181,16 @@ def _with_loop_exprs(s: Loop, change: Callable[[Expr], Expr]) -> Loop:
     return replace(s, begin=end(s.begin), end=end(s.end), until=None if s.until is None else change(s.until))
 
 
-def _tree(notes: ProgramNotes, rec: Recorder, ways: Sequence[_Way], met: int, start: int) -> Body:
-    """What ways have in common from a stage on, and then a branch."""
-    first, checks = ways[0], frozenset(rec.checks)
+def _tree(notes: ProgramNotes, rec: Recorder, paths: Sequence[_ProgramPath], met: int, start: int) -> Body:
+    """What paths have in common from a stage on, and then a branch."""
+    first, checks = paths[0], frozenset(rec.checks)
     decided = first.path.decided
     is_end = len(decided) == met
-    if is_end and len(ways) > 1:
-        raise NotOneUpdate("its ways through an iteration are not those of conditions")
+    if is_end and len(paths) > 1:
+        raise NotOneUpdate("its paths through an iteration are not those of conditions")
     stop = len(first.stages) if is_end else first.place.get(decided[met][0], -1) + 1
     if stop < start or (not is_end and not stop):
-        raise NotOneUpdate("its ways through an iteration are not those of conditions")
+        raise NotOneUpdate("its paths through an iteration are not those of conditions")
     found: list[Step] = []
     for k in range(start, stop):
         s = first.stages[k]
@@ -201,30 +201,30 @@ def _tree(notes: ProgramNotes, rec: Recorder, ways: Sequence[_Way], met: int, st
                 raise NotOneUpdate("NumPy refuses some elements of what it computes")
     if is_end:
         return tuple(found)
-    for other in ways[1:]:
+    for other in paths[1:]:
         _check_alike(notes, first, other, start, stop)
         if len(other.path.decided) <= met or other.place.get(other.path.decided[met][0], -1) != stop - 1:
-            raise NotOneUpdate("its ways through an iteration are not those of conditions")
-    yes, no = ([w for w in ways if w.path.decided[met][1] is outcome] for outcome in (True, False))
+            raise NotOneUpdate("its paths through an iteration are not those of conditions")
+    yes, no = ([p for p in paths if p.path.decided[met][1] is outcome] for outcome in (True, False))
     name = decided[met][0]
     sides = [_tree(notes, rec, side, met + 1, stop) if side else () for side in (yes, no)]
     return (*found, Branch(Load(first.names.get(name, name), (), BOOL), *sides))
 
 
-def _check_alike(notes: ProgramNotes, a: _Way, b: _Way, start: int, stop: int) -> None:
-    """Have two ways recorded the same between two places? From then on the second one has the names of the first."""
+def _check_alike(notes: ProgramNotes, a: _ProgramPath, b: _ProgramPath, start: int, stop: int) -> None:
+    """Have two paths recorded the same between two places? From then on the second one has the names of the first."""
     if len(b.stages) < stop:
-        raise NotOneUpdate("its ways through an iteration are not those of conditions")
+        raise NotOneUpdate("its paths through an iteration are not those of conditions")
     for x, y in zip(a.stages[start:stop], b.stages[start:stop], strict=True):
         own = a.names.get(x.name, x.name)
         b.names[y.name] = own
         same, own_stage = b.same(y), a.same(x)
         is_loop = x.name in notes.loops, y.name in notes.loops
         if is_loop[0] is not is_loop[1]:
-            raise NotOneUpdate("its ways through an iteration begin in different ways")
+            raise NotOneUpdate("its paths through an iteration begin in different ways")
         if replace(same, name="", origin=None) != replace(own_stage, name="", origin=None):
-            raise NotOneUpdate("its ways through an iteration begin in different ways")
-        notes.before.pop(y.name, None)  # it is the other way's
+            raise NotOneUpdate("its paths through an iteration begin in different ways")
+        notes.before.pop(y.name, None)  # it is the other path's
     notes.before.update((name, b.names[old]) for name, old in notes.before.items() if old in b.names)
 
 

@@ -1,6 +1,6 @@
 """What one iteration of a loop recorded, as one update over all its iterations.
 
-Where an iteration decides on computed values, each way through it is recorded, and the value of the update selects
+Where an iteration decides on computed values, each path through it is recorded, and the value of the update selects
 among what they write (if-conversion).
 """
 
@@ -26,7 +26,7 @@ from hjit.trace.tracing.recording.recorder import Recorder
 
 
 def merge_iterations(rec: Recorder, var: Var, count: Poly, serial: int, paths: Sequence[Path]) -> None:
-    """Record one update over `count` iterations in place of what all ways through one of them have recorded.
+    """Record one update over `count` iterations in place of what all paths through one of them have recorded.
 
     Where an iteration writes several arrays, or an array in several places, these updates run together.
 
@@ -70,19 +70,19 @@ def _merge(rec: Recorder, var: Var, count: Poly, group: Group) -> None:
 def _merge_one(rec: Recorder, var: Var, count: Poly, group: Group) -> None:
     """Merge what writes one array, in one place."""
     ((buffer, old, contents),) = group.buffers
-    bodies = [_Body(Kept(rec, var, count), old, frozenset(p.before)).take(p.stages) for p in group.ways]
-    iteration = _one_of([p.path for p in group.ways], bodies, buffer.dtype)
+    bodies = [_Body(Kept(rec, var, count), old, frozenset(p.before)).take(p.stages) for p in group.parts]
+    iteration = _one_of([p.path for p in group.parts], bodies, buffer.dtype)
     assert iteration.write is not None
     if contents is not None and not _reads_arguments(rec, iteration, bodies):
         raise NotOneUpdate("its result is known while tracing")
     refusals = [name for name in rec.checks if any(b.is_value(name) for b in bodies)]
     if refusals and len(bodies) > 1:
         raise NotOneUpdate("NumPy refuses some values in a branch of what the loop writes")
-    checks = [iteration.checked(group.ways[0].path.body[name], "") for name in refusals]
+    checks = [iteration.checked(group.parts[0].path.body[name], "") for name in refusals]
     for b in bodies:
         b.kept.record()
     _install(rec, iteration, buffer, iteration.write)
-    for s in checks:  # of all iterations, whichever way they take: where one holds, NumPy runs
+    for s in checks:  # of all iterations, whichever path they take: where one holds, NumPy runs
         rec.stages[s.name] = map_exprs(s, lambda e: with_source(e, "", buffer.version))
 
 
@@ -95,11 +95,11 @@ def _one_of(paths: Sequence[Path], bodies: Sequence[_Body], dtype: np.dtype[Any]
     if any((w.target, w.extents, w.order) != (d.target, d.extents, d.order) or w.rdims for w in writes):
         raise NotOneUpdate("it writes to several places of an array")
 
-    def value(ways: Sequence[tuple[Path, _Body]], met: int) -> Expr:
-        path, body = ways[0]
+    def value(some: Sequence[tuple[Path, _Body]], met: int) -> Expr:
+        path, body = some[0]
         if len(path.decided) == met:
             return Load(body.old, d.target, dtype) if body.write is None else body.write.value
-        yes, no = ([w for w in ways if w[0].decided[met][1] is way] for way in (True, False))
+        yes, no = ([x for x in some if x[0].decided[met][1] is outcome] for outcome in (True, False))
         taken, other = value(yes, met + 1), value(no, met + 1)
         return taken if taken == other else select(body.condition(path.decided[met][0]), taken, other)
 

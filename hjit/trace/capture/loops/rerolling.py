@@ -41,7 +41,7 @@ from hjit.trace.tracing.arrays.tracer import call, is_tracer, python_int, stage_
 from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.trace.tracing.scalars.induction import CannotReroll, Comparison, InductionVariable, LoopSite
 
-MAX_CONDITIONS, MAX_PATHS = 8, 16  # on one way through an iteration, and ways through it: each is traced (chosen)
+MAX_CONDITIONS, MAX_PATHS = 8, 16  # on one path through an iteration, and paths through it: each is traced (chosen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class _Mark:
 class TracedLoop:
     """The iterator of a loop: it gives one `InductionVariable`, and then makes one update of what was recorded.
 
-    Where the iteration decides on a computed value, it gives the variable again, once for each way through the body;
+    Where the iteration decides on a computed value, it gives the variable again, once for each path through the body;
     and from the start, where a variable proves to be carried from one iteration to the next.
     """
 
@@ -188,7 +188,7 @@ class TracedLoop:
         self.mark, self.serial = _Mark.of(rec), next(serials)
 
     def _begin_again(self) -> None:
-        """Forget all ways through the body: there are more variables that iterations change than was known."""
+        """Forget all paths through the body: there are more variables that iterations change than was known."""
         assert self.mark is not None
         self.mark.return_to(self.rec)
         self.paths, self.decided, self.ahead = [], [], []
@@ -217,7 +217,7 @@ class TracedLoop:
     def branch(self, condition: Any) -> bool:
         """The outcome of a condition on the present path."""
         if len(self.decided) >= MAX_CONDITIONS or len(self.paths) >= MAX_PATHS:
-            raise self._too_many_ways()
+            raise self._too_many_paths()
         outcome = self.ahead[len(self.decided)] if len(self.decided) < len(self.ahead) else True
         self.decided.append((stage_of(condition), outcome))
         comparison = self.rec.rerolled.comparisons.get(condition.buffer.version)
@@ -251,7 +251,7 @@ class TracedLoop:
         """Take what the path has recorded, and find the next one: the last condition that held does not."""
         assert self.mark is not None
         self.paths.append(replace(Path.rolled_back(self.rec, self.mark.at, self.decided), guard=self.guard))
-        if self.is_program:  # what ways have in common they record alike
+        if self.is_program:  # what paths have in common they record alike
             self.mark.forget_indices(self.rec)
         outcomes = [held for _, held in self.decided]
         while outcomes and not outcomes[-1]:
@@ -322,7 +322,7 @@ class TracedLoop:
         return {n: s for n, s in rec.stages.items() if n not in changed and (n in recent or not is_inside)}
 
     def _drop_first(self) -> None:
-        """The first iteration needs no way of its own where it does what the others do."""
+        """The first iteration needs no path of its own where it does what the others do."""
         rec = self.rec
         checks = {*rec.checks, *(noted.stage for noted in rec.indices.values())}
         found = without_first(self.paths, self.carried.begins(), checks)
@@ -335,10 +335,10 @@ class TracedLoop:
         self.rec.rerolled.refused = self.site
         return CannotReroll(self.site, why)
 
-    def _too_many_ways(self) -> CannotReroll:
-        """Short loops inside may be the reason, or conditions that need not be ways."""
+    def _too_many_paths(self) -> CannotReroll:
+        """Short loops inside may be the reason, or conditions that need no paths of their own."""
         rec = self.rec
         rec.rerolled.refused = self.site
         rolling = rec.has_short_loops and not rec.attempt.rolls_inside
         choosing = not rolling and not rec.attempt.chooses
-        return CannotReroll(self.site, "too many ways through an iteration", rolling=rolling, choosing=choosing)
+        return CannotReroll(self.site, "too many paths through an iteration", rolling=rolling, choosing=choosing)

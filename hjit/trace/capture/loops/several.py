@@ -1,16 +1,16 @@
-"""Iterations that write several arrays: which depend on each other, and one `Nest` for those that do."""
+"""Iterations that write several arrays: which depend on each other, and one `RerolledNest` for those that do."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hjit.trace.capture.loops.nests import Kept, Nest, Write
+from hjit.trace.capture.loops.nests import Kept, RerolledNest, Write
+from hjit.trace.capture.loops.path_writes import NotShared, PathWrites, Slots, merged
 from hjit.trace.capture.loops.paths import BufferChange, NotOneUpdate, Path
-from hjit.trace.capture.loops.ways import NotShared, Slots, Way, merged
 from hjit.trace.ir.expressions import Const, Load, ScalarRef, substitute, walk
 from hjit.trace.ir.graph import Stage, identity
 from hjit.trace.ir.poly import Atom, Dim, IntLike, Poly, Var
@@ -21,7 +21,7 @@ from hjit.trace.tracing.recording.recorder import Recorder
 
 @dataclass(frozen=True, slots=True)
 class PartOfPath:
-    """What one way through an iteration has recorded that has to do with some arrays.
+    """What one path through an iteration has recorded that has to do with some arrays.
 
     Attributes:
         before: for each version of them that it made, the one before it.
@@ -34,10 +34,15 @@ class PartOfPath:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Arrays that iterations write, each with its version before the loop, and its contents where these are known."""
+    """Arrays that iterations write.
+
+    Attributes:
+        buffers: each with its version before the loop, and its contents where these are known.
+        parts: of each path through an iteration what has to do with them.
+    """
 
     buffers: tuple[tuple[TracedBuffer, str, Any], ...]
-    ways: tuple[PartOfPath, ...]
+    parts: tuple[PartOfPath, ...]
 
     @property
     def is_known(self) -> bool:
@@ -52,14 +57,14 @@ class Group:
             is_constant = name in rec.inputs and rec.inputs[name].where == ("constant",)
             return name not in own and not is_constant and (name in rec.stages or name in rec.inputs)
 
-        exprs = (e for part in self.ways for s in part.stages for e in s.exprs())
+        exprs = (e for part in self.parts for s in part.stages for e in s.exprs())
         return any(
             isinstance(x, ScalarRef) or (isinstance(x, Load) and varies(x.source)) for e in exprs for x in walk(e)
         )
 
 
 def independent(rec: Recorder, paths: Sequence[Path], lasting: Sequence[Sequence[BufferChange]]) -> Iterator[Group]:
-    """The arrays that the ways through an iteration write, in groups that do not depend on each other."""
+    """The arrays that the paths through an iteration write, in groups that do not depend on each other."""
     first: dict[int, tuple[TracedBuffer, str, Any]] = {}
     for changes in lasting:
         for buffer, old, contents, _ in changes:
@@ -73,12 +78,12 @@ def independent(rec: Recorder, paths: Sequence[Path], lasting: Sequence[Sequence
         for name in rec.checks:
             _join(groups, of.get(name, frozenset()))
     for group in {id(g): g for g in groups.values()}.values():
-        ways = []
+        parts = []
         for path, changes, of in zip(paths, lasting, found, strict=True):
             stages = tuple(s for s in path.body.values() if of[s.name] <= group)
             before = {new: old for buffer, old, _, new in changes if id(buffer) in group}
-            ways.append(PartOfPath(path, stages, before))
-        yield Group(tuple(first[k] for k in first if k in group), tuple(ways))
+            parts.append(PartOfPath(path, stages, before))
+        yield Group(tuple(first[k] for k in first if k in group), tuple(parts))
 
 
 def _join(groups: dict[int, set[int]], some: Collection[int]) -> None:
@@ -90,7 +95,7 @@ def _join(groups: dict[int, set[int]], some: Collection[int]) -> None:
 def _dependences(
     rec: Recorder, path: Path, changes: Sequence[BufferChange], first: Mapping[int, tuple[TracedBuffer, str, Any]]
 ) -> dict[str, frozenset[int]]:
-    """For each stage of a way through an iteration the changed arrays that it depends on, or is a version of."""
+    """For each stage of a path through an iteration the changed arrays that it depends on, or is a version of."""
     of = {old: frozenset((k,)) for k, (_, old, _) in first.items()}
     own = {new: frozenset((id(buffer),)) for buffer, *_, new in changes}
     none: frozenset[int] = frozenset()
@@ -106,72 +111,106 @@ def _dependences(
 
 
 def merge_several(rec: Recorder, var: Var, count: Poly, group: Group) -> None:
-    """Record one nest over `count` iterations in place of all ways through one of them.
+    """Record one nest over `count` iterations in place of all paths through one of them.
 
     Raises:
         NotOneUpdate: they do not fit into one.
     """
-    slots = Slots(rec)
     keys = {id(b): rec.unique(version_name(old)) for b, old, _ in group.buffers}
-    refused = rec.unique("refused")
+    merge = _Merge(rec, var, count, group, keys, rec.unique("refused"))
     try:
-        ways, inner, refusals = _ways(rec, var, count, slots, group, keys, refused, is_sharing=True)
+        iteration = merge.iteration(is_sharing=True)
     except NotShared:
-        slots = Slots(rec)
-        ways, inner, refusals = _ways(rec, var, count, slots, group, keys, refused, is_sharing=False)
-    numbers, elements = merged([(part.path, way) for part, way in zip(group.ways, ways, strict=True)])
-    writes = [Write(name, (), value) for name, value in numbers.items() if value != Load(name, (), value.dtype)]
-    arrays = {
-        keys[id(b)]: Stage(keys[id(b)], b.dtype, rec.polys(b.shape), Load(old, identity(len(b.shape)), b.dtype))
-        for b, old, _ in group.buffers
-    }
-    arrays |= slots.stages()
-    if refusals:
-        arrays[refused] = Stage(refused, np.dtype(bool), (), Const(False, np.bool_))
-    nest = _over_iterations(Nest(arrays, (), (count, *(n for _, n in inner)), (*writes, *elements)), var, inner)
-    for way in ways:
-        way.kept.record()
-    rec.stages.update((name, nest.stage(name)) for name in nest.arrays)
-    rec.rerolled.nests.update(dict.fromkeys(nest.arrays, nest))
-    if refusals:
-        rec.checks[:] = [name for name in rec.checks if name not in refusals] + [refused]
-    for b, _, _ in group.buffers:
-        b.set_version(keys[id(b)])
+        iteration = merge.iteration(is_sharing=False)
+    merge.record(iteration)
 
 
-def _ways(
-    rec: Recorder,
-    var: Var,
-    count: Poly,
-    slots: Slots,
-    group: Group,
-    keys: Mapping[int, str],
-    refused: str,
-    is_sharing: bool,
-) -> tuple[list[Way], tuple[tuple[Var, Poly], ...], list[str]]:
-    """The ways through the iteration, the loop inside, and what of it says whether NumPy refuses something.
+@dataclass(frozen=True, slots=True)
+class _Iteration:
+    """What one iteration writes.
 
-    Raises:
-        NotShared: they are to be tried with `is_sharing` False.
+    Attributes:
+        paths: in the order of the group's parts.
+        inner: the dimensions of the loop inside, as variables, and their extents.
+        refusals: the stages of it that say whether NumPy refuses something.
     """
-    ways = []
-    for part in group.ways:
-        named = {old: keys[id(b)] for b, old, _ in group.buffers}
+
+    paths: tuple[PathWrites, ...]
+    slots: Slots
+    inner: tuple[tuple[Var, Poly], ...]
+    refusals: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    """The iterations of a loop that are to be one nest.
+
+    Attributes:
+        keys: by the id of a buffer the array of the nest that holds its elements.
+        refused: the array that says whether NumPy has refused something.
+    """
+
+    rec: Recorder
+    var: Var
+    count: Poly
+    group: Group
+    keys: Mapping[int, str]
+    refused: str
+
+    def iteration(self, is_sharing: bool) -> _Iteration:
+        """Each path through the iteration, in terms of what it finds in the arrays.
+
+        Raises:
+            NotShared: they are to be tried with `is_sharing` False.
+        """
+        slots = Slots(self.rec)
+        paths = tuple(self._path(part, slots, is_sharing) for part in self.group.parts)
+        inner = next((p.inner for p in paths if p.inner), ())
+        if any(p.inner not in ((), inner) for p in paths):
+            raise NotOneUpdate("it has different loops inside")
+        refusals = tuple(name for name in self.rec.checks if any(p.depends(name) for p in paths))
+        for path, part in zip(paths, self.group.parts, strict=True):
+            path.end(inner, [name for name in refusals if name in part.path.body], self.refused)
+        return _Iteration(paths, slots, inner, refusals)
+
+    def _path(self, part: PartOfPath, slots: Slots, is_sharing: bool) -> PathWrites:
+        named = {old: self.keys[id(b)] for b, old, _ in self.group.buffers}
         for new, old in part.before.items():
             named[new] = named[old]
-        ways.append(Way(Kept(rec, var, count), slots, named, part.before, is_sharing))
-        ways[-1].take(part.stages)
-    inner = next((w.inner for w in ways if w.inner), ())
-    if any(w.inner not in ((), inner) for w in ways):
-        raise NotOneUpdate("it has different loops inside")
-    refusals = [name for name in rec.checks if any(w.depends(name) for w in ways)]
-    for way, part in zip(ways, group.ways, strict=True):
-        way.end(inner, [name for name in refusals if name in part.path.body], refused)
-    return ways, inner, refusals
+        kept = Kept(self.rec, self.var, self.count)
+        found = PathWrites(kept, slots, named, part.before, part.path.decided, is_sharing)
+        found.take(part.stages)
+        return found
 
+    def record(self, iteration: _Iteration) -> None:
+        """Record the nest, and what is computed before it."""
+        rec, nest = self.rec, self._nest(iteration)
+        for path in iteration.paths:
+            path.kept.record()
+        rec.stages.update((name, nest.stage(name)) for name in nest.arrays)
+        rec.rerolled.nests.update(dict.fromkeys(nest.arrays, nest))
+        if iteration.refusals:
+            rec.checks[:] = [name for name in rec.checks if name not in iteration.refusals] + [self.refused]
+        for b, _, _ in self.group.buffers:
+            b.set_version(self.keys[id(b)])
 
-def _over_iterations(nest: Nest, var: Var, inner: tuple[tuple[Var, Poly], ...]) -> Nest:
-    """The nest with its iterations as dimensions."""
-    place: dict[Atom, IntLike] = {v: Dim(k) for k, v in enumerate([var, *(v for v, _ in inner)])}
-    writes = tuple(w.map(lambda e: substitute(e, place.get), lambda p: p.substitute(place.get)) for w in nest.writes)
-    return replace(nest, writes=writes)
+    def _nest(self, iteration: _Iteration) -> RerolledNest:
+        """The nest, with its iterations as dimensions."""
+        numbers, elements = merged(iteration.paths)
+        writes = [Write(name, (), value) for name, value in numbers.items() if value != Load(name, (), value.dtype)]
+        place: dict[Atom, IntLike] = {v: Dim(k) for k, v in enumerate([self.var, *(v for v, _ in iteration.inner)])}
+        over = [
+            w.map(lambda e: substitute(e, place.get), lambda p: p.substitute(place.get)) for w in (*writes, *elements)
+        ]
+        return RerolledNest(self._arrays(iteration), (), (self.count, *(n for _, n in iteration.inner)), tuple(over))
+
+    def _arrays(self, iteration: _Iteration) -> dict[str, Stage]:
+        """What it finds in its arrays before the first iteration."""
+        found: dict[str, Stage] = {}
+        for b, old, _ in self.group.buffers:
+            key = self.keys[id(b)]
+            found[key] = Stage(key, b.dtype, self.rec.polys(b.shape), Load(old, identity(len(b.shape)), b.dtype))
+        found |= iteration.slots.stages()
+        if iteration.refusals:
+            found[self.refused] = Stage(self.refused, np.dtype(bool), (), Const(False, np.bool_))
+        return found

@@ -487,7 +487,7 @@ class Recorder(TracedSizes):
         return bool(self.loops) and bool(self.loops[0].is_program)
 
     def known_array(self, array: np.ndarray[Any, Any], of_sizes: bool) -> str:
-        """A stage that is an array of known numbers: of the same numbers the same ones, whichever way is traced."""
+        """A stage that is an array of known numbers: of the same numbers the same ones, whichever path is traced."""
         key = array.dtype.str, array.shape, array.tobytes()
         known = self.rerolled.numbers
         if key not in known:

@@ -30,7 +30,7 @@ class CannotReroll(BaseException):
     Attributes:
         overwriting: or it can be traced without looking at what arrays hold, see `Attempt.overwriting`.
         rolling: or with short loops inside as loops, see `Attempt.rolls_inside`.
-        choosing: or with fewer ways through an iteration, see `Attempt.chooses`.
+        choosing: or with fewer paths through an iteration, see `Attempt.chooses`.
         moving: or as a program, see `Attempt.programs`: no two of its iterations have arrays of the same lengths.
     """
 
@@ -55,7 +55,7 @@ class RerolledLoop(Protocol):
         trip_count: how many there are.
         count: as `trip_count`, with how it follows from sizes.
         var: the iteration in polynomials.
-        known: the numbers of the first and the last iteration that can take the way that is traced.
+        known: the numbers of the first and the last iteration that can take the path that is traced.
     """
 
     trip_count: int
@@ -67,7 +67,7 @@ class RerolledLoop(Protocol):
         """The exception that ends that."""
 
     def branch(self, condition: Any) -> bool:
-        """The outcome of a condition, an array of one element, on the way through the iteration that is traced."""
+        """The outcome of a condition, an array of one element, on the path through the iteration that is traced."""
 
     def compared(self, outcome: Any, comparison: Comparison) -> Any:
         """The traced outcome of a comparison, which is noted: where it is a condition, indices are known better."""
@@ -162,7 +162,7 @@ class InductionVariable(LoopNumber):
         return size(self.first, ZERO), size(self.last, size_poly(self.loop.count) - 1)
 
     def known_ends(self) -> tuple[int, int]:
-        """The number in the first and in the last iteration that can take the way that is traced."""
+        """The number in the first and in the last iteration that can take the path that is traced."""
         low, high = self.loop.known
         return self.first + self.step * low, self.first + self.step * high
 

@@ -1,8 +1,8 @@
 """Conditions that only choose numbers, written so that both sides are computed and one is selected.
 
-Where ways through an iteration are many, as each condition doubles them, those that set variables to sums, products and
-the like of others need no ways of their own: ``if c: n += 1`` is ``n = choose(c, n + 1, n)``. Where the condition or
-the variables are something else, Python decides as it did.
+Where paths through an iteration are many, as each condition doubles them, conditions that set variables to sums,
+products and the like of others need no paths of their own: ``if c: n += 1`` is ``n = choose(c, n + 1, n)``. Where the
+condition or the variables are something else, Python decides as it did.
 """
 
 from __future__ import annotations

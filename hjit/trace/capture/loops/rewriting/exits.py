@@ -1,7 +1,7 @@
 """Functions whose loops can be left, written so that a loop whose iterations are traced as one is told of that.
 
 ``break`` in a loop over ``range(...)`` becomes ``left = True``, and then, where the loop is such a one, ``continue``:
-what the way through the iteration has recorded is taken, and later iterations do nothing where `left` holds. A
+what the path through the iteration has recorded is taken, and later iterations do nothing where `left` holds. A
 ``return`` keeps its value, leaves all loops around it like that, and returns after the outermost. A ``while`` becomes a
 loop that is left where its condition does not hold. Where Python runs these loops one iteration after the other, they
 do what they did.

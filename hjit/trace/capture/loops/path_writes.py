@@ -1,4 +1,4 @@
-"""The ways through an iteration that writes several places: what each leaves in terms of what it finds."""
+"""The paths through an iteration that writes several places: what each leaves in terms of what it finds."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from hjit.trace.capture.loops.nests import (
     BOOL,
     INSIDE,
     Kept,
-    Nest,
+    RerolledNest,
     Write,
     as_nest,
     both,
     choose,
     negated,
 )
-from hjit.trace.capture.loops.paths import NotOneUpdate, Path
+from hjit.trace.capture.loops.paths import NotOneUpdate
 from hjit.trace.ir.borders import piecewise
 from hjit.trace.ir.expressions import Const, Expr, Index, Load, Op, rewrite, select, substitute
 from hjit.trace.ir.graph import Stage, identity
@@ -74,15 +74,16 @@ class NotShared(Exception):
 
 
 @dataclass
-class Way:
-    """One way through an iteration: what it leaves in the arrays, in terms of what it finds in them.
+class PathWrites:
+    """What one path through an iteration leaves in the arrays, in terms of what it finds in them.
 
     Attributes:
         keys: for each version of an array that the loop changes the array's name.
-        before: for each version that the way makes the one before it.
+        before: for each version that the path makes the one before it.
+        decided: the stages of the conditions that it met, and the outcomes.
         is_sharing: may a number of the loop inside be kept where the one is that it begins with?
         shared: for each such array of the loop inside the one where it is.
-        always: numbers that are kept whichever way is taken.
+        always: numbers that are kept whichever path is taken.
         inner: the dimensions of the loop inside, as variables, and their extents.
         kept: stages that do not depend on these arrays.
         seen: how many of the writes came before each version.
@@ -93,6 +94,7 @@ class Way:
     slots: Slots
     keys: dict[str, str]
     before: Mapping[str, str]
+    decided: tuple[tuple[str, bool], ...]
     is_sharing: bool = True
     shared: dict[str, str] = field(default_factory=dict)
     phase: int = BEFORE
@@ -110,7 +112,7 @@ class Way:
     always: dict[str, Expr] = field(default_factory=dict)
 
     def take(self, stages: Iterable[Stage]) -> None:
-        """Take up what the way has recorded."""
+        """Take up what the path has recorded."""
         for s in stages:
             self._add(s)
 
@@ -118,7 +120,7 @@ class Way:
         """All is taken up.
 
         Args:
-            inner: the loop inside, which other ways may have.
+            inner: the loop inside, which other paths may have.
             refusals: stages that say whether NumPy refuses something.
             refused: the array that says whether it has done so.
         """
@@ -162,7 +164,7 @@ class Way:
         else:
             self.kept.add(s, self.rewritten)
 
-    def _is_changed(self, nest: Nest) -> bool:
+    def _is_changed(self, nest: RerolledNest) -> bool:
         """Is a loop inside to be part of this one?"""
         return any(name in self.before for name in nest.arrays) or self._depends(nest.sources())
 
@@ -192,7 +194,7 @@ class Way:
             raise NotOneUpdate("it writes where an array says")
         self.writes.append(w)
 
-    def _take_nest(self, nest: Nest) -> None:
+    def _take_nest(self, nest: RerolledNest) -> None:
         if self.phase == AFTER and [n for _, n in self.inner] != list(nest.rdims):
             raise NotOneUpdate("it has several loops inside that depend on each other")
         if nest.dims or (self.phase == AFTER and self._reads_inner(nest)):
@@ -235,7 +237,7 @@ class Way:
         alone = {v for v, _ in self.inner for p in index if _moves_with(p, v)}
         return self._inside[key] == {index} and len(alone) == len(self.inner)
 
-    def _reads_inner(self, nest: Nest) -> bool:
+    def _reads_inner(self, nest: RerolledNest) -> bool:
         """Does a second loop inside depend on what the first one writes, but for elements of one iteration of both?"""
         keys, names = self.keys, nest.sources() | set(nest.arrays)
         elsewhere = {w.array for w in self.writes if w.phase != INSIDE}
@@ -394,7 +396,7 @@ class Way:
         return {v: ZERO for v, _ in self.inner}, {v: n - 1 for v, n in self.inner}
 
     def _plain(self, p: Poly, place: Mapping[Atom, Poly]) -> Poly:
-        """An index in the iterations in which the way comes there."""
+        """An index in the iterations in which the path comes there."""
         return p.substitute(self.kept.rec.rerolled.clamped.get).substitute(place.get)
 
     @property
@@ -451,22 +453,22 @@ class Way:
         return self.first if w.phase == BEFORE else self.last
 
 
-def merged(ways: Sequence[tuple[Path, Way]]) -> tuple[dict[str, Expr], list[Write]]:
-    """What the way that is taken leaves in arrays without axes, and writes to others."""
+def merged(paths: Sequence[PathWrites]) -> tuple[dict[str, Expr], list[Write]]:
+    """What the path that is taken leaves in arrays without axes, and writes to others."""
     kept: dict[str, Expr] = {}
 
-    def go(some: Sequence[tuple[Path, Way]], met: int) -> tuple[dict[str, Expr], list[Write]]:
-        path, way = some[0]
-        if len(path.decided) == met:
-            return way.numbers(), way.elements()
-        yes, no = (go([w for w in some if w[0].decided[met][1] is outcome], met + 1) for outcome in (True, False))
+    def go(some: Sequence[PathWrites], met: int) -> tuple[dict[str, Expr], list[Write]]:
+        first = some[0]
+        if len(first.decided) == met:
+            return first.numbers(), first.elements()
+        yes, no = (go([p for p in some if p.decided[met][1] is outcome], met + 1) for outcome in (True, False))
         if yes == no:
             return yes
-        condition = way.condition(path.decided[met][0])
-        kept.update(way.always)
+        condition = first.condition(first.decided[met][0])
+        kept.update(first.always)
         return _numbers(condition, yes[0], no[0]), list(_elements(condition, yes[1], no[1]))
 
-    numbers, elements = go(ways, 0)
+    numbers, elements = go(paths, 0)
     return numbers | kept, elements
 
 

@@ -33,8 +33,8 @@ def scattered(a: Array) -> Array:
     return votes
 
 
-def all_forms(space: Space) -> list[tuple[str, tuple[int, ...], Template]]:
-    """The legal forms of every nest at the root."""
+def all_templates(space: Space) -> list[tuple[str, tuple[int, ...], Template]]:
+    """The legal templates of every nest at the root."""
     return [
         (s.name, g, x)
         for s in space.graph.stages
@@ -58,11 +58,11 @@ def with_nest(p: Program, stage: str, node: Any) -> Schedule:
 def test_several_parallel_iterations_long_reductions_may_be_one() -> None:
     p = Program(matrices, (96, 150))
     found = set()
-    for name, group, form in all_forms(p.space):
+    for name, group, template in all_templates(p.space):
         d = p.graph.stage(name).definitions[group[-1]]
-        costs_of = p.space.nest_costs(Store(name, (form.node,)), form.sizes)
-        for row in range(0, len(form.sizes), 29):
-            node = chosen(form.node, form.sizes[row])
+        costs_of = p.space.nest_costs(Store(name, (template.node,)), template.sizes)
+        for row in range(0, len(template.sizes), 29):
+            node = chosen(template.node, template.sizes[row])
             iterations = [
                 x.size
                 for x in walk(node)
@@ -77,23 +77,26 @@ def test_several_parallel_iterations_long_reductions_may_be_one() -> None:
 def test_histograms_without_parts_may_count_atomically() -> None:
     p = Program(scattered, (300, 400))
     atomic = [
-        (name, form)
-        for name, group, form in all_forms(p.space)
+        (name, template)
+        for name, group, template in all_templates(p.space)
         for d in [p.graph.stage(name).definitions[group[-1]]]
         if any(
-            isinstance(x, Loop) and x.kind == "parallel" and dims_of(x.dim)[0] >= len(d.dims) for x in walk(form.node)
+            isinstance(x, Loop) and x.kind == "parallel" and dims_of(x.dim)[0] >= len(d.dims)
+            for x in walk(template.node)
         )
         and d.is_scatter
     ]
     assert atomic
-    for name, form in atomic:
-        assert np.array_equal(p.result(with_nest(p, name, chosen(form.node, form.sizes[0]))), scattered(p.image))
+    for name, template in atomic:
+        assert np.array_equal(
+            p.result(with_nest(p, name, chosen(template.node, template.sizes[0]))), scattered(p.image)
+        )
 
 
 def test_a_nest_of_little_work_may_run_on_one_core() -> None:
     def kinds(shape: tuple[int, int]) -> set[str]:
-        forms = all_forms(Program(lambda a: a * 2 + 1, shape).space)
-        return {next(x for x in walk(form.node) if isinstance(x, Loop)).kind for *_, form in forms}
+        templates = all_templates(Program(lambda a: a * 2 + 1, shape).space)
+        return {next(x for x in walk(template.node) if isinstance(x, Loop)).kind for *_, template in templates}
 
     assert kinds((30, 40)) == {"parallel", "serial"}
     assert kinds((600, 700)) == {"parallel"}
@@ -114,10 +117,10 @@ def test_few_tasks_cost_infinitely_much_where_there_may_be_more() -> None:
     space = Space(p.graph, p.variant.rec.sizes, WeightedSum(), Machine(MACHINE, 8, Target(64)))
     (s,) = (x for x in p.graph.stages if x.name in p.graph.outputs)
     costs_of = {}
-    for *_, form in all_forms(space):
-        rows = space.nest_costs(Store(s.name, (form.node,)), form.sizes)
-        for row, cost in zip(form.sizes, rows, strict=True):
-            node = chosen(form.node, row)
+    for *_, template in all_templates(space):
+        rows = space.nest_costs(Store(s.name, (template.node,)), template.sizes)
+        for row, cost in zip(template.sizes, rows, strict=True):
+            node = chosen(template.node, row)
             costs_of[parallel_iterations(node, space.sized.part(s.name, (0,)).extents)] = cost
     few = [c for t, c in costs_of.items() if 1 < t < 8]
     assert few and set(few) == {math.inf} and any(c < math.inf for t, c in costs_of.items() if t >= 8)

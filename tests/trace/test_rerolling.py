@@ -474,7 +474,7 @@ INDEPENDENT = [rows, rows_in_place, columns_from_others, rows_reversed, windows_
 
 
 @pytest.mark.parametrize("f", INDEPENDENT, ids=lambda f: f.__name__)
-def test_independent_turns_run_at_once(f: Callable[..., Any]) -> None:
+def test_independent_iterations_run_at_once(f: Callable[..., Any]) -> None:
     same(f, image())
     assert "sequential" not in orders(f, image())
     assert definitions(f, image(36, 28)) == definitions(f, image(72, 56))
@@ -978,7 +978,7 @@ def test_iterations_may_compute_with_their_number(f: Callable[..., Any]) -> None
 
 
 @pytest.mark.parametrize("f", UNROLLED, ids=lambda f: f.__name__)
-def test_other_loops_are_traced_turn_by_turn(f: Callable[..., Any]) -> None:
+def test_other_loops_are_traced_one_by_one(f: Callable[..., Any]) -> None:
     same(f, image(20, 21))
 
 
@@ -1166,7 +1166,7 @@ def in_two_loops(x: Any) -> Any:
 
 
 @pytest.mark.parametrize("f", [sum_in_one_element, alternating, in_two_loops])
-def test_turns_that_read_known_numbers_where_others_have_written(f: Callable[..., Any]) -> None:
+def test_iterations_that_read_known_numbers_where_others_have_written(f: Callable[..., Any]) -> None:
     x = RNG.random(40)
     same(f, x)
     assert definitions(f, x) < 40  # not unrolled
