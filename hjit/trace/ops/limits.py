@@ -26,7 +26,6 @@ MAX_SELECTED = (
 # to 1.8 s for a first call, 3 to 4 where they lie side by side; NumPy takes 3 to 80 times as long as the kernel
 MIN_PLACES = 1 << 10  # with fewer NumPy is done in a millisecond
 MAX_ARGSORTED = 16  # as many, with their indices: the network of 31 takes LLVM some 10 s
-MAX_SPLINE_AXES = 2  # axes of an image that cubic splines interpolate: 16 elements for each
 MAX_PLANES = 4  # planes of an image that scipy.ndimage.rotate rotates one by one
 MAX_RANKED = 32  # elements of the window of a rank filter
 MAX_CHOICES = 32  # arrays that np.choose selects from; elements that np.isin compares with

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ops.geometry.interpolation import geometric_transform, zoom_shift
-from hjit.trace.ops.limits import MAX_PLANES, MAX_SPLINE_AXES
+from hjit.trace.ops.limits import MAX_PLANES
 from hjit.trace.ops.stencils.ndimage import extern, known_first, refused
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known, is_tracer
@@ -59,7 +59,7 @@ def _is_interpolated(image: Any, order: Any) -> bool:
     if not (is_real(image) and 1 <= image.ndim <= 3 and _all_filled(image)):
         return False
     order = static_value(order)
-    return type(order) is int and order in (0, 1, 3) and (order != 3 or image.ndim <= MAX_SPLINE_AXES)
+    return type(order) is int and order in (0, 1, 3)
 
 
 def _all_filled(x: Tracer) -> bool:
