@@ -221,6 +221,21 @@ def test_numbers_are_no_part_of_the_kernel() -> None:
         assert pipe.stats.compilations == before[f]
 
 
+def test_factors_of_a_zoom_are_computed_of_the_callers_numbers() -> None:
+    def larger(a: Any, n: int) -> Any:
+        return ndi.zoom(a, [1 / x for x in np.divide(a.shape, (a.shape[0] * n, a.shape[1] * n))], order=1)
+
+    def by_an_array(a: Any, n: int) -> Any:
+        return ndi.zoom(a, np.array([n, 1.5]))
+
+    a = image((9, 20))
+    for function in (larger, by_an_array):
+        p = hjit.pipeline(function, cache="off", tune=False)
+        for n in (2, 3):
+            np.testing.assert_array_equal(p(a, n), function(a, n))
+        assert "as it is" not in str(p.explain(a, 2)) and p.stats.fallbacks == 0
+
+
 FORMS_OF_SCIPY: dict[str, Callable[..., Any]] = {
     "order 2": lambda a: ndi.shift(a, 1.5, order=2),
     "order 5": lambda a: ndi.zoom(a, 1.5, order=5),

@@ -16,7 +16,7 @@ import numpy as np
 
 from hjit.trace.ops.geometry.interpolation import geometric_transform, zoom_shift
 from hjit.trace.ops.limits import MAX_PLANES
-from hjit.trace.ops.stencils.ndimage import extern, known_first, refused
+from hjit.trace.ops.stencils.ndimage import as_number, extern, known_first, refused
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known, is_tracer
 from hjit.trace.tracing.dispatch import hook, implements
@@ -84,18 +84,21 @@ def _shift(given: Given) -> bool:
 
 
 def _factor(x: Any) -> float:
-    """A number, which may follow from sizes; NaN for what is none."""
-    if is_tracer(x) and not x.shape and x.known is not None:
-        return float(x.known)
-    return float(static_value(x)) if not is_tracer(x) and is_number(x) else np.nan
+    """A number, which may be computed of sizes or of the caller's numbers; NaN for what is none."""
+    if is_tracer(x):
+        return float(as_number(x)) if is_real(x) and not x.shape else np.nan
+    return float(static_value(x)) if is_number(x) else np.nan
 
 
 def _zoom(given: Given) -> bool:
-    """Its factors give the output's shape; a zoom by 1 copies."""
+    """Its factors give the output's shape, so that they are decided; a zoom by 1 copies."""
     factors, shape = given["zoom"], given["input"].shape
-    many = [_factor(z) for z in factors] if type(factors) in (list, tuple) else [_factor(factors)] * len(shape)
+    if is_tracer(factors) and factors.ndim == 1:
+        factors = list(factors)
+    many = list(map(_factor, factors)) if type(factors) in (list, tuple) else [_factor(factors)] * len(shape)
     if len(many) != len(shape) or not all(np.isfinite(z) and z > 0 for z in many) or all(z == 1 for z in many):
         return False
+    given["zoom"] = many
     surprising = given["grid_mode"] and static_value(given["mode"]) in ("constant", "wrap")  # SciPy warns
     return not surprising and all(round(int(n) * z) > 0 for n, z in zip(shape, many, strict=True))
 
