@@ -250,6 +250,17 @@ def test_medians_of_scipy_signal(dtype: str) -> None:
         interpreted(lambda a: scipy.signal.medfilt2d(a, 4), a)
 
 
+@pytest.mark.parametrize("mode", ("interp", "mirror", "constant", "nearest", "wrap"))
+def test_savitzky_golay(mode: str) -> None:
+    for dtype in ("float64", "float32", "uint8"):
+        a = image((19, 8), dtype)
+        for axis in (0, 1):
+            p = hjit.pipeline(lambda a, k=axis: scipy.signal.savgol_filter(a, 5, 2, deriv=k, axis=k, mode=mode))
+            for _ in range(2):
+                np.testing.assert_array_equal(p(a), p.py_func(a))
+            assert "savgol_filter as it is" not in str(p.explain(a)) and p.stats.fallbacks == 0
+
+
 # Filters whose values leave the range of the output's dtype, and borders that the image's dtype does not hold: C's conversions
 OUT_OF_RANGE = {
     "sobel": lambda x: ndi.sobel(x),

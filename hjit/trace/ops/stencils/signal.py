@@ -151,7 +151,7 @@ def _is_transformed(image: Tracer, kernel: Tracer, mode: str) -> bool:
 
 
 EXTERNS = """fftconvolve oaconvolve lfilter filtfilt sosfilt sosfiltfilt hilbert hilbert2 resample resample_poly
-    upfirdn decimate detrend find_peaks stft istft spectrogram welch periodogram savgol_filter""".split()
+    upfirdn decimate detrend find_peaks stft istft spectrogram welch periodogram""".split()
 
 
 def register() -> None:
