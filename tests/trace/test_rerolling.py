@@ -1071,12 +1071,12 @@ def variable(first: int, last: int) -> InductionVariable:
 def test_induction_variables_compare_where_all_agree() -> None:
     t = variable(3, 40)
     n = Size(50, poly(Var("n")))
-    assert t < n and t >= 0 and t != 50 and t - 3 >= 0 and n - t > 0 and (t == t) and not t > 40
+    assert t < n and t >= 0 and t != 50 and t - 3 >= 0 and n - t > 0 and (t == t) and not t > 40 and t
     for question in (
         lambda: t < 40,
         lambda: t == 10,
         lambda: t != 3,
-        lambda: bool(t),
+        lambda: bool(variable(0, 40)),
         lambda: int(t),
         lambda: divmod(t, 2),
         lambda: t << 2,

@@ -14,7 +14,7 @@ import numpy as np
 
 from hjit.trace.capture.captured import ObjectProxy, as_it_is, watched_class
 from hjit.trace.capture.constructors import as_scalar
-from hjit.trace.capture.loops.iterators import range_
+from hjit.trace.capture.loops.iterators import enumerate_, range_, zip_
 from hjit.trace.ops.arrays.strides import interface
 from hjit.trace.ops.complex_numbers.operands import joined
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, is_complex
@@ -236,6 +236,8 @@ def _map(function: Any, *items: Any, **options: Any) -> Any:
 
 REPLACED: dict[Any, Any] = {
     range: range_,
+    enumerate: enumerate_,
+    zip: zip_,
     len: _len,
     isinstance: _isinstance,
     hasattr: _hasattr,

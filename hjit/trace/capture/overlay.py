@@ -452,7 +452,7 @@ _BUILTINS.update({"__import__": _import, LEAVES: leaves, WHILE: while_})
 _BUILTINS.update({CHOOSES: choices.chooses, CHOOSE: choices.choose, BOTH: choices.both, EITHER: choices.either})
 
 
-for _name in "range len isinstance hasattr getattr callable max min round print open input".split():
+for _name in "range enumerate zip len isinstance hasattr getattr callable max min round print open input".split():
     _BUILTINS[_name] = _REPLACED[getattr(builtins, _name)]
 _BUILTINS["type"] = builtin_calls.CALLED["type"]  # of bodies of classes and `eval`, which do not ask the overlay
 

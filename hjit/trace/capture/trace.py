@@ -281,7 +281,14 @@ def _traced(
     Raises:
         CannotReroll: with one of its loops taken iteration by iteration it may succeed.
     """
-    args, kwargs = structure.build(lambda leaf: _stand_in(rec, leaf, leaves[leaf], originals[leaf], names[leaf]))
+
+    def seen(leaf: int) -> Any:
+        return _stand_in(rec, leaf, leaves[leaf], originals[leaf], names[leaf])
+
+    for leaf, x in enumerate(leaves):
+        if isinstance(x, np.ndarray):  # before functions, which may have captured one of them
+            seen(leaf)
+    args, kwargs = structure.build(seen)
     _watch(rec, (args, kwargs))
     run = replacement(function)
     if run is None:

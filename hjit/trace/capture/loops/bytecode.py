@@ -33,6 +33,7 @@ _ALLOWED = frozenset(
 LEAVES, WHILE = "__hjit_leaves__", "__hjit_while__"
 CHOOSES, CHOOSE, BOTH, EITHER = "__hjit_chooses__", "__hjit_choose__", "__hjit_both__", "__hjit_either__"
 OWN = frozenset((LEAVES, WHILE, CHOOSES, CHOOSE, BOTH, EITHER))
+ITERABLES = frozenset(("range", "enumerate", "zip"))  # what makes the elements that a loop is traced over as one
 _JUMPS = frozenset("JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT".split())
 _ENDS = frozenset("RETURN_VALUE RETURN_CONST RAISE_VARARGS RERAISE".split())
 _LASTING = ("STORE_GLOBAL", "STORE_DEREF", "STORE_ATTR", "STORE_NAME", "DELETE_", "YIELD_")  # what a helper may not do
@@ -41,7 +42,7 @@ _LOCAL = re.compile("(LOAD|STORE|DELETE)_FAST")
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop ``for y in range(...)`` or ``for y in reversed(range(...))``.
+    """A loop ``for y in range(...)``, ``for y in reversed(range(...))``, or over elements.
 
     Attributes:
         offset: of its head, the FOR_ITER.
@@ -68,7 +69,8 @@ class Loop:
 
 @lru_cache(maxsize=1024)
 def loops(code: CodeType) -> dict[int, Loop]:
-    """For each offset at which the frame of `code` may stand while it calls the ``range`` of a loop, that loop."""
+    """For each offset at which the frame of `code` may stand while a loop begins, that loop: while it calls ``range``,
+    or asks for the iterator of something else."""
     steps, flow = _flow(code)
     found: dict[int, Loop] = {}
     for k, head in enumerate(steps):
@@ -79,7 +81,10 @@ def loops(code: CodeType) -> dict[int, Loop]:
         if is_reversed:
             after = _call_start(steps, after)
         loop = _loop(flow, head, steps[k - 1].offset, is_reversed)
-        if loop is not None and steps[after - 1].opname == "CALL":
+        if loop is None:
+            continue
+        found[steps[k - 1].offset] = loop
+        if steps[after - 1].opname == "CALL":
             for offset in range(steps[_call_start(steps, after)].offset, steps[after].offset, 2):
                 found[offset] = loop
     return found
@@ -243,9 +248,8 @@ class _Flow:
 
 @lru_cache(maxsize=1024)
 def has_exits(code: CodeType) -> bool:
-    """Has a function a ``while``, or a loop over a range that it can leave?"""
-    calls_range = "range" in code.co_names
-    if not calls_range and not any(_is_backwards(s.opname) for s in instructions(code)):
+    """Has a function a ``while``, or a loop over a range or a variable that it can leave?"""
+    if not any(_is_backwards(s.opname) for s in instructions(code)):
         return False
     steps, flow = _flow(code)
     heads = {s.offset for s in steps if s.opname == "FOR_ITER"}
@@ -253,11 +257,19 @@ def has_exits(code: CodeType) -> bool:
         if _is_backwards(s.opname) and not heads.intersection(flow.at_jump(s)):
             return True
     for k, head in enumerate(steps):
-        if head.opname == "FOR_ITER" and calls_range and steps[k - 1].opname == "GET_ITER":
+        if head.opname == "FOR_ITER" and _is_iterable(steps, k, code):
             region = flow.reached([flow.following[head.offset]], {head.offset})
             if flow.is_left(head, region):
                 return True
     return False
+
+
+def _is_iterable(steps: list[dis.Instruction], head: int, code: CodeType) -> bool:
+    """May a loop be over what `exits` takes: a variable, or a call of one of `ITERABLES`?"""
+    before = steps[head - 2].opname
+    if steps[head - 1].opname != "GET_ITER":
+        return False
+    return before.startswith("LOAD_FAST") or (before == "CALL" and not ITERABLES.isdisjoint(code.co_names))
 
 
 def _is_backwards(opname: str) -> bool:

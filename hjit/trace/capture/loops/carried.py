@@ -8,7 +8,6 @@ iterations leave the second kind, it has the first one in the first iteration.
 
 from __future__ import annotations
 
-import math
 import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -381,7 +380,7 @@ class CarriedVariables:
         if not rec.rerolled.carried_ints:
             return
         most: dict[Atom, int] = {loop.var: loop.trip_count - 1 for loop in rec.loops}
-        iterations = math.prod(loop.trip_count for loop in rec.loops)
+        iterations = rec.loops[-1].trip_count  # each time, it begins with what the loop around has left
         temporaries = {name: s for p in paths for name, s in p.body.items()}
         changed = {version for p in paths for c in p.changes for version in (c[1], c[3])}
         fixed = {name: s for name, s in {**stages, **temporaries}.items() if name not in changed}

@@ -1,4 +1,5 @@
-"""``range`` and ``while`` of traced functions: the iterations of a loop at once, where its body allows that.
+"""Loops of traced functions over ranges and arrays, with ``enumerate`` and ``zip``, and ``while``: the iterations at
+once, where the body allows that.
 
 A range whose ends move with the iteration of a loop around it, as ``range(y, n)``, runs over all numbers that it has in
 any of these, and its iterations do nothing where it has not.
@@ -9,7 +10,7 @@ from __future__ import annotations
 import itertools
 import operator
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -20,7 +21,9 @@ from hjit.trace.capture.loops.found import found_by
 from hjit.trace.capture.loops.rerolling import Iterations, Limit, TracedLoop
 from hjit.trace.ir.expressions import Load
 from hjit.trace.ir.poly import SMALL, Indirect, poly
+from hjit.trace.tracing.arrays.traced import Traced
 from hjit.trace.tracing.arrays.tracer import as_tracer, is_tracer, python_int, stage_of
+from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.recording.iterations import ShortLoop
 from hjit.trace.tracing.recording.recorder import current, tracing
 from hjit.trace.tracing.scalars.host import static_value
@@ -73,6 +76,17 @@ def _is_rolled(plain: range, frame: FrameType) -> bool:
             )
     rec.has_short_loops |= bool(rec.loops) or n > SMALL
     return (n > SMALL and rec.attempt.rolls_short) or (bool(rec.loops) and rec.attempt.rolls_inside)
+
+
+def _over(count: Any, frame: FrameType) -> TracedLoop | None:
+    """The loop over so many elements that begins in a frame, traced as one iteration; None as `_traced`."""
+    n = int(count)
+    if n < 2 or type(frame.f_globals) is dict or not tracing() or frame.f_lasti not in loops(frame.f_code):
+        return None
+    is_short = n <= SMALL or (n <= MAX_TAPS and type(count) is not Size)
+    if is_short and not _is_rolled(range(n), frame):
+        return None
+    return _traced(frame, Iterations(0, 1, count))
 
 
 def while_(left: str, *ends: Any) -> Iterable[Any]:
@@ -176,3 +190,83 @@ def _extreme(end: Any, most: bool) -> Any:
     if type(end) is not InductionVariable:
         return end
     return end.ends()[(end.last > end.first) is most]
+
+
+# -- loops over arrays, and over ``enumerate`` and ``zip`` of them: over places, as over a range of these
+
+
+class Elements:
+    """What a loop goes through. Whether its iterations are traced as one is known when it begins; until then, this is
+    how to make each element.
+
+    Attributes:
+        count: how many elements there are.
+        at: makes the one at a place.
+        one_by_one: all of them, as Python has them.
+    """
+
+    def __init__(self, count: Any, at: Callable[[Any], Any], one_by_one: Callable[[], Iterator[Any]]) -> None:
+        self.count, self.at, self.one_by_one = count, at, one_by_one
+        self._iterator: Iterator[Any] | None = None  # of those who ask for the next one without a loop
+
+    def __iter__(self) -> Iterator[Any]:
+        found = None if self._iterator is not None else _over(self.count, sys._getframe(1))
+        if found is not None:
+            return _Rerolled(found, self.at)
+        self._iterator = self._iterator or self.one_by_one()
+        return self._iterator
+
+    def __next__(self) -> Any:
+        self._iterator = self._iterator or self.one_by_one()
+        return next(self._iterator)
+
+
+class _Rerolled:
+    """The elements of a loop that is traced as one iteration."""
+
+    def __init__(self, loop: TracedLoop, at: Callable[[Any], Any]) -> None:
+        self.loop, self.at = loop, at
+
+    def __iter__(self) -> _Rerolled:
+        return self
+
+    def __next__(self) -> Any:
+        return self.at(next(self.loop))
+
+
+@provides
+def iterated(array: Any, frame: FrameType) -> Iterator[Any]:
+    """The iterator of an array, which `frame` asks for."""
+    found = _over(array.shape[0], frame)
+    return _Rerolled(found, array.__getitem__) if found is not None else array.rows()
+
+
+def enumerate_(iterable: Any, start: Any = 0) -> Any:
+    """``enumerate`` for traced functions."""
+    elements = _elements(iterable)
+    if elements is None:
+        return enumerate(iterable, start)
+    start = operator.index(static_value(start))
+    at, rows = elements.at, elements.one_by_one
+    return Elements(elements.count, lambda k: (k + start, at(k)), lambda: enumerate(rows(), start))
+
+
+def zip_(*iterables: Any, strict: bool = False) -> Any:
+    """``zip`` for traced functions."""
+    found = [_elements(x) for x in iterables]
+    elements = [x for x in found if x is not None]
+    if not elements or len(elements) < len(found) or any(x.count != elements[0].count for x in elements[1:]):
+        return zip(*iterables, strict=strict)
+    return Elements(
+        elements[0].count,
+        lambda k: tuple(x.at(k) for x in elements),
+        lambda: zip(*(x.one_by_one() for x in elements), strict=strict),
+    )
+
+
+def _elements(x: Any) -> Elements | None:
+    """What a loop over an array, or over what is made of arrays here, goes through; None of anything else."""
+    if type(x) is Elements:
+        return x
+    is_array = issubclass(type(x), Traced) and bool(x.shape)
+    return Elements(x.shape[0], x.__getitem__, x.rows) if is_array else None

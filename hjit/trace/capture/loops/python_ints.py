@@ -6,7 +6,7 @@ what it is set to. Then it stays within ``-2**53 .. 2**53``, which a float64 hol
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -147,9 +147,8 @@ class CarriedInts(Ranges):
         """May an operation on carried ints in some stages, in their order, leave 64 bits?"""
         tainted = set(self.carried)
         for s in stages:
-            if not any(x.source in tainted for x in s.loads):
-                continue
-            tainted.add(s.name)
+            if any(_is_made_of(x, tainted) for x in s.exprs()):
+                tainted.add(s.name)
             if any(self._overflows(x, tainted) for e in s.exprs() for x in walk(e)):
                 return True
         return False
@@ -157,13 +156,26 @@ class CarriedInts(Ranges):
     def _overflows(self, x: Expr, tainted: set[str]) -> bool:
         if not isinstance(x, Op) or x.dtype != _INT64 or x.name not in _GROWING:
             return False
-        if not any(y.source in tainted for y in x.loads):
+        if not _is_made_of(x, tainted):
             return False
         args = [a for a in map(self.of, x.args) if a is not None]
         if len(args) < len(x.args) or x.name not in RANGES:
             return True
         found = RANGES[x.name](args)
         return found is None or found[0] < -(2**63) or found[1] >= 2**63
+
+
+def _is_made_of(e: Expr, names: Collection[str]) -> bool:
+    """Is a number computed of elements of some arrays? What these say where to read is another matter: an element of
+    an array is no int of Python."""
+    seen, work = {e}, [e]
+    while work:
+        x = work.pop()
+        if isinstance(x, Load) and x.source in names:
+            return True
+        work += [a for a in x.args if a not in seen]
+        seen.update(x.args)
+    return False
 
 
 def _sum(a: int | None, b: int) -> int | None:

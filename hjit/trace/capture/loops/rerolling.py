@@ -41,7 +41,7 @@ from hjit.trace.tracing.arrays.tracer import call, is_tracer, python_int, stage_
 from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.trace.tracing.scalars.induction import CannotReroll, Comparison, InductionVariable, LoopSite
 
-MAX_CONDITIONS, MAX_PATHS = 8, 16  # on one path through an iteration, and paths through it: each is traced (chosen)
+MAX_CONDITIONS, MAX_PATHS = 16, 64  # on one path through an iteration, and paths through it: each is traced (chosen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +161,8 @@ class TracedLoop:
     __reversed__ = __iter__  # its iterations are in the order of the loop already
 
     def __next__(self) -> Any:
+        if self.rec.iterations is not None:
+            self.rec.iterations.go_back()
         if self.mark is None:
             self._begin()
         elif self._is_left():
@@ -180,6 +182,7 @@ class TracedLoop:
         rec = self.rec
         self.around = [(loop, loop.known) for loop in rec.loops]
         self.effects = len(rec.breaks), len(rec.undo)
+        self.unrolled_before = rec.iterations.operations if rec.iterations is not None else 0
         self.var = Var(f"iteration{len(rec.loops)}")
         rec.loops.append(self)
         start, step = self.iterations.start, self.iterations.step
@@ -197,6 +200,8 @@ class TracedLoop:
 
     def _begin_path(self) -> None:
         self._forget_conditions()
+        if self.rec.iterations is not None:
+            self.rec.iterations.operations = self.unrolled_before
         for limit in self.iterations.limits:
             limit.narrow()
         self.carried.begin_path(self._is_first, self.branch)

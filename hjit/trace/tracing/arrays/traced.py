@@ -155,6 +155,11 @@ class TracedArray(Traced):
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
+        found: Iterator[Any] = hook("iterated")(self, sys._getframe(1))
+        return found
+
+    def rows(self) -> Iterator[Any]:
+        """The elements along the first axis, one by one."""
         return (self[k] for k in range(self.shape[0]))
 
     def __getitem__(self, key: Any) -> Any:

@@ -58,6 +58,10 @@ class Iterations:
             self.operations += 1
         return self.operations > self._most and self.count >= MANY_ITERATIONS
 
+    def go_back(self) -> None:
+        """A path through an iteration has ended that stands for all iterations: what follows is no other one."""
+        self._stack = []
+
     def repeat_breaks(self, operations: int, frame: FrameType | None, called: FrameType) -> bool:
         """A segment of a trace of so many operations ends: do too many end in a loop? See `are_too_many`."""
         self._look(frame, called)

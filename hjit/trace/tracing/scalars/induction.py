@@ -169,6 +169,9 @@ class InductionVariable(LoopNumber):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         return getattr(ufunc, method)(*map(as_traced, inputs), **options)
 
+    def __bool__(self) -> bool:
+        return bool(self.__ne__(0, 2))  # type: ignore[call-arg]
+
     def __neg__(self) -> Any:
         return InductionVariable(self.loop, -self.first, -self.last, -self.poly)
 
@@ -254,9 +257,9 @@ def _comparison(f: Callable[[Any, Any], bool]) -> Callable[[InductionVariable, A
     """
     traced = _traced(f)
 
-    def method(self: InductionVariable, other: Any) -> Any:
+    def method(self: InductionVariable, other: Any, depth: int = 1) -> Any:
         ends = _ends(self, other)
-        is_own = type(sys._getframe(1).f_globals) is dict
+        is_own = type(sys._getframe(depth).f_globals) is dict
         if ends is None:
             if is_own:
                 raise self.refusal("decision on the iteration")
@@ -288,7 +291,7 @@ for _name in ("add", "sub", "mul"):
     setattr(InductionVariable, f"__r{_name}__", _sum(getattr(operator, _name), True))
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(InductionVariable, f"__{_name}__", _comparison(getattr(operator, _name)))
-for _name in "index int float complex bool round trunc floor ceil invert str repr format".split():
+for _name in "index int float complex round trunc floor ceil invert str repr format".split():
     setattr(InductionVariable, f"__{_name}__", _refused(f"__{_name}__"))
 for _name in "array array_function".split():
     setattr(InductionVariable, f"__{_name}__", _refused(f"__{_name}__"))

@@ -22,6 +22,7 @@ from hjit.trace.tracing.arrays.tracer import Tracer, call, from_stage, is_tracer
 from hjit.trace.tracing.recording.recorder import current, tracing
 
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.BitAnd, ast.BitOr, ast.BitXor)
+_BY_NUMBERS = (ast.Div, ast.FloorDiv, ast.Mod, ast.RShift, ast.LShift)  # these raise for some right operands
 _COMPARED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 _CALLED = ("max", "min", "abs")
 
@@ -31,7 +32,7 @@ _CALLED = ("max", "min", "abs")
 
 def chooses(condition: Any, *values: Any) -> bool:
     """Is a condition computed, in a loop whose iterations are traced as one, and are the variables numbers?"""
-    if not tracing() or not current().loops or not _is_condition(condition):
+    if not tracing() or not current().loops or not _is_number(condition):
         return False
     kinds = map(Kind.of, values)
     return all(kind is not None and kind.is_number for kind in kinds)
@@ -45,7 +46,8 @@ def choose(condition: Any, yes: Any, no: Any) -> Any:
     if kind is None or kind != Kind.of(no) or kind.dtype is None or not kind.is_number:
         return yes if condition else no
     rec = current()
-    value = select(condition.load(), element(rec, yes, kind.dtype), element(rec, no, kind.dtype))
+    holds = condition.load() if condition.dtype == bool else (condition != 0).load()
+    value = select(holds, element(rec, yes, kind.dtype), element(rec, no, kind.dtype))
     found = Tracer(from_stage(value, (), kind.dtype, name="chosen").buffer, (), (), is_scalar=True)
     found.weak = kind.weak
     return found
@@ -62,7 +64,11 @@ def either(a: Any, b: Any) -> Any:
 
 
 def _is_condition(x: Any) -> bool:
-    return is_tracer(x) and x.dtype == bool and not x.ndim and bool(current().loops)
+    return _is_number(x) and x.dtype == bool
+
+
+def _is_number(x: Any) -> bool:
+    return is_tracer(x) and x.dtype.kind in "biuf" and not x.ndim and bool(current().loops)
 
 
 # -- the functions
@@ -83,7 +89,7 @@ class Choices:
     def block(self, body: Sequence[ast.stmt], known: frozenset[str], in_loop: bool = False) -> list[ast.stmt]:
         """Statements, changed; `known`: variables that have values before them."""
         found: list[ast.stmt] = []
-        for s in body:
+        for s in map(_as_statement, body):
             match s:
                 case ast.If() if in_loop and self._is_simple(s, known):
                     found += self._chosen(s, known)
@@ -146,7 +152,7 @@ class Choices:
 
     def _after(self, body: Sequence[ast.stmt], known: frozenset[str]) -> frozenset[str] | None:
         """The variables that have values after statements; None where one is of another sort."""
-        for s in body:
+        for s in map(_as_statement, body):
             match s:
                 case ast.Pass():
                     continue
@@ -159,7 +165,7 @@ class Choices:
                 ):
                     known |= _set_by([s])
                 case ast.AugAssign(target=ast.Name(id=name), op=op, value=value) if (
-                    name in known and isinstance(op, _OPERATORS) and self._is_safe(value, known)
+                    name in known and self._is_total(op, value) and self._is_safe(value, known)
                 ):
                     continue
                 case ast.If() if self._is_safe(s.test, known) and self._is_simple(s, known):
@@ -167,6 +173,13 @@ class Choices:
                 case _:
                     return None
         return known
+
+    def _is_total(self, op: ast.operator, right: ast.expr) -> bool:
+        """Does an operation of numbers raise nothing?"""
+        match right:
+            case ast.Constant(value=int() | float() as n) if 0 < n < 63:
+                return isinstance(op, _OPERATORS + _BY_NUMBERS)
+        return isinstance(op, _OPERATORS)
 
     def _is_safe(self, e: ast.expr, known: frozenset[str]) -> bool:
         """Can an expression of numbers be evaluated where Python would not?"""
@@ -176,7 +189,7 @@ class Choices:
             case ast.Name(id=name):
                 return name in known or name not in self.local
             case ast.BinOp(left=a, op=op, right=b):
-                return isinstance(op, _OPERATORS) and self._is_safe(a, known) and self._is_safe(b, known)
+                return self._is_total(op, b) and self._is_safe(a, known) and self._is_safe(b, known)
             case ast.UnaryOp(op=ast.USub(), operand=a):
                 return self._is_safe(a, known)
             case ast.Compare(left=a, ops=[op], comparators=[b]):
@@ -184,6 +197,15 @@ class Choices:
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
                 return name in _CALLED and name not in self.local and all(self._is_safe(x, known) for x in args)
         return False
+
+
+def _as_statement(s: ast.stmt) -> ast.stmt:
+    """``x = a if c else b`` as the statement ``if``."""
+    match s:
+        case ast.Assign(targets=[ast.Name()], value=ast.IfExp(test=test, body=a, orelse=b)):
+            sides = [[_as_statement(ast.copy_location(ast.Assign(copied(s.targets), e), s))] for e in (a, b)]
+            return ast.copy_location(ast.If(test, *sides), s)
+    return s
 
 
 def _set_by(body: Sequence[ast.stmt]) -> frozenset[str]:

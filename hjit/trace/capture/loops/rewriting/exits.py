@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any
 
-from hjit.trace.capture.loops.bytecode import LEAVES, WHILE, has_exits
+from hjit.trace.capture.loops.bytecode import ITERABLES, LEAVES, WHILE, has_exits
 from hjit.trace.capture.loops.rewriting.choices import Choices, load
 from hjit.trace.splitting.source import TREE, NoSource, copied, tree_of
 from hjit.trace.splitting.source import code_of as code_of_tree
@@ -245,7 +245,7 @@ def _only_returns(s: ast.stmt) -> bool:
 
 
 def _is_plain(s: ast.For | ast.While) -> bool:
-    """Is it a loop to change: one over a range that can be left, or a ``while``; and is nothing else left with it?"""
+    """Is it a loop to change: one over a range or an array that can be left, or a ``while``; and is nothing else left with it?"""
     if any(isinstance(x, _REFUSED) for x in _walk(s)):
         return False
     if isinstance(s, ast.While):
@@ -253,8 +253,8 @@ def _is_plain(s: ast.For | ast.While) -> bool:
     e = s.iter
     if isinstance(e, ast.Call) and isinstance(e.func, ast.Name) and e.func.id == "reversed" and len(e.args) == 1:
         e = e.args[0]
-    is_range = isinstance(e, ast.Call) and isinstance(e.func, ast.Name) and e.func.id == "range"
-    return is_range and (_returns(s) or _breaks(s.body))
+    is_made = isinstance(e, ast.Call) and isinstance(e.func, ast.Name) and e.func.id in ITERABLES
+    return (is_made or isinstance(e, ast.Name)) and (_returns(s) or _breaks(s.body))
 
 
 def _walk(s: ast.AST) -> Iterator[ast.AST]:
