@@ -31,6 +31,7 @@ from hjit.sched.search.portfolio import greedily
 from hjit.sched.search.refine import Schedule
 from hjit.sched.search.search import presets
 from hjit.sched.search.space import Space
+from hjit.sched.search.unrolled_bodies import unrolled_instructions
 from hjit.trace.passes.fusion import inline_after
 from hjit.trace.passes.rewrites import Rewrites
 from hjit.training.cases import segment_of
@@ -315,6 +316,21 @@ def test_of_stages_in_one_nest_the_one_that_is_cheapest_to_compute_again_is_trie
     assert len(tree.children) == 1 and len(graph.stages) == 3, "one nest"
     ((_, found),) = autoschedule.flipped(space, math.inf, Schedule(tree, frozenset()), 1, lambda: False)
     assert found.inlined == {graph.stages[1].name}, "it is read in one place by all three planes; the other one in nine"
+
+
+def test_stages_are_not_flipped_into_long_unrolled_bodies() -> None:
+    def windows(a: Array) -> Array:
+        for _ in range(2):
+            n, m = a.shape[0] - 4, a.shape[1] - 4
+            a = sum(np.float32(1 / (k + 2)) * a[k // 5 : n + k // 5, k % 5 : m + k % 5] for k in range(25))
+        return a
+
+    a = np.random.default_rng(0).random((200, 300), np.float32)
+    (graph,) = hjit.pipeline(windows).schedule(a).graphs()
+    space = space_of(segment_of(graph, Options()), {"a.0": 700, "a.1": 960}, Options(num_threads=2))
+    apart = Schedule(default_schedule(graph, space.target), frozenset())
+    for _, x in autoschedule.flipped(space, math.inf, apart, len(graph.stages), lambda: False):
+        assert all(unrolled_instructions(space.nests, n, x.inlined) <= space.rules.inlined for n in x.tree.children)
 
 
 def test_the_fastest_is_that_of_the_least_time() -> None:

@@ -27,6 +27,7 @@ from hjit.sched.search.refine import Schedule, refined
 from hjit.sched.search.search import Found, Parameters, never, presets
 from hjit.sched.search.search import Options as SearchOptions
 from hjit.sched.search.space import Space
+from hjit.sched.search.unrolled_bodies import unrolled_instructions
 from hjit.trace.ir.analysis.costs import cost as cost_of
 from hjit.trace.ir.graph import Graph
 from hjit.tuning.choice import Segment
@@ -269,7 +270,13 @@ def flipped(
             space, {**space.frozen, name: "root" if name in best.inlined else "inline"}, space.frozen_loops
         )
         found += _best(greedily(other, stop), 1)
-    return [x for x in found if x[0] <= NOT_MUCH_COSTLIER * cost]
+    return [x for x in found if x[0] <= NOT_MUCH_COSTLIER * cost and _unrolls_few(space, x[1])]
+
+
+def _unrolls_few(space: Space, schedule: Schedule) -> bool:
+    """Have unrolled bodies, into which stages may be inlined that a search was told to inline, few operations?"""
+    nests = schedule.tree.children
+    return all(unrolled_instructions(space.nests, x, schedule.inlined) <= space.rules.inlined for x in nests)
 
 
 def _computed_again(graph: Graph, name: str) -> float:

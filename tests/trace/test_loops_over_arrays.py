@@ -153,7 +153,7 @@ def test_few_elements_are_unrolled() -> None:
         lambda a: next(enumerate(a[:3])),
         lambda a: [(i, x + 1) for i, x in enumerate(a[:4], 2)],
         lambda a: dict(enumerate(a[:3])),
-        lambda a: [x + y for x, y in zip(a[:4], a[1:5], strict=True)],
+        lambda a: [x + y for x, y in zip(a[:4], a[6:10], strict=True)],
         lambda a: [x + y for x, y in zip(a[:4], range(3), strict=False)],
         lambda a: [x for x, _ in zip(a[:4], a[:2], strict=False)],
         lambda a: list(zip(*[a[:2], a[2:4]], strict=True)),

@@ -245,7 +245,8 @@ def _only_returns(s: ast.stmt) -> bool:
 
 
 def _is_plain(s: ast.For | ast.While) -> bool:
-    """Is it a loop to change: one over a range or an array that can be left, or a ``while``; and is nothing else left with it?"""
+    """Is it a loop to change, a ``while`` or one over a range or an array that can be left, and is nothing else left
+    with it?"""
     if any(isinstance(x, _REFUSED) for x in _walk(s)):
         return False
     if isinstance(s, ast.While):
