@@ -269,6 +269,46 @@ def test_objects_that_ask_for_their_own_type_are_traced() -> None:
     assert np.array_equal(f(a), a * 6)
 
 
+@dataclasses.dataclass
+class Fields:
+    """Gives its fields by name, as a mapping."""
+
+    a: Any
+    b: Any
+
+    def __iter__(self) -> Any:
+        yield from {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}.items()
+
+
+def test_fields_of_an_object_are_asked_for_by_name() -> None:
+    f = hjit.pipeline(lambda a: sum(x for _, x in Fields(a, a + 1)), on_unsupported="raise")
+    a = np.arange(600, dtype=np.float32).reshape(20, 30)
+    assert np.array_equal(f(a), a + (a + 1))
+
+
+class Printed(type):
+    """Of classes that stand for themselves, such as for an argument that is not given."""
+
+    def __repr__(cls) -> str:
+        return f"<{cls.__name__}>"
+
+
+class Missing(metaclass=Printed):
+    pass
+
+
+def test_a_class_of_a_users_metaclass_is_a_value() -> None:
+    def f(a: Any, scale: Any = Missing) -> Any:
+        given = Missing
+        if scale is not Missing:
+            given = scale
+        return a * 2 if given is Missing else a * given
+
+    p = hjit.pipeline(f, on_unsupported="raise")
+    a = np.arange(600, dtype=np.float32).reshape(20, 30)
+    assert np.array_equal(p(a), a * 2) and np.array_equal(p(a, 3), a * 3)
+
+
 class PrintsInAStaticMethod:
     @staticmethod
     def shown(a: Any) -> Any:

@@ -418,7 +418,7 @@ def _special(proxy: ObjectProxy, name: str, *args: Any) -> Any:
     if name in _IN_PLACE or getattr(getattr(found, "__objclass__", None), "__module__", "builtins") != "builtins":
         raise outlives(f"self.{name}", "an object")
     _guard_contents(proxy)
-    return getattr(value, name)(*map(as_it_is, args))
+    return found.__get__(value, type(value))(*map(as_it_is, args))  # of a class itself, not of its instances
 
 
 def _guard_contents(proxy: ObjectProxy) -> None:
@@ -516,7 +516,7 @@ def captured_object(value: Any, path: AccessPath) -> Any:
         return hook("dtype_seen")(value)
     if cls is types.SimpleNamespace:
         return ObjectProxy(value, path)
-    if type(value) is type:
+    if cls is type or (isinstance(value, type) and is_own(cls)):
         return hook("class_seen")(value)
     if is_own(cls) and not isinstance(value, enum.Enum):
         return ObjectProxy(value, path)

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.capture.captured import is_own
+from hjit.trace.capture.captured import as_it_is, is_own
 from hjit.trace.capture.side_effects.impure import CLOCKS, GENERATORS, IMPURE, NUMPY_GENERATORS, TODAY
 from hjit.trace.splitting.frames_above import all_code, named
 from hjit.trace.tracing.dispatch import hook, provides
@@ -51,6 +51,7 @@ def check_output(cls: type, frame: types.FrameType | None = None) -> None:
     Raises:
         TraceError: they may.
     """
+    cls = as_it_is(cls)
     if not is_own(cls):
         return
     if any(value is type for base in cls.__mro__ if is_own(base) for value in vars(base).values()):
@@ -138,6 +139,7 @@ def _reads_environment(f: types.FunctionType, values: Iterable[Any], names: set[
 _TYPES = frozenset(("type", "hasattr", "getattr"))
 # what arrays are, and numbers are not: a traced number has the methods of an array
 _OF_ARRAYS = {name: getattr(collections.abc, name) for name in ("Iterable", "Sized", "Container", "Collection")}
+_OWN = frozenset(("self", "cls"))
 _GO_ON = ("CALL", "LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF")  # behind an argument
 
 
@@ -169,8 +171,8 @@ def _asks_in(code: types.CodeType) -> frozenset[tuple[str, str]]:
     an empty text."""
     steps = [s for s in instructions(code) if s.opname not in ("PUSH_NULL", "PRECALL")]
     asked = {k: s.name for k, s in enumerate(steps) if s.opname == "LOAD_GLOBAL" and s.name in _TYPES}
-    if code.co_varnames[:1] in (("self",), ("cls",)):
-        own = {k for k in asked if is_marked(steps[k]) and _of_first(steps, k)}
+    if code.co_varnames[:1] in (("self",), ("cls",)) or not _OWN.isdisjoint(code.co_freevars):
+        own = {k for k in asked if is_marked(steps[k]) and (_of_first(steps, k) or _of_outer(code, steps, k))}
         compared = {n for k in asked if _compares_types(steps, k) for n in (k, k + 3)}
         asked = {k: name for k, name in asked.items() if k not in own | compared}
     return frozenset((name, _compared_with(steps, k)) for k, name in asked.items())
@@ -190,6 +192,14 @@ def _of_first(steps: Sequence[Instruction], k: int) -> bool:
     if given.opname == "LOAD_FAST_LOAD_FAST":
         return given.arg < 1 << 4
     return (given.opname, given.arg) == ("LOAD_FAST", 0) and after.opname in _GO_ON
+
+
+def _of_outer(code: types.CodeType, steps: Sequence[Instruction], k: int) -> bool:
+    """In a comprehension: is it the first one of the method around it?"""
+    cells = [name for name in code.co_cellvars if name not in code.co_varnames]
+    variables = [*code.co_varnames, *cells, *code.co_freevars]
+    given, after = steps[k + 1 : k + 3]
+    return given.opname == "LOAD_DEREF" and variables[given.arg] in _OWN and after.opname in _GO_ON
 
 
 def _compares_types(steps: Sequence[Instruction], k: int) -> bool:
