@@ -209,8 +209,13 @@ class Elements:
         self.count, self.at, self.one_by_one = count, at, one_by_one
         self._iterator: Iterator[Any] | None = None  # of those who ask for the next one without a loop
 
+    @property
+    def has_begun(self) -> bool:
+        """Has somebody asked for the first element?"""
+        return self._iterator is not None
+
     def __iter__(self) -> Iterator[Any]:
-        found = None if self._iterator is not None else _over(self.count, sys._getframe(1))
+        found = None if self.has_begun else _over(self.count, sys._getframe(1))
         if found is not None:
             return _Rerolled(found, self.at)
         self._iterator = self._iterator or self.one_by_one()
@@ -267,6 +272,6 @@ def zip_(*iterables: Any, strict: bool = False) -> Any:
 def _elements(x: Any) -> Elements | None:
     """What a loop over an array, or over what is made of arrays here, goes through; None of anything else."""
     if type(x) is Elements:
-        return x
+        return None if x.has_begun else x
     is_array = issubclass(type(x), Traced) and bool(x.shape)
     return Elements(x.shape[0], x.__getitem__, x.rows) if is_array else None

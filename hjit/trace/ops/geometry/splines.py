@@ -123,7 +123,7 @@ def number(x: float) -> Expr:
     return Const(x, DOUBLE)
 
 
-def less_one(x: Expr) -> Expr:
+def one_minus(x: Expr) -> Expr:
     """``1 - x``."""
     return Op("subtract", (number(1.0), x), DOUBLE)
 
@@ -165,7 +165,7 @@ def _mirror_sum(at: Callable[[Poly], Expr], i: Poly, n: Poly, z: float) -> Sum:
 
 def _mirror_first(first: Expr, total: Expr, n: Poly, z: float) -> Expr:
     far = power(z, n - 1)
-    return quotient(total, less_one(times(far, far)))
+    return quotient(total, one_minus(times(far, far)))
 
 
 def _mirror_last(c: Lines, z: float) -> Iterator[Definition]:
@@ -195,7 +195,7 @@ def _reflect_sum(at: Callable[[Poly], Expr], i: Poly, n: Poly, z: float) -> Sum:
 
 def _reflect_first(first: Expr, total: Expr, n: Poly, z: float) -> Expr:
     far = power(z, n)
-    rest = less_one(times(far, far))
+    rest = one_minus(times(far, far))
     if _sums_in_place():
         return add(times(total, quotient(number(z), rest)), first)
     return add(first, quotient(times(total, number(z)), rest))
@@ -211,7 +211,7 @@ def _wrap_sum(at: Callable[[Poly], Expr], i: Poly, n: Poly, z: float) -> Sum:
 
 
 def _wrap_first(first: Expr, total: Expr, n: Poly, z: float) -> Expr:
-    return quotient(total, less_one(product(z, n)))
+    return quotient(total, one_minus(product(z, n)))
 
 
 def _wrap_last(c: Lines, z: float) -> Iterator[Definition]:
