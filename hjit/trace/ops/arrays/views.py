@@ -17,7 +17,7 @@ from hjit.trace.ops.arguments import Casting, axes_of, axis_of, broadcast, makes
 from hjit.trace.ops.layout import copy_order, in_order, is_c_ordered, stand_in
 from hjit.trace.tracing.arrays.bits import Reinterpreted
 from hjit.trace.tracing.arrays.scalar_class import plain_class
-from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.traced import Shape, TracedArray
 from hjit.trace.tracing.arrays.tracer import (
     Tracer,
     as_new_array,
@@ -143,14 +143,19 @@ def reshape_in_place(a: Tracer, shape: Any) -> None:
         AttributeError: NumPy would have to copy.
         TraceError: it is an array of the caller's, whose own shape would change.
     """
-    if any(a is x for x in current().outside):
+    a.become(shape_set(a, a, shape, reshape))
+
+
+def shape_set(a: TracedArray, memory: Tracer, shape: Any, reshape: Callable[..., TracedArray]) -> Any:
+    """What an array is after ``a.shape = shape``, `memory` being the tracer of its elements; as `reshape_in_place`."""
+    if any(memory is x for x in current().outside):
         raise current().error("ndarray.shape = ...", "it changes an array that outlives the function", "use .reshape()")
     made = reshape(a, shape)
     if made.buffer is not a.buffer:
         raise AttributeError(
             "Incompatible shape for in-place modification. Use `.reshape()` to make a copy with the desired shape."
         )
-    a.become(made)
+    return made
 
 
 def _joins(a: Tracer, target: list[int]) -> bool:
