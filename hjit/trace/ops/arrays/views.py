@@ -14,7 +14,7 @@ import numpy as np
 from hjit.trace.ir.graph import compose, identity
 from hjit.trace.ir.poly import ONE, ZERO, Dim, Poly, poly
 from hjit.trace.ops.arguments import Casting, axes_of, axis_of, broadcast, makes
-from hjit.trace.ops.layout import copy_order, in_order, is_c_ordered, stand_in
+from hjit.trace.ops.layout import in_order, is_c_ordered, order_of, stand_in
 from hjit.trace.tracing.arrays.bits import Reinterpreted
 from hjit.trace.tracing.arrays.scalar_class import plain_class
 from hjit.trace.tracing.arrays.traced import Shape, TracedArray
@@ -275,8 +275,8 @@ def _unravel(flat: Poly, axes: list[tuple[int, Poly]], inner: list[Poly]) -> Non
 def ravel(a: Any, order: str = "C") -> Tracer:
     """A view where the elements are contiguous, else a copy: `reshape` also gives views of strided arrays."""
     a = as_tracer(a)
-    if order == "K":
-        a = transpose(a, copy_order(a))
+    if order == "K":  # as the iterator goes that copies them, also where elements are repeated
+        a = transpose(a, order_of("K", (a,), a.shape))
     elif order == "F" or (order == "A" and in_order(a, "F")):
         a = transpose(a)
     found = reshape(a, (-1,))

@@ -161,7 +161,7 @@ def complex_reshape_in_place(z: ComplexTracer, shape: Any) -> None:
 def ravel(a: Any, order: str = "C") -> ComplexTracer:
     z = as_complex(a)
     if order == "K":
-        z = transpose(z, _order(z, "K"))
+        z = transpose(z, order_of("K", (z.real,), z.shape))
     elif order == "F" or (order == "A" and _is_in_order(z, "F")):
         z = transpose(z)
     found = reshape(z, (-1,))
