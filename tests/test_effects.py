@@ -987,7 +987,18 @@ def ignores(img: Any) -> Any:
 
 
 @pytest.mark.parametrize("verify", ["first", "off"])
-@pytest.mark.parametrize("f", [fits_a_line, ignores, lambda img: fits_a_line(img) + fits_a_line(img)])
+@pytest.mark.parametrize(
+    "f",
+    [
+        fits_a_line,
+        ignores,
+        lambda img: fits_a_line(img) + fits_a_line(img),
+        lambda img: np.histogram(
+            img > 0, 5
+        ),  # which hjit calls for NumPy's warning: it points to the line all the same
+        lambda img: np.maximum(img, 0, np.zeros(img.shape)),
+    ],
+)
 def test_warnings_of_libraries_are_given_at_every_call(f: Any, verify: Any, seen: Seen) -> None:
     pipe = hjit.pipeline(f, verify=verify)
     for _ in range(3):

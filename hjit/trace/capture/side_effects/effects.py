@@ -97,10 +97,14 @@ def place(level: int) -> Callable[[], SourceLine]:
 
 
 @provides
-def traced_line() -> SourceLine | None:
-    """The line of the traced function, or of what it calls, that runs; None: it is a function of C itself."""
-    frame = next(_outside(sys._getframe(1)), None)
-    return None if frame is None else _place(frame)
+def traced_line(frame: FrameType | None = None) -> SourceLine | None:
+    """The line of the traced function, or of what it calls, that runs; None: it is a function of C itself.
+
+    Args:
+        frame: one of hjit's, where others than the one that asks may lie between.
+    """
+    found = next(_outside(sys._getframe(1) if frame is None else frame), None)
+    return None if found is None else _place(found)
 
 
 # -- settings that hold for a part of the function
