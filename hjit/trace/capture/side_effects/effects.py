@@ -107,6 +107,15 @@ def traced_line(frame: FrameType | None = None) -> SourceLine | None:
     return None if found is None else _place(found)
 
 
+@provides
+def calling_line() -> SourceLine | None:
+    """The line that calls a function which is traced, or compiled, now; None: it is in another thread."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and (is_own(frame.f_code) or not is_counted(frame.f_code)):
+        frame = frame.f_back
+    return None if frame is None else _place(frame)
+
+
 # -- settings that hold for a part of the function
 
 

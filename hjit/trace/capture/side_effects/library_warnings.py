@@ -80,7 +80,9 @@ def _users_line(message: Any) -> SourceLine | None:
 def _give_always(message: Any, names: dict[str, Any], line: SourceLine | None) -> None:
     """Give a warning at every call, as often as its filters say; it has not been shown yet."""
     forget(message, names)
-    where = place(1)() if line is None else line
+    where = place(1) if line is None else lambda: line  # of the caller, where that calls the library itself
     if not is_own_file(message.filename):
-        where = where._replace(filename=message.filename, line=message.lineno, names=names)
-    give_warning(message.message, message.category, lambda: where, message.source)
+        there = where()._replace(filename=message.filename, line=message.lineno, names=names)
+        give_warning(message.message, message.category, lambda: there, message.source)
+    else:
+        give_warning(message.message, message.category, where, message.source)
