@@ -108,6 +108,13 @@ def test_read_only_arrays_are_refused_as_numpy_does() -> None:
             pipe(img)
 
 
+def test_results_that_are_read_only_stay_so() -> None:
+    f = hjit.pipeline(lambda a: (a.imag, a + 1))
+    for _ in range(3):
+        zeros, _ = f(np.ones((4, 5), ">f8"))
+        assert zeros.dtype == ">f8" and not zeros.flags.writeable
+
+
 def test_functions_in_parts(capsys: pytest.CaptureFixture[str]) -> None:
     def printed(a: Array) -> Any:
         b = a * 2

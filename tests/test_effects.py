@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.special
+from scipy import ndimage
 
 import hjit
 import hjit.call.checks.against_numpy
@@ -987,12 +988,37 @@ def ignores(img: Any) -> Any:
 
 
 @pytest.mark.parametrize("verify", ["first", "off"])
-@pytest.mark.parametrize("f", [fits_a_line, ignores, lambda img: fits_a_line(img) + fits_a_line(img)])
+@pytest.mark.parametrize(
+    "f",
+    [
+        fits_a_line,
+        ignores,
+        lambda img: fits_a_line(img) + fits_a_line(img),
+        lambda img: np.histogram(
+            img > 0, 5
+        ),  # which hjit calls for NumPy's warning: it points to the line all the same
+        lambda img: np.maximum(img, 0, np.zeros(img.shape)),
+    ],
+)
 def test_warnings_of_libraries_are_given_at_every_call(f: Any, verify: Any, seen: Seen) -> None:
     pipe = hjit.pipeline(f, verify=verify)
     for _ in range(3):
         assert effects(seen, pipe, IMAGE)[2] == effects(seen, f, IMAGE)[2]
     assert pipe.stats.fallbacks == 0
+
+
+@pytest.mark.parametrize("verify", ["first", "off"])
+@pytest.mark.parametrize(
+    ("function", "args"),
+    [(ndimage.spline_filter, (IMAGE + 1j, 3, np.float64)), (np.histogram, (IMAGE > 0.5, 5))],
+)
+def test_warnings_of_a_function_of_a_library_point_to_its_caller(
+    function: Any, args: Any, verify: Any, seen: Seen
+) -> None:
+    pipe = hjit.pipeline(function, verify=verify)
+    for _ in range(3):
+        found = [effects(seen, f, *args)[2] for f in (pipe, function)]  # in one line
+        assert found[0] == found[1] != []
 
 
 def test_warnings_of_libraries_go_by_the_filters(seen: Seen) -> None:

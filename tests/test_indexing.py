@@ -310,3 +310,17 @@ def test_elements_of_four_bytes_are_loaded_one_by_one_where_gathers_are_slow(
         p = hjit.pipeline(looked_up, cache="off")
         np.testing.assert_array_equal(p(table, index), looked_up(table, index))
         assert ("masked.gather" in str(p.inspect_llvm(table, index))) is is_gathered
+
+
+@pytest.mark.parametrize("mask", [[True, False], [[True]], [False] * 40, [[True, False]] * 20])
+@pytest.mark.parametrize("at", [lambda m: m, lambda m: (..., m), lambda m: (0, m), lambda m: (None, m), lambda m: (slice(1, 3), m)])  # fmt: skip
+def test_known_masks_of_another_shape(mask: Any, at: Any) -> None:
+    def read(a: Any) -> Any:
+        return a[at(mask)] + 1
+
+    def write(a: Any) -> None:
+        a[at(mask)] = 1
+
+    for f in (read, write):
+        check(f, image((20, 30), "float32"))
+        check(f, image((3, 40), "float32"))

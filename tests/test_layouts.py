@@ -128,6 +128,8 @@ REPEATED: dict[str, Callable[[Any], Any]] = {
     "joined": lambda a: (np.concatenate([a, a + 1]), np.concatenate([a.T, a.T], 2), np.stack([a, a], 2)),
     "joined arrays that disagree": lambda a: np.concatenate([a[:30, :30], np.swapaxes(a[:30, :30], 0, 1)], 1),
     "joined, of one row": lambda a: np.concatenate([a[:1], a[:1]], 1),
+    "ravelled": lambda a: (a.ravel("K"), a.T.ravel("K"), a.flatten("K"), a[:5, ::-1].ravel("K"), a.copy("K").ravel("K")),
+    "ravelled, complex": lambda a: np.ravel(np.broadcast_to(a[:1] * 1j, a.shape), order="K"),
     "joined, complex": lambda a: (np.concatenate([a + 1j, a], 1), np.concatenate([np.broadcast_to(a[:1] * 1j, a.shape)] * 2)),
 }  # fmt: skip
 

@@ -79,8 +79,18 @@ def sorted_in_place(a: Any) -> Any:
     a[:3].sort(axis=0)
 
 
+def first_row_in_all(a: Any) -> Any:
+    a[...] = a[:1]
+    a[:, ::2] = a[:, :1]
+    b = a * 2
+    np.copyto(b, b[:, :1])
+    return b
+
+
 @pytest.mark.parametrize(
-    "f", [in_place, masked, overlapping_self, added_at, through_a_view, sorted_in_place], ids=lambda f: f.__name__
+    "f",
+    [in_place, masked, overlapping_self, added_at, through_a_view, sorted_in_place, first_row_in_all],
+    ids=lambda f: f.__name__,
 )
 def test_in_place(f: Any) -> None:
     p = alike(f, image)
@@ -88,6 +98,14 @@ def test_in_place(f: Any) -> None:
     alike(f, lambda: np.asfortranarray(IMAGE))
     alike(f, lambda: IMAGE.copy()[::-1, ::-1])
     alike(f, lambda: np.pad(IMAGE, 3)[3:-3, 3:-3])
+
+
+def test_rows_that_do_not_fit_into_their_own_array() -> None:
+    def f(a: Any) -> None:
+        a[...] = a[:3]
+
+    with pytest.raises(ValueError, match="could not broadcast input array"):
+        hjit.pipeline(f, verify="off")(image())
 
 
 def test_two_arrays_are_written() -> None:

@@ -383,6 +383,71 @@ def test_dtypes_of_accumulate(name: str, dtype: str) -> None:
         check(function, a)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "float64"])
+@pytest.mark.parametrize("out", ["float32", "float64", "int64"])
+@pytest.mark.parametrize("function", [np.mean, np.var, np.std])
+def test_means_and_deviations_in_an_output_array(function: Any, out: str, dtype: str) -> None:
+    """They are summed and divided in its dtype, and NumPy refuses to cast a sum of floats to integers."""
+    a = (image((30, 40), "float64") % 8).astype(dtype)
+
+    def f(x: Any, m: Any) -> Any:
+        made, masked = np.zeros(40, out), np.zeros((1, 40), out)
+        given = function(x, axis=0, out=made)
+        function(x, axis=0, out=masked, where=m, keepdims=True)
+        return given is made, made, masked
+
+    narrow = dtype == "float32" and function is not np.mean  # whose centre is a sum of float32
+    mask = image((30, 40), "bool") | (np.arange(30) % 7 == 0)[:, None]
+    check(f, a, mask, exact=False, ulps=2.0**30 if narrow else 64)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float32", "float64"])
+def test_deviations_in_a_dtype(dtype: str) -> None:
+    """Deviations are of the dtype of the array, and summed in the one that is given."""
+    a = (4096 + image((30, 40), "float64") % 8).astype(dtype)
+    for f in (
+        lambda x: np.var(x, dtype=np.int64),
+        lambda x: np.std(x, dtype=np.int64),
+        lambda x: np.std(x, axis=0, dtype=np.int64),
+        lambda x: np.var(x, axis=1, dtype=np.float32),
+        lambda x: np.var(x, axis=1, mean=np.full((30, 1), 4096.0)),
+    ):
+        check(f, a, exact=False, ulps=32)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, out: np.sum(x, 0, out=out),
+        lambda x, out: np.max(x, 0, out=out),
+        lambda x, out: np.mean(x, 0, out=out),
+        lambda x, out: np.std(x, 0, out=out),
+        lambda x, out: np.ptp(x, 0, out=out),
+        lambda x, out: np.argmax(x, 0, out=out),
+        lambda x, out: np.cumsum(x, 0, out=out),
+        lambda x, out: np.round(x, 1, out=out),
+        lambda x, out: np.rint(x, out=out),
+    ],
+)
+def test_output_arrays_of_other_shapes(f: Any) -> None:
+    a = image((30, 40), "float64")
+    for shape in ((2, 30, 40), (1, 40), (40,), (30,), (30, 40)):
+        for dtype in ("float64", "int64", "uint8"):
+            theirs, ours = np.zeros(shape, dtype), np.zeros(shape, dtype)
+            expected, error = None, None
+            try:
+                expected = f(a, theirs)
+            except (ValueError, TypeError) as raised:
+                error = raised
+            p = hjit.pipeline(f, verify="off", on_unsupported="break")
+            if error is None:
+                np.testing.assert_allclose(p(a, ours), expected, rtol=1e-12)
+            else:
+                with pytest.raises(type(error)) as raised_too:
+                    p(a, ours)
+                assert str(raised_too.value) == str(error)
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 def test_an_output_array_widens_sums(dtype: str) -> None:
     rng = np.random.default_rng(6)

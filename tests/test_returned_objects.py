@@ -105,6 +105,10 @@ def test_changes_of_a_conjugate_of_real_numbers_are_of_the_argument() -> None:
         lambda a: a[None, 1:2],
         lambda a: np.rot90(a),
         lambda a: np.broadcast_to(a, a.shape),
+        lambda a: np.broadcast_to(a[1], (3, len(a[1]))),
+        lambda a: np.diagonal(a),
+        lambda a: a.reshape(len(a), 1, -1),
+        lambda a: a.ravel("K"),
     ],
 )
 def test_the_base_of_a_view(f: Callable[..., Any]) -> None:

@@ -373,8 +373,26 @@ def test_round_gives_ints_as_numpys_scalars_do() -> None:
         lambda a: (a * round(a.mean()), round(a.max()), round(a.mean(), 1), round(float(a.mean()), 1)),
         np.arange(20, dtype=np.uint8),
     )
-    with pytest.raises(TypeError, match="__round__"):
-        hjit.pipeline(lambda a: round(a))(np.arange(20.0))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: round(a),
+        lambda a: round(a, 1),
+        lambda a: round(np.asarray(a.max())),
+        lambda a: round(a[3, ...], 1),
+        lambda a: round(a[3] > 1),
+        lambda a: 2 in a[3],
+        lambda a: 2 in a[3].item(),
+    ],
+)
+def test_what_numbers_have_and_arrays_have_not_or_the_other_way(f: Any) -> None:
+    with pytest.raises(TypeError) as theirs:
+        f(np.arange(20.0))
+    with pytest.raises(TypeError) as ours:
+        hjit.pipeline(f, on_unsupported="numpy")(np.arange(20.0))
+    assert str(ours.value) == str(theirs.value)
 
 
 @pytest.mark.parametrize("f", [

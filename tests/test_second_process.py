@@ -9,8 +9,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import hjit
 from hjit import cache
 from tests.scripts import run_script
 
@@ -458,3 +460,26 @@ def test_a_refusal_ends_with_what_was_refused(run: Any, tmp_path: Path) -> None:
     assert entries(tmp_path, "refusal")
     helping.write_text("def helper(x):\n    return x * 2.5\n")
     assert json.loads(run_script(tmp_path, HEAD + text).splitlines()[-1])["compiled"]
+
+
+def test_a_refusal_is_of_one_of_the_functions_that_another_one_makes(tmp_path: Path) -> None:
+    """They have the same code, and what they do follows from words and functions that they are made with."""
+
+    def made_with(how: str, show: Any) -> Any:
+        def f(img: Any, *, more: bool = how == "text") -> Any:
+            shown = show(img) if more else 1
+            return img * 2 + shown
+
+        return f
+
+    a = np.linspace(0, 1, 60 * 70).reshape(60, 70)
+    for _ in range(2):
+        for how, show, is_refused in (
+            ("text", lambda x: len(str(x)), True),
+            ("text", lambda x: len(x), False),
+            ("number", lambda x: len(str(x)), False),
+        ):
+            f = hjit.pipeline(made_with(how, show), cache_dir=str(tmp_path), cache="rw", on_unsupported="break")
+            np.testing.assert_array_equal(f(a), f.py_func(a))
+            assert (f.parts is not None) == is_refused
+    assert len(list(tmp_path.glob("*.refusal"))) == 1

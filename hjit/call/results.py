@@ -203,17 +203,12 @@ class Results:
             sum((i - o) * stride for i, o, stride in zip(at(k), start, base.strides, strict=True))
             for k in range(len(shape))
         ]
-        if strided is None and type(base) is np.ndarray and base.flags.c_contiguous and is_writeable(base):
+        if strided is None:
             first = sum(o * n for o, n in zip(start, base.strides, strict=True))
-            seen: Array = np.ndarray(shape, base.dtype, base, first, steps)  # its `base` is the array
-            seen.flags.writeable = not r.read_only
-            return seen
-        if (
-            strided is None
-            and (seen_so := _by_slices(base, shape, start, [at(k) for k in range(len(shape))])) is not None
-        ):
-            seen_so.flags.writeable = is_writeable(base) and not r.read_only
-            return seen_so
+            seen = _of_memory(base, shape, first, steps)
+            if seen is not None:
+                seen.flags.writeable = is_writeable(base) and not r.read_only
+                return seen
         corner: Any = (*(slice(o, o + 1) for o in start), ...)
         if strided is not None:
             return strided(base[corner], shape, steps)
@@ -269,32 +264,23 @@ def _without_elements(base: Array, shape: Sequence[int], read_only: bool) -> Arr
     return found
 
 
-def _by_slices(base: Array, shape: Sequence[int], start: Sequence[int], seconds: Sequence[list[int]]) -> Array | None:
-    """The view by slices and a transposition, so that its `base` is NumPy's; None: it is none of these.
+def _of_memory(base: Array, shape: Sequence[int], first: int, steps: Sequence[int]) -> Array | None:
+    """The view whose `base` is the owner of the memory, as that of NumPy's views is; None: the owner cannot give it.
 
     Args:
-        start: the index of the first element.
-        seconds: for each axis of the view the index of the second element along it.
+        first: of the first element, in bytes from that of `base`.
+        steps: its strides.
     """
-    steps = [[i - o for i, o in zip(at, start, strict=True)] for at in seconds]
-    key: list[Any] = [*start]
-    order, new = [], []
-    for k, moves in enumerate(steps):
-        axes = [j for j, step in enumerate(moves) if step]
-        if len(axes) == 1 and type(key[axes[0]]) is int:
-            (j,) = axes
-            stop = start[j] + moves[j] * shape[k]
-            if not 0 <= stop - moves[j] < base.shape[j]:  # it goes on along another axis, of an array without gaps
-                return None
-            key[j] = slice(start[j], stop if stop >= 0 else None, moves[j])
-            order.append((j, k))
-        elif shape[k] == 1:
-            new.append(k)
-        else:
-            return None
-    found: Array = base[(*key, ..., *(None for _ in new))]
-    places = [k for _, k in sorted(order)] + new  # for each axis so far which one of the view it is
-    return found.transpose(sorted(range(len(places)), key=places.__getitem__))
+    memory = base
+    while type(memory.base) is np.ndarray:
+        memory = memory.base
+    whole = memory if memory.flags.c_contiguous else memory.T
+    is_given = type(whole) is np.ndarray and whole.flags.c_contiguous
+    if not is_given or is_writeable(base) > is_writeable(memory):
+        return None
+    if memory is not base:
+        first += base.__array_interface__["data"][0] - memory.__array_interface__["data"][0]
+    return np.ndarray(shape, base.dtype, whole, first, steps)
 
 
 # -- memory of results that are not laid out as the stages that kernels compute: complex ones, those in another order.

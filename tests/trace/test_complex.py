@@ -134,6 +134,15 @@ def test_scalars_of_numpy_round_twice() -> None:
 
 # -- indexing and views
 
+
+def set_shapes(z: Any, *shapes: Any) -> Any:
+    seen = z.view()
+    for shape in shapes:
+        seen.shape = shape
+    seen[0] = 1j
+    return z, seen, seen.shape
+
+
 VIEWS: dict[str, Callable[[Array], Any]] = {
     "slices": lambda z: (z[2:-1, ::3] * 2, z[::-1, 5:20], z[..., 3], z[4], z[None, :, 0]),
     "one": lambda z: (z[3, 4], z[-1, 0], z[3, 4, ...]),
@@ -164,7 +173,11 @@ VIEWS: dict[str, Callable[[Array], Any]] = {
         np.pad(z, 2),
         np.pad(z, ((1, 2), (0, 3)), mode="edge"),
         np.pad(z, 3, mode="reflect"),
+        np.pad(z, 3, mode="reflect", reflect_type="odd"),
+        np.pad(z, 2, mode="maximum"),
+        np.pad(z, ((1, 2), (0, 3)), mode="minimum", stat_length=5),
     ),
+    "shapes that are set": lambda z: set_shapes(z * 2, (-1, 4), -1, (5, 8, -1)),
     "broadcasts": lambda z: (np.broadcast_to(z[0], (4, 37)) + 1, z[:, :1] * z[:1], np.expand_dims(z, 1) * 1j),
     "new": lambda z: (
         np.zeros(z.shape, complex) + z,
@@ -207,6 +220,21 @@ VIEWS: dict[str, Callable[[Array], Any]] = {
 @pytest.mark.parametrize("name", VIEWS)
 def test_views_and_new_arrays(name: str, dtype: str) -> None:
     check(VIEWS[name], field(dtype=dtype), exact=name != "triangles", ulps=64)
+
+
+def test_shapes_that_numpy_does_not_set() -> None:
+    def transposed(z: Any) -> Any:
+        seen = (z * 2).T
+        seen.shape = -1
+        return seen
+
+    def argument(z: Any) -> Any:
+        z.shape = -1
+        return z * 2
+
+    check(transposed, field())
+    with pytest.raises(hjit.TraceError, match="outlives"):
+        hjit.pipeline(argument)(field())
 
 
 def test_flags_and_strides() -> None:

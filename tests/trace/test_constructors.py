@@ -11,7 +11,7 @@ from numpy import float32, uint8
 
 import hjit
 from hjit.call.arguments import leaves_of
-from tests.numpy_check import check, sample
+from tests.numpy_check import check, image, sample
 
 IMAGE = np.random.default_rng(6).random((24, 31))
 KIND: Any = np.float32
@@ -214,8 +214,8 @@ def test_the_identity_of_a_type_in_a_variable() -> None:
         return kind(a.max()) + 1 if kind is np.float32 else a
 
     p = hjit.pipeline(f)  # the value is a condition of the trace
-    for image in (IMAGE, IMAGE * 2, IMAGE):
-        assert p(image) == f(image) and type(p(image)) is np.float32
+    for a in (IMAGE, IMAGE * 2, IMAGE):
+        assert p(a) == f(a) and type(p(a)) is np.float32
     with pytest.raises(hjit.TraceError, match=r"kind\(a\): numpy.float32 reached the call in a variable"):
         hjit.pipeline(lambda a, kind=np.float32: kind(a) if kind is np.float32 else a)(IMAGE)
 
@@ -325,6 +325,32 @@ def test_clip_into_an_array(dtype: str) -> None:
 
 def test_items_by_their_place() -> None:
     check(lambda a: (a.item(3), a.item((1, 2)), a.item(1, 2), a[0].item(-1), a[::2].T.item(7)), IMAGE)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int64", "float16", "float32", "float64"])
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        *({"num": num} for num in (-1, 0, 1, 5, 40)),
+        {"num": 5, "endpoint": False},
+        {"num": 5, "axis": -1},
+        {"num": 1, "retstep": True},
+        {"num": 5, "retstep": True},
+        {"num": 5, "dtype": np.int32},
+        {"num": 5, "dtype": np.float32},
+    ],
+)
+def test_lines_between_elements(kwargs: Any, dtype: str) -> None:
+    a = image((20, 30), dtype)
+    check(lambda a: np.linspace(0, a, **kwargs), a)
+    check(lambda a, k: np.linspace(a[:1], k, **kwargs), a, 2.5)
+    check(lambda a: np.linspace([a[0, 0], a[0, 1]], a[:, :2], **kwargs), a)
+    check(lambda a: np.linspace(a, a.copy(), **kwargs), a)
+
+
+def test_lines_between_elements_whose_steps_are_too_small() -> None:
+    tiny = np.array([5e-324, 0, 1, 5e-323] * 10)
+    check(lambda a: (np.linspace(0, a, 5), np.linspace(a, 2, len(a))), tiny)
 
 
 def test_lines_of_one_point() -> None:

@@ -97,8 +97,11 @@ class ConvertedCalls:
 
 def _converted(x: Any, dtype: np.dtype[Any] | None) -> Any:
     """A result in the byte order that NumPy's has."""
-    is_same = dtype is not None and isinstance(x, np.ndarray) and x.dtype == dtype.newbyteorder("=")
-    return x.astype(dtype) if is_same else x
+    if dtype is None or not isinstance(x, np.ndarray) or x.dtype != dtype.newbyteorder("="):
+        return x
+    made = x.astype(dtype)
+    made.flags.writeable = is_writeable(x)
+    return made
 
 
 def _write_back(pairs: Sequence[tuple[int, Any, Any]], entry: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from types import CodeType, FunctionType
+from types import CellType, CodeType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -22,11 +22,28 @@ def entry_name(kind: str, function: Any, key: Sequence[Any], options: Options) -
     texts = [_text(x) for x in key[1:]]  # the first one is the options in force
     if None in texts:
         return None
-    code, about = function.__code__, _text_of(options)
+    code, about, made = function.__code__, _text_of(options), repr(_made_with(function))
     return (
         f"{kind}_"
-        + cache.digest(*place_of_code(function), code_digest(code), repr(texts), about, cache.versions())[:40]
+        + cache.digest(*place_of_code(function), code_digest(code), made, repr(texts), about, cache.versions())[:40]
     )
+
+
+def _made_with(function: FunctionType) -> list[str]:
+    """What tells functions apart that one function makes of the same code: words, truth values and functions that it
+    has as closures and defaults. Numbers do not: what can be traced with one can with another."""
+    found = [_content(c) for c in function.__closure__ or ()]
+    found += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    return [
+        str(_text(x)) if isinstance(x, (str, bytes, bool, type, FunctionType)) else type(x).__qualname__ for x in found
+    ]
+
+
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # it is empty
+        return None
 
 
 @functools.lru_cache(maxsize=64)

@@ -170,6 +170,13 @@ def outer(ufunc: np.ufunc, a: Any, b: Any, **kwargs: Any) -> Any:
 # -- results and errors
 
 
+def check_shape(out: Any, result: Any) -> None:
+    """Refuse an `out` of another shape than the result: other than ufuncs, functions do not broadcast to it, and NumPy
+    has a text of its own for each."""
+    if out is not None and tuple(out.shape) != tuple(result.shape):
+        raise current().error("out=", "it has another shape than the result", "give an array of the result's shape")
+
+
 def in_dtype_of(out: Any, result: Any) -> Any:
     """A step towards a result, as it is where NumPy has it in `out`; that does not take it where casting is unsafe."""
     has_other = is_tracer(out) and out.dtype != result.dtype and np.can_cast(result.dtype, out.dtype, "same_kind")
@@ -180,6 +187,7 @@ def finish(result: Any, out: Any) -> Any:
     """`result`, written to `out` where that is given."""
     if out is None:
         return result
+    check_shape(out, result)
     write(out, result)
     return out
 

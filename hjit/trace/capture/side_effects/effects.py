@@ -97,9 +97,22 @@ def place(level: int) -> Callable[[], SourceLine]:
 
 
 @provides
-def traced_line() -> SourceLine | None:
-    """The line of the traced function, or of what it calls, that runs; None: it is a function of C itself."""
-    frame = next(_outside(sys._getframe(1)), None)
+def traced_line(frame: FrameType | None = None) -> SourceLine | None:
+    """The line of the traced function, or of what it calls, that runs; None: it is a function of C itself.
+
+    Args:
+        frame: one of hjit's, where others than the one that asks may lie between.
+    """
+    found = next(_outside(sys._getframe(1) if frame is None else frame), None)
+    return None if found is None else _place(found)
+
+
+@provides
+def calling_line() -> SourceLine | None:
+    """The line that calls a function which is traced, or compiled, now; None: it is in another thread."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and (is_own(frame.f_code) or not is_counted(frame.f_code)):
+        frame = frame.f_back
     return None if frame is None else _place(frame)
 
 

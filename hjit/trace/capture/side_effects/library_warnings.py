@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from types import FrameType
+from typing import Any, NamedTuple
 
 from hjit.process.shown_warnings import Intercepted, forget, names_of
-from hjit.trace.capture.side_effects.effects import give_warning, place
+from hjit.trace.capture.side_effects.effects import SourceLine, give_warning, place, traced_line
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.frames import is_own_file
 from hjit.trace.tracing.recording.recorder import running_trace
+
+
+class _Noted(NamedTuple):
+    """A warning.
+
+    Attributes:
+        names: the globals of the code that it points to.
+        line: the line of the user's in place of one of hjit's that it points to.
+    """
+
+    message: Any
+    names: dict[str, Any] | None
+    line: SourceLine | None
 
 
 @provides
@@ -23,7 +38,7 @@ class NotedWarnings:
         self.runs_again = runs_again
 
     def __enter__(self) -> None:
-        self.noted: list[tuple[Any, dict[str, Any] | None]] = []  # each with the globals of the code that it points to
+        self.noted: list[_Noted] = []
         self.block = Intercepted(self.note)
         self.block.__enter__()
 
@@ -34,17 +49,17 @@ class NotedWarnings:
             forget(message)
             trace.warned.append(message)
         else:
-            self.noted.append((message, names_of(message.filename)))
+            self.noted.append(_Noted(message, names_of(message.filename), _users_line(message)))
 
     def __exit__(self, kind: object, *exc: object) -> None:
         self.block.__exit__(kind, *exc)
-        for message, names in self.noted:
+        for noted in self.noted:
             if kind is not None and self.runs_again:
                 continue
-            if kind is not None or names is None:
-                self.block.show(message)
-            elif not _is_of_floats(message):
-                _give_always(message, names)
+            if kind is not None or noted.names is None:
+                self.block.show(noted.message)
+            elif not _is_of_floats(noted.message):
+                _give_always(noted.message, noted.names, noted.line)
 
 
 def _is_of_floats(message: Any) -> bool:
@@ -52,11 +67,22 @@ def _is_of_floats(message: Any) -> bool:
     return message.category is RuntimeWarning and " encountered in " in str(message.message)
 
 
-def _give_always(message: Any, names: dict[str, Any]) -> None:
+def _users_line(message: Any) -> SourceLine | None:
+    """The line that calls what gives a warning, where that points to a frame of hjit's in place of it; else None."""
+    if not is_own_file(message.filename):
+        return None
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and (frame.f_code.co_filename, frame.f_lineno) != (message.filename, message.lineno):
+        frame = frame.f_back
+    return None if frame is None else traced_line(frame)
+
+
+def _give_always(message: Any, names: dict[str, Any], line: SourceLine | None) -> None:
     """Give a warning at every call, as often as its filters say; it has not been shown yet."""
     forget(message, names)
-    if is_own_file(message.filename):  # whose frame is in place of the user's
-        where = place(1)()
+    where = place(1) if line is None else lambda: line  # of the caller, where that calls the library itself
+    if not is_own_file(message.filename):
+        there = where()._replace(filename=message.filename, line=message.lineno, names=names)
+        give_warning(message.message, message.category, lambda: there, message.source)
     else:
-        where = place(1)()._replace(filename=message.filename, line=message.lineno, names=names)
-    give_warning(message.message, message.category, lambda: where, message.source)
+        give_warning(message.message, message.category, where, message.source)

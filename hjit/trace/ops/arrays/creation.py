@@ -242,6 +242,8 @@ def linspace(
 ) -> Any:
     """NumPy's formula: ``arange(num) * step + start``, the last element set to `stop`."""
     num = num if type(num) is Size else operator.index(static_value(num))
+    if any(type(v) in (list, tuple) or (isinstance(v, (Tracer, np.ndarray)) and v.ndim) for v in (start, stop)):
+        return _spaces(start, stop, num, endpoint, retstep, dtype, axis)
     given = start, stop
     if type(num) is not Size and not has_tracer((start, stop), sizes=False):
         start, stop = known_number(start), known_number(stop)
@@ -257,8 +259,6 @@ def linspace(
     ]
     work = np.result_type(*strong, 1.0) if strong else np.dtype(np.float64)  # Python's numbers are weak
     start, stop = (v if is_host(v) else as_tracer(v) for v in map(as_number, (start, stop)))
-    if any(is_tracer(v) and v.ndim for v in (start, stop)):
-        raise current().error("numpy.linspace", "arrays as start or stop")
     div = num - 1 if endpoint else num
     begin, end = start * 1.0, stop * 1.0
     delta: Any = as_tracer(end - begin)
@@ -269,8 +269,34 @@ def linspace(
     if endpoint and num > 1:
         last = from_stage(GraphOp("equal", (Index(poly(Dim(0))), Index(current().poly(num - 1))), bool), (num,), bool)
         y = from_stage(select(last.load(), cast(as_tracer(end).load((num,)), work), y.load()), (num,), work)
-    wanted = np.dtype(dtype or work)
-    return np.floor(y).astype(wanted) if wanted.kind in "iu" else y.astype(wanted, copy=False)
+    return _as_spaced(y, np.dtype(dtype or work))
+
+
+def _spaces(start: Any, stop: Any, num: Any, endpoint: bool, retstep: bool, dtype: Any, axis: int) -> Any:
+    """`linspace` between the elements of arrays, by NumPy's formula for these."""
+    if num < 0:
+        raise ValueError(f"Number of samples, {int(num)}, must be non-negative.")
+    start, stop = (as_tracer(v) if type(v) in (list, tuple) else as_number(v) for v in (start, stop))
+    work: np.dtype[Any] = call(np.result_type, start, stop, 1.0)
+    delta: Tracer = call(np.subtract, stop, start, dtype=work)
+    k = arange(num).astype(work).reshape((num, *(1,) * delta.ndim))
+    div = num - 1 if endpoint else num
+    if div > 0:
+        step: Any = delta / as_number(div)
+        is_lost = call(np.any, step == 0)  # by denormal numbers, say: then all elements are computed with more care
+        y = call(np.where, is_lost, k / as_number(div) * delta, k * step)
+    else:
+        step, y = float("nan"), k * delta
+    y = y + start
+    if endpoint and num > 1:
+        y[-1, ...] = stop
+    y = _as_spaced(call(np.moveaxis, y, 0, static_value(axis)), np.dtype(dtype or work))
+    return (y, step) if retstep else y
+
+
+def _as_spaced(y: Tracer, dtype: np.dtype[Any]) -> Tracer:
+    """As `linspace` converts what it has computed."""
+    return call(np.floor, y).astype(dtype) if dtype.kind in "iu" else y.astype(dtype, copy=False)
 
 
 @implements(np.eye)

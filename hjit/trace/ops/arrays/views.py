@@ -14,10 +14,10 @@ import numpy as np
 from hjit.trace.ir.graph import compose, identity
 from hjit.trace.ir.poly import ONE, ZERO, Dim, Poly, poly
 from hjit.trace.ops.arguments import Casting, axes_of, axis_of, broadcast, makes
-from hjit.trace.ops.layout import copy_order, in_order, is_c_ordered, stand_in
+from hjit.trace.ops.layout import in_order, is_c_ordered, order_of, stand_in
 from hjit.trace.tracing.arrays.bits import Reinterpreted
 from hjit.trace.tracing.arrays.scalar_class import plain_class
-from hjit.trace.tracing.arrays.traced import Shape
+from hjit.trace.tracing.arrays.traced import Shape, TracedArray
 from hjit.trace.tracing.arrays.tracer import (
     Tracer,
     as_new_array,
@@ -143,14 +143,19 @@ def reshape_in_place(a: Tracer, shape: Any) -> None:
         AttributeError: NumPy would have to copy.
         TraceError: it is an array of the caller's, whose own shape would change.
     """
-    if any(a is x for x in current().outside):
+    a.become(shape_set(a, a, shape, reshape))
+
+
+def shape_set(a: TracedArray, memory: Tracer, shape: Any, reshape: Callable[..., TracedArray]) -> Any:
+    """What an array is after ``a.shape = shape``, `memory` being the tracer of its elements; as `reshape_in_place`."""
+    if any(memory is x for x in current().outside):
         raise current().error("ndarray.shape = ...", "it changes an array that outlives the function", "use .reshape()")
     made = reshape(a, shape)
     if made.buffer is not a.buffer:
         raise AttributeError(
             "Incompatible shape for in-place modification. Use `.reshape()` to make a copy with the desired shape."
         )
-    a.become(made)
+    return made
 
 
 def _joins(a: Tracer, target: list[int]) -> bool:
@@ -270,8 +275,8 @@ def _unravel(flat: Poly, axes: list[tuple[int, Poly]], inner: list[Poly]) -> Non
 def ravel(a: Any, order: str = "C") -> Tracer:
     """A view where the elements are contiguous, else a copy: `reshape` also gives views of strided arrays."""
     a = as_tracer(a)
-    if order == "K":
-        a = transpose(a, copy_order(a))
+    if order == "K":  # as the iterator goes that copies them, also where elements are repeated
+        a = transpose(a, order_of("K", (a,), a.shape))
     elif order == "F" or (order == "A" and in_order(a, "F")):
         a = transpose(a)
     found = reshape(a, (-1,))

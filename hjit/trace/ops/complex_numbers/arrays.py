@@ -13,11 +13,12 @@ from hjit.trace.ir.expressions import Const
 from hjit.trace.ops.arguments import Casting, axes_of, axis_of, count, makes, refuse, shape_of
 from hjit.trace.ops.arrays.joining import fit_together, join_in_order
 from hjit.trace.ops.arrays.strides import Flags
-from hjit.trace.ops.arrays.views import part_of
+from hjit.trace.ops.arrays.views import part_of, shape_set
 from hjit.trace.ops.complex_numbers.operands import Complex, as_complex, complex_operand, is_array, joined, pair
 from hjit.trace.ops.complex_numbers.table import for_complex
 from hjit.trace.ops.complex_numbers.ufuncs import as_bool, store
 from hjit.trace.ops.layout import Order, copy_order, in_order, joined_order, order_of, stand_in
+from hjit.trace.ops.stencils.padding import by_numpys_source, is_computed
 from hjit.trace.tracing.arrays.complex_tracer import (
     ComplexTracer,
     checked_complex,
@@ -150,11 +151,17 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: Any = None) -> Comple
         return refuse(np.reshape, z, wanted)
 
 
+@provides
+def complex_reshape_in_place(z: ComplexTracer, shape: Any) -> None:
+    """``z.shape = shape``."""
+    z.parts = shape_set(z, z.parts, shape, reshape).parts
+
+
 @for_complex(np.ravel)
 def ravel(a: Any, order: str = "C") -> ComplexTracer:
     z = as_complex(a)
     if order == "K":
-        z = transpose(z, _order(z, "K"))
+        z = transpose(z, order_of("K", (z.real,), z.shape))
     elif order == "F" or (order == "A" and _is_in_order(z, "F")):
         z = transpose(z)
     found = reshape(z, (-1,))
@@ -456,7 +463,10 @@ for _function in (np.repeat, np.resize, np.take, np.delete, np.tril, np.triu, np
 @for_complex(np.pad)
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> ComplexTracer:
     z = as_complex(array)
-    values = np.asarray(kwargs.pop("constant_values", 0))
+    if not callable(mode) and is_computed(mode, kwargs):
+        padded: ComplexTracer = by_numpys_source(z, pad_width, mode, kwargs)
+        return padded
+    values = np.asarray(kwargs.pop("constant_values", 0) if mode == "constant" else 0)
     made = []
     for part, constant in ((z.real, values.real), (z.imag, values.imag)):
         given = {"constant_values": constant.tolist()} if mode == "constant" else {}

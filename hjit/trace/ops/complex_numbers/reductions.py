@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ops.arguments import axes_of, keeps, outer
+from hjit.trace.ops.arguments import axes_of, check_shape, keeps, outer
 from hjit.trace.ops.complex_numbers.arrays import ravel
 from hjit.trace.ops.complex_numbers.operands import as_complex, joined
 from hjit.trace.ops.complex_numbers.table import for_complex
@@ -27,6 +27,7 @@ _MISSING = np._NoValue
 def _finish(result: Any, out: Any) -> Any:
     if out is None:
         return result
+    check_shape(out, result)
     store(out, result)
     return out
 

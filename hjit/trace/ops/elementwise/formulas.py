@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.expressions import Const, Expr, Op, cast, select
-from hjit.trace.ops.arguments import broadcast, in_dtype_of
+from hjit.trace.ops.arguments import broadcast, check_shape, in_dtype_of
 from hjit.trace.ops.elementwise.promotion import common_dtype, element, load, loop_of, operand
 from hjit.trace.ops.elementwise.ufuncs import Operation, kind_of
 from hjit.trace.ops.layout import copy_order, operands_order, ordered_stage, tracers
@@ -102,6 +102,7 @@ def round_(a: Any, decimals: int = 0, out: Any = None) -> Any:
     with np.errstate(all="ignore"):
         np.round(0.5, decimals)  # raises what NumPy does of other numbers than ints
     decimals = operator.index(decimals)
+    check_shape(out, a)
     if a.dtype.kind == "b":
         return np.positive(a.astype(np.float16), out=out)
     if a.dtype.kind in "iu":

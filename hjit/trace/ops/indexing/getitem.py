@@ -209,7 +209,7 @@ def parse_key(a: Tracer, key: Any) -> _Key:
         items += fill
     else:
         items[at : at + 1] = fill
-    items = _with_known_masks(items)
+    items = _with_known_masks(a, items)
     masks = [k for k in items if _is_mask(k)]
     advanced = [k for k in items if is_tracer(k)]
     if masks:
@@ -270,14 +270,27 @@ def _item(k: Any) -> Any:
     return t
 
 
-def _with_known_masks(items: list[Any]) -> list[Any]:
+def _with_known_masks(a: Tracer, items: list[Any]) -> list[Any]:
     out: list[Any] = []
+    axis = 0
     for k in items:
         if _is_mask(k) and k.known is not None and k.ndim:
+            _check_mask(a, k, axis)
             out += [from_known(ix) for ix in np.nonzero(k.known)]
         else:
             out.append(k)
+        axis += 0 if k is None else k.ndim if _is_mask(k) else 1
     return out
+
+
+def _check_mask(a: Tracer, mask: Tracer, axis: int) -> None:
+    """Raise NumPy's exception where a mask has not the shape of the axes of `a` from `axis` on."""
+    for k, n in enumerate(mask.shape, axis):
+        if a.shape[k] != n:
+            raise IndexError(
+                f"boolean index did not match indexed array along axis {k}; size of axis is {int(a.shape[k])} "
+                f"but size of corresponding boolean axis is {int(n)}"
+            )
 
 
 def _masked_key(a: Tracer, items: list[Any], masks: list[Tracer], advanced: list[Tracer]) -> _Key:
@@ -292,13 +305,7 @@ def _masked_key(a: Tracer, items: list[Any], masks: list[Tracer], advanced: list
         raise current().error("index", "a boolean mask after a slice")
     if any(k is None for k in items[:at]) or any(not _is_int(k) for k in items[:at]):
         raise current().error("index", "a boolean mask after a slice", "move the masked axes to the front")
-    for k in range(mask.ndim):
-        if a.shape[before + k] != mask.shape[k]:
-            raise IndexError(
-                f"boolean index did not match indexed array along axis {before + k}; "
-                f"size of axis is {int(a.shape[before + k])} "
-                f"but size of corresponding boolean axis is {int(mask.shape[k])}"
-            )
+    _check_mask(a, mask, before)
     return _Key(items[:at] + [slice(None)] * mask.ndim + items[at + 1 :], {}, mask=mask)
 
 

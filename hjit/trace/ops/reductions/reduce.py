@@ -19,7 +19,7 @@ from hjit.trace.ir.expressions import substitute as substitute_expr
 from hjit.trace.ir.graph import Definition, identity
 from hjit.trace.ir.identities import IDENTITIES, start_value
 from hjit.trace.ir.poly import Dim, Poly, poly
-from hjit.trace.ops.arguments import axes_of, broadcast, finish, in_dtype_of, is_of_none, keeps, outer
+from hjit.trace.ops.arguments import axes_of, broadcast, check_shape, finish, in_dtype_of, is_of_none, keeps, outer
 from hjit.trace.ops.arrays.views import expand_dims, transpose
 from hjit.trace.ops.elementwise.ufuncs import ALIASES, UFUNCS
 from hjit.trace.ops.layout import Order, as_it_lies, operands_order
@@ -236,7 +236,9 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 @implements(np.ptp)
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _MISSING) -> Any:
-    high = in_dtype_of(out, max_(a, axis, keepdims=keepdims))  # NumPy has the maxima in `out`
+    high = max_(a, axis, keepdims=keepdims)
+    check_shape(out, high)
+    high = in_dtype_of(out, high)  # NumPy has the maxima in `out`
     return np.subtract(high, min_(a, axis, keepdims=keepdims), out=out)
 
 
@@ -245,16 +247,25 @@ def mean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _MISSING, *, where: Any = _MISSING
 ) -> Any:
     a = as_tracer(a)
-    not_empty(counted(a, axis, where, keepdims))
-    return finish(_mean(a, axis, dtype, keepdims, where), out)
+    count = counted(a, axis, where, keepdims)
+    not_empty(count)
+    if out is None:
+        return _mean(a, axis, dtype, keepdims, where)
+    work = np.float32 if dtype is None and a.dtype == np.float16 else _summed(a, dtype)
+    return _divide(sum_(a, axis, work, out, keepdims, where=where), count)
 
 
 def _mean(a: Tracer, axis: Any, dtype: Any, keepdims: Any, where: Any) -> Any:
     """The mean, without a warning."""
-    result_dtype = np.dtype(dtype) if dtype is not None else np.dtype(np.float64) if a.dtype.kind in "biu" else a.dtype
+    result_dtype = _summed(a, dtype) or a.dtype
     work = np.dtype(np.float32) if result_dtype == np.float16 and dtype is None else result_dtype
     total = sum_(a, axis, work, None, keepdims, where=where)
     return divided(total, counted(a, axis, where, keepdims), result_dtype)
+
+
+def _summed(a: Tracer, dtype: Any) -> np.dtype[Any] | None:
+    """As what means and variances sum elements, where that is not as sums do it."""
+    return np.dtype(dtype) if dtype is not None else np.dtype(np.float64) if a.dtype.kind in "biu" else None
 
 
 def not_empty(count: Any) -> None:
@@ -268,6 +279,12 @@ def divided(total: Any, count: Any, dtype: np.dtype[Any]) -> Any:
     """A sum, of complex numbers perhaps, by how many elements there are."""
     n = count if is_tracer(count) else size_number(count, total.real.dtype)
     return _like_scalar(np.true_divide(total, n).astype(dtype, copy=False), total)
+
+
+def _divide(out: Any, count: Any) -> Any:
+    """As `divided`, of a sum in the array that is given for the result."""
+    n = count if is_tracer(count) else size_number(count, np.dtype(np.float64))
+    return np.true_divide(out, n, out=out, casting="unsafe")
 
 
 def counted(a: Any, axis: Any, where: Any, keepdims: Any) -> Any:
@@ -299,17 +316,24 @@ def var(
 ) -> Any:
     a = as_tracer(a)
     ddof = ddof if correction is _MISSING else correction
-    result_dtype = np.dtype(dtype) if dtype is not None else np.dtype(np.float64) if a.dtype.kind in "biu" else a.dtype
-    centre = _mean(a, axis, result_dtype, True, where) if mean is _MISSING else mean
-    d = a.astype(result_dtype) - centre
-    return finish(mean_of_squares(a, d * d, result_dtype, axis, ddof, keepdims, where), out)
+    dtype = _summed(a, dtype)
+    centre = _mean(a, axis, dtype or a.dtype, True, where) if mean is _MISSING else mean
+    d = np.subtract(a, centre)
+    return mean_of_squares(a, d * d, dtype, axis, ddof, keepdims, where, out)
 
 
 def mean_of_squares(
-    a: Any, squares: Tracer, dtype: np.dtype[Any], axis: Any, ddof: Any, keepdims: Any, where: Any = _MISSING
+    a: Any,
+    squares: Tracer,
+    dtype: np.dtype[Any] | None,
+    axis: Any,
+    ddof: Any,
+    keepdims: Any,
+    where: Any = _MISSING,
+    out: Any = None,
 ) -> Any:
     """The mean of the squared deviations of `a`, of which `ddof` do not count."""
-    total = sum_(squares, axis, dtype, None, keepdims, where=where)  # unlike means, halves are summed as halves
+    total = sum_(squares, axis, dtype, out, keepdims, where=where)  # unlike means, halves are summed as halves
     count = counted(a, axis, where, keepdims)
     if is_tracer(count):
         left = np.maximum(count - ddof, 0)
@@ -318,7 +342,7 @@ def mean_of_squares(
         left = count.without(ddof) if type(count) is MovingLength else max(count - ddof, 0)
     if not is_tracer(left) and left == 0:
         hook("warn")("Degrees of freedom <= 0 for slice")
-    return divided(total, left, dtype)
+    return divided(total, left, total.dtype) if out is None else _divide(total, left)
 
 
 def root_of(var: Callable[..., Any]) -> Callable[..., Any]:
@@ -333,8 +357,10 @@ def root_of(var: Callable[..., Any]) -> Callable[..., Any]:
         keepdims: Any = _MISSING,
         **options: Any,
     ) -> Any:
-        v = var(a, axis, dtype, None, ddof, keepdims, **options)
-        return finish(_like_scalar(np.sqrt(v), v), out)
+        v = var(a, axis, dtype, out, ddof, keepdims, **options)
+        if out is not None or (v.dtype.kind != "f" and not v.is_scalar):
+            return np.sqrt(v, out=v)
+        return _like_scalar(np.sqrt(v).astype(v.dtype, copy=False), v)
 
     return std
 
@@ -349,6 +375,10 @@ def _arg(a: Any, axis: Any, out: Any, keepdims: Any, extreme: str) -> Any:
     count = math.prod((a.shape[k] for k in axes), start=1)
     if count == 0:
         raise ValueError(f"attempt to get {'argmax' if extreme == 'maximum' else 'argmin'} of an empty sequence")
+    if out is not None and not np.can_cast(out.dtype, np.intp, "safe"):
+        raise TypeError(
+            f"Cannot cast array data from {out.dtype!r} to {np.dtype(np.intp)!r} according to the rule 'safe'"
+        )
     best = reduce_(extreme, a, axes, keepdims=True)
     hit = np.equal(a, best)
     if a.dtype.kind == "f":
@@ -364,7 +394,7 @@ def _arg(a: Any, axis: Any, out: Any, keepdims: Any, extreme: str) -> Any:
             if whole
             else result[tuple(None if j in axes else slice(None) for j in range(a.ndim))]
         )
-    return finish(result, out)
+    return finish(result if out is None else result.astype(out.dtype, copy=False), out)
 
 
 @implements(np.argmax)

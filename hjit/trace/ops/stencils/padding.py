@@ -89,6 +89,16 @@ def _plain(x: Any) -> Any:
     )
 
 
+def is_computed(mode: Any, kwargs: dict[str, Any]) -> bool:
+    """Are there elements of the border that are neither given nor those of another place?"""
+    return mode not in (*_BOUNDS, "constant", "empty") or kwargs.get("reflect_type", "even") != "even"
+
+
+def by_numpys_source(a: Any, pad_width: Any, mode: str, kwargs: dict[str, Any]) -> Any:
+    """What NumPy's own source computes, which is traced."""
+    return hook("clone")(inspect.unwrap(np.pad))(a, pad_width, mode, **kwargs)
+
+
 @implements(np.pad)
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
     a = as_tracer(array)
@@ -106,8 +116,8 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     if mode in ("constant", "empty"):
         border = current().uninitialised(a.dtype) if mode == "empty" else kwargs.get("constant_values", 0)
         return relaid(_constant_pad(a, widths, shape, border), order_of_padded(a))
-    if mode not in _BOUNDS or kwargs.get("reflect_type", "even") != "even":
-        return hook("clone")(inspect.unwrap(np.pad))(a, pad_width, mode, **kwargs)  # NumPy's own source is traced
+    if is_computed(mode, kwargs):
+        return by_numpys_source(a, pad_width, mode, kwargs)
     for axis, (n, width) in enumerate(zip(a.shape, widths, strict=True)):
         if n == 0 and any(width):
             raise ValueError(f"can't extend empty axis {axis} using modes other than 'constant' or 'empty'")

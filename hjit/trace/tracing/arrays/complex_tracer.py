@@ -91,6 +91,10 @@ class ComplexTracer(TracedArray):
     def shape(self) -> Shape:
         return self.parts.shape[:-1]
 
+    @shape.setter
+    def shape(self, shape: Any) -> None:
+        hook("complex_reshape_in_place")(self, shape)
+
     @property
     def buffer(self) -> TracedBuffer:
         """The memory of the parts."""

@@ -258,11 +258,17 @@ class Tracer(TracedArray):
         return operator.index(as_value(self))
 
     def __round__(self, n: int | None = None) -> Any:
+        if not (self.weak or (self.is_scalar and self.dtype != bool)):
+            kind = "bool" if self.is_scalar else "ndarray"
+            raise TypeError(f"type numpy.{kind} doesn't define __round__ method")
         if n is None or self.weak:
             return round(self._scalar().item(), n)
         return call(np.round, self, n)
 
     def __contains__(self, x: Any) -> bool:
+        if self.is_scalar:
+            kind = python_type(self).__name__ if self.weak else f"numpy.{self.dtype.type.__name__}"
+            raise TypeError(f"argument of type '{kind}' is not iterable")
         return bool(call(np.any, self == x))
 
     def __repr__(self) -> str:

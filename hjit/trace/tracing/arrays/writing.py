@@ -44,7 +44,7 @@ def write(view: Tracer, value: Any, where: Expr | None = None, how: Conversion |
     given = value
     value = as_number(value) if view.known is None or where is not None else known_number(value)
     source = value if is_tracer(value) else None
-    if source is not None and source.buffer is view.buffer and source.index == view.index and where is None:
+    if source is not None and where is None and _is_same(source, view):
         return  # the second half of ``a[k] += x``
     how = how or (as_item if where is None else as_array)
     if is_host(value):
@@ -62,6 +62,11 @@ def write(view: Tracer, value: Any, where: Expr | None = None, how: Conversion |
         root.version = ""
         return
     update(view, cast(source.load(view.shape), view.dtype), where)
+
+
+def _is_same(a: Tracer, b: Tracer) -> bool:
+    """Are these one view? The first row has the index of the whole array, too, and another shape."""
+    return a.buffer is b.buffer and a.index == b.index and tuple(a.shape) == tuple(b.shape)
 
 
 @provides

@@ -184,7 +184,15 @@ _CALL = (lambda function, args, kwargs: function(*args, **kwargs)).__code__
 
 
 def _calling_from(line: Any) -> Callable[..., Any]:
-    """Calls a function as a line of the user's does, to which its warnings point; None: there is no such line."""
+    """Calls a function as a line of the user's does, to which its warnings point; None: as the line that calls the
+    traced function, which is this one itself, at each call."""
+    if line is None:
+        return lambda *given: _called_by(hook("calling_line")())(*given)
+    return _called_by(line)
+
+
+def _called_by(line: Any) -> Callable[..., Any]:
+    """Calls a function as a line does; None: it is not known."""
     if line is None:
         return types.FunctionType(_CALL, globals())
     name = line.function
