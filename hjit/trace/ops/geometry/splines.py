@@ -151,7 +151,9 @@ def power(z: float, k: Poly, by_products: bool = False) -> Expr:
     return from_known(table).at((poly(Indirect(Op("minimum", (Index(k), last), INTP), None)),))
 
 
-product = functools.partial(power, by_products=True)
+def product(z: float, k: Poly) -> Expr:
+    """``z ** k`` as a product."""
+    return power(z, k, by_products=True)
 
 
 # -- boundaries
