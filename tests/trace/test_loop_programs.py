@@ -369,6 +369,22 @@ def test_extremes_of_slices() -> None:
     assert is_program(p, rows(90))
 
 
+def test_whole_numbers_up_to_or_from_a_loops_variable() -> None:
+    def means(a: Array) -> Array:
+        out = np.zeros((a.shape[0], 3))
+        for i in range(1, a.shape[0]):
+            out[i] = (
+                (np.arange(i) * a[:i]).sum(),
+                (np.arange(i, a.shape[0]) * a[i:]).sum(),
+                np.arange(i, i + 5, dtype=np.float32).sum(),
+            )
+        return out
+
+    for n in SIZES[2:]:
+        p = check(means, (rows(n) * 99).astype(np.int64), on_unsupported="break")
+    assert p.stats.parts == 0
+
+
 def test_lengths_of_slices_that_move() -> None:
     """Are computed with, and decided on, in each iteration."""
 
