@@ -375,7 +375,7 @@ class Variant:
 
     def tolerances(self) -> dict[str, Tolerance]:
         """How the stages may differ from NumPy's."""
-        return tolerances(self.reference_graphs, self.breaks, self.fast_math)
+        return tolerances(self.reference_graphs, self.breaks, self.fast_math, reorders_scatters=self.on_device)
 
     def run(
         self,

@@ -56,12 +56,20 @@ def rounding(dtype: np.dtype[Any]) -> Tolerance:
 
 
 def tolerances(
-    graphs: Sequence[Graph], graph_breaks: Sequence[GraphBreak | None], fast_math: bool
+    graphs: Sequence[Graph],
+    graph_breaks: Sequence[GraphBreak | None],
+    fast_math: bool,
+    reorders_scatters: bool = False,
 ) -> dict[str, Tolerance]:
-    """The tolerance of each stage of the segments; `graph_breaks`: what ends each of them."""
+    """The tolerance of each stage of the segments.
+
+    Args:
+        graph_breaks: what ends each of them.
+        reorders_scatters: are sums of floats at computed places added in another order than NumPy's?
+    """
     found: dict[str, Tolerance] = {}
     for graph, graph_break in zip(graphs, graph_breaks, strict=True):
-        judge = _Judge(found, fast_math)
+        judge = _Judge(found, fast_math, reorders_scatters)
         for s in graph.stages:
             judge.stage(s)
         if graph_break is not None and graph_break.call is not None:
@@ -117,8 +125,8 @@ def _chooses(s: Step) -> bool:
 class _Judge:
     """The tolerances of the stages of a Graph, from those of what they read."""
 
-    def __init__(self, found: dict[str, Tolerance], fast_math: bool) -> None:
-        self.found, self.fast_math = found, fast_math
+    def __init__(self, found: dict[str, Tolerance], fast_math: bool, reorders_scatters: bool) -> None:
+        self.found, self.fast_math, self.reorders_scatters = found, fast_math, reorders_scatters
 
     def stage(self, s: Stage) -> None:
         own = rounding(s.dtype)
@@ -129,7 +137,7 @@ class _Judge:
             known: dict[Expr, Tolerance] = {}
             for d in s.definitions:
                 value = self.expr(d.value, known) | self.chosen((e for p in d.target for e in p.exprs), s.dtype, known)
-                if d.order in ("add", "multiply") or d.reorders:
+                if d.order in ("add", "multiply") or d.reorders or (self.reorders_scatters and d.is_scatter):
                     value = value | own  # NumPy leaves the order of its sums open
                 now = now | (value | own if value.eps else value)
 
