@@ -296,6 +296,13 @@ def test_loops_carry_complex_numbers(name: str) -> None:
     assert str(p.explain(*given(70))).startswith(f"{f.__name__} runs compiled")
 
 
+def test_pixels_are_not_traced_one_by_one_where_each_has_a_loop_traced_as_one() -> None:
+    p = hjit.pipeline(mandelbrot_of_complex, cache="off", tune=False, on_unsupported="break")
+    c = complex_rows(40, 41)
+    np.testing.assert_array_equal(p(c, 60), mandelbrot_of_complex(c, 60))
+    assert is_program(p, c, 60)
+
+
 def test_complex_numbers_of_python() -> None:
     def f(a: Array, b: Array) -> tuple[Any, ...]:
         x, y = float(a[0]), float(b[0])

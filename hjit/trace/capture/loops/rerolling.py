@@ -38,6 +38,7 @@ from hjit.trace.ir.graph import Stage
 from hjit.trace.ir.poly import ZERO, Poly, Var, poly
 from hjit.trace.tracing.arrays.buffers import serials
 from hjit.trace.tracing.arrays.tracer import call, is_tracer, python_int, stage_of
+from hjit.trace.tracing.frames import traced_frame
 from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.trace.tracing.scalars.induction import CannotReroll, Comparison, InductionVariable, LoopSite
 
@@ -161,8 +162,8 @@ class TracedLoop:
     __reversed__ = __iter__  # its iterations are in the order of the loop already
 
     def __next__(self) -> Any:
-        if self.rec.iterations is not None:
-            self.rec.iterations.go_back()
+        if self.mark is not None and self.rec.iterations is not None:
+            self.rec.iterations.go_back(self.frame, self.loop.offset)
         if self.mark is None:
             self._begin()
         elif self._is_left():
@@ -182,7 +183,10 @@ class TracedLoop:
         rec = self.rec
         self.around = [(loop, loop.known) for loop in rec.loops]
         self.effects = len(rec.breaks), len(rec.undo)
-        self.unrolled_before = rec.iterations.operations if rec.iterations is not None else 0
+        self.unrolled_before = 0
+        if rec.iterations is not None:
+            rec.iterations.begin_loop(*traced_frame())
+            self.unrolled_before = rec.iterations.operations
         self.var = Var(f"iteration{len(rec.loops)}")
         rec.loops.append(self)
         start, step = self.iterations.start, self.iterations.step

@@ -58,9 +58,18 @@ class Iterations:
             self.operations += 1
         return self.operations > self._most and self.count >= MANY_ITERATIONS
 
-    def go_back(self) -> None:
-        """A path through an iteration has ended that stands for all iterations: what follows is no other one."""
-        self._stack = []
+    def begin_loop(self, frame: FrameType | None, called: FrameType) -> None:
+        """A loop begins whose iterations are traced as one: is it in another iteration of one around it?"""
+        self._look(frame, called)
+
+    def go_back(self, frame: FrameType, head: int) -> None:
+        """A path through an iteration has ended that stands for all iterations: what follows is no other one.
+
+        Args:
+            frame, head: which runs the loop, and the offset of its head.
+        """
+        k = next((k for k, (f, _) in enumerate(self._stack) if f is frame), len(self._stack))
+        self._stack[k:] = [(frame, head)]
 
     def repeat_breaks(self, operations: int, frame: FrameType | None, called: FrameType) -> bool:
         """A segment of a trace of so many operations ends: do too many end in a loop? See `are_too_many`."""
