@@ -386,7 +386,6 @@ def test_searches_of_the_papers_settings(tabled: dict[str, list[dict[str, Any]]]
     for found in tabled.values():
         for r in found:
             assert r["states"] > r["expansions"] > 0 and r["peak_mb"] > 0 and (r["cost"] is None or r["cost"] > 0)
-            assert not r["stopped"] or r["seconds"] >= 2
     anderson = {r["setting"]: r for r in tabled["anderson"] if not r["stopped"]}
     for setting, r in anderson.items():
         on = anderson.get(setting.replace("memoise off", "memoise on"))

@@ -64,7 +64,7 @@ def test_rows_and_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     table = {
         "kinds of code": {
             "benchmarks.functions.bands.savi": "nir, red",
-            "benchmarks.functions.tutorials.otsu": "bytes_[:20]",
+            "benchmarks.functions.hashing.average_hash": "gray",
             "benchmarks.functions.bands.nothing": "nir",
         },
         "no package": {"no_such_package.function": "gray"},
@@ -73,9 +73,9 @@ def test_rows_and_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     file, page = tmp_path / "x.json", tmp_path / "docs/x.md"
     command.main(["coverage", "--kinds", "--size", "0.01", "--json", str(file), "--table", str(page)])
     numbers = json.loads(file.read_text())
-    savi, otsu, missing = numbers["rows"]
+    savi, hashed, missing = numbers["rows"]
     assert (savi["kind"], savi["results"], savi["verified"]) == ("whole", "equal", True)
-    assert otsu["kind"] in ("with breaks", "plain") and otsu["why"] and otsu["results"] == "equal"
+    assert hashed["kind"] in ("with breaks", "plain") and hashed["why"] and hashed["results"] == "equal"
     assert "has no nothing" in missing["error"] and not numbers["is_timed"] and "speed" not in savi
     text = page.read_text()
     assert "| kinds of code | 3 |" in text and "`bands.savi` | whole | equal |" in text
