@@ -193,7 +193,8 @@ class FirstCalls:
             verdict.paths += 1  # the function took another path: no kernel is to blame
             return max(found.differing, 1)
         if found.why is not None and (found.is_proof or verdict.doubts >= MAX_DOUBTS):
-            verdict.verified, verdict.why = False, found.why
+            unknown = "" if found.is_proof else "; whether roundings explain that is not known"
+            verdict.verified, verdict.why = False, found.why + unknown
             return 0
         if (found.why is not None or found.unbounded) and verdict.doubts < MAX_DOUBTS:
             verdict.doubts += 1
