@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import hjit
+from benchmarks.functions.kernels import crc16
 from tests.trace.helpers import assert_same
 from tests.trace.test_rerolling import definitions
 
@@ -97,16 +98,6 @@ def returned(v: Any) -> Any:
     return -1
 
 
-def checksum(data: Any) -> Any:
-    crc = 0xFFFF
-    for value in data:
-        byte = int(value)
-        for _ in range(8):
-            crc = crc >> 1 ^ 0x8408 if (crc & 1) ^ (byte & 1) else crc >> 1
-            byte >>= 1
-    return crc ^ 0xFFFF
-
-
 @pytest.mark.parametrize(
     ("function", "given"),
     [
@@ -120,7 +111,7 @@ def checksum(data: Any) -> Any:
         (pixel_by_pixel, IMAGE),
         (left_early, LINE),
         (returned, LINE),
-        (checksum, BYTES),
+        (crc16, BYTES),
     ],
     ids=lambda x: getattr(x, "__name__", ""),
 )

@@ -27,7 +27,7 @@ from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.recording.iterations import ShortLoop
 from hjit.trace.tracing.recording.recorder import current, tracing
 from hjit.trace.tracing.scalars.host import static_value
-from hjit.trace.tracing.scalars.induction import InductionVariable, as_traced
+from hjit.trace.tracing.scalars.induction import InductionVariable, as_traced, extreme
 from hjit.trace.tracing.scalars.size import Size
 
 MAX_TAPS = 128  # iterations of a loop that has nothing to do with a size: they unroll into one expression
@@ -146,7 +146,7 @@ def _moving(args: tuple[Any, ...], frame: FrameType) -> TracedLoop:
     if type(step) is not int or abs(step) != 1 or type(frame.f_globals) is dict or moving.loop not in current().loops:
         raise moving.refusal("a range")
     up = step == 1
-    first, last = _extreme(start, most=not up), _extreme(stop, most=up)
+    first, last = extreme(start, most=not up), extreme(stop, most=up)
     count = last - first if up else first - last
     if int(count) < 2:
         raise moving.refusal("a range of few numbers")
@@ -183,13 +183,6 @@ def _ends(args: tuple[Any, ...]) -> tuple[Any, Any, Any]:
     if len(known) == 1:
         return 0, known[0], 1
     return (known[0], known[1], known[2]) if len(known) > 2 else (known[0], known[1], 1)
-
-
-def _extreme(end: Any, most: bool) -> Any:
-    """The greatest number, or the least, that an end of a range is."""
-    if type(end) is not InductionVariable:
-        return end
-    return end.ends()[(end.last > end.first) is most]
 
 
 # -- loops over arrays, and over ``enumerate`` and ``zip`` of them: over places, as over a range of these

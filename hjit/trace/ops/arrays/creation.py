@@ -36,7 +36,7 @@ from hjit.trace.tracing.arrays.writing import trim
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
 from hjit.trace.tracing.scalars.host import as_fill, dtype_of, is_host, known_number, number, static_value
-from hjit.trace.tracing.scalars.induction import InductionVariable
+from hjit.trace.tracing.scalars.induction import InductionVariable, extreme
 from hjit.trace.tracing.scalars.size import Size, as_number
 
 
@@ -209,7 +209,7 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, **
     first, last = (0, start) if stop is None else (start, stop)
     by = 1 if step is None else step
     if by == 1 and InductionVariable in (type(first), type(last)) and {type(first), type(last)} <= _WHOLE:
-        low, high = _extreme(first, most=False), _extreme(last, most=True)
+        low, high = extreme(first, most=False), extreme(last, most=True)
         return arange(low, high, dtype=dtype)[first - low : last - low]
     given = first, last, by
     first, last, by = (v if isinstance(v, Size) else static_value(v) for v in (first, last, by))
@@ -233,11 +233,6 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, **
 
 
 _WHOLE = frozenset((int, Size, InductionVariable))
-
-
-def _extreme(end: Any, most: bool) -> Any:
-    """The least or the greatest number that an end of a range is in a loop."""
-    return end if type(end) is not InductionVariable else (max if most else min)(end.ends(), key=int)
 
 
 @implements(np.linspace)

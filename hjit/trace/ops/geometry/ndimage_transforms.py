@@ -16,7 +16,7 @@ import numpy as np
 
 from hjit.trace.ops.geometry.interpolation import geometric_transform, zoom_shift
 from hjit.trace.ops.limits import MAX_PLANES
-from hjit.trace.ops.stencils.ndimage import as_number, extern, known_first, refused
+from hjit.trace.ops.stencils.ndimage import as_number, by_source, known_first, refused
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known, is_tracer
 from hjit.trace.tracing.dispatch import hook, implements
@@ -130,24 +130,16 @@ def _rotate(given: Given) -> bool:
     return len(plane) == 2 and all(k in plane or n <= MAX_PLANES for k, n in enumerate(shape))
 
 
-def compiled(name: str, real: Any, fits: Callable[[Given], bool]) -> Callable[..., Any]:
-    """SciPy's function through its source where `fits` says so; else as it is."""
-    signature, as_it_is = inspect.signature(real), extern(f"scipy.ndimage.{name}", real)
+def as_gathers(fits: Callable[[Given], bool]) -> Callable[[Given], bool]:
+    """Is a form of a transform compiled, which `fits` says, too? What its source decides on is then static."""
 
-    def method(*args: Any, **kwargs: Any) -> Any:
-        try:
-            bound = signature.bind(*args, **kwargs)
-        except TypeError:
-            return as_it_is(*args, **kwargs)
-        bound.apply_defaults()
-        given = bound.arguments
+    def method(given: Given) -> bool:
         if not (is_compiled(given) and fits(given)):
-            return as_it_is(*args, **kwargs)
+            return False
         for word in ("order", "mode", "cval", "prefilter", "zoom", "angle", "axes", "reshape", "grid_mode"):
             if word in given:
                 given[word] = _static(given[word])
-        traced = rotation() if name == "rotate" else hook("clone")(real)
-        return traced(*bound.args, **bound.kwargs)
+        return True
 
     return method
 
@@ -227,7 +219,8 @@ def register() -> None:
     public, c = importlib.import_module("scipy.ndimage"), importlib.import_module("scipy.ndimage._nd_image")
     for name, fits in FITS.items():
         real = getattr(public, name)
-        implements(real)(compiled(name, real, fits))
+        traced = rotation if name == "rotate" else None
+        implements(real)(by_source(f"scipy.ndimage.{name}", real, as_gathers(fits), traced))
     implements(c.zoom_shift)(c_function(c.zoom_shift, zoom_shift))
     implements(c.geometric_transform)(c_function(c.geometric_transform, geometric_transform))
 

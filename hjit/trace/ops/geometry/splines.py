@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import inspect
 import math
 import operator
 from collections.abc import Callable, Iterator
@@ -21,11 +20,11 @@ import numpy as np
 from hjit.trace.ir.expressions import Const, Expr, Index, Load, Op, cast
 from hjit.trace.ir.graph import Definition
 from hjit.trace.ir.poly import Dim, Indirect, Poly, poly
-from hjit.trace.ops.stencils.ndimage import extern, known_first
+from hjit.trace.ops.geometry.ndimage_transforms import is_real
+from hjit.trace.ops.stencils.ndimage import by_source, known_first
 from hjit.trace.ops.stencils.ndimage_access import DOUBLE, add, source, store, times
-from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.tracer import Tracer, from_known, from_stage, is_tracer
-from hjit.trace.tracing.dispatch import hook, implements
+from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import static_value
 from hjit.trace.tracing.scalars.size import size_poly
@@ -272,33 +271,10 @@ def _filtered(
     return from_stage(value(whole), tuple(map(rec.size, shape)), DOUBLE, updates, reserved=c.name)
 
 
-def compiled(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-    """SciPy's function through its source for images of real numbers; else as it is."""
-    signature, as_it_is = inspect.signature(real), extern(f"scipy.ndimage.{name}", real)
-
-    def method(*args: Any, **kwargs: Any) -> Any:
-        try:
-            bound = signature.bind(*args, **kwargs)
-        except TypeError:
-            return as_it_is(*args, **kwargs)
-        bound.apply_defaults()
-        given = bound.arguments
-        if not (_is_real(given["input"]) and (not is_tracer(given["output"]) or _is_real(given["output"]))):
-            return as_it_is(*args, **kwargs)
-        return hook("clone")(real)(*bound.args, **bound.kwargs)
-
-    return method
-
-
-def _is_real(x: Any) -> bool:
-    """A traced array of numbers that C reads, of one axis at least?"""
-    return (
-        is_tracer(x)
-        and type(x) is not ComplexTracer
-        and x.dtype.kind in "biuf"
-        and x.dtype != np.float16
-        and x.ndim > 0
-    )
+def is_compiled(given: dict[str, Any]) -> bool:
+    """Are the image, and the array that is written, of real numbers?"""
+    image, output = given["input"], given["output"]
+    return is_real(image) and image.ndim > 0 and (not is_tracer(output) or (is_real(output) and output.ndim > 0))
 
 
 def register() -> None:
@@ -306,7 +282,7 @@ def register() -> None:
     public, c = importlib.import_module("scipy.ndimage"), importlib.import_module("scipy.ndimage._nd_image")
     for name in ("spline_filter", "spline_filter1d"):
         real = getattr(public, name)
-        implements(real)(compiled(name, real))
+        implements(real)(by_source(f"scipy.ndimage.{name}", real, is_compiled))
     implements(c.spline_filter1d)(known_first(c.spline_filter1d, spline_filter1d))
 
 

@@ -110,6 +110,33 @@ def extern(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
+def by_source(
+    name: str,
+    real: Callable[..., Any],
+    fits: Callable[[dict[str, Any]], bool],
+    traced: Callable[[], Callable[..., Any]] | None = None,
+) -> Callable[..., Any]:
+    """A function of SciPy through its source, where its arguments fit; else as it is.
+
+    Args:
+        fits: of the arguments by name, with the defaults; it may change them.
+        traced: makes what is called in place of the source.
+    """
+    signature, as_it_is = inspect.signature(real), extern(name, real)
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError:
+            return as_it_is(*args, **kwargs)
+        bound.apply_defaults()
+        if not fits(bound.arguments):
+            return as_it_is(*args, **kwargs)
+        return (hook("clone")(real) if traced is None else traced())(*bound.args, **bound.kwargs)
+
+    return method
+
+
 OUTPUTS = ("output", "distances", "indices")  # arrays that SciPy is given to write to
 KERNELS: dict[str, Callable[..., Any]] = {
     f.__name__: f

@@ -192,6 +192,11 @@ def _ends(variable: InductionVariable, other: Any) -> tuple[int, int, Poly] | No
     return (int(other), int(other), size_poly(other)) if type(other) in (int, Size) else None
 
 
+def extreme(end: Any, most: bool) -> Any:
+    """The greatest number, or the least, that an end of a range is in a loop."""
+    return end.ends()[(end.last > end.first) is most] if type(end) is InductionVariable else end
+
+
 def as_traced(x: Any) -> Any:
     """What arithmetic takes in place of a loop's variable, or a length that moves with it; anything else as it is."""
     return x.traced() if issubclass(type(x), LoopNumber) else x
