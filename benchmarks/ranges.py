@@ -60,7 +60,7 @@ def features(function: Callable[..., Any], arguments: Sequence[Any], walk: int |
     from hjit.options import Options
     from hjit.pipeline import Pipeline
     from hjit.sched.default.schedules import default_schedule
-    from hjit.sched.search.refine import Schedule, walked
+    from hjit.sched.search.refine import Schedule, random_walk
     from hjit.training.cases import segment_of
     from hjit.tuning.autoschedule import space_of
 
@@ -73,7 +73,7 @@ def features(function: Callable[..., Any], arguments: Sequence[Any], walk: int |
         schedules = [Schedule(default_schedule(graph, space.target), frozenset())]
         if walk is not None and len(graph.stages) <= WALKED:
             rng = random.Random(walk)
-            schedules.append(walked(space, schedules[0], rng.randint(1, MOVES), rng))
+            schedules.append(random_walk(space, schedules[0], rng.randint(1, MOVES), rng))
         for x in schedules:
             found.append(np.concatenate([space.features(x.tree, x.inlined), space.nests.pipeline], 1))
     return np.concatenate([np.zeros((0, len(FEATURES))), *found])

@@ -71,12 +71,12 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_held", "numba's lock during a fork", "one", GATES),
         State("unfinished", "what says whether a compilation that nobody waits for holds that lock", "one"),
     ),
-    "tuning.walk": (
-        State("_known", "the compiled walk", "one"),
+    "tuning.featuriser": (
+        State("_known", "the compiled featuriser", "one"),
         State("_recorded", "seconds of searches without it", "a number"),
     ),
     "sched.native.regions": (
-        State("FUNCTIONS", "the functions of the compiled walk", "filled when modules are imported"),
+        State("FUNCTIONS", "the functions of the compiled featuriser", "filled when modules are imported"),
     ),
     "kernels.cuda.compilers.opencl": (State("_building", "one thread builds a program", "a lock", RESET),),
     "kernels.cuda.runtime.kernels": (

@@ -32,7 +32,7 @@ from hjit.options import resolve
 from hjit.process.files import replacing
 from hjit.process.machine import cpu, kept_bandwidth
 from hjit.training import programs
-from hjit.tuning.walk import compiled_walk
+from hjit.tuning.featuriser import compiled_featuriser
 from hjit.version import __version__
 
 PASSES = 60  # over the samples
@@ -253,7 +253,7 @@ def know_machine() -> None:
     options = resolve({})
     for threads in (1, launch.threads(0)):
         kept_bandwidth(threads, options.cache_dir, options.cache)
-    compiled_walk(options)
+    compiled_featuriser(options)
 
 
 def process(command: Sequence[str]) -> subprocess.CompletedProcess[str]:

@@ -26,7 +26,7 @@ from hjit.sched.search.portfolio import (
     greedy_searches,
     variations,
 )
-from hjit.sched.search.refine import Schedule, refined, walked
+from hjit.sched.search.refine import Schedule, random_walk, refined
 from hjit.sched.search.search import Options as SearchOptions
 from hjit.sched.search.search import presets
 from hjit.sched.search.space import Space
@@ -63,7 +63,7 @@ def candidates(space: Space, graph: Graph, count: int, seed: int, cost: Cost | N
         if k % 4 == 0:
             state: State | None = random_state(space, rng)
         elif k % 4 == 1:
-            yield "neighbour", walked(space, default, rng.randint(1, LONGEST_WALK), rng)
+            yield "neighbour", random_walk(space, default, rng.randint(1, LONGEST_WALK), rng)
             continue
         else:
             state = chosen_state(rng.choice(variations(under, SAMPLED)), rng, rng.choice(LOOKED_AT))

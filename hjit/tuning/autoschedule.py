@@ -31,6 +31,7 @@ from hjit.sched.search.unrolled_bodies import unrolled_instructions
 from hjit.trace.ir.analysis.costs import cost as cost_of
 from hjit.trace.ir.graph import Graph
 from hjit.tuning.choice import Segment
+from hjit.tuning.featuriser import compiled_featuriser, is_due, note_recorded, stored_featuriser
 from hjit.tuning.limits import (
     COMPILING_SECONDS,
     COMPLETED,
@@ -41,7 +42,6 @@ from hjit.tuning.limits import (
     RECORDED_SECONDS,
 )
 from hjit.tuning.plans import Plan
-from hjit.tuning.walk import compiled_walk, is_due, known_walk, note_recorded
 from hjit.tuning.weights import weights
 
 log = logging.getLogger("hjit")
@@ -134,25 +134,25 @@ def searched(
 
 
 def _found(segment: Segment, sizes: Mapping[str, int], options: Options, effort: Effort) -> Plan:
-    """As `searched`, by recorded features or the compiled walk."""
+    """As `searched`, by recorded features or the compiled featuriser."""
     note(doing="searching")
     if (status := watched()) is not None and status.end is None:
         ends_in(effort.seconds + effort.refine + COMPILING_SECONDS[str(options.tune)] + MEASURED_SECONDS * effort.timed)
     with few_collections():
-        if known_walk(options) is None and not is_due():
+        if stored_featuriser(options) is None and not is_due():
             start = time.thread_time()
             try:
                 return _searched(segment, sizes, options, effort, RECORDED_SECONDS)
-            except Prolonged:
-                log.debug("the search begins again, with the compiled walk")
+            except SlowSearch:
+                log.debug("the search starts again, with the compiled featuriser")
             finally:
                 note_recorded(time.thread_time() - start)
-        compiled_walk(options)  # perhaps compiled now, the one time on a machine: that is no searching
+        compiled_featuriser(options)  # before the clock of the search starts: it may be compiled now, once a machine
         return _searched(segment, sizes, options, effort)
 
 
-class Prolonged(Exception):
-    """A search is worth compiling what works out features."""
+class SlowSearch(Exception):
+    """A search by recorded features takes so long that compiling the featuriser pays off."""
 
 
 def _searched(
@@ -164,7 +164,7 @@ def _searched(
         patience: seconds of the processor's time in which the search is to end.
 
     Raises:
-        Prolonged: it does not.
+        SlowSearch: it does not.
     """
     # the processor's time of features that are recorded: that the machine is busy is no reason to compile
     clock = time.perf_counter if patience == math.inf else time.thread_time
@@ -173,7 +173,7 @@ def _searched(
     def is_past(end: float) -> bool:
         now = clock()
         if patience < math.inf and now > min(end, start + patience):
-            raise Prolonged
+            raise SlowSearch
         return now > end
 
     if effort.freeze and sum(len(s.definitions) for s in graph.stages) > DEFINITIONS_A_SECOND * effort.seconds:
@@ -193,7 +193,7 @@ def _searched(
             return Plan(None, frozenset(), candidates[0][0], now - start, None, whole.tally.evaluations)
         until = max(half, now + (limit - now) / 3)
         space = frozen(space, lambda: is_past(until)) if space.kinds > FEW_STAGES else space
-    # by recorded features there is time for what is quick alone: others are no reason to compile the walk
+    # recorded features are slow: with them only the quick searches run, the others do not justify compiling
     further = min(half, start + patience / 2)
     searches = greedy_searches(space, lambda: is_past(limit), lambda: clock() > further)
     if effort.parameters != GREEDY:  # a beam may end at a higher cost, or early; what this costs is known to it
@@ -349,8 +349,10 @@ def space_of(
     memoise: bool = True,
     may_compile: bool = True,
 ) -> Space:
-    """The space of the schedules of a Graph on this machine; `may_compile`: what works out features."""
+    """The space of the schedules of a Graph on this machine; `may_compile`: may the featuriser be compiled?"""
     threads, target = launch.threads(options.num_threads), segment.target
     facts = machine.facts(threads, target.vector_bytes, options.cache_dir, options.cache)
-    walk = compiled_walk(options) if may_compile else known_walk(options)
-    return Space(segment.graph, sizes, cost or weights(), Machine(facts, threads, target), memoise=memoise, walk=walk)
+    featuriser = compiled_featuriser(options) if may_compile else stored_featuriser(options)
+    return Space(
+        segment.graph, sizes, cost or weights(), Machine(facts, threads, target), memoise=memoise, featuriser=featuriser
+    )

@@ -70,8 +70,8 @@ FIT_PASSES, FIT_RATE = 60, 1e-3  # of the cost model over what was timed: some 0
 MIN_SAMPLES = 8  # below which it is not fitted
 FIT_SECONDS = 20.0  # of the budget, below which it is not fitted either: to load and compile what fits takes some 5 s
 
-# Seconds of the processor's time that a search by recorded features may take before it begins again with the compiled
-# walk, and that it takes to compile that. Of 35 searches of chan_vese, blob_dog, frangi and a network in NumPy, 34 took
-# up to 0.2 s
+# CPU seconds that a search by recorded features may take before it starts again with the compiled featuriser, and that
+# compiling the featuriser takes. Of 35 searches of chan_vese, blob_dog, frangi and a network in NumPy, 34 took at most
+# 0.2 s
 RECORDED_SECONDS = 0.4
-WALK_SECONDS = 0.5
+FEATURISER_SECONDS = 0.5

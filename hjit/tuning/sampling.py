@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from hjit.model.costs import Cost
 from hjit.sched.search.batches import State
 from hjit.sched.search.portfolio import SAMPLED, completed, variations
-from hjit.sched.search.refine import Schedule, refined, walked
+from hjit.sched.search.refine import Schedule, random_walk, refined
 from hjit.sched.search.search import Found, Parameters, keep_probability, presets, search
 from hjit.sched.search.search import Options as SearchOptions
 from hjit.sched.search.space import Space
@@ -74,7 +74,7 @@ class Sampler:
         for _ in range(NEIGHBOURS):
             if self._stop():
                 return
-            yield walked(self.whole, best, self._random.randint(1, MAX_MOVES), self._random)
+            yield random_walk(self.whole, best, self._random.randint(1, MAX_MOVES), self._random)
         for _ in range(count - BEAM_PICKS - NEIGHBOURS - 1):
             if self._stop():
                 return

@@ -17,7 +17,7 @@ from hjit.sched.language import transforms
 from hjit.sched.language.check import check_loops, faults
 from hjit.sched.language.tree import Compute, Loop, Root, Store
 from hjit.sched.search.pruning import Rules
-from hjit.sched.search.refine import Refined, Schedule, is_permitted, moves, refined, walked
+from hjit.sched.search.refine import Refined, Schedule, is_permitted, moves, random_walk, refined
 from hjit.trace.ir.graph import Graph
 from hjit.trace.passes.fusion import inline
 from hjit.training.schedules import limited
@@ -133,5 +133,5 @@ def test_whether_loops_may_change_is_told_from_their_child_of_the_root(
                 move()
             except ScheduleError:
                 continue
-        start = walked(p.space, start, 2, rng)
+        start = random_walk(p.space, start, 2, rng)
     assert min(verdicts.values()) > 20

@@ -6,7 +6,7 @@ bounds inference says how much of them is needed. Of each loop the middle iterat
 (`hjit.sched.analysis.iterations`).
 
 Nests that a search looks at differ in one stage: what is known at a place is memoised by what it was worked out from
-(`SizedGraph.walked`), and found again in the next nest. So nothing of it may depend on what else is in a nest; places,
+(`SizedGraph.memo`), and found again in the next nest. So nothing of it may depend on what else is in a nest; places,
 which do, are kept beside it. `Env`, `Task`, `RequiredRegion`, `Allocation` and `Site` are made once for equal inputs:
 each is a key by its identity (``eq=False``).
 """
@@ -132,7 +132,7 @@ class Sites:
         inside: by stage, the places inside its loops, as first and last.
         stored: places with what is stored there, in bytes.
         ends: for each place the last one inside it; place 0 is around all.
-        walked: what is kept of this nest and others like it.
+        memo: what was computed for this nest, and is reused for similar ones.
     """
 
     heads: tuple[str, ...] = ()
@@ -142,7 +142,7 @@ class Sites:
     inside: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     stored: list[tuple[int, Num]] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
-    walked: dict[Any, Any] = field(default_factory=dict)
+    memo: dict[Any, Any] = field(default_factory=dict)
     _allocated: dict[int, Num] = field(default_factory=dict)
 
     def allocated(self, *intervals: tuple[int, int]) -> Num:
@@ -177,8 +177,8 @@ class _Walk:
         self._look(nest, {})
         self.size = dict(zip(self.sized, sizes, strict=True))
         self.round_up = self._rounding()
-        self.walked: dict[Any, Any] = {} if self.round_up else graph.walked
-        self.found = Sites(walked=self.walked)
+        self.memo: dict[Any, Any] = {} if self.round_up else graph.memo
+        self.found = Sites(memo=self.memo)
         self.allocations: dict[str, tuple[Allocation, int]] = {}
         self.task: tuple[Task, int]
 
@@ -189,9 +189,9 @@ class _Walk:
 
     def _once(self, make: Callable[[], T], *key: Any) -> T:
         """What `make` gives, made once for all nests."""
-        found: T | None = self.walked.get(key)
+        found: T | None = self.memo.get(key)
         if found is None:
-            found = self.walked[key] = make()
+            found = self.memo[key] = make()
         return found
 
     # -- questions about the tree

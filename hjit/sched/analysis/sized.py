@@ -103,8 +103,8 @@ class SizedGraph:
             there.
         plans: what `hjit.sched.features.featurise` has recorded, on `tape`, in the `sizes_of` loops; `forget` bounds
             what it takes.
-        walked: what `hjit.sched.analysis.sites` knows of places in nests.
-        walk: the compiled walk of `hjit.sched.native`, for features; None: they are recorded.
+        memo: what `hjit.sched.analysis.sites` has computed for places in nests.
+        featuriser: the compiled featuriser of `hjit.sched.native`; None: features are recorded in Python.
         counts, reads_of, blocks: the points at which `hjit.sched.features.load_counts` counts loads, the loads of parts
             by array, and what was counted.
     """
@@ -116,7 +116,7 @@ class SizedGraph:
         vector_bytes: int = 64,
         tasks: int | None = None,
         inlined: frozenset[str] = frozenset(),
-        walk: Callable[[bytes], int] | None = None,
+        featuriser: Callable[[bytes], int] | None = None,
     ) -> None:
         """`sizes`: the numbers of the run-time sizes (`Sym`) by name."""
         self.graph, self.vector_bytes, self.tasks, self.inlined = graph, vector_bytes, tasks, inlined
@@ -128,7 +128,7 @@ class SizedGraph:
         self.counts: dict[Any, Any] = {}
         self.reads_of: dict[Any, Any] = {}
         self.blocks: dict[Any, Any] = {}
-        self.walk = walk
+        self.featuriser = featuriser
         self._sizes = sizes
         self._inputs = {x.name: x for x in graph.inputs}
         self._made: dict[tuple[Any, ...], Any] = {}
@@ -144,7 +144,7 @@ class SizedGraph:
         self.tape = Tape()
         self.structures: dict[Any, tuple[int, tuple[str, ...]]] = {}
         self.plans: dict[Any, Any] = {}
-        self.walked: dict[Any, Any] = {}
+        self.memo: dict[Any, Any] = {}
         self._loops: dict[tuple[str, DimKey, int], Var] = {}
 
     def inlining(self, stages: frozenset[str]) -> SizedGraph:

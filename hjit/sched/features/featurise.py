@@ -1,9 +1,9 @@
 """The features of schedules (Adams 2019, section 4.1 and appendix A), of many tilings of one tree at once.
 
 `hjit.sched.analysis.sites` walks a nest and says how often everything runs and on which regions, and
-`hjit.sched.features.schedule_features` makes the numbers of it that the paper names. All that is recorded once for
-nests that differ in sizes only (`hjit.sched.analysis.tape`). Where `SizedGraph.walk` is compiled code, that works out
-the same numbers instead (`hjit.sched.native`), in a tenth of the time or less: this is what it is tested against.
+`hjit.sched.features.schedule_features` derives the features of the paper from that. These operations are recorded once
+for all nests that differ in sizes only (`hjit.sched.analysis.tape`). With `SizedGraph.featuriser`, compiled code
+(`hjit.sched.native`) computes the same numbers in a tenth of the time or less; it is tested against this one.
 
 A stage's features depend on the child of the root that it is in, on the memory layout of the arrays that it reads,
 and on `working_set_at_root`; so a search featurises a nest once (`hjit.sched.search.nest_costs`; Anderson 2021, section
@@ -23,14 +23,14 @@ from hjit.model.names import SCHEDULE
 from hjit.sched.analysis.sites import layout_of, sites_of
 from hjit.sched.analysis.sized import SizedGraph
 from hjit.sched.analysis.tape import Array, Num, Program, Tape, Var
+from hjit.sched.features.compiled_plan import CompiledPlan
 from hjit.sched.features.load_counts import Block
 from hjit.sched.features.results import COLUMN, NestFeatures, Sizes, finished, merged
 from hjit.sched.features.schedule_features import Measures, Row, inlined
-from hjit.sched.features.walked import WalkedPlan
 from hjit.sched.language.memory import Layout
 from hjit.sched.language.tree import Compute, Loop, Node, Root, Store, computes, walk
+from hjit.sched.native.argument_block import Featuriser
 from hjit.sched.native.nests import is_known
-from hjit.sched.native.words import Walk
 
 Placed = Mapping[str, Layout]  # stages that a tree stores -> their memory layout
 
@@ -258,19 +258,19 @@ class Structure:
         """For sizes in place of its own, [batch, slots]."""
         return self.plan(tiles).run(tiles)
 
-    def plan(self, tiles: Sizes) -> Plan | WalkedPlan:
-        """What works out the features for these sizes: the compiled walk, where there is one, for all of them."""
-        compiled = self.graph.walk
+    def plan(self, tiles: Sizes) -> Plan | CompiledPlan:
+        """What computes the features for these sizes: the compiled featuriser, if there is one and it handles them."""
+        compiled = self.graph.featuriser
         if compiled is not None and (self.key in self.graph.plans or is_known(self.nest)):
-            return self.walked(compiled)
+            return self.compiled(compiled)
         return self.recorded(tiles)
 
-    def walked(self, walk: Walk) -> WalkedPlan:
-        """The compiled walk of this structure."""
-        plan: WalkedPlan | None = self.graph.plans.get(self.key)
+    def compiled(self, featuriser: Featuriser) -> CompiledPlan:
+        """The compiled featuriser's plan for this structure."""
+        plan: CompiledPlan | None = self.graph.plans.get(self.key)
         if plan is None:
-            plan = WalkedPlan.of(
-                self.graph, walk, self.nest, self.placed, lambda tiles: self.recorded(tiles).run(tiles)
+            plan = CompiledPlan.of(
+                self.graph, featuriser, self.nest, self.placed, lambda tiles: self.recorded(tiles).run(tiles)
             )
             self.graph.plans[self.key] = plan
         return plan
@@ -318,9 +318,9 @@ def _recorded(graph: SizedGraph, nest: Node, placed: Placed, fixed: Sequence[int
     for leaf in sites.leaves:
         measures = Measures(graph, sites, layouts, leaf)
         key = measures.key()
-        if key not in sites.walked:
+        if key not in sites.memo:
             row, block = measures.row(), measures.block()
             calls = ((name, inlined(graph, name, row), replace(block, called=name)) for name in leaf.part.calls)
-            sites.walked[key] = Rows.of(graph.tape, [(leaf.part.stage, row, block), *calls])
-        parts.append((sites.walked[key], measures.working_sets()))
+            sites.memo[key] = Rows.of(graph.tape, [(leaf.part.stage, row, block), *calls])
+        parts.append((sites.memo[key], measures.working_sets()))
     return Plan.of(graph, sites.heads[0], sizes, parts, sites.allocated_at(0))

@@ -1,5 +1,4 @@
-"""The features of a nest, from what the compiled walk or the one in Python has found: its loads are counted, and the
-computations of a stage merged."""
+"""The last steps of featurising a nest, compiled or in Python: count its loads, merge the computations of a stage."""
 
 from __future__ import annotations
 

@@ -53,11 +53,11 @@ class Measures:
 
     def row(self) -> Row:
         """All of them but the loads and the working sets: what does not depend on what else is in the nest."""
-        key, walked = ("here", *self.here()), self.sites.walked
-        if key not in walked:
+        key, memo = ("here", *self.here()), self.sites.memo
+        if key not in memo:
             counts = self.counts()
-            walked[key] = {**counts, **self.tile(), **self.sizes(), **self.vectors(counts["points_computed_total"])}
-        return {**walked[key], **self.reads()}
+            memo[key] = {**counts, **self.tile(), **self.sizes(), **self.vectors(counts["points_computed_total"])}
+        return {**memo[key], **self.reads()}
 
     def here(self) -> tuple[Hashable, ...]:
         """What all but `reads` and `block` depends on."""
@@ -143,7 +143,7 @@ class Measures:
         }
         found: Row = {f"unique_{what}_read_per_{word}": 0.0 for word in places for what in ("bytes", "lines")}
         allocated: Num = 0.0
-        walked = self.sites.walked  # many arrays are read alike, and in many nests
+        memo = self.sites.memo  # many arrays are read alike, and in many nests
         for name, w in part.footprints.items():
             memory = self.source(name)
             is_outside = name != part.stage and (name not in self.sites.sites or name in self.sites.heads)
@@ -153,9 +153,9 @@ class Measures:
                 if word == "realization" and not memory.is_order_fixed:
                     place, dims = places["vector"]  # what is not placed yet is computed as far inwards as may be
                 key = "touched", part, w, memory, place
-                if key not in walked:
-                    walked[key] = self._touched(w, memory, dims, part.gathers.get(name, 0))
-                size, lines = walked[key]
+                if key not in memo:
+                    memo[key] = self._touched(w, memory, dims, part.gathers.get(name, 0))
+                size, lines = memo[key]
                 found[f"unique_bytes_read_per_{word}"] += size
                 found[f"unique_lines_read_per_{word}"] += lines
                 if word == "realization":

@@ -1,4 +1,4 @@
-"""A nest as tables of whole numbers, for the compiled walk."""
+"""A nest as tables of integers, for the compiled featuriser."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from hjit.sched.language.build import flattened, parallel_loops
 from hjit.sched.language.memory import C_ORDER, Layout
 from hjit.sched.language.tree import Compute, DimKey, Loop, Node, computes, dims_of, own, walk
 from hjit.sched.native import records as at
+from hjit.sched.native.argument_block import Packed
 from hjit.sched.native.tables import tables_of
-from hjit.sched.native.words import Packed
 
 KINDS = {"serial": at.SERIAL, "parallel": at.PARALLEL, "unroll": at.UNROLL, "vector": at.VECTOR}
 TAILS = {"auto": at.AUTO, "shift_inwards": at.AUTO, "guard_with_if": at.GUARD, "predicate": at.PREDICATE}
@@ -26,7 +26,7 @@ Row = list[int]
 
 
 def is_known(nest: Node) -> bool:
-    """Does the compiled walk know all that is in a nest? It knows neither loops of GPUs nor regions rounded up."""
+    """Does the compiled featuriser handle all loops of a nest? It handles neither GPU loops nor rounded-up regions."""
     return all(x.kind in KINDS and x.tail in TAILS for x in walk(nest) if isinstance(x, Loop))
 
 
@@ -83,7 +83,7 @@ class EncodedNest:
         head: the stage that it is of.
         leaves: its computations.
         rows, numbers: how many rows of features they have, and numbers of blocks.
-        environments: how many the walk has at most.
+        environments: how many the featuriser needs at most.
     """
 
     head: str

@@ -1,7 +1,7 @@
 """What the native featuriser works on: tables of whole numbers and floats, and the names of their columns.
 
 `hjit.sched.native.tables` writes the `Tables` of a Graph, `hjit.sched.native.nests` those of a nest (`NestTables`), and
-the walk (`regions`, `places`, `measures`) reads them; what it works out on the way is in a `Work`.
+the featuriser (`regions`, `places`, `measures`) reads them, and keeps its intermediate results in a `Work`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Required regions, in numbers: `hjit.sched.analysis.bounds`, `footprint` and `sites._regions`, compiled.
 
 Written in the part of Python that `hjit.kernels.functions` compiles: no objects, no memory of its own. It also runs as
-it is. The functions that are marked `compiled` may call each other; `hjit.tuning.walk` compiles them.
+it is. The functions that are marked `compiled` may call each other; `hjit.tuning.featuriser` compiles them.
 """
 
 from __future__ import annotations

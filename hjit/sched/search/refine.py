@@ -107,7 +107,7 @@ def moves(space: Space, of: Schedule, rng: random.Random) -> Iterator[Move]:
     yield from (partial(_at_root, space, of, name) for name in sorted(of.inlined))
 
 
-def walked(space: Space, start: Schedule, steps: int, rng: random.Random) -> Schedule:
+def random_walk(space: Space, start: Schedule, steps: int, rng: random.Random) -> Schedule:
     """The schedule some random moves away, none of which a rule forbids; the cost does not matter."""
     for _ in range(steps):
         some = list(moves(space, start, rng))

@@ -36,7 +36,7 @@ from hjit.sched.language.build import (
 from hjit.sched.language.check import nest_faults
 from hjit.sched.language.memory import C_ORDER, Layout, Strides, away_from_borders
 from hjit.sched.language.tree import Loop, Node, Root, Store, computes, dims_of, walk
-from hjit.sched.native.words import Walk
+from hjit.sched.native.argument_block import Featuriser
 from hjit.sched.search.alike import Alike
 from hjit.sched.search.batches import IN_C_ORDER, NONE, Batch, Layouts, Rows, State
 from hjit.sched.search.buckets import Buckets
@@ -69,7 +69,7 @@ class Space:
         sizes: numbers of the run-time sizes by name.
         rules: what is pruned.
         memoise: are the costs of nests kept? If not, every decision works all of them out again.
-        walk: what works out features, see `SizedGraph`.
+        featuriser: see `SizedGraph`.
 
     Attributes:
         decisions: in the order in which they are made.
@@ -85,11 +85,11 @@ class Space:
         machine: Machine,
         rules: Rules | None = None,
         memoise: bool = True,
-        walk: Walk | None = None,
+        featuriser: Featuriser | None = None,
     ) -> None:
         self.graph, self.target, self.rules = graph, machine.target, rules or Rules()
         tasks = machine.cores * LAUNCHED_TASKS
-        self.sized = SizedGraph(graph, sizes, self.target.vector_bytes, tasks=tasks, walk=walk)
+        self.sized = SizedGraph(graph, sizes, self.target.vector_bytes, tasks=tasks, featuriser=featuriser)
         self.templates = Templates(Strides(graph), self.target, machine.cores, self.rules.tiles)
         self.nests = NestCosts(self.sized, sizes, cost, machine, self.templates, self.rules, memoise)
         self.consumers = graph.consumers()

@@ -1,4 +1,4 @@
-"""The compiled walk against the recorded features: the same numbers, and the same choices."""
+"""The compiled featuriser against the recorded features: the same numbers, and the same choices."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ from hjit.model.names import SCHEDULE
 from hjit.options import Options
 from hjit.sched.analysis.sized import SizedGraph
 from hjit.sched.default.schedules import default_schedule
+from hjit.sched.features.compiled_plan import CompiledPlan
 from hjit.sched.features.featurise import Structure, layouts_of, schedule_features
-from hjit.sched.features.walked import WalkedPlan
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Compute, Loop, Root
 from hjit.sched.native import records as rec
+from hjit.sched.native.argument_block import Featuriser
 from hjit.sched.native.nests import is_known
-from hjit.sched.native.words import Walk
 from hjit.trace.passes.canonical import canonicalise
 from hjit.trace.passes.fusion import inline
 from hjit.training.cases import segment_of
-from hjit.tuning import autoschedule
-from hjit.tuning import walk as tuning_walk
+from hjit.tuning import autoschedule, featuriser
 from hjit.tuning.autoschedule import EFFORTS
 from hjit.tuning.choice import Segment
-from hjit.tuning.walk import compiled_walk
+from hjit.tuning.featuriser import compiled_featuriser
 from tests.fuzz import random_program
 from tests.sched.examples import GRAPHS, SIZES, TREES, tree
 from tests.sched.random_schedules import random_schedule
@@ -59,97 +58,97 @@ def several(rng: random.Random) -> Tiles:
     return tiles
 
 
-def plan_of(structure: Structure, walk: Walk | None) -> WalkedPlan:
+def plan_of(structure: Structure, machine_code: Featuriser | None) -> CompiledPlan:
     def fails(tiles: Any) -> Any:
-        raise AssertionError("the walk gave up")
+        raise AssertionError("the featuriser gave up")
 
-    return WalkedPlan.of(structure.graph, walk, structure.nest, structure.placed, fails)
+    return CompiledPlan.of(structure.graph, machine_code, structure.nest, structure.placed, fails)
 
 
-def assert_same(graph: SizedGraph, root: Root, walk: Walk | None, tiles: Tiles = own) -> int:
-    """Assert that the walk finds what is recorded, of all nests of a schedule; of how many?"""
+def assert_same(graph: SizedGraph, root: Root, machine_code: Featuriser | None, tiles: Tiles = own) -> int:
+    """Assert that the featuriser computes what is recorded, of all nests of a schedule; of how many?"""
     count, placed = 0, layouts_of(root)
     for nest in root.children:
         if not is_known(nest):
             continue
         structure = Structure.of(graph, nest, placed)
         sizes = tiles(np.array([structure.sizes], np.int64))
-        recorded, walked = structure.recorded(sizes).run(sizes), plan_of(structure, walk).run(sizes)
-        assert walked.stages == recorded.stages
-        np.testing.assert_array_equal(walked.allocated, np.broadcast_to(recorded.allocated, len(sizes)))
+        recorded, computed = structure.recorded(sizes).run(sizes), plan_of(structure, machine_code).run(sizes)
+        assert computed.stages == recorded.stages
+        np.testing.assert_array_equal(computed.allocated, np.broadcast_to(recorded.allocated, len(sizes)))
         np.testing.assert_allclose(
-            walked.values, recorded.values, rtol=ROUNDING, err_msg=f"{recorded.stages}\n{SCHEDULE}\n{root}"
+            computed.values, recorded.values, rtol=ROUNDING, err_msg=f"{recorded.stages}\n{SCHEDULE}\n{root}"
         )
         count += 1
     return count
 
 
 @pytest.fixture(scope="module")
-def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
-    found = compiled_walk(Options(cache_dir=str(tmp_path_factory.mktemp("walk"))))
+def machine_code(tmp_path_factory: pytest.TempPathFactory) -> Featuriser:
+    found = compiled_featuriser(Options(cache_dir=str(tmp_path_factory.mktemp("featuriser"))))
     assert found is not None
     return found
 
 
 @pytest.mark.parametrize("case", TREES)
 @pytest.mark.parametrize("tasks", [None, 4])
-def test_features_are_the_recorded_ones(walk: Walk, case: str, tasks: int | None) -> None:
+def test_features_are_the_recorded_ones(machine_code: Featuriser, case: str, tasks: int | None) -> None:
     name, text = TREES[case]
     graph = SizedGraph(GRAPHS[name], SIZES, 32, tasks)
-    count = assert_same(graph, tree(text), walk)
+    count = assert_same(graph, tree(text), machine_code)
     assert count or "round_up" in text
     if tasks is None:
         assert assert_same(graph, tree(text), None) == count  # the same functions in Python
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_so_they_are_of_random_schedules(walk: Walk, name: str) -> None:
+def test_so_they_are_of_random_schedules(machine_code: Featuriser, name: str) -> None:
     rng, count = random.Random(name), 0
     for _ in range(20):
         sizes = {"h": rng.choice([14, 100, 1000]), "w": rng.choice([18, 333, 2000]), "k": 6}
         graph = SizedGraph(GRAPHS[name], sizes, 32, rng.choice([None, 3, 8]))
-        count += assert_same(graph, random_schedule(GRAPHS[name], rng), walk, several(rng))
+        count += assert_same(graph, random_schedule(GRAPHS[name], rng), machine_code, several(rng))
     assert count > 10
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_and_of_random_programs(walk: Walk, seed: int) -> None:
+def test_and_of_random_programs(machine_code: Featuriser, seed: int) -> None:
     program, rng = random_program(seed), random.Random(seed)
     with np.errstate(all="ignore"):
         graph, recorder, _ = traced(program.function(), *program.args.values())
     for g in (graph, canonicalise(graph)):
         sized = SizedGraph(g, recorder.sizes, 32, 8)
         for _ in range(3):
-            assert_same(sized, random_schedule(g, rng), walk, several(rng))
+            assert_same(sized, random_schedule(g, rng), machine_code, several(rng))
 
 
-def test_what_a_schedule_allocates_is_the_same(walk: Walk) -> None:
+def test_what_a_schedule_allocates_is_the_same(machine_code: Featuriser) -> None:
     """The one feature of all stages, from what either way says of each nest."""
     at_root = SCHEDULE.index("working_set_at_root")
     for name, text in TREES.values():
         found, recorded = (
-            schedule_features(SizedGraph(GRAPHS[name], SIZES, 32, 4, walk=x), tree(text))[..., at_root]
-            for x in (walk, None)
+            schedule_features(SizedGraph(GRAPHS[name], SIZES, 32, 4, featuriser=x), tree(text))[..., at_root]
+            for x in (machine_code, None)
         )
         np.testing.assert_array_equal(found, recorded)
         assert found.any() and len(set(found[found > 0])) == 1
 
 
-def test_inlined_stages_have_rows_of_their_own(walk: Walk) -> None:
+def test_inlined_stages_have_rows_of_their_own(machine_code: Featuriser) -> None:
     graph = GRAPHS[TREES["read by two"][0]]
     for stage in graph.stages:
         if stage.initial is not None and not stage.updates and stage.name not in graph.outputs:
             inlined = frozenset({stage.name})
             root = default_schedule(inline(graph, set(inlined)), Target(32))
-            assert assert_same(SizedGraph(graph, SIZES, 32, 4, inlined), root, walk)
+            assert assert_same(SizedGraph(graph, SIZES, 32, 4, inlined), root, machine_code)
 
 
 @pytest.mark.parametrize("app", ["unsharp", "camera_pipe", "interpolate"])
-def test_searches_choose_the_same(app: str, walk: Walk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_searches_choose_the_same(app: str, machine_code: Featuriser, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     effort = replace(EFFORTS["greedy"], seconds=1e9)
-    for given in (walk, None):
-        for name in ("compiled_walk", "known_walk"):
+    for given in (machine_code, None):
+        for name in ("compiled_featuriser", "stored_featuriser"):
             monkeypatch.setattr(autoschedule, name, lambda options, given=given: given)
         monkeypatch.setattr(autoschedule, "is_due", lambda: True)  # however long searches take
         with tallied() as tallies:
@@ -162,34 +161,34 @@ def test_searches_choose_the_same(app: str, walk: Walk, monkeypatch: pytest.Monk
 # -- what it does not know, and where there is none
 
 
-def test_rounded_regions_are_recorded(walk: Walk) -> None:
+def test_rounded_regions_are_recorded(machine_code: Featuriser) -> None:
     nest = Loop("out", 0, "serial", None, (Loop("out", 0, "serial", 4, (Compute("out", (0,)),), "round_up"),))
     assert not is_known(nest)
     assert is_known(replace(nest, children=(Compute("out", (0,)),)))
 
 
-def test_a_walk_that_gives_up_leaves_it_to_the_recorded_features() -> None:
+def test_a_featuriser_that_gives_up_leaves_it_to_the_recorded_features() -> None:
     def gives_up(words: bytes) -> int:
         return rec.TOO_LARGE
 
     name, text = TREES["read by two"]
     wanted = schedule_features(SizedGraph(GRAPHS[name], SIZES), tree(text))
-    assert (schedule_features(SizedGraph(GRAPHS[name], SIZES, walk=gives_up), tree(text)) == wanted).all()
+    assert (schedule_features(SizedGraph(GRAPHS[name], SIZES, featuriser=gives_up), tree(text)) == wanted).all()
 
 
 @pytest.fixture
 def compiled_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is compiled meanwhile."""
     found: list[str] = []
-    real = tuning_walk.llvm_ir
+    real = featuriser.llvm_ir
 
     def llvm_ir(name: str) -> str:
         found.append(name)
         return real(name)
 
-    monkeypatch.setattr(tuning_walk, "llvm_ir", llvm_ir)
-    monkeypatch.setattr(tuning_walk, "_known", None)
-    monkeypatch.setattr(tuning_walk, "_recorded", 0.0)
+    monkeypatch.setattr(featuriser, "llvm_ir", llvm_ir)
+    monkeypatch.setattr(featuriser, "_known", None)
+    monkeypatch.setattr(featuriser, "_recorded", 0.0)
     return found
 
 
@@ -197,9 +196,9 @@ def test_it_is_compiled_once_and_kept(
     tmp_path: Path, compiled_names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = Options(cache_dir=str(tmp_path))
-    assert compiled_walk(options) is not None
-    monkeypatch.setattr(tuning_walk, "_known", None)  # as in another process
-    assert compiled_walk(options) is not None
+    assert compiled_featuriser(options) is not None
+    monkeypatch.setattr(featuriser, "_known", None)  # as in another process
+    assert compiled_featuriser(options) is not None
     (name,) = compiled_names
     assert [x.stem for x in tmp_path.glob("*.code")] == [name]
 
@@ -209,10 +208,10 @@ def test_damaged_code_is_compiled_anew(
     tmp_path: Path, compiled_names: list[str], code: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = Options(cache_dir=str(tmp_path))
-    assert compiled_walk(options) is not None
+    assert compiled_featuriser(options) is not None
     cache.store(compiled_names[0], code, {}, tmp_path, "rw")
-    monkeypatch.setattr(tuning_walk, "_known", None)
-    found = compiled_walk(options)
+    monkeypatch.setattr(featuriser, "_known", None)
+    found = compiled_featuriser(options)
     assert len(compiled_names) == 2
     name, text = TREES["read by two"]
     assert assert_same(SizedGraph(GRAPHS[name], SIZES), tree(text), found)
@@ -227,9 +226,9 @@ def test_where_it_cannot_be_compiled_features_are_recorded(
     def refused(name: str) -> str:
         raise error
 
-    monkeypatch.setattr(tuning_walk, "llvm_ir", refused)
-    monkeypatch.setattr(tuning_walk, "_known", None)
-    assert compiled_walk(Options(cache_dir=str(tmp_path))) is None
+    monkeypatch.setattr(featuriser, "llvm_ir", refused)
+    monkeypatch.setattr(featuriser, "_known", None)
+    assert compiled_featuriser(Options(cache_dir=str(tmp_path))) is None
 
 
 @pytest.fixture
@@ -239,14 +238,14 @@ def segment() -> Segment:
     return segment_of(GRAPHS[name], OPTIONS)
 
 
-def test_a_short_search_compiles_no_walk(
+def test_a_short_search_compiles_no_featuriser(
     segment: Segment, tmp_path: Path, compiled_names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(autoschedule, "RECORDED_SECONDS", 1e9)
     plan = autoschedule.searched(segment, SIZES, replace(OPTIONS, cache_dir=str(tmp_path)), EFFORT)
     assert plan.evaluations > 0
     assert not compiled_names
-    assert tuning_walk._recorded > 0
+    assert featuriser._recorded > 0
 
 
 def test_a_long_one_begins_again_with_it(
@@ -265,6 +264,6 @@ def test_after_many_short_ones_it_is_compiled(
     segment: Segment, tmp_path: Path, compiled_names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(autoschedule, "RECORDED_SECONDS", 1e9)
-    monkeypatch.setattr(tuning_walk, "_recorded", 1e9)
+    monkeypatch.setattr(featuriser, "_recorded", 1e9)
     autoschedule.searched(segment, SIZES, replace(OPTIONS, cache_dir=str(tmp_path)), EFFORT)
     assert len(compiled_names) == 1

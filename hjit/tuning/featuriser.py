@@ -1,7 +1,7 @@
-"""The compiled walk of `hjit.sched.native`: compiled once a machine, in half a second, and kept in the disk cache.
+"""The featuriser of `hjit.sched.native` as machine code: compiled once per machine, in half a second, and cached.
 
-Most searches take less than that where features are recorded in Python, so it is compiled where one takes long, or many
-have taken as long together.
+Most searches finish sooner than that with features recorded in Python. So it is compiled only when a search takes long,
+or when the searches of this process have taken as long together.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from hjit.kernels.runtime.linking import linker
 from hjit.kernels.runtime.linking.memory import NotLinked
 from hjit.options import Options
 from hjit.process.signals import signal_safe
+from hjit.sched.native.argument_block import Featuriser
 from hjit.sched.native.measures import featurise
 from hjit.sched.native.records import NestTables, Tables, Work
 from hjit.sched.native.regions import FUNCTIONS
-from hjit.sched.native.words import Walk
-from hjit.tuning.limits import WALK_SECONDS
+from hjit.tuning.limits import FEATURISER_SECONDS
 
 log = logging.getLogger("hjit")
 
 
-_known: Walk | None = None
-_recorded = 0.0  # seconds of this process's searches without it
+_known: Featuriser | None = None
+_recorded = 0.0  # seconds that this process has searched without it
 
 
-def known_walk(options: Options) -> Walk | None:
-    """The walk as machine code, of this process or from the disk cache; None where that would have to be compiled."""
+def stored_featuriser(options: Options) -> Featuriser | None:
+    """The machine code, from this process or the disk cache; None if it would have to be compiled."""
     global _known
     if _known is None:
         code = cache.load(_name(), str(options.cache_dir), options.cache)
@@ -38,36 +38,33 @@ def known_walk(options: Options) -> Walk | None:
     return _known
 
 
-def compiled_walk(options: Options) -> Walk | None:
-    """The walk as machine code, compiled perhaps, which takes some 0.5 s.
+def compiled_featuriser(options: Options) -> Featuriser | None:
+    """The machine code, compiled if need be, which takes about 0.5 s; None if it cannot be compiled.
 
-    LLVM's O1 makes it a third faster, and takes five times as long for that.
-
-
-    None where it cannot be compiled: features are then recorded in Python.
+    LLVM's O1 would make it a third faster, but takes five times as long to compile it.
     """
     global _known
-    if known_walk(options) is None:
+    if stored_featuriser(options) is None:
         _known = _made(str(options.cache_dir), options.cache)
     return _known
 
 
 def note_recorded(seconds: float) -> None:
-    """A search has taken so long without the walk."""
+    """Add the seconds of a search without the compiled featuriser."""
     global _recorded
     _recorded += seconds
 
 
 def is_due() -> bool:
-    """Have searches without the walk taken as long as it takes to compile it?"""
-    return _recorded > WALK_SECONDS
+    """Have searches without it taken as long as compiling it would?"""
+    return _recorded > FEATURISER_SECONDS
 
 
 def _name() -> str:
     return f"hjit_walk_{cache.digest(cache.versions(), backend.machine_text('cpu'))[:32]}"
 
 
-def _made(cache_dir: str, mode: str) -> Walk | None:
+def _made(cache_dir: str, mode: str) -> Featuriser | None:
     name = _name()
     try:
         code = signal_safe(backend.compile_module, llvm_ir(name), name, "cpu")
@@ -79,13 +76,13 @@ def _made(cache_dir: str, mode: str) -> Walk | None:
 
 
 def llvm_ir(name: str) -> str:
-    """The walk as LLVM IR; `name`: of its entry."""
+    """The featuriser as LLVM IR; `name`: of its entry."""
     assert FUNCTIONS[-1] is featurise
     return module(FUNCTIONS, (Tables, NestTables, Work), name)
 
 
-def _loaded(code: bytes, name: str) -> Walk | None:
-    """The function in some object code; it keeps what it needs. None: there is none."""
+def _loaded(code: bytes, name: str) -> Featuriser | None:
+    """The entry point of object code; None if it cannot be linked."""
     try:
         return linker.linked(code, name).entry
     except NotLinked as why:
@@ -93,5 +90,5 @@ def _loaded(code: bytes, name: str) -> Walk | None:
     try:
         return signal_safe(backend.load_object, code, name).entry
     except CompileError as error:
-        log.debug("the compiled walk: %s", error)
+        log.debug("the compiled featuriser cannot be loaded: %s", error)
         return None

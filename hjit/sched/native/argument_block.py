@@ -1,7 +1,7 @@
-"""The arguments of the compiled walk as 64-bit words, among them the addresses and lengths of arrays.
+"""Calls of the compiled featuriser: its arguments are packed into one block of 64-bit words.
 
-The walk is a function of the address of these words (`hjit.kernels.functions.translate.module`); where it runs in
-Python, of the arrays themselves.
+The block holds the addresses and axis lengths of the arrays that the featuriser reads and writes. The machine code
+takes the address of the block (`hjit.kernels.functions.translate.module`); the Python version takes the arrays.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hjit.sched.native import records as at
 from hjit.sched.native.measures import featurise
 from hjit.sched.native.records import NestTables, Tables, Work
 
-Walk = Callable[[bytes], int]
+Featuriser = Callable[[bytes], int]
 Shape = tuple[int, ...]
 
 
@@ -67,16 +67,23 @@ def work_for(envs: int, nest: Packed, dims: int, axes: int, deep: int) -> Packed
     return Packed(np.empty(sum(map(prod, shapes))), shapes)
 
 
-def walked(
-    walk: Walk | None, tables: Tables, nest: Packed, work: Packed, sizes: Any, tasks: int, features: Any, numbers: Any
+def run_featuriser(
+    featuriser: Featuriser | None,
+    tables: Tables,
+    nest: Packed,
+    work: Packed,
+    sizes: Any,
+    tasks: int,
+    features: Any,
+    numbers: Any,
 ) -> bool:
-    """Have a nest's features, float64 [batch, rows, FEATURES], and numbers, [batch, numbers + 1], worked out for sizes,
-    float64 [batch, loops]; did that succeed?
+    """Compute a nest's `features`, float64 [batch, rows, FEATURES], and `numbers`, [batch, numbers + 1], for `sizes`,
+    float64 [batch, loops]. False if it gave up.
 
     Args:
-        walk: None: in Python, which takes a thousand times as long.
+        featuriser: the machine code; None runs the Python version, which takes a thousand times as long.
     """
-    if walk is None:
+    if featuriser is None:
         room, given = Work(*work.arrays(_dtypes(Work))), NestTables(*nest.arrays(_dtypes(NestTables)))
         return featurise(tables, given, room, sizes, tasks, features, numbers) == at.OK
     words = array("q", [n for x in tables for n in (address_of(x), len(x))])
@@ -84,7 +91,7 @@ def walked(
     words.extend(work.words())
     words.extend((address_of(sizes), *sizes.shape, tasks))
     words.extend((address_of(features), *features.shape, address_of(numbers), *numbers.shape))
-    return walk(words.tobytes()) == at.OK
+    return featuriser(words.tobytes()) == at.OK
 
 
 def _dtypes(record: Any) -> Iterator[Any]:

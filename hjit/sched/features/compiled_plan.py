@@ -1,4 +1,5 @@
-"""The features of a nest by the compiled walk of `hjit.sched.native`: what `featurise.Plan` is of a recorded one."""
+"""`CompiledPlan`: the features of a nest by the compiled featuriser (`hjit.sched.native`); `featurise.Plan` is the
+other way to compute them, from an expression tape that was recorded in Python."""
 
 from __future__ import annotations
 
@@ -13,15 +14,15 @@ from hjit.sched.features.load_counts import Block
 from hjit.sched.features.results import NestFeatures, Sizes, finished
 from hjit.sched.language.memory import Layout
 from hjit.sched.language.tree import Node
+from hjit.sched.native.argument_block import Featuriser, run_featuriser, work_for
 from hjit.sched.native.nests import EncodedNest, Encoder
 from hjit.sched.native.tables import GraphTables, tables_of
-from hjit.sched.native.words import Walk, walked, work_for
 
 NATIVE = SCHEDULE.index("native_vector_size")
 
 
 @dataclass(frozen=True, eq=False)
-class WalkedPlan:
+class CompiledPlan:
     """The features of a nest, for any sizes of its loops.
 
     Attributes:
@@ -29,11 +30,11 @@ class WalkedPlan:
         names: for each row of features the stage.
         start: of the features of each row those that are not worked out, [rows, len(SCHEDULE)].
         blocks: see `hjit.sched.features.featurise.Plan`.
-        otherwise: the recorded plan, for where the walk gives up.
+        otherwise: the recorded plan, used where the featuriser gives up.
     """
 
     graph: SizedGraph
-    walk: Walk | None
+    featuriser: Featuriser | None
     tables: GraphTables
     nest: EncodedNest
     names: tuple[str, ...]
@@ -44,11 +45,11 @@ class WalkedPlan:
     @staticmethod
     def of(
         graph: SizedGraph,
-        walk: Walk | None,
+        featuriser: Featuriser | None,
         nest: Node,
         placed: Mapping[str, Layout],
         otherwise: Callable[[Sizes], NestFeatures],
-    ) -> WalkedPlan:
+    ) -> CompiledPlan:
         encoded = Encoder(graph, nest, placed).encoded()
         names: list[str] = []
         blocks: list[tuple[int, Block, slice]] = []
@@ -59,7 +60,7 @@ class WalkedPlan:
                 names.append(called or x.part.stage)
         start = np.zeros((len(names), len(SCHEDULE)))
         start[:, NATIVE] = [graph.native_lanes(name) for name in names]
-        return WalkedPlan(graph, walk, tables_of(graph), encoded, tuple(names), start, tuple(blocks), otherwise)
+        return CompiledPlan(graph, featuriser, tables_of(graph), encoded, tuple(names), start, tuple(blocks), otherwise)
 
     @property
     def head(self) -> str:
@@ -73,7 +74,9 @@ class WalkedPlan:
         numbers = np.empty((batch, nest.numbers + 1))
         work = work_for(nest.environments, nest.nest, tables.dims, tables.axes, tables.deep)
         sizes = np.ascontiguousarray(tiles, np.float64)
-        if not walked(self.walk, tables.tables, nest.nest, work, sizes, self.graph.tasks or 0, values, numbers):
+        if not run_featuriser(
+            self.featuriser, tables.tables, nest.nest, work, sizes, self.graph.tasks or 0, values, numbers
+        ):
             return self.otherwise(tiles)
         np.maximum(values, 0.0, out=values)  # a piece without elements
         return finished(self.graph, self.names, values, numbers.T[:-1], self.blocks, numbers[:, -1])
