@@ -46,15 +46,15 @@ class CompiledPart(Inspectable[..., Any]):
     @classmethod
     def of(cls, whole: CompiledFunction[..., Any], function: Any, deeper: int) -> CompiledPart:
         """What runs a part of a function, or one that it calls (`deeper`)."""
-        part = cls(whole._given, whole._spent, function, whole._depth + deeper)
+        part = cls(whole._own_options, whole._spent, function, whole._depth + deeper)
         part._warned_of_flips = whole._warned_of_flips
         part._whole = whole
         return part
 
-    def _by(self, given: dict[str, Any]) -> Self:
+    def _with_options(self, given: dict[str, Any]) -> Self:
         return type(self)(given, self._spent, self.py_func, self._depth)
 
-    def _part(self, function: Any, deeper: int = 0) -> CompiledPart:
+    def _make_part(self, function: Any, deeper: int = 0) -> CompiledPart:
         return CompiledPart.of(self, function, deeper)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -62,7 +62,7 @@ class CompiledPart(Inspectable[..., Any]):
             return self.py_func(*args, **kwargs)
         return super().__call__(*args, **kwargs)
 
-    def _first(self, call: Call) -> Any:
+    def _first_call(self, call: Call) -> Any:
         """As that of a pipeline, if most calls find what they run: where sizes or numbers are others at every call,
         tracing takes longer than NumPy."""
         self.plain = self._not_worth()
@@ -70,14 +70,14 @@ class CompiledPart(Inspectable[..., Any]):
             self.leave()
             return PLAIN
         self._numbers.add(tuple(x for x in call.leaves if type(x) is int))
-        return super()._first(call)
+        return super()._first_call(call)
 
-    def _numpy(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _run_plain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """As that of a pipeline; in a loop, what Python runs each time need not be looked up each time."""
         calls = self.stats.fallbacks
         if calls >= PLAIN_CALLS and calls & (calls - 1) == 0 and all(e.is_given_up for e in self.entries):
             self.leave()
-        return super()._numpy(args, kwargs)
+        return super()._run_plain(args, kwargs)
 
     def leave(self) -> None:
         """Be no part any more: the function runs the plain statements. So does what that one is a part of, where this
@@ -112,5 +112,5 @@ class CompiledPart(Inspectable[..., Any]):
         finally:
             self._seconds += self._spent.building - before
 
-    def _say_why(self, why: str) -> None:
+    def _report_fallback(self, why: str) -> None:
         log.info("%s", why)

@@ -72,7 +72,7 @@ class Inspectable(Tunable[P, R]):
                 except OutOfBounds:
                     raise IndexError("index out of bounds") from None
                 except TracingFailed as failed:
-                    raise self._own_error(failed.error, structure, leaves) from None
+                    raise self._numpys_error(failed.error, structure, leaves) from None
         return variant
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
@@ -84,7 +84,7 @@ class Inspectable(Tunable[P, R]):
             return on_dask.explained(self._dask_settings(), structure, leaves)
         from hjit.report.explain import explained, foreseen, in_parts, of_reported_errors
 
-        if float_errors.are_reported() and self._is_numpys(args, kwargs):
+        if float_errors.are_reported() and self._is_all_numpy(args, kwargs):
             return of_reported_errors(self.__name__)
         entry = self._entries.get(key_of(args, kwargs))
         if entry is None or not entry.is_known:
@@ -148,7 +148,7 @@ class Inspectable(Tunable[P, R]):
 
             return [on_deep_stack(inspection.of, b) for b in self._device_kernels(args, kwargs)]
         variant = self.variant_of(args, kwargs, options, self._schedule)
-        return [on_deep_stack(lowered, s.scheduled, options) for s in variant.steps if s.scheduled is not None]
+        return [on_deep_stack(lowered, s.scheduled, options) for s in variant.segments if s.scheduled is not None]
 
     def graph(self, *args: Any, **kwargs: Any) -> Any:
         """The canonical Graph that these arguments lead to; printable, and a picture in a notebook."""
@@ -301,9 +301,9 @@ class Inspectable(Tunable[P, R]):
         body = self._on_device(args, kwargs).body
         rows: list[Any] = []
         between: list[tuple[int, str]] = []
-        for number, step in enumerate(body.steps):
-            rows += [] if step.bound is None else inspection.rows(step.bound, capability)  # type: ignore[arg-type]
-            if step.graph_break is not None:
+        for number, segment in enumerate(body.segments):
+            rows += [] if segment.bound is None else inspection.rows(segment.bound, capability)  # type: ignore[arg-type]
+            if segment.graph_break is not None:
                 between.append((len(rows), body.describe_break(number)))
         return inspection.Table(rows, inspection.capability() if capability is None else capability, between)
 

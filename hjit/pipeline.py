@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 load_table()
 
-Own = TypeVar("Own")  # an instance, or a class, whose method it is
-Q = ParamSpec("Q")  # the parameters after that
+Own = TypeVar("Own")  # the first parameter of a method: an instance or a class
+Q = ParamSpec("Q")  # its other parameters
 Out = TypeVar("Out")
 
 
@@ -44,10 +44,10 @@ Out = TypeVar("Out")
 class Pipeline(Inspectable[P, R]):
     """A NumPy function that runs compiled; call it as the function itself."""
 
-    def _by(self, given: dict[str, Any]) -> Pipeline[P, R]:
+    def _with_options(self, given: dict[str, Any]) -> Pipeline[P, R]:
         return Pipeline(self.py_func, given)
 
-    def _part(self, function: Any, deeper: int = 0) -> CompiledPart:
+    def _make_part(self, function: Any, deeper: int = 0) -> CompiledPart:
         return CompiledPart.of(self, function, deeper)
 
     @overload
@@ -69,7 +69,7 @@ class Pipeline(Inspectable[P, R]):
         return self
 
     def __reduce__(self) -> Any:
-        """By name, as functions are pickled; by cloudpickle with its code where that pickles functions so."""
+        """Pickle by name, as functions are; cloudpickle gets the code where it would pickle a function's code."""
         module, name = self.__module__, getattr(self, "__qualname__", self.__name__)
         try:
             found = _named(module, name)
@@ -78,22 +78,22 @@ class Pipeline(Inspectable[P, R]):
         is_found = getattr(found, "py_func", found) is self.py_func
         caller = sys._getframe(1).f_globals.get("__name__") or ""
         if "cloudpickle" in caller and (not is_found or module == "__main__"):
-            return Pipeline, (self.py_func, self._given)
+            return Pipeline, (self.py_func, self._own_options)
         if not is_found:
             raise pickle.PicklingError(f"{self!r} is not found as {module}.{name}")
-        return _unpickle, (module, name, self._given)
+        return _unpickle, (module, name, self._own_options)
 
     def into(self, out: Out, *args: P.args, **kwargs: P.kwargs) -> Out:
-        """Call the pipeline with its results in `out`: an array, or arrays put together as the function's results are.
+        """Call the pipeline, and write its results to `out`: an array, or arrays nested as the function's results are.
 
-        Arrays in C order that do not overlap the arguments are computed into directly, without allocation.
+        Kernels write directly to arrays in C order that do not overlap the arguments, without allocation.
 
         Raises:
-            ValueError: `out` has not the structure, or an array not the shape or dtype, of the result.
+            ValueError: `out` does not have the structure of the result, or an array not its shape or dtype.
         """
         self.stats.calls += 1
         targets = leaves_of(out)
-        pairs = _paired(out, self._call(key_of(args, kwargs), args, kwargs, targets))
+        pairs = _pairs(out, self._call(key_of(args, kwargs), args, kwargs, targets))
         for t, r in pairs:
             array = r if is_device_array(r) else np.asarray(r)
             if (
@@ -104,7 +104,7 @@ class Pipeline(Inspectable[P, R]):
                 is_array = isinstance(t, np.ndarray) or is_device_array(t)
                 given = f"{t.shape} {t.dtype}" if is_array else f"a {type(t).__module__}.{type(t).__qualname__}"
                 raise ValueError(f"out: an array of shape {array.shape} and dtype {array.dtype} is needed, not {given}")
-        if any(t is not own for (t, _), own in zip(pairs, targets, strict=True)):  # results are in others' arrays
+        if any(t is not own for (t, _), own in zip(pairs, targets, strict=True)):  # a result may be in another's array
             pairs = [(t, r.copy() if hasattr(r, "copy") else r) for t, r in pairs]
         for t, r in pairs:
             if t is not r and not is_same_memory(t, r):
@@ -112,13 +112,15 @@ class Pipeline(Inspectable[P, R]):
         return out
 
     def use(self, schedule: Schedule | Root | Sequence[Root] | None) -> Pipeline[P, R]:
-        """Run by a schedule from now on, as it is now; None: by the default one. Returns the pipeline.
+        """Use this schedule from now on (later changes to it have no effect); None: the default one. Returns the
+        pipeline.
 
         Args:
-            schedule: directives, or trees such as `tree` shows and `hjit.sched.language.transforms` make of them.
+            schedule: directives, or trees: those that `tree` returns, perhaps changed by
+                `hjit.sched.language.transforms`.
 
         Raises:
-            ScheduleError: it is no schedule; at the first call, it is not legal for what the function computes.
+            ScheduleError: it is no schedule. The first call raises it if the schedule is not legal for the function.
         """
         from hjit.sched.hand.schedule import usable
 
@@ -127,18 +129,18 @@ class Pipeline(Inspectable[P, R]):
             self._schedule = found
             self._options = {}
             self._entries = Entries(self.__name__, self.stats)
-            self._plain_again = None
+            self._is_plain_again = None
         return self
 
 
 @uncounted
 class BoundPipeline:
-    """The pipeline of a method of an object, of a class method, or of an object that can be called.
+    """The pipeline of a bound method, of a class method, or of a callable object.
 
-    It has all that pipelines have, less the first argument. What the method reads of the object is read at every call.
+    It has the methods of a pipeline, which take no `self`. Attributes of the object are read again at every call.
 
     Attributes:
-        py_func: what was given.
+        py_func: the bound method or callable object that was decorated.
     """
 
     __name__: str
@@ -155,7 +157,7 @@ class BoundPipeline:
 
     @property
     def method(self) -> types.MethodType:
-        """The function in Python, with its first argument."""
+        """The plain function, bound to its first argument."""
         return types.MethodType(self._whole.py_func, self._owner)
 
     def in_force(self) -> Any:
@@ -195,11 +197,11 @@ class BoundPipeline:
         return self
 
     def __reduce__(self) -> Any:
-        """As what was given is pickled."""
-        return _bound_again, (self.py_func, self._whole._given)
+        """Pickle the method or object that was decorated."""
+        return _unpickle_bound, (self.py_func, self._whole._own_options)
 
 
-# methods that take the arguments of a call, after so many of their own
+# methods that take the arguments of a call, and how many parameters of their own come before these
 _OF_CALLS = dict.fromkeys(
     """explain report graph tree schedule loops inspect_llvm inspect_asm inspect_cuda inspect_ptx inspect_sass kernels
     tune""".split(),
@@ -207,29 +209,29 @@ _OF_CALLS = dict.fromkeys(
 ) | {"into": 1, "export": 1}
 
 
-def _paired(out: Any, result: Any, where: str = "out") -> list[tuple[Any, Any]]:
-    """The arrays of `Pipeline.into`, each with the result that belongs there; in the order of the results.
+def _pairs(out: Any, result: Any, where: str = "out") -> list[tuple[Any, Any]]:
+    """Pairs of an array of `out` and the result that belongs there, in the order of the results.
 
     Raises:
-        ValueError: they are put together in other ways.
+        ValueError: `out` and the result have different structures.
     """
     if isinstance(result, dict):
         if not isinstance(out, dict) or out.keys() != result.keys():
             given = f"one with {list(out)}" if isinstance(out, dict) else f"a {type(out).__name__}"
             raise ValueError(f"{where}: a dict with the keys {list(result)} is needed, not {given}")
-        return [pair for k, r in result.items() for pair in _paired(out[k], r, f"{where}[{k!r}]")]
+        return [pair for k, r in result.items() for pair in _pairs(out[k], r, f"{where}[{k!r}]")]
     if isinstance(result, (list, tuple)):
         if not isinstance(out, (list, tuple)) or len(out) != len(result):
             given = f"{len(out)}" if isinstance(out, (list, tuple)) else f"a {type(out).__name__}"
             raise ValueError(f"{where}: a {type(result).__name__} of {len(result)} is needed, not {given}")
-        return [p for k, (t, r) in enumerate(zip(out, result, strict=True)) for p in _paired(t, r, f"{where}[{k}]")]
+        return [p for k, (t, r) in enumerate(zip(out, result, strict=True)) for p in _pairs(t, r, f"{where}[{k}]")]
     if isinstance(out, (list, tuple, dict)):
         raise ValueError(f"{where}: an array is needed, not a {type(out).__name__}")
     return [(out, result)]
 
 
-def _method(given: Any) -> tuple[Any, Any] | None:
-    """The function of a bound method, or of an object that can be called, and its first argument; None: of neither."""
+def _bound_method(given: Any) -> tuple[Any, Any] | None:
+    """The function and the first argument of a bound method or callable object; None for anything else."""
     if isinstance(given, (types.FunctionType, functools.partial, CompiledFunction, BoundPipeline, type)):
         return None
     if isinstance(given, types.MethodType):
@@ -241,15 +243,15 @@ def _method(given: Any) -> tuple[Any, Any] | None:
     return (function, owner) if is_python else None
 
 
-def _begins(function: Any) -> str | None:
-    """What calls of a function only begin: they compute nothing."""
+def _lazy_kind(function: Any) -> str | None:
+    """ "a generator" or "a coroutine" if that is all that a call of the function returns; else None."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         return "a generator"
     return "a coroutine" if inspect.iscoroutinefunction(function) else None
 
 
-def _left_plain(function: Any, kind: str, given: dict[str, Any]) -> Any:
-    """Such a function as it is, so that it is one for those that ask.
+def _undecorated(function: Any, kind: str, given: dict[str, Any]) -> Any:
+    """Return a generator or coroutine function undecorated, so that `inspect` still recognises it.
 
     Raises:
         TraceError: ``on_unsupported="raise"``.
@@ -263,7 +265,7 @@ def _left_plain(function: Any, kind: str, given: dict[str, Any]) -> Any:
     return function
 
 
-def _bound_again(given: Any, options: dict[str, Any]) -> Any:
+def _unpickle_bound(given: Any, options: dict[str, Any]) -> Any:
     return pipeline(given, **options)
 
 
@@ -314,15 +316,15 @@ def pipeline(function: Any = None, **given: Any) -> Any:
     """Compile a NumPy image function: ``@hjit.pipeline``, ``@hjit.pipeline(verify="off")`` or ``hjit.pipeline(f)``.
 
     The decorated function takes and returns what the plain one does: arrays of any shape, strides and dtype, numbers,
-    and whatever else it takes. Coroutine and generator functions, whose calls compute nothing, are given back as they
-    are, with an `HjitWarning`.
+    and any other objects. Coroutine and generator functions, whose calls compute nothing, are returned undecorated,
+    with an `HjitWarning`.
 
     Args:
-        given: options of `hjit.options`; they come before those of a ``with`` block and of the environment.
+        given: options of `hjit.options`; they take precedence over those of a ``with`` block and of the environment.
 
     Raises:
         OptionError: an unknown option or value.
-        TypeError: `function` cannot be called.
+        TypeError: `function` is not callable.
         TraceError: ``on_unsupported="raise"``, and it is a coroutine or a generator function.
     """
     checked(given)
@@ -332,10 +334,10 @@ def pipeline(function: Any = None, **given: Any) -> Any:
         return type(function)(pipeline(function.__func__, **given))
     if not callable(function):
         raise TypeError(f"pipeline decorates a function, not {function!r}")
-    if (kind := _begins(function)) is not None:
-        return _left_plain(function, kind, given)
+    if (kind := _lazy_kind(function)) is not None:
+        return _undecorated(function, kind, given)
     whole = function.py_func if isinstance(function, BoundPipeline) else function
-    bound = _method(whole)
+    bound = _bound_method(whole)
     if bound is not None:
         is_decorated = isinstance(whole, types.MethodType) and whole.__func__ is not bound[0]
         return BoundPipeline(types.MethodType(*bound) if is_decorated else whole, Pipeline(bound[0], given), bound[1])

@@ -75,7 +75,7 @@ class Tunable(CompiledFunction[P, R]):
                 if is_split and self.parts is not None:
                     self.tuned = _tune_parts(self.parts, key, args, kwargs, seconds)
                 elif isinstance(error, TracingFailed):
-                    raise self._own_error(error.error, structure, leaves) from None
+                    raise self._numpys_error(error.error, structure, leaves) from None
                 else:
                     raise
         with self._lock:
@@ -128,7 +128,7 @@ class Tunable(CompiledFunction[P, R]):
             self.tuned = None
             with self._lock:
                 self._entries = Entries(self.__name__, self.stats)
-                self._plain_again = None
+                self._is_plain_again = None
 
     # -- in the background
     def _tune_later(self, call: Call, options: Options) -> None:
@@ -142,7 +142,7 @@ class Tunable(CompiledFunction[P, R]):
         if not background.submit(self, work):
             log.debug("%s is not tuned in the background: too much waits for that", self.__name__)
 
-    def _take_up(self, key: CallKey, found: Tuned) -> None:
+    def _adopt_tuned(self, key: CallKey, found: Tuned) -> None:
         """Calls run by what was found: the next one builds what it needs of it."""
         self.tuned = found
         with self._lock, forks.builds:
@@ -182,7 +182,7 @@ def _tune_behind(
     found = _tuned(function, name, traced, segments_of, leaves, options, Limits(options.tune_budget, is_over, fits))
     f = owner()
     if f is not None and found.default:
-        f._take_up(key, found)
+        f._adopt_tuned(key, found)
 
 
 def _tuned(

@@ -134,17 +134,17 @@ def test_calls_that_numpy_runs_are_recognised(times: Any, args: Any) -> None:
     f = hjit.pipeline(function, numpy_if_faster=True)
     for _ in range(CALLS + 12):
         np.testing.assert_array_equal(f(*args), function(*args))
-    assert f.stats.slower == 1 and f._plain_again is not None
+    assert f.stats.slower == 1 and f._is_plain_again is not None
     before = f.stats.fallbacks, f.stats.calls
     np.testing.assert_array_equal(f(*args), function(*args))
     assert (f.stats.fallbacks, f.stats.calls) == (before[0] + 1, before[1] + 1)
     for others in ((A.astype(np.float64), *args[1:]), (A[:2], *args[1:]), (A, "2"[:0] or 3), (1.5, *args[1:])):
-        assert not (len(others) == len(args) and f._plain_again[1](*others))
+        assert not (len(others) == len(args) and f._is_plain_again[1](*others))
         np.testing.assert_array_equal(f(*others), function(*others))
     with hjit.options(budget=9.0):
-        assert not f._plain_again[1](*args)
+        assert not f._is_plain_again[1](*args)
     f.use(None)
-    assert f._plain_again is None
+    assert f._is_plain_again is None
 
 
 def test_other_keys_are_timed_once_one_was_slower(times: Any) -> None:

@@ -275,7 +275,7 @@ def test_integers_to_negative_powers_are_refused(dtype: Any) -> None:
 def test_exponents_that_cannot_be_negative_need_no_decision() -> None:
     pipe = check(lambda x, b: x ** (b % 3), np.arange(20), np.arange(20) - 10)
     variants = next(iter(pipe._entries.values())).variants
-    assert len(variants[0].steps) == 1
+    assert len(variants[0].segments) == 1
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint64, np.float32], ids=lambda t: np.dtype(t).name)

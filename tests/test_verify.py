@@ -19,7 +19,7 @@ from skimage.transform import probabilistic_hough_line
 import hjit
 from hjit import HjitWarning
 from hjit.call.checks.first_calls import MAX_BLANKS, MAX_DOUBTS, MAX_PATHS
-from hjit.call.variant import OneKernel, Steps, Variant
+from hjit.call.variant import CompiledSegments, OneKernel, Variant
 from hjit.kernels.lower.params import STREAMED
 from hjit.kernels.runtime.kernel import Bound
 from hjit.verify import work
@@ -313,13 +313,13 @@ def test_arrays_that_extern_functions_draw_at_random_are_not_compared(
     is_wrong: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn = itertools.count()
-    call_extern = Steps.call_extern
+    call_extern = CompiledSegments.call_extern
 
-    def random(self: Steps, *args: Any) -> Any:
+    def random(self: CompiledSegments, *args: Any) -> Any:
         outcome, results = call_extern(self, *args)
         return outcome, [r + next(drawn) for r in results]
 
-    monkeypatch.setattr(Steps, "call_extern", random)
+    monkeypatch.setattr(CompiledSegments, "call_extern", random)
     if is_wrong:
         wrong_from_now_on(monkeypatch, lambda result: result[1].__setitem__((7, 3), -1))
     p = hjit.pipeline(lambda a: (np.linalg.inv(a) + a, a * 2), cache="off")
@@ -333,9 +333,9 @@ def test_an_extern_function_that_gives_other_numbers_each_time_is_a_break(
     equal: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first `equal` runs after the trace give the same numbers, by chance, when NumPy's are others."""
-    calls, call_extern = itertools.count(), Steps.call_extern
+    calls, call_extern = itertools.count(), CompiledSegments.call_extern
 
-    def random(self: Steps, *args: Any) -> Any:
+    def random(self: CompiledSegments, *args: Any) -> Any:
         outcome, results = call_extern(self, *args)
         return outcome if next(calls) < equal else ("value", None), results
 
@@ -344,7 +344,7 @@ def test_an_extern_function_that_gives_other_numbers_each_time_is_a_break(
         a += 1
         return lines, a * 2
 
-    monkeypatch.setattr(Steps, "call_extern", random)
+    monkeypatch.setattr(CompiledSegments, "call_extern", random)
     if equal:
         wrong_from_now_on(monkeypatch, lambda result: result[1].fill(7))
     p = hjit.pipeline(f, on_unsupported="break", cache="off")

@@ -1,4 +1,4 @@
-"""What the classes that make up a compiled function know of each other."""
+"""`FunctionBase`: the interface through which the base classes of `CompiledFunction` use each other."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 class FunctionBase:
     """The state of `hjit.call.compiled_function.CompiledFunction`, and the methods that its base classes call.
 
+    The table in that module says which class does what.
+
     Attributes:
         py_func: the undecorated function.
         stats: counters, for people and tests.
@@ -34,32 +36,32 @@ class FunctionBase:
 
     @abstractmethod
     def _resolved(self, context: Any) -> Options:
-        """The options of calls in a context."""
+        """The options in force in the context of a call."""
 
     @abstractmethod
     def _run(self, call: Call, is_into: bool) -> Any:
-        """Run a known variant, a new one, or the plain function; `is_into`: the caller gave arrays for the results."""
+        """Run a known variant, a new one, or the plain function; `is_into`: called by `Pipeline.into`."""
 
     @abstractmethod
-    def _numpy(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _run_plain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run the plain function."""
 
     @abstractmethod
-    def _by_numpy(self) -> Callable[..., Any]:
-        """The plain function for NumPy's arrays, although it may name CuPy."""
+    def _plain_for_numpy(self) -> Callable[..., Any]:
+        """The plain function, run on NumPy arrays even if its code names CuPy."""
 
     @abstractmethod
-    def _refused(self, call: Call) -> Any:
-        """NumPy is to say what it refuses; CuPy might not refuse it."""
+    def _leave_to_numpy(self, call: Call) -> Any:
+        """A call that NumPy raises an exception for: the plain function raises it, on the host, as CuPy may not."""
 
     @abstractmethod
     def _give_up(self, key: CallKey, why: str, is_refused: bool = False) -> None:
-        """NumPy runs all calls with this key; see `Entries.give_up`."""
+        """Leave all calls with this key to NumPy; see `Entries.give_up`."""
 
     @abstractmethod
     def _not_compiled_later(self, call: Call, error: TraceError) -> None:
-        """Later calls as this one do not run compiled as a whole; this one has its result."""
+        """Note that calls like this one, which has its result already, cannot be compiled as a whole."""
 
     @abstractmethod
     def _warn(self, why: str) -> None:
-        """Give a warning, once."""
+        """Issue a warning; the first one only."""

@@ -1,14 +1,14 @@
-"""The way of a new key of arguments. `build` reads as the list of what happens:
+"""From a new key of arguments to a `Variant`. `build` and `compiled` read as the list of steps:
 
-trace         run the Python function on tracers            `hjit.trace.capture`
-look up       the result of the same trace before           `hjit.call.stored`
-canonicalise  named rewrites of the Graph of each segment   `hjit.call.segments`, `hjit.trace.passes`
-autotune      where that is wanted, and was not done yet    `hjit.call.tuned`, `hjit.tuning.autotune`
-look up       the schedule on disk                          `hjit.tuning.decide`, `hjit.tuning.plans`
-search        where there is none                           `hjit.tuning.autoschedule`
-lower, emit   or load, from the disk or this process        `hjit.kernels.runtime.bind`
-tune          measure candidates, keep the best             `hjit.tuning.candidates`
-bind          kernels, graph breaks and results as a `Variant`    here
+trace         run the Python function on tracers                 `hjit.trace.capture`
+look up       kernels stored for an identical trace              `hjit.call.stored.kernels`
+canonicalise  named rewrites of the Graph of each segment        `hjit.call.segments`, `hjit.trace.passes`
+autotune      if ``tune="autotune"``, and not done before        `hjit.call.tuned`, `hjit.tuning.autotune`
+look up       a schedule stored on disk                          `hjit.tuning.decide`, `hjit.tuning.plans`
+search        if there is none                                   `hjit.tuning.autoschedule`
+lower, emit   or load the kernel, from disk or this process      `hjit.kernels.runtime.bind`
+tune          time the candidates, keep the fastest              `hjit.tuning.candidates`
+bind          kernels, graph breaks and results to a `Variant`   this module
 """
 
 from __future__ import annotations
@@ -30,7 +30,16 @@ from hjit.call.interpreted import Interpretation, Interpreted
 from hjit.call.results import Results, allocations, is_tree
 from hjit.call.stored import verdicts
 from hjit.call.stored.kernels import StoredKernels, entry_of
-from hjit.call.variant import GONE, Mispredict, OneKernel, OutOfBounds, Step, Steps, Variant, WithProducts
+from hjit.call.variant import (
+    GONE,
+    CompiledSegment,
+    CompiledSegments,
+    Mispredict,
+    OneKernel,
+    OutOfBounds,
+    Variant,
+    WithProducts,
+)
 from hjit.errors import BudgetError, CompileError, HjitError, MemoryShortage, Origin, TraceError, raise_if_signalled
 from hjit.kernels.runtime import kernel
 from hjit.kernels.runtime.machine_code import is_busy
@@ -56,7 +65,8 @@ Array = np.ndarray[Any, Any]
 
 
 class TracingFailed(Exception):
-    """Tracing raised an exception, the function's own or one of hjit's. No effect of the function has happened yet."""
+    """Tracing raised `error`: one that the function itself raises, or a fault of hjit. The function has had no effects
+    yet."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -64,14 +74,15 @@ class TracingFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What runs calls with a key.
+    """The result of `build`.
 
     Attributes:
-        results: of the extern calls that the trace made, which the first run need not make again, by the number of
-            the graph break.
-        compiled, loaded: kernels, new and from the disk cache.
-        verified: what an earlier process has kept that has compared results with NumPy's; None: none has.
-        tuned: the result of tuning; None: there was none.
+        variant: serves calls with the key.
+        results: of the extern calls that tracing made, by the number of the graph break: the first run need not make
+            them again.
+        compiled, loaded: how many kernels are new, and how many came from the disk cache.
+        verified: the stored verdict of an earlier process that compared results with NumPy's, or None.
+        tuned: the result of tuning, or None.
     """
 
     variant: Variant
@@ -84,14 +95,15 @@ class Built:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A function to be traced, and compiled, for some arguments.
+    """A function to be traced and compiled for some arguments.
 
     Attributes:
-        structure: how `leaves`, the arguments with containers opened, are put together.
-        scheduler: the schedule that the user has given.
-        interprets: may NumPy compute what decisions are made on while the function is traced?
-        expected: outcomes of conditions that are assumed.
-        fill: which numbers uninitialised elements are traced with, see `TracingOptions`.
+        structure: of the arguments, as a `PyTree` over the numbers of `leaves`.
+        leaves: the arguments, flattened.
+        scheduler: the user's schedule, or None.
+        interprets: may conditions be evaluated by NumPy while the function is traced? If not, by kernels.
+        expected: outcomes of conditions that are assumed instead of evaluated.
+        fill: the numbers that uninitialised elements are traced with, see `TracingOptions`.
     """
 
     function: Callable[..., Any]
@@ -107,18 +119,18 @@ class Request:
 def build(
     request: Request, name: str, tune: Callable[[Trace, list[Any], Options], Tuned | None] | None = None
 ) -> Built:
-    """Everything that a first call does before it runs.
+    """Trace and compile a function: all that a first call does before it runs.
 
     Args:
-        name: of the function, in messages.
-        tune: tunes the kernels of the trace, if that is wanted, so that their plans are found.
+        name: of the function, for messages.
+        tune: tunes the kernels of the trace, so that compiling then finds their plans; None: no tuning.
 
     Raises:
-        BudgetError: there is no time for that.
+        BudgetError: it takes longer than the budget.
         TraceError: the function cannot be traced.
         CompileError: a fault of hjit.
-        OutOfBounds: an index is out of bounds: NumPy is to say so itself.
-        TracingFailed: tracing raised something, perhaps what the function itself raises.
+        OutOfBounds: an index is out of bounds; NumPy raises the exception for it.
+        TracingFailed: tracing raised another exception, perhaps one that the function itself raises.
     """
     code = python_function(request.function).__code__
     options, leaves = request.options, request.leaves
@@ -131,7 +143,7 @@ def build(
         traced = traced_call(request)
         if options.target != "cuda":
             _no_device_arrays(traced, leaves)
-        results = results_of_externs(traced)  # a variant keeps no array of the call
+        results = results_of_externs(traced)  # before binding, which drops the arrays of the call
         deadline.blame(traced.recorder.busiest())
         done = None if tune is None else tune(traced, leaves, options)
         variant = _reported(name, compiled, traced, request.structure, leaves, options, request.scheduler)
@@ -143,10 +155,10 @@ def build(
 
 @contextlib.contextmanager
 def _llvm_that_ends(name: str) -> Iterator[None]:
-    """A block whose compilations LLVM may not end; says so, as all that are to come suffer from it.
+    """A block that compiles. If LLVM hangs in it, the `BudgetError` says so: nothing else can be compiled then.
 
     Raises:
-        BudgetError: as the block does.
+        BudgetError: raised by the block.
     """
     was_busy = is_busy()
     try:
@@ -168,7 +180,7 @@ _GIVEN_UP = (
     "function, such as whole arrays in place of loops; and report the function, please: LLVM should end",
 )
 _NEVER_BEGUN = (
-    f"it is not compiled, as LLVM still compiles another function, which was given up. {_ALL_BUSY}",
+    f"it is not compiled, as LLVM is still compiling another function, which was given up. {_ALL_BUSY}",
     "start the process anew, without compiling the function that an earlier warning names",
 )
 
@@ -222,7 +234,7 @@ def traced_call(request: Request) -> Trace:
 
 
 def _running_loops(options: Options) -> CompileLoops | None:
-    """What compiles loops that are no stages."""
+    """Compiles loop programs (`hjit.trace.ir.programs`): loops that a Graph cannot express; None on a GPU."""
 
     def run_loops(program: Program, sizes: Mapping[str, int]) -> RunLoops:
         from hjit.kernels.runtime.programs.running import run_loops
@@ -233,10 +245,10 @@ def _running_loops(options: Options) -> CompileLoops | None:
 
 
 def _no_device_arrays(traced: Trace, leaves: Sequence[Any]) -> None:
-    """For a function that is compiled for the CPU.
+    """Check that a function compiled for the CPU captures no arrays on a GPU.
 
     Raises:
-        TraceError: it reads arrays on a GPU besides its arguments.
+        TraceError: it does.
     """
     for path, (kind, _) in traced.recorder.captures:
         if kind == "array" and is_device_array(look_up(path, leaves)):
@@ -244,9 +256,9 @@ def _no_device_arrays(traced: Trace, leaves: Sequence[Any]) -> None:
 
 
 def _product_by_blas(options: Options, scheduler: Scheduler | None, stage: str) -> bool | str:
-    """May BLAS compute the product of this name? "auto": where it is faster.
+    """May BLAS compute the matrix product of this name? "auto": if it is faster.
 
-    Where the user has given a schedule, it computes those that are not in that.
+    With a schedule of the user's, BLAS computes the products that the schedule does not mention.
     """
     if scheduler is None or options.blas is False:
         return options.blas
@@ -255,18 +267,19 @@ def _product_by_blas(options: Options, scheduler: Scheduler | None, stage: str) 
 
 
 def results_of_externs(traced: Trace) -> dict[int, tuple[Any, ...]]:
+    """The results of the extern calls that tracing made, by the number of the graph break; impure calls left out."""
     rec = traced.recorder
     calls = ((k, e) for k, e in enumerate(rec.breaks) if e.call is not None and not e.impure)
     return {k: tuple(rec.inputs[n].array for n in e.gives) for k, e in calls}
 
 
 def _reported(name: str, f: Callable[..., T], *args: Any) -> T:
-    """``f(*args)``, with what goes wrong as errors of hjit."""
+    """``f(*args)``, with its exceptions turned into those of hjit."""
     try:
         return on_deep_stack(f, *args)
     except HjitError:
         raise
-    except MemoryError as error:  # for hjit's own work: NumPy may have enough
+    except MemoryError as error:  # hjit has too little; NumPy may have enough
         raise_if_signalled(error)
         raise MemoryShortage(f"{name}: too little memory to compile it: {error}") from error
     except RecursionError:
@@ -280,10 +293,10 @@ def _reported(name: str, f: Callable[..., T], *args: Any) -> T:
 def evaluate(
     rec: Recorder, names: tuple[str, ...], leaves: list[Any], options: Options, by_numpy: Interpreted | None
 ) -> list[Any]:
-    """Stages of an unfinished trace, computed on the arrays at hand.
+    """Compute stages of an unfinished trace on the arrays of the call.
 
     Args:
-        by_numpy: what computes what is little; None: kernels compute all.
+        by_numpy: interprets small Graphs in NumPy; None: kernels compute all.
     """
     arrays = {n: s.array for n, s in rec.inputs.items()}
     host: Callable[[Any], Array] = np.asarray
@@ -295,7 +308,7 @@ def evaluate(
     wanted = tuple(dict.fromkeys(n for n in names if n not in found))
     if wanted:
         values, slots = rec.tape.replay(leaves), rec.scalar_slots()
-        assert values is not None, "they are those that are traced"
+        assert values is not None, "the arguments are those that are being traced"
         scalars = {name: values[slot.k] for name, (slot, _) in slots.items()}
         try:
             estimate = None
@@ -317,7 +330,7 @@ def _outputs(
     options: Options,
     by_numpy: Interpretation | None,
 ) -> list[Any]:
-    """Stages of an unfinished trace, computed by what has them first.
+    """Compute stages of an unfinished trace the quickest way: by NumPy, by a stored kernel, or by a new one.
 
     Raises:
         IndexError: an index is out of bounds.
@@ -328,7 +341,8 @@ def _outputs(
             return found
     stored = entry_of(rec, (names,), options, "decision")
     kernels = None if stored is None else stored.load()
-    # A process that computed the conditions before this number had most of it by then, and left no kernel
+    # The process that stored the assumed outcomes evaluated those conditions in NumPy, had little left to compute here,
+    # and stored no kernel. Now all of it is to be computed: still by NumPy, if that is quicker than compiling
     if kernels is None and rec.assumed and by_numpy is not None and by_numpy.is_quicker_than_compiling:
         found = by_numpy.outputs(arrays, scalars)
         if found is not None:
@@ -345,11 +359,11 @@ def _by_kernel(
     stored: StoredKernels | None,
     kernels: tuple[Bound | None, ...] | None,
 ) -> list[Any]:
-    """Stages of an unfinished trace, computed by a kernel of their own.
+    """Compute stages of an unfinished trace by a kernel.
 
     Args:
-        stored: its entry on disk.
-        kernels: the kernel that an earlier process has left there; None: there is none.
+        stored: its entry in the disk cache.
+        kernels: the kernel loaded from there; None if there is none.
 
     Raises:
         IndexError: an index is out of bounds.
@@ -370,17 +384,19 @@ def _by_kernel(
     return outputs
 
 
-# -- look up the result of the same trace before; else canonicalise, look up, search, lower, emit, tune; bind
+# -- look up kernels of an identical trace; else canonicalise, look up, search, lower, emit, tune; bind
 
 
 def compiled(
     traced: Trace, structure: PyTree, leaves: Sequence[Any], options: Options, scheduler: Scheduler | None
 ) -> Variant:
-    """A trace, compiled by the schedule that is decided on for it."""
+    """The variant of a trace: its kernels from disk, or compiled by the schedule that is decided on."""
     stored = entry_of(traced.recorder, traced.goals, options) if scheduler is None else None
     kernels = None if stored is None else stored.load()
     if kernels is None:
-        from hjit.call.compiling import candidate_of  # a process that finds its kernels loads no compiler
+        from hjit.call.compiling import (
+            candidate_of,
+        )  # imported late: a process that finds its kernels needs no compiler
 
         arguments = functools.partial(all_arrays, traced, leaves, options)
         candidate, decision = candidate_of(traced, arguments, options, scheduler)
@@ -389,13 +405,13 @@ def compiled(
         kernels, origins = candidate.kernels, origins_of(candidate.segments, candidate.choice)
     else:
         origins = _origins_on_demand(traced, options, len(kernels))
-    return _bind(traced, structure, leaves, steps_of(traced, origins, kernels), options)
+    return _bind(traced, structure, leaves, compiled_segments(traced, origins, kernels), options)
 
 
 def all_arrays(traced: Trace, leaves: Sequence[Any], options: Options, candidate: Candidate) -> Arguments | None:
-    """What candidates are timed on: the arrays of the call, and those that earlier kernels compute for later ones.
+    """The arrays on which candidates are timed: those of the call, and those that kernels compute for later ones.
 
-    None where a guard does not hold, or calls between kernels have effects: they are made once more for this.
+    None if a guard does not hold, or if extern calls have effects: the segments are run once more for this.
     """
     from hjit.call.compiling import arguments_of
     from hjit.tuning.choice import Arguments
@@ -403,7 +419,7 @@ def all_arrays(traced: Trace, leaves: Sequence[Any], options: Options, candidate
     if len(candidate.kernels) == 1:
         return arguments_of(traced, leaves)
     origins = origins_of(candidate.segments, candidate.choice)
-    variant = variant_of(traced, steps_of(traced, origins, candidate.kernels), options)
+    variant = variant_of(traced, compiled_segments(traced, origins, candidate.kernels), options)
     guarded = variant.guards.values(leaves)
     if guarded is None or variant.impure:
         return None
@@ -417,14 +433,16 @@ def all_arrays(traced: Trace, leaves: Sequence[Any], options: Options, candidate
     return Arguments(state, {name: values[slot] for name, slot in variant.body.slots.items()})
 
 
-def steps_of(traced: Trace, origins: Sequence[Callable[[], Any]], kernels: Sequence[Bound | None]) -> list[Step]:
-    """The kernels of a trace, with the graph breaks between them."""
+def compiled_segments(
+    traced: Trace, origins: Sequence[Callable[[], Any]], kernels: Sequence[Bound | None]
+) -> list[CompiledSegment]:
+    """The segments of a trace: kernels, and the graph breaks between them."""
     breaks = [*traced.recorder.breaks, None]
-    return [Step(*x) for x in zip(origins, kernels, breaks, unread_after(traced, kernels), strict=True)]
+    return [CompiledSegment(*x) for x in zip(origins, kernels, breaks, unread_after(traced, kernels), strict=True)]
 
 
 def unread_after(traced: Trace, kernels: Sequence[Bound | None]) -> list[frozenset[int]]:
-    """See `Step`."""
+    """`CompiledSegment.unread` of each segment."""
     computed = {name for bound in kernels if bound is not None for name, _, _ in bound.outputs}
     read = {r.name for r in traced.results} | set(traced.goals[-1])
     found: list[frozenset[int]] = [frozenset()]
@@ -436,12 +454,12 @@ def unread_after(traced: Trace, kernels: Sequence[Bound | None]) -> list[frozens
 
 
 def origins_of(segments: Segments, choice: Choice) -> list[Callable[[], Any]]:
-    """See `Step`."""
+    """`CompiledSegment.origin` of each segment."""
     return [functools.partial(tuple, (x.graph, choice.of(x) if x.graph.outputs else None)) for x in segments]
 
 
 def _origins_on_demand(traced: Trace, options: Options, count: int) -> list[Callable[[], Any]]:
-    """See `Step`."""
+    """`CompiledSegment.origin` of each segment, worked out when the first of them is asked for."""
 
     @functools.cache
     def made() -> list[Any]:
@@ -453,16 +471,18 @@ def _origins_on_demand(traced: Trace, options: Options, count: int) -> list[Call
     return [lambda number=k: made()[number] for k in range(count)]  # type: ignore[misc]
 
 
-def _bind(traced: Trace, structure: PyTree, leaves: Sequence[Any], steps: list[Step], options: Options) -> Variant:
-    """What runs: it keeps no array of the call at hand."""
+def _bind(
+    traced: Trace, structure: PyTree, leaves: Sequence[Any], segments: list[CompiledSegment], options: Options
+) -> Variant:
+    """The variant of compiled segments, with a hot path if it can have one. It keeps no array of the call alive."""
     traced.recorder.tape.settle()
     on_device = options.target == "cuda"
     if on_device:
-        from hjit.call.other_arrays.on_device import DeviceSteps, OnDevice, hot_path
+        from hjit.call.other_arrays.on_device import DeviceSegments, OnDevice, hot_path
 
-        variant: Variant = variant_of(traced, steps, options, OnDevice, DeviceSteps)
+        variant: Variant = variant_of(traced, segments, options, OnDevice, DeviceSegments)
     else:
-        variant = variant_of(traced, steps, options)
+        variant = variant_of(traced, segments, options)
     if _is_simple(traced, variant.guards, structure):
         variant.fast = _with_products(variant) if variant.has_products else _one_kernel(variant)
         if on_device and variant.fast is not None:
@@ -474,18 +494,18 @@ def _bind(traced: Trace, structure: PyTree, leaves: Sequence[Any], steps: list[S
 
 def variant_of(
     traced: Trace,
-    steps: list[Step],
+    segments: list[CompiledSegment],
     options: Options,
     variant: type[Variant] = Variant,
-    body: type[Steps] = Steps,
+    body: type[CompiledSegments] = CompiledSegments,
 ) -> Variant:
-    """A trace and what computes its segments."""
+    """A variant of a trace, from its compiled segments."""
     rec, guards = traced.recorder, guards_of(traced)
     slots = {name: slot.k for name, (slot, _) in rec.scalar_slots().items()}
-    shapes = {n: (shape, dtype) for s in steps if s.bound is not None for n, shape, dtype in s.bound.outputs}
+    shapes = {n: (shape, dtype) for s in segments if s.bound is not None for n, shape, dtype in s.bound.outputs}
     return variant(
         traced,
-        body(steps, guards.packed, slots, allocations(traced.results, shapes)),
+        body(segments, guards.packed, slots, allocations(traced.results, shapes)),
         Results(traced.result, traced.results, traced.writes, rec.sizes, is_tree(traced.result)),
         guards,
         {n: s.array for n, s in rec.inputs.items() if s.where[0] == "constant"},
@@ -494,10 +514,8 @@ def variant_of(
 
 
 def _is_simple(traced: Trace, guards: Guards, structure: PyTree) -> bool:
-    """May calls go a hot path?
-
-    Nothing is captured or written, no argument is a container, and there are no graph breaks but products.
-    """
+    """May calls use a hot path: nothing is captured or written, no argument is a container, and all graph breaks are
+    matrix products?"""
     rec = traced.recorder
     if any(e.product is None for e in rec.breaks) or rec.effects or rec.captures or traced.writes or guards.packed:
         return False
@@ -506,7 +524,7 @@ def _is_simple(traced: Trace, guards: Guards, structure: PyTree) -> bool:
 
 
 def _with_products(v: Variant) -> WithProducts | None:
-    """The hot path of a variant whose graph breaks are products; None where indices must be checked."""
+    """The hot path of a variant whose graph breaks are matrix products; None if indices must be checked."""
     if v.rec.checks:
         return None
     tape, guards = v.rec.tape if v.rec.tape.ops else None, v.guards
@@ -514,10 +532,10 @@ def _with_products(v: Variant) -> WithProducts | None:
 
 
 def _one_kernel(variant: Variant) -> OneKernel | None:
-    """The hot path of a variant without graph breaks; None where its results are not just what the kernel computes."""
+    """The hot path of a variant without graph breaks; None if its results are not just the kernel's outputs."""
     rec, results = variant.rec, variant.results
-    (step,) = variant.steps
-    names, bound = (*(r.name for r in results.leaves), *rec.checks), step.bound
+    (segment,) = variant.segments
+    names, bound = (*(r.name for r in results.leaves), *rec.checks), segment.bound
     if bound is None or not results.leaves or any(r.kind != "array" for r in results.leaves):
         return None
     if names != tuple(n for n, _, _ in bound.outputs) or not results.is_tree:
@@ -538,7 +556,7 @@ def _one_kernel(variant: Variant) -> OneKernel | None:
 
 
 def _forget_call(traced: Trace) -> None:
-    """A variant must not keep the arrays of the call that made it alive."""
+    """Drop the arrays of the call, which a variant must not keep alive."""
     rec = traced.recorder
     for s in rec.inputs.values():
         if s.where[0] != "constant":
@@ -548,7 +566,7 @@ def _forget_call(traced: Trace) -> None:
 
 
 def _like(a: Array) -> Array:
-    """An array of the same dtype, shape and strides without memory of its own."""
+    """A read-only prototype of an array: same dtype, shape and strides, no memory of its own."""
     probe = np.zeros(1, a.dtype)
     shaped = np.lib.stride_tricks.as_strided(probe, a.shape, a.strides)
     shaped.flags.writeable = False
@@ -561,11 +579,11 @@ def _without_contents(x: Any) -> Any:
     return x if is_run_time(x) or isinstance(x, (bool, str, bytes, type(None))) else GONE
 
 
-# -- room on the stack
+# -- stack depth
 
 
 def on_deep_stack(f: Callable[..., T], *args: Any) -> T:
-    """``f(*args)``, however deep the stack of the caller is; kernels that another thread makes for it count here."""
+    """``f(*args)`` with enough stack, on another thread if need be; kernels made there count for this thread."""
 
     def counted() -> tuple[T, int, tuple[int, int]]:
         before = kernel.made()

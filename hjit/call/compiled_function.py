@@ -1,8 +1,20 @@
-"""A function that runs compiled, and the way of its calls.
+"""`CompiledFunction`: how a call of a pipeline is dispatched.
 
-A call looks its arguments' key up among those seen. A known key runs its variant: a bound kernel, without tracing and
-without locks. A new key traces, canonicalises, finds or compiles the kernels, and compares the first result of new
-ones with NumPy's own: `hjit.call.new_calls`.
+The arguments of a call are reduced to a key (dtypes, shapes, strides, types; `hjit.call.arguments`). If the key is
+known, its variant runs: a bound kernel, without tracing and without locks. A new key is traced and compiled, and the
+first result of a new kernel is compared with NumPy's. The class is made of these, each built on the ones above it:
+
+    FunctionBase       call/base.py                  the shared state, and abstract methods that the others implement
+    TimedCalls         call/checks/timed_calls.py    calls timed against NumPy, which runs from then on if it is faster
+    VerifiedCalls      call/checks/verified_calls.py results of new kernels compared with NumPy's
+    SplitCalls         call/breaks/split_calls.py    functions with graph breaks, run by Python with compiled parts
+    NewCalls           call/new_calls.py             the first call of a key: trace, compile, verify
+    OtherArrays        call/other_arrays/calls.py    arrays on a GPU, of Dask, and of another byte order
+    CompiledFunction   this module                   keys, the hot path, the choice among the variants of a key
+    Tunable            tunable.py                    `f.tune`, and tuning in the background
+    Inspectable        inspection.py                 `f.explain`, `f.graph`, `f.loops` and so on
+    Pipeline           pipeline.py                   what the decorator returns
+    CompiledPart       graph_breaks.py               what runs the compiled parts of a function with graph breaks
 """
 
 from __future__ import annotations
@@ -51,24 +63,24 @@ R = TypeVar("R")  # what it returns
 
 @uncounted
 class CompiledFunction(NewCalls, OtherArrays, Generic[P, R]):
-    """A NumPy function, and what is known of its calls.
+    """A NumPy function with what has been compiled for its calls.
 
     Attributes:
         py_func: the undecorated function.
         stats: counters, for people and tests.
-        tuned: the result of the latest tuning; None: there was none.
+        tuned: the result of the latest tuning, or None.
     """
 
     __slots__ = (  # not in `__dict__`, which `functools.update_wrapper` copies to what wraps a pipeline
+        "_by_target",
         "_compared",
         "_depth",
         "_entries",
-        "_given",
+        "_is_plain_again",
         "_lock",
-        "_on",
         "_on_gpu",
         "_options",
-        "_plain_again",
+        "_own_options",
         "_retracing",
         "_schedule",
         "_spent",
@@ -90,20 +102,21 @@ class CompiledFunction(NewCalls, OtherArrays, Generic[P, R]):
         self.__name__ = getattr(function, "__name__", type(function).__name__)
         self.py_func: Callable[P, R] = function
         self.stats = Stats()
-        self._given = given
+        self._own_options = given
         self._entries = Entries(self.__name__, self.stats)
-        self._options: dict[Any, Options] = {}  # by the context of calls
+        self._options: dict[Any, Options] = {}  # resolved, by the context of the call
         self._schedule: Scheduler | None = None
-        self._plain_again: tuple[int, Callable[..., bool]] | None = None  # recognises calls that NumPy runs
-        self._on: dict[str, Self] = {}
+        # number of arguments, and a predicate on them: recognises calls that NumPy runs, faster than by their key
+        self._is_plain_again: tuple[int, Callable[..., bool]] | None = None
+        self._by_target: dict[str, Self] = {}
         self.parts: Parts | None = None
         self._depth = 0
         self._compared: FirstCalls | None = None
-        self._on_gpu: CompiledFunction[P, R] | None = None  # what runs calls with arrays on a GPU, once there was one
+        self._on_gpu: CompiledFunction[P, R] | None = None  # runs calls with arrays on a GPU; set by the first of them
         self.tuned: Tuned | None = None
-        self._uses_plans = False  # although nothing is searched
+        self._uses_plans = False  # use stored plans although `tune` is False: the user has called `tune`
         self._retracing = Retracing()
-        self._spent = deadline.Spent()  # of the latest budget, for building it and its parts
+        self._spent = deadline.Spent()  # what building it and its parts has taken of the latest budget
         self._warned = False
         self._warned_of_flips = False
         self._lock = threading.RLock()
@@ -117,9 +130,9 @@ class CompiledFunction(NewCalls, OtherArrays, Generic[P, R]):
             return self.py_func(*args, **kwargs)
         stats = self.stats
         stats.calls += 1
-        if float_errors.are_reported() and self._is_numpys(args, kwargs):
-            return self._numpy(args, kwargs)
-        again = self._plain_again
+        if float_errors.are_reported() and self._is_all_numpy(args, kwargs):
+            return self._run_plain(args, kwargs)
+        again = self._is_plain_again
         if again is not None and len(args) == again[0] and not kwargs and again[1](*args):
             stats.fallbacks += 1
             return self.py_func(*args)  # type: ignore[call-arg]
@@ -128,43 +141,45 @@ class CompiledFunction(NewCalls, OtherArrays, Generic[P, R]):
         if known is not None and (fast := known.fast) is not None:
             result = fast.run((*args, *kwargs.values()) if kwargs else args)
             if result is PLAIN:
-                return self._numpy(args, kwargs)
+                return self._run_plain(args, kwargs)
             if result is not MISS:
                 return result
         elif known is not None and known.plain is not None:
-            self._note_plain(known, args, kwargs)
-            return self._numpy(args, kwargs)
+            self._count_plain(known, args, kwargs)
+            return self._run_plain(args, kwargs)
         elif known is None and self._on_gpu is not None:
-            return self._call_known(self._on_gpu, key, args, kwargs)
+            return self._call_on_device(self._on_gpu, key, args, kwargs)
         return self._call(key, args, kwargs)
 
-    def _is_numpys(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Would the plain function compute all of a call by NumPy itself, whose error settings count?"""
+    def _is_all_numpy(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Would NumPy alone run the plain function on these arguments, so that NumPy's error settings apply?"""
         _, leaves = flatten_arguments(args, kwargs)
         is_on_cpu = self._resolved(context_state()).target != "cuda"
         return is_on_cpu and not any(is_device_array(x) or is_dask_array(x) for x in leaves)
 
-    def _note_plain(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """NumPy runs such calls: before long they are recognised without their key."""
+    def _count_plain(self, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Count a call that NumPy runs; after some of them such calls are recognised without making their key."""
         entry.plain_calls += 1
         if entry.plain_calls & (entry.plain_calls - 1) == 0 and entry.plain_calls >= RECOGNISED_AFTER and not kwargs:
             found = None if self._is_part else recogniser(args)
-            self._plain_again = None if found is None else (len(args), found)
+            self._is_plain_again = None if found is None else (len(args), found)
 
     def on(self, target: str) -> Self:
-        """The same function on another target: a pipeline with all other options, the same one at each call.
+        """The same function for another target, with all other options as they are. The pipeline is made once.
 
         Raises:
             OptionError: there is no such target.
         """
-        found = self._on.get(target)
+        found = self._by_target.get(target)
         if found is None:
-            given = checked({**self._given, "target": target})
-            found = self._on.setdefault(target, self if given == self._given else self._by(given))
+            given = checked({**self._own_options, "target": target})
+            found = self._by_target.setdefault(
+                target, self if given == self._own_options else self._with_options(given)
+            )
         return found
 
     def forget_threads(self) -> None:
-        """In a forked child: the locks may be those of the parent's other threads."""
+        """In a forked child: renew the locks, which other threads of the parent may have held."""
         self._lock = threading.RLock()
         for entry in self._entries.values():
             entry.stop_timing()
@@ -174,30 +189,31 @@ class CompiledFunction(NewCalls, OtherArrays, Generic[P, R]):
 
     @property
     def entries(self) -> list[Entry]:
-        """What is known of all arguments."""
+        """The entries of all keys."""
         return list(self._entries.values())
 
     def quiet(self) -> Self:
-        """Give no warnings of what NumPy runs and of flipped decisions: `explain`, `stats` and the log say it, too."""
+        """Issue no warnings about fallbacks and flipped decisions; `explain`, `stats` and the log still report them."""
         self._warned = self._warned_of_flips = True
         return self
 
     @abstractmethod
-    def _by(self, given: dict[str, Any]) -> Self:
-        """The same function by other options."""
+    def _with_options(self, given: dict[str, Any]) -> Self:
+        """The same function with other options."""
         ...
 
-    # -- the way of a call
-    def _call_known(
+    # -- dispatch
+    def _call_on_device(
         self, there: CompiledFunction[P, R], key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """A call that perhaps has arrays on a GPU, and a hot path `there`."""
+        """A call without an entry here, which may have arrays on a GPU: `there`, the pipeline for it, may have a hot
+        path."""
         known = there._entries.get(key)
         if known is not None and (fast := known.fast) is not None:
             result = fast.run((*args, *kwargs.values()) if kwargs else args)
             if result is not MISS:
                 there.stats.calls += 1
-                return there._numpy(args, kwargs) if result is PLAIN else result
+                return there._run_plain(args, kwargs) if result is PLAIN else result
         return self._call(key, args, kwargs)
 
     def _call(
@@ -206,22 +222,22 @@ class CompiledFunction(NewCalls, OtherArrays, Generic[P, R]):
         entry = self._entries.get(key)
         is_plain = entry is not None and (entry.plain is not None or entry.skips())
         if is_plain or self._resolved(key[0]).disable:
-            return self._numpy(args, kwargs)
+            return self._run_plain(args, kwargs)
         if entry is not None and entry.raised >= MAX_RAISED:
-            result = self._numpy(args, kwargs)  # if it raises again, nothing else is to be done
+            result = self._run_plain(args, kwargs)  # may raise again: then tracing would have been in vain
             entry.raised = 0
             return result
         if self._retracing.bypass and not targets:
             self._retracing.bypass -= 1
-            return self._numpy(args, kwargs)
+            return self._run_plain(args, kwargs)
         if entry is not None and (entry.parts is not None or entry.converted is not None):
-            return self._by_parts(key, entry, args, kwargs)
+            return self._call_parts(key, entry, args, kwargs)
         try:
             _load_compiler()
-        except OSError as error:  # the process may open no more files, for one
+        except OSError as error:  # for example, too many open files
             raise_if_signalled(error)
             self._warn(f"{self.__name__} runs as plain NumPy until hjit's compiler can be loaded: {error}")
-            return self._numpy(args, kwargs)
+            return self._run_plain(args, kwargs)
         structure, leaves = flatten_arguments(args, kwargs)
         call = Call(key, args, kwargs, leaves, structure, targets or [], ())
         if any(map(is_dask_array, leaves)):
@@ -239,47 +255,47 @@ class CompiledFunction(NewCalls, OtherArrays, Generic[P, R]):
         return self._run(call, targets is not None)
 
     def _run(self, call: Call, is_into: bool) -> Any:
-        """Run a known variant, a new one, or the plain function; `is_into`: the caller gave arrays for the results."""
+        """Run a known variant, a new one, or the plain function; `is_into`: called by `Pipeline.into`."""
         entry = self._entries.get(call.key)
         call.known = () if entry is None else entry.variants
         timing = None if entry is None or is_into else entry.timing
-        result = self._try(call) if timing is None else self._timed(call, timing)
+        result = self._run_known(call) if timing is None else self._run_timed(call, timing)
         if result is MISS:
-            return self._missed(call, is_into)
-        return self._numpy(call.args, call.kwargs) if result is PLAIN else result
+            return self._handle_miss(call, is_into)
+        return self._run_plain(call.args, call.kwargs) if result is PLAIN else result
 
-    def _missed(self, call: Call, is_into: bool) -> Any:
-        """A call that finds nothing to run: it is traced, unless nearly all calls are, and NumPy is faster."""
+    def _handle_miss(self, call: Call, is_into: bool) -> Any:
+        """A call that no variant serves is traced, unless nearly every call is and NumPy is faster than tracing."""
         retracing = self._retracing
         do = "trace" if is_into or not self._may_skip(call) else retracing.next(self.stats.calls)
         if do == "plain":
-            return self._numpy(call.args, call.kwargs)
+            return self._run_plain(call.args, call.kwargs)
         if do == "compare":
             was_slower = retracing.is_slower
-            result = retracing.compared(lambda: self._numpy(call.args, call.kwargs))
+            result = retracing.compared(lambda: self._run_plain(call.args, call.kwargs))
             if retracing.is_slower and not was_slower:
-                log.info("%s: sizes or values differ at nearly every call: NumPy runs most of these", self.__name__)
+                log.info("%s: sizes or values differ at nearly every call, so NumPy runs most calls", self.__name__)
             return result
         try:
-            result = retracing.traced(lambda: self._first(call))
+            result = retracing.traced(lambda: self._first_call(call))
             if result is PARTS:
-                return self._in_parts(call.key, call.args, call.kwargs)
-            return self._numpy(call.args, call.kwargs) if result is PLAIN else result
+                return self._first_call_in_parts(call.key, call.args, call.kwargs)
+            return self._run_plain(call.args, call.kwargs) if result is PLAIN else result
         except HjitError:
             raise
-        except Exception:  # the function's own
+        except Exception:  # raised by the function itself
             if not any(map(is_device_array, call.leaves)):
                 self._entries.at(call.key).raised += 1
             raise
 
     def _may_skip(self, call: Call) -> bool:
-        """May NumPy run a call that could be traced?"""
+        """Is NumPy allowed to run a call that could be traced?"""
         options = self._resolved(call.key[0])
         is_free = options.numpy_if_faster and options.on_unsupported != "raise" and options.verify == "first"
         return is_free and self._schedule is None and not self._is_part
 
-    def _try(self, call: Call) -> Any:
-        """Run the variant whose guards and decisions hold; MISS where there is none, PLAIN where NumPy is to run."""
+    def _run_known(self, call: Call) -> Any:
+        """Run the variant whose guards and decisions hold; MISS if there is none, PLAIN if NumPy must run."""
         from hjit.call.variant import Mispredict, OutOfBounds
 
         miss: Mispredict | None = None
@@ -300,30 +316,30 @@ class CompiledFunction(NewCalls, OtherArrays, Generic[P, R]):
                     return result
                 continue
             try:
-                result = v.run(call.leaves, guarded, call.targets, given=(call.args, call.kwargs))
+                result = v.run(call.leaves, guarded, call.targets, arguments=(call.args, call.kwargs))
             except OutOfBounds:
-                return self._refused(call)
+                return self._leave_to_numpy(call)
             except Mispredict as error:
                 miss, missed = error, v
                 continue
-            self._promote(call, v)
+            self._move_to_front(call, v)
             return result
         return MISS
 
-    # -- against NumPy
-    def _timed(self, call: Call, timing: InterleavedCalls) -> Any:
-        """As `_try`, or by the plain function, and timed."""
+    # -- NumPy in place of kernels
+    def _run_timed(self, call: Call, timing: InterleavedCalls) -> Any:
+        """As `_run_known`, or the plain function, timed."""
 
         def compiled() -> Any:
             fast = None if timing.variant is None else timing.variant.fast
             result = MISS if fast is None else fast.run((*call.args, *call.kwargs.values()))
-            return self._try(call) if result is MISS else result
+            return self._run_known(call) if result is MISS else result
 
-        return self._interleaved(call.key, timing, compiled, lambda: self._numpy(call.args, call.kwargs))
+        return self._run_interleaved(call.key, timing, compiled, lambda: self._run_plain(call.args, call.kwargs))
 
-    def _promote(self, call: Call, v: Variant) -> None:
-        """Look at this variant first from now on, where guards alone choose it; a decision costs a run to find out."""
-        if v is call.known[0] or v.steps[0].graph_break is not None or not self._lock.acquire(blocking=False):
+    def _move_to_front(self, call: Call, v: Variant) -> None:
+        """Try this variant first from now on. Not if it begins with a decision: that costs a run to find out."""
+        if v is call.known[0] or v.segments[0].graph_break is not None or not self._lock.acquire(blocking=False):
             return
         try:
             entry = self._entries.get(call.key)
@@ -335,8 +351,8 @@ class CompiledFunction(NewCalls, OtherArrays, Generic[P, R]):
     def _resolved(self, context: Any) -> Options:
         found = self._options.get(context)
         if found is None:
-            found = resolve(self._given)
-            if found.target == "cuda":  # which has one schedule, and no NumPy beside it to be faster
+            found = resolve(self._own_options)
+            if found.target == "cuda":  # has only the default schedule, and is never compared with NumPy's time
                 found = replace(found, tune=False, numpy_if_faster=False)
             elif self._uses_plans and found.tune is False:
                 found = replace(found, tune="stored")
@@ -344,35 +360,35 @@ class CompiledFunction(NewCalls, OtherArrays, Generic[P, R]):
             limit(self._options, MAX_CONTEXTS)
         return found
 
-    def _numpy(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _run_plain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.stats.fallbacks += 1
         return self.py_func(*args, **kwargs)
 
     def _give_up(self, key: CallKey, why: str, is_refused: bool = False) -> None:
-        """NumPy runs all calls with this key; see `Entries.give_up`."""
+        """Leave all calls with this key to NumPy; see `Entries.give_up`."""
         self._entries.give_up(key, why, is_refused)
-        self._say_why(why)
+        self._report_fallback(why)
 
-    def _say_why(self, why: str) -> None:
+    def _report_fallback(self, why: str) -> None:
         self._warn(why)
 
     def _warn(self, why: str) -> None:
-        """Once."""
+        """Issue a warning; the first one only."""
         if why and not self._warned:
             self._warned = True
             warnings.warn(why, HjitWarning, stacklevel=stack_level())
 
-    def _refused(self, call: Call) -> Any:
-        """NumPy is to say what it refuses; CuPy might not refuse it."""
+    def _leave_to_numpy(self, call: Call) -> Any:
+        """A call that NumPy raises an exception for: the plain function raises it, on the host, as CuPy may not."""
         if not any(map(is_device_array, call.leaves)):
             return PLAIN
         from hjit.call.other_arrays.on_device import on_copies
 
         self.stats.fallbacks += 1
-        return on_copies(call, lambda here: self._by_numpy()(*here.args, **here.kwargs))
+        return on_copies(call, lambda here: self._plain_for_numpy()(*here.args, **here.kwargs))
 
-    def _by_numpy(self) -> Callable[..., Any]:
-        """The plain function for NumPy's arrays, although it may name CuPy."""
+    def _plain_for_numpy(self) -> Callable[..., Any]:
+        """The plain function, run on NumPy arrays even if its code names CuPy."""
         from hjit.trace.capture.cupy_names import by_numpy
 
         return by_numpy(self.py_func)
@@ -380,7 +396,7 @@ class CompiledFunction(NewCalls, OtherArrays, Generic[P, R]):
 
 @functools.lru_cache(maxsize=1)
 def _load_compiler() -> None:
-    """Import what `import hjit` does not; a fork waits for that."""
+    """Import what `import hjit` leaves out; a fork waits until it is done."""
     with forks.builds, few_collections():
         importlib.import_module("hjit.call.build")
 

@@ -1,6 +1,6 @@
-"""The kernels of a trace where no earlier process has left its result: see `hjit.call.build`.
+"""Compiling the kernels of a trace: the steps of `hjit.call.build` between tracing and binding.
 
-A process that finds its kernels by what was traced (`hjit.call.stored.kernels`) does not load this module.
+A process that finds its kernels on disk (`hjit.call.stored.kernels`) does not import this module.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Array = np.ndarray[Any, Any]
 
 
 def binding(options: Options) -> Any:
-    """What binds kernels to sizes for a target."""
+    """The function that makes, or loads, a kernel for a target and binds it to sizes."""
     if options.target != "cuda":
         return bind
     from hjit.kernels.cuda.runtime import bound
@@ -38,7 +38,7 @@ def binding(options: Options) -> Any:
 
 
 def evaluating(rec: Recorder, names: tuple[str, ...], options: Options) -> Any:
-    """The kernel that computes stages of an unfinished trace."""
+    """A kernel that computes stages of an unfinished trace."""
     target = features.schedule_target(options.target)
     graph = canonicalise(replace(recorded(rec), outputs=names), target=target.kind)
     segment = Segment(graph, target)
@@ -52,7 +52,7 @@ def evaluating(rec: Recorder, names: tuple[str, ...], options: Options) -> Any:
 def candidate_of(
     traced: Trace, arguments: ArgumentsOf, options: Options, scheduler: Scheduler | None
 ) -> tuple[Candidate, Decision]:
-    """The kernels of a trace by the schedule that is decided on for it; `arguments`: what they are timed on."""
+    """The kernels of a trace by the schedule that is decided on; `arguments`: see `hjit.call.build.all_arrays`."""
     if debug.is_on():
         passes: tuple[Any, ...] = (*PASSES, *FAST_CUDA_PASSES, *lower.CPU, *lower.CUDA)
         debug.check_names(("place_loops", *(f.__name__ for f in passes)))
@@ -60,13 +60,13 @@ def candidate_of(
     make = functools.partial(kernels_of, traced, segments_of, options)  # loads, or lowers and emits
     if decision.is_final:
         return make(decision.best), decision
-    from hjit.tuning.candidates import chosen  # not loaded where nothing is compared
+    from hjit.tuning.candidates import chosen  # imported late: often nothing is timed
 
     return chosen(decision, make, segments_of, arguments, options), decision  # tunes
 
 
 def segments_for(traced: Trace, options: Options) -> TraceSegments:
-    """The segments of a trace on its target."""
+    """The canonicalised segments of a trace for its target."""
     return TraceSegments(traced, features.schedule_target(options.target), fast_math=options.fast_math)
 
 
@@ -77,7 +77,7 @@ def decided_for(traced: Trace, options: Options, scheduler: Scheduler | None) ->
 
 
 def kernels_of(traced: Trace, segments_of: TraceSegments, options: Options, choice: Choice) -> Candidate:
-    """The kernels of all segments by a schedule."""
+    """The kernels of all segments by one schedule."""
     rec, segments = traced.recorder, segments_of(choice.rewrites)
     strides = strides_of(rec, [x.graph for x in segments])
     bound = binding(options)
@@ -86,7 +86,7 @@ def kernels_of(traced: Trace, segments_of: TraceSegments, options: Options, choi
 
 
 def arguments_of(traced: Trace, leaves: Sequence[Any]) -> Arguments | None:
-    """What candidates are measured on."""
+    """The arrays and numbers of the call, on which candidates are timed."""
     rec = traced.recorder
     values = rec.tape.replay(leaves) if rec.tape.ops else []
     if values is None:

@@ -1,4 +1,4 @@
-"""What a pipeline keeps: counters, and what it knows of each key of arguments; and one call."""
+"""What a pipeline keeps between calls: counters (`Stats`), and an `Entry` for each key of arguments; and a `Call`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hjit")
 
-MAX_CONTEXTS = 64  # sets of options around calls that a pipeline remembers; the oldest is forgotten
-MAX_KEYS = 512  # keys that a pipeline remembers; the oldest is forgotten
-MAX_VARIANTS = 16  # outcomes of decisions and guards that one key remembers
-FEW_REFUSALS = 4  # keys in a row that could not be traced, from which on not every further one is tried
-MAX_RAISED = 2  # calls that are traced although the function raises an exception
-RECOGNISED_AFTER = 8  # calls with a key that NumPy runs, after which they are recognised without it
+MAX_CONTEXTS = 64  # contexts of options that a pipeline remembers; the oldest is dropped
+MAX_KEYS = 512  # keys that a pipeline remembers; the oldest is dropped
+MAX_VARIANTS = 16  # variants of one key, for different outcomes of decisions and guards
+FEW_REFUSALS = 4  # keys in a row that could not be traced; after that many, not every new key is tried
+MAX_RAISED = 2  # calls of one key that are traced although the function raises an exception
+RECOGNISED_AFTER = 8  # fallbacks of one key, after which such calls are recognised without making the key
 
 
 @dataclass(slots=True)
@@ -34,14 +34,14 @@ class Stats:
         traces: how often the function was traced.
         compilations: kernels compiled.
         cache_hits: kernels loaded from the disk cache.
-        fallbacks: calls whose result is the plain function's, since no kernel gave one, the first one's was wrong,
-            or NumPy was timed, or found to be faster.
-        slower: keys of arguments with which the plain function runs, as the kernel was slower.
-        verified: None before the first comparison with NumPy, then its outcome: False where one of them failed.
-        flipped: elements of compared results that differ since a decision on a rounded value (a threshold, a
-            rounding to a whole number, an index) fell the other way.
+        fallbacks: calls that returned the plain function's result: no kernel served them, the kernel's first result
+            was wrong, or NumPy was being timed or was found to be faster.
+        slower: keys for which NumPy runs because the kernel was slower.
+        verified: None before the first comparison with NumPy; True if all comparisons agreed, else False.
+        flipped: elements of compared results that differ because a decision on a rounded value (a threshold, a
+            rounding to an integer, an index) went the other way.
         scratch_bytes: scratch memory of the latest new key.
-        parts: in how many parts the function runs, where it cannot be traced as a whole; each has counters of its own.
+        parts: the number of compiled parts of a function with graph breaks; each has its own counters.
     """
 
     calls: int = 0
@@ -58,23 +58,24 @@ class Stats:
 
 @dataclass(slots=True)
 class Entry:
-    """What calls with one key run.
+    """What is known about calls with one key.
 
     Attributes:
-        variants: that one is tried first which came last.
-        fast: the hot path of the first one; None: it has none, or calls are being timed.
-        plain: why NumPy runs instead; None: it does not. `is_given_up`: since nothing can be compiled, or is worth it,
-            and not as it is slower.
-        timing: of calls against NumPy; None: they are not timed.
-        parts: the function with compiled parts, where it is not traced as a whole.
-        converted: what copies arrays of another byte order, and calls the function with them.
-        warmup_calls: of one of these, before the timed ones.
-        seconds: of a call, and of one by NumPy, where both have been timed.
-        raised: of calls without a variant, how many raised an exception of the function's own; from `MAX_RAISED` on
-            the plain function runs first, until it raises none.
-        is_compared: calls are still compared with NumPy, as those before told nothing; they do not go the hot path.
-        plain_calls: calls that NumPy ran since then.
-        shortages: how often memory was too little to compile. `skipped`: calls that NumPy runs before the next attempt.
+        variants: tried in this order; the latest one is first.
+        fast: the hot path of the first variant; None if it has none, or while calls are timed or compared.
+        plain: the reason why NumPy runs all calls; None if it does not.
+        is_given_up: is that because nothing can be compiled, or is worth it? If not, because the kernel was slower.
+        timing: the comparison of calls with NumPy's time that is under way, or None.
+        parts: the split function, if it has graph breaks.
+        converted: copies arrays to native byte order and calls the function; None if that is not needed.
+        warmup_calls: calls of `parts` or `converted` so far, before they are timed.
+        seconds: of a compiled call, and of the plain function, once both have been timed.
+        plain_calls: calls that NumPy ran since `plain` was set.
+        raised: calls without a variant in which the function itself raised an exception; from `MAX_RAISED` on the plain
+            function runs first, until it raises none.
+        is_compared: are results still compared with NumPy's, since the comparisons so far were inconclusive?
+        shortages: how often there was too little memory to compile.
+        skipped: calls that NumPy runs before compiling is tried again.
     """
 
     variants: tuple[Variant, ...] = ()
@@ -94,31 +95,31 @@ class Entry:
 
     @property
     def is_known(self) -> bool:
-        """Is it known what runs such calls?"""
+        """Has it been found out how such calls run?"""
         return bool(self.variants or self.parts or self.converted) or self.plain is not None
 
     def postpone(self) -> None:
-        """Memory is too little to compile: the next attempts come after 1, 3, 7 and so on calls more."""
+        """There is too little memory to compile: try again after 1 call, then after 3, 7 and so on."""
         self.shortages += 1
         self.skipped = (1 << self.shortages) - 1
 
     def skips(self) -> bool:
-        """Does NumPy run one more call, before compiling is tried again?"""
+        """Count one call down; is it to run in NumPy, before compiling is tried again?"""
         self.skipped, before = max(self.skipped - 1, 0), self.skipped
         return before > 0
 
     def put(self, variants: tuple[Variant, ...]) -> None:
-        """Run these from now on, the first one by its hot path."""
+        """Use these variants from now on."""
         self.variants = variants[:MAX_VARIANTS]
         self._open()
 
     def time(self, variant: Variant | None) -> None:
-        """Time calls against NumPy: they do not go the hot path."""
+        """Start timing calls against NumPy; meanwhile there is no hot path."""
         self.timing = InterleavedCalls(variant)
         self._open()
 
     def stop_timing(self) -> None:
-        """Calls go the hot path again."""
+        """Stop timing; calls use the hot path again."""
         self.timing = None
         self._open()
 
@@ -129,12 +130,12 @@ class Entry:
 
 
 class Entries(dict[CallKey, Entry]):
-    """What a pipeline knows, by the key of arguments.
+    """The entries of a pipeline, by the key of the arguments.
 
     Attributes:
         name: of the pipeline.
-        refusals: keys in a row that could not be traced.
-        refusal: of the latest one that runs as plain NumPy: why.
+        refusals: how many keys in a row could not be traced.
+        refusal: why the latest of them runs in NumPy.
     """
 
     def __init__(self, name: str, stats: Stats) -> None:
@@ -143,7 +144,7 @@ class Entries(dict[CallKey, Entry]):
         self.refusals, self.refusal = 0, ""
 
     def at(self, key: CallKey) -> Entry:
-        """What is known of a key, from now on if nothing is."""
+        """The entry of a key, made if there is none."""
         found = self.get(key)
         if found is None:
             found = self[key] = Entry()
@@ -151,7 +152,7 @@ class Entries(dict[CallKey, Entry]):
         return found
 
     def give_up(self, key: CallKey, why: str, is_refused: bool) -> None:
-        """NumPy runs all calls with this key; `is_refused`: as it cannot be traced, or takes too long to compile."""
+        """Leave all calls with this key to NumPy; `is_refused`: it cannot be traced, or not compiled in time."""
         entry = self.at(key)
         entry.plain, entry.is_given_up = why, True
         if is_refused:
@@ -159,8 +160,8 @@ class Entries(dict[CallKey, Entry]):
             self.refusal = why
 
     def refuses_again(self) -> bool:
-        """Is a new key taken to be refused, too, as those before it were? Each time that they have doubled, one is
-        tried: a list that grows with every call makes each key a new one."""
+        """Assume that a new key cannot be traced, as those before it? One is tried each time their number has doubled:
+        an argument such as a list that grows at every call makes every key a new one."""
         return self.refusals >= FEW_REFUSALS and self.refusals & (self.refusals - 1) != 0
 
     def install(
@@ -170,20 +171,20 @@ class Entries(dict[CallKey, Entry]):
         seconds: tuple[float, float] | None = None,
         is_compared: bool = False,
     ) -> None:
-        """Run this variant from now on; `seconds`, `is_compared`: see `Entry`."""
+        """Use this variant from now on; `seconds`, `is_compared`: see `Entry`."""
         entry = self.at(key)
         entry.timing, entry.seconds, entry.is_compared = None, seconds, is_compared
         entry.put((variant, *(v for v in entry.variants if v is not variant)))
 
     def time(self, key: CallKey, variant: Variant) -> None:
         """Time the next calls against NumPy."""
-        timed = [e for e in [*self.values()] if e.timing is not None]  # a copy, as other threads add some
+        timed = [e for e in [*self.values()] if e.timing is not None]  # a copy: other threads add entries
         for entry in timed[: max(len(timed) + 1 - against_numpy.MAX_TIMED, 0)]:
             entry.stop_timing()
         self.at(key).time(variant)
 
     def decide(self, key: CallKey, timing: InterleavedCalls) -> None:
-        """NumPy runs from now on, where it is faster."""
+        """End a comparison of times: NumPy runs from now on if it was faster."""
         entry = self.get(key)
         if entry is None or entry.timing is not timing:
             return
@@ -202,8 +203,8 @@ class Entries(dict[CallKey, Entry]):
 
 
 def limit(entries: dict[Any, Any], most: int) -> None:
-    """Forget the oldest entries of too many; another thread may do so, too."""
-    for key in [*entries][: max(len(entries) - most, 0)]:  # a copy, as they change meanwhile
+    """Drop the oldest entries beyond `most`; other threads may do so at the same time."""
+    for key in [*entries][: max(len(entries) - most, 0)]:  # a copy: other threads change it
         entries.pop(key, None)
 
 
@@ -212,10 +213,10 @@ class Call:
     """One call off the hot path.
 
     Attributes:
-        leaves: the arguments, containers opened.
-        structure: how they were put together.
-        targets: arrays for the results, of `Pipeline.into`.
-        known: the variants that the key had when the call began.
+        leaves: the arguments, flattened.
+        structure: their nesting in tuples, lists and dicts.
+        targets: the caller's arrays for the results (`Pipeline.into`).
+        known: the variants of the key when the call began.
     """
 
     key: CallKey

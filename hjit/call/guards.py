@@ -1,6 +1,7 @@
-"""May a finished trace run for the arguments at hand?
+"""Guards: whether a trace serves the arguments of a call.
 
-What it read besides them must be as it was, and arrays that it writes must not overlap others.
+Captured values (globals, closures, attributes) must be what they were while tracing, and an array that the function
+writes must not overlap others.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.trace.tracing.recording.strides import packed
 from hjit.trace.tracing.scalars.host import same
 
-MAX_WORK = 1000  # candidate solutions that NumPy tries to find a shared element, some microseconds
+MAX_WORK = 1000  # for `numpy.shares_memory`: candidate solutions that it tries, some microseconds
 Array = np.ndarray[Any, Any]
 GuardValues = tuple[list[Any], dict[str, Array]]  # values of the tape, captured arrays by input
 
@@ -30,14 +31,14 @@ class Guards:
     """The guards of a trace.
 
     Attributes:
-        arguments: which leaf of the arguments an input is.
-        packed: inputs whose elements are read as packed structures; see `recording.strides.packed`.
-        complex_inputs: those that are complex: kernels read their parts.
+        arguments: for inputs that are arguments, the number of the leaf.
+        packed: inputs that are read through a packed copy; see `recording.strides.packed`.
+        complex_inputs: complex inputs; kernels read them as real arrays of real and imaginary parts.
         written: inputs that the function changes.
-        overlapping: may two elements of one of those be the same memory?
-        identities: are those arrays among the leaves one object that were one? None: there are no two that may be one.
-        apart: inputs, not all of them arguments, that may be one array, and were not.
-        disjoint: pairs of inputs that had no common memory, where the function has asked.
+        overlapping: may two elements of a written array be the same memory?
+        identities: checks that arguments are the same object exactly where they were; None if no two could be.
+        apart: groups of inputs, not all of them arguments, that were different arrays and must be again.
+        disjoint: pairs of inputs that share no memory, which the function has asked about.
     """
 
     recorder: Recorder
@@ -51,7 +52,7 @@ class Guards:
     disjoint: tuple[tuple[str, str], ...] = ()
 
     def values(self, leaves: Sequence[Any]) -> GuardValues | None:
-        """Values of the tape and the captured arrays, or None where a guard does not hold."""
+        """The values of the tape and the captured arrays; None if a guard does not hold."""
         if self.identities is not None and not self.identities(leaves):
             return None
         rec = self.recorder
@@ -62,7 +63,7 @@ class Guards:
         for path, (kind, expected) in rec.captures:
             try:
                 value = look_up(path, leaves)
-            except Exception as error:  # there is none, or a foreign descriptor does not give it
+            except Exception as error:  # it is gone, or a descriptor raises
                 raise_if_signalled(error)
                 if kind == "absent":
                     continue
@@ -77,18 +78,18 @@ class Guards:
         return values, arrays
 
     def _known(self, name: str, value: Any, leaves: Sequence[Any], captured: dict[str, Array]) -> Any:
-        """The array that an input is in this call; `value`, where that is found now."""
+        """The array that an input is in this call: the argument, or the captured `value`."""
         return leaves[self.arguments[name]] if name in self.arguments else captured.setdefault(name, value)
 
     def _are_apart(self, leaves: Sequence[Any], captured: Mapping[str, Array]) -> bool:
-        """Are arrays different ones that were, and those without common memory that had none?"""
+        """Are the arrays in `apart` different objects, and do those in `disjoint` share no memory?"""
         arrays = captured if not self.arguments else {n: leaves[k] for n, k in self.arguments.items()} | dict(captured)
         return all(len({id(arrays[n]) for n in group}) == len(group) for group in self.apart) and not any(
             np.may_share_memory(arrays[one], arrays[other]) for one, other in self.disjoint
         )
 
     def with_arrays(self, leaves: Sequence[Any], arrays: Mapping[str, Array]) -> list[Any]:
-        """The arguments, with other arrays for some inputs."""
+        """The arguments, with some arrays replaced."""
         others = {id(leaves[k]): arrays[n] for n, k in self.arguments.items() if n in arrays}
         return [others.get(id(x), x) for x in leaves]
 
@@ -105,7 +106,7 @@ class Guards:
         return _alike(packed(value) if name in self.packed else value, traced)
 
     def may_write(self, leaves: Sequence[Any], captured: Mapping[str, Array]) -> bool:
-        """Are the arrays that the function changes writeable, and apart from all others?"""
+        """Are the arrays that the function changes writeable, and without overlap with others?"""
         if not self.written:
             return True
         if self.overlapping:
@@ -119,7 +120,7 @@ class Guards:
 
 
 def guards_of(trace: Trace) -> Guards:
-    """The guards of a trace, whose arrays are still those of the call."""
+    """The guards of a trace that still has the arrays of the call."""
     rec = trace.recorder
     arguments = {n: s.where[1] for n, s in rec.inputs.items() if s.where[0] == "arg"}
     alike = _alike_inputs(rec)
@@ -142,7 +143,7 @@ def guards_of(trace: Trace) -> Guards:
 
 
 def _alike_inputs(rec: Recorder) -> list[tuple[str, ...]]:
-    """Inputs that every call brings and that are alike: the arrays of another call may be one object."""
+    """Groups of inputs with equal dtypes and shapes: in another call they may be the same array."""
     groups: dict[Any, list[str]] = {}
     for n, s in rec.inputs.items():
         if s.where[0] in ("arg", "captured"):
@@ -153,7 +154,12 @@ def _alike_inputs(rec: Recorder) -> list[tuple[str, ...]]:
 def _identities(
     same: Iterable[tuple[int, int]], apart: Iterable[Sequence[int]]
 ) -> Callable[[Sequence[Any]], bool] | None:
-    """See `Guards`; as an expression, since it is part of every call."""
+    """`Guards.identities`, compiled from one expression, since every call evaluates it.
+
+    Args:
+        same: pairs of leaves that are one object.
+        apart: groups of leaves that are different objects.
+    """
     tests = [f"x[{j}] is x[{k}]" for j, k in same]
     for leaves in apart:
         if len(leaves) == 2:
@@ -167,19 +173,19 @@ def _identities(
 
 
 def look_up(path: Any, leaves: Sequence[Any]) -> Any:
-    """A captured value, now: from where it was found, or from an argument of this call."""
+    """The present value of an access path, which starts at a module, an object or an argument of this call."""
     if path.kind == "leaf":
         return leaves[path.name]
     base = look_up(path.base, leaves) if type(path.base) is type(path) else path.base
     if path.kind == "item":
         return base[path.name]
-    if path.kind == "flag":  # of an array, of a device perhaps, which knows none
+    if path.kind == "flag":  # of an array; device arrays lack some flags
         return getattr(base.flags, path.name, True)
     return base.cell_contents if path.kind == "cell" else getattr(base, path.name)
 
 
 def _holds(kind: str, expected: Any, value: Any) -> bool:
-    """Is a captured value what it was? What was "absent" is so no longer where there is a value."""
+    """Does the guard of this kind hold for a captured value? One of kind "absent" does not: there is a value now."""
     if kind in ("absent", "present"):
         return kind == "present"
     if kind == "shape":
@@ -192,12 +198,12 @@ def _holds(kind: str, expected: Any, value: Any) -> bool:
 
 
 def _same_method(a: Any, b: Any) -> bool:
-    """Bound methods are made anew at each look-up."""
+    """Are these equal bound methods? Each look-up makes a new object."""
     return hasattr(a, "__func__") and hasattr(b, "__func__") and a.__func__ is b.__func__ and a.__self__ is b.__self__
 
 
 def overlap(a: Array, b: Array) -> bool:
-    """Do two arrays share an element? Yes where it is hard to say."""
+    """May two arrays share an element? True if it is too hard to say."""
     if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
         return device_overlap(a, b)
     if not np.may_share_memory(a, b):
@@ -221,5 +227,5 @@ def _overlaps_itself(a: Array) -> bool:
 
 
 def _alike(a: Array, b: Array) -> bool:
-    """Do two arrays look the same to a kernel?"""
+    """Have two arrays the same dtype, shape and strides?"""
     return a.dtype == b.dtype and a.shape == b.shape and a.strides == b.strides

@@ -1,4 +1,4 @@
-"""The results of a function, put together from what its kernels have computed."""
+"""The results of a function, assembled from the outputs of its kernels."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Array = np.ndarray[Any, Any]
 Shape = tuple[tuple[int, ...], np.dtype[Any]]  # with the dtype
 
 
-# -- what a call may give in place of a result
+# -- what running a call may return in place of a result
 
 
 class Outcome(enum.Enum):
-    """MISS: no variant serves the values of this call. PLAIN: NumPy is to run it. PARTS: Python is, with compiled
-    parts."""
+    """MISS: no variant serves this call. PLAIN: the plain function is to run. PARTS: the split function is to run
+    (`hjit.call.breaks`)."""
 
     MISS = enum.auto()
     PLAIN = enum.auto()
@@ -43,34 +43,35 @@ PARTS: Final = Outcome.PARTS
 # -- results
 
 
-def given_name(name: str) -> str:
-    """Where the state of a call has a complex argument itself, beside its parts."""
-    return f"{name} as given"
+def complex_argument(name: str) -> str:
+    """The name under which the state of a call has a complex argument itself; `name` has its real and imaginary parts
+    as a real array."""
+    return f"{name} as complex"
 
 
 def is_tree(tree: Any) -> bool:
-    """Is each part of a result a new object, and in one place only?"""
+    """Is each object in a result new, and in it only once?"""
     seen: set[int] = set()
 
     def visit(x: Any) -> bool:
         if id(x) in seen:
             return False
         seen.add(id(x))
-        return type(x) is not PyTree or (x.given is None and all(map(visit, x.items)))
+        return type(x) is not PyTree or (x.caller_path is None and all(map(visit, x.items)))
 
     return visit(tree)
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What a function returns, and what it writes.
+    """What a function returns, and which arguments it writes.
 
     Attributes:
-        tree: the structure of what it returns, with a `Result` for each leaf.
-        leaves: these, in order.
-        writes: inputs that it changes, each with the stage of its new elements.
-        sizes: numbers of the run-time sizes by name.
-        is_tree: is each part a new object, and in one place only?
+        tree: the structure of the returned value, with a `Result` for each leaf.
+        leaves: those, in order.
+        writes: the inputs that it changes, each with the stage that has the new elements.
+        sizes: the values of the run-time sizes by name.
+        is_tree: is each object in the result new, and in it only once?
     """
 
     tree: Any
@@ -80,16 +81,17 @@ class Results:
     is_tree: bool = True
 
     def build(self, leaf: Callable[[Result], Any]) -> Any:
-        """Something for each result, put together as the results are."""
+        """The structure of the results over ``leaf(result)``."""
         return self.tree.build(leaf) if isinstance(self.tree, PyTree) else leaf(self.tree)
 
-    def put_together(self, leaf: Callable[[Result], Any], leaves: Sequence[Any] = (), given: Any = None) -> Any:
-        """What the function returns: each object in all its places, and the caller's own lists, tuples and dicts.
+    def put_together(self, leaf: Callable[[Result], Any], leaves: Sequence[Any] = (), arguments: Any = None) -> Any:
+        """The value that the function returns, with aliasing preserved: an object that occurs twice is one object, and
+        lists, tuples and dicts of the caller are the caller's own.
 
         Args:
-            leaf: gives what a result is.
-            leaves: the arguments, containers opened.
-            given: the arguments, as positional ones and those by name; None: containers are copied.
+            leaf: returns the value of a leaf.
+            leaves: the leaves of the arguments.
+            arguments: the arguments of the call, (args, kwargs); None: the caller's containers are copied.
         """
         if self.is_tree:
             return self.build(leaf)
@@ -101,23 +103,23 @@ class Results:
             return made[id(x)]
 
         def container(x: PyTree) -> Any:
-            if x.given is None or given is None:
+            if x.caller_path is None or arguments is None:
                 return x.of([put(y) for y in x.items])
-            if type(x.given) is tuple:
-                return functools.reduce(operator.getitem, x.given, given)
-            return look_up(x.given, leaves)
+            if type(x.caller_path) is tuple:
+                return functools.reduce(operator.getitem, x.caller_path, arguments)
+            return look_up(x.caller_path, leaves)
 
         return put(self.tree)
 
     def finish(
-        self, values: Sequence[Any], state: Mapping[str, Array], leaves: Sequence[Any] = (), given: Any = None
+        self, values: Sequence[Any], state: Mapping[str, Array], leaves: Sequence[Any] = (), arguments: Any = None
     ) -> Any:
-        """Write what is to be written; what the function returns.
+        """Write the arguments that the function changes; return its result.
 
         Args:
-            values: of the tape.
-            state: arrays by name: inputs and stages.
-            leaves, given: see `put_together`.
+            values: the values of the tape.
+            state: arrays by name, inputs and stages.
+            leaves, arguments: see `put_together`.
         """
         for argument, stage in self.writes:
             np.copyto(state[argument], state[stage])
@@ -127,16 +129,16 @@ class Results:
         def leaf(r: Result) -> Any:
             match r.kind:
                 case "array":
-                    return r.given(state[r.name])
+                    return r.returned(state[r.name])
                 case "view" if r.is_computed and r.name not in wholes and self.is_whole(state[r.name], r):
                     wholes.add(r.name)
                     return owner(complex_of(state[r.name])) if r.is_complex else state[r.name]
                 case "constant":
                     copy = r.value.copy("K")
                     copy.flags.writeable = not r.read_only
-                    return r.given(copy)
+                    return r.returned(copy)
                 case "argument":
-                    return r.of_argument(state[given_name(r.name) if r.is_complex else r.name])
+                    return r.of_argument(state[complex_argument(r.name) if r.is_complex else r.name])
                 case "view":
                     seen = self.view(state[r.name], r)
                     return complex_of(seen) if r.is_complex else seen
@@ -145,17 +147,17 @@ class Results:
                 case _:
                     return r.value
 
-        return self.put_together(leaf, leaves, given)
+        return self.put_together(leaf, leaves, arguments)
 
-    def places(
+    def destinations(
         self, targets: Sequence[Any], shapes: Mapping[str, Shape], state: Mapping[str, Array]
     ) -> dict[str, Array]:
-        """The results that can be computed straight into arrays of the caller.
+        """The caller's arrays that kernels can write results to directly, by stage.
 
         Args:
             targets: the caller's arrays, one for each leaf.
             shapes: of the stages that kernels and products compute.
-            state: the arrays that are read.
+            state: the arrays that are read, which a destination must not overlap.
         """
         found: dict[str, Array] = {}
         for r, t in zip(self.leaves, targets, strict=False):
@@ -168,19 +170,19 @@ class Results:
                 or t.ndim != len(r.order or t.shape)
             ):
                 continue
-            place = r.as_stage(t)
-            if not place.flags.carray or shapes.get(r.name) != (place.shape, place.dtype):
+            destination = r.as_stage(t)
+            if not destination.flags.carray or shapes.get(r.name) != (destination.shape, destination.dtype):
                 continue
             others = [x for x in targets if x is not t and isinstance(x, np.ndarray)]
             if not any(overlap(t, x) for x in (*state.values(), *others)):
-                found[r.name] = place
+                found[r.name] = destination
         return found
 
     def view(self, base: Any, r: Result, strided: Callable[..., Any] | None = None) -> Any:
         """The view that an index map describes.
 
         Args:
-            strided: makes views of arrays that are not NumPy's, see `hjit.kernels.cuda.runtime.device.Device`.
+            strided: makes views of device arrays, see `hjit.kernels.cuda.runtime.device.Device`.
         """
         base = base if r.dtype is None else base.view(r.dtype)
         sizes = self.sizes
@@ -217,7 +219,7 @@ class Results:
         )
 
     def is_whole(self, base: Array, r: Result) -> bool:
-        """Does a view show the whole array as it is?"""
+        """Does a view show the whole array, in its own order?"""
         shape = tuple(sizes_value(p, self.sizes) for p in r.shape)
         return base.shape == shape and r.index == identity(len(shape)) and r.dtype is None and not r.read_only
 
@@ -227,12 +229,12 @@ class Results:
         stages: Mapping[str, Tolerance],
         make: Callable[[Tolerance, str, Callable[[Array], Any]], Any],
     ) -> tuple[Any, dict[str, Any]]:
-        """How results may differ from NumPy's, put together as they are; and changed arguments, by name.
+        """The tolerances of the results, in their structure; and those of changed arguments, by name.
 
         Args:
-            stages: how the stages may.
-            make: makes each of these, of the tolerance, the stage, and how the result, or changed argument, is a
-                part of the stage.
+            stages: the tolerances of the stages.
+            make: makes a tolerance of a result from that of its stage, the name of the stage, and a function that
+                arranges an array shaped as the stage in the shape of the result.
         """
         written = {name: stages.get(stage, EXACT) for name, stage in self.writes}
         stage_of = dict(self.writes)
@@ -247,7 +249,7 @@ class Results:
 
     @property
     def signature(self) -> tuple[Any, ...]:
-        """What is made of what the kernels compute."""
+        """How results are made of the outputs of the kernels, as a hashable value."""
         leaves = tuple(
             (r.kind, r.name, r.shape, r.index, r.is_scalar, r.weak, r.order, r.is_complex) for r in self.leaves
         )
@@ -255,7 +257,7 @@ class Results:
 
 
 def _without_elements(base: Array, shape: Sequence[int], read_only: bool) -> Array:
-    """A view of no elements."""
+    """A view without elements."""
     if not base.ndim:
         return np.empty(shape, base.dtype)
     found: Array = base[(slice(0, 0),) * base.ndim].reshape(shape)
@@ -265,35 +267,35 @@ def _without_elements(base: Array, shape: Sequence[int], read_only: bool) -> Arr
 
 
 def _of_memory(base: Array, shape: Sequence[int], first: int, steps: Sequence[int]) -> Array | None:
-    """The view whose `base` is the owner of the memory, as that of NumPy's views is; None: the owner cannot give it.
+    """A view whose `base` is the owner of the memory, as with NumPy's views; None if NumPy cannot make one.
 
     Args:
-        first: of the first element, in bytes from that of `base`.
-        steps: its strides.
+        first: offset of the first element from that of `base`, in bytes.
+        steps: the strides of the view.
     """
     memory = base
     while type(memory.base) is np.ndarray:
         memory = memory.base
     whole = memory if memory.flags.c_contiguous else memory.T
-    is_given = type(whole) is np.ndarray and whole.flags.c_contiguous
-    if not is_given or is_writeable(base) > is_writeable(memory):
+    has_buffer = type(whole) is np.ndarray and whole.flags.c_contiguous
+    if not has_buffer or is_writeable(base) > is_writeable(memory):
         return None
     if memory is not base:
         first += base.__array_interface__["data"][0] - memory.__array_interface__["data"][0]
     return np.ndarray(shape, base.dtype, whole, first, steps)
 
 
-# -- memory of results that are not laid out as the stages that kernels compute: complex ones, those in another order.
-# The result is allocated, and the kernel writes to it in the order of its memory: so it owns that, as NumPy's does.
+# -- allocation of results that are not laid out as their stages: complex ones, and those in another order of axes.
+# The result is allocated as NumPy would, and the kernel writes to a view of it. So the result owns its memory.
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """How the memory of such a result is allocated.
+    """How such a result is allocated.
 
     Attributes:
-        like: of its shape, dtype and order of axes, without memory of its own.
-        axes: of the stage, those of the result; None: they are the same.
+        like: a prototype with its shape, dtype and order of axes, without memory of its own.
+        axes: the permutation of the result's axes that gives the stage's; None if they are the same.
         stage: shape and dtype of the stage.
     """
 
@@ -302,24 +304,21 @@ class Allocation:
     stage: Shape
 
     def allocate(self) -> Array:
-        """New memory, seen as the stage; its `base` is the result."""
+        """A new result, viewed as the stage; `base` of the view is the result."""
         made = np.empty_like(self.like)
         if self.axes is not None:
             made = made.transpose(self.axes)
         shape, dtype = self.stage
         if made.dtype == dtype:
             return made
-        # NumPy views no array without axes as a smaller dtype
+        # NumPy does not view a 0-d array as a smaller dtype
         parted: Array = (made if made.ndim else made.reshape(1)).view(dtype)
         return parted.reshape(shape)
 
 
 def allocation_of(result: Result, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Allocation | None:
-    """How a result is allocated, of which a kernel computes the stage; None: as the stage, or it is a scalar.
-
-    Args:
-        shape, dtype: of the stage.
-    """
+    """How a result is allocated whose stage, of this shape and dtype, a kernel computes; None if it is laid out as its
+    stage, or is a scalar."""
     is_whole = result.kind == "array" or (result.is_computed and result.index == identity(len(shape)))
     if not is_whole or result.is_scalar or result.is_plain or 0 in shape:
         return None
@@ -336,11 +335,7 @@ def allocation_of(result: Result, shape: tuple[int, ...], dtype: np.dtype[Any]) 
 def allocations(
     leaves: list[Result], shapes: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
 ) -> dict[str, Allocation]:
-    """Those of all results, by stage.
-
-    Args:
-        shapes: shapes and dtypes of the stages that kernels compute.
-    """
+    """`allocation_of` all results, by stage; `shapes`: shapes and dtypes of the stages that kernels compute."""
     found = {}
     for r in leaves:
         made = allocation_of(r, *shapes[r.name]) if r.name in shapes else None

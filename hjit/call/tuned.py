@@ -1,4 +1,4 @@
-"""Tuning the kernels of a trace: what `hjit.tuning.autotune` is given, and where its plans are found later."""
+"""Tuning the kernels of a trace: the interface between traces and `hjit.tuning.autotune`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hjit.tuning.decide import is_little, is_tuned
 
 
 def tuned_once(traced: Trace, leaves: Sequence[Any], options: Options) -> Tuned | None:
-    """Tune the kernels of a trace, if none of its plans is there; `hjit.call.compiling` finds what comes of it."""
+    """Tune the kernels of a trace unless their plans are on disk; `hjit.call.compiling` then finds the plans."""
     segments_of = segments_for(traced, options)
     if on_deep_stack(is_tuned, segments_of, traced.recorder.sizes, options):
         return None
@@ -27,7 +27,7 @@ def tuned_once(traced: Trace, leaves: Sequence[Any], options: Options) -> Tuned 
 
 
 def is_worth_tuning(traced: Trace, segments_of: TraceSegments, options: Options) -> bool:
-    """Is there more than a little work in a trace whose kernels were not tuned yet?"""
+    """Is a trace not tuned yet, and its work more than a little?"""
     sizes = traced.recorder.sizes
     return not on_deep_stack(is_little, segments_of, sizes) and not on_deep_stack(is_tuned, segments_of, sizes, options)
 
@@ -39,9 +39,9 @@ def tuned(
     options: Options,
     limits: Limits,
 ) -> Tuned:
-    """Tune the kernels of a trace; plans that later calls find are kept of it.
+    """Tune the kernels of a trace, and store their plans.
 
-    Other threads may fork meanwhile, but for when kernels are compiled.
+    Other threads may fork meanwhile, except while kernels are compiled.
 
     Args:
         segments_of: see `hjit.call.compiling.segments_for`.

@@ -1,7 +1,7 @@
-"""A finished trace that runs: kernels, decisions between them, extern calls, and the result.
+"""`Variant`: a finished trace, compiled: kernels, the graph breaks between them, and how results are returned.
 
-A trace is cut where it decides on a computed value or calls an extern function. Each segment is one kernel; what a
-later segment needs of an earlier one is carried over in memory rather than computed again.
+A graph break cuts the trace where the function decides on a computed value or calls an extern function. Each segment
+between two breaks is one kernel. Arrays that a later segment reads stay in memory; they are not computed again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hjit.call.guards import Guards, GuardValues
-from hjit.call.results import MISS, PLAIN, Allocation, Results, given_name
+from hjit.call.results import MISS, PLAIN, Allocation, Results, complex_argument
 from hjit.kernels.runtime.kernel import Bound
 from hjit.trace.capture.trace import PyTree, Result, Trace
 from hjit.trace.ir.graph import Graph
@@ -33,21 +33,21 @@ GONE = object()  # an argument that a variant must not keep alive
 
 
 class Mispredict(Exception):
-    """A decision came out otherwise than when this variant was traced."""
+    """A decision, or the outcome of an extern call, is not what it was when this variant was traced."""
 
     def __init__(self, number: int, value: Any) -> None:
         self.number, self.value = number, value
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One segment: a kernel, and the graph break that ends it (None at the end of the function).
+class CompiledSegment:
+    """One segment: a kernel (None if it computes nothing), and the graph break that ends it (None at the last one).
 
     Attributes:
-        origin: gives the canonical Graph, and what the kernel was made of; where that was found on disk, only what asks
-            for the Graph makes it.
-        unread: of the arrays that the graph break needs, the numbers of those that kernels have computed and that
-            nothing reads afterwards.
+        origin: returns the canonical Graph and the schedule of the kernel. They are worked out when first asked for if
+            the kernel came from disk, since calls need neither.
+        unread: which of the graph break's arrays (positions in `GraphBreak.needs`) are temporaries that nothing reads
+            afterwards, so that an extern call may overwrite them.
     """
 
     origin: Callable[[], tuple[Graph, Scheduled | None]]
@@ -62,21 +62,21 @@ class Step:
 
     @property
     def scheduled(self) -> Scheduled | None:
-        """What the kernel was made of."""
+        """The Graph with its schedule, of which the kernel was made."""
         return self.origin()[1]
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
-    """Kernels with graph breaks between them.
+class CompiledSegments:
+    """The segments of a trace, and what runs them in order.
 
     Attributes:
         packed: inputs that are read through a copy in C order.
-        slots: which entry of the tape a scalar of the kernels is.
-        allocations: how results are allocated that are not laid out as their stages.
+        slots: for each scalar parameter of the kernels, its entry on the tape.
+        allocations: for results that are not laid out in memory as their stages are.
     """
 
-    steps: list[Step]
+    segments: list[CompiledSegment]
     packed: frozenset[str]
     slots: Mapping[str, int]
     allocations: Mapping[str, Allocation] = field(default_factory=dict)
@@ -85,22 +85,29 @@ class Steps:
         self,
         state: dict[str, Array],
         values: Sequence[Any],
-        places: Mapping[str, Array],
+        destinations: Mapping[str, Array],
         known: Mapping[int, tuple[Any, ...]],
         drawn: list[Callable[[], None]],
         streamed: bool,
     ) -> None:
-        """Kernels and graph breaks, in order.
+        """Run all kernels and graph breaks.
 
         Args:
-            state: arrays by name; those that are computed are added.
-            places: arrays of the caller, by stage.
-            drawn: takes what puts the random-number streams back that were drawn from.
+            state: arrays by name; computed ones are added.
+            values: the values of the tape.
+            destinations: the caller's arrays for results, by stage.
+            known: results of extern calls that are not made again, by the number of the graph break.
+            drawn: is appended functions that restore the random-number streams that were drawn from.
+            streamed: see `RunOptions`.
+
+        Raises:
+            Mispredict: a decision came out differently.
+            OutOfBounds: an index is out of bounds.
         """
-        for number, step in enumerate(self.steps):
-            if step.bound is not None:
-                self.run_kernel(step.bound, state, values, places, streamed)
-            graph_break = step.graph_break
+        for number, segment in enumerate(self.segments):
+            if segment.bound is not None:
+                self.run_kernel(segment.bound, state, values, destinations, streamed)
+            graph_break = segment.graph_break
             if graph_break is None:
                 continue
             if graph_break.call is None:
@@ -109,10 +116,12 @@ class Steps:
                     raise Mispredict(number, value)
                 continue
             results = known.get(number)
-            if graph_break.product is not None and (results is None or graph_break.gives[0] in places):
+            if graph_break.product is not None and (results is None or graph_break.gives[0] in destinations):
                 results = (
                     self.multiply(
-                        graph_break.product, [state[n] for n in graph_break.needs], places.get(graph_break.gives[0])
+                        graph_break.product,
+                        [state[n] for n in graph_break.needs],
+                        destinations.get(graph_break.gives[0]),
                     ),
                 )
             elif results is None:
@@ -125,8 +134,8 @@ class Steps:
             state.update(zip(graph_break.gives, results, strict=True))
 
     def describe_break(self, number: int) -> str:
-        """How the graph break of this number is computed, in words."""
-        graph_break = self.steps[number].graph_break
+        """A line of text: how the graph break of this number is computed."""
+        graph_break = self.segments[number].graph_break
         assert graph_break is not None
         if graph_break.call is None:
             return graph_break.operation
@@ -139,7 +148,7 @@ class Steps:
 
     @property
     def blas(self) -> str:
-        """What multiplies matrices."""
+        """The name of the library that multiplies matrices."""
         return "BLAS"
 
     def describe_call(self, number: int) -> str:
@@ -150,29 +159,36 @@ class Steps:
         """The outcome and the arrays of an extern call."""
         assert graph_break.call is not None
         arrays = self.on_host(state, graph_break.needs)
-        given = {"unread": self.steps[number].unread} if graph_break.may_write else {}
-        outcome, results, _ = graph_break.call(*arrays, **given)
+        keywords = {"unread": self.segments[number].unread} if graph_break.may_write else {}
+        outcome, results, _ = graph_break.call(*arrays, **keywords)
         return outcome, results
 
     def on_host(self, state: Mapping[str, Any], names: Sequence[str]) -> list[Array]:
-        """Arrays that the host reads."""
+        """These arrays in host memory."""
         return [state[n] for n in names]
 
-    def multiply(self, product: Product, arrays: Sequence[Any], place: Any) -> Any:
-        """A product of matrices by BLAS, into an array of the caller if there is one for it."""
-        return product.compute(arrays, place)
+    def multiply(self, product: Product, arrays: Sequence[Any], destination: Any) -> Any:
+        """A matrix product by BLAS, written to `destination` if that is not None."""
+        return product.compute(arrays, destination)
 
     def memory(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """Memory for a stage."""
+        """An uninitialised array for a stage."""
         return self.allocations[name].allocate() if name in self.allocations else np.empty(shape, dtype)
 
     def run_kernel(
-        self, bound: Bound, state: dict[str, Array], values: Sequence[Any], places: Mapping[str, Array], streamed: bool
+        self,
+        bound: Bound,
+        state: dict[str, Array],
+        values: Sequence[Any],
+        destinations: Mapping[str, Array],
+        streamed: bool,
     ) -> None:
-        made = [places[n] if n in places else self.memory(n, shape, dtype) for n, shape, dtype in bound.outputs]
+        made = [
+            destinations[n] if n in destinations else self.memory(n, shape, dtype) for n, shape, dtype in bound.outputs
+        ]
         inputs = [packed(state[n]) if n in self.packed else state[n] for n in bound.inputs]
-        given = any(n in places for n, _, _ in bound.outputs)
-        if not bound.run(inputs, made, [values[self.slots[n]] for n, _ in bound.scalars], given, streamed):
+        is_callers = any(n in destinations for n, _, _ in bound.outputs)
+        if not bound.run(inputs, made, [values[self.slots[n]] for n, _ in bound.scalars], is_callers, streamed):
             raise OutOfBounds
         for (name, _, _), array in zip(bound.outputs, made, strict=True):
             state[name] = array
@@ -180,17 +196,17 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class OneKernel:
-    """The hot path of one kernel whose arguments are arrays and numbers, and whose results are new arrays.
+    """The hot path of a variant that is one kernel: its arguments are arrays and numbers, its results new arrays.
 
     Attributes:
-        tape: of the recorder; None where nothing is worked out from the arguments' numbers.
-        values: of the tape, where that is None.
-        leaves: which leaf each array is; -1: it is one of `constants`, by its position.
+        tape: of the recorder; None if it is constant: no number is computed from the arguments.
+        values: of a constant tape.
+        leaves: for each input of the kernel the leaf of the arguments; -1 if it is in `constants`, by position.
         scalars: the entries of the tape that the kernel takes.
-        outputs: shapes and dtypes.
-        may_refuse: is the last output whether NumPy is to say what it refuses?
-        result: what is returned; see `Results.tree`.
-        allocations: how outputs are allocated that are not returned as they are, by position.
+        outputs: their shapes and dtypes.
+        may_refuse: is the last output a flag that says whether NumPy would raise an exception?
+        result: the structure that is returned; see `Results.tree`.
+        allocations: for outputs that are not laid out as their stages, by position.
         identities: see `Guards`.
     """
 
@@ -207,7 +223,7 @@ class OneKernel:
     identities: Callable[[Sequence[Any]], bool] | None
 
     def run(self, leaves: Sequence[Any]) -> Any:
-        """The result; MISS where a guard does not hold, PLAIN where NumPy is to refuse something."""
+        """The result; MISS if a guard does not hold, PLAIN if NumPy would raise an exception."""
         if self.identities is not None and not self.identities(leaves):
             return MISS
         values: Sequence[Any] | None = self.values
@@ -228,21 +244,21 @@ class OneKernel:
             return PLAIN
         tree = self.result
         if type(tree) is Result:
-            return outputs[0] if tree.is_plain else tree.given(outputs[0])
+            return outputs[0] if tree.is_plain else tree.returned(outputs[0])
         parts = iter(outputs)
-        return tree.build(lambda r: r.given(next(parts)))
+        return tree.build(lambda r: r.returned(next(parts)))
 
     def memory(self) -> list[Array]:
-        """Memory for the outputs."""
+        """Uninitialised arrays for the outputs."""
         allocations = self.allocations
         return [allocations[k].allocate() if k in allocations else np.empty(*x) for k, x in enumerate(self.outputs)]
 
 
 @dataclass(frozen=True, slots=True)
 class WithProducts:
-    """The hot path of kernels with products of matrices by BLAS between them; see `OneKernel`."""
+    """The hot path of a variant whose graph breaks are all matrix products by BLAS; see `OneKernel`."""
 
-    body: Steps
+    body: CompiledSegments
     tape: Any
     constants: Mapping[str, Array]
     arguments: Mapping[str, int]
@@ -266,14 +282,13 @@ class WithProducts:
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How a run differs from that of a plain call.
+    """How a run differs from that of an ordinary call.
 
     Attributes:
-        known: arrays of extern calls that the trace itself made, by the number of the break, used instead of calling
-            again.
-        effects: give warnings and log records, and leave streams of random numbers where they are then?
-        streamed: are targets written past the caches, where there is code that does?
-        draws: takes the arrays of random numbers, by input.
+        known: results of extern calls that tracing already made, by the number of the break: they are not made again.
+        effects: issue warnings and log records, and let random-number streams advance? If not, these are restored.
+        streamed: use streaming stores for the caller's arrays, if the kernel has code for it?
+        draws: is filled with the arrays of random numbers, by input.
     """
 
     known: Mapping[int, tuple[Any, ...]] = field(default_factory=dict)
@@ -287,20 +302,20 @@ AS_CALLED = RunOptions()
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class Variant:
-    """A trace bound to sizes: what a call with the same arguments' key runs.
+    """A trace compiled for some sizes; it serves calls with the same key whose guards and decisions hold.
 
     Attributes:
+        body: its segments.
         fast_math: see `hjit.options`; it decides how far results may be from NumPy's.
-        constants: arrays of the trace itself, by input.
-        fast: the hot path, for a variant that has one: arrays and numbers as arguments; one kernel whose results
-            are new arrays, or products between kernels.
-        example: how the arguments of the call were put together that it was made for, and these, without the contents
-            of arrays; `GONE` in place of other objects than numbers and texts.
-        verified_stores: streaming stores (True) or not: those whose results have been compared with NumPy's.
+        constants: arrays that the function itself made while it was traced, by input.
+        fast: the hot path, if it has one.
+        example: the arguments of the call that it was compiled for: their structure, and the leaves with arrays
+            without contents, and `GONE` in place of objects other than numbers and strings.
+        verified_stores: the kinds of stores (True: streaming) whose results have been compared with NumPy's.
     """
 
     trace: Trace
-    body: Steps
+    body: CompiledSegments
     results: Results
     guards: Guards
     constants: Mapping[str, Array]
@@ -320,48 +335,49 @@ class Variant:
         return self.trace.recorder
 
     @property
-    def steps(self) -> list[Step]:
+    def segments(self) -> list[CompiledSegment]:
         """Its segments."""
-        return self.body.steps
+        return self.body.segments
 
     @property
     def graphs(self) -> list[Graph]:
         """The canonical Graphs of the segments."""
-        return [s.graph for s in self.steps]
+        return [s.graph for s in self.segments]
 
     @property
     def breaks(self) -> list[GraphBreak | None]:
         """What ends each segment."""
-        return [s.graph_break for s in self.steps]
+        return [s.graph_break for s in self.segments]
 
     @property
     def bounds(self) -> list[Bound]:
         """The kernels, in order."""
-        return [s.bound for s in self.steps if s.bound is not None]
+        return [s.bound for s in self.segments if s.bound is not None]
 
     @property
     def impure(self) -> bool:
-        """Does it call something whose result is new at every call?"""
+        """Does it call something, such as a random generator, whose result differs from call to call?"""
         return any(e.impure for e in self.rec.breaks)
 
     @property
     def has_products(self) -> bool:
-        """Are there products of matrices that BLAS computes?"""
+        """Does BLAS compute matrix products?"""
         return any(e.product is not None for e in self.rec.breaks)
 
     @property
     def may_stream(self) -> bool:
-        """Is there code that writes results past the caches, for arrays of the caller?"""
+        """Do kernels have code with streaming stores, for results in the caller's arrays?"""
         return any(b.may_stream for b in self.bounds)
 
     @property
     def signature(self) -> tuple[Any, ...]:
-        """What a comparison with NumPy covers: the kernels, and what is made of their results."""
+        """What one comparison with NumPy covers: the kernels, and how results are made of their outputs."""
         products = tuple(e.product.form for e in self.breaks if e is not None and e.product is not None)
         return tuple(b.kernel.name for b in self.bounds), products, *self.results.signature
 
     def branches_from(self, missed: Variant, miss: Mispredict) -> bool:
-        """Did its trace make the decisions of another variant, up to the one that it missed, and that one as now?"""
+        """Does it share the decisions of the variant `missed`, up to the one that was mispredicted, and take that one
+        as it came out now?"""
         at = miss.number
         own, others = self.rec.breaks, missed.rec.breaks
         if len(own) <= at or not same(own[at].value, miss.value):
@@ -370,11 +386,11 @@ class Variant:
 
     @property
     def reference_graphs(self) -> list[Graph]:
-        """The canonical Graphs of the segments in NumPy's own order: what results are compared with."""
+        """The canonical Graphs by which results are verified: operations in NumPy's own order."""
         return self.graphs
 
     def tolerances(self) -> dict[str, Tolerance]:
-        """How the stages may differ from NumPy's."""
+        """How far each stage may be from NumPy's."""
         return tolerances(self.reference_graphs, self.breaks, self.fast_math, reorders_scatters=self.on_device)
 
     def run(
@@ -382,28 +398,28 @@ class Variant:
         leaves: Sequence[Any],
         guarded: GuardValues,
         targets: Sequence[Any] = (),
-        given: Any = None,
+        arguments: Any = None,
         options: RunOptions = AS_CALLED,
     ) -> Any:
-        """Run all steps.
+        """Run all segments.
 
         Args:
-            guarded: what `Guards.values` gave.
-            targets: arrays for the results, used where they fit.
-            given: see `Results.put_together`.
+            guarded: the result of `Guards.values`.
+            targets: the caller's arrays for results, used where they fit.
+            arguments: see `Results.put_together`.
 
         Raises:
-            Mispredict: a decision came out otherwise.
-            OutOfBounds: NumPy is to run; nothing was written.
+            Mispredict: a decision came out differently.
+            OutOfBounds: the plain function is to run; no array of the caller has been written.
         """
         values, captured = guarded
         if any(e.blocked is not None and e.blocked() for e in self.rec.effects):
             raise OutOfBounds
         state = self.arrays(leaves, captured)
-        places = self.results.places(targets, self._shapes(), state) if targets else {}
+        destinations = self.results.destinations(targets, self._shapes(), state) if targets else {}
         drawn: list[Callable[[], None]] = []
         try:
-            self.body.run(state, values, places, options.known, drawn, options.streamed)
+            self.body.run(state, values, destinations, options.known, drawn, options.streamed)
             if any(state[n].any() for n in self.rec.checks):
                 raise OutOfBounds
         except (Mispredict, OutOfBounds):
@@ -416,26 +432,26 @@ class Variant:
             _call_all(reversed(drawn))
         if options.draws is not None:
             options.draws.update({n: state[n] for e in self.breaks if e is not None and e.impure for n in e.gives})
-        return self.finished(state, leaves, guarded, given)
+        return self.finished(state, leaves, guarded, arguments)
 
     def arrays(self, leaves: Sequence[Any], captured: Mapping[str, Array]) -> dict[str, Any]:
         """The inputs by name."""
         found = {**self.constants, **captured, **{n: leaves[k] for n, k in self.guards.arguments.items()}}
         for n in self.guards.complex_inputs:
             if n in found:
-                found[given_name(n)], found[n] = found[n], self.parts(found[n])
+                found[complex_argument(n)], found[n] = found[n], self.parts(found[n])
         return found
 
     def parts(self, array: Any) -> Any:
         """The parts of a complex argument, in its memory."""
         return parts_of(array)
 
-    def finished(self, state: Mapping[str, Any], leaves: Sequence[Any], guarded: GuardValues, given: Any) -> Any:
-        """Write what is to be written; what the function returns. See `Results.finish`."""
-        return self.results.finish(guarded[0], state, leaves, given)
+    def finished(self, state: Mapping[str, Any], leaves: Sequence[Any], guarded: GuardValues, arguments: Any) -> Any:
+        """Write the arguments that the function changes; return its result. See `Results.finish`."""
+        return self.results.finish(guarded[0], state, leaves, arguments)
 
     def _shapes(self) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
-        """Of the stages that kernels and products compute."""
+        """Shapes and dtypes of the stages that kernels and products compute."""
         shapes = {n: (shape, dtype) for b in self.bounds for n, shape, dtype in b.outputs}
         products = ((e.gives[0], e.product) for e in self.breaks if e is not None and e.product is not None)
         return shapes | {n: (p.shape, p.dtype) for n, p in products}
@@ -449,12 +465,12 @@ def _call_all(functions: Iterable[Callable[[], None]]) -> None:
 __all__ = [
     "AS_CALLED",
     "GONE",
+    "CompiledSegment",
+    "CompiledSegments",
     "Mispredict",
     "OneKernel",
     "OutOfBounds",
     "RunOptions",
-    "Step",
-    "Steps",
     "Variant",
     "WithProducts",
 ]

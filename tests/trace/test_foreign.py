@@ -320,7 +320,7 @@ def test_arrays_that_nothing_reads_afterwards_are_not_copied() -> None:
             np.testing.assert_equal(p(image.copy()), f(image.copy()))
         assert p.stats.fallbacks == 0 and p.stats.traces == 1
         (entry,) = p.entries
-        graph_break = next(s.graph_break for s in entry.variants[0].steps if s.graph_break is not None)
+        graph_break = next(s.graph_break for s in entry.variants[0].segments if s.graph_break is not None)
         run, seen = graph_break.call, list[Any]()
         assert run is not None
 

@@ -1,4 +1,4 @@
-"""Graph breaks: a function that cannot be traced as a whole, run by Python with compiled parts."""
+"""`Parts`: a function with graph breaks, split: Python runs it, and calls the pipelines of its parts."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ NO_FUNCTION = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GEN
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A function in parts.
+    """A split function.
 
     Attributes:
-        run: the function, which calls them.
+        run: the function that Python runs; it calls the parts.
         parts: the pipelines of the parts, with their first and last lines.
-        kept: the statement that made it necessary, as text, and its line; None: it is not known which.
-        why: what was said of it; `advice`: what to do; empty where nothing is known.
-        callees: the functions that this statement calls, which run compiled, or in parts, as well.
+        kept: the statement that cannot be traced, as text, and its line; None if that is not known.
+        why: why it cannot be traced.
+        callees: the functions that this statement calls; they are compiled, too.
+        advice: what to do about it; empty if there is none.
     """
 
     run: types.FunctionType
@@ -41,17 +42,18 @@ class Parts:
 
     @property
     def are_plain(self) -> bool:
-        """Does Python run all of them, without asking what they know?"""
+        """Has every part been replaced by its plain statements?"""
         return all(part.cell is None for part, _, _ in self.parts) and not self.callees.are_compiled
 
 
 class Callees:
-    """What runs functions that are called where the function which calls them cannot be traced.
+    """Replaces the functions that an untraceable statement calls by pipelines.
 
-    Those that look at frames of their callers, or call what does, run as they are: they would see hjit's.
+    Functions that inspect the frames of their callers, or call functions that do, are not replaced: they would see
+    hjit's frames.
 
     Attributes:
-        made: for each of them the function, and its pipeline.
+        made: by code, the function and its pipeline.
     """
 
     def __init__(self, pipeline: Callable[[types.FunctionType], Any]) -> None:
@@ -59,7 +61,7 @@ class Callees:
         self.made: dict[types.CodeType, tuple[types.FunctionType, Any]] = {}
 
     def __call__(self, function: Any) -> Any:
-        """What is called in place of a function: itself where it is not Python code, or is made anew at each call."""
+        """The replacement of a function; itself if it is not Python code, or is a new closure at each call."""
         if type(function) is not types.FunctionType:
             return function
         found = self.made.get(function.__code__)
@@ -71,7 +73,7 @@ class Callees:
 
     @property
     def are_compiled(self) -> bool:
-        """Does anything but Python run one of them?"""
+        """Is any of them replaced?"""
         return any(pipeline is not function for function, pipeline in self.made.values())
 
     def _made(self, function: types.FunctionType) -> Any:
@@ -88,13 +90,13 @@ def split(
     callee: Callable[[types.FunctionType], Any] | None,
     options: Options,
 ) -> Parts | None:
-    """The parts of a function that could not be traced; None where it cannot be taken apart.
+    """Split a function that could not be traced; None if that is not possible.
 
     Args:
-        refusal: why it cannot be traced.
-        pipeline: what runs a part.
-        callee: what runs a function that it calls; None: these run as they are.
-        options: of the cache, where an earlier process may have left how it is split.
+        refusal: why it cannot be traced, and where.
+        pipeline: makes the pipeline of a part.
+        callee: makes the pipeline of a function that it calls; None: these run uncompiled.
+        options: of the disk cache, which keeps how functions are split.
     """
     if not isinstance(function, types.FunctionType):
         return None

@@ -1,8 +1,8 @@
-"""Is a compiled function slower than the plain one? That is found while it is used.
+"""Finding out, while a compiled function is used, whether it is slower than the plain one.
 
-The first comparison with NumPy knows both times. Where the kernel was not much faster, the next calls with the same key
-run one or the other, interleaved, and pairs of calls decide. Each call runs once, one way or the other: so effects
-happen once, and nothing waits for this.
+The first comparison with NumPy measures both times. If the kernel was not much faster, the next calls with the same key
+run compiled and plain, interleaved, and pairs of calls decide. Each call runs only once, one way or the other, so its
+effects happen once and no call takes longer for this.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from hjit.trace.tracing.frames import uncounted
 if TYPE_CHECKING:
     from hjit.call.variant import Variant
 
-PAIRS = 5  # that decide, after one that does not count: memory and threads are new to it
-SHORT_SECONDS = 50e-6  # of calls that take less by NumPy
-SHORT_PAIRS = 25  # decide, as they scatter more
-SLOWER_RATIO = 1.05  # times as long as NumPy: then NumPy runs
-UNCLEAR_RATIO = 0.85  # from which on as many pairs are timed once more; the last ones decide by their median alone
-MAX_ROUNDS = 3
-SUSPECT_RATIO = 0.5  # of NumPy's time in the first comparison, below which a kernel is taken for the faster one
-MIN_SECONDS = 1e-6  # seconds by NumPy: what the clock and the call itself take is no longer small beside less
-FAR_SLOWER = 3.0  # times as long as NumPy: that is not the clock
-MAX_DISTURBED = 30  # calls beside which another one ran, after which the kernel is kept
-MAX_TIMED = 64  # keys of a pipeline whose calls are timed at the same time; the oldest ends without a verdict
+PAIRS = 5  # pairs of calls that decide, after one that is discarded: memory and threads are new to it
+SHORT_SECONDS = 50e-6  # calls that take NumPy less than this are short: their times scatter more,
+SHORT_PAIRS = 25  # so more pairs decide
+SLOWER_RATIO = 1.05  # a kernel that takes more than this times NumPy's time is slower: NumPy runs from then on
+UNCLEAR_RATIO = 0.85  # above this ratio another round of pairs is timed
+MAX_ROUNDS = 3  # rounds of pairs; after the last one the median alone decides
+SUSPECT_RATIO = 0.5  # of NumPy's time in the first comparison; a kernel that took less is not timed again
+MIN_SECONDS = 1e-6  # below this time of NumPy's, the overhead of the clock and of the call matters
+FAR_SLOWER = 3.0  # the ratio that counts as slower for such short calls
+MAX_DISTURBED = 30  # timed calls that another thread's call overlapped, after which the kernel is kept
+MAX_TIMED = 64  # keys of a pipeline that are timed at the same time; the oldest is dropped without a verdict
 
-ADVICE = "What to do: numpy_if_faster=False runs it all the same; f.use runs a schedule of yours"
+ADVICE = "What to do: numpy_if_faster=False runs the kernel all the same; f.use sets a schedule of your own"
 
 clock = time.perf_counter
 
-comparing: set[int] = set()  # threads that run a plain function for a comparison: pipelines in it run plain, too
+comparing: set[int] = set()  # threads that run a plain function for a comparison; pipelines called in it run plain, too
 
 
 @contextlib.contextmanager
 def all_plain() -> Iterator[None]:
-    """A block in which this thread runs no pipeline compiled: what kernels are compared with is NumPy's alone."""
+    """A block in which pipelines of this thread run their plain functions, so that NumPy computes the reference."""
     me = threading.get_ident()
     is_first = me not in comparing
     comparing.add(me)
@@ -55,11 +55,14 @@ def all_plain() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Medians:
-    """What pairs of calls took: medians, in seconds.
+    """The times of some pairs of calls.
 
     Attributes:
-        ratio: how many times as long as NumPy the kernel took: the median over pairs; `low` is their first quartile.
-        is_last: no more pairs are timed.
+        compiled, plain: medians, in seconds.
+        ratio: the kernel's time over NumPy's, the median over pairs.
+        low: the first quartile of that.
+        pairs: how many there were.
+        is_last: is this the last round?
     """
 
     compiled: float
@@ -77,17 +80,17 @@ class Medians:
 
     @property
     def is_clear(self) -> bool:
-        """Would more pairs change nothing?"""
+        """Is another round of pairs unnecessary?"""
         return self.is_last or self.is_slower or self.ratio <= UNCLEAR_RATIO
 
     def __str__(self) -> str:
-        what = "the kernel is slower" if self.is_slower else "the kernel is not clearly slower"
+        what = "the kernel is slower than NumPy" if self.is_slower else "the kernel is not clearly slower than NumPy"
         compiled, plain = f"{1e3 * self.compiled:.3g} ms", f"{1e3 * self.plain:.3g} ms"
-        return f"{what}: compiled it takes {compiled}, by NumPy {plain} (medians of {self.pairs} pairs of calls)"
+        return f"{what}: {compiled} compiled, {plain} in NumPy (medians of {self.pairs} pairs of calls)"
 
 
 def is_suspect(seconds: tuple[float, float] | None) -> bool:
-    """Are further calls worth timing, by the seconds of the kernel and of NumPy in the first comparison?"""
+    """May NumPy be the faster one, by the seconds of the kernel and of NumPy in the first comparison?"""
     if seconds is None:
         return False
     compiled, plain = seconds
@@ -96,21 +99,21 @@ def is_suspect(seconds: tuple[float, float] | None) -> bool:
 
 @uncounted
 class InterleavedCalls:
-    """Calls with one key that run compiled and plain, interleaved, and are timed.
+    """Timing calls with one key that run compiled and plain, interleaved.
 
     Attributes:
-        variant: what is compared with NumPy; None: the function in parts.
+        variant: what is compared with NumPy; None if it is a split function.
     """
 
     def __init__(self, variant: Variant | None) -> None:
         self.variant = variant
         self._times: tuple[list[float], list[float]] = [], []
-        self._timed = threading.Lock()  # held by the call that is timed
+        self._timed = threading.Lock()  # held by the call that is being timed
         self._disturbed = False
         self._lost = 0
 
     def run(self, compiled: Callable[[], Any], plain: Callable[[], Any]) -> Any:
-        """A call, one way or the other; only one that gives a result tells how long that takes."""
+        """Run a call compiled or plain; its time counts if it returns a result."""
         way = self.begin()
         if way is None:
             return compiled()
@@ -125,16 +128,16 @@ class InterleavedCalls:
             self.end(way, seconds)
 
     def begin(self) -> int | None:
-        """0: this call is to run compiled, 1: plain; None: compiled and untimed, as another one is being timed."""
+        """How this call is to run: 0 compiled, 1 plain; None: compiled and untimed, as another call is being timed."""
         if not self._timed.acquire(blocking=False):
             self._disturbed = True
             return None
         self._disturbed = False
         count = sum(map(len, self._times))
-        return (count + 1) // 2 % 2  # in pairs, so that none always runs after the other
+        return (count + 1) // 2 % 2  # 0 1 1 0 0 1 1 0: in pairs, neither always after the other
 
     def end(self, way: int, seconds: float | None) -> None:
-        """The call has ended; None: it says nothing of the kernel's time."""
+        """Record the time of the call that has ended; None if it does not count."""
         if seconds is None or self._disturbed:
             self._lost += 1
         else:
@@ -143,7 +146,7 @@ class InterleavedCalls:
 
     @property
     def is_over(self) -> bool:
-        """Is there nothing more to time?"""
+        """Are no more calls to be timed?"""
         done = min(map(len, self._times))
         ahead = done > 0 and all(c < SUSPECT_RATIO * p for c, p in zip(*self._times, strict=False))
         if ahead or self._lost > MAX_DISTURBED:
@@ -153,23 +156,23 @@ class InterleavedCalls:
 
     @property
     def _pairs(self) -> int:
-        """How many decide."""
+        """The number of pairs of a round."""
         plain = self._times[1][1:]
         return SHORT_PAIRS if plain and statistics.median(plain) < SHORT_SECONDS else PAIRS
 
     @property
     def seconds(self) -> tuple[float, float] | None:
-        """Of a call and of one by NumPy, as far as it is known."""
+        """Median seconds of a compiled call and of NumPy so far, or None."""
         compiled, plain = self._times
         return (statistics.median(compiled), statistics.median(plain)) if compiled and plain else None
 
     def medians(self) -> Medians | None:
-        """What was found; None where too few calls could be timed."""
+        """The latest round; None if too few calls could be timed."""
         done, pairs = min(map(len, self._times)) - 1, self._pairs
         if done < pairs:
             return None
         is_last = done >= MAX_ROUNDS * pairs
-        count = (MAX_ROUNDS - 1) * pairs if is_last else pairs  # the latest: parts of a function may still settle
+        count = (MAX_ROUNDS - 1) * pairs if is_last else pairs  # the latest ones: a split function may settle late
         compiled, plain = (times[done + 1 - count : done + 1] for times in self._times)
         ratios = [c / p if p else 1.0 for c, p in zip(compiled, plain, strict=True)]
         return Medians(

@@ -1,8 +1,7 @@
-"""First calls of kernels: the kernels' results are compared with NumPy's.
+"""Comparing the first results of kernels with NumPy's.
 
-What a comparison covers is known by the kernels and by what is made of their results (`Variant.signature`), so
-that another size of a known kernel is not compared; and by whether results are stored past the caches (streaming
-stores), as other code does that.
+A verdict holds for the same kernels and the same way of making results of their outputs (`Variant.signature`), so
+another size of a known kernel is not compared again. Streaming stores are separate code, with verdicts of their own.
 """
 
 from __future__ import annotations
@@ -35,27 +34,26 @@ from hjit.verify.tolerances import EXACT, INEXACT
 
 log = logging.getLogger("hjit")
 
-MAX_VERDICTS = 512  # a pipeline remembers; the oldest is forgotten
-MAX_DOUBTS = (
-    2  # calls that decide nothing, as roundings could be all that is left of values: of a blank image less its mean
-)
-MORE_WORK = 4  # times as much may be computed for a comparison after each doubt
-MAX_BLANKS = 4  # calls whose arrays, or results, have one value only: equal results say little of them
-MAX_AGAIN = 4  # runs, to find what extern functions draw at random
-MAX_PATHS = 8  # calls that took another path through the function than NumPy's
+MAX_VERDICTS = 512  # that a pipeline remembers; the oldest is dropped
+# inconclusive comparisons: values that may consist of rounding errors alone, as of a constant image less its mean
+MAX_DOUBTS = 2
+MORE_WORK = 4  # times as much work is allowed for the next comparison after an inconclusive one
+MAX_BLANKS = 4  # comparisons of arrays, or results, with a single value: that they agree says little
+MAX_AGAIN = 4  # further runs, to find results that extern functions draw at random
+MAX_PATHS = 8  # comparisons in which kernels took another path through the function than NumPy
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(slots=True)
 class Verdict:
-    """The result of the comparisons of some kernels.
+    """The outcome of the comparisons of some kernels so far.
 
     Attributes:
-        verified: None: they have not decided yet.
-        why: a kernel is wrong.
-        doubts: comparisons that decided nothing.
-        blanks: equal results of arrays with one value only.
-        paths: those in which a decision fell the other way, so that there was nothing to compare.
+        verified: are the kernels right? None: undecided.
+        why: how they are wrong.
+        doubts: inconclusive comparisons.
+        blanks: comparisons that agreed, of arrays with a single value.
+        paths: comparisons in which a decision went the other way, so that there was nothing to compare.
     """
 
     verified: bool | None = None
@@ -67,14 +65,14 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Of the first call of some kernels.
+    """The outcome of one comparison.
 
     Attributes:
-        verified: may they be used from now on? None: later calls will tell.
-        flipped: elements that a decision on a rounded value has made other ones.
-        why: they may not; empty where that was reported before.
-        is_blank: they agree as far as arrays, or results, with one value only tell: the next call is compared, too.
-        is_kept: later processes need not compare.
+        verified: may the kernels be used from now on? None: undecided.
+        flipped: elements that differ because a decision on a rounded value went the other way.
+        why: why they may not be used; empty if that was reported before.
+        is_blank: did they agree on arrays with a single value, so that the next call is compared as well?
+        is_kept: may the verdict be stored for later processes?
     """
 
     verified: bool | None
@@ -84,7 +82,7 @@ class Report:
     is_kept: bool = True
 
     def what_is_wrong(self, name: str) -> str:
-        """A warning."""
+        """The text of the warning."""
         return (
             f"{name}: the compiled result differs from NumPy's ({self.why}), so NumPy runs instead. "
             "Please report this with the function and the dtypes and shapes of its arguments"
@@ -99,7 +97,7 @@ class FirstCalls:
     verdicts: dict[Any, Verdict] = field(default_factory=dict)
 
     def unverified(self, variant: Variant, stores: Sequence[bool]) -> list[bool]:
-        """Of some stores, streaming ones (True) or not, those whose results have not been compared yet."""
+        """Of these kinds of stores (True: streaming), those whose results have not been compared yet."""
         for streamed in stores:
             verdict = self.verdicts.get((variant.signature, streamed))
             if verdict is not None and verdict.verified:
@@ -107,7 +105,7 @@ class FirstCalls:
         return [streamed for streamed in stores if streamed not in variant.verified_stores]
 
     def is_wrong(self, variant: Variant, stores: Sequence[bool]) -> bool:
-        """Has a comparison found them wrong?"""
+        """Has a comparison found the kernels wrong?"""
         found = (self.verdicts.get((variant.signature, streamed)) for streamed in stores)
         return any(v is not None and v.verified is False for v in found)
 
@@ -119,14 +117,14 @@ class FirstCalls:
         expected: Any,
         uninitialised: Callable[[Mapping[str, Array]], Uninitialised],
     ) -> Report:
-        """Compare runs with what the plain function has returned.
+        """Compare runs of a variant with the plain function.
 
         Args:
-            expected: what it has returned; the arguments that it changes are changed by now.
-            uninitialised: finds uninitialised elements; takes the random numbers that were drawn.
+            expected: the result of the plain function, which has changed its arguments by now.
+            uninitialised: makes what finds uninitialised elements, from the random numbers that were drawn.
 
         Raises:
-            TraceError: the function makes a class of what it returns anew at each call.
+            TraceError: the function defines a class of what it returns anew at each call.
         """
         with shown_warnings.of_another_run():
             draws = next(iter(ran.by_store.values())).draws
@@ -174,7 +172,7 @@ class FirstCalls:
         limits: Any,
         names: list[str],
     ) -> Comparison:
-        """The comparison without uninitialised elements, and those that depend on them."""
+        """Compare once more, leaving out elements that depend on uninitialised ones."""
         try:
             for dependent in uninitialised.dependent(names):
                 found = _compared(without_dependent(ours, numpys, dependent), numpys, limits)
@@ -188,9 +186,9 @@ class FirstCalls:
         return found
 
     def _judge(self, verdict: Verdict, found: Comparison, allowed: Allowed) -> int:
-        """Take a comparison into account; how many elements decisions on rounded values have made other ones."""
+        """Update a verdict by a comparison; the number of elements that differ because decisions went the other way."""
         if found.why is not None and verdict.paths < MAX_PATHS and not allowed.is_settled():
-            verdict.paths += 1  # the function took another path: no kernel is to blame
+            verdict.paths += 1  # NumPy took another path through the function: that is no fault of the kernels
             return max(found.differing, 1)
         if found.why is not None and (found.is_proof or verdict.doubts >= MAX_DOUBTS):
             unknown = "" if found.is_proof else "; whether roundings explain that is not known"
@@ -207,13 +205,13 @@ class FirstCalls:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a variant has computed.
+    """The outcome of one run of a variant.
 
     Attributes:
-        written: copies of the arguments that it has changed, by name.
+        written: copies of the arguments that it changed, by name.
         draws: its random numbers, by input.
-        missed: the number of the decision, or extern call, that came out otherwise than while the function was traced;
-            None: all came out as then. If one did not, there is no result.
+        missed: the number of the graph break whose outcome is not what it was while tracing: then there is no result;
+            None if there was no such break.
     """
 
     result: Any
@@ -224,16 +222,17 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Runs of a variant on copies of what it changes, before NumPy runs.
+    """Runs of a variant on copies of the arrays that it changes, made before NumPy runs.
 
     Attributes:
-        by_store: by whether they use streaming stores.
+        by_store: the runs, by whether they use streaming stores.
         arrays: arguments and captured arrays, by input.
-        before: copies of those that the variant changes, as they were.
-        sums: check sums of those that it does not, as they were.
+        before: copies of those that the variant changes, made before the runs.
+        sums: checksums of those that it does not change.
         seconds: of one run.
         end: when the last one ended, by `against_numpy.clock`.
-        again: another run, with the same random numbers; None: it would compute the same, as nothing but kernels runs.
+        again: runs it once more with the same random numbers; None if that would compute the same, since there are no
+            extern calls.
     """
 
     by_store: dict[bool, Run]
@@ -250,12 +249,12 @@ class Runs:
         return next((run.missed for run in self.by_store.values() if run.missed is not None), None)
 
     def changed_besides(self) -> list[str]:
-        """The arrays that NumPy has changed by now, and that the variant does not change."""
+        """The arrays that NumPy has changed although the variant does not."""
         return [n for n, known in self.sums.items() if _check_sum(self.arrays[n]) != known]
 
 
 def runs_of(variant: Variant, guarded: GuardValues, call: Call, stores: Sequence[bool]) -> Runs | None:
-    """Run a variant once for each kind of stores; None where NumPy is to say why it cannot."""
+    """Run a variant once for each kind of stores; None if NumPy would raise an exception."""
     arrays = guarded[1] | {n: call.leaves[k] for n, k in variant.guards.arguments.items()}
     before = {n: copied(arrays[n]) for n in sorted(variant.guards.written)}
     sums = {n: _check_sum(a) for n, a in arrays.items() if n not in before and _may_change(a)}
@@ -287,21 +286,21 @@ def _run(
     streamed: bool,
     known: Mapping[str, Array] | None = None,
 ) -> Run | None:
-    """Run a variant on copies of what it changes (`written`); None where NumPy is to say why it cannot.
+    """Run a variant on copies of the arrays that it changes (`written`); None if NumPy would raise an exception.
 
     Args:
-        known: random numbers that are not drawn again.
+        known: random numbers to use instead of drawing new ones.
     """
     copies = {n: copied(a) for n, a in written.items()}
     given = variant.guards.with_arrays(leaves, copies)
-    places = [np.empty_like(t) if isinstance(t, np.ndarray) else t for t in targets] if streamed else []
+    destinations = [np.empty_like(t) if isinstance(t, np.ndarray) else t for t in targets] if streamed else []
     captured = {n: copies.get(n, a) for n, a in guarded[1].items()}
     draws: dict[str, Array] = {}
     impure = ((k, e) for k, e in enumerate(variant.breaks) if e is not None and e.impure)
     drawn = {k: tuple(known[n] for n in e.gives) for k, e in impure} if known is not None else {}
     options = RunOptions(drawn, effects=False, streamed=streamed, draws=draws)
     try:
-        result = variant.run(given, (guarded[0], captured), places, options=options)
+        result = variant.run(given, (guarded[0], captured), destinations, options=options)
     except OutOfBounds:
         return None
     except Mispredict as error:
@@ -319,10 +318,10 @@ def _compared(ours: Any, expected: Any, limits: Any) -> Comparison:
 def _without_random(
     variant: Variant, ran: Runs, streamed: bool, found: Comparison, ours: Any, numpys: Any, limits: Any
 ) -> Comparison:
-    """The comparison without results that are others in each run: extern functions draw random numbers of their own.
+    """Compare once more, leaving out elements that differ from run to run: extern functions may draw random numbers.
 
     Raises:
-        TraceError: numbers that the trace has kept are others in a run.
+        TraceError: the outcome of an extern call, which the trace relies on, differs from run to run.
     """
     for again in [ran.again] * MAX_AGAIN if ran.again is not None else ():
         run = again(streamed, ran.by_store[streamed].draws)
@@ -340,13 +339,13 @@ def _without_random(
 
 
 def never_the_same(graph_break: GraphBreak) -> TraceError:
-    """What is wrong with an extern call whose outcome is not that of the trace."""
+    """The error for an extern call whose outcome differs from the one while tracing."""
     why = "it gives other results each time, for the same arguments"
     return TraceError(graph_break.operation, why, "call it before, and pass its result in", graph_break.origin)
 
 
 def _check_classes(variant: Variant, ours: Any, numpys: Any) -> None:
-    """Nothing, unless results differ by classes of one name.
+    """Check that results do not differ by two classes of the same name.
 
     Raises:
         TraceError: they do.
@@ -363,7 +362,7 @@ def _check_classes(variant: Variant, ours: Any, numpys: Any) -> None:
 
 
 def _where_equal(ours: Any, again: Any, numpys: Any) -> Any:
-    """NumPy's results, but ours where another run has others."""
+    """NumPy's results, with ours in place of those that differ in another run of ours."""
     if _compared(again, ours, EXACT).why is None:
         return numpys
     kind = type(ours)
@@ -373,8 +372,8 @@ def _where_equal(ours: Any, again: Any, numpys: Any) -> Any:
 
 
 def _tells(arguments: Sequence[Any], results: Sequence[Any]) -> bool:
-    """Do equal results say that a kernel is right? Not where the largest arrays have one value only, of blank images,
-    or where all results have."""
+    """Is the agreement of results evidence that a kernel is right? Not if the largest arguments have a single value, as
+    blank images have, or if all results do."""
     given = [a for a in arguments if isinstance(a, np.ndarray) and a.size > 1]
     largest = max((a.size for a in given), default=0)
     if given and not any(_varies(a) for a in given if a.size == largest):
@@ -384,17 +383,13 @@ def _tells(arguments: Sequence[Any], results: Sequence[Any]) -> bool:
 
 
 def _varies(a: Array) -> bool:
-    """Has an array two values? All NaNs are one."""
+    """Does an array have two different values? NaNs count as equal."""
     first = a.item(0)
     return bool((~np.isnan(a)).any()) if first != first else bool((a != first).any())
 
 
 def _allowed(variant: Variant, guarded: GuardValues, arrays: Mapping[str, Any], effort: int) -> Allowed:
-    """How far the results of a variant may be from NumPy's.
-
-    Args:
-        effort: how many times the usual work may be done to find it.
-    """
+    """The error bounds for the results of a variant; `effort`: how many times the usual work may be done for them."""
     values, captured = guarded
     found_arrays = {**variant.constants, **captured, **arrays}
     inputs = Inputs(

@@ -1,8 +1,7 @@
-"""Calls that find nothing to run, one after the other: sizes or values that the code depends on differ at each call.
+"""Limiting how often a function is traced whose sizes, or values that its code depends on, differ at nearly every call.
 
-Tracing and compiling for such a call takes longer than NumPy does for small images, and nothing is gained by it where
-the next call needs another trace. Then NumPy runs, and few enough calls are traced still, that they take a small share
-of all the time.
+For small images, tracing and compiling take longer than NumPy, and are wasted if the next call needs another trace. So
+NumPy runs most of such calls, and only so many are traced that this takes a small share of the time.
 """
 
 from __future__ import annotations
@@ -16,28 +15,28 @@ from typing import Any, Literal
 
 from hjit.trace.tracing.frames import uncounted
 
-MISSES, AMONG = 16, 32  # calls that find nothing to run, among so many calls: they are frequent
-SHARE = 0.05  # of NumPy's time that tracing may take where it is the slower one
-NEARLY_ALL = 2  # calls that do find something, among so many misses: the others are not even looked at
-BYPASSED = 16, 1 << 10  # calls in a row that are not looked at, at first and at most: twice as many each time
-MOST_SKIPPED = 1 << 16  # calls in a row that NumPy runs untried
+MISSES, AMONG = 16, 32  # misses (calls that no variant serves) are frequent: so many of them among so many calls
+SHARE = 0.05  # of NumPy's time that tracing may take if it is the slower one
+NEARLY_ALL = 2  # hits among the last misses, below which further calls are not even looked up
+BYPASSED = 16, 1 << 10  # calls in a row that are not looked up: at first, doubled each time, and at most
+MOST_SKIPPED = 1 << 16  # misses in a row that NumPy runs
 Next = Literal["trace", "plain", "compare"]
 
 
 @uncounted
 @dataclass(slots=True)
 class Retracing:
-    """The calls of one function that found nothing to run.
+    """The recent misses of one function, and what to do with the next ones.
 
     Attributes:
-        misses: the numbers of the latest ones among all calls.
-        seconds: that the latest traces took.
-        skipped: how many more calls NumPy is to run.
-        granted: how many more calls are to be traced.
-        is_slower: does tracing take longer than NumPy, as compared last?
-        bypass: how many more calls NumPy is to run without a look for what could.
-        bypassed: how many it has run so.
-        bypasses: how many are next.
+        misses: the latest ones, by their numbers among all calls.
+        seconds: of the latest traces.
+        skipped: how many more misses NumPy is to run.
+        granted: how many more misses are to be traced.
+        is_slower: did tracing take longer than NumPy when they were last compared?
+        bypass: how many more calls NumPy is to run without looking for a variant.
+        bypassed: how many such calls there have been.
+        bypasses: how many there will be the next time.
     """
 
     misses: deque[int] = field(default_factory=lambda: deque(maxlen=MISSES))
@@ -50,7 +49,7 @@ class Retracing:
     bypasses: int = BYPASSED[0]
 
     def next(self, call: int) -> Next:
-        """What to do with a call that finds nothing to run, the `call`-th one of all."""
+        """What to do with a miss, which is the `call`-th of all calls."""
         self.misses.append(call - self.bypassed)
         among = self.misses[-1] - self.misses[0]
         if len(self.misses) < MISSES or among >= AMONG or not self.seconds:
@@ -65,14 +64,14 @@ class Retracing:
         return "compare"
 
     def _pass_by(self, is_dense: bool) -> None:
-        """Look at none of the next calls, if nearly none of those before has found something."""
+        """Bypass the look-up for the next calls if nearly all recent calls were misses."""
         self.bypass = self.bypasses if is_dense else 0
         self.bypassed += self.bypass
         self.skipped = max(self.skipped - self.bypass, 0)
         self.bypasses = min(2 * self.bypasses, BYPASSED[1]) if is_dense else BYPASSED[0]
 
     def traced(self, run: Callable[[], Any]) -> Any:
-        """Run what traces, timed."""
+        """Run what traces a call, timed."""
         start = perf_counter()
         try:
             return run()
@@ -80,7 +79,7 @@ class Retracing:
             self.seconds.append(perf_counter() - start)
 
     def compared(self, plain: Callable[[], Any]) -> Any:
-        """Run NumPy, timed, and settle which calls are traced from now on."""
+        """Run a call in NumPy, timed, and decide how many of the next misses are traced."""
         start = perf_counter()
         result = plain()
         taken, tracing = max(perf_counter() - start, 1e-7), median(self.seconds)

@@ -1,4 +1,4 @@
-"""Calls that are timed against NumPy: the plain function runs later ones where the kernel is slower."""
+"""Calls that are timed against NumPy: if the kernel is slower, the plain function runs the later ones."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @uncounted
 class TimedCalls(FunctionBase):
-    """What `hjit.call.compiled_function.CompiledFunction` does to find out whether a kernel is slower than NumPy."""
+    """The part of `CompiledFunction` that finds out whether a kernel is slower than NumPy."""
 
-    def _interleaved(
+    def _run_interleaved(
         self, key: CallKey, timing: InterleavedCalls, compiled: Callable[[], Any], plain: Callable[[], Any]
     ) -> Any:
-        """One way or the other, timed; when that is over, it is decided which runs from now on."""
+        """Run a call compiled or plain, timed; after enough of them, decide which runs from now on."""
         result = timing.run(compiled, plain)
         if timing.is_over and self._lock.acquire(blocking=False):
             try:
@@ -32,14 +32,12 @@ class TimedCalls(FunctionBase):
                 self._lock.release()
         return result
 
-    def _time(
+    def _time_calls(
         self, key: CallKey, variant: Variant, options: Options, seconds: tuple[float, float] | None = None
     ) -> None:
-        """Time the next calls against NumPy, if that may be the faster one.
-
-        It was with another key, or may be by the `seconds` of the kernel and of NumPy.
-        """
+        """Time the next calls against NumPy if NumPy may be faster: it was for another key, or the first comparison
+        (`seconds` of the kernel and of NumPy) suggests it."""
         is_wanted = options.numpy_if_faster and options.verify == "first" and self._schedule is None
-        may_be_slower = self.stats.slower or variant.impure or against_numpy.is_suspect(seconds)  # random: not compared
+        may_be_slower = self.stats.slower or variant.impure or against_numpy.is_suspect(seconds)
         if is_wanted and may_be_slower:
             self._entries.time(key, variant)

@@ -20,7 +20,7 @@ import numpy as np
 from hjit.call.arguments import copied
 from hjit.call.build import Request, on_deep_stack, traced_call, variant_of
 from hjit.call.segments import TraceSegments, graphs_of
-from hjit.call.variant import RunOptions, Step, Variant
+from hjit.call.variant import CompiledSegment, RunOptions, Variant
 from hjit.errors import Origin, raise_if_signalled
 from hjit.kernels.runtime import features
 from hjit.options import Options
@@ -206,11 +206,11 @@ def _interpreting(traced: Trace, options: Options) -> Variant:
     work = sum(_work(g, rec.sizes) for g in graphs)
     if work > MAX_WORK:
         raise TooMuchToInterpret(f"{work} operations")
-    steps = [
-        Step(functools.partial(_recorded, g), _Interpreted(g, rec.sizes) if g.outputs else None, e)  # type: ignore[arg-type]
+    segments = [
+        CompiledSegment(functools.partial(_recorded, g), _Interpreted(g, rec.sizes) if g.outputs else None, e)  # type: ignore[arg-type]
         for g, e in zip(graphs, [*rec.breaks, None], strict=True)
     ]
-    return variant_of(traced, steps, options)
+    return variant_of(traced, segments, options)
 
 
 def _recorded(graph: Graph) -> tuple[Graph, None]:

@@ -1,4 +1,4 @@
-"""The first calls of new kernels: NumPy computes the same, and only kernels that do run later calls."""
+"""The first calls of new kernels: results are compared with NumPy's, and a kernel that is wrong is not used again."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 @uncounted
 class VerifiedCalls(TimedCalls):
-    """What `hjit.call.compiled_function.CompiledFunction` does with the first results of its kernels."""
+    """The part of `CompiledFunction` that verifies the first results of its kernels."""
 
     _compared: FirstCalls | None
-    _interprets = True  # see `hjit.call.build.build`
-    _assumes = True  # are conditions on values taken to come out as in an earlier process, while it is traced?
+    _interprets = True  # see `hjit.call.build.Request`
+    _assumes = True  # while tracing, assume that conditions on values come out as in an earlier process?
 
     def _unverified(self, variant: Variant, targets: Sequence[Any], options: Options) -> list[bool]:
-        """The stores of this call's results, streaming (True) or not, that have not been compared with NumPy yet."""
+        """The kinds of stores (True: streaming) of this call's results that have not been compared with NumPy yet."""
         if options.verify != "first":
             return []
         stores = [False, True] if targets and variant.may_stream else [False]
@@ -43,11 +43,11 @@ class VerifiedCalls(TimedCalls):
     def _verify(
         self, call: Call, variant: Variant, guarded: GuardValues, stores: list[bool], is_known: bool = False
     ) -> Any:
-        """NumPy's own result; the kernels are installed only if they compute the same. MISS: what was assumed, or what
-        a known variant decides on, came out otherwise.
+        """Compare a variant with NumPy, install it if they agree, and return NumPy's result; MISS if an assumption, or
+        a decision of a known variant, came out differently.
 
         Raises:
-            TraceError: an extern function does not give what it gave while its caller was traced.
+            TraceError: the outcome of an extern call differs from the one while tracing.
         """
         if variant.on_device and any(map(is_device_array, (*call.leaves, *guarded[1].values()))):
             return self._verify_copies(call, variant, guarded, stores, is_known)
@@ -68,8 +68,8 @@ class VerifiedCalls(TimedCalls):
         if missed is not None and missed.call is not None and not self._interprets:
             raise never_the_same(missed)
         with forks.builds.outside(), against_numpy.all_plain():
-            expected = (self._by_numpy() if variant.on_device else self.py_func)(*call.args, **call.kwargs)
-        if missed is not None and self._interprets:  # while it was traced: the next call is traced with kernels
+            expected = (self._plain_for_numpy() if variant.on_device else self.py_func)(*call.args, **call.kwargs)
+        if missed is not None and self._interprets:  # NumPy and kernels decide differently: trace by kernels next time
             self._interprets = False
             self.stats.fallbacks += 1
             return expected
@@ -81,13 +81,13 @@ class VerifiedCalls(TimedCalls):
             self._not_compiled_later(call, error)
             self.stats.fallbacks += 1
             return expected
-        self._note(report, call, variant, stores, seconds)
+        self._record_report(report, call, variant, stores, seconds)
         return expected
 
-    def _note(
+    def _record_report(
         self, report: Report, call: Call, variant: Variant, stores: list[bool], seconds: tuple[float, float]
     ) -> None:
-        """What later calls run, by how the results of this one compare.
+        """Decide what later calls run, by the report of a comparison.
 
         Args:
             seconds: of the kernels, and of NumPy.
@@ -109,10 +109,10 @@ class VerifiedCalls(TimedCalls):
         if known is None or variant not in known.variants or known.is_compared != report.is_blank:
             self._entries.install(call.key, variant, seconds, is_compared=report.is_blank)
             if not report.is_blank:
-                self._time(call.key, variant, options, seconds)
+                self._time_calls(call.key, variant, options, seconds)
 
     def _count_flipped(self, count: int) -> None:
-        """So many elements of compared results are other ones, as a decision on a rounded value fell the other way."""
+        """Count elements of compared results that differ because a decision on a rounded value went the other way."""
         self.stats.flipped += count
         if count and not self._warned_of_flips:
             self._warned_of_flips = True
@@ -127,11 +127,11 @@ class VerifiedCalls(TimedCalls):
     def _uninitialised(
         self, call: Call, variant: Variant, before: dict[str, Any], draws: Mapping[str, Any]
     ) -> Uninitialised:
-        """What finds uninitialised elements."""
+        """Finds the uninitialised elements of the results of a call."""
         from hjit.call.build import Request
         from hjit.call.checks.uninitialised import Uninitialised
 
-        function = self._by_numpy() if variant.on_device else self.py_func
+        function = self._plain_for_numpy() if variant.on_device else self.py_func
         options = replace(self._resolved(call.key[0]), target="cpu")
         request = Request(function, call.structure, call.leaves, options, self._schedule)
         return Uninitialised(request, variant, before, draws)
@@ -139,18 +139,18 @@ class VerifiedCalls(TimedCalls):
     def _verify_copies(
         self, call: Call, variant: Variant, guarded: GuardValues, stores: list[bool], is_known: bool
     ) -> Any:
-        """As `_verify`, for arrays on a device: on copies of them."""
+        """As `_verify`, for arrays on a device: on copies in host memory."""
         from hjit.call.other_arrays.on_device import has_copies, host_copy, on_copies
 
         if not (variant.guards.written.isdisjoint(guarded[1]) and has_copies(variant.rec)):
-            # NumPy cannot change captured arrays there, nor read all of them: nothing to compare
+            # NumPy can neither change captured arrays on the device nor read all of them: nothing to compare
             variant.verified_stores.update(stores)
             self._entries.install(call.key, variant)
-            return variant.run(call.leaves, guarded, given=(call.args, call.kwargs))
+            return variant.run(call.leaves, guarded, arguments=(call.args, call.kwargs))
         captured = {n: host_copy(a) for n, a in guarded[1].items()}
         result = on_copies(call, lambda here: self._verify(here, variant, (guarded[0], captured), stores, is_known))
         is_refused = result is PLAIN and not self._first_calls.is_wrong(variant, stores)
-        return self._refused(call) if is_refused else result
+        return self._leave_to_numpy(call) if is_refused else result
 
     @property
     def _first_calls(self) -> FirstCalls:

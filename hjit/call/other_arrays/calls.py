@@ -50,7 +50,7 @@ class OtherArrays(FunctionBase):
             if self._resolved(call.key[0]).on_unsupported != "numpy":
                 raise
             self._give_up(call.key, f"{self.__name__} runs as plain NumPy: {error}")
-            return self._numpy(call.args, call.kwargs)
+            return self._run_plain(call.args, call.kwargs)
         with device_of(call.leaves):
             return self._run(call, is_into)
 
@@ -66,7 +66,7 @@ class OtherArrays(FunctionBase):
             if self._resolved(call.key[0]).on_unsupported == "raise":
                 raise
             why = str(error)
-        result = self._numpy(call.args, call.kwargs)  # or the exception, if it is the function's own
+        result = self._run_plain(call.args, call.kwargs)  # or the exception, if it is the function's own
         self._warn(f"{self.__name__} runs as the plain function does on arrays of Dask: {why}")
         return result
 

@@ -94,7 +94,7 @@ class DaskCall:
                 case "argument":
                     return self._argument(r.name)
                 case "constant":
-                    return r.given(r.value.copy("K"))
+                    return r.returned(r.value.copy("K"))
                 case "host":
                     return values[r.value]
                 case _:
@@ -179,9 +179,9 @@ def traced_call(settings: CallSettings, structure: PyTree, leaves: list[Any]) ->
         Exception: what the function itself raises.
     """
     seen = [_stand_in(x) if is_dask_array(x) else x for x in leaves]
-    given = Given(settings, leaves)
+    arrays = CallArrays(settings, leaves)
     names = leaf_names(settings.function, structure, len(leaves))
-    options = TracingOptions(given.computed, blas=lambda name: "auto", postpone=given)
+    options = TracingOptions(arrays.computed, blas=lambda name: "auto", postpone=arrays)
     traced: Trace = with_deep_stack(lambda: trace(settings.function, structure, seen, names, options, leaves))
     rec = traced.recorder
     rec.roll_back()
@@ -196,12 +196,12 @@ def traced_call(settings: CallSettings, structure: PyTree, leaves: list[Any]) ->
         why = "NumPy refuses some values, which is only known of all of them"
     elif rec.effects:
         why = "it gives warnings, or writes a log"
-    if why and not traced.writes and given.are_all_postponed(rec):
+    if why and not traced.writes and arrays.are_all_postponed(rec):
         return DaskCall(settings, structure, leaves, traced, None, why)
     if why:
         raise TraceError(settings.name, why, "call it on whole arrays")
     graph = _with_views(traced)
-    return DaskCall(settings, structure, leaves, traced, given.tasks(rec, graph), externs=given.lines(rec))
+    return DaskCall(settings, structure, leaves, traced, arrays.tasks(rec, graph), externs=arrays.lines(rec))
 
 
 def explained(settings: CallSettings, structure: PyTree, leaves: list[Any]) -> str:
@@ -258,7 +258,7 @@ def _with_views(traced: Trace) -> Graph:
     return Graph(graph.inputs, graph.scalars, (*graph.stages, *views), tuple(dict.fromkeys(outputs)))
 
 
-class Given:
+class CallArrays:
     """The arrays of one call: its arguments, and the results of functions that run as they are."""
 
     def __init__(self, settings: CallSettings, leaves: Sequence[Any]) -> None:

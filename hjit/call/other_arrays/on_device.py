@@ -19,9 +19,9 @@ import numpy as np
 from hjit.call.arguments import each_once, is_device_array
 from hjit.call.entry import Call
 from hjit.call.guards import GuardValues, look_up
-from hjit.call.results import MISS, Outcome, Results, given_name
+from hjit.call.results import MISS, Outcome, Results, complex_argument
 from hjit.call.segments import TraceSegments
-from hjit.call.variant import AS_CALLED, OneKernel, RunOptions, Steps, Variant
+from hjit.call.variant import AS_CALLED, CompiledSegments, OneKernel, RunOptions, Variant
 from hjit.kernels.cuda.runtime import library
 from hjit.kernels.cuda.runtime.device import Device, current, found
 from hjit.sched.language.target import Target
@@ -162,7 +162,7 @@ def _moved(result: Any, here: Sequence[Any], there: Sequence[Any]) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceSteps(Steps):
+class DeviceSegments(CompiledSegments):
     """Kernels on a device, with FFTs and products of matrices by its libraries; other extern calls are the host's.
 
     Attributes:
@@ -174,8 +174,8 @@ class DeviceSteps(Steps):
     def __post_init__(self) -> None:
         if getattr(found(), "shares_memory", False):
             return
-        for number, step in enumerate(self.steps):
-            graph_break = step.graph_break
+        for number, segment in enumerate(self.segments):
+            graph_break = segment.graph_break
             call = None if graph_break is None else _library_call(graph_break, _like)
             if graph_break is not None and call is not None:
                 self.libraries[number] = call.library
@@ -194,7 +194,7 @@ class DeviceSteps(Steps):
             if made is not None:
                 return graph_break.value, (made,)
             self.libraries.pop(number, None)
-        return Steps.call_extern(self, number, graph_break, state)
+        return CompiledSegments.call_extern(self, number, graph_break, state)
 
     def _by_library(self, graph_break: GraphBreak, state: Mapping[str, Any]) -> Any:
         """The result of an extern call by a library of the device, which nothing waits for; None: it has none."""
@@ -224,7 +224,7 @@ class DeviceSteps(Steps):
         host = current().host
         return [host(state[n]) for n in names]
 
-    def multiply(self, product: Product, arrays: Sequence[Any], place: Any) -> Any:
+    def multiply(self, product: Product, arrays: Sequence[Any], destination: Any) -> Any:
         """The product by cuBLAS: `numpy.matmul` of CuPy's arrays is CuPy's. By NumPy where CuPy does not find it."""
         device = current()
         try:
@@ -234,7 +234,7 @@ class DeviceSteps(Steps):
             return device.own(product.compute([device.host(a) for a in arrays]))
 
     def run_kernel(
-        self, bound: Any, state: dict[str, Any], values: Sequence[Any], places: Mapping[str, Any], streamed: bool
+        self, bound: Any, state: dict[str, Any], values: Sequence[Any], destinations: Mapping[str, Any], streamed: bool
     ) -> None:
         inputs = [packed(state[n]) if n in self.packed else state[n] for n in bound.inputs]
         made = bound.computed(inputs, [values[self.slots[n]] for n, _ in bound.scalars])
@@ -304,14 +304,14 @@ class OnDevice(Variant):
         leaves: Sequence[Any],
         guarded: GuardValues,
         targets: Sequence[Any] = (),
-        given: Any = None,
+        arguments: Any = None,
         options: RunOptions = AS_CALLED,
     ) -> Any:
         """As `Variant.run`; `targets` are not used."""
         if options.streamed:
             options = replace(options, streamed=False)
         with self.place():
-            return Variant.run(self, leaves, guarded, (), given, options)
+            return Variant.run(self, leaves, guarded, (), arguments, options)
 
     def place(self) -> AbstractContextManager[Any]:
         """Inside, the device for which kernels were loaded is the current one."""
@@ -322,21 +322,21 @@ class OnDevice(Variant):
         if device.key not in self.uploaded:
             self.uploaded[device.key] = {n: device.own(a) for n, a in self.constants.items()}
         arrays |= self.uploaded[device.key]
-        if len(self.steps) == 1:
+        if len(self.segments) == 1:
             return arrays  # kernels take them from the host, a part at a time where they are large
-        given = set(map(given_name, self.guards.complex_inputs))
+        given = set(map(complex_argument, self.guards.complex_inputs))
         return {n: a if n in self.body.packed or n in given else device.own(a) for n, a in arrays.items()}
 
     def parts(self, array: Any) -> Any:
         return _parts(array)
 
-    def finished(self, state: Mapping[str, Any], leaves: Sequence[Any], guarded: GuardValues, given: Any) -> Any:
+    def finished(self, state: Mapping[str, Any], leaves: Sequence[Any], guarded: GuardValues, arguments: Any) -> Any:
         values, captured = guarded
         device, inputs = current(), Variant.arrays(self, leaves, captured)
         for argument, stage in self.results.writes:
             device.copy(state[stage], inputs[argument])
         results = DeviceResults(self.results, device, has_device_arrays(leaves), {**state, **inputs})
-        return self.results.put_together(lambda r: results.leaf(r, values), leaves, given)
+        return self.results.put_together(lambda r: results.leaf(r, values), leaves, arguments)
 
 
 def has_device_arrays(leaves: Sequence[Any]) -> bool:
@@ -361,12 +361,12 @@ class DeviceResults:
     def leaf(self, r: Result, values: Sequence[Any]) -> Any:
         match r.kind:
             case "array":
-                return self.given(r, self.placed(r.name))
+                return self.returned(r, self.placed(r.name))
             case "constant":
                 made = r.value.copy("K")
-                return self.given(r, self.device.own(made) if self.stay else made)
+                return self.returned(r, self.device.own(made) if self.stay else made)
             case "argument":
-                return r.of_argument(self.arrays[given_name(r.name) if r.is_complex else r.name])
+                return r.of_argument(self.arrays[complex_argument(r.name) if r.is_complex else r.name])
             case "view":
                 seen = self.results.view(self.placed(r.name), r, self.device.strided if self.stay else None)
                 return _complex(seen) if r.is_complex else seen
@@ -380,9 +380,9 @@ class DeviceResults:
         self.arrays[name] = move(self.arrays[name])
         return self.arrays[name]
 
-    def given(self, r: Result, array: Any) -> Any:
+    def returned(self, r: Result, array: Any) -> Any:
         """A computed array as what the function returns."""
-        return _on_device(r, array) if self.stay else r.given(array)
+        return _on_device(r, array) if self.stay else r.returned(array)
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,13 +445,13 @@ def hot_path(kernel: Any, leaves: Sequence[Any]) -> OneKernel | None:
 
 
 def _on_device(r: Result, array: Any) -> Any:
-    """As `Result.given`; a scalar stays an array without axes, as CuPy has it."""
+    """As `Result.returned`; a scalar stays an array without axes, as CuPy has it."""
     if r.is_plain:
         return array
     if r.is_complex:
         whole = _complex(array)
         return whole.transpose(r.order[:-1]) if r.order else whole
-    return array if r.is_scalar and not r.weak else r.given(array)
+    return array if r.is_scalar and not r.weak else r.returned(array)
 
 
 # -- complex arrays, see `hjit.trace.tracing.complex_memory`

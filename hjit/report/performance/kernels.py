@@ -11,7 +11,7 @@ from typing import Any
 from hjit.call.build import on_deep_stack
 from hjit.call.compiling import segments_for
 from hjit.call.segments import TraceSegments
-from hjit.call.variant import Step, Variant
+from hjit.call.variant import CompiledSegment, Variant
 from hjit.errors import HjitError
 from hjit.kernels.runtime import launch
 from hjit.kernels.runtime.lowered import Lowered, lowered
@@ -69,19 +69,21 @@ class Reading:
 
     def kernels(self) -> Iterator[KernelFacts]:
         """Its kernels, in order."""
-        for number, (step, segment) in enumerate(zip(self.variant.steps, self.segments_of(NO_REWRITES), strict=True)):
-            if step.scheduled is not None:
-                yield on_deep_stack(self._kernel, number, step, segment)
+        for number, (compiled, segment) in enumerate(
+            zip(self.variant.segments, self.segments_of(NO_REWRITES), strict=True)
+        ):
+            if compiled.scheduled is not None:
+                yield on_deep_stack(self._kernel, number, compiled, segment)
 
-    def _kernel(self, number: int, step: Step, segment: Segment) -> KernelFacts:
-        assert step.scheduled is not None and step.bound is not None
+    def _kernel(self, number: int, compiled: CompiledSegment, segment: Segment) -> KernelFacts:
+        assert compiled.scheduled is not None and compiled.bound is not None
         sizes = self.sizes
-        given = [i for i in step.graph.inputs if i.data is None]
+        given = [i for i in compiled.graph.inputs if i.data is None]
         read = sum(i.dtype.itemsize * math.prod(sizes_value(n, sizes) for n in i.shape) for i in given)
-        written = sum(math.prod(shape) * dtype.itemsize for _, shape, dtype in step.bound.outputs)
+        written = sum(math.prod(shape) * dtype.itemsize for _, shape, dtype in compiled.bound.outputs)
         if self.options.target == "cuda":
-            return self._on_device(step.bound, read, written)
-        low = lowered(step.scheduled, self.options)
+            return self._on_device(compiled.bound, read, written)
+        low = lowered(compiled.scheduled, self.options)
         costs, why_no_costs = self._costs(segment, low)
         candidates, why_no_candidates = self._candidates(segment)
         nests = self.times.nests.get(number, ())
@@ -153,7 +155,7 @@ class Reading:
             return (), "no search is kept: not all candidates could be compiled in time, or the cache has lost it"
         if plan.timed:
             return tuple(self._compared(plan, segment)), ""
-        if len(self.variant.steps) > 1:
+        if len(self.variant.segments) > 1:
             return (), "of a function of several kernels is kept which schedules were the fastest, but no times"
         return (), "the search found nothing that it took for faster than the default schedule, so nothing was timed"
 

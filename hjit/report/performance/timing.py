@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from hjit.call.variant import Mispredict, OutOfBounds, Step, Steps, Variant
+from hjit.call.variant import CompiledSegment, CompiledSegments, Mispredict, OutOfBounds, Variant
 from hjit.errors import HjitError
 from hjit.kernels.runtime.kernel import Bound
 from hjit.options import Options
@@ -41,7 +41,7 @@ class Times:
 
 
 @dataclass(frozen=True, slots=True)
-class TimedSteps(Steps):
+class TimedSegments(CompiledSegments):
     """Kernels, and calls between them, that note how long they take."""
 
     options: Options = field(default_factory=Options)
@@ -52,24 +52,24 @@ class TimedSteps(Steps):
         bound: Bound,
         state: dict[str, Any],
         values: Sequence[Any],
-        places: Mapping[str, Any],
+        destinations: Mapping[str, Any],
         streamed: bool,
     ) -> None:
         """Run it, and then some times more."""
-        Steps.run_kernel(self, bound, state, values, places, streamed)
+        CompiledSegments.run_kernel(self, bound, state, values, destinations, streamed)
         inputs = [packed(state[n]) if n in self.packed else state[n] for n in bound.inputs]
         given = inputs, bound.new_outputs(), [values[self.slots[n]] for n, _ in bound.scalars]
         found = least_times([functools.partial(bound.run, *given)], SECONDS)
         if found is not None:
-            number = next(k for k, step in enumerate(self.steps) if step.bound is bound)
+            number = next(k for k, segment in enumerate(self.segments) if segment.bound is bound)
             self.times.kernels[number] = found[0]
-            self.times.nests[number] = self._nests(self.steps[number], given)
+            self.times.nests[number] = self._nests(self.segments[number], given)
 
-    def _nests(self, step: Step, given: tuple[Any, ...]) -> tuple[NestFacts, ...]:
+    def _nests(self, segment: CompiledSegment, given: tuple[Any, ...]) -> tuple[NestFacts, ...]:
         """Its nests, none where there is no time to compile a kernel that notes their times."""
-        assert step.bound is not None and step.scheduled is not None
+        assert segment.bound is not None and segment.scheduled is not None
         try:
-            notes = noting(step.bound, step.scheduled, self.options)
+            notes = noting(segment.bound, segment.scheduled, self.options)
         except HjitError as error:
             log.debug("nests are not timed: %s", error)
             return ()
@@ -82,12 +82,12 @@ class TimedSteps(Steps):
             found[stages] = found.get(stages, 0.0) + float(x)
         return tuple(NestFacts(stages, x) for stages, x in found.items())
 
-    def multiply(self, product: Product, arrays: Sequence[Any], place: Any) -> Any:
+    def multiply(self, product: Product, arrays: Sequence[Any], destination: Any) -> Any:
         """A product by BLAS, timed."""
         number = next(
-            k for k, s in enumerate(self.steps) if s.graph_break is not None and s.graph_break.product is product
+            k for k, s in enumerate(self.segments) if s.graph_break is not None and s.graph_break.product is product
         )
-        return _noting(self.times.breaks, number, Steps.multiply)(self, product, arrays, place)
+        return _noting(self.times.breaks, number, CompiledSegments.multiply)(self, product, arrays, destination)
 
 
 def _noting(times: dict[int, float], number: int, f: Callable[..., Any]) -> Callable[..., Any]:
@@ -103,12 +103,12 @@ def _noting(times: dict[int, float], number: int, f: Callable[..., Any]) -> Call
     return noting
 
 
-def _with_timed_calls(steps: Sequence[Step], times: dict[int, float]) -> list[Step]:
-    found = list(steps)
-    for k, step in enumerate(steps):
-        b = step.graph_break
+def _with_timed_calls(segments: Sequence[CompiledSegment], times: dict[int, float]) -> list[CompiledSegment]:
+    found = list(segments)
+    for k, segment in enumerate(segments):
+        b = segment.graph_break
         if b is not None and b.call is not None:
-            found[k] = replace(step, graph_break=replace(b, call=_noting(times, k, b.call)))
+            found[k] = replace(segment, graph_break=replace(b, call=_noting(times, k, b.call)))
     return found
 
 
@@ -120,11 +120,11 @@ def timed(variant: Variant, leaves: Sequence[Any], options: Options) -> Times | 
     values, captured = guarded
     times = Times()
     body = variant.body
-    timed_steps = _with_timed_calls(body.steps, times.breaks)
-    steps = TimedSteps(timed_steps, body.packed, body.slots, body.allocations, options, times)
+    timed_segments = _with_timed_calls(body.segments, times.breaks)
+    body = TimedSegments(timed_segments, body.packed, body.slots, body.allocations, options, times)
     drawn: list[Callable[[], None]] = []
     try:
-        steps.run(variant.arrays(leaves, captured), values, {}, {}, drawn, False)
+        body.run(variant.arrays(leaves, captured), values, {}, {}, drawn, False)
     except (Mispredict, OutOfBounds):
         return None
     finally:  # random numbers are drawn again by the caller's own calls

@@ -74,8 +74,8 @@ class Result:
         """Is the computed array itself what the function returns?"""
         return not (self.is_scalar or self.order or self.is_complex or self.read_only)
 
-    def given(self, array: np.ndarray[Any, Any]) -> Any:
-        """The computed array as what the function returns: itself, transposed, a NumPy scalar or a Python float."""
+    def returned(self, array: np.ndarray[Any, Any]) -> Any:
+        """A computed array as the function returns it: itself, transposed, a NumPy scalar or a Python float."""
         found = self._seen(complex_of(array), self.order[:-1]) if self.is_complex else self._seen(array, self.order)
         if self.read_only and not self.is_scalar:
             found.flags.writeable = False
@@ -118,14 +118,14 @@ class PyTree:
     """A tuple, list, dict or named tuple of leaves or trees.
 
     Attributes:
-        given: where the caller has it: keys of the arguments, as positional ones and those by name; or an `AccessPath`.
-            None: the function has made it.
+        caller_path: where the caller holds this very object: a path of keys into (args, kwargs), or an `AccessPath`;
+            None if the function made it.
     """
 
     make: Any
     items: tuple[Any, ...]
     keys: tuple[Any, ...] | None = None
-    given: Any = None
+    caller_path: Any = None
 
     def build(self, leaf: Callable[[Any], Any]) -> Any:
         """The same structure over ``leaf(item)``."""
@@ -395,7 +395,7 @@ def _new_result(x: Any, rec: Recorder, shared: Counter[TracedBuffer], made: _Mad
             RETURNED, f"it is the {t.__name__} itself, which outlives the call", "return a copy", InherentError
         )
     if t in (list, tuple) or (isinstance(x, tuple) and hasattr(t, "_fields")):
-        return PyTree(t, tuple(_result(y, rec, shared, made) for y in x), given=rec.place_of(x))
+        return PyTree(t, tuple(_result(y, rec, shared, made) for y in x), caller_path=rec.place_of(x))
     if t in (dict, OrderedDict):
         items = tuple(_result(y, rec, shared, made) for y in x.values())
         return PyTree(t, items, tuple(x), rec.place_of(x))

@@ -75,7 +75,7 @@ def test_entries_that_are_no_launches_are_made_anew(tmp_path: Path) -> None:
 
 def test_names_hold_all_that_code_depends_on() -> None:
     f = hjit.pipeline(spread, target="cuda")
-    (step,) = f.variant_of((IMAGE, 2.0, 1), {}, f._resolved(())).steps
+    (step,) = f.variant_of((IMAGE, 2.0, 1), {}, f._resolved(())).segments
     options = f._resolved(())
     found = {
         kernels.kernel_name(step.scheduled, replace(options, fast_math=fast), bits, key)
