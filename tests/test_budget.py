@@ -197,7 +197,7 @@ ENDLESS = """
     assert not said(before)  # what is compiled runs
     for budget, target in ((10, "cpu"), (None, "cpu"), (10, "x86-64-v2")):
         found = said(hjit.pipeline(lambda a: a * 5, budget=budget, target=target, **options))
-        assert "LLVM still compiling another function, which was given up" in found, found
+        assert "LLVM is still compiling another function, which was given up" in found, found
         assert "every function that this process has not compiled yet, runs as plain NumPy" in found, found
         assert "start the process anew" in found and "write loops" not in found, found
     if child:
