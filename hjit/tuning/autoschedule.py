@@ -53,7 +53,7 @@ class Effort:
 
     Attributes:
         passes: see `hjit.sched.search.search.Options`.
-        sample: are only some of alike states looked at?
+        sample: is only a sample of similar states costed?
         freeze: are all but the most expensive stages of a large Graph left where they are? See `frozen`.
         memoise: see `hjit.sched.search.space.Space`.
         by_depth: are states ordered by `hjit.sched.search.search.DepthPriority`?

@@ -47,7 +47,7 @@ BELIEVED = 0.8
 # compiled for it as long as thousands of calls
 LITTLE_WORK = 1 << 19
 NOT_MUCH_COSTLIER = 3.0  # times the best predicted cost, up to which an alternative is worth measuring
-# stages up to which all are searched; searches for a user count those that are alike once (`hjit.sched.search.alike`)
+# stages up to which all are searched; isomorphic ones (`hjit.sched.search.isomorphic_stages`) may count as one
 FEW_STAGES = 12
 DEFINITIONS_A_SECOND = 800  # at most: of more not even the default schedule is costed in time
 # times the seconds that costing the default schedule of a large Graph takes: left for completing what a search found

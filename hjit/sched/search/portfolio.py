@@ -4,8 +4,8 @@ What a search decides first looks cheap or expensive by what is assumed of the s
 assumption is right for all Graphs. A producer with a level of tiles of its own costs a little less while those further
 up count as whole images in memory, and then keeps these from sharing its loop: a beam of 32 found schedules for
 camera_pipe that were predicted to take 1.05 times the default schedule's time, and 0.95 times without such tiles, in a
-fifth of the seconds. Of many stages that are alike most look best apart until all of them are together
-(`Rules.alike`). So the stricter spaces are searched first, each with either assumption.
+fifth of the seconds. Of many isomorphic stages most look best apart until all of them are together
+(`Rules.share_choices`). So the stricter spaces are searched first, each with either assumption.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from hjit.sched.search.thresholds import MANY_STAGES
 
 GREEDY = presets()["greedy"]
 VARIATIONS: Sequence[Mapping[str, Any]] = (
-    {"producer_tiles": False, "alike": True, "together": MANY_STAGES},
-    {"producer_tiles": False, "alike": True, "together": MANY_STAGES, "optimistic": True},
+    {"producer_tiles": False, "share_choices": True, "together": MANY_STAGES},
+    {"producer_tiles": False, "share_choices": True, "together": MANY_STAGES, "optimistic": True},
     {"producer_tiles": False},
     {"producer_tiles": False, "optimistic": True},
     {},

@@ -43,7 +43,7 @@ class Rules:
         plane_loops: a few planes may be computed one after the other, and not only together in each iteration. Alone, a
             nest often costs less that way, but what planes share is computed for each, and other stages keep out.
         one_dimension: loops between where a stage is stored and where it is computed run over one dimension.
-        alike: of stages that are alike (`hjit.sched.search.alike`) only the first one is searched.
+        share_choices: of isomorphic stages (`hjit.sched.search.isomorphic_stages`) only the first one is searched.
         together: stages that one child of the root computes.
         tile_levels: loops of a size over one dimension of a stage, besides those that are unrolled or vectors.
         tasks: a parallel loop has at least this many iterations for each core, where the stage has so many. (Of more
@@ -64,7 +64,7 @@ class Rules:
     tiles: int = TILES_PER_OCTAVE
     producer_tiles: bool = True
     plane_loops: bool = False
-    alike: bool = False
+    share_choices: bool = False
     one_dimension: bool = True
     together: int = MAX_NEST_STAGES
     tile_levels: int = TILE_LEVELS

@@ -99,7 +99,7 @@ class Options(Generic[State]):
     Attributes:
         passes: number of searches one after the other; each knows what those before it found.
         depth: depth of the deepest states. With it, states are ordered by `DepthPriority`; without, by cost.
-        buckets: ``buckets(family, fineness)``: a number for each state of a family, equal for those that are alike; the
+        buckets: ``buckets(family, fineness)``: a number for each state of a family, equal for similar ones; the
             fineness counts up from 0, the coarsest. In pass p = 0, 1, ... the n-th best state of a bucket (fineness p +
             1) and a depth has its cost multiplied by n, as long as it is in the queue with the others. From pass 1 on
             only states are costed that share a bucket (fineness p - 1) with a state on the way to a finalist that is at
@@ -400,18 +400,18 @@ class _Search(Generic[State]):
         steps = [_Step(f, np.arange(len(f)), node) for f in self.tree.families(node.state)]
         buckets = self.options.buckets
         if buckets is not None and this.permitted is not None and steps:
-            alike = [buckets(x.family, this.fineness - 1) for x in steps]
-            permitted = np.split(np.isin(np.concatenate(alike), this.permitted), np.cumsum([len(x) for x in alike]))
+            numbers = [buckets(x.family, this.fineness - 1) for x in steps]
+            permitted = np.split(np.isin(np.concatenate(numbers), this.permitted), np.cumsum([len(x) for x in numbers]))
             steps = [_Step(x.family, x.rows[some], node) for x, some in zip(steps, permitted[:-1], strict=True)]
         if buckets is not None and self.options.sample:
             steps = self._sampled(steps, [buckets(x.family, this.fineness)[x.rows] for x in steps])
         return [x for x in steps if len(x.rows)]
 
-    def _sampled(self, steps: Sequence[_Step[State]], alike: Sequence[Ints]) -> list[_Step[State]]:
+    def _sampled(self, steps: Sequence[_Step[State]], numbers: Sequence[Ints]) -> list[_Step[State]]:
         """Of the B states of each bucket log2(B) random ones."""
         groups: dict[int, list[tuple[int, int]]] = {}
-        for n, numbers in enumerate(alike):
-            for k, number in enumerate(numbers.tolist()):
+        for n, own in enumerate(numbers):
+            for k, number in enumerate(own.tolist()):
                 groups.setdefault(number, []).append((n, k))
         chosen: list[list[int]] = [[] for _ in steps]
         for g in groups.values():
@@ -450,10 +450,10 @@ class _Search(Generic[State]):
         )
         penalised = costs
         if self.options.buckets is not None:
-            alike = [self._alike(n.family, np.array([n.row]), this) for n in onward] + [
-                self._alike(x.family, x.rows, this) for x in steps
+            numbers = [self._penalty_buckets(n.family, np.array([n.row]), this) for n in onward] + [
+                self._penalty_buckets(x.family, x.rows, this) for x in steps
             ]
-            penalised = costs * _places(costs, depths, np.concatenate([*alike, np.zeros(0, np.int64)]))
+            penalised = costs * _places(costs, depths, np.concatenate([*numbers, np.zeros(0, np.int64)]))
         priorities = this.priority(penalised, depths)
         order = np.lexsort((penalised, priorities))  # stable: the older one of equals stays first
         order = order[costs[order] < inf][: self.most]
@@ -472,7 +472,7 @@ class _Search(Generic[State]):
             queue.append(_Node(x.family, row, x.parent, float(costs[k]), rank))
         return queue
 
-    def _alike(self, family: Family[State], rows: Ints, this: _Pass) -> Ints:
+    def _penalty_buckets(self, family: Family[State], rows: Ints, this: _Pass) -> Ints:
         """The buckets that penalties are for."""
         assert self.options.buckets is not None
         return self.options.buckets(family, this.fineness + 1)[rows]
@@ -512,11 +512,11 @@ def _portions(steps: Sequence[_Step[State]], most: int) -> Iterator[list[_Step[S
         yield part
 
 
-def _places(costs: Floats, depths: Ints, alike: Ints) -> Ints:
+def _places(costs: Floats, depths: Ints, buckets: Ints) -> Ints:
     """Which of its bucket and depth each state is, the cheapest being 1; of equal ones the older one is first."""
-    order = np.lexsort((costs, alike, depths))
+    order = np.lexsort((costs, buckets, depths))
     new = np.ones(len(order), np.bool_)
-    new[1:] = (np.diff(alike[order]) != 0) | (np.diff(depths[order]) != 0)
+    new[1:] = (np.diff(buckets[order]) != 0) | (np.diff(depths[order]) != 0)
     first = np.flatnonzero(new)
     found = np.empty(len(order), np.int64)
     found[order] = np.arange(len(order)) - np.repeat(first, np.diff(first, append=len(order))) + 1

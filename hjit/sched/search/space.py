@@ -37,9 +37,9 @@ from hjit.sched.language.check import nest_faults
 from hjit.sched.language.memory import C_ORDER, Layout, Strides, away_from_borders
 from hjit.sched.language.tree import Loop, Node, Root, Store, computes, dims_of, walk
 from hjit.sched.native.argument_block import Featuriser
-from hjit.sched.search.alike import Alike
 from hjit.sched.search.batches import IN_C_ORDER, NONE, Batch, Layouts, Rows, State
 from hjit.sched.search.buckets import Buckets
+from hjit.sched.search.isomorphic_stages import IsomorphicStages
 from hjit.sched.search.nest_costs import NOTHING, Machine, NestCosts, Tally
 from hjit.sched.search.pruning import Rules
 from hjit.sched.search.successors import Floats, Ints, Some
@@ -74,7 +74,7 @@ class Space:
     Attributes:
         decisions: in the order in which they are made.
         nests: what children of the root cost.
-        buckets: of alike states, for `hjit.sched.search.search.Options`.
+        buckets: of similar states, for `hjit.sched.search.search.Options`.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Space:
         self._places_read = {s.name: Counter(x.source for x in s.loads) for s in graph.stages}
         self._first: dict[TemplateKey, Template] = {}
         self.buckets = Buckets()
-        self._alike = Alike.of(graph)
+        self._isomorphic = IsomorphicStages.of(graph)
         self._freeze({}, ())
 
     @staticmethod
@@ -148,8 +148,8 @@ class Space:
 
     @property
     def kinds(self) -> int:
-        """How many stages there are, those that are alike counted once."""
-        return len(set(self._alike.kind.values()))
+        """How many stages there are, isomorphic ones counted once."""
+        return len(set(self._isomorphic.kind.values()))
 
     @property
     def start(self) -> State:
@@ -167,8 +167,8 @@ class Space:
             state = batch[0]
         if state.batch.is_complete:
             return [self.alone(state)]
-        if self.rules.alike:
-            after = self._alike_after(state)
+        if self.rules.share_choices:
+            after = self._after_isomorphic(state)
             if after is not None:
                 return [after]
         state.share(self._nodes)
@@ -218,11 +218,11 @@ class Space:
         else:
             yield from self._loops(state, s, decision.group)
 
-    # -- stages that are alike
-    def _alike_after(self, state: State) -> Batch | None:
-        """The state after all next decisions on stages that have the choice of the one before that is alike.
+    # -- isomorphic stages
+    def _after_isomorphic(self, state: State) -> Batch | None:
+        """The state after the next decisions, as far as stages can take the choice of an isomorphic one before them.
 
-        None where the next stage has it not, or a rule forbids what comes of it.
+        None if the next stage cannot, or a rule forbids the result.
         """
         start = state
         while not state.batch.is_complete:
@@ -231,7 +231,9 @@ class Space:
             again: Batch | None = None
             if state.batch.step in self._forced or (decision.group is not None and s.name in state.inlined):
                 (again,) = self._batches(state)
-            elif s.name in self._alike.before and not {s.name, self._alike.before[s.name]} & self.frozen.keys():
+            elif (
+                s.name in self._isomorphic.before and not {s.name, self._isomorphic.before[s.name]} & self.frozen.keys()
+            ):
                 group = decision.group
                 again = self._place_again(state, s) if group is None else self._loops_again(state, s, group)
             if again is None:
@@ -241,14 +243,14 @@ class Space:
         return after if state is not start and self._is_permitted(after) else None
 
     def _place_again(self, state: State, s: Stage) -> Batch | None:
-        """The stage where the one before it that is alike is, if that may be."""
-        wanted = self._alike.place(state.nests, state.inlined, self._alike.before[s.name])
-        alike = (x for x in self._places(state, s) if self._alike.place(x.nests, x.inlined, s.name) == wanted)
-        return next(alike, None)
+        """The stage computed where the isomorphic one before it is; None if it cannot be."""
+        wanted = self._isomorphic.place(state.nests, state.inlined, self._isomorphic.before[s.name])
+        same = (x for x in self._places(state, s) if self._isomorphic.place(x.nests, x.inlined, s.name) == wanted)
+        return next(same, None)
 
     def _loops_again(self, state: State, s: Stage, group: tuple[int, ...]) -> Batch | None:
-        """The nest of the stage with the loops of the one before it that is alike, if they are at the same place."""
-        kind, nests, inlined = self._alike, state.nests, state.inlined
+        """The nest of the stage with the loops of the isomorphic one before it, if they are at the same place."""
+        kind, nests, inlined = self._isomorphic, state.nests, state.inlined
         if kind.place(nests, inlined, s.name) != kind.place(nests, inlined, kind.before[s.name]):
             return None
         node = kind.nest(nests, s.name, self.groups[s.name].index(group))

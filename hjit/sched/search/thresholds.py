@@ -14,7 +14,7 @@ MAX_RECOMPUTE = 10.0  # how often a value is computed, in the mean over a stage:
 MAX_TILE = 64  # elements of a level of tiles along one dimension, of what is inside it
 TILES_PER_OCTAVE = 4  # sizes that are tried between a tile and one twice as large
 MAX_NEST_STAGES = 16  # stages that one child of the root computes
-MANY_STAGES = 256  # the same, where only the first one of stages that are alike is searched
+MANY_STAGES = 256  # the same, where only the first one of isomorphic stages is searched
 TILE_LEVELS = 2  # loops of a size over one dimension of a stage, unrolled ones and vectors not counted
 TASKS_PER_CORE = 1.0  # iterations of a parallel loop, at least: Adams 2019, section 3.2
 # operations of the copies of one unrolled body: twice what default nests unroll (`hjit.sched.nests.thresholds`)

@@ -1,8 +1,8 @@
-"""Stages that do the same with other parts of arrays, as a Python loop over shifts makes them.
+"""Isomorphic stages: equal but for the constants in them and the stages that they read.
 
-A search decides on each of them again: of non-local means over 49 shifts on 149 stages, each of which it tries at every
-place of a nest that grows with them. Where it takes the choice of the stage before that is alike, if there is that
-choice, most decisions are made as soon as they are looked at (see `hjit.sched.search.pruning.Rules.alike`).
+A Python loop over shifts makes many of them: non-local means over 49 shifts has 149 stages. A search would decide on
+each of them again, and try each at every place of a nest that grows with them. With `pruning.Rules.share_choices`, a
+stage takes the choice of the isomorphic one that was decided on before it, if that is possible there.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ INLINED = "inlined"
 
 
 @dataclass(frozen=True, slots=True)
-class Alike:
-    """Which stages of a Graph are alike.
+class IsomorphicStages:
+    """The classes of isomorphic stages of a Graph.
 
     Attributes:
-        kind: a number for each stage, the same for those that are alike.
-        before: the stage that is alike and decided on just before another one: the next one in the Graph.
+        kind: the number of the class of each stage.
+        before: for a stage, the latest isomorphic one that is decided on before it, which comes later in the Graph.
     """
 
     kind: Mapping[str, int]
     before: Mapping[str, str]
 
     @staticmethod
-    def of(graph: Graph) -> Alike:
+    def of(graph: Graph) -> IsomorphicStages:
         numbers: dict[Hashable, int] = {}
         last: dict[int, str] = {}
         kind, before = dict[str, int](), dict[str, str]()
@@ -41,10 +41,10 @@ class Alike:
             if k in last:
                 before[s.name] = last[k]
             last[k] = s.name
-        return Alike(kind, before)
+        return IsomorphicStages(kind, before)
 
     def place(self, nests: Sequence[Node], inlined: frozenset[str], stage: str) -> Hashable:
-        """Where a stage is computed and stored, the same for stages that are alike at places that are alike."""
+        """Where a stage is computed and stored, up to isomorphism of the stages whose loops are around it."""
         if stage in inlined:
             return INLINED
         for nest in nests:
@@ -58,7 +58,7 @@ class Alike:
         return None
 
     def nest(self, nests: Sequence[Node], stage: str, index: int) -> Node | None:
-        """The loops of a nest of the stage before, as those of a stage; None where that is inlined."""
+        """The loops of a nest of the stage `before`, renamed to those of a stage; None if that one is inlined."""
         other = self.before[stage]
         root = Root(tuple(nests))
         found = own_nests(root, other)
@@ -79,7 +79,7 @@ def _around(node: Node, stage: str) -> tuple[Node, ...] | None:
 
 
 def _signature(s: Stage, graph: Graph) -> Hashable:
-    """What is the same for stages that are alike: all but the numbers in them, and which stages they read."""
+    """What isomorphic stages have in common: all but the constants in them, and which stages they read."""
     return s.name in graph.outputs, s.shape, s.dtype, tuple(_of_definition(d) for d in s.definitions)
 
 
