@@ -42,7 +42,7 @@ def test_a_rule_of_the_default_schedule_is_off_inside_and_on_again_after(rule: s
     assert default_schedule(p.graph, p.segment.target) == before
 
 
-BOTH_WAYS = {"optimistic", "producer_tiles", "plane_loops", "alike"}
+BOTH_WAYS = {"optimistic", "producer_tiles", "plane_loops", "share_choices"}
 
 
 def test_each_rule_is_one_that_there_is() -> None:

@@ -388,7 +388,7 @@ def test_what_is_known_of_other_nests_changes_nothing(name: str) -> None:
         np.testing.assert_array_equal(
             schedule_features(met, root, tiles), schedule_features(sized(name, 8), root, tiles)
         )
-    assert any(key[0] == "row" for key in met.walked)
+    assert any(key[0] == "row" for key in met.memo)
 
 
 @pytest.mark.parametrize("seed", range(20))

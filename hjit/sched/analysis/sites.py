@@ -1,14 +1,14 @@
-"""A nest in numbers: how often each of its places runs, and what of each stage is computed and stored there.
+"""A nest at concrete sizes: how often each place in it runs, and which regions of stages are computed and stored there.
 
-The walk down the tree is that of lowering (`hjit.kernels.lower.placing`: `walk`, `sliding_windows`), over
-numbers: at each place it knows what is left of every dimension and how often the place runs, and where stages begin,
-bounds inference says how much of them is needed. Of each loop the middle iteration stands for all
-(`hjit.sched.analysis.iterations`).
+The walk down the tree is that of lowering (`hjit.kernels.lower.placing`: `walk`, `sliding_windows`), on numbers instead
+of symbols. At each place it knows the remaining range of every dimension and how often the place runs; where stages
+begin, bounds inference finds the regions that are required of them. The middle iteration of each loop represents all of
+them (`hjit.sched.analysis.iterations`).
 
-Nests that a search looks at differ in one stage: what is known at a place is memoised by what it was worked out from
-(`SizedGraph.memo`), and found again in the next nest. So nothing of it may depend on what else is in a nest; places,
-which do, are kept beside it. `Env`, `Task`, `RequiredRegion`, `Allocation` and `Site` are made once for equal inputs:
-each is a key by its identity (``eq=False``).
+A search looks at many nests that differ in one stage. So results are memoised by their inputs (`SizedGraph.memo`) and
+reused for other nests; they must not depend on the rest of a nest. Numbers of places do, and are kept separately.
+`Env`, `Task`, `RequiredRegion`, `Allocation` and `Site` are made once for equal inputs, and are keys of the memo by
+identity (``eq=False``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from hjit.sched.analysis.bounds import vector_axes
 from hjit.sched.analysis.footprint import ANYWHERE, NUMERIC, Interval, Memory, Region, extent, joined
-from hjit.sched.analysis.iterations import Env, StageLoop, left_of, narrowed
+from hjit.sched.analysis.iterations import Env, StageLoop, narrowed, remaining_of
 from hjit.sched.analysis.propagation import Use, Uses, hulls, propagate
 from hjit.sched.analysis.sized import Part, SizedGraph
 from hjit.sched.analysis.sliding import STILL, Speeds
@@ -37,13 +37,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
-    """What the middle task of a nest has: some iterations of the parallel loops, or all of the nest.
+    """The middle task of a nest: some iterations of its parallel loops, or the whole nest if it has none.
 
     Attributes:
-        head: the stage whose nest it is.
+        head: the stage of the nest.
         count: how many tasks there are.
-        dims: the ranges of the head's dimensions.
-        regions: the part of each stage that the task computes.
+        dims: the ranges of the head's dimensions that the task covers.
+        regions: the region of each stage that the task computes.
     """
 
     head: str
@@ -54,12 +54,12 @@ class Task:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RequiredRegion:
-    """What is required of a stage at a place.
+    """The region of a stage that is required at a place.
 
     Attributes:
         region: all that is read there.
-        part: what one iteration computes of it, when it slides.
-        windows: the lengths of the axes along which it slides, zero for tilings where it does not.
+        part: what one iteration computes of it: with a sliding window, only what is new.
+        windows: the lengths of the axes along which it slides; zero for tilings in which it does not.
     """
 
     region: Region
@@ -72,7 +72,7 @@ class Allocation:
     """The storage of a stage.
 
     Attributes:
-        region: the part of the stage that is alive in one realization.
+        region: the part of the stage that one realization holds.
         count: how many realizations there are.
     """
 
@@ -83,15 +83,15 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Site:
-    """Where a stage is computed, and how much of it there.
+    """Where a stage is computed, and which region of it.
 
     Attributes:
-        region: the part that one production computes, which with a sliding window is what the iterations before have
-            not.
+        region: what one production computes; with a sliding window, what earlier iterations have not computed.
         count: how many productions there are.
-        run, runs: the part that is computed from one time that the stage has nothing to the next, and how often.
+        run: what all iterations compute together between two resets of the sliding window.
+        runs: how many resets there are.
         allocation: its storage.
-        memory: that storage; of a circular buffer, its length.
+        memory: the layout of that storage, or of the circular buffer.
     """
 
     region: Region
@@ -104,12 +104,12 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A computation of the tree.
+    """A `Compute` node of the tree.
 
     Attributes:
-        env: what is known there; along a vector, all its lanes.
-        alone: of each loop of `env.loops`, is nothing of other stages computed inside?
-        place: of its task.
+        env: its environment; along a vector, with all lanes.
+        alone: for each loop of `env.loops`: does it contain computations of this stage only?
+        place: the place of its task.
     """
 
     part: Part
@@ -122,16 +122,16 @@ class Leaf:
 
 @dataclass(slots=True)
 class Sites:
-    """All that is known of one child of the root.
+    """The result of the walk: one child of the root.
 
     Attributes:
         heads: the stages that are computed at the root.
         leaves: its computations, in the order in which they run.
         sites: by stage.
-        places: by stage where it is stored, and where it is computed.
-        inside: by stage, the places inside its loops, as first and last.
-        stored: places with what is stored there, in bytes.
-        ends: for each place the last one inside it; place 0 is around all.
+        places: for each stage, where it is stored and computed, as numbers of places in the order of the walk.
+        inside: for each stage, the first and last places inside its loops.
+        stored: pairs of a place and the bytes that are stored there.
+        ends: for each place, the last one inside it; place 0 contains all others.
         memo: what was computed for this nest, and is reused for similar ones.
     """
 
@@ -158,11 +158,11 @@ class Sites:
 
 
 def sites_of(graph: SizedGraph, nest: Node, sizes: Sequence[Num]) -> Sites:
-    """What is known of one child of the root.
+    """Walk down one child of the root.
 
     Args:
-        sizes: of the loops that have one, in place of their own, in the order of `hjit.sched.language.tree.walk`; the
-            same objects for equal loops.
+        sizes: replace the sizes of the loops that have one, in the order of `hjit.sched.language.tree.walk`; the same
+            objects for equal loops.
     """
     return _Walk(graph, nest, sizes).sites()
 
@@ -216,7 +216,7 @@ class _Walk:
         return found
 
     def _rounding(self) -> dict[str, dict[int, Num]]:
-        """Stage -> axis -> what its part of the axis is made a multiple of, as the tail "round_up" says."""
+        """Stage -> axis -> the multiple that its region is rounded up to, by the tail strategy "round_up"."""
         found: dict[str, dict[int, Num]] = {}
         for x in self.sized:
             if x.tail == "round_up":
@@ -267,7 +267,7 @@ class _Walk:
         self._note(name, site, top, top)
 
     def _nest(self, item: Loop | Compute, stores: Sequence[Store]) -> None:
-        """One loop nest. What is stored around it and not computed at the root, each task has for itself."""
+        """One loop nest. Stages that are stored around it, but not computed at the root, have storage in each task."""
         part, place, under = self._part_of(item), self._new_place(), self.under[item]
         opened = self._once(lambda: _opened(part, part.whole, 1.0, TOP), "top", part)
         env = self._middle_task(item, opened)
@@ -291,12 +291,12 @@ class _Walk:
         return Task(part.stage, env.times, dims, regions)
 
     def _middle_task(self, item: Loop | Compute, env: Env) -> Env:
-        """What the middle task has, as a block of iterations: whole rounds of the inner parallel loops first."""
+        """The environment of the middle task: a block of iterations, whole inner parallel loops first."""
         loops = [(_head(x), self._step(x)) for x in parallel_loops(item)]
 
         def make() -> Env:
             inside = env
-            iterations = [ceil_div(left_of(inside, x).length, step) for x, step in loops]
+            iterations = [ceil_div(remaining_of(inside, x).length, step) for x, step in loops]
             count = product(iterations)
             each: Num = (
                 1.0 if self.graph.tasks is None else ceil_div(count, most(least(count, float(self.graph.tasks)), 1.0))
@@ -304,8 +304,8 @@ class _Walk:
             for (loop, step), n in zip(reversed(loops), reversed(iterations), strict=True):
                 some = most(least(each, n), 1.0)
                 each = ceil_div(each, some)
-                dims, left = narrowed(inside, loop, some * step)
-                inside = replace(inside, dims=dims, left=left)
+                dims, remaining = narrowed(inside, loop, some * step)
+                inside = replace(inside, dims=dims, remaining=remaining)
             return inside
 
         return self._once(make, "middle", env, *loops)
@@ -334,17 +334,17 @@ class _Walk:
         size, step = self.size.get(loop), self._step(loop)
 
         def make() -> Env:
-            own = StageLoop(head, size, left_of(env, head).length, step)
+            own = StageLoop(head, size, remaining_of(env, head).length, step)
             if head.kind == "vector":
                 return replace(env, loops=(*env.loops, own))
-            dims, left = narrowed(env, head, step)
+            dims, remaining = narrowed(env, head, step)
             runs_iterations = head.kind != "unroll" and dims_of(head.dim)[0] < part.pure
             return Env(
                 dims,
-                left,
+                remaining,
                 env.base,
                 env.lengths,
-                left if runs_iterations else env.tile,
+                remaining if runs_iterations else env.tile,
                 (*env.loops, own),
                 env.productions,
                 env,

@@ -70,7 +70,7 @@ def copy_env(w: Work, env: int, new: int, s: int) -> None:
 
 
 @compiled
-def left_of(n: NestTables, w: Work, env: int, key: int) -> float:
+def remaining_of(n: NestTables, w: Work, env: int, key: int) -> float:
     """What is left of a loop's dimension before it, into `Work.left`; its length."""
     if not w.known[env, key]:
         every = 1.0
@@ -105,7 +105,7 @@ def unfuse(n: NestTables, w: Work, env: int, key: int, first: float, last: float
 @compiled
 def narrow(n: NestTables, w: Work, env: int, key: int, size: float) -> None:
     """An environment at the middle one of the pieces of `size` elements of a dimension, in place."""
-    length = left_of(n, w, env, key)
+    length = remaining_of(n, w, env, key)
     middle = floor_div(max(ceil_div(length, size), 1.0) - 1.0, 2.0)
     low, length = w.left[env, key, rec.L_LOW] + middle * size, min(length, size)
     if n.keys[key, 0] == 1:
@@ -131,7 +131,7 @@ def enter(g: Tables, n: NestTables, w: Work, sizes: Floats1, env: int, node: int
     key, kind, s = n.nodes[node, rec.N_KEY], n.nodes[node, rec.N_KIND], n.nodes[node, rec.N_STAGE]
     column = n.nodes[node, rec.N_COLUMN]
     w.loops[node, rec.O_SIZE] = sizes[column] if column >= 0 else 0.0
-    w.loops[node, rec.O_LENGTH], w.loops[node, rec.O_STEP] = left_of(n, w, env, key), step_of(n, sizes, node)
+    w.loops[node, rec.O_LENGTH], w.loops[node, rec.O_STEP] = remaining_of(n, w, env, key), step_of(n, sizes, node)
     copy_env(w, env, new, s)
     if kind != rec.VECTOR:
         narrow(n, w, new, key, w.loops[node, rec.O_STEP])
@@ -264,7 +264,7 @@ def middle_task(n: NestTables, w: Work, sizes: Floats1, tasks: int, env: int, it
     for k in range(loops):
         node = item + k
         step = step_of(n, sizes, node)
-        w.lengths[k] = ceil_div(left_of(n, w, env, n.nodes[node, rec.N_KEY]), step)
+        w.lengths[k] = ceil_div(remaining_of(n, w, env, n.nodes[node, rec.N_KEY]), step)
         count *= w.lengths[k]
     each = 1.0 if tasks == 0 else ceil_div(count, max(min(count, float(tasks)), 1.0))
     for k in range(loops - 1, -1, -1):
