@@ -52,19 +52,20 @@ class Effort:
     """How hard a search tries.
 
     Attributes:
+        parameters: of the search loop.
         passes: see `hjit.sched.search.search.Options`.
         sample: is only a sample of similar states costed?
-        freeze: are all but the most expensive stages of a large Graph left where they are? See `frozen`.
+        freeze: are all but the most expensive stages of a large Graph frozen? See `frozen`.
         memoise: see `hjit.sched.search.space.Space`.
         by_depth: are states ordered by `hjit.sched.search.search.DepthPriority`?
-        seconds: after which a search ends with what it has.
-        together: seconds of all searches of a function, and of its parts, for a call: each has half of what is left, so
-            that something is left for those after it.
-        refine: further seconds, of local search from there, see `hjit.sched.search.refine`.
-        timed: how many of the schedules that it found are timed together with the default one.
-        flips: for how many of the most expensive stages it is tried, too, to inline them, or not to; see `flipped`.
-        flip_threshold: predicted seconds of a run, below which this is not tried.
-        batch: cost evaluations at once; between them a search looks at the time.
+        seconds: the time limit of one search.
+        together: the time limit of all searches for one call, of all kernels and parts of the function. Each search
+            gets half of what is left, so that something is left for the next ones.
+        refine: further seconds of local search, see `hjit.sched.search.refine`.
+        timed: how many of the schedules found are timed together with the default one.
+        flips: for how many of the most expensive stages the opposite choice about inlining is tried; see `flipped`.
+        flip_threshold: predicted seconds of a run, below which that is not tried.
+        batch: how many costs are evaluated at once; in between, a search checks the time.
     """
 
     parameters: Parameters
@@ -82,7 +83,7 @@ class Effort:
     batch: int = 500
 
     def options(self, space: Space, stop: Callable[[], bool]) -> SearchOptions[State]:
-        """What a search of a space does around its algorithm."""
+        """The options of a search of a space."""
         return SearchOptions(
             passes=self.passes,
             depth=len(space.decisions) if self.by_depth else None,
@@ -118,10 +119,10 @@ def searched(
     options: Options,
     effort: Effort | None = None,
 ) -> Plan:
-    """Search the schedule of a canonical Graph, with the default schedule as what there is to beat.
+    """Search a schedule of a canonical Graph; the plan is the default schedule if nothing better is found.
 
     Args:
-        effort: if not that of `options.tune`, as much of it as is left for the function.
+        effort: None: that of `options.tune`, within the time that is left for the function.
     """
     spent = deadline.spent()
     if effort is None:
@@ -155,80 +156,108 @@ class SlowSearch(Exception):
     """A search by recorded features takes so long that compiling the featuriser pays off."""
 
 
+class _Timer:
+    """The time of one search.
+
+    Attributes:
+        clock: with a finite patience CPU time: that the machine is busy is no reason to compile the featuriser.
+        start: when the search began.
+        give_up: when patience ends; `is_past` then raises.
+    """
+
+    def __init__(self, patience: float) -> None:
+        self.clock = time.perf_counter if patience == math.inf else time.thread_time
+        self.start = self.clock()
+        self.give_up = self.start + patience
+
+    def is_past(self, end: float) -> bool:
+        """Is it later than `end`?
+
+        Raises:
+            SlowSearch: patience is finite, and has ended; or so has the search, unfinished.
+        """
+        now = self.clock()
+        if self.give_up < math.inf and now > min(end, self.give_up):
+            raise SlowSearch
+        return now > end
+
+
 def _searched(
     segment: Segment, sizes: Mapping[str, int], options: Options, effort: Effort, patience: float = math.inf
 ) -> Plan:
-    """As `searched`; with a finite `patience` by features that are recorded.
+    """As `searched`; with a finite `patience` by recorded features.
 
     Args:
-        patience: seconds of the processor's time in which the search is to end.
+        patience: CPU seconds within which the search must end.
 
     Raises:
         SlowSearch: it does not.
     """
-    # the processor's time of features that are recorded: that the machine is busy is no reason to compile
-    clock = time.perf_counter if patience == math.inf else time.thread_time
-    start, graph = clock(), segment.graph
-
-    def is_past(end: float) -> bool:
-        now = clock()
-        if patience < math.inf and now > min(end, start + patience):
-            raise SlowSearch
-        return now > end
-
-    if effort.freeze and sum(len(s.definitions) for s in graph.stages) > DEFINITIONS_A_SECOND * effort.seconds:
-        log.debug("%d stages are too many to search in %g s", len(graph.stages), effort.seconds)
-        return Plan(None, frozenset(), 0.0)
-    space = whole = space_of(segment, sizes, options, memoise=effort.memoise, may_compile=patience == math.inf)
+    timer, count = _Timer(patience), len(segment.graph.stages)
+    if effort.freeze and sum(len(s.definitions) for s in segment.graph.stages) > DEFINITIONS_A_SECOND * effort.seconds:
+        return _not_searched(Plan(None, frozenset(), 0.0), count, effort)
+    whole = space_of(segment, sizes, options, memoise=effort.memoise, may_compile=patience == math.inf)
     by_default = Schedule(segment.default, frozenset())
-    limit, half = start + effort.seconds, start + effort.seconds / 2
-    is_large = effort.freeze and len(graph.stages) > FEW_STAGES
-    begin = clock()
-    candidates = [(space.tree_cost(by_default.tree, lambda: is_past(half if is_large else math.inf)), by_default)]
-    now = clock()
+    limit, half = timer.start + effort.seconds, timer.start + effort.seconds / 2
+    is_large = effort.freeze and count > FEW_STAGES
+    begin = timer.clock()
+    default_cost = whole.tree_cost(by_default.tree, lambda: timer.is_past(half if is_large else math.inf))
+    space, now = whole, timer.clock()
     if is_large:
         limit -= COMPLETED * (now - begin)
-        if is_past(limit):
-            log.debug("%d stages are too many to search in %g s", len(graph.stages), effort.seconds)
-            return Plan(None, frozenset(), candidates[0][0], now - start, None, whole.tally.evaluations)
+        if timer.is_past(limit):
+            plan = Plan(None, frozenset(), default_cost, now - timer.start, None, whole.tally.evaluations)
+            return _not_searched(plan, count, effort)
         until = max(half, now + (limit - now) / 3)
-        space = frozen(space, lambda: is_past(until)) if space.kinds > FEW_STAGES else space
+        space = frozen(space, lambda: timer.is_past(until)) if space.kinds > FEW_STAGES else space
     # recorded features are slow: with them only the quick searches run, the others do not justify compiling
-    further = min(half, start + patience / 2)
-    searches = greedy_searches(space, lambda: is_past(limit), lambda: clock() > further)
-    if effort.parameters != GREEDY:  # a beam may end at a higher cost, or early; what this costs is known to it
-        searches = [*_beams([x.space for x in searches], effort, limit, clock, is_past), *searches]
-    for x in searches:
-        candidates += _best(x.found, effort.timed)
-    if effort.refine:
-        end = clock() + effort.refine
-        better = refined(whole, min(candidates, key=lambda x: x[0])[1], stop=lambda: is_past(end))
-        candidates.append((better.cost, better.schedule))
-    predicted, best = min(candidates, key=lambda x: x[0])
-    if predicted >= effort.flip_threshold:
-        candidates += flipped(space, predicted, best, effort.flips, lambda: is_past(limit))
-    candidates.sort(key=lambda x: x[0])
-    evaluations, seconds = whole.tally.evaluations, clock() - start
-    log.debug("searched %d schedules of %d stages in %.3f s", evaluations, len(graph.stages), seconds)
+    further = min(half, timer.start + patience / 2)
+    searches = greedy_searches(space, lambda: timer.is_past(limit), lambda: timer.clock() > further)
+    if effort.parameters != GREEDY:  # a beam may end at a higher cost, or early; it shares memoised costs with these
+        searches = [*_beams([x.space for x in searches], effort, limit, timer), *searches]
+    candidates = [(default_cost, by_default), *(c for x in searches for c in _best(x.found, effort.timed))]
+    candidates = _improved(candidates, whole, space, effort, limit, timer)
+    evaluations, seconds = whole.tally.evaluations, timer.clock() - timer.start
+    log.debug("searched %d schedules of %d stages in %.3f s", evaluations, count, seconds)
     said = f"{evaluations} schedules in {seconds:.3f} s, the best by the model"
     debug.say("search", said, lambda: _shown(candidates))
     plan = _plan_of(candidates, by_default, effort.timed)
     return replace(plan, seconds=seconds, record=searches[0].found.record, evaluations=evaluations)
 
 
-def _beams(
-    spaces: Sequence[Space],
-    effort: Effort,
-    limit: float,
-    clock: Callable[[], float],
-    is_past: Callable[[float], bool],
-) -> list[Searched]:
-    """Searches of all spaces, each for its share of the time that is left."""
+def _not_searched(plan: Plan, count: int, effort: Effort) -> Plan:
+    """The plan of a Graph that is too large to be searched in time: the default schedule."""
+    log.debug("%d stages are too many to search in %g s", count, effort.seconds)
+    return plan
+
+
+def _improved(
+    candidates: list[tuple[float, Schedule]], whole: Space, space: Space, effort: Effort, limit: float, timer: _Timer
+) -> list[tuple[float, Schedule]]:
+    """Schedules with their costs, the cheapest first: the candidates, and variations of the best of them.
+
+    Args:
+        whole: the space in which local search may change any stage.
+        space: the space that was searched, perhaps with frozen stages.
+    """
+    found = [*candidates]
+    if effort.refine:
+        end = timer.clock() + effort.refine
+        better = refined(whole, min(found, key=lambda x: x[0])[1], stop=lambda: timer.is_past(end))
+        found.append((better.cost, better.schedule))
+    predicted, best = min(found, key=lambda x: x[0])
+    if predicted >= effort.flip_threshold:
+        found += flipped(space, predicted, best, effort.flips, lambda: timer.is_past(limit))
+    return sorted(found, key=lambda x: x[0])
+
+
+def _beams(spaces: Sequence[Space], effort: Effort, limit: float, timer: _Timer) -> list[Searched]:
+    """Beam searches of all spaces, each for its share of the remaining time."""
 
     def options(x: Space, number: int) -> SearchOptions[State]:
-        now = clock()
+        now = timer.clock()
         end = now + (limit - now) / (len(spaces) - number)
-        return effort.options(x, lambda: is_past(end))
+        return effort.options(x, lambda: timer.is_past(end))
 
     return beam_searches(spaces, effort.parameters, options)
 
@@ -255,10 +284,10 @@ def _best(found: Found[State], count: int) -> list[tuple[float, Schedule]]:
 def flipped(
     space: Space, cost: float, best: Schedule, count: int, stop: Callable[[], bool]
 ) -> list[tuple[float, Schedule]]:
-    """Schedules, with their costs, that inline one of the most expensive stages where `best` does not, or keep it.
+    """Schedules, with their costs, that differ from `best` in whether one of the most expensive stages is inlined.
 
-    The model errs most where a value is computed again rather than kept; what it does not think much more expensive is
-    worth timing. Of stages that share a nest, and so its cost, that one comes first which is cheapest to compute again.
+    The model errs most in comparing recomputation with storage, so such a schedule is worth timing unless it is
+    predicted to be much slower. Stages that share a nest share its cost: the cheapest one to recompute comes first.
     """
     costs = space.costs_by_stage(best.tree, best.inlined)
     free = [s.name for s in space.graph.stages if space.may_inline(s) and s.name not in space.frozen]
@@ -274,13 +303,13 @@ def flipped(
 
 
 def _unrolls_few(space: Space, schedule: Schedule) -> bool:
-    """Have unrolled bodies, into which stages may be inlined that a search was told to inline, few operations?"""
+    """Are unrolled bodies short? The search does not check that for stages whose inlining is prescribed."""
     nests = schedule.tree.children
     return all(unrolled_instructions(space.nests, x, schedule.inlined) <= space.rules.inlined for x in nests)
 
 
 def _computed_again(graph: Graph, name: str) -> float:
-    """What a stage costs at all the places where one iteration of its readers would compute it, if it were inlined."""
+    """The cost of a stage times the number of indices at which its consumers read it: what inlining would recompute."""
     (d,) = graph.stage(name).definitions
     places = sum(
         len({x.index for r in graph.stage(c).definitions for x in r.loads if x.source == name})
@@ -290,10 +319,8 @@ def _computed_again(graph: Graph, name: str) -> float:
 
 
 def unlike(schedules: Sequence[Schedule], first: Schedule) -> list[Schedule]:
-    """Schedules in another order: those that differ from the ones before them, interleaved with the others.
-
-    One differs where it computes some stage elsewhere than `first` and those before it do.
-    """
+    """The schedules reordered: those that compute some stage at another place than `first` and all before them,
+    interleaved with the others."""
     seen = {_places(first)}
     new: list[Schedule] = []
     rest: list[Schedule] = []
@@ -305,7 +332,7 @@ def unlike(schedules: Sequence[Schedule], first: Schedule) -> list[Schedule]:
 
 
 def _places(x: Schedule) -> tuple[frozenset[tuple[str, tuple[str, ...]]], frozenset[str]]:
-    """Inside the loops of which other stages each stage is computed, and what is inlined."""
+    """For each stage the other stages inside whose loops it is computed; and the inlined stages."""
     found: set[tuple[str, tuple[str, ...]]] = set()
 
     def visit(node: Node, around: tuple[str, ...]) -> None:
@@ -320,11 +347,10 @@ def _places(x: Schedule) -> tuple[frozenset[tuple[str, tuple[str, ...]]], frozen
 
 
 def frozen(space: Space, stop: Callable[[], bool] = never) -> Space:
-    """The space with all but the most expensive stages frozen: at the root or inlined, as a search of these finds.
+    """The space with all but the most expensive stages frozen at the root or inlined (Anderson 2021, section 3.2).
 
-    Anderson 2021, section 3.2. The paper leaves log2(N) of N stages; here some more are left, since what a stage may
-    gain depends on its neighbours, too. Loops of those that are frozen, and of all in that search, are those of the
-    default schedule.
+    A first search decides between root and inline, with the loops of the default schedule; frozen stages keep both. The
+    paper leaves log2(N) of N stages undecided. Here some more are, since a stage's gain depends on its neighbours.
     """
     stages = [s.name for s in space.graph.stages]
     apart = Space.freezing(space, dict.fromkeys(stages, "apart"), stages)

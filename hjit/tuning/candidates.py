@@ -1,4 +1,4 @@
-"""Kernels by the schedules that were found, measured together: the fastest runs, and its plan is kept."""
+"""Compiling and timing candidate schedules: the fastest one runs, and its plan is stored."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ T = TypeVar("T")
 
 
 class Candidates:
-    """The kernels of schedules that are compared with each other, as far as there is time to compile them.
+    """Compiles the kernels of schedules to compare, as far as there is time.
 
     Attributes:
         make: compiles the kernels of a schedule.
-        segments_of: the segments of the function, with some rewrites.
-        has_left_out: was there no time for some of them?
+        segments_of: returns the segments of the function for some rewrites.
+        has_left_out: were some not compiled for lack of time?
     """
 
     def __init__(self, make: Callable[[Choice], Candidate], segments_of: SegmentsOf) -> None:
@@ -52,7 +52,7 @@ class Candidates:
         self.has_left_out = False
 
     def compiled(self, choice: Choice, is_needed: bool) -> Candidate | None:
-        """The kernels; None where a schedule cannot be lowered, or there is no time for it, and it is not needed."""
+        """The kernels of a schedule; None if it cannot be lowered, or there is no time and it is not needed."""
         try:
             return with_fixes(self.make, choice, self.segments_of)[0] if choice.trees else self.make(choice)
         except deadline.OverBudget:
@@ -64,7 +64,7 @@ class Candidates:
         return None
 
     def found(self, decision: Decision, seconds: float) -> list[Candidate]:
-        """What was found, the best first; after so many seconds no other one is compiled."""
+        """The kernels of the schedules of a decision, the best first; after some seconds no more are compiled."""
         end = time.perf_counter() + seconds
         made = [self.compiled(decision.best, True)]
         for number, choice in enumerate(decision.others):
@@ -82,10 +82,10 @@ def chosen(
     arguments: ArgumentsOf,
     options: Options,
 ) -> Candidate:
-    """The kernels by the fastest of what was found and the default schedule; its plan is kept.
+    """Time the schedules of a decision and the default one; the kernels of the fastest, whose plan is stored.
 
     Args:
-        arguments: those of the call at hand, and what its earlier kernels compute for later ones.
+        arguments: returns the arrays to time them on.
     """
     candidates = Candidates(make, segments_of)
     found = candidates.found(decision, COMPILING_SECONDS[str(options.tune)])
@@ -94,7 +94,7 @@ def chosen(
         plans.store_plans(best.choice, decision.new, options)
         return best
     best = fastest(candidates, found, decision, arguments) if decision.new or not found else found[0]
-    if not candidates.has_left_out:  # else not all were compared: another process may
+    if not candidates.has_left_out:  # else store no plan: another process may have time to compare all
         plans.store_plans(best.choice, decision.new, options, best.measured, best.timed)
     return best
 
@@ -102,7 +102,7 @@ def chosen(
 def fastest(
     candidates: Candidates, found: Sequence[Candidate], decision: Decision, arguments: ArgumentsOf
 ) -> Candidate:
-    """The fastest of some candidates and the default schedule; without arguments the predicted one."""
+    """The fastest of some candidates and the default schedule; if they cannot be timed, the one predicted to be it."""
     default = candidates.compiled(DEFAULT, not found)
     if default is None:
         return found[0]
@@ -126,7 +126,7 @@ def fastest(
 
 
 def fastest_of_each(candidates: Candidates, found: Candidate, default: Candidate, given: Arguments) -> Candidate:
-    """Of each kernel of a function the faster one of two candidates."""
+    """For each kernel of a function, the faster one of two candidates, combined into one candidate."""
 
     def is_slower(ours: Bound | None, theirs: Bound | None) -> bool:
         if ours is None or theirs is None or ours.kernel.name == theirs.kernel.name:
@@ -149,9 +149,9 @@ def fastest_of_each(candidates: Candidates, found: Candidate, default: Candidate
 
 
 def with_fixes(make: Callable[[Choice], T], choice: Choice, segments_of: SegmentsOf) -> tuple[T, Choice]:
-    """What `make` makes of a searched schedule, and the schedule.
+    """``make(choice)`` and the choice, repaired if lowering refuses it.
 
-    Storage of stages that do not slide is moved inwards, and what makes too long a block is unrolled less.
+    Storage of stages that cannot slide is moved inwards, and nests with too long a block are unrolled less.
 
     Raises:
         ScheduleError: the schedule cannot be lowered for another reason.
@@ -179,14 +179,12 @@ def _has(tree: Root, stage: str) -> bool:
 def measured(
     kernels: Sequence[Bound], arrays: Mapping[str, Array], scalars: Mapping[str, Any]
 ) -> tuple[int, list[float]]:
-    """Which of some kernels is the fastest, run interleaved on the arrays at hand, and the least seconds of each.
+    """The position of the fastest kernel, run interleaved on these arrays, and the least seconds of each.
 
-    Where an index is out of bounds it is the last one, and there are no seconds.
-
-    The last one is by the default schedule. The luckiest of several need not be the fastest: it must win once more,
-    against that one alone.
+    The last kernel has the default schedule. The fastest of several may have been lucky: it must win once more against
+    the default one alone. If an index is out of bounds, the last kernel is returned, and no seconds.
     """
-    results: dict[Any, list[Array]] = {}  # shared: a new array costs its first writer more than the kernel does
+    results: dict[Any, list[Array]] = {}  # shared: the first write to a new array may take longer than the kernel
     given = [
         (
             [arrays[n] for n in x.inputs],
@@ -222,9 +220,9 @@ def measured(
 
 
 def least_times(runs: Sequence[Callable[[], bool]], seconds: float) -> list[float] | None:
-    """The least seconds of each, run interleaved; None where one fails.
+    """The least seconds of each function, run interleaved; None if one of them fails.
 
-    One that is much slower than another is not run again: the model may err by far.
+    One that is much slower than another is not run again: predictions may be far off.
     """
     best = [math.inf] * len(runs)
     begin, rounds = time.perf_counter(), 0

@@ -21,20 +21,20 @@ from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites
 
 
 class Scheduler(Protocol):
-    """What decides on the schedules of a function in place of the search: what is given to `Pipeline.use`.
+    """The user's schedule, set by `Pipeline.use`: it decides on the trees of a function in place of the search.
 
-    It may have `has(stage)`, whether it schedules a stage, and `check_names(graphs)`, which raises a ScheduleError
-    where it names others.
+    It may have a method `has(stage)`: does it schedule this stage? And `check_names(graphs)`, which raises a
+    `ScheduleError` if it names stages that these Graphs do not have.
 
     Attributes:
-        longest_block: instructions of one block of code, above which the schedule is refused.
+        longest_block: limit on the instructions of a basic block; a schedule with a longer one is refused.
     """
 
     @property
     def longest_block(self) -> float: ...
 
     def rewrites(self) -> Rewrites:
-        """What it changes of the Graphs."""
+        """The rewrites of the Graphs that it requests."""
 
     def tree(self, graph: Graph, target: Target) -> Root:
         """The schedule tree of a canonical Graph."""
@@ -42,7 +42,7 @@ class Scheduler(Protocol):
 
 @dataclass(frozen=True)
 class Segment:
-    """A canonical Graph, and what is worked out of it once: its key and its default schedule."""
+    """A canonical Graph with its target; its key and default schedule are computed once."""
 
     graph: Graph
     target: Target
@@ -65,8 +65,8 @@ class Segment:
         return default_schedule(self.graph, self.target)
 
     def defaults(self) -> Iterator[Root]:
-        """Its default schedule; then every stage at the root, for where a sliding window does not slide, or stages
-        do not fit into shared memory."""
+        """The default schedule, and as a fallback the one with every stage at the root, for Graphs in which a window
+        cannot slide, or stages do not fit into shared memory."""
         yield self.default
         if self.target.kind == "cuda":
             from hjit.sched.default.cuda import cuda_root_schedule
@@ -78,7 +78,7 @@ class Segment:
         yield root_schedule(self.graph, self.target)
 
     def scheduled_by(self, tree: Root | None, longest_block: float = math.inf) -> Scheduled:
-        """What its kernel is made of; None: the default schedule."""
+        """The Graph under a schedule; None: the default one."""
         return Scheduled(self.graph, self.key, tree, self.defaults, longest_block)
 
 
@@ -88,13 +88,13 @@ SegmentsOf = Callable[[Rewrites], Segments]  # the segments of a function, as a 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The schedule of the segments of one function: given, found on disk, searched, or the default one.
+    """The schedule of all segments of a function: the user's, found on disk, searched, or the default one.
 
     Attributes:
-        rewrites: what it changes of the Graphs.
-        trees: by the outputs of the rewritten Graphs; what is not in it has the default schedule.
-        longest_block: instructions of one block of code, above which it is refused.
-        costs: what the cost model predicts, in seconds, by the outputs.
+        rewrites: the rewrites of the Graphs that it requests.
+        trees: by the outputs of the rewritten Graphs; segments that are not in it have the default schedule.
+        longest_block: see `Scheduler`.
+        costs: predicted seconds, by the outputs.
     """
 
     rewrites: Rewrites = NO_REWRITES
@@ -103,17 +103,17 @@ class Choice:
     costs: Mapping[tuple[str, ...], float] = field(default_factory=dict)
 
     def of(self, segment: Segment) -> Scheduled:
-        """What the kernel of one of the segments is made of."""
+        """One of the segments under this schedule."""
         tree = self.trees.get(segment.graph.outputs)
         return segment.scheduled_by(tree, math.inf if tree is None else self.longest_block)
 
     def check(self, segments: Segments) -> None:
-        """Is each tree legal for the Graph that it is of?
+        """Check that each tree is legal for its Graph.
 
         Raises:
             ScheduleError: one is not, or there is no such Graph.
         """
-        from hjit.sched.language.check import check_tree  # where all have the default schedule it is not loaded
+        from hjit.sched.language.check import check_tree  # imported late: default schedules are not checked
 
         found = {x.graph.outputs: x for x in segments}
         for outputs, tree in self.trees.items():
@@ -127,12 +127,12 @@ DEFAULT = Choice()
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """The kernels of a function by one schedule, ready to run.
+    """The kernels of a function under one schedule, ready to run.
 
     Attributes:
-        kernels: of the segments; None of one that computes nothing.
+        kernels: of the segments; None for one that computes nothing.
         measured: see `hjit.tuning.plans.Plan`.
-        timed: what was compared for it to be chosen, and the seconds of each.
+        timed: all schedules that it was timed against, itself among them, with their seconds.
     """
 
     choice: Choice
@@ -144,7 +144,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What candidates are measured on: arrays and numbers of the call by name."""
+    """The arrays and scalars on which candidates are timed, by name."""
 
     arrays: Mapping[str, np.ndarray[Any, Any]]
     scalars: Mapping[str, Any]
@@ -153,12 +153,11 @@ class Arguments:
 ArgumentsOf = Callable[[Candidate], Arguments | None]  # of these kernels; None: they are not to be had
 
 
-def given_by(scheduler: Scheduler, segments_of: SegmentsOf, is_whole: bool) -> Choice:
-    """The schedule that the user has given.
+def users_choice(scheduler: Scheduler, segments_of: SegmentsOf, is_whole: bool) -> Choice:
+    """The user's schedule of these segments.
 
     Args:
-        is_whole: are these all segments that the function has? Another path through it may have the stages that
-            this one lacks.
+        is_whole: are these all segments of the function? If not, a stage that it names may be on another path.
 
     Raises:
         ScheduleError: it is not legal for these segments.

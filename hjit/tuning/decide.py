@@ -1,4 +1,4 @@
-"""Which schedule a function runs by: given by the user, found on disk, searched, or the default one."""
+"""The one place that decides on the schedule of a function: the user's, found on disk, searched, or the default one."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from hjit.trace.ir.analysis.costs import cost
 from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.poly import sizes_value
 from hjit.trace.passes.rewrites import NO_REWRITES, Rewrites, factors, parts_name
-from hjit.tuning.choice import DEFAULT, Choice, Scheduler, Segment, SegmentsOf, given_by
+from hjit.tuning.choice import DEFAULT, Choice, Scheduler, Segment, SegmentsOf, users_choice
 from hjit.tuning.limits import BELIEVED, FEW_TASKS, LITTLE_WORK, LONG_REDUCTION, LONGEST_BLOCK, PARTS
 from hjit.tuning.plans import Plan, PlanName, load_plan, plan_name, store_plans
 
 log = logging.getLogger("hjit")
 
-KEPT_BY = ("autotune", "beam", "refined", "top_five", "greedy")  # the modes whose plans are looked for, the best first
+KEPT_BY = ("autotune", "beam", "refined", "top_five", "greedy")  # modes whose plans are looked up, the best first
 Search = Callable[[Segment, Mapping[str, int], Options], Plan]  # the plan of a Graph at some sizes
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The schedule that was decided on, and what is to be compared with it.
+    """The schedule that was decided on, and the candidates to time against it.
 
     Attributes:
-        best: the schedule; `DEFAULT` where a search believes that one to be the best.
-        others: further schedules that are worth measuring.
-        new: names and Graphs of plans that no process has measured yet.
-        is_final: it runs as it is: the user's, or the default one without alternatives.
-        plans: the entries of the cache with the plans that it was made of.
-        absent: those that it would have been made of, had there been any.
+        best: the schedule; `DEFAULT` if the search predicts that one to be the fastest.
+        others: further schedules that are worth timing.
+        new: names and Graphs of plans that no process has timed yet.
+        is_final: is nothing to be timed? So it is for the user's schedule, and for the default one without candidates.
+        plans: the cache entries of the plans that it was made from.
+        absent: cache entries that would have been used, had they existed.
     """
 
     best: Choice
@@ -50,19 +50,19 @@ class Decision:
 def decided(
     segments_of: SegmentsOf, scheduler: Scheduler | None, is_whole: bool, sizes: Mapping[str, int], options: Options
 ) -> Decision:
-    """The schedule of a function.
+    """Decide on the schedule of a function.
 
     Args:
-        segments_of: the segments of the function, with some rewrites.
-        scheduler: what the user has given.
-        is_whole: see `given_by`.
-        sizes: numbers of the run-time sizes by name.
+        segments_of: returns the segments of the function for some rewrites.
+        scheduler: the user's schedule, or None.
+        is_whole: see `users_choice`.
+        sizes: the values of the run-time sizes by name.
 
     Raises:
-        ScheduleError: the one that the user has given is not legal.
+        ScheduleError: the user's schedule is not legal.
     """
     if scheduler is not None:
-        return Decision(given_by(scheduler, segments_of, is_whole))
+        return Decision(users_choice(scheduler, segments_of, is_whole))
     if not options.tune:
         return Decision(DEFAULT)
     names = [plan_name(x, sizes, options) for x in segments_of(NO_REWRITES) if x.graph.outputs]
@@ -70,7 +70,7 @@ def decided(
     if found is not None:
         return found
     absent = tuple(x.by(tune).entry for tune in _kept_by(options) for x in names)
-    if options.tune == "autotune":  # of what cannot be tuned, or is tuned in the background
+    if options.tune == "autotune":  # it cannot be tuned, or is tuned in the background: search greedily now
         names, options = [x.by("greedy") for x in names], replace(options, tune="greedy")
     if options.tune == "stored" or (options.tune == "greedy" and is_little(segments_of, sizes)):
         return Decision(DEFAULT, absent=absent)
@@ -78,14 +78,14 @@ def decided(
 
 
 def is_tuned(segments_of: SegmentsOf, sizes: Mapping[str, int], options: Options) -> bool:
-    """Is there what `hjit.tuning.autotune` found for a function?"""
+    """Are the plans of `hjit.tuning.autotune` for a function on disk?"""
     segments = [x for x in segments_of(NO_REWRITES) if x.graph.outputs]
     names = [plan_name(x, sizes, options).by("autotune") for x in segments]
     return all(load_plan(name, x.graph, options) is not None for name, x in zip(names, segments, strict=True))
 
 
 def _kept(segments_of: SegmentsOf, names: Sequence[PlanName], options: Options) -> Decision | None:
-    """The schedules that tuning has found; where nothing is searched also those of searches."""
+    """The schedules that tuning has stored; with ``tune="stored"`` also those that searches have stored."""
     segments = [x for x in segments_of(NO_REWRITES) if x.graph.outputs]
     for tune in _kept_by(options):
         known = [load_plan(name.by(tune), x.graph, options) for name, x in zip(names, segments, strict=True)]
@@ -99,12 +99,12 @@ def _kept(segments_of: SegmentsOf, names: Sequence[PlanName], options: Options) 
 
 
 def _kept_by(options: Options) -> tuple[str, ...]:
-    """The modes whose plans are looked for before anything is searched."""
+    """The modes whose plans are looked up before anything is searched."""
     return KEPT_BY if options.tune == "stored" else KEPT_BY[:1]
 
 
 def is_little(segments_of: SegmentsOf, sizes: Mapping[str, int]) -> bool:
-    """Would no schedule save what it takes to search for it, and to compile it in addition to the default one?"""
+    """Is there so little work that no better schedule could pay for its search and compilation?"""
     work = 0.0
     for x in segments_of(NO_REWRITES):
         for s in x.graph.stages:
@@ -116,7 +116,7 @@ def is_little(segments_of: SegmentsOf, sizes: Mapping[str, int]) -> bool:
 
 
 def search(segment: Segment, sizes: Mapping[str, int], options: Options) -> Plan:
-    """The plan that a search makes; only then is loaded what searches."""
+    """Search a plan; the search is imported only now."""
     from hjit.tuning import autoschedule
 
     with deadline.paused():  # it has limits of its own
@@ -130,7 +130,7 @@ def found_or_searched(
     search: Search,
     names: Sequence[PlanName] | None = None,
 ) -> Decision:
-    """The schedules that are on disk, or that `search` finds; `names`: of the plans, where they are known."""
+    """The schedules from disk, or found by `search`; `names`: of the plans, if they are known."""
     segments = [x for x in segments_of(NO_REWRITES) if x.graph.outputs]
     names = [plan_name(x, sizes, options) for x in segments] if names is None else names
     known = [load_plan(name, x.graph, options) for name, x in zip(names, segments, strict=True)]
@@ -156,7 +156,7 @@ def by_search(
     factored: Mapping[str, tuple[int, int]] | None = None,
     costs: Mapping[tuple[str, ...], float] | None = None,
 ) -> Choice:
-    """What a search found; see `Plan` and `Choice`."""
+    """The result of a search as a `Choice`; see `Plan`."""
     rewrites = Rewrites(inlined_after=inlined, factored=factored or {})
     return Choice(rewrites, trees, LONGEST_BLOCK, costs or {})
 
@@ -174,10 +174,8 @@ def _joined(plans: Mapping[tuple[str, ...], Plan]) -> Choice:
 def _in_parts(
     plan: Plan, segment: Segment, segments_of: SegmentsOf, sizes: Mapping[str, int], options: Options, search: Search
 ) -> Plan:
-    """A plan, or one that does the longest reduction in parts, where the cost model expects that to be faster.
-
-    The parts are then joined (Halide's `rfactor`). It is tried where elements of the result are too few for all cores.
-    """
+    """A plan, or one that computes the longest reduction in parts (Halide's `rfactor`), if that is predicted to be
+    faster. It is tried if the result has too few elements for all cores."""
     cores = launch.threads(options.num_threads)
     long = [(n, s.name, k) for s in segment.graph.stages for d in s.updates for k, n in _factors(s, d, sizes, cores)]
     if not long:
@@ -194,7 +192,7 @@ def _in_parts(
 
 
 def _factors(s: Stage, d: Definition, sizes: Mapping[str, int], cores: int) -> Iterator[tuple[int, int]]:
-    """Reduction dimensions of an update that may be done in parts, and are worth it, and their extents."""
+    """The reduction dimensions of an update that are worth computing in parts, and their extents."""
     pure = math.prod(sizes_value(n, sizes) for n in d.dims)
     every = pure * math.prod(sizes_value(n, sizes) for n in d.rdims)
     for k, n in enumerate(d.rdims):
@@ -213,8 +211,6 @@ def _is_legal(choice: Choice, segments_of: SegmentsOf) -> bool:
 
 
 def refused(error: Exception) -> None:
-    """A searched schedule is not legal, or cannot be lowered.
-
-    That is a fault of the search, which costs time only, as the default schedule runs.
-    """
+    """Log that a searched schedule is not legal, or cannot be lowered: a bug of the search that only costs time, since
+    the default schedule runs."""
     log.debug("a searched schedule is refused: %s", error)

@@ -41,20 +41,20 @@ class GraphBreak:
     """What cuts the trace: a decision on a computed scalar, or an extern call.
 
     Attributes:
-        needs: what is realised before it.
-        value: of a decision, compared at later calls; of an extern call its outcome, compared as well.
-        call: of an extern call; takes the realised arrays of `needs`.
-        gives: the inputs that the arrays of the outcome are.
-        operation: what it is, for reports.
-        checkpoint: of a call that draws random numbers; gives what puts their stream back to where it is.
-        product: of a call that is a product of matrices.
-        program: of a call that is loops that no stage says.
-        rule: of an extern call, how errors of its arguments become errors of its results: "monotone", where these grow
-            with each argument, "arrangement", where it orders elements; "": that is tried out.
-        arguments: of an extern call that another library may make; None: none may.
-        is_reordered: does one, whose roundings are not NumPy's?
-        may_write: may an extern call write to its arrays? It copies them, but for those that `call` is told nobody else
-            reads (`unread`: their numbers among `needs`).
+        needs: stages and inputs that must be computed before it.
+        value: of a decision, or the outcome of an extern call; later calls compare theirs with it.
+        call: makes an extern call, on the arrays of `needs`; None for a decision.
+        gives: the names under which the arrays of the outcome are inputs of later segments.
+        operation: its name, for reports.
+        checkpoint: of a call that draws random numbers: returns a function that restores the stream.
+        product: of a call that is a matrix product.
+        program: of a call that runs a loop program.
+        rule: how errors of the arguments of an extern call propagate: "monotone" if it grows with each argument,
+            "arrangement" if it only orders elements; "" if that must be found by experiment.
+        arguments: for an extern call that a library of the device may make instead; else None.
+        is_reordered: does such a library make it, with other roundings than NumPy's?
+        may_write: may an extern call write to its arrays? Then they are copied, except those that nothing reads
+            afterwards (positions in `needs`, passed to `call` as `unread`).
         origin: the user's line.
     """
 
@@ -80,10 +80,10 @@ class GraphBreak:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedOutcome:
-    """How a condition in some line came out before, and may come out again.
+    """The outcome of a condition in an earlier process.
 
     Attributes:
-        condition: its expression as text, or the beginning of it.
+        condition: its expression as text, shortened.
     """
 
     file: str

@@ -1,4 +1,4 @@
-"""Extern calls and products by BLAS: made while a function is traced, and again at every call of what is compiled."""
+"""Extern calls and products by BLAS: made while a function is traced, and again at every call of a variant."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from hjit.trace.tracing.recording.strides import constant_strides
 
 @dataclass(frozen=True, slots=True)
 class ExternCall:
-    """A call of a function that runs as it is.
+    """A call of a function that is not traced.
 
     Attributes:
         operation, call, needs, checkpoint, rule, arguments: see `GraphBreak`.
-        function: that `call` calls, where `arguments` says with what.
+        function: the function that `call` calls, with `arguments`.
     """
 
     operation: str
@@ -42,7 +42,7 @@ def record_extern_call(rec: Recorder, extern: ExternCall) -> GraphBreak:
         Exception: what the function raises; later calls find out whether it does so again.
     """
     rec.break_in_loop(f"calls of {extern.operation}")
-    if rec.assumed:  # what is not known to be so does not lead to a call: it may guard its arguments
+    if rec.assumed:  # the condition may guard the arguments of the call, so it must not be assumed
         raise rec.error(extern.operation, "a condition before the call is assumed, and not computed")
     outcome, results, error = _postponed(rec, extern) or _called(rec, extern)
     if isinstance(error, TraceError):

@@ -59,7 +59,7 @@ _state = threading.local()
 
 
 class OutOfBounds(Exception):
-    """NumPy refuses a value, or a warning is to be an error: it is to say so itself."""
+    """NumPy would raise an exception, for a value or for a warning that is an error: the plain function is to run."""
 
 
 def current() -> Recorder:
@@ -123,29 +123,29 @@ def supported_dtype(dtype: np.dtype[Any]) -> bool:
 
 
 class Postponing(Protocol):
-    """Gives what stands for the results of calls that are not to be made now."""
+    """Makes stand-ins for the results of calls that are not made while tracing (for Dask, tasks make them)."""
 
     def extern(
         self, rec: Recorder, operation: str, function: Any, needs: tuple[str, ...], arguments: FilledArguments
     ) -> ExternResult | None:
-        """Of an extern call, by its function and arguments, and what is realised before it; None: it is made now."""
+        """The stand-in for an extern call, from its function, arguments and the arrays `needs`; None: call it now."""
 
     def product(self, rec: Recorder, product: Product) -> np.ndarray[Any, Any]:
-        """Of a product of matrices."""
+        """The stand-in for a matrix product."""
 
 
 @dataclass(frozen=True, slots=True)
 class TracingOptions:
-    """What whoever asks for a trace decides about it.
+    """The caller's choices about a trace.
 
     Attributes:
-        evaluate: computes stages on the arrays at hand, for decisions and extern calls.
-        blas: may a product of a name be BLAS's (True), or is that to be decided by its sizes ("auto")? None: none may.
-        fill: which numbers uninitialised elements are traced with, see `fill_values`.
-        postpone: of the extern calls and products that are not to be made now.
-        expected: outcomes of the decisions of an earlier trace, in order; None: of one on a number.
-        run_loops: compiles a program for sizes, and gives what runs it on arrays: the inputs, and those that it
-            changes; False where NumPy is to run. None: nothing does.
+        evaluate: computes stages on the arrays of the call, for decisions and extern calls.
+        blas: given the name of a product: may BLAS compute it (True, False, or "auto", by its sizes)? None: never.
+        fill: the numbers that uninitialised elements are traced with, see `fill_values`.
+        postpone: makes stand-ins for extern calls and products that are not made while tracing, or None.
+        expected: outcomes of the decisions of an earlier trace, in order; None for a decision on a number.
+        run_loops: compiles a loop program for some sizes to a function of the inputs and the arrays that it changes,
+            which returns False if NumPy must run; None: loop programs are not supported.
     """
 
     evaluate: Callable[[Recorder, tuple[str, ...]], list[np.ndarray[Any, Any]]]
@@ -161,49 +161,49 @@ class Recorder(TracedSizes):
     """State of one trace.
 
     Attributes:
-        options: what whoever asks for the trace decides.
-        attempt: how this attempt at tracing is made.
+        options: the caller's choices.
+        attempt: how loops and scalar types are treated in this attempt at tracing.
         inputs, stages: what is recorded, by name.
         tape: of host scalars.
-        scalars: names of scalars, by their slots of the tape and their dtypes.
-        hosts: the numbers that the scalars are.
+        scalars: names of scalar parameters, by entry of the tape and dtype.
+        hosts: the host scalars of those names.
         breaks: graph breaks, in order.
-        constants: stages that were computed already, since no call changes them.
+        constants: values of stages that are the same at every call, once computed.
         codes: of the functions that were traced.
         taps: of filters that became one expression.
-        has_uninitialised: may there be such elements?
-        captures: guards of what the function reads besides its arguments: access paths, and what is there.
-        captured: the same by key, with what stands for each.
-        written: arguments that the function has written to, and the stages that they hold now.
-        outside: the tracers that arguments and captured arrays are seen as.
-        containers: lists, tuples and dicts that arguments and captured ones are seen as, by identity, each with where
-            the caller has it; see `PyTree`.
-        seen_as: arguments and captured arrays, and what stands for them, by identity: of one array there is one tracer.
-        disjoint: pairs of inputs of which the function was told that no memory is common to them.
-        leaves: the inputs that the arrays among the arguments' leaves are, by the number of the leaf.
-        clones: what stands for its functions and globals.
-        has_class: has it got a scalar type of NumPy in a variable?
-        class_called: may it have called one there?
-        loops: loops whose iterations are traced as one at present, innermost last.
-        rerolled: what these have recorded besides stages.
-        has_short_loops: has one been traced iteration by iteration that need not be?
+        has_uninitialised: may there be uninitialised elements?
+        captures: guards of captured values: pairs of an access path, and a kind with the expected value.
+        captured: the stand-ins of captured values, by access path.
+        written: arguments that the function has written to, with the stages that hold their present contents.
+        outside: the tracers of arguments and captured arrays.
+        containers: lists, tuples and dicts of the caller, by identity, with their paths; see `PyTree.caller_path`.
+        seen_as: arguments and captured arrays with their stand-ins, by identity: one array has one tracer.
+        disjoint: pairs of inputs that share no memory, which the function has asked about.
+        leaves: for leaves of the arguments that are arrays, the names of the inputs.
+        clones: traced versions of functions and globals.
+        has_class: does a variable of traced code hold a NumPy scalar type?
+        class_called: may that have been called?
+        loops: the re-rolled loops (iterations traced as one) that are being traced, innermost last.
+        rerolled: what re-rolled loops record besides stages.
+        has_short_loops: was a loop unrolled that could have been re-rolled?
         short_loops: the short loops that were met.
-        changes: for each write a buffer, the version before, and its contents where they were known.
-        iterations: of Python loops, where these are not to fill the trace.
-        parts: of arrays, where short loops write many of them.
-        assumed: how many conditions were taken to come out as expected, without being computed.
-        decided: the values of what was decided on, which needs no second guard.
-        checks: stages that say whether NumPy refuses something.
-        indices: what integer arrays hold that are indices, and may be out of bounds.
-        out_of_bounds: was an index out of bounds? It is found later than in NumPy, so the function must not handle it.
-        refusals: what could not be traced.
-        undo: what to do where the trace fails, so that it leaves nothing behind.
-        watched: what outlives the call, and may not be changed by it.
-        settings: contexts such as `numpy.errstate` that the function is inside of, to be made again for extern calls.
-        warning_filters: the settings that filter warnings.
+        changes: for each write the buffer, its version before, and its contents if they were known.
+        iterations: counts operations in iterations of Python loops, so that a long loop is not unrolled; or None.
+        parts: of arrays, if short loops write many of them.
+        assumed: how many conditions were assumed to come out as expected, without evaluation.
+        decided: values that were decided on; a second decision on one needs no guard.
+        checks: stages that say whether NumPy would raise an exception.
+        indices: integer arrays that are used as indices and may be out of bounds.
+        out_of_bounds: was an index out of bounds? That is found later than by NumPy: the function must not handle it.
+        refusals: errors for what could not be traced.
+        undo: functions to call if the trace fails, so that it leaves no effects.
+        effects: warnings and log records, to be issued at each call.
+        watched: objects that outlive the call and must not be changed by it.
+        settings: contexts such as `numpy.errstate` that are active, to be entered again for extern calls.
+        warning_filters: the active warning filters.
         calls_extern: is an extern function running?
-        warned: warnings of extern functions that ran while the function was traced; they were not shown.
-        memos: what is the same wherever it is asked for.
+        warned: warnings of extern functions that ran while tracing; they were not shown.
+        memos: memoised properties of objects.
     """
 
     # -- what is computed
@@ -274,12 +274,12 @@ class Recorder(TracedSizes):
             self.watched.restore()
 
     def roll_back(self) -> None:
-        """Put random-number streams back to where they were before the trace."""
+        """Undo the effects of the trace: restore random-number streams."""
         while self.undo:
             self.undo.pop()()
 
     def forget(self) -> None:
-        """Let go of what only the trace needs."""
+        """Drop what is needed only while tracing."""
         self.options = replace(self.options, evaluate=_finished)
         self.undo.clear()
         self.watched = Watched()
@@ -300,17 +300,17 @@ class Recorder(TracedSizes):
         self.forget_frames()
 
     def forget_frames(self) -> None:
-        """Let go of the frames of traced code, with what is in its variables."""
+        """Drop the frames of traced code, and the variables in them."""
         self.iterations = None
         self.parts = WrittenParts()
 
     def place_of(self, x: Any) -> Any:
-        """Where the caller has a list, tuple or dict; None: the function has made it."""
+        """The path at which the caller holds a list, tuple or dict; None if the function made it."""
         known = self.containers.get(id(x))
         return None if known is None else known[1]
 
     def check_watched(self) -> None:
-        """Raise where the function has changed a variable, class, list or dict from outside: later calls would not."""
+        """Raise if the function changed a variable, class, list or dict that outlives it: compiled calls would not."""
         for name in [name for o in self.clones.overlays.values() for name in o.assigned()]:
             reason = "the function assigns to a global variable"
             raise self.error(f"global {name}", reason, "return the value instead", InherentError)
@@ -318,7 +318,7 @@ class Recorder(TracedSizes):
             raise self.error(operation, reason, "return the value instead", InherentError)
 
     def uninitialised(self, dtype: np.dtype[Any], shape: tuple[int, ...] = ()) -> Any:
-        """The numbers that stand for uninitialised elements: one for all of them, or an array."""
+        """The values of uninitialised elements: one for all of them, or an array."""
         self.has_uninitialised = True
         return fill_values(shape, dtype, self.options.fill)[()]
 
@@ -338,7 +338,7 @@ class Recorder(TracedSizes):
 
     # -- inputs
     def input(self, name: str, array: np.ndarray[Any, Any], where: tuple[Any, ...]) -> Source:
-        """Register an array that later calls bring anew."""
+        """Register an array that differs from call to call."""
         if not supported_dtype(array.dtype):
             raise self.error(
                 f"array of dtype {array.dtype}",
@@ -417,7 +417,7 @@ class Recorder(TracedSizes):
         return Ranges(self.stages, self._contents, self._number)
 
     def is_given(self, stage: str) -> bool:
-        """Does an array follow from what the caller gives, or a call as it is does, and not from numbers alone?"""
+        """Does an array depend on inputs or extern calls, and not on constants alone?"""
         names, seen = [stage], set[str]()
         while names:
             name = names.pop()
@@ -435,12 +435,12 @@ class Recorder(TracedSizes):
         return self.tape.is_fixed(self.hosts[scalar].k)
 
     def _number(self, name: str) -> int | None:
-        """A whole scalar that is fixed."""
+        """The value of an integer scalar that is fixed; else None."""
         value = self.hosts[name].value
         return int(value) if isinstance(value, (int, np.integer)) and self.is_fixed(name) else None
 
     def _contents(self, name: str) -> np.ndarray[Any, Any] | None:
-        """Of an array that the function itself made."""
+        """The contents of an array that the function itself made; else None."""
         source = self.inputs.get(name)
         return source.array if source is not None and source.where == ("constant",) else None
 
@@ -455,7 +455,7 @@ class Recorder(TracedSizes):
         )
 
     def scalar_slots(self) -> dict[str, tuple[TapeEntry, np.dtype[Any]]]:
-        """For each scalar parameter the entry of the tape that it is."""
+        """For each scalar parameter, its entry of the tape and its dtype."""
         return {name: (TapeEntry(k), np.dtype(dtype)) for (k, dtype), name in self.scalars.items()}
 
     def busiest(self) -> Origin | None:
@@ -477,7 +477,7 @@ class Recorder(TracedSizes):
 
     # -- what NumPy refuses
     def check(self, bad: Any) -> None:
-        """Where `bad`, an array without axes, is true at a call, the plain function runs, and NumPy raises."""
+        """If `bad`, a 0-d array, is true at a call, the plain function runs instead, and NumPy raises the exception."""
         self.checks.append(bad.buffer.source())
 
     # -- loops as programs
@@ -487,7 +487,7 @@ class Recorder(TracedSizes):
         return bool(self.loops) and bool(self.loops[0].is_program)
 
     def known_array(self, array: np.ndarray[Any, Any], of_sizes: bool) -> str:
-        """A stage that is an array of known numbers: of the same numbers the same ones, whichever path is traced."""
+        """The stage of an array with known contents; equal arrays share one input, whichever path is traced."""
         key = array.dtype.str, array.shape, array.tobytes()
         known = self.rerolled.numbers
         if key not in known:
@@ -496,15 +496,15 @@ class Recorder(TracedSizes):
         return self.stage(load, array.shape, array.dtype, name="known").name
 
     def line(self) -> Origin | None:
-        """The line of the user's file that is run now."""
+        """The line of the user's file that is being traced."""
         inner = site()[0] or self.origin
         line = line_in(self.origin.filename) if self.origin else None
         return inner if line is None or inner is None or line.filename == inner.filename else line
 
     def error(self, operation: str, reason: str, advice: str = "", kind: type[TraceError] = TraceError) -> TraceError:
-        """A `TraceError` for the user's present line.
+        """A `TraceError` for the present line of the user's code.
 
-        Where the function handles it, it is raised again at the end, since NumPy would not have raised it.
+        If traced code handles it, it is raised again at the end, since NumPy would not have raised it.
         """
         inner, line = site()[0] or self.origin, self.line()
         if line != inner:  # a library's line says little without the user's
