@@ -1,4 +1,4 @@
-"""The lowering environment: what is left of every dimension at a place in the tree that the walk has reached."""
+"""The lowering environment: the remaining range of every dimension at a place in the tree."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Key = tuple[str, DimKey]
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """What is left of a dimension: [low, end), of `size` elements where that is known exactly."""
+    """The remaining range of a dimension, [low, end); `size`: its number of elements, if that is known exactly."""
 
     interval: Interval
     size: int | None = None
@@ -30,25 +30,25 @@ class Remaining:
 
     @property
     def known(self) -> int | None:
-        """The number of elements, where it is a constant."""
+        """The number of elements if it is a constant, else None."""
         length = self.end - self.low
         return self.size if self.size is not None else length.const if length.is_const else None
 
 
 @dataclass(frozen=True)
 class Env:
-    """What is known at a place in the tree.
+    """The environment of a place in the tree.
 
     Attributes:
-        intervals: for each stage whose loops are open, what it computes here: an interval for each dimension.
-        remaining: what is left of the dimensions whose loops are open.
-        absorbed: dimensions whose inner loops are done with.
-        depth: of the loops.
-        regions: of the stages computed further in, as the innermost place around this one has them.
-        stores: stages in local memory -> the depth where it begins, and the region that it holds.
-        iteration: the innermost loop: its variable, step, and begin.
-        scalar: is this the rest of a vector loop, where code is short rather than fast?
-        in_thread: is this inside a loop that is shared out among threads?
+        intervals: for each stage whose loops are open, the interval of each dimension that it computes here.
+        remaining: the remaining ranges of dimensions whose loops are open.
+        absorbed: dimensions whose inner loops are skipped: the code computes single elements of them.
+        depth: the number of loops around the place.
+        regions: the required regions of stages computed further in, as inferred at the innermost place around this one.
+        stores: for stages in local memory, the depth at which their storage begins, and the region that it holds.
+        iteration: the variable, step and begin of the innermost loop.
+        scalar: is this the remainder of a vector loop, where code should be short rather than fast?
+        in_thread: is this inside a loop whose iterations are distributed to threads?
     """
 
     intervals: dict[str, dict[int, Interval]] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Env:
         )
 
     def remains(self, loop: Loop) -> Remaining:
-        """What is left of a loop's dimension."""
+        """The remaining range of a loop's dimension."""
         found = self.remaining.get((loop.stage, loop.dim))
         if found is not None:
             return found
@@ -83,7 +83,7 @@ class Env:
         return Remaining(Interval(ZERO, total - 1, ZERO, ZERO, loose - 1))
 
     def within(self, loop: Loop, interval: Interval, size: int | None = None) -> Env:
-        """With `interval` of a loop's dimension left."""
+        """Where `interval` of a loop's dimension remains."""
         stage, key = loop.stage, loop.dim
         dims = dict(self.intervals[stage])
         if isinstance(key, int):
@@ -98,12 +98,12 @@ class Env:
         )
 
     def _origin(self, stage: str, key: tuple[int, ...], k: int) -> Interval:
-        """What a fused dimension had before the loop over it."""
+        """The interval of a fused dimension outside of the loop over it."""
         found = self.remaining.get((stage, (-1, *key, k)))
         return self.intervals[stage][k] if found is None else found.interval
 
     def fused(self, loop: Loop) -> Env:
-        """Remember what the parts of a fused loop range over."""
+        """Remember the intervals of the dimensions that a fused loop runs over."""
         if isinstance(loop.dim, int) or (loop.stage, loop.dim) in self.remaining:
             return self
         parts = {(loop.stage, (-1, *loop.dim, k)): Remaining(self.intervals[loop.stage][k]) for k in loop.dim}
@@ -131,13 +131,13 @@ class Env:
 
 
 def not_negative(n: Poly, partial: bool) -> Poly:
-    """A length, zero where a part that nothing is needed of ends before it begins: two such lengths would make a
-    positive product."""
+    """A length that may be negative, where an empty part ends before it begins, as at least zero: the product of two
+    negative lengths would be positive."""
     return extremum("max", n, ZERO) if partial or any(isinstance(a, Extremum) for a in n.atoms()) else n
 
 
 def _unfused(interval: Interval, parts: list[Interval]) -> list[Interval]:
-    """What the parts of a fused dimension range over, the last one fastest."""
+    """The intervals of the dimensions that a fused one consists of, the last one fastest."""
     if interval.low == interval.high:
         found: list[Interval] = []
         rest = interval.low

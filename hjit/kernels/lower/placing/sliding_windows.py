@@ -1,9 +1,9 @@
-"""Sliding windows: what of a stage is new at each iteration of the loop that it is computed in.
+"""Sliding windows: which part of a stage each iteration of a loop must compute that earlier ones have not.
 
-A stage whose memory lies outside that loop keeps what earlier iterations computed (Halide 2012, section 4.3). Of the
-axis that moves with the loop only the last elements are kept, in a circular buffer as long as the window that an
-iteration reads; where vectors run along that axis, all are kept: they do not go round a circle. So that no iteration
-must compute more than its part, the loop starts some iterations early with the sliding stages and what they read.
+A stage that is computed inside a loop but stored outside of it keeps what earlier iterations computed (Halide 2012,
+section 4.3). Along the axis that moves with the loop only the last elements are kept, in a circular buffer as long as
+the window that an iteration reads; if vectors run along that axis, all are kept, since a vector cannot wrap around. The
+loop starts some iterations early (warm-up), so that the first iterations need not compute more than the others.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ class SlidingSite(ComputeSite):
 
     Attributes:
         iteration: that loop: its variable, step, and begin; None: there is none.
-        sliding: for each stage that slides along it what of the stage all iterations together need, as the place around
-            this one has it: its producers have memory, or have computed their part, for that only, wherever it is
-            stored itself.
+        sliding: for each stage that slides along it, the region that all iterations together require, as inferred at
+            the place around this one. Its producers have memory, or computed elements, for that region only.
         vectors: the axes of each stage along which vectors run.
     """
 
@@ -48,12 +47,12 @@ class Window:
 
     Attributes:
         axis: the one that moves.
-        first: the first index of it that any iteration needs.
-        end: how far an iteration comes.
-        new: elements of the axis that one iteration adds at most; 0: the first iteration computes all.
-        window: elements of the axis that one iteration reads at most; 0: all are kept.
-        low: the first one that this iteration reads, where the window moves on by more than its length: what lies
-            between is never needed.
+        first: the first index along it that any iteration needs.
+        end: the end of what the iteration needs.
+        new: the most elements along the axis that one iteration adds; 0: the first iteration computes all.
+        window: the most elements along the axis that one iteration reads; 0: all are kept.
+        low: the first index that this iteration reads, if the window moves by more than its length, so that elements
+            in between are never needed; else None.
     """
 
     axis: int
@@ -64,20 +63,20 @@ class Window:
     low: Poly | None = None
 
     def part(self, region: Region, begin: Poly) -> Region:
-        """The part of a region that an iteration computes, from `begin` on."""
+        """The part of a region that an iteration computes, if the elements before `begin` are there."""
         s = region[self.axis].newest(self.new) if self.new else region[self.axis]
         return (*region[: self.axis], replace(s, low=begin, high=self.end - 1), *region[self.axis + 1 :])
 
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """What is needed at a place.
+    """What is required at a place.
 
     Attributes:
-        regions: of each stage that begins there.
-        windows: of those among them that slide.
-        warm_up: iterations that the loop around the place starts early to fill the windows.
-        early: the stages that these iterations compute.
+        regions: of the stages that begin there.
+        windows: of those that slide.
+        warm_up: how many iterations early the loop around the place starts, to fill the windows.
+        early: the stages that the warm-up iterations compute.
     """
 
     regions: dict[str, Region]
@@ -87,7 +86,7 @@ class Needed:
 
 
 def infer(site: SlidingSite, name: Namer, name_first: Namer) -> Needed:
-    """What is needed at a site, and what of that is new at each iteration.
+    """The regions that are required at a site, and which part of them is new in each iteration.
 
     Args:
         name, name_first: give names to the bounds of regions, and to those of the first iteration.
@@ -116,7 +115,7 @@ def infer(site: SlidingSite, name: Namer, name_first: Namer) -> Needed:
 
 
 def _first_regions(site: SlidingSite, name: Namer) -> dict[str, Region]:
-    """What of each stage all iterations together need at the loop's begin."""
+    """The region of each stage that the first iteration of the loop requires."""
     var, _, begin = site.loop
 
     def start(p: Poly) -> Poly:
@@ -130,7 +129,7 @@ def _first_regions(site: SlidingSite, name: Namer) -> dict[str, Region]:
 
 
 def _slide(site: SlidingSite, stage: str, region: Region) -> tuple[Window, Region]:
-    """How a stage slides, and the part of its region that one iteration computes when all before it have been."""
+    """How a stage slides, and the part of its region that an iteration computes after all iterations before it."""
     var, step, _ = site.loop
     moving = [k for k, s in enumerate(region) if s.base.mentions(var)]
     if not moving:
@@ -162,7 +161,7 @@ def _from_first(site: SlidingSite, stage: str, w: Window, first: Region) -> Wind
 
 
 def _warm_up(site: SlidingSite, stage: str, w: Window, region: Region, first: Region) -> int:
-    """How many iterations before the first one the stage adds no more than `new` elements."""
+    """How many iterations early the loop must start, so that the stage adds at most `new` elements in each."""
     var, step, _ = site.loop
     s: Interval = region[w.axis]
     reach = s.last - first[w.axis].first
@@ -175,13 +174,13 @@ def _warm_up(site: SlidingSite, stage: str, w: Window, region: Region, first: Re
 
 
 def _needed_early(site: SlidingSite, windows: dict[str, Window], regions: dict[str, Region]) -> frozenset[str]:
-    """The stages that windows need in the iterations before the first one: what they read, and what that reads.
+    """The stages that warm-up iterations compute: those with windows, and their producers.
 
-    Where a window needs nothing yet, those compute what nobody reads, of what nobody has written: no index may be among
-    it.
+    Some of what they compute is never used, and made of elements that were never written. So no such element may be an
+    index.
 
     Raises:
-        SlidingError: one is.
+        SlidingError: a stage would look up elements at such indices.
     """
     found: set[str] = set()
     work = [(stage, stage) for stage in windows]

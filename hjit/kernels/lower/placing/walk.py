@@ -1,9 +1,9 @@
-"""The walk down the schedule tree of one nest: loops around definitions, and at each place the stages that begin there.
+"""The walk down the schedule tree of one nest, which turns it into loops around definitions.
 
-At a place: bounds inference (`hjit.sched.analysis.bounds`), and what of that is new at an iteration
-(`sliding_windows`); memory (`buffers`); then a nest for each stage that begins. At a loop: vectors, copies or
-iterations, and what becomes of the last one (`tails`). At a computation: its stores (`leaves`), or one reduction over
-the loops around it (`reductions`).
+A place is the inside of a loop, or the top of the nest. There, bounds inference (`hjit.sched.analysis.bounds`) finds
+A place is the inside of a loop, or the top of the nest. There, bounds inference (`hjit.sched.analysis.bounds`) finds
+their memory; then follows a nest for each. A loop becomes vectors, copies or iterations, with a strategy for the last
+one (`tails`). A computation becomes stores (`leaves`), or one reduction over the loops around it (`reductions`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def visit(n: NestContext, node: Node, env: Env) -> Stmts:
 
 
 def place(n: NestContext, children: tuple[Node, ...], env: Env) -> tuple[Stmts, int]:
-    """The statements inside a loop, and its warm-up: how many iterations earlier than its first one it must start."""
+    """The statements inside a loop, and its warm-up: how many iterations early the loop must start."""
     items, stores = flattened(children)
     new = list(dict.fromkeys(x.stage for x in items if x.stage not in env.intervals))
     if not new and not stores:
@@ -52,7 +52,7 @@ def place(n: NestContext, children: tuple[Node, ...], env: Env) -> tuple[Stmts, 
     found = sliding_windows.infer(site, n.namer(lets), n.namer(lets, ".first"))
     held = {s.stage: (env.depth, found.regions[s.stage]) for s in stores if s.stage in found.regions}
     env = replace(env, stores=env.stores | held, regions={**env.regions, **found.regions})
-    always, body = lets, list[Stmt]()  # at each iteration; and, of a loop that starts early, not before its first one
+    always, body = lets, list[Stmt]()  # statements of all iterations, and of those after the warm-up
     for k, x in enumerate(items):
         if x.stage not in new:
             body += visit(n, x, env)
@@ -81,22 +81,22 @@ def _site(n: NestContext, computed: list[Compute], new: list[str], env: Env) -> 
 
 
 def _realise(n: NestContext, node: Loop | Compute, region: Region, env: Env) -> Stmts:
-    """One nest of a stage over the part of it that a region needs."""
+    """One nest of a stage, over the part of it that a region requires."""
     part = n.reads.part(node.stage, own(node, node.stage).definitions[-1])
     return visit(n, node, env.opened(node.stage, part.dims(region)))
 
 
 def _slide(n: NestContext, x: Loop | Compute, w: Window, region: Region, env: Env, is_last: bool) -> SlidingProduce:
-    """What is new of a stage in an iteration."""
+    """Compute what is new of a stage in an iteration."""
     var = n.var(f"{x.stage}.new")
     stmts = _realise(n, x, w.part(region, poly(var)), env)
-    if not w.new:  # all of it at the first iteration; what updates itself must not do so again
+    if not w.new:  # computed whole in the first iteration; updates must not be repeated in later ones
         stmts = (If(w.end - poly(var) - 1, stmts),)
     return SlidingProduce(x.stage, var, w.first, w.end, stmts, is_last, w.axis, w.window, w.new)
 
 
 def _when_begun(site: SlidingSite, body: list[Stmt]) -> Stmts:
-    """`body`, not before the first iteration."""
+    """`body`, skipped in warm-up iterations."""
     var, _, begin = site.loop
     return (If(poly(var) - begin, tuple(body)),) if body else ()
 
@@ -132,7 +132,7 @@ def _reduction(n: NestContext, node: Loop, compute: Compute, env: Env) -> Stmts:
 
 
 def _run(n: NestContext, node: Loop, env: Env, body: Body) -> Stmts:
-    """A loop, given what is inside it: of one that is neither unrolled nor a vector always the children of the node."""
+    """A loop around `body`; loops that are neither unrolled nor vectors have the children of the node instead."""
     env = env.fused(node)
     left = env.remains(node)
     if node.kind in ("gpu_thread", "gpu_lane"):
@@ -146,7 +146,7 @@ def _run(n: NestContext, node: Loop, env: Env, body: Body) -> Stmts:
 
 
 def _threads(n: NestContext, node: Loop, env: Env, left: Remaining) -> Stmt:
-    """A loop whose iterations the threads of a block share."""
+    """A loop whose iterations are distributed to the threads of a block."""
     step, var = step_of(node), n.loop_var(node)
     inside = replace(env.tile(node, poly(var), step).deeper(var, step, left.low), in_thread=True)
     body, _ = place(n, node.children, inside)
@@ -159,7 +159,7 @@ def _threads(n: NestContext, node: Loop, env: Env, left: Remaining) -> Stmt:
 
 
 def _vectors(n: NestContext, node: Loop, env: Env, left: Remaining, lanes: int, copies: int, body: Body) -> Stmt:
-    """Vectors over what is left, and single elements where no vector fits."""
+    """Vectors over the remaining range, and single elements where no vector fits."""
     var = n.loop_var(node)
     inside = env.at(node, poly(var)).absorb(node).deeper(var, 1, left.low)
     single = replace(inside, scalar=True)
@@ -171,7 +171,7 @@ def _vectors(n: NestContext, node: Loop, env: Env, left: Remaining, lanes: int, 
 
 
 def _unrolled(n: NestContext, node: Loop, env: Env, left: Remaining, body: Body) -> Stmts:
-    """Code for each iteration; where they are too many or too few, a loop that counts."""
+    """Code for each iteration, or a loop if their number is not known, or does not fit."""
     step, size = step_of(node), left.known
     d = definition_of(n.reads, own(node, node.stage))
     is_pure = dims_of(node.dim)[-1] < len(d.dims)
@@ -190,14 +190,14 @@ def _unrolled(n: NestContext, node: Loop, env: Env, left: Remaining, body: Body)
 
 
 def _not_unrolled(n: NestContext, node: Loop, env: Env, left: Remaining, body: Body) -> Stmt:
-    """A loop in place of copies of code. No stage begins in what is to be unrolled, so none slides along it."""
+    """A loop in place of copies of code. No stage begins inside an unrolled loop, so none slides along it."""
     var = n.loop_var(node)
     inside = env.at(node, poly(var)).absorb(node).deeper(var, 1, left.low)
     return For(var, left.low, left.end, 1, body(inside))
 
 
 def iterations(n: NestContext, node: Loop, env: Env, begin: Poly, end: Poly) -> Stmts:
-    """A serial loop over part of what is left, in steps of the next loop inside."""
+    """A serial loop over part of the remaining range, in steps of the size of the next loop inside."""
     vectors = vectors_below(node)
     if vectors is not None and node.kind != "vector":
         part = Remaining(replace(env.remains(node).interval, low=begin, high=end - 1))
@@ -230,7 +230,7 @@ def iterations(n: NestContext, node: Loop, env: Env, begin: Poly, end: Poly) -> 
 
 
 def _step_within(node: Loop, interval: Interval) -> int:
-    """How far one iteration of a loop goes: copies of code for more than there ever is would all be left out."""
+    """The step of a loop: not more than its whole range, as unrolled code for more would never run."""
     step, most = step_of(node), interval.length
     is_less = most.is_const and 0 < most.const < step
     return most.const if is_less and tails.is_unrolled(node) else step
