@@ -1,4 +1,4 @@
-"""Parts of a function that cannot be traced as a whole: each runs compiled, within what the function has left."""
+"""`CompiledPart`: the pipeline of a part of a split function; all parts share the budget of the function."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ log = logging.getLogger("hjit")
 
 @uncounted
 class CompiledPart(Inspectable[..., Any]):
-    """Statements of a function that cannot be traced as a whole; what cannot be traced of them runs without a word.
+    """The pipeline of some statements of a split function, or of a function that these call. It issues no warnings.
 
     Attributes:
-        plain: why NumPy runs all calls.
-        cell: where the function that it is a part of finds it; None: it finds the plain statements there.
+        plain: why NumPy runs all calls; empty if it does not.
+        cell: the closure cell through which the split function calls it; None once plain statements have replaced it.
     """
 
     _is_part = True
@@ -40,12 +40,12 @@ class CompiledPart(Inspectable[..., Any]):
         self.cell: types.CellType | None = None
         self._whole: CompiledFunction[..., Any] | None = None
         self._spent, self._depth = spent, depth
-        self._numbers: set[tuple[int, ...]] = set()  # for which it was traced
-        self._seconds = 0.0  # of the processor's time, that this took
+        self._numbers: set[tuple[int, ...]] = set()  # the integer arguments that it was traced for
+        self._seconds = 0.0  # CPU time that tracing and compiling took
 
     @classmethod
     def of(cls, whole: CompiledFunction[..., Any], function: Any, deeper: int) -> CompiledPart:
-        """What runs a part of a function, or one that it calls (`deeper`)."""
+        """The pipeline of a part of a function, or of a function that it calls (`deeper` = 1)."""
         part = cls(whole._own_options, whole._spent, function, whole._depth + deeper)
         part._warned_of_flips = whole._warned_of_flips
         part._whole = whole
@@ -63,8 +63,7 @@ class CompiledPart(Inspectable[..., Any]):
         return super().__call__(*args, **kwargs)
 
     def _first_call(self, call: Call) -> Any:
-        """As that of a pipeline, if most calls find what they run: where sizes or numbers are others at every call,
-        tracing takes longer than NumPy."""
+        """As for any pipeline, unless sizes or numbers differ at every call: then tracing takes longer than NumPy."""
         self.plain = self._not_worth()
         if self.plain:
             self.leave()
@@ -73,15 +72,15 @@ class CompiledPart(Inspectable[..., Any]):
         return super()._first_call(call)
 
     def _run_plain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """As that of a pipeline; in a loop, what Python runs each time need not be looked up each time."""
+        """As for any pipeline; a part that Python runs each time is replaced by its plain statements."""
         calls = self.stats.fallbacks
         if calls >= PLAIN_CALLS and calls & (calls - 1) == 0 and all(e.is_given_up for e in self.entries):
             self.leave()
         return super()._run_plain(args, kwargs)
 
     def leave(self) -> None:
-        """Be no part any more: the function runs the plain statements. So does what that one is a part of, where this
-        was the last of its parts."""
+        """Replace this part by its plain statements in the split function. If it was the last compiled part, and the
+        split function is a part itself, replace that one, too."""
         if self.cell is not None:
             self.cell.cell_contents = self.py_func
             self.cell = None
@@ -91,7 +90,7 @@ class CompiledPart(Inspectable[..., Any]):
                 whole.leave()
 
     def _not_worth(self) -> str:
-        """Why nothing more is to be traced; empty where it may be."""
+        """Why the part is not to be traced again; empty if it may be."""
         traces = self.stats.traces
         if traces >= MAX_TRACES and 2 * traces > self.stats.calls:
             return "its arrays have other sizes, or its numbers other values, at nearly every call"
@@ -101,7 +100,7 @@ class CompiledPart(Inspectable[..., Any]):
         return ""
 
     def _build(self, request: Request) -> Built:
-        """As that of a pipeline, within what the function has left of its budget."""
+        """As for any pipeline, within what is left of the function's budget."""
         options, before = request.options, self._spent.building
         if options.budget is not None and before >= options.budget:
             why = f"the budget of {options.budget:g} s is spent on other parts of the function"

@@ -1,4 +1,4 @@
-"""What a person looks at of a pipeline: the steps from its arguments to machine code, on the CPU or a GPU."""
+"""`Inspectable`: methods that show the steps from arguments to machine code, on the CPU or a GPU; and `export`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hjit.trace.passes.rewrites import Rewrites
     from hjit.tuning.choice import Scheduler
 
-FORESIGHT_SECONDS = 1.0  # of the processor, in which `explain` traces what has not been called
+FORESIGHT_SECONDS = 1.0  # CPU time for which `explain` may trace a call that has not been made
 
 
 @uncounted

@@ -1,4 +1,4 @@
-"""Tuning of the calls of a function: when it is asked for, and in the background."""
+"""`Tunable`: tuning the schedules of a function, on request (`f.tune`) and in the background."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ log = logging.getLogger("hjit")
 
 @uncounted
 class Tunable(CompiledFunction[P, R]):
-    """A compiled function whose schedules get better."""
+    """A compiled function whose schedules can be tuned."""
 
     def tune(self, *args: Any, budget: float | None = None, **kwargs: Any) -> Tuned:
         """Look for the fastest schedule of calls with such arguments: compile and time many, and learn from them.

@@ -1,10 +1,10 @@
-"""The result of a trace, by what it recorded: its kernels, bound, as an entry of the disk cache; and the kernels that
-computed what it made decisions on.
+"""The kernels of a trace on disk, bound to sizes, under a key made of what the trace recorded; also kernels that
+evaluated decisions while tracing.
 
-A later process that records the same, at the same sizes, loads the kernels: it canonicalises nothing, looks no schedule
-up, and loads no module that does. An entry holds the names of the kernels and their parameter blocks, with inputs and
-stages by position, and what the plans were that it follows from. Where one of those or of the kernels is gone or
-another one, the entry is not used.
+A later process that records the same trace at the same sizes loads the kernels from here: it neither canonicalises nor
+looks up schedules, and does not import the modules for that. An entry has the names of the kernels and their parameter
+blocks, with inputs and stages by position, and digests of the plans that it was made from. It is not used if a kernel
+is gone, or a plan is gone or has changed.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ KIND = "bound"
 
 @dataclass(frozen=True, slots=True)
 class StoredKernels:
-    """The entry of a trace; there need be none on disk.
+    """The entry of a trace; it may not exist on disk yet.
 
     Attributes:
-        positions: of what was recorded, by name: i0, i1 are inputs, s0 a stage, c0 a number.
+        positions: for each recorded name its position: i0, i1 are inputs, s0 a stage, c0 a scalar.
     """
 
     name: str
@@ -48,10 +48,10 @@ class StoredKernels:
     options: Options
 
     def load(self) -> tuple[Bound | None, ...] | None:
-        """The kernels of the segments, bound to the sizes; None where the entry does not hold, or there is none.
+        """The kernels of the segments, bound to the sizes; None if there is no valid entry.
 
         Raises:
-            OverBudget: LLVM is busy with another function for ever.
+            OverBudget: LLVM hangs on another function.
         """
         text = cache.load(self.name, self.options.cache_dir, self.options.cache, KIND)
         if text is None:
@@ -76,11 +76,12 @@ class StoredKernels:
         return tuple(found)
 
     def store(self, kernels: Sequence[Bound | None], plans: Sequence[str] = (), absent: Sequence[str] = ()) -> None:
-        """Keep kernels for a later process. Where a plan that they follow from was not kept, as not all could be
-        compared in time, nothing is stored.
+        """Store kernels for later processes; not if a plan that they were made from was not stored, which happens if
+        not all candidates could be timed.
 
         Args:
-            plans, absent: those on disk that they follow from, and those that were not there.
+            plans: the cache entries of the plans that they were made from.
+            absent: cache entries of plans that would have been used, had they existed.
         """
         digests = [(plan, self._plan_digest(plan)) for plan in plans]
         used = {n for b in kernels if b is not None for n in (*b.inputs, *(x for x, *_ in (*b.outputs, *b.scalars)))}
@@ -130,12 +131,12 @@ def _parameters(data: Mapping[str, Any], names: Mapping[str, str]) -> Parameters
 def entry_of(
     rec: Recorder, goals: Sequence[Sequence[str]], options: Options, kind: str = "trace"
 ) -> StoredKernels | None:
-    """The entry of a trace; None where there is to be none: without a cache, on a GPU, where passes are
-    printed, or the system does not say what the processor is.
+    """The entry of a trace; None if it must not have one: the cache is off, it runs on a GPU, passes are printed, or
+    the processor is unknown.
 
     Args:
-        goals: the stages that each of its kernels gives.
-        kind: "trace", or "decision" for what an unfinished one decides on.
+        goals: the stages that each of its kernels computes.
+        kind: "trace", or "decision" for a decision of an unfinished trace.
     """
     if options.cache == "off" or options.target == "cuda" or debug.is_on() or not machine.processor():
         return None

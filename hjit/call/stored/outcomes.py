@@ -1,7 +1,7 @@
-"""How conditions on the values of images came out, on disk: a later process takes them for the same while it traces.
+"""Outcomes of conditions on the values of arrays, on disk: a later process assumes them while it traces.
 
-So it computes nothing before it runs. The kernels compute the conditions all the same: where one comes out otherwise,
-the function is traced again, and each is computed. Outcomes are known by the function's code and the key of arguments.
+So tracing need not evaluate the conditions. The kernels still compute them; if one comes out differently, the function
+is traced again, and all conditions are evaluated. The key is made of the function's code and the key of the arguments.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KIND = "outcomes"
 
 
 def load(function: Any, key: Sequence[Any], options: Options) -> tuple[ExpectedOutcome | None, ...]:
-    """The outcomes of an earlier process's decisions, in order; None: of one on a number."""
+    """The outcomes of the decisions of an earlier process, in order; None for a decision on a number."""
     name = _name(function, key, options)
     text = None if name is None else cache.load(name, options.cache_dir, options.cache, KIND)
     try:
@@ -37,7 +37,7 @@ def load(function: Any, key: Sequence[Any], options: Options) -> tuple[ExpectedO
 
 
 def store(function: Any, key: Sequence[Any], options: Options, rec: Recorder) -> None:
-    """Keep the outcomes of the decisions of a trace."""
+    """Store the outcomes of the decisions of a trace."""
     found = outcomes(rec)
     name = _name(function, key, options) if options.cache == "rw" and any(found) else None
     if name is not None:

@@ -1,8 +1,8 @@
-"""Why functions could not be traced, on disk: a later process splits them there, and does not trace them in vain.
+"""Refusals on disk: why functions could not be traced. A later process splits them at once, without tracing.
 
-A refusal is known by the function's code and by what the key of arguments is made of. It holds while the files of the
-functions that were being traced have the same contents, and for a day: it may follow from what else the process had
-loaded, and parts give the same results as the whole does.
+The key is made of the function's code and the key of the arguments. A refusal is valid while the source files of the
+functions that were being traced are unchanged, and for a day, as it may depend on what else the process had imported. A
+stale one does no harm: a split function has the same results.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ MAX_SECONDS = 86400.0  # that one is believed
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a function cannot be traced, of tracing's own errors and of the function's.
+    """Why a function cannot be traced.
 
     Attributes:
         why: in short.
         message: in full.
-        place: where in the function; or a name that is read there, or None: it is not known.
-        is_loop: is it the loop around the place that is not to be traced, and not what is there?
-        is_deeper: is it in the function that is called at the place?
+        place: where in the function: a source range, or a name that is read there, or None if it is not known.
+        is_loop: is the loop around the place too long to trace, and not the place itself untraceable?
+        is_deeper: is the cause in a function that is called at the place?
     """
 
     why: str
@@ -71,7 +71,7 @@ class Refusal:
 
 
 def load(function: Any, key: Sequence[Any], options: Options) -> Refusal | None:
-    """What an earlier process has found of calls with such a key; None: nothing, or it holds no longer."""
+    """The valid refusal of calls with such a key, or None."""
     name = entry_name(KIND, function, key, options)
     text = None if name is None else cache.load(name, options.cache_dir, options.cache, KIND)
     if text is None:
@@ -90,7 +90,7 @@ def load(function: Any, key: Sequence[Any], options: Options) -> Refusal | None:
 
 
 def store(function: Any, key: Sequence[Any], options: Options, error: TraceError) -> None:
-    """Keep what tracing has raised; but not where some of the code is in no file."""
+    """Store the error that tracing raised; not if some of the code has no source file."""
     name = entry_name(KIND, function, key, options) if options.cache == "rw" else None
     if name is None:
         return

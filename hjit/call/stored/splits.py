@@ -1,7 +1,7 @@
-"""How functions were split, on disk: a later process finds the code of the parts, and looks at no source.
+"""Split functions on disk: a later process loads the code of the parts, and does not parse source.
 
-A split is known by the function's code and by what could not be traced of it. What else it follows from, whether the
-functions that it calls count the frames above them, is looked at again.
+The key is made of the function's code and the place that could not be traced. The split also depends on whether called
+functions inspect the frames of their callers; that is checked again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MARSHAL = importlib.util.MAGIC_NUMBER.hex()  # of Python's code, which the disk
 
 
 def load_or_make(function: FunctionType, refusal: Refusal, may_have_callees: bool, options: Options) -> Split | None:
-    """A function in parts; None where it has none.
+    """A split function, from disk or new; None if it cannot be split.
 
     Raises:
         NoSource, SyntaxError, RecursionError: as `split` does.

@@ -1,8 +1,8 @@
-"""The results of first calls, on disk: what a process has compared with NumPy need not be compared in the next one.
+"""Verdicts on disk: kernels that one process has compared with NumPy need not be compared in the next one.
 
-A verdict is known by the kernels and what is made of their results, as in `hjit.call.checks.first_calls`, and by the
-bytecode of all functions that were traced. It is one of code on disk: what this process has compiled, it compares. That
-kernels are wrong is not kept: each process finds and says it anew.
+The key is made of the kernels and how results are made of them, as in `hjit.call.checks.first_calls`, and of the
+bytecode of all functions that were traced. Verdicts apply to kernels loaded from disk only: a process verifies kernels
+that it has compiled itself. That a kernel is wrong is not stored; each process finds and reports it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ Seconds = tuple[float, float]  # that the kernels took, and NumPy, when they wer
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is kept of a comparison.
+    """A stored verdict.
 
     Attributes:
-        flipped: elements that a decision on a rounded value had made other ones.
+        seconds: that the kernels and NumPy took.
+        flipped: elements that differed because a decision on a rounded value went the other way.
     """
 
     seconds: Seconds
@@ -36,10 +37,8 @@ class Kept:
 
 
 def load(variant: Variant, options: Options) -> Kept | None:
-    """Note which stores of a variant an earlier process has verified; what is kept of that.
-
-    None: none of them, or the kernels are not those that it has compared.
-    """
+    """Mark the kinds of stores of a variant that an earlier process has verified; the verdict, or None if there is
+    none."""
     if options.cache == "off" or variant.on_device or not all(b.kernel.from_cache for b in variant.bounds):
         return None
     found: Kept | None = None
@@ -59,7 +58,7 @@ def load(variant: Variant, options: Options) -> Kept | None:
 
 
 def store(variant: Variant, stores: Iterable[bool], options: Options, kept: Kept) -> None:
-    """Keep that these stores of a variant, streaming ones (True) or not, have been verified."""
+    """Store that these kinds of stores of a variant (True: streaming) have been verified."""
     if options.cache != "rw" or variant.on_device:
         return
     text, about = json.dumps([*kept.seconds, kept.flipped]).encode(), {"versions": cache.versions()}
