@@ -26,7 +26,7 @@ import numpy as np
 
 from hjit.call.arguments import is_device_array, leaf_names
 from hjit.call.guards import Guards, guards_of, look_up
-from hjit.call.interpreted import Interpretation, Interpreted
+from hjit.call.interpreted import Interpretation, InterpretedStages
 from hjit.call.results import Results, allocations, is_tree
 from hjit.call.stored import verdicts
 from hjit.call.stored.kernels import StoredKernels, entry_of
@@ -197,7 +197,7 @@ def traced_call(request: Request) -> Trace:
         TracingFailed: tracing raised something else.
     """
     options, scheduler, leaves = request.options, request.scheduler, request.leaves
-    by_numpy = Interpreted() if request.interprets else None
+    by_numpy = InterpretedStages() if request.interprets else None
 
     def evaluated(rec: Recorder, wanted: tuple[str, ...]) -> list[Any]:
         return list(on_deep_stack(evaluate, rec, wanted, leaves, options, by_numpy))
@@ -291,7 +291,7 @@ def _reported(name: str, f: Callable[..., T], *args: Any) -> T:
 
 
 def evaluate(
-    rec: Recorder, names: tuple[str, ...], leaves: list[Any], options: Options, by_numpy: Interpreted | None
+    rec: Recorder, names: tuple[str, ...], leaves: list[Any], options: Options, by_numpy: InterpretedStages | None
 ) -> list[Any]:
     """Compute stages of an unfinished trace on the arrays of the call.
 

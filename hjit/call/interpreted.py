@@ -30,8 +30,8 @@ MAX_KEPT = 1 << 28  # bytes of stages that are kept for later decisions of the s
 
 
 @dataclass(slots=True)
-class Interpreted:
-    """What NumPy has computed for the decisions of a trace: a later one need not compute it again.
+class InterpretedStages:
+    """The stages that NumPy has computed for decisions of a trace, so that later decisions need not compute them again.
 
     Attributes:
         stages: the arrays by name, with the stages that they are.
@@ -40,7 +40,7 @@ class Interpreted:
     stages: dict[str, tuple[Stage, Array]] = field(default_factory=dict)
 
     def estimate(self, graph: Graph, sizes: Mapping[str, int], fast_math: bool) -> Interpretation | None:
-        """What it would take to compute the outputs of a Graph as it was recorded; None: one of them is no stage."""
+        """The work of computing the outputs of a recorded Graph in NumPy; None if one of them is not a stage."""
         graph = _needed(graph, {})
         stages = graph.by_name
         if any(n not in stages for n in graph.outputs):
@@ -58,14 +58,14 @@ class Interpreted:
 
 @dataclass(frozen=True, slots=True)
 class Interpretation:
-    """The outputs of a Graph, which NumPy can compute.
+    """The outputs of a Graph, to be computed by NumPy.
 
     Attributes:
         left: the stages that are to be computed, as the others are known.
         work: operations on elements; infinity: there is a long loop in Python among them.
     """
 
-    memo: Interpreted
+    memo: InterpretedStages
     graph: Graph
     left: Graph
     known: Mapping[str, Array]
@@ -75,12 +75,12 @@ class Interpretation:
 
     @property
     def is_little(self) -> bool:
-        """Is it done before a kernel is loaded, or, of conditions, before one is compiled?"""
+        """Is NumPy quicker than loading a kernel, or, for conditions, quicker than compiling one?"""
         return self.is_quicker_than_compiling if self._is_condition else self.work <= MAX_WORK
 
     @property
     def is_quicker_than_compiling(self) -> bool:
-        """Is it done before a kernel is compiled?"""
+        """Is NumPy quicker than compiling a kernel?"""
         return self.work <= _work_of_kernel(self.graph)
 
     @property
@@ -88,7 +88,7 @@ class Interpretation:
         return all(_is_condition(self.graph.by_name[n]) for n in self.graph.outputs)
 
     def outputs(self, arrays: Mapping[str, Any], scalars: Mapping[str, Any]) -> list[Array] | None:
-        """The outputs; None where NumPy and a kernel may differ, so that a kernel is to compute them.
+        """The outputs; None if results of NumPy and of a kernel may differ, so that a kernel must compute them.
 
         Raises:
             IndexError: an index is out of bounds.
@@ -106,7 +106,7 @@ class Interpretation:
 
 
 def _needed(graph: Graph, known: Mapping[str, Array]) -> Graph:
-    """Without the stages that no output is computed from, where some are known."""
+    """The Graph with only the stages that its outputs need, given that some are known."""
     stages, names, kept = graph.by_name, list(graph.outputs), set[str]()
     while names:
         n = names.pop()
@@ -121,7 +121,7 @@ def _is_condition(s: Stage) -> bool:
 
 
 def _work_of_kernel(graph: Graph) -> int:
-    """What NumPy computes in the time that compiling a Graph takes."""
+    """The work that NumPy does in the time that compiling a Graph takes."""
     code = sum(instruction_count(d.value) for s in graph.stages for d in s.definitions)
     return WORK_OF_A_KERNEL + WORK_OF_AN_OPERATION * code
 
@@ -137,5 +137,5 @@ def _work(graph: Graph, sizes: Mapping[str, int]) -> float:
 
 
 def _iterations(d: Definition, sizes: Mapping[str, int]) -> int:
-    """Of a loop in Python that the interpreter makes of a definition."""
+    """Iterations of the Python loop in which the interpreter runs a definition."""
     return math.prod(sizes_value(n, sizes) for n in d.rdims) if d.order in ("pure", "sequential") else 1

@@ -25,7 +25,7 @@ Canonicaliser = Callable[[Graph, Rewrites], Graph]
 
 
 class TraceSegments:
-    """The segments of a trace, made once for each set of rewrites that a search or a plan asks for."""
+    """Makes the segments of a trace for the rewrites that a schedule requests, once for each set of rewrites."""
 
     def __init__(self, trace: Trace, target: Target, by_chance: bool = True, fast_math: bool = False) -> None:
         """`by_chance`: see `hjit.trace.passes.equal_sizes.unify_sizes`; `fast_math`: `canonicalise`."""
@@ -46,7 +46,7 @@ class TraceSegments:
 
 
 def _key(rewrites: Rewrites) -> Hashable:
-    """What these rewrites are known by; None where a schedule by hand has them, which asks once."""
+    """A hashable key of these rewrites; None for those of a schedule by hand, which are asked for only once."""
     if not isinstance(rewrites.inlined_after, frozenset) or not isinstance(rewrites.factored, dict):
         return None
     if rewrites != Rewrites(inlined_after=rewrites.inlined_after, factored=rewrites.factored):
@@ -55,12 +55,12 @@ def _key(rewrites: Rewrites) -> Hashable:
 
 
 def recorded(rec: Recorder, by_chance: bool = True) -> Graph:
-    """All that was recorded, with equal sizes written alike; see `hjit.trace.passes.equal_sizes.unify_sizes`."""
+    """The Graph of everything recorded, with equal sizes unified; see `hjit.trace.passes.equal_sizes.unify_sizes`."""
     return unify_sizes(rec.graph(()), rec.sizes, rec.equations, by_chance)
 
 
 def canonicaliser_for(target: Target, fast_math: bool) -> Canonicaliser:
-    """What makes the canonical Graph for a target."""
+    """The canonicaliser for a target."""
     return functools.partial(canonicalise, target=target.kind, fast_math=fast_math)
 
 
@@ -102,7 +102,7 @@ MIN_GATHERS = 4  # of an element: computing them again costs more than storing t
 
 
 def _interpolates(s: Stage) -> bool:
-    """Is a stage put together from elements at computed indices?"""
+    """Does a stage consist of elements loaded at computed indices?"""
     return s.initial is not None and sum(any(p.exprs for p in x.index) for x in s.loads) >= MIN_GATHERS
 
 
