@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,18 @@ from tests.trace.helpers import trace_of
 IMAGE = np.linspace(0, 9, 40 * 50).reshape(40, 50)
 
 
+def ages() -> Callable[[], float]:
+    """A wall clock on which so much time passes with each look that the processor's time has to be looked at."""
+    return itertools.count(0.0, 1e12).__next__
+
+
 class Clock:
     """Time that passes by looking at it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.looks = 0
         monkeypatch.setattr(deadline, "clock", self)
+        monkeypatch.setattr(deadline, "wall_clock", ages())
 
     def __call__(self) -> float:
         self.looks += 1
@@ -283,7 +289,27 @@ def test_many_updates_of_one_array_are_not_scheduled_without_time_for_it(ticking
 def ticking(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     now = [0.0]
     monkeypatch.setattr(deadline, "clock", lambda: now[0])
+    monkeypatch.setattr(deadline, "wall_clock", ages())
     yield now
+
+
+def test_the_processors_time_is_not_looked_at_before_as_much_time_has_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, wall = [0], [0.0]
+
+    def clock() -> float:
+        looks[0] += 1
+        return float(looks[0])
+
+    monkeypatch.setattr(deadline, "clock", clock)
+    monkeypatch.setattr(deadline, "wall_clock", lambda: wall[0])
+    with deadline.budget(10, "f"):
+        looks[0] = 0
+        for wall[0] in (1.0, 5.0, 9.9):
+            deadline.check("work")
+        assert looks[0] == 0
+        wall[0] = 10.0
+        deadline.check("work")
+        assert looks[0] == 1  # less of the processor's time: there is some left
 
 
 def test_what_is_paused_does_not_count(ticking: list[float]) -> None:

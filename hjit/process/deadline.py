@@ -34,7 +34,7 @@ class Spent:
     searching: float = 0.0
 
 
-clock = time.thread_time
+clock, wall_clock = time.thread_time, time.perf_counter
 MISJUDGED = 20.0  # times as long as expected; LLVM was never seen to take more than its estimate unless it did not end
 
 
@@ -61,19 +61,23 @@ class _Deadline:
         origin: the source line that most of the work comes from.
     """
 
-    __slots__ = ("_at", "_left", "_thread", "origin", "paused", "seconds")
+    __slots__ = ("_at", "_left", "_looked", "_thread", "origin", "paused", "seconds")
 
     def __init__(self, seconds: float, origin: Origin | None) -> None:
         self.seconds, self._left, self.origin, self.paused = seconds, seconds, origin, 0
-        self._thread, self._at = threading.get_ident(), clock()
+        self._thread, self._at, self._looked = threading.get_ident(), clock(), wall_clock()
 
     def left(self) -> float:
         """The seconds that are left, less those since the last look in this thread."""
         thread, at = threading.get_ident(), clock()
         if thread == self._thread and not self.paused:
             self._left -= at - self._at
-        self._thread, self._at = thread, at
+        self._thread, self._at, self._looked = thread, at, wall_clock()
         return self._left
+
+    def is_over(self) -> bool:
+        """Is the budget spent? A thread's time is asked of the system, and takes long: only if it can be."""
+        return wall_clock() - self._looked >= self._left and self.left() <= 0
 
 
 _current: ContextVar[_Deadline | None] = ContextVar("hjit_deadline", default=None)
@@ -155,7 +159,7 @@ def check(doing: str, origin: Origin | None = None) -> None:
         OverBudget: there is not.
     """
     now = _current.get()
-    if now is not None and not now.paused and now.left() <= 0:
+    if now is not None and not now.paused and now.is_over():
         raise OverBudget(doing, origin)
 
 

@@ -30,18 +30,24 @@ def crop_to_demanded(graph: Graph) -> Graph:
     """Every stage that is read in part only, and computed element by element, is the demanded region."""
     stages: dict[str, Stage] = {}
     lows: dict[str, tuple[Poly, ...]] = {}
-    reads: dict[str, list[list[Interval | None]]] = {s.name: [] for s in graph.stages}
+    reads: dict[str, list[list[Interval | None]]] = {
+        s.name: [] for s in graph.stages if s.name not in graph.outputs and _is_elementwise(s)
+    }
     for s in reversed(graph.stages):
-        demands = None if s.name in graph.outputs or not _is_elementwise(s) else _demands(s, reads[s.name])
+        demands = _demands(s, reads[s.name]) if s.name in reads else None
         if demands is not None:
             lows[s.name] = tuple(p.low for p in demands)
             s = _cropped(s, demands)
         stages[s.name] = s
         for d in s.definitions:
             every = {k: Interval.of(ZERO, n - 1) for k, n in enumerate(d.extents)}
+            known: dict[Poly, Interval | None] = {}  # the taps of a stencil have few indices along an axis
             for x in d.loads:
                 if x.source in reads and x.source != s.name:
-                    reads[x.source].append([interval(p, every, every) for p in x.index])
+                    for p in x.index:
+                        if p not in known:
+                            known[p] = interval(p, every, every)
+                    reads[x.source].append([known[p] for p in x.index])
     if not lows:
         return graph
 
