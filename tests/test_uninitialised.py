@@ -11,10 +11,12 @@ import pytest
 
 import hjit
 from hjit.call.checks import uninitialised
+from hjit.call.checks.first_calls import MAX_DOUBTS
 from hjit.kernels.runtime.kernel import Bound
 from hjit.trace.ir import interpret
 from hjit.trace.ir.graph import Graph
 from hjit.trace.passes import canonical
+from hjit.verify import work
 
 IMAGE = np.random.default_rng(5).random((9, 12)) + 0.5
 BYTES = (IMAGE * 99).astype(np.uint8)
@@ -190,6 +192,35 @@ def test_nothing_is_interpreted_where_all_is_written(monkeypatch: pytest.MonkeyP
     with pytest.warns(hjit.HjitWarning, match="of 108 elements, the first at"):
         hjit.pipeline(wholly_written)(IMAGE)
     assert found == [False] and not interpreted
+
+
+def test_nothing_is_looked_for_where_the_next_call_may_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    def f(a: Any) -> Any:
+        out = np.empty_like(a)
+        out[:] = np.exp(a)
+        return out
+
+    run = Bound.run
+
+    def a_little_off(self: Bound, arrays: Any, outputs: Any, *more: Any) -> bool:
+        done = run(self, arrays, outputs, *more)
+        outputs[0][2] *= 1 + 1e-9
+        return done
+
+    looked: list[Any] = []
+    dependent = uninitialised.Uninitialised.dependent
+    monkeypatch.setattr(
+        uninitialised.Uninitialised, "dependent", lambda self, names: looked.append(names) or dependent(self, names)
+    )
+    monkeypatch.setattr(Bound, "run", a_little_off)
+    monkeypatch.setattr(work, "MAX_WORK", 0)  # bounds are not known
+    g = hjit.pipeline(f)
+    for _ in range(MAX_DOUBTS):
+        g(IMAGE)
+        assert g.stats.verified is None and not looked
+    with pytest.warns(hjit.HjitWarning, match="of 108 elements, the first at"):
+        g(IMAGE)
+    assert len(looked) == 1
 
 
 def test_what_takes_too_long_to_find_is_compared_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -564,6 +564,18 @@ def test_an_argmax_is_a_place_of_the_largest_value(monkeypatch: pytest.MonkeyPat
     assert q.stats.verified is False
 
 
+@pytest.mark.parametrize(("f", "wrong"), [(lambda y: y[:, None] > y, True), (lambda y: y[:, None] - y, 1e-9)])
+def test_a_number_is_compared_with_itself_without_doubt(
+    f: Callable[[Any], Any], wrong: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong_from_now_on(monkeypatch, lambda result: result.__setitem__((3, 3), wrong))
+    p = hjit.pipeline(lambda a: f(np.exp(a)), cache="off", tune=False)
+    with pytest.warns(HjitWarning, match=r"the first at \[3, 3\]"):
+        for _ in range(MAX_DOUBTS + 1):
+            p(np.linspace(0, 1, 50))
+    assert p.stats.verified is False and p.stats.flipped == 0
+
+
 def test_another_path_by_a_rounding_is_no_fault_of_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Variant.run
     monkeypatch.setattr(Variant, "run", lambda self, *args, **kwargs: run(self, *args, **kwargs) + 1)

@@ -39,8 +39,8 @@ EXACT_AT: dict[str, float] = {
     **dict.fromkeys("log log2 log10".split(), 1.0),
 }
 _DISCONTINUOUS = frozenset("rint floor ceil trunc sign".split())
-_COMPARISONS = frozenset("greater greater_equal less less_equal equal not_equal".split())
-_PREDICATES = _COMPARISONS | frozenset(
+COMPARISONS = frozenset("greater greater_equal less less_equal equal not_equal".split())
+_PREDICATES = COMPARISONS | frozenset(
     "logical_and logical_or logical_xor logical_not isnan isinf isfinite signbit inside".split()
 )
 # Operations whose error is at most the sum of their arguments' errors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -11,9 +12,11 @@ import numpy as np
 from hjit.trace.ir.expressions import Cast, Const, Expr, Index, Load, Op, ScalarRef
 from hjit.trace.ir.interpret import IndexEvaluator
 from hjit.trace.ir.poly import Indirect, Poly
-from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx, Array, broadcast_to, decided, ulp, wider
-from hjit.verify.forward_error import apply, cast
+from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx, Array, as_columns, broadcast_to, decided, ulp, wider
+from hjit.verify.forward_error import COMPARISONS, apply, cast, evaluate_op
 from hjit.verify.work import LOADED, WIDEST, WITH_ERRORS, Work
+
+OF_THE_SAME = COMPARISONS | {"subtract", "divide"}  # whose result is known where both arguments are one finite number
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +110,27 @@ class Frame(IndexEvaluator):
                     return self.reordered(e, args[0])
                 for a in args:
                     self.count(a)
-                return apply(e, args, e.name in self.run.inexact, self.run.fast)
+                found = apply(e, args, e.name in self.run.inexact, self.run.fast)
+                return found if found.errors is None else self.of_the_same(e, args, found)
         raise AssertionError(e)
+
+    def of_the_same(self, e: Op, args: Sequence[Approx], found: Approx) -> Approx:
+        """The result of an operation; without errors where its two arguments are one element of an array.
+
+        So the diagonal of ``x[:, None] - x`` is zero, however far from exact its elements are.
+        """
+        match e.args:
+            case (Load() as a, Load() as b) if a.source == b.source and e.name in OF_THE_SAME:
+                pairs = zip(self.places(a), self.places(b), strict=True)
+            case _:
+                return found
+        same = functools.reduce(np.logical_and, (i == j for i, j in pairs), np.bool_(True))
+        if found.nonfinite is not None or not np.any(same):
+            return found
+        found = broadcast_to(found, np.broadcast_shapes(found.value.shape, np.shape(same)))
+        assert found.errors is not None
+        value = np.where(same, evaluate_op(e, [x.value for x in args]), found.value)
+        return Approx(value, as_columns([np.where(same, 0.0, x) for x in found.errors]))
 
     def count(self, a: Approx) -> None:
         times = WIDEST if a.value.dtype.kind == "f" and a.value.dtype.itemsize == 8 else 1
