@@ -22,10 +22,10 @@ from hjit.call.checks.first_calls import MAX_BLANKS, MAX_DOUBTS, MAX_PATHS
 from hjit.call.variant import CompiledSegments, OneKernel, Variant
 from hjit.kernels.lower.params import STREAMED
 from hjit.kernels.runtime.kernel import Bound
+from hjit.trace.ir.analysis.tolerances import EXACT, Tolerance
 from hjit.verify import work
 from hjit.verify.comparison import Comparison, is_exact
 from hjit.verify.reference import Reference
-from hjit.verify.tolerances import EXACT, Tolerance
 from tests.inexact import fault, verified
 
 IMAGE = np.linspace(0, 9, 40 * 50).reshape(40, 50)

@@ -13,11 +13,11 @@ import numpy as np
 
 from hjit.call.guards import look_up, overlap
 from hjit.trace.capture.trace import PyTree, Result, owner
+from hjit.trace.ir.analysis.tolerances import EXACT, Tolerance
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, sizes_value
 from hjit.trace.tracing.complex_memory import complex_dtype, complex_of
 from hjit.trace.tracing.writeable import is_writeable
-from hjit.verify.tolerances import EXACT, Tolerance
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[tuple[int, ...], np.dtype[Any]]  # with the dtype

@@ -16,6 +16,7 @@ from hjit.call.guards import Guards, GuardValues
 from hjit.call.results import MISS, PLAIN, Allocation, Results, complex_argument
 from hjit.kernels.runtime.kernel import Bound
 from hjit.trace.capture.trace import PyTree, Result, Trace
+from hjit.trace.ir.analysis.tolerances import Tolerance
 from hjit.trace.ir.graph import Graph
 from hjit.trace.tracing.complex_memory import parts_of
 from hjit.trace.tracing.recording.events import GraphBreak
@@ -23,7 +24,7 @@ from hjit.trace.tracing.recording.products import Product
 from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder
 from hjit.trace.tracing.recording.strides import packed
 from hjit.trace.tracing.scalars.host import same
-from hjit.verify.tolerances import Tolerance, tolerances
+from hjit.verify.tolerances import tolerances
 
 if TYPE_CHECKING:
     from hjit.kernels.runtime.scheduled import Scheduled

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import raise_if_signalled
+from hjit.trace.ir.analysis.tolerances import EXACT, Tolerance
 from hjit.trace.tracing.complex_memory import parts_of
 from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx, Array
 from hjit.verify.reference import Reference
-from hjit.verify.tolerances import EXACT, Tolerance
 from hjit.verify.work import TooMuch
 
 log = logging.getLogger("hjit")

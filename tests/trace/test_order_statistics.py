@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.trace.ops.limits import MAX_SELECTED, MAX_SORTED, MIN_COUNTED, MIN_PLACES
+from hjit.trace.ops.limits import MAX_SELECTED, MAX_SORTED, MIN_COUNTED, MIN_DIGITS_COUNTED, MIN_PLACES
+from hjit.trace.ops.reductions import selection
 from hjit.trace.ops.reductions.counting import CHOOSING, METHODS
 from tests.numpy_check import assert_same, check, layouts, sample
 from tests.trace.helpers import check as interpreted
@@ -141,6 +142,87 @@ def test_bools_are_not_interpolated() -> None:
     a = pixels("bool")
     check(lambda x: np.percentile(x, 30), a)
     compiled(lambda x: np.percentile(x, 30, method="nearest"), a)
+
+
+# -- by the digits of numbers of more bits
+
+
+def breaks(p: Any) -> list[Any]:
+    """The extern calls and decisions of the latest trace of a pipeline."""
+    return p.entries[-1].variants[0].rec.breaks
+
+
+def statistics(x: Any) -> Any:
+    return (
+        (np.median(x), np.nanmedian(x, keepdims=True), np.percentile(x, 30)),
+        (np.quantile(x, (0, 0.999)), np.nanpercentile(x, [[2.5], [98]]), np.nanquantile(x, 1)),
+        (np.percentile(x, 50, method="lower"), np.nanquantile(x, 0.7, method="hazen", keepdims=True)),
+    )
+
+
+WIDE = ("int32", "uint32", "int64", "uint64", "float16", "float32", "float64")
+WIDE_SHAPE = (130, 131)
+
+
+@pytest.mark.parametrize("long", [False, True])
+@pytest.mark.parametrize("dtype", WIDE)
+def test_images_of_more_bits(dtype: str, long: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "LONG_DIGITS", 1 if long else 1 << 18)
+    for a in (sample(WIDE_SHAPE, dtype, special=True), pixels(dtype, WIDE_SHAPE)):
+        p = compiled(statistics, a)
+        assert not breaks(p)
+
+
+@pytest.mark.parametrize("dtype", WIDE)
+def test_ties_extremes_and_sizes_of_more_bits(dtype: str) -> None:
+    info: Any = np.iinfo(dtype) if np.dtype(dtype).kind != "f" else np.finfo(dtype)
+    p = hjit.pipeline(statistics, cache="off", verify="off", tune=False, on_unsupported="raise")
+    with np.errstate(all="ignore"):
+        for n in (MIN_DIGITS_COUNTED, MIN_DIGITS_COUNTED + 1):
+            k = np.arange(n)
+            for a in (k % 2, k % 3 * (info.max // 2), np.where(k % 5 == 0, info.max, info.min), k * 0):
+                assert_same(p(a.astype(dtype)), statistics(a.astype(dtype)))
+            if np.dtype(dtype).kind == "f":
+                for x in (np.inf, -np.inf, np.nan, -np.nan):
+                    a = np.where(k % 7 == 3, x, k).astype(dtype)
+                    assert_same(p(a), statistics(a))
+    assert p.stats.fallbacks == 0 and not breaks(p)
+
+
+def test_channels() -> None:
+    def f(x: Any) -> Any:
+        return (
+            np.percentile(x, (2, 98), axis=(0, 1)),
+            np.median(x, axis=(0, 1), keepdims=True),
+            np.nanmedian(x, (0, 1)),
+        )
+
+    for dtype in ("uint8", "uint16", "int32", "float32"):
+        p = compiled(f, pixels(dtype, (*WIDE_SHAPE, 3)))
+        assert not breaks(p)
+        p = compiled(
+            lambda x: np.percentile(x, [1.0, 50.0], axis=(1, 2), keepdims=True), pixels(dtype, (2, *WIDE_SHAPE))
+        )
+        assert not breaks(p)
+    assert breaks(compiled(f, pixels("float32", (*WIDE_SHAPE, 5))))
+
+
+def test_digits_of_roundings_are_not_counted() -> None:
+    a = pixels("float32", WIDE_SHAPE)
+    assert breaks(compiled(lambda x: np.median(np.exp(-x * x)), a, exact=False))
+    assert breaks(compiled(lambda x: np.median(x - x.mean()), a, exact=False))
+    assert not breaks(compiled(lambda x: np.median(np.abs(x - np.median(x))), a))
+
+
+def test_where_all_is_nan_numpy_warns() -> None:
+    p = hjit.pipeline(lambda x: np.nanmedian(x), cache="off", tune=False, on_unsupported="raise")
+    a = pixels("float32", WIDE_SHAPE)
+    for _ in range(2):
+        p(a)
+    for _ in range(2):
+        with pytest.warns(RuntimeWarning, match="All-NaN"):
+            assert np.isnan(p(np.full_like(a, np.nan)))
+        assert p(a) == np.nanmedian(a)
 
 
 # -- along axes

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import hjit
+from hjit.trace.ir.analysis.tolerances import INEXACT
 from hjit.trace.ir.expressions import Load, Op
 from hjit.trace.ir.fma import fma
 from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx
 from hjit.verify.forward_error import EXACT_AT, apply, cast
 from hjit.verify.reductions import sums_of, total_of
-from hjit.verify.tolerances import INEXACT
 
 DOUBLE = np.dtype(np.float64)
 RANDOM = np.random.default_rng(3)

@@ -23,6 +23,7 @@ from hjit.call.guards import GuardValues
 from hjit.call.variant import Mispredict, OutOfBounds, RunOptions, Variant
 from hjit.errors import TraceError
 from hjit.process import shown_warnings
+from hjit.trace.ir.analysis.tolerances import EXACT, INEXACT
 from hjit.trace.splitting.places import RETURNED
 from hjit.trace.tracing.complex_memory import parts_of
 from hjit.trace.tracing.recording.events import GraphBreak
@@ -30,7 +31,6 @@ from hjit.trace.tracing.writeable import is_writeable
 from hjit.verify.comparison import Allowed, Comparison, allowed_of, is_exact
 from hjit.verify.frame import Inputs
 from hjit.verify.reference import Reference
-from hjit.verify.tolerances import EXACT, INEXACT
 
 log = logging.getLogger("hjit")
 

@@ -35,6 +35,10 @@ MAX_INDEX_STAGES = 8  # stages through which the elements of an index array are 
 
 # -- order statistics by counting
 MIN_COUNTED = 1 << 14  # elements of 16 bits from which their 65536 values are counted: below, NumPy is faster
+MIN_DIGITS_COUNTED = 1 << 14  # elements of more bits from which the digits of these are
+LONG_DIGITS = 1 << 18  # elements from which digits have 16 bits, in place of 11
+MAX_IMAGES = 4  # channels of which statistics are found by counting
+MAX_RANKS = 4  # for which digits are counted: each is more passes over the image
 
 # -- the number of blocks of a scatter
 MAX_BLOCK_RUNS = 3  # runs of equal blocks along a dimension: part of a block, whole ones, part of one

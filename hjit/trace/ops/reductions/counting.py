@@ -1,21 +1,23 @@
-"""Order statistics of many small integers, by counting how often each value occurs.
+"""Order statistics of all elements of an image, by counting.
 
-One pass over the image counts, a running sum of the counts says how many elements are at most a value, and the element
-of a rank is the number of values for which these are too few. Ranks are computed, so that other quantiles and other
-sizes need no new kernel.
+Of small integers each value is counted: a running sum of the counts says how many elements are at most a value, and the
+element of a rank is the number of values for which these are too few. Of other numbers the digits of their bits are
+(`selection`). Ranks are computed, so that other quantiles and other sizes need no new kernel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from hjit.trace.ir.analysis.tolerances import EXACT, Judge, rounding
 from hjit.trace.ops.arguments import count
 from hjit.trace.ops.indexing.histograms import tally, values_of
 from hjit.trace.ops.layout import copy_order
-from hjit.trace.ops.limits import MIN_COUNTED
+from hjit.trace.ops.limits import MAX_RANKS, MIN_COUNTED, MIN_DIGITS_COUNTED
+from hjit.trace.ops.reductions.selection import elements_of, keys_of, selected
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, from_stage, is_tracer, python_float, size_number
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import is_host
@@ -23,14 +25,38 @@ from hjit.trace.tracing.scalars.host import is_host
 _BYTE = 256  # values of a dtype that are few beside the pixels of any image
 
 
-def is_counted(a: Tracer, axes: Sequence[int]) -> bool:
-    """Is a statistic over `axes` computed by counting?"""
+def is_counted(a: Tracer, ranks: int = 1) -> bool:
+    """Are so many statistics of all elements computed by counting?"""
     values = values_of(a.dtype)
-    return len(axes) == a.ndim and values > 0 and (values <= _BYTE or count(a.shape) >= MIN_COUNTED)
+    if values:
+        return values <= _BYTE or count(a.shape) >= MIN_COUNTED
+    return ranks <= MAX_RANKS and count(a.shape) >= MIN_DIGITS_COUNTED and _has_numpys_bits(a)
+
+
+def _has_numpys_bits(a: Tracer) -> bool:
+    """Are the elements NumPy's to the last bit? Digits of others would be decisions on roundings."""
+    rec = current()
+    given = {n: rounding(x.input.dtype) for n, x in rec.inputs.items() if x.where[0] == "event"}
+    judge = Judge(given, fast_math=False, reorders_scatters=False)
+    for s in rec.stages.values():
+        judge.stage(s)
+    return judge.expr(a.load(), {}) == EXACT
+
+
+def _from(a: Tracer, ranks: Any) -> tuple[Tracer, Tracer]:
+    """The elements that stand at `ranks` when all of `a` are sorted, and the next ones; NaN behind all numbers.
+
+    What is next to the last element has no meaning.
+    """
+    if values_of(a.dtype):
+        return _at_ranks(a, ranks), _at_ranks(a, ranks + 1)
+    keys = keys_of(call(np.transpose, a, copy_order(a)))
+    low, high = selected(keys, ranks)
+    return elements_of(low, a.dtype), elements_of(high, a.dtype)
 
 
 def _at_ranks(a: Tracer, ranks: Tracer) -> Tracer:
-    """The elements that stand at `ranks` when all of `a` are sorted."""
+    """The same of small integers, without the next ones."""
     lowest = 0 if a.dtype.kind != "i" else int(np.iinfo(a.dtype).min)
     index = call(np.transpose, a, copy_order(a)).astype(np.intp)
     counts = tally(index - lowest if lowest else index, values_of(a.dtype))
@@ -40,12 +66,31 @@ def _at_ranks(a: Tracer, ranks: Tracer) -> Tracer:
     return result
 
 
-def counted_median(a: Tracer) -> Tracer:
-    """The median of all elements."""
-    n = a.size
-    ranks = call(np.stack, [size_number(k, np.intp) for k in ((n - 1) // 2, n // 2)])
-    middle = _at_ranks(a, ranks).astype(np.float64)
-    return _scalar((middle[0] + middle[1]) / 2)
+def counted_median(a: Tracer, ignores_nan: bool = False) -> Tracer:
+    """The median of all elements, or of those that are not NaN."""
+    n = _length(a, np.intp, ignores_nan)
+    low, high = (x[0] for x in _from(a, call(np.stack, [(n - 1) // 2])))
+    dtype = np.dtype(np.float64) if a.dtype.kind != "f" else a.dtype
+    work = np.dtype(np.float32) if dtype == np.float16 else dtype
+    mean = ((low.astype(work) + high.astype(work)) / work.type(2)).astype(dtype)
+    found = call(np.where, n % 2 == 0, mean, low.astype(dtype))
+    return _scalar(found if ignores_nan else _or_nan(found, a))
+
+
+def _length(a: Tracer, dtype: Any, ignores_nan: bool) -> Any:
+    """The number of elements, or of those that are not NaN; where all are, NumPy is asked, which warns."""
+    if not ignores_nan:
+        return size_number(a.size, dtype)
+    numbers = call(np.sum, ~call(np.isnan, a), dtype=np.intp)
+    current().check(numbers == 0)
+    return numbers.astype(dtype)
+
+
+def _or_nan(found: Any, a: Tracer) -> Any:
+    """A statistic of `a`, or NaN where an element is."""
+    if a.dtype.kind != "f":
+        return found
+    return call(np.where, call(np.any, call(np.isnan, a)), found.dtype.type(np.nan), found)
 
 
 def _scalar(value: Any) -> Tracer:
@@ -105,21 +150,30 @@ def fraction(place: Any, previous: Any, method: str) -> Any:
     return gamma
 
 
-def counted_quantile(a: Tracer, q: Any, method: str, hundred: bool) -> Tracer:
-    """A quantile of all elements, or several; `hundred`: in percent."""
+def counted_quantile(a: Tracer, q: Any, method: str, hundred: bool, ignores_nan: bool = False) -> Tracer:
+    """A quantile of all elements, or of those that are not NaN, or several; `hundred`: in percent."""
     weak = is_python_number(q)
     wanted = _wanted(as_tracer(q), hundred)
-    n = a.size
-    place = METHODS[method](size_number(n, wanted.dtype), size_number(n - 1, wanted.dtype), wanted)
+    n = _length(a, wanted.dtype, ignores_nan)
+    last = n - wanted.dtype.type(1)
+    place = METHODS[method](n, last, wanted)
     if place.dtype.kind != "f":
-        found = _at_ranks(a, place)
-        return found if wanted.ndim else _scalar(found)
-    previous, last = np.floor(place), size_number(n - 1, place.dtype)
-    ends = [call(np.where, place >= last, last, call(np.where, place < 0, 0.0, x)) for x in (previous, previous + 1)]
-    low, high = _at_ranks(a, call(np.stack, ends).astype(np.intp))
-    gamma = fraction(place, previous, method)
-    found = _between(low, high, python_float(gamma) if weak else gamma)
+        found = _at(a, place)[0]
+    else:
+        previous = np.floor(place)
+        is_between = (place >= 0) & (place < last)
+        low, following = _at(a, call(np.where, place >= last, last, call(np.where, place < 0, 0.0, previous)))
+        gamma = fraction(place, previous, method)
+        high = call(np.where, is_between, following, low)
+        found = _between(low, high, python_float(gamma) if weak else gamma)
+    found = found if ignores_nan else _or_nan(found, a)
     return found if wanted.ndim else _scalar(found)
+
+
+def _at(a: Tracer, places: Any) -> tuple[Tracer, Tracer]:
+    """The elements at places of any shape, and the next ones; see `_from`."""
+    low, high = _from(a, places.astype(np.intp).reshape(-1))
+    return low.reshape(places.shape), high.reshape(places.shape)
 
 
 def is_python_number(q: Any) -> bool:

@@ -1,13 +1,14 @@
 """Order statistics: median, percentile, quantile, and those that ignore NaN.
 
-Those of a few elements are part of the Graph, by sorting networks (`networks`); of small integers that are many, by
-counting them (`counting`); all others are NumPy's own, extern calls between kernels. Statistics that are NaN where any
+Those of a few elements are part of the Graph, by sorting networks (`networks`); those of all of many elements, by
+counting (`counting`); all others are NumPy's own, extern calls between kernels. Statistics that are NaN where any
 element is, use a network that ignores NaN, and one test at the end.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,9 +17,10 @@ import numpy as np
 from hjit.trace.ir.expressions import Const, Expr, Op, cast
 from hjit.trace.ir.graph import Definition
 from hjit.trace.ir.poly import Dim, poly
-from hjit.trace.ops.arguments import axes_of, finish, keeps
+from hjit.trace.ops.arguments import axes_of, concrete_shape, count, finish, keeps
 from hjit.trace.ops.by_numpy import by_numpy
 from hjit.trace.ops.elementwise.promotion import resolve_dtypes
+from hjit.trace.ops.limits import MAX_IMAGES
 from hjit.trace.ops.reductions.counting import (
     CHOOSING,
     METHODS,
@@ -37,7 +39,7 @@ from hjit.trace.ops.reductions.networks import (
     network,
     ordered,
 )
-from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_stage, is_tracer
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, from_stage, is_tracer
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import is_host, static_value
@@ -97,8 +99,9 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
     if a.known is not None or not a.size or not a.ndim or _computes_in_out(a, out):
         return by_numpy(np.median, a, axis=axis, out=out, keepdims=keeps(keepdims))
     if not are_few_to_select(a, axes):
-        if is_counted(a, axes) and out is None:
-            return _lead((), a, counted_median(a), keepdims)
+        counted = None if out is not None else _counted(a, axes, keepdims, 1, counted_median)
+        if counted is not None:
+            return counted
         return by_numpy(np.median, a, axis=axis, out=out, keepdims=keeps(keepdims), rule="monotone")
     items = elements(a, axes)
     n = len(items)
@@ -112,9 +115,30 @@ def _computes_in_out(a: Tracer, out: Any) -> bool:
     return out is not None and out.dtype != (a.dtype if a.dtype.kind == "f" else np.float64)
 
 
-def _lead(shape: tuple[int, ...], a: Tracer, value: Tracer, keepdims: Any) -> Tracer:
-    """The result of a statistic of all elements of `a`, which is `value` of some `shape`."""
-    return value.reshape((*shape, *(1,) * a.ndim)) if keeps(keepdims) else value
+def _counted(
+    a: Tracer, axes: Sequence[int], keepdims: Any, ranks: int, statistic: Callable[[Tracer], Tracer]
+) -> Tracer | None:
+    """A statistic over some axes by counting, for each place of the others; None where that takes longer than NumPy.
+
+    Args:
+        ranks: how many elements the statistic has.
+        statistic: that of all elements.
+    """
+    others = [k for k in range(a.ndim) if k not in axes]
+    lengths = concrete_shape(tuple(a.shape[k] for k in others))
+    if math.prod(lengths) > MAX_IMAGES:
+        return None
+    moved = call(np.moveaxis, a, others, list(range(len(others))))
+    images = [moved[place] for place in np.ndindex(*lengths)]
+    if not is_counted(images[0], ranks):
+        return None
+    values = [statistic(x) for x in images]
+    lead = values[0].shape
+    if not others and not keeps(keepdims):
+        return values[0]
+    kept = [1 if k in axes else a.shape[k] for k in range(a.ndim)] if keeps(keepdims) else lengths
+    result: Tracer = call(np.stack, values, -1).reshape((*lead, *kept))
+    return result
 
 
 def _mean(middle: Sequence[Expr]) -> Expr:
@@ -135,6 +159,10 @@ def nanmedian(
     if a.dtype.kind != "f" or a.size == 0 or a.ndim == 0:
         return median(a, axis, out, overwrite_input, keepdims)
     axes = axes_of(axis, a.ndim)
+    if a.known is None and out is None and not are_few(a, axes):
+        counted = _counted(a, axes, keepdims, 1, functools.partial(counted_median, ignores_nan=True))
+        if counted is not None:
+            return counted
     if a.known is not None or not are_few(a, axes) or _computes_in_out(a, out):
         return by_numpy(np.nanmedian, a, axis=axis, out=out, keepdims=keeps(keepdims), rule="monotone")
     items = elements(a, axes)
@@ -177,7 +205,31 @@ def _nanquantile(
 ) -> Any:
     if a.dtype.kind != "f" and a.size and a.ndim and weights is None:
         return _quantile(_WITHOUT_NAN[function], a, q, axis, out, method, keepdims, None)
+    is_plain = weights is None and a.known is None and a.size and a.ndim and method in METHODS and out is None
+    if is_plain:
+        counted = _counted_quantile(a, q, axes_of(axis, a.ndim), method, keepdims, function is np.nanpercentile, True)
+        if counted is not None:
+            return counted
     return _by_numpy(function, a, q, axis, out, method, keepdims, weights)
+
+
+def _counted_quantile(
+    a: Tracer, q: Any, axes: Sequence[int], method: str, keepdims: Any, hundred: bool, ignores_nan: bool = False
+) -> Tracer | None:
+    """See `_counted`."""
+    is_one = type(q) not in (list, tuple) and not (q.ndim if is_tracer(q) else 0 if is_host(q) else np.ndim(q))
+    if is_one and a.dtype.kind == "f" and not is_python_number(q) and np.result_type(a.dtype, _dtype(q)) != a.dtype:
+        return None  # the result has the dtype of the quantile, or that of the elements where one is NaN
+    return _counted(
+        a, axes, keepdims, _number(q), lambda x: counted_quantile(x, q, method, hundred, ignores_nan=ignores_nan)
+    )
+
+
+def _number(q: Any) -> int:
+    """How many quantiles are wanted?"""
+    if type(q) in (list, tuple):
+        return sum(map(_number, q))
+    return count(q.shape) if is_tracer(q) else 1 if is_host(q) else np.size(q)
 
 
 def _by_numpy(
@@ -222,9 +274,8 @@ def _quantile(
         wanted = None if _is_computed(q) else _wanted(_fixed(q), hundred)
         if wanted is not None:
             return _few(a, wanted, is_python_number(q), axis, out, method, keepdims)
-    elif is_counted(a, axes) and out is None:
-        value = counted_quantile(a, q, method, hundred)
-        return _lead(value.shape, a, value, keepdims)
+    elif out is None and (counted := _counted_quantile(a, q, axes, method, keepdims, hundred)) is not None:
+        return counted
     return _by_numpy(function, a, q, axis, out, method, keepdims, None)
 
 
@@ -264,7 +315,13 @@ def _is_whole(q: Any) -> bool:
     """Are the wanted quantiles integers?"""
     if type(q) in (list, tuple):
         return all(map(_is_whole, q))
-    return (q.dtype if is_tracer(q) else np.asarray(q.value if is_host(q) else q).dtype).kind in "biu"
+    return _dtype(q).kind in "biu"
+
+
+def _dtype(q: Any) -> np.dtype[Any]:
+    """That of a quantile, or of an array of them."""
+    found: np.dtype[Any] = q.dtype if is_tracer(q) else np.asarray(q.value if is_host(q) else q).dtype
+    return found
 
 
 def _fixed(q: Any) -> Any:
