@@ -20,7 +20,7 @@ from hjit.trace.tracing.arrays.tracer import Tracer, call
 _OTHERS = 16  # counts of the elements that begin otherwise: several, as additions to one wait for each other
 
 
-def keys_of(a: Tracer) -> Tracer:
+def keys_of(a: Tracer) -> Any:
     """Unsigned integers in the order of the elements; NaN of any sign is the largest."""
     unsigned = np.dtype(f"u{a.dtype.itemsize}")
     if a.dtype.kind == "u":
@@ -28,18 +28,18 @@ def keys_of(a: Tracer) -> Tracer:
     bits: Any = a.view(unsigned)
     sign = unsigned.type(1 << (8 * a.dtype.itemsize - 1))
     if a.dtype.kind == "i":
-        return bits ^ sign  # type: ignore[no-any-return]
+        return bits ^ sign
     keys = call(np.where, bits >= sign, ~bits, bits | sign)
     return call(np.where, call(np.isnan, a), np.iinfo(unsigned).max, keys)
 
 
-def elements_of(keys: Any, dtype: np.dtype[Any]) -> Tracer:
+def elements_of(keys: Any, dtype: np.dtype[Any]) -> Any:
     """The elements that `keys_of` maps to these."""
     sign = keys.dtype.type(1 << (8 * dtype.itemsize - 1))
     if dtype.kind == "u":
-        return keys  # type: ignore[no-any-return]
+        return keys
     bits = keys ^ sign if dtype.kind == "i" else call(np.where, keys >= sign, keys ^ sign, ~keys)
-    return bits.view(dtype)  # type: ignore[no-any-return]
+    return bits.view(dtype)
 
 
 def selected(keys: Any, ranks: Any) -> tuple[Tracer, Tracer]:
@@ -80,7 +80,7 @@ def _selected(keys: Any, rank: Any, digits: Sequence[tuple[int, int]], counts: A
     return prefix, rank + 1 < here
 
 
-def _counts(keys: Any, digit: tuple[int, int], prefix: Any) -> Tracer:
+def _counts(keys: Any, digit: tuple[int, int], prefix: Any) -> Any:
     """How often each value of a digit occurs in the keys that begin with `prefix`; None: in all."""
     low, width = digit
     index = (keys >> keys.dtype.type(low)).astype(np.intp) & ((1 << width) - 1)
