@@ -238,3 +238,16 @@ def test_a_scan_of_what_a_stage_has_is_no_loop_of_one_thread(on_device: None) ->
     f = hjit.pipeline(summed_up, target="cuda", verify="off")
     np.testing.assert_array_equal(f(U), summed_up(U))
     assert min(k.threads for k in f.kernels(U).rows) > 1
+
+
+def ordered(x: Any) -> Any:
+    return np.median(x), np.percentile(x, (2, 98)), np.nanmedian(x)
+
+
+@needs_opencl
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_order_statistics_are_found_by_counting_digits(dtype: str, on_device: None) -> None:
+    f = hjit.pipeline(ordered, target="cuda", verify="off", on_unsupported="raise", tune=False)
+    x = (1000 * RNG.standard_normal((130, 131))).astype(dtype)
+    for ours, numpys in zip(f(x), ordered(x), strict=True):
+        np.testing.assert_array_equal(ours, numpys)
