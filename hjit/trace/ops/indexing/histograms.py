@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,10 +24,12 @@ from hjit.trace.tracing.arrays.tracer import (
     has_tracer,
     is_tracer,
 )
-from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.dispatch import hook, implements, source_of
 from hjit.trace.tracing.externs.calls import extern_call
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import static_value
+
+MAX_DIMENSIONS = 8  # of samples whose coordinates are columns of one array
 
 
 def values_of(dtype: np.dtype[Any]) -> int:
@@ -212,3 +216,93 @@ def histogram(
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Tracer:
     a, _ = _data(a, weights)
     return _edges(a, bins, range)[0]
+
+
+# -- of several dimensions
+
+
+@implements(np.histogramdd)
+def histogramdd(
+    sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+) -> tuple[Tracer, list[Tracer]]:
+    """The bin of a value is computed from it where all are equally wide, and searched otherwise.
+
+    NumPy's own source, which searches all of them, is traced where it may refuse something.
+    """
+    columns = _columns(sample)
+    edges = None if columns is None else _edges_of(columns, bins, range)
+    w = None if weights is None else as_tracer(weights)
+    if columns is None or edges is None or (w is not None and tuple(w.shape) != tuple(columns[0].shape)):
+        found: tuple[Tracer, list[Tracer]] = hook("clone")(source_of(np.histogramdd))(
+            sample, bins, range, density, weights
+        )
+        return found
+    index, keep = _bins(columns[0], *edges[0])
+    for x, (e, is_uniform) in zip(columns[1:], edges[1:], strict=True):
+        here, inside = _bins(x, e, is_uniform)
+        index, keep = index * (e.shape[0] - 1) + here, keep & inside
+    every = [e for e, _ in edges]
+    shape = tuple(e.shape[0] - 1 for e in every)
+    counts: Any = tally(index, math.prod(shape), w, keep).reshape(shape).astype(np.float64)
+    if density:
+        total = counts.sum()
+        for k, e in enumerate(every):
+            counts = counts / call(np.diff, e).reshape([-1 if j == k else 1 for j, _ in enumerate(every)])
+        counts = counts / total
+    return counts, every
+
+
+def _columns(sample: Any) -> list[Tracer] | None:
+    """The coordinates of the samples, each in the dtype that all have together."""
+    if type(sample) in (list, tuple):
+        if not all(isinstance(x, np.ndarray) or is_tracer(x) for x in sample):
+            return None
+        found = list(map(as_tracer, sample))
+    elif is_tracer(sample) and sample.ndim == 2 and sample.shape[1] <= MAX_DIMENSIONS:
+        found = [sample[:, k] for k, _ in enumerate(sample.T)]
+    else:
+        return None
+    if not found or any(x.ndim != 1 or x.dtype.kind not in "biuf" or x.size != found[0].size for x in found):
+        return None
+    dtype = np.result_type(*(x.dtype for x in found))
+    return [x.astype(dtype, copy=False) for x in found] if found[0].size and dtype.kind != "b" else None
+
+
+def _edges_of(columns: Sequence[Tracer], bins: Any, ranges: Any) -> list[tuple[Tracer, bool]] | None:
+    """The edges along each dimension, and whether they are equally far apart; None where NumPy may refuse them.
+
+    Those between the extremes of the samples are computed at each call; that they are in order is decided on.
+    """
+    bins = static_value(bins) if not has_tracer(bins) else bins
+    each = list(bins) if type(bins) in (list, tuple) or isinstance(bins, np.ndarray) else [bins] * len(columns)
+    ranges = [None] * len(columns) if ranges is None else list(ranges)
+    if len(each) != len(columns) or len(ranges) != len(columns):
+        return None
+    found: list[tuple[Tracer, bool]] = []
+    usable: Any = True
+    for x, n, r in zip(columns, each, ranges, strict=True):
+        n = static_value(n) if not has_tracer(n) else n
+        if isinstance(n, (int, np.integer)) and not isinstance(n, (bool, np.bool_)):
+            first, last = (call(np.min, x), call(np.max, x)) if r is None else r
+            if n < 1 or any(np.ndim(v) for v in (first, last)):
+                return None
+            edges = as_tracer(call(np.linspace, first, last, int(n) + 1))
+            usable = usable & call(np.isfinite, edges[0]) & call(np.all, edges[:-1] < edges[1:])
+            found.append((edges, True))
+        elif isinstance(n, np.ndarray) or is_tracer(n) or type(n) in (list, tuple):
+            edges = as_tracer(n)
+            if edges.ndim != 1 or edges.size < 2 or edges.dtype.kind not in "iuf":
+                return None
+            usable = usable & call(np.all, edges[:-1] <= edges[1:])
+            found.append((edges, False))
+        else:
+            return None
+    return found if bool(usable) else None
+
+
+def _bins(a: Tracer, edges: Tracer, is_uniform: bool) -> tuple[Any, Any]:
+    """The bin of each element, and which are in range."""
+    if not is_uniform:
+        return _between(a, edges)
+    n = edges.shape[0] - 1
+    return _uniform(a.astype(np.result_type(a.dtype, edges.dtype), copy=False), edges, (edges[0], edges[n], n))
