@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from hjit.trace.ops.reductions.counting import CHOOSING, METHODS
 from tests.numpy_check import assert_same, check, layouts, sample
 from tests.trace.helpers import check as interpreted
 
+RNG = np.random.default_rng(3)
 DTYPES = ("bool", "uint8", "int8", "uint16", "int16", "int32", "uint64", "float16", "float32", "float64")
 SMALL_INTEGERS = ("bool", "uint8", "int8", "uint16", "int16")
 QUANTILES: list[Any] = [0, 100, 50, 2.5, np.float64(30), np.float32(97.5), (2, 98), [0.0, 12.5, 100.0], [[1], [99]]]
@@ -405,3 +407,48 @@ def test_order_statistics_of_long_stacks_are_networks(n: int, dtype: str, q: Any
     small = a[:, : MIN_PLACES // 34 - 1]
     assert_same(p(small), f(small))
     assert "as it is" in p.explain(small)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("n", [1, 2, 5, 12])
+def test_order_statistics_of_stacks_without_nan(n: int, dtype: str) -> None:
+    def f(x: Any) -> Any:
+        return (
+            (np.nanmedian(x, axis=0), np.nanpercentile(x, 30, axis=0), np.nanquantile(x, (0, 0.5, 1), axis=0)),
+            (np.nanpercentile(x, [[5], [84]], axis=0, keepdims=True), np.nanquantile(x, 0.4, axis=0, method="lower")),
+            (
+                np.nanpercentile(x, 70, axis=0, method="hazen"),
+                np.nanpercentile(x, 50.0, axis=(0, 1), method="midpoint"),
+            ),
+        )
+
+    a = sample((n, 2, 50), dtype)
+    a[:, 0, 0] = 1.5  # a slice with numbers first: another dtype of results otherwise, see below
+    with np.errstate(all="ignore"), pytest.warns(RuntimeWarning) if np.isnan(a).all(axis=0).any() else np.errstate():
+        p = compiled(f, a, zeros=False)  # which zero comes first among equal ones is left open
+        assert not breaks(p)
+
+
+def test_where_the_first_slice_is_nan_results_have_numpys_dtype() -> None:
+    p = hjit.pipeline(lambda x: np.nanpercentile(x, (5, 95), axis=0), cache="off", tune=False, verify="off")
+    a = sample((7, 40), "float32", special=False)
+    for x in (
+        a,
+        np.where(np.arange(40) < 1, np.float32(np.nan), a),
+        np.where(np.arange(40) == 9, np.float32(np.nan), a),
+    ):
+        with pytest.warns(RuntimeWarning) if np.isnan(x[:, 0]).all() else np.errstate():
+            ours = p(x)
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            np.testing.assert_array_equal(ours, p.py_func(x), strict=True)
+    assert p.stats.traces == 1
+
+
+@pytest.mark.parametrize("n", [MAX_SORTED + 1, MAX_SELECTED])
+def test_order_statistics_of_long_stacks_without_nan_are_networks(n: int) -> None:
+    a = sample((n, 33, 34), "float32", special=False)
+    a[RNG.random(a.shape) < 0.3] = np.nan
+    p = compiled(lambda x: (np.nanmedian(x, axis=0), np.nanpercentile(x, 16.0, axis=0)), a)
+    assert not breaks(p)
+    assert breaks(compiled(lambda x: np.nanpercentile(x, np.linspace(0, 100, 101), axis=0), a[:9]))

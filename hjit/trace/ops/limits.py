@@ -21,9 +21,10 @@ MAX_FILTER_TAPS = 49  # taps of a filter over several axes, of scipy.ndimage and
 MAX_CONVOLVE_TAPS = 64  # taps of np.convolve and np.correlate
 MAX_SORTED = 32  # elements that a sorting network orders; its steps grow as n log(n)^2. NumPy orders more
 MAX_SELECTED = (
-    64  # elements that a network finds a median or a percentile of, at MIN_PLACES places at least. Measured: 0.7
+    128  # elements that a network finds a median or a percentile of, at MIN_PLACES places at least. Measured: 1 to
 )
-# to 1.8 s for a first call, 3 to 4 where they lie side by side; NumPy takes 3 to 80 times as long as the kernel
+# 2.4 s for a first call; NumPy takes 10 to 100 times as long as the kernel
+MAX_OF_NUMBERS = 512  # quantiles that ignore NaN, each of as many numbers as there may be
 MIN_PLACES = 1 << 10  # with fewer NumPy is done in a millisecond
 MAX_ARGSORTED = 16  # as many, with their indices: the network of 31 takes LLVM some 10 s
 MAX_PLANES = 4  # planes of an image that scipy.ndimage.rotate rotates one by one

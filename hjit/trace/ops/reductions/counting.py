@@ -162,8 +162,9 @@ def counted_quantile(a: Tracer, q: Any, method: str, hundred: bool, ignores_nan:
     else:
         previous = np.floor(place)
         is_between = (place >= 0) & (place < last)
-        low, following = _at(a, call(np.where, place >= last, last, call(np.where, place < 0, 0.0, previous)))
-        gamma = fraction(place, previous, method)
+        previous = call(np.where, place < 0, 0.0, previous)
+        low, following = _at(a, call(np.where, place >= last, last, previous))
+        gamma = fraction(place, call(np.where, place >= last, -1.0, previous), method)
         high = call(np.where, is_between, following, low)
         found = _between(low, high, python_float(gamma) if weak else gamma)
     found = found if ignores_nan else _or_nan(found, a)

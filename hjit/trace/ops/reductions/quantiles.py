@@ -20,7 +20,7 @@ from hjit.trace.ir.poly import Dim, poly
 from hjit.trace.ops.arguments import axes_of, concrete_shape, count, finish, keeps
 from hjit.trace.ops.by_numpy import by_numpy
 from hjit.trace.ops.elementwise.promotion import resolve_dtypes
-from hjit.trace.ops.limits import MAX_IMAGES
+from hjit.trace.ops.limits import MAX_IMAGES, MAX_OF_NUMBERS
 from hjit.trace.ops.reductions.counting import (
     CHOOSING,
     METHODS,
@@ -31,7 +31,6 @@ from hjit.trace.ops.reductions.counting import (
     is_python_number,
 )
 from hjit.trace.ops.reductions.networks import (
-    are_few,
     are_few_to_select,
     elements,
     flag,
@@ -159,21 +158,37 @@ def nanmedian(
     if a.dtype.kind != "f" or a.size == 0 or a.ndim == 0:
         return median(a, axis, out, overwrite_input, keepdims)
     axes = axes_of(axis, a.ndim)
-    if a.known is None and out is None and not are_few(a, axes):
+    if a.known is None and out is None and not are_few_to_select(a, axes):
         counted = _counted(a, axes, keepdims, 1, functools.partial(counted_median, ignores_nan=True))
         if counted is not None:
             return counted
-    if a.known is not None or not are_few(a, axes) or _computes_in_out(a, out):
+    if a.known is not None or not are_few_to_select(a, axes) or _computes_in_out(a, out):
         return by_numpy(np.nanmedian, a, axis=axis, out=out, keepdims=keeps(keepdims), rule="monotone")
     items = elements(a, axes)
     items = ordered(items, network(len(items)))
-    nans = [flag("isnan", e) for e in items]
-    # with k numbers the middle ones are (k - 1) // 2 and k // 2: walk k upwards, element k - 1 being the last number
-    value = _mean([items[0], items[0]] if len(items) > 1 else items)
+    mean = _mean if len(axes) == a.ndim else _mean_of_masked
+    return _reduced(a, axis, keepdims, out, [_of_numbers(items, lambda k: mean(items[(k - 1) // 2 : k // 2 + 1]))])
+
+
+def _mean_of_masked(middle: Sequence[Expr]) -> Expr:
+    """As `numpy.ma.median` has it, by which NumPy computes along axes: half of the sum of two, which may overflow."""
+    dtype = middle[0].dtype
+    work = np.dtype(np.float32) if dtype == np.float16 else dtype
+    total = Op("add", (cast(middle[0], work), cast(middle[-1], work)), work)
+    rounded = cast(Op("add", (total, Const(0, work)), work), dtype)  # never -0.0
+    return cast(Op("true_divide", (cast(rounded, work), Const(2, work)), work), dtype)
+
+
+def _of_numbers(items: Sequence[Expr], of_first: Callable[[int], Expr]) -> Expr:
+    """A statistic of those sorted elements that are not NaN; NaN where all are.
+
+    Args:
+        of_first: that of so many first elements, one at least.
+    """
+    value = of_first(1)
     for k in range(2, len(items) + 1):
-        here = _mean(items[(k - 1) // 2 : k // 2 + 1])
-        value = Op("select", (nans[k - 1], value, here), value.dtype)
-    return _reduced(a, axis, keepdims, out, [value])
+        value = Op("select", (flag("isnan", items[k - 1]), value, of_first(k)), value.dtype)
+    return value
 
 
 # -- quantiles
@@ -205,12 +220,24 @@ def _nanquantile(
 ) -> Any:
     if a.dtype.kind != "f" and a.size and a.ndim and weights is None:
         return _quantile(_WITHOUT_NAN[function], a, q, axis, out, method, keepdims, None)
-    is_plain = weights is None and a.known is None and a.size and a.ndim and method in METHODS and out is None
-    if is_plain:
+    if out is None and _is_plain(a, q, method, weights, function is np.nanpercentile):
         counted = _counted_quantile(a, q, axes_of(axis, a.ndim), method, keepdims, function is np.nanpercentile, True)
         if counted is not None:
             return counted
+        axes = axes_of(axis, a.ndim)
+        if are_few_to_select(a, axes) and not _is_computed(q):
+            wanted = _wanted(_fixed(q), function is np.nanpercentile)
+            if wanted is not None and wanted.size * count(tuple(a.shape[k] for k in axes)) <= MAX_OF_NUMBERS:
+                return _few_numbers(a, wanted, is_python_number(q), axis, out, method, keepdims)
     return _by_numpy(function, a, q, axis, out, method, keepdims, weights)
+
+
+def _is_plain(a: Tracer, q: Any, method: str, weights: Any, hundred: bool) -> bool:
+    """Are the quantiles elements, or between two of them?"""
+    if weights is not None or a.known is not None or not a.size or not a.ndim or method not in METHODS:
+        return False
+    # bools are not subtracted; whole places between elements give whole numbers
+    return method in CHOOSING or not (a.dtype.kind == "b" or (method != "linear" and not hundred and _is_whole(q)))
 
 
 def _counted_quantile(
@@ -263,12 +290,7 @@ def _quantile(
 ) -> Any:
     axes = axes_of(axis, a.ndim)
     hundred = function is np.percentile
-    is_plain = weights is None and a.known is None and a.size and a.ndim and method in METHODS
-    is_plain = is_plain and not _computes_in_out(a, out)
-    # bools are not subtracted; whole places between elements give whole numbers
-    if not is_plain or (
-        method not in CHOOSING and (a.dtype.kind == "b" or (method != "linear" and not hundred and _is_whole(q)))
-    ):
+    if _computes_in_out(a, out) or not _is_plain(a, q, method, weights, hundred):
         return _by_numpy(function, a, q, axis, out, method, keepdims, weights)
     if are_few_to_select(a, axes):
         wanted = None if _is_computed(q) else _wanted(_fixed(q), hundred)
@@ -294,16 +316,32 @@ def _few(a: Tracer, wanted: np.ndarray[Any, Any], weak: bool, axis: Any, out: An
     """By a network; `weak`: was the quantile a Python number?"""
     items = elements(a, axes_of(axis, a.ndim))
     inside = ordered(items, network(len(items)), nan_last=False)
-    places = np.asarray(METHODS[method](len(items), len(items) - 1, wanted))
-    if np.issubdtype(places.dtype, np.integer):
-        values = [inside[int(p)] for p in places.ravel()]
-    else:
-        gammas = np.asarray(fraction(places, np.floor(places), method))
-        values = []
-        for p, t in zip(places.ravel(), gammas.ravel(), strict=True):
-            low, high = _neighbours(p, len(items))
-            values.append(_lerp(inside[low], inside[high], float(t) if weak else t, weak))
-    return _reduced(a, axis, keepdims, out, [_or_nan(v, items) for v in values], wanted.shape)
+    values = [_or_nan(_between(inside, q, method, weak), items) for q in wanted.ravel()]
+    return _reduced(a, axis, keepdims, out, values, wanted.shape)
+
+
+def _few_numbers(
+    a: Tracer, wanted: np.ndarray[Any, Any], weak: bool, axis: Any, out: Any, method: str, keepdims: Any
+) -> Any:
+    """As `_few`, of the elements that are not NaN."""
+    items = elements(a, axes_of(axis, a.ndim))
+    items = ordered(items, network(len(items)))
+    values = [_of_numbers(items, lambda k, q=q: _between(items[:k], q, method, weak)) for q in wanted.ravel()]  # type: ignore[misc]
+    if values[0].dtype != a.dtype:  # NumPy's result has the dtype of the first slice's, which is the elements' for NaN
+        first = a[tuple(slice(None) if k in axes_of(axis, a.ndim) else 0 for k in range(a.ndim))]
+        current().check(call(np.all, call(np.isnan, first)))
+    return _reduced(a, axis, keepdims, out, values, wanted.shape)
+
+
+def _between(inside: Sequence[Expr], q: Any, method: str, weak: bool) -> Expr:
+    """A quantile of sorted elements."""
+    place = np.asarray(METHODS[method](len(inside), len(inside) - 1, q))
+    if np.issubdtype(place.dtype, np.integer):
+        return inside[int(place)]
+    low, high = _neighbours(place, len(inside))
+    previous = -1 if low == len(inside) - 1 else low  # as NumPy counts: it matters where -0.0 is weighted
+    t = np.asarray(fraction(place, previous, method))[()]
+    return _lerp(inside[low], inside[high], float(t) if weak else t, weak)
 
 
 def _is_computed(q: Any) -> bool:
