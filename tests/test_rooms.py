@@ -33,7 +33,13 @@ MAY = {
     "trace.ops.indexing": {*OPS, "trace.ops.elementwise"},
     "trace.ops.arrays": {*OPS, "trace.ops.indexing"},
     "trace.ops.reductions": {*OPS, "trace.ops.elementwise", "trace.ops.indexing", "trace.ops.arrays"},
-    "trace.ops.stencils": {*OPS, "trace.ops.elementwise", "trace.ops.arrays", "trace.ops.reductions"},
+    "trace.ops.stencils": {
+        *OPS,
+        "trace.ops.elementwise",
+        "trace.ops.indexing",
+        "trace.ops.arrays",
+        "trace.ops.reductions",
+    },
     "trace.ops.complex_numbers": {
         *OPS,
         "trace.ops.elementwise",

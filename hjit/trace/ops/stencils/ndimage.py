@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.ops.stencils import ndimage_labels
 from hjit.trace.ops.stencils.ndimage_access import footprint_of
 from hjit.trace.ops.stencils.ndimage_correlation import correlate, correlate1d, uniform_filter1d
 from hjit.trace.ops.stencils.ndimage_ranks import (
@@ -153,7 +154,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
 }
 EXTERNS = """affine_transform map_coordinates rotate shift zoom geometric_transform
     generic_filter generic_filter1d binary_fill_holes binary_propagation distance_transform_bf distance_transform_cdt
-    distance_transform_edt label sum_labels mean median variance standard_deviation minimum maximum minimum_position
+    distance_transform_edt label median minimum_position
     maximum_position extrema center_of_mass histogram watershed_ift find_objects value_indices fourier_gaussian
     fourier_uniform fourier_ellipsoid fourier_shift""".split()
 
@@ -183,6 +184,10 @@ def register() -> None:
     for real in (filters._rank_filter, filters._min_or_max_filter):
         implements(real)(decided(real, "footprint"))
     implements(morphology._binary_erosion)(until_it_stays(morphology._binary_erosion))
+    public = importlib.import_module("scipy.ndimage")
+    for name in ndimage_labels.STATISTICS:
+        real, traced = getattr(public, name), functools.partial(ndimage_labels.STATISTICS.__getitem__, name)
+        implements(real)(by_source(f"scipy.ndimage.{name}", real, ndimage_labels.fits, traced))
     run_as_they_are("scipy.ndimage", EXTERNS)
 
 
