@@ -49,14 +49,15 @@ def _from(a: Tracer, ranks: Any) -> tuple[Tracer, Tracer]:
     What is next to the last element has no meaning.
     """
     if values_of(a.dtype):
-        return _at_ranks(a, ranks), _at_ranks(a, ranks + 1)
+        low, high = _at_ranks(a, call(np.stack, [ranks, ranks + 1]))
+        return low, high
     keys = keys_of(call(np.transpose, a, copy_order(a)))
     low, high = selected(keys, ranks)
     return elements_of(low, a.dtype), elements_of(high, a.dtype)
 
 
 def _at_ranks(a: Tracer, ranks: Tracer) -> Tracer:
-    """The same of small integers, without the next ones."""
+    """The elements of small integers that stand at `ranks` when all are sorted."""
     lowest = 0 if a.dtype.kind != "i" else int(np.iinfo(a.dtype).min)
     index = call(np.transpose, a, copy_order(a)).astype(np.intp)
     counts = tally(index - lowest if lowest else index, values_of(a.dtype))
