@@ -227,6 +227,56 @@ def test_where_all_is_nan_numpy_warns() -> None:
         assert p(a) == np.nanmedian(a)
 
 
+# -- of arrays read under a mask
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "uint64", "float32", "float64"])
+def test_reads_under_a_mask(dtype: str) -> None:
+    def f(x: Any, m: Any) -> Any:
+        return (
+            (np.median(x[m]), np.nanmedian(x[m], axis=0), np.percentile(x[~m], 10)),
+            (np.nanpercentile(x[m], (5, 95.0)), np.quantile(x[m], 0.25, method="higher"), np.median(x[m] + x[m])),
+        )
+
+    for a in (pixels(dtype, WIDE_SHAPE), sample(WIDE_SHAPE, dtype, special=True)):
+        for share in (0.5, 1e-3, 1.0):
+            mask = RNG.random(WIDE_SHAPE) < share
+            mask[0, :3], mask[1, :3] = True, False
+            p = check(f, a, mask, on_unsupported="raise", tune=False, zeros=False)
+            assert not breaks(p)
+
+
+def test_a_clipped_median_is_one_graph() -> None:
+    def clipped(x: Any) -> Any:
+        kept = np.ones(x.shape, bool)
+        for _ in range(3):
+            centre, spread = np.median(x[kept]), x[kept].std()
+            kept = np.abs(x - centre) < 2 * spread
+        return x[kept].mean(), kept
+
+    a = RNG.standard_normal((300, 301)) ** 3
+    p = hjit.pipeline(clipped, cache="off", tune=False, on_unsupported="raise")
+    for x in (a, a[:-5], a):
+        (mean, kept), (expected, numpys) = p(x), clipped(x)
+        np.testing.assert_allclose(mean, expected, rtol=1e-12)
+        np.testing.assert_array_equal(kept, numpys)
+    assert p.stats.verified is True and p.stats.flipped == 0 and not breaks(p)
+
+
+def test_under_an_empty_mask_numpy_says_what_it_does() -> None:
+    a = pixels("float32", WIDE_SHAPE)
+    p = hjit.pipeline(lambda x, t: np.median(x[x > t]), cache="off", tune=False, on_unsupported="raise")
+    for _ in range(2):
+        assert p(a, np.float32(0)) == np.median(a[a > 0])
+    for _ in range(2):
+        with pytest.warns(RuntimeWarning):
+            assert np.isnan(p(a, np.float32(np.inf)))
+    q = hjit.pipeline(lambda x, t: np.percentile(x[x > t], 5), cache="off", tune=False, on_unsupported="raise")
+    assert q(a, np.float32(0)) == np.percentile(a[a > 0], 5)
+    with pytest.raises(IndexError):
+        q(a, np.float32(np.inf))
+
+
 # -- along axes
 
 

@@ -1,7 +1,7 @@
 """Functions of arrays read under a boolean mask: ``a[mask].mean()``, whose length depends on the image's values.
 
-A reduction of such an array is one of the whole array that leaves out what the mask does; what is computed element by
-element is computed for all of it. Other functions whose results have a known shape are extern calls, which read under
+A reduction of such an array is one of the whole array that leaves out what the mask does, and so are medians and
+quantiles of many elements; what is computed element by element is computed for all of it. Other functions whose results have a known shape are extern calls, which read under
 the mask themselves.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from hjit.trace.ops.by_numpy import by_numpy
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.tracer import call
-from hjit.trace.tracing.dispatch import functions, provides
+from hjit.trace.tracing.dispatch import functions, hook, provides
 from hjit.trace.tracing.recording.recorder import current
 
 _MISSING = np._NoValue
@@ -25,10 +25,11 @@ _EXTREMES = {np.min: "minimum", np.amin: "minimum", np.max: "maximum", np.amax: 
 _REDUCTIONS = frozenset({np.sum, np.mean, np.any, np.all, np.var, np.std, np.prod, *_EXTREMES})
 _ELEMENTWISE = frozenset({np.clip, np.where, np.round, np.around, np.nan_to_num, np.isclose, np.copy, np.real, np.fix})
 _ELEMENTWISE |= {np.angle, np.iscomplex, np.isreal, np.isposinf, np.isneginf, np.isin}
-_OF_KNOWN_SHAPE = frozenset(
+_ORDER_STATISTICS = frozenset({np.median, np.nanmedian, np.percentile, np.quantile, np.nanpercentile, np.nanquantile})
+_OF_KNOWN_SHAPE = _ORDER_STATISTICS | frozenset(
     getattr(np, name)
     for name in (
-        "median nanmedian percentile quantile nanpercentile nanquantile average histogram argmax argmin nanargmax "
+        "average histogram argmax argmin nanargmax "
         "nanargmin dot vdot inner corrcoef cov polyfit nanmean nansum nanmin nanmax nanstd nanvar trapezoid"
     ).split()
 )
@@ -58,6 +59,11 @@ def masked_call(function: Any, args: Any, kwargs: Any) -> Any:
     if function in _ELEMENTWISE:
         values = [first.whole(x) for x in args], {k: first.whole(x) for k, x in kwargs.items()}
         return MaskedRead(call(function, *values[0], **values[1]), first.mask)
+    if function in _ORDER_STATISTICS and args[:1] == (first,):
+        arguments = inspect.signature(functions()[function]).bind(*args, **kwargs).arguments
+        counted = hook("counted_of_read")(function, first.full, first.mask, arguments)
+        if counted is not None:
+            return counted
     if function in _OF_KNOWN_SHAPE:
         return _by_numpy(function, args, kwargs)
     if args[:1] != (first,):

@@ -43,55 +43,69 @@ def _has_numpys_bits(a: Tracer) -> bool:
     return judge.expr(a.load(), {}) == EXACT
 
 
-def _from(a: Tracer, ranks: Any) -> tuple[Tracer, Tracer]:
-    """The elements that stand at `ranks` when all of `a` are sorted, and the next ones; NaN behind all numbers.
+def _from(a: Tracer, ranks: Any, kept: Any) -> tuple[Tracer, Tracer]:
+    """The elements that stand at `ranks` when those that are `kept` are sorted, and the next ones; NaN behind numbers.
 
     What is next to the last element has no meaning.
     """
+    order = copy_order(a)
+    a, kept = call(np.transpose, a, order), None if kept is None else call(np.transpose, kept, order)
     if values_of(a.dtype):
-        low, high = _at_ranks(a, call(np.stack, [ranks, ranks + 1]))
+        low, high = _at_ranks(a, call(np.stack, [ranks, ranks + 1]), kept)
         return low, high
-    keys = keys_of(call(np.transpose, a, copy_order(a)))
+    keys = keys_of(a)
+    if kept is not None:
+        keys = call(np.where, kept, keys, np.iinfo(keys.dtype).max)
     low, high = selected(keys, ranks)
     return elements_of(low, a.dtype), elements_of(high, a.dtype)
 
 
-def _at_ranks(a: Tracer, ranks: Tracer) -> Tracer:
-    """The elements of small integers that stand at `ranks` when all are sorted."""
+def _at_ranks(a: Tracer, ranks: Tracer, kept: Any) -> Tracer:
+    """The elements of small integers that stand at `ranks` when those that are `kept` are sorted."""
     lowest = 0 if a.dtype.kind != "i" else int(np.iinfo(a.dtype).min)
-    index = call(np.transpose, a, copy_order(a)).astype(np.intp)
-    counts = tally(index - lowest if lowest else index, values_of(a.dtype))
+    values = values_of(a.dtype)
+    index: Any = a.astype(np.intp)
+    index = index - lowest
+    if kept is not None:
+        index = call(np.where, kept, index, values)
+    counts = tally(index, values + (kept is not None))[:values]
     fewer = np.less_equal(call(np.cumsum, counts), ranks[..., None])
     found = call(np.sum, fewer, axis=-1, dtype=np.intp)
     result: Tracer = (found + lowest).astype(a.dtype)
     return result
 
 
-def counted_median(a: Tracer, ignores_nan: bool = False) -> Tracer:
-    """The median of all elements, or of those that are not NaN."""
-    n = _length(a, np.intp, ignores_nan)
-    low, high = (x[0] for x in _from(a, call(np.stack, [(n - 1) // 2])))
+def counted_median(a: Tracer, kept: Any = None) -> Tracer:
+    """The median of all elements, or of those that are `kept`."""
+    n = _length(a, np.intp, kept)
+    low, high = (x[0] for x in _from(a, call(np.stack, [(n - 1) // 2]), kept))
     dtype = np.dtype(np.float64) if a.dtype.kind != "f" else a.dtype
     work = np.dtype(np.float32) if dtype == np.float16 else dtype
     mean = ((low.astype(work) + high.astype(work)) / work.type(2)).astype(dtype)
     found = call(np.where, n % 2 == 0, mean, low.astype(dtype))
-    return _scalar(found if ignores_nan else _or_nan(found, a))
+    return _scalar(_or_nan(found, a, kept))
 
 
-def _length(a: Tracer, dtype: Any, ignores_nan: bool) -> Any:
-    """The number of elements, or of those that are not NaN; where all are, NumPy is asked, which warns."""
-    if not ignores_nan:
+def are_numbers(a: Tracer) -> Any:
+    """Which elements are not NaN? None: all are."""
+    return ~call(np.isnan, a) if a.dtype.kind == "f" else None
+
+
+def _length(a: Tracer, dtype: Any, kept: Any) -> Any:
+    """The number of elements that are kept; where there is none, NumPy is asked, which warns."""
+    if kept is None:
         return size_number(a.size, dtype)
-    numbers = call(np.sum, ~call(np.isnan, a), dtype=np.intp)
-    current().check(numbers == 0)
-    return numbers.astype(dtype)
+    number = call(np.sum, kept, dtype=np.intp)
+    current().check(number == 0)
+    return number.astype(dtype)
 
 
-def _or_nan(found: Any, a: Tracer) -> Any:
-    """A statistic of `a`, or NaN where an element is."""
+def _or_nan(found: Any, a: Tracer, kept: Any) -> Any:
+    """A statistic of the elements that are kept, or NaN where one of them is."""
     if a.dtype.kind != "f":
         return found
-    return call(np.where, call(np.any, call(np.isnan, a)), found.dtype.type(np.nan), found)
+    nan = call(np.isnan, a)
+    return call(np.where, call(np.any, nan if kept is None else nan & kept), found.dtype.type(np.nan), found)
 
 
 def _scalar(value: Any) -> Tracer:
@@ -151,30 +165,30 @@ def fraction(place: Any, previous: Any, method: str) -> Any:
     return gamma
 
 
-def counted_quantile(a: Tracer, q: Any, method: str, hundred: bool, ignores_nan: bool = False) -> Tracer:
-    """A quantile of all elements, or of those that are not NaN, or several; `hundred`: in percent."""
+def counted_quantile(a: Tracer, q: Any, method: str, hundred: bool, kept: Any = None) -> Tracer:
+    """A quantile of all elements, or of those that are `kept`, or several; `hundred`: in percent."""
     weak = is_python_number(q)
     wanted = _wanted(as_tracer(q), hundred)
-    n = _length(a, wanted.dtype, ignores_nan)
+    n = _length(a, wanted.dtype, kept)
     last = n - wanted.dtype.type(1)
     place = METHODS[method](n, last, wanted)
     if place.dtype.kind != "f":
-        found = _at(a, place)[0]
+        found = _at(a, place, kept)[0]
     else:
         previous = np.floor(place)
         is_between = (place >= 0) & (place < last)
         previous = call(np.where, place < 0, 0.0, previous)
-        low, following = _at(a, call(np.where, place >= last, last, previous))
+        low, following = _at(a, call(np.where, place >= last, last, previous), kept)
         gamma = fraction(place, call(np.where, place >= last, -1.0, previous), method)
         high = call(np.where, is_between, following, low)
         found = _between(low, high, python_float(gamma) if weak else gamma)
-    found = found if ignores_nan else _or_nan(found, a)
+    found = _or_nan(found, a, kept)
     return found if wanted.ndim else _scalar(found)
 
 
-def _at(a: Tracer, places: Any) -> tuple[Tracer, Tracer]:
+def _at(a: Tracer, places: Any, kept: Any) -> tuple[Tracer, Tracer]:
     """The elements at places of any shape, and the next ones; see `_from`."""
-    low, high = _from(a, places.astype(np.intp).reshape(-1))
+    low, high = _from(a, places.astype(np.intp).reshape(-1), kept)
     return low.reshape(places.shape), high.reshape(places.shape)
 
 

@@ -24,6 +24,7 @@ from hjit.trace.ops.limits import MAX_IMAGES, MAX_OF_NUMBERS
 from hjit.trace.ops.reductions.counting import (
     CHOOSING,
     METHODS,
+    are_numbers,
     counted_median,
     counted_quantile,
     fraction,
@@ -39,7 +40,7 @@ from hjit.trace.ops.reductions.networks import (
     ordered,
 )
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, from_stage, is_tracer
-from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.dispatch import implements, provides
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import is_host, static_value
 
@@ -159,7 +160,7 @@ def nanmedian(
         return median(a, axis, out, overwrite_input, keepdims)
     axes = axes_of(axis, a.ndim)
     if a.known is None and out is None and not are_few_to_select(a, axes):
-        counted = _counted(a, axes, keepdims, 1, functools.partial(counted_median, ignores_nan=True))
+        counted = _counted(a, axes, keepdims, 1, lambda x: counted_median(x, are_numbers(x)))
         if counted is not None:
             return counted
     if a.known is not None or not are_few_to_select(a, axes) or _computes_in_out(a, out):
@@ -244,12 +245,22 @@ def _counted_quantile(
     a: Tracer, q: Any, axes: Sequence[int], method: str, keepdims: Any, hundred: bool, ignores_nan: bool = False
 ) -> Tracer | None:
     """See `_counted`."""
+    ranks = _ranks(a, q)
+    if ranks is None:
+        return None
+
+    def statistic(x: Tracer) -> Tracer:
+        return counted_quantile(x, q, method, hundred, are_numbers(x) if ignores_nan else None)
+
+    return _counted(a, axes, keepdims, ranks, statistic)
+
+
+def _ranks(a: Tracer, q: Any) -> int | None:
+    """How many quantiles are wanted; None where the dtype of the result depends on whether an element is NaN."""
     is_one = type(q) not in (list, tuple) and not (q.ndim if is_tracer(q) else 0 if is_host(q) else np.ndim(q))
     if is_one and a.dtype.kind == "f" and not is_python_number(q) and np.result_type(a.dtype, _dtype(q)) != a.dtype:
-        return None  # the result has the dtype of the quantile, or that of the elements where one is NaN
-    return _counted(
-        a, axes, keepdims, _number(q), lambda x: counted_quantile(x, q, method, hundred, ignores_nan=ignores_nan)
-    )
+        return None  # that of the quantile, or that of the elements
+    return _number(q)
 
 
 def _number(q: Any) -> int:
@@ -304,6 +315,30 @@ def _quantile(
 for _with_nan, _plain in _WITHOUT_NAN.items():
     _statistic(_plain, _quantile)
     _statistic(_with_nan, _nanquantile)
+
+
+@provides
+def counted_of_read(function: Any, full: Any, mask: Any, arguments: dict[str, Any]) -> Tracer | None:
+    """A median or a quantile of ``full[mask]``, all elements of which are counted; None where that is not done.
+
+    Args:
+        arguments: of the call by name, without defaults.
+    """
+    plain = {x: y for x, y in arguments.items() if x not in ("a", "q", "method", "overwrite_input") and y is not None}
+    if not is_tracer(full) or tuple(full.shape) != tuple(mask.shape) or plain not in ({}, {"axis": 0}):
+        return None
+    kept = mask
+    if function in (np.nanmedian, *_WITHOUT_NAN) and full.dtype.kind == "f":
+        kept = mask & are_numbers(full)
+    if function in (np.median, np.nanmedian):
+        return counted_median(full, kept) if is_counted(full) else None
+    q, method, hundred = (
+        arguments["q"],
+        arguments.get("method", "linear"),
+        function in (np.percentile, np.nanpercentile),
+    )
+    ranks = _ranks(full, q) if _is_plain(full, q, method, None, hundred) else None
+    return counted_quantile(full, q, method, hundred, kept) if ranks is not None and is_counted(full, ranks) else None
 
 
 def _wanted(q: Any, hundred: bool) -> np.ndarray[Any, Any] | None:
