@@ -1,8 +1,8 @@
 """Functions of arrays read under a boolean mask: ``a[mask].mean()``, whose length depends on the image's values.
 
 A reduction of such an array is one of the whole array that leaves out what the mask does, and so are medians and
-quantiles of many elements; what is computed element by element is computed for all of it. Other functions whose results have a known shape are extern calls, which read under
-the mask themselves.
+quantiles of many elements; what is computed element by element is computed for all of it. Other functions whose results
+have a known shape are extern calls, which read under the mask themselves.
 """
 
 from __future__ import annotations
