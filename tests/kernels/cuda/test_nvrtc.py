@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import re
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -220,15 +223,49 @@ def test_refused_kernel() -> None:
         nvrtc.compiled("HJ_KERNEL(good, 32, 1, 1)(i32 n) {}", 12345)
 
 
+@pytest.fixture
+def no_library() -> Iterator[None]:
+    """No NVRTC is known, nor is what the test finds afterwards."""
+    caches = nvrtc._library.cache_clear, nvrtc._opened.cache_clear
+    for clear in caches:
+        clear()
+    yield
+    for clear in caches:
+        clear()
+
+
+@pytest.mark.usefixtures("no_library")
 def test_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         raise OSError(name)
 
-    nvrtc._library.cache_clear()
-    monkeypatch.setattr(ctypes, "CDLL", missing)
-    try:
+    with monkeypatch.context() as m:
+        m.setattr(ctypes, "CDLL", missing)
         assert not nvrtc.is_available()
         with pytest.raises(DeviceError, match="nvidia-cuda-nvrtc"):
             nvrtc.compiled("HJ_KERNEL(good, 32, 1, 1)(i32 n) {}", 80)
-    finally:
+
+
+class Library:
+    """An NVRTC of a version."""
+
+    def __init__(self, major: int, minor: int) -> None:
+        self.version = major, minor
+
+    def nvrtcVersion(self, major: Any, minor: Any) -> int:
+        major._obj.value, minor._obj.value = self.version
+        return 0
+
+
+@pytest.mark.usefixtures("no_library")
+def test_the_driver_takes_the_code_of_no_later_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = {"13": Library(13, 5), "none": None, "12": Library(12, 9)}
+    with monkeypatch.context() as m:
+        m.setattr(nvrtc, "_libraries", lambda: iter(there))
+        m.setattr(nvrtc, "_opened", functools.cache(there.get))
+        assert [nvrtc.version(cuda) for cuda in (None, 12, 13, 14)] == [(13, 5), (12, 9), (13, 5), (13, 5)]
+        assert not nvrtc.is_available(11)
+        del there["12"]
         nvrtc._library.cache_clear()
+        with pytest.raises(DeviceError, match=r"NVRTC 13\.5 is there, .* CUDA 12 .* nvidia-cuda-nvrtc-cu12"):
+            nvrtc.capabilities(12)

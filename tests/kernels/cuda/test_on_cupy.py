@@ -20,6 +20,7 @@ from hjit.kernels.cuda.runtime import device, inventory, on_cupy, transfers
 from tests.kernels.cuda import fake_cupy
 
 TEXT = "HJ_KERNEL(twice, 32, 1, 1)(HJ_GLOBAL f32 *a) { a[HJ_THREAD_X] *= 2; }"
+real_compiled, real_version = on_cupy.compiled, on_cupy.compiler_version  # the stand-in has others
 # Methods and attributes of CuPy's objects, with the beginning of their signature where CuPy says it
 MEMBERS = {
     "cuda.Module": ("load(self, bytes cubin)", "get_function(self, name)"),
@@ -50,6 +51,7 @@ MEMBERS = {
         "getProgramLog(intptr_t prog) -> str",
         "destroyProgram(intptr_t prog)",
         "getVersion() -> tuple",
+        "getSupportedArchs() -> tuple",
         "NVRTCError",
     ),
     "cuda.runtime": (
@@ -113,6 +115,33 @@ def test_kernels_are_compiled_through_cupy() -> None:
     assert made.cubin[:4] == b"\x7fELF" and ".target sm_80" in made.ptx and made.resources["twice"].registers
     with pytest.raises(hjit.CompileError, match="NVRTC refused"):
         on_cupy.by_cupy(cupy.cuda.nvrtc, "nonsense", 80, ())
+
+
+class Binding:
+    """CuPy's binding of an NVRTC."""
+
+    def __init__(self, *version: int) -> None:
+        self.version = version
+
+    def getVersion(self) -> tuple[int, ...]:
+        if not self.version:
+            raise RuntimeError("CuPy failed to load libnvrtc.so.12")
+        return self.version
+
+
+def test_a_driver_of_cuda_12_gets_no_code_of_cuda_13(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CuPy takes the NVRTC that it finds, which may be of a later CUDA."""
+    asked: list[int | None] = []
+    monkeypatch.setattr(nvrtc, "is_available", lambda cuda=None: bool(asked.append(cuda)))
+    assert on_cupy.driver_cuda() == 12
+    for binding, why in ((Binding(13, 5), r"NVRTC 13\.5 is there"), (Binding(), "NVRTC is not installed")):
+        monkeypatch.setattr(on_cupy.package().cuda, "nvrtc", binding, raising=False)
+        for ask in (real_version, lambda: real_compiled(TEXT, 80)):
+            with pytest.raises(DeviceError, match=rf"{why}.* nvidia-cuda-nvrtc-cu12"):
+                ask()
+    assert set(asked) == {12}
+    monkeypatch.setattr(on_cupy.package().cuda, "nvrtc", Binding(12, 9))
+    assert real_version() == "12.9"
 
 
 def test_code_is_made_for_the_nearest_capability() -> None:

@@ -1,7 +1,8 @@
 """CUDA C to machine code by NVRTC, with no driver and no GPU.
 
-The library is that of the package ``nvidia-cuda-nvrtc``, or of an installed CUDA. Its interface is a few C functions,
-called through ctypes.
+The library is that of the package ``nvidia-cuda-nvrtc`` or ``nvidia-cuda-nvrtc-cu12``, or of an installed CUDA. Its
+interface is a few C functions, called through ctypes. There may be several, of which a driver takes the code of some:
+`cuda` is the CUDA that a driver is for, 12 say, and an NVRTC of a later one is passed over; None: there is no driver.
 """
 
 from __future__ import annotations
@@ -36,15 +37,23 @@ def _libraries() -> Iterator[str]:
 
 
 @functools.cache
-def _library() -> ctypes.CDLL:
-    for path in _libraries():
-        try:
-            for other in sorted(Path(path).parent.glob("libnvrtc-builtins.so.*")) if os.sep in path else ():
-                ctypes.CDLL(str(other))  # some versions look for it by name, not beside themselves
-            return _declared(ctypes.CDLL(path))
-        except OSError:
-            continue
-    raise DeviceError("NVRTC is not installed; the package nvidia-cuda-nvrtc has it")
+def _library(cuda: int | None = None) -> ctypes.CDLL:
+    found = None
+    for library in filter(None, map(_opened, _libraries())):
+        found = _version(library)
+        if cuda is None or found[0] <= cuda:
+            return library
+    raise DeviceError(missing(cuda, found))
+
+
+@functools.cache
+def _opened(path: str) -> ctypes.CDLL | None:
+    try:
+        for other in sorted(Path(path).parent.glob("libnvrtc-builtins.so.*")) if os.sep in path else ():
+            ctypes.CDLL(str(other))  # some versions look for it by name, not beside themselves
+        return _declared(ctypes.CDLL(path))
+    except OSError:
+        return None
 
 
 def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
@@ -52,53 +61,66 @@ def _declared(library: ctypes.CDLL) -> ctypes.CDLL:
     return library
 
 
-def is_available() -> bool:
+def missing(cuda: int | None, found: tuple[int, int] | None = None) -> str:
+    """That there is no NVRTC for a driver, but one that it does not take the code of; and what has one."""
+    name = "nvidia-cuda-nvrtc" + ("-cu12" if cuda == 12 else "")
+    if found is None:
+        return f"NVRTC is not installed; the package {name} has it"
+    version = ".".join(map(str, found))
+    return f"NVRTC {version} is there, whose code a driver for CUDA {cuda} does not run; the package {name} has another"
+
+
+def is_available(cuda: int | None = None) -> bool:
     """Is there an NVRTC?"""
     try:
-        _library()
+        _library(cuda)
     except DeviceError:
         return False
     return True
 
 
-def version() -> tuple[int, int]:
+def version(cuda: int | None = None) -> tuple[int, int]:
     """Of NVRTC; part of what machine code depends on.
 
     Raises:
         DeviceError: there is none.
     """
+    return _version(_library(cuda))
+
+
+def _version(library: ctypes.CDLL) -> tuple[int, int]:
     major, minor = ctypes.c_int(), ctypes.c_int()
-    _check(_library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
+    _check(library, library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
     return major.value, minor.value
 
 
-def capabilities() -> tuple[int, ...]:
+def capabilities(cuda: int | None = None) -> tuple[int, ...]:
     """The compute capabilities that this NVRTC compiles for: 75, 80, ...
 
     Raises:
         DeviceError: there is no NVRTC.
     """
-    n = ctypes.c_int()
-    _check(_library().nvrtcGetNumSupportedArchs(ctypes.byref(n)))
+    library, n = _library(cuda), ctypes.c_int()
+    _check(library, library.nvrtcGetNumSupportedArchs(ctypes.byref(n)))
     found = (ctypes.c_int * n.value)()
-    _check(_library().nvrtcGetSupportedArchs(found))
+    _check(library, library.nvrtcGetSupportedArchs(found))
     return tuple(found)
 
 
-def compiled(body: str, capability: int, options: Sequence[str] = ()) -> Compiled:
+def compiled(body: str, capability: int, options: Sequence[str] = (), cuda: int | None = None) -> Compiled:
     """The kernels of a text, with the prelude before it, for a compute capability (90 for 9.0).
 
     Raises:
         CompileError: the compiler refused it.
         DeviceError: there is no NVRTC.
     """
-    return without_spills(lambda text: _compiled(text, capability, options), body)
+    return without_spills(lambda text: _compiled(text, capability, options, cuda), body)
 
 
-def _compiled(body: str, capability: int, options: Sequence[str]) -> Compiled:
-    library, source = _library(), program(body, "cuda")
+def _compiled(body: str, capability: int, options: Sequence[str], cuda: int | None = None) -> Compiled:
+    library, source = _library(cuda), program(body, "cuda")
     handle = ctypes.c_void_p()
-    _check(library.nvrtcCreateProgram(ctypes.byref(handle), source.encode(), b"hjit.cu", 0, None, None))
+    _check(library, library.nvrtcCreateProgram(ctypes.byref(handle), source.encode(), b"hjit.cu", 0, None, None))
     try:
         words = [f"--gpu-architecture=sm_{capability}", *EXACT, *REPORT, *options]
         status = library.nvrtcCompileProgram(
@@ -115,15 +137,15 @@ def _compiled(body: str, capability: int, options: Sequence[str]) -> Compiled:
 
 def _read(library: ctypes.CDLL, what: str, handle: ctypes.c_void_p) -> bytes:
     size = ctypes.c_size_t()
-    _check(getattr(library, f"nvrtcGet{what}Size")(handle, ctypes.byref(size)))
+    _check(library, getattr(library, f"nvrtcGet{what}Size")(handle, ctypes.byref(size)))
     buffer = ctypes.create_string_buffer(size.value)
-    _check(getattr(library, f"nvrtcGet{what}")(handle, buffer))
+    _check(library, getattr(library, f"nvrtcGet{what}")(handle, buffer))
     return buffer.raw
 
 
-def _check(status: int) -> None:
+def _check(library: ctypes.CDLL, status: int) -> None:
     if status:
-        raise CompileError(f"NVRTC failed: {_library().nvrtcGetErrorString(status).decode()}")
+        raise CompileError(f"NVRTC failed: {library.nvrtcGetErrorString(status).decode()}")
 
 
 def resources(log: str) -> dict[str, Resources]:

@@ -101,28 +101,43 @@ def compiled(text: str, capability: int, options: Sequence[str] = ()) -> Compile
 
     Raises:
         CompileError: the compiler refused it.
-        DeviceError: there is no NVRTC, or it is older than the device.
+        DeviceError: there is no NVRTC whose code the driver runs, or it is older than the device.
     """
-    if _is_ours():
-        return nvrtc.compiled(text, usable(capability, nvrtc.capabilities()), options)
-    return by_cupy(package().cuda.nvrtc, text, capability, options)
+    cuda = driver_cuda()
+    if nvrtc.is_available(cuda):
+        return nvrtc.compiled(text, usable(capability, nvrtc.capabilities(cuda)), options, cuda)
+    return by_cupy(package().cuda.nvrtc, text, capability, options, cuda)
 
 
-def _is_ours() -> bool:
-    """Is the NVRTC that `hjit.kernels.cuda.compilers.nvrtc` finds the one to take?
-
-    A driver may refuse what the NVRTC of a later CUDA makes: then that which CuPy finds is, which may be an older one.
-    """
-    if not nvrtc.is_available():
-        return False
-    driver = package().cuda.runtime.driverGetVersion()
-    return not driver or nvrtc.version()[0] <= driver // 1000
+def driver_cuda() -> int | None:
+    """The CUDA that the driver is for, 12 say; None: there is no driver."""
+    return package().cuda.runtime.driverGetVersion() // 1000 or None
 
 
 def compiler_version() -> str:
-    """Of the NVRTC that `compiled` takes."""
-    version = nvrtc.version() if _is_ours() else package().cuda.nvrtc.getVersion()
+    """Of the NVRTC that `compiled` takes.
+
+    Raises:
+        DeviceError: there is none.
+    """
+    cuda = driver_cuda()
+    version = nvrtc.version(cuda) if nvrtc.is_available(cuda) else _version(package().cuda.nvrtc, cuda)
     return ".".join(map(str, version))
+
+
+def _version(library: Any, cuda: int | None) -> tuple[int, int]:
+    """Of CuPy's binding of NVRTC.
+
+    Raises:
+        DeviceError: it is none whose code the driver runs.
+    """
+    try:
+        found: tuple[int, int] = library.getVersion()
+    except Exception as error:  # CuPy opens the library now
+        raise DeviceError(f"{nvrtc.missing(cuda)} ({error})") from error
+    if cuda is not None and found[0] > cuda:
+        raise DeviceError(nvrtc.missing(cuda, found))
+    return found
 
 
 def usable(capability: int, known: Sequence[int]) -> int:
@@ -140,17 +155,16 @@ def usable(capability: int, known: Sequence[int]) -> int:
     return max(found)
 
 
-def by_cupy(library: Any, text: str, capability: int, options: Sequence[str]) -> Compiled:
+def by_cupy(library: Any, text: str, capability: int, options: Sequence[str], cuda: int | None = None) -> Compiled:
     """As `nvrtc.compiled`, through CuPy's binding of the library."""
-    return without_spills(lambda part: _by_cupy(library, part, capability, options), text)
+    _version(library, cuda)
+    target = usable(capability, library.getSupportedArchs())
+    return without_spills(lambda part: _by_cupy(library, part, target, options), text)
 
 
 def _by_cupy(library: Any, text: str, capability: int, options: Sequence[str]) -> Compiled:
     source = program(text, "cuda")
-    try:
-        handle = library.createProgram(source, "hjit.cu", (), ())
-    except Exception as error:  # CuPy opens the library now
-        raise DeviceError(f"NVRTC is not installed: the package nvidia-cuda-nvrtc has it ({error})") from error
+    handle = library.createProgram(source, "hjit.cu", (), ())
     try:
         words = (f"--gpu-architecture=sm_{capability}", *nvrtc.EXACT, *nvrtc.REPORT, *options)
         try:
