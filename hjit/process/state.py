@@ -81,6 +81,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
     "kernels.cuda.compilers.opencl": (State("_building", "one thread builds a program", "a lock", RESET),),
     "kernels.cuda.runtime.kernels": (
         State("_kernels", "kernels by name and device, the latest used at the end", "KEPT kernels", RESET),
+        State("_of_parents", "those of processes that this one was forked from", "KEPT kernels a fork"),
         State("_lock", "one thread makes kernels", "a lock", RESET),
     ),
     "kernels.runtime.arena": (

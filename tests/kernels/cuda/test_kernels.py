@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,18 @@ def test_few_kernels_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     for k in range(4):
         hjit.pipeline(lambda a, k=k: a[k:] + 1, target="cuda", verify="off")(IMAGE)
     assert len(kernels._kernels) == 2
+
+
+def test_a_forked_child_unloads_nothing_of_its_parent() -> None:
+    class Loaded:
+        pass
+
+    made: Any = Loaded()
+    kernels._kernels["some"] = made
+    there = weakref.ref(made)
+    del made
+    kernels.after_fork()
+    assert not kernels._kernels and there() is not None
 
 
 def test_memory_of_stages_is_shared() -> None:

@@ -36,7 +36,7 @@ def _libraries() -> Iterator[str]:
     yield from _NAMES
 
 
-@functools.cache
+@functools.lru_cache(maxsize=8)
 def _library(cuda: int | None = None) -> ctypes.CDLL:
     found = None
     for library in filter(None, map(_opened, _libraries())):
@@ -46,7 +46,7 @@ def _library(cuda: int | None = None) -> ctypes.CDLL:
     raise DeviceError(missing(cuda, found))
 
 
-@functools.cache
+@functools.lru_cache(maxsize=32)
 def _opened(path: str) -> ctypes.CDLL | None:
     try:
         for other in sorted(Path(path).parent.glob("libnvrtc-builtins.so.*")) if os.sep in path else ():

@@ -36,6 +36,7 @@ from hjit.trace.ir.poly import Poly, poly
 KEPT = 64  # the latest used kernels, which stay although nobody holds them: the same function is often decorated anew
 
 _kernels: dict[Any, Kernels] = {}  # by name and device, the latest used at the end
+_of_parents: list[dict[Any, Kernels]] = []  # of processes that this one was forked from
 _lock = threading.RLock()
 
 
@@ -153,10 +154,14 @@ def _kernels_of(name: str, head: Any, code: bytes, device: Device, from_cache: b
 
 
 def after_fork() -> None:
-    """The lock of another thread of the parent is open in a child, which cannot use its parent's devices."""
-    global _lock
+    """The lock of another thread of the parent is open in a child, which cannot use its parent's devices.
+
+    Nor can it unload what is loaded there: CUDA refuses that, and CuPy's destructors print that it does.
+    """
+    global _lock, _kernels
     _lock = threading.RLock()
-    _kernels.clear()
+    _of_parents.append(_kernels)
+    _kernels = {}
 
 
 # -- launches as JSON
