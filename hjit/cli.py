@@ -23,7 +23,18 @@ from hjit.errors import CacheError, ModelError, OptionError
 from hjit.options import from_environment, resolve
 from hjit.version import __version__
 
-PACKAGES = ("numpy", "numba", "llvmlite", "tbb", "scipy", "jax", "cupy-cuda12x", "cupy-cuda13x", "nvidia-cuda-nvrtc")
+PACKAGES = (
+    "numpy",
+    "numba",
+    "llvmlite",
+    "tbb",
+    "scipy",
+    "jax",
+    "cupy-cuda12x",
+    "cupy-cuda13x",
+    "nvidia-cuda-nvrtc",
+    "nvidia-cuda-nvrtc-cu12",
+)
 JSON_HELP = "write what the command says here as JSON; - or no FILE: to standard output, and nothing else there"
 SMALLEST, LARGEST = 32, 20_000  # pixels of a side of the demo's images
 

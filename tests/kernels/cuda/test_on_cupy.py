@@ -202,6 +202,19 @@ def test_code_that_the_driver_refuses_is_an_error(cuda: Any, monkeypatch: pytest
         f(np.ones((20, 30)))
 
 
+def test_kernels_are_found_by_the_thread_that_loads_them(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one may have no CUDA context, without which the driver finds none."""
+    there = on_cupy.current_device()
+    text = f"{TEXT}\n\n{TEXT.replace('twice', 'thrice')}\n"
+    found = there.load(text, there.compile(text)[0])
+
+    def no_context(self: Any, name: str) -> Any:
+        raise RuntimeError("CUDA_ERROR_INVALID_CONTEXT: invalid device context")
+
+    monkeypatch.setattr(there.cupy.cuda.Module, "get_function", no_context)
+    assert callable(found["twice"]) and callable(found["thrice"])
+
+
 def test_what_there_is_is_listed(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("COPY_BYTES", "TRANSFER_BYTES"):
         monkeypatch.setattr(inventory, name, 1 << 20)
@@ -211,6 +224,13 @@ def test_what_there_is_is_listed(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> 
         r"Small GPU, compute capability 8.0, 4 GiB; copies \d+ GB/s, from the host [\d.]+ GB/s, to it [\d.]+ GB/s",
         found["GPU 0"],
     )
+    with monkeypatch.context() as m:
+        m.setattr(nvrtc, "is_available", lambda cuda=None: False)
+        m.setattr(on_cupy.package().cuda, "nvrtc", Binding(13, 5), raising=False)
+        m.setattr(on_cupy, "compiler_version", real_version)
+        assert re.match(r"NVRTC 13\.5 is there, whose code", dict(inventory.lines())["NVRTC"])
+        m.setattr(on_cupy.package().cuda, "nvrtc", Binding(12, 4))
+        assert dict(inventory.lines())["NVRTC"] == "12.4, which CuPy finds"
     monkeypatch.setattr(cuda, "driverGetVersion", lambda: 0)
     on_cupy.devices.cache_clear()
     assert dict(inventory.lines())["GPU"] == "CUDA needs an NVIDIA driver, and this machine has none"

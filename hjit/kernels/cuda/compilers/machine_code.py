@@ -64,6 +64,11 @@ class Compiled:
 _KERNEL = re.compile(r"^HJ_KERNEL\((\w+), (\d+), (\d+), (\d+)\)", re.MULTILINE)
 
 
+def kernel_names(body: str) -> list[str]:
+    """Of all kernels of a text."""
+    return [m[1] for m in _KERNEL.finditer(body)]
+
+
 def without_spills(compiled: Callable[[str], Compiled], body: str) -> Compiled:
     """The kernels of a text, none of which spills if that can be had.
 

@@ -20,10 +20,9 @@ REPEATS = 5  # of which the fastest counts
 
 def lines() -> Iterator[tuple[str, str]]:
     """Names and values, of what there is."""
-    if nvrtc.is_available():
-        known = nvrtc.capabilities()
-        version = ".".join(map(str, nvrtc.version()))
-        yield "NVRTC", f"{version}, for compute capabilities {min(known) / 10} to {max(known) / 10}"
+    compiler = _compiler(_driver_cuda())
+    if compiler is not None:
+        yield "NVRTC", compiler
     if opencl.is_available():
         yield "OpenCL", opencl.device().name
     try:
@@ -37,6 +36,28 @@ def lines() -> Iterator[tuple[str, str]]:
         return
     for number in range(count):
         yield f"GPU {number}", _about(on_cupy.device(cupy, number))
+
+
+def _driver_cuda() -> int | None:
+    """The CUDA that the driver is for; None: there is no driver, or nothing that could ask it."""
+    try:
+        return on_cupy.driver_cuda()
+    except HjitError:
+        return None
+
+
+def _compiler(cuda: int | None) -> str | None:
+    """The NVRTC that compiles for the driver, or why none does; None: there is neither."""
+    if nvrtc.is_available(cuda):
+        known = nvrtc.capabilities(cuda)
+        version = ".".join(map(str, nvrtc.version(cuda)))
+        return f"{version}, for compute capabilities {min(known) / 10} to {max(known) / 10}"
+    if cuda is None:
+        return None
+    try:
+        return f"{on_cupy.compiler_version()}, which CuPy finds"
+    except HjitError as error:
+        return str(error)
 
 
 def _about(device: CuPy) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 
 from hjit.errors import CompileError, DeviceError
 from hjit.kernels.cuda.compilers import nvrtc
-from hjit.kernels.cuda.compilers.machine_code import Compiled, without_spills
+from hjit.kernels.cuda.compilers.machine_code import Compiled, kernel_names, without_spills
 from hjit.kernels.cuda.compilers.opencl import numbered
 from hjit.kernels.cuda.prelude import program
 from hjit.kernels.cuda.runtime.transfers import ByStrips, Transfers, bytes_of
@@ -219,11 +219,12 @@ class CuPy:
         try:
             module = self.cupy.cuda.Module()
             module.load(code)
+            # at once: another thread may have no CUDA context yet, which this needs; they hold the module
+            return {name: module.get_function(name) for name in kernel_names(text)}
         except Exception as error:  # CuPy's own exceptions have no common class
             driver = cuda_version(self.cupy.cuda.runtime.driverGetVersion())
             versions = f"NVRTC {compiler_version()} made it, and the driver is for CUDA {driver}"
             raise CompileError(f"the driver refused the code of kernels: {error}; {versions}") from error
-        return _Functions(module)
 
     def launcher(self, kernel: Any, blocks: int, threads: int) -> Callable[[Sequence[Any]], object]:
         return functools.partial(kernel, (blocks,), (threads,))
@@ -317,16 +318,3 @@ class CuPy:
 
     def view(self, base: Any, offset: int, like: Array) -> Any:
         return self.cupy.ndarray(like.shape, like.dtype, base.data + offset, like.strides)
-
-
-class _Functions(dict[str, Any]):
-    """The kernels of a module, found by name when they are asked for; the module lives as long as they do."""
-
-    def __init__(self, module: Any) -> None:
-        super().__init__()
-        self.module, self._lock = module, threading.Lock()
-
-    def __missing__(self, name: str) -> Any:
-        with self._lock:
-            self[name] = self.module.get_function(name)
-        return self[name]
