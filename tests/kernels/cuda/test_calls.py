@@ -121,6 +121,13 @@ def test_numpy_arrays_are_transferred(cp: Any) -> None:
     assert f.stats.fallbacks == 0
 
 
+def test_what_was_uploaded_is_there_for_every_stream(cp: Any) -> None:
+    for a in (IMAGE, IMAGE[::7, ::9]):  # as it is, and packed, without its gaps
+        there = on_cupy.current_device().own(a)
+        with cp.cuda.Stream(non_blocking=True):
+            np.testing.assert_array_equal(there.get(), a)
+
+
 def test_large_arrays_are_transferred_in_strips(cp: Any) -> None:
     a = np.random.default_rng(1).integers(0, 255, (3000, 3500), np.uint8)
     f = hjit.pipeline(lambda a: a[::-1] + np.uint8(3), target="cuda", verify="off")

@@ -165,6 +165,20 @@ def test_lanes_that_are_refused(case: str) -> None:
         schedule(canonical(function, IMAGE), edit)
 
 
+@pytest.mark.parametrize("inside", ["serial", "unroll"])
+def test_threads_around_a_reduction_by_lanes_do_nothing_else(inside: str) -> None:
+    """Where a block ends in the middle of what a thread computes, some lanes of a warp are not there."""
+
+    def edit(s: Schedule) -> None:
+        out = s[s.stages[-1]].gpu_lanes("r0", 8).split("x", "x", "row", 8).split("row", "row", "two", 2)
+        out.reorder("x", "row", "two", "r0", "r0g").gpu_blocks("x").gpu_threads("row")
+        if inside == "unroll":
+            out.unroll("two")
+
+    with pytest.raises(ScheduleError, match="threads around lanes that share a reduction do nothing else"):
+        loops(sums, edit)
+
+
 def test_cpus_have_no_lanes() -> None:
     f = hjit.pipeline(doubled)
     s = f.schedule(IMAGE)

@@ -62,7 +62,7 @@ class Transfers:
         self._pinned: list[tuple[Any, Array]] = []  # what keeps the memory, and its bytes
 
     def upload(self, a: Array) -> Any:
-        """An array on the device with the strides of `a`; the host may change `a` afterwards."""
+        """An array on the device with the strides of `a`; the host may change `a`, and any stream use it, afterwards."""
         cupy = self.cupy
         if not a.size:
             return cupy.empty(a.shape, a.dtype)
@@ -76,6 +76,7 @@ class Transfers:
             there = cupy.empty((a.nbytes,), np.uint8)
             self._send(packed.reshape(-1).view(np.uint8), there)
             found[...] = cupy.ndarray(a.shape, a.dtype, there.data, packed.strides)
+            cupy.cuda.get_current_stream().synchronize()
         return found
 
     def download(self, x: Any) -> Array:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.errors import ScheduleError
 from hjit.kernels.lower.loopir import (
     INTERIOR,
     Block,
@@ -38,7 +39,7 @@ from hjit.kernels.lower.loopir import (
 from hjit.kernels.lower.machine import Machine
 from hjit.kernels.lower.program import Nest
 from hjit.kernels.lower.thresholds import ACCUMULATORS, FEW_PRODUCTS, PRODUCTS, SUMS_OF_PRODUCTS
-from hjit.kernels.lower.traverse import Body, at, with_bodies
+from hjit.kernels.lower.traverse import Body, at, every, with_bodies
 from hjit.kernels.lower.two_sum import two_sum
 from hjit.sched.language.limits import WARP
 from hjit.trace.ir.expressions import Const, Expr, Op, cast, select
@@ -48,7 +49,11 @@ from hjit.trace.ir.poly import ZERO, Poly, Var, extremum, poly
 
 
 def block_reductions(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest without `Reduce`."""
+    """The nest without `Reduce`.
+
+    Raises:
+        ScheduleError: lanes share a reduction, and threads do something else between them.
+    """
     return replace(nest, body=Reductions().body(nest.body, None))
 
 
@@ -127,6 +132,8 @@ class Reductions:
         if by_lanes is not None:
             yield from self.by_warp_lanes(*by_lanes)
         elif not isinstance(s, Reduce):
+            if isinstance(s, Threads):
+                _check_lanes(s)
             inside = s if isinstance(s, Vectors) else vectors
             yield with_bodies(s, lambda body: self.body(body, inside))
         elif any(t.threads for t in s.loops):
@@ -279,6 +286,20 @@ def _by_lanes(s: Stmt) -> tuple[tuple[ThreadLoop, ...], Reduce] | None:
         case Reduce() if any(t.warp_lanes for t in s.loops):
             return (), s
     return None
+
+
+def _check_lanes(s: Threads) -> None:
+    """Raise where lanes share a reduction, and threads do something else beside it: all lanes of a warp are to be there.
+
+    Raises:
+        ScheduleError: they do.
+    """
+    for x in every(s.body):
+        if isinstance(x, Reduce) and any(t.warp_lanes for t in x.loops):
+            raise ScheduleError(
+                f"{x.buffer}: the threads around lanes that share a reduction do nothing else; have other loops, and "
+                "stages that are computed there, outside of the loops over threads"
+            )
 
 
 def _lanes(i: Item, vectors: Vectors | None) -> int:
