@@ -62,7 +62,7 @@ class Transfers:
         self._pinned: list[tuple[Any, Array]] = []  # what keeps the memory, and its bytes
 
     def upload(self, a: Array) -> Any:
-        """An array on the device with the strides of `a`; the host may change `a`, and any stream use it, afterwards."""
+        """An array on the device with the strides of `a`. Then the host may change `a`, and any stream use it."""
         cupy = self.cupy
         if not a.size:
             return cupy.empty(a.shape, a.dtype)

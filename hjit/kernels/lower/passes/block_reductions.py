@@ -289,7 +289,7 @@ def _by_lanes(s: Stmt) -> tuple[tuple[ThreadLoop, ...], Reduce] | None:
 
 
 def _check_lanes(s: Threads) -> None:
-    """Raise where lanes share a reduction, and threads do something else beside it: all lanes of a warp are to be there.
+    """Raise where lanes share a reduction, and threads do something else beside it: all of a warp are to be there.
 
     Raises:
         ScheduleError: they do.
