@@ -480,3 +480,24 @@ def test_warnings_of_extern_calls_point_to_the_line_of_the_call(verify: Any) -> 
 
     found = lines(hjit.pipeline(f, verify=verify, on_unsupported="raise"))
     assert found == lines(f) == [(__file__, helper.__code__.co_firstlineno + 1)] * 3
+
+
+def stretched(img: Any) -> Any:
+    out = np.empty_like(img)
+    for c in range(img.shape[2]):
+        low, high = np.percentile(img[..., c], (1, 99))
+        out[..., c] = np.clip((img[..., c] - low) / (high - low), 0, 1)
+    return out
+
+
+def rotated(img: Any) -> Any:
+    sums = [scipy.ndimage.rotate(img[..., 0], angle, reshape=False, order=2).sum(0) for angle in range(0, 180, 30)]
+    return np.stack(sums)
+
+
+@pytest.mark.parametrize("f", [stretched, rotated])
+def test_calls_for_each_channel_or_angle_are_calls_between_kernels(f: Any) -> None:
+    p = hjit.pipeline(f, on_unsupported="raise")
+    for k in range(3):
+        img = np.random.default_rng(k).random((40 + k, 50, 4), np.float32)
+        np.testing.assert_allclose(p(img), f(img), rtol=2e-6)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import abc
 import collections.abc
 import dataclasses
 import datetime
+import functools
+import logging
 import numbers
 import os
 import random
@@ -284,6 +287,143 @@ def test_fields_of_an_object_are_asked_for_by_name() -> None:
     f = hjit.pipeline(lambda a: sum(x for _, x in Fields(a, a + 1)), on_unsupported="raise")
     a = np.arange(600, dtype=np.float32).reshape(20, 30)
     assert np.array_equal(f(a), a + (a + 1))
+
+
+class Step(abc.ABC):
+    """Converts what it is given: its methods can be traced, and cannot run as they are."""
+
+    bits = 8
+
+    def __init__(self, img: Any, gain: float = 1.5) -> None:
+        self.img = np.asarray(img, np.float32)
+        self.rows, self.columns = img.shape
+        self.gain = gain
+        self.seen: list[Any] = []
+
+    def __call__(self) -> Any:
+        self.seen.append(self.name)
+        return self.finished(self.run())
+
+    @abc.abstractmethod
+    def run(self) -> Any: ...
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    @functools.cached_property
+    def top(self) -> Any:
+        return np.float32(2**self.bits - 1)
+
+    def finished(self, x: Any) -> Any:
+        return np.uint8(np.clip(x, 0, self.top))
+
+    @staticmethod
+    def padded(x: Any) -> Any:
+        out = np.zeros((x.shape[0] + 2, x.shape[1] + 2), x.dtype)
+        out[1:-1, 1:-1] = x
+        return out
+
+    @classmethod
+    def strong(cls, img: Any) -> Any:
+        return cls(img, 3.0)
+
+
+class Smooth(Step):
+    def __init__(self, img: Any, gain: float = 0.25) -> None:
+        super().__init__(img, gain)
+        self.padding = self.padded(self.img)
+
+    def run(self) -> Any:
+        p = self.padding
+        return (p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:]) * self.gain
+
+    def finished(self, x: Any) -> Any:
+        return super().finished(x) | np.uint8(len(self.seen))
+
+
+class Rows(Step):
+    def run(self) -> Any:
+        out = np.empty((self.rows, self.columns), np.float32)
+        for y in range(self.rows):
+            for x in range(self.columns):
+                out[y, x] = self.at(y, x) if self.img[y, x] > 100 else self.img[y, 0]
+        return out
+
+    def at(self, y: Any, x: Any) -> Any:
+        return self.img[y, x] * self.gain
+
+
+class Slots:
+    __slots__ = ("x",)
+
+    def __init__(self, x: Any) -> None:
+        self.x = np.float64(x)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Slots and isinstance(other, Slots) and other.__class__ is self.__class__
+
+    def __hash__(self) -> int:
+        return 7
+
+
+@dataclasses.dataclass
+class Weights:
+    x: Any
+    table: Any = dataclasses.field(default_factory=lambda: [0.5, 0.25])
+
+    def __post_init__(self) -> None:
+        self.x = np.array(self.x, float)
+
+    def total(self) -> Any:
+        return sum(w * np.asarray(self.x) for w in self.table)
+
+
+def logged(x: Any) -> Any:
+    return Logs(x).run()
+
+
+class Logs:
+    def __init__(self, x: Any) -> None:
+        self.x = x
+
+    def run(self) -> Any:
+        LOG.debug("of %s", self.x.shape)
+        return np.float32(self.x) * 2
+
+
+LOG = logging.getLogger(__name__)
+CONVERTING: dict[str, Callable[[Any], Any]] = {
+    "methods of a base": lambda a: Smooth(a)(),
+    "class method": lambda a: Smooth.strong(a)(),
+    "static method": lambda a: Step.padded(np.float32(a)),
+    "loops": lambda a: Rows(a)(),
+    "several objects": lambda a: Rows(Smooth(a)())() + Rows(a, 2.0)(),
+    "slots": lambda a: Slots(a).x * (Slots(a) == Slots(a[0])) + hash(Slots(a)),
+    "dataclass": lambda a: Weights(a).total() + Weights(a, [3.0]).total(),
+    "its class": lambda a: np.float32(a) * (type(Rows(a)) is Rows) + (Rows(a).__class__ is Rows),
+    "abstract": lambda a: np.float32(a) * isinstance(Rows(a), Step) + (Rows(a).name == "Rows"),
+    "logs": logged,
+}
+
+
+@pytest.mark.parametrize("verify", ["off", "first"])
+@pytest.mark.parametrize("f", CONVERTING.values(), ids=CONVERTING)
+def test_methods_that_convert_arrays_are_traced(f: Callable[[Any], Any], verify: Any) -> None:
+    p = hjit.pipeline(f, on_unsupported="raise", verify=verify)
+    for k in range(3):
+        a = np.random.default_rng(k).integers(0, 256, (20 + k, 30), np.uint8)
+        ours, theirs = p(a), f(a)
+        assert ours.dtype == theirs.dtype and np.array_equal(ours, theirs)
+
+
+def test_what_cannot_be_made_is_refused_as_python_does() -> None:
+    f = lambda a: np.float32(Step(a).img)  # type: ignore[abstract] # noqa: E731
+    with pytest.raises(TypeError) as theirs:
+        f(np.ones((4, 5)))
+    with pytest.raises(TypeError) as ours:
+        hjit.pipeline(f)(np.ones((4, 5)))
+    assert str(ours.value) == str(theirs.value)
 
 
 class Printed(type):

@@ -69,7 +69,9 @@ class Attempts:
         Raises:
             TraceError: it does so whatever is done.
         """
-        if self.next.programs:
+        if rec.has_methods:
+            self.update(traces_methods=True)
+        elif self.next.programs:
             if rec.short_loops <= self.next.programs:
                 self._without_programs()
             else:
@@ -93,7 +95,9 @@ class Attempts:
             raise OutOfBounds from None
         if isinstance(error, BudgetError):
             raise error
-        if self.next.programs:
+        if rec.has_methods:
+            self.update(traces_methods=True)
+        elif self.next.programs:
             self._without_programs()
         elif self.next.classes:
             self.update(classes=False)  # they do not help

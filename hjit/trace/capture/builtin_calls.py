@@ -14,6 +14,7 @@ import numpy as np
 
 from hjit.trace.capture.captured import ObjectProxy, as_it_is, watched_class
 from hjit.trace.capture.constructors import as_scalar
+from hjit.trace.capture.made_classes import class_of
 from hjit.trace.capture.loops.iterators import enumerate_, range_, zip_
 from hjit.trace.ops.arrays.strides import interface
 from hjit.trace.ops.complex_numbers.operands import joined
@@ -110,14 +111,19 @@ def _type(*args: Any) -> Any:
         return watched_class(x.__class__)
     if type(x) in (Tracer, ComplexTracer, HostScalar, MaskedRead, Opaque):
         return x.__class__
-    return int if type(x) is Size else type(x)
+    return int if type(x) is Size else class_of(type(x))
+
+
+_STAND_INS = (Tracer, ComplexTracer, HostScalar, MaskedRead)  # which have more attributes than what they stand for
 
 
 def _hasattr(x: Any, name: str) -> bool:
-    return hasattr(_type(x), name) if type(x) in (Tracer, ComplexTracer, HostScalar, MaskedRead) else hasattr(x, name)
+    return hasattr(_type(x) if type(x) in _STAND_INS else x, name)
 
 
 def _getattr(x: Any, name: str, *default: Any) -> Any:
+    if default and type(x) in _STAND_INS and not _hasattr(x, name):
+        return default[0]
     if name == "__class__" and type(x) in (Tracer, ComplexTracer):
         return _type(x)
     return interface(x) if is_tracer(x) and name == "__array_interface__" else getattr(x, name, *default)

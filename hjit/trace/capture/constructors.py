@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture.array_protocol import arrays_of
+from hjit.trace.capture.made_classes import traced_class
 from hjit.trace.capture.side_effects.impure import GENERATOR_CLASSES
 from hjit.trace.capture.side_effects.made_objects import check_output
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
@@ -32,7 +33,7 @@ from hjit.trace.tracing.arrays.tracer import (
     is_tracer,
 )
 from hjit.trace.tracing.dispatch import hook, provides
-from hjit.trace.tracing.frames import callees, compared, identities, reads
+from hjit.trace.tracing.frames import callees, compared, holders, identities, reads
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import HostScalar, is_host, record
 from hjit.trace.tracing.scalars.size import as_number
@@ -47,9 +48,12 @@ def called(value: Any, frame: types.FrameType) -> Any:
     traced = CONSTRUCTORS.get(value) if type(value) in (type, ScalarClass) else None
     is_called = frame.f_lasti in callees(frame.f_code)
     if traced is None:
-        if frame.f_lasti not in compared(frame.f_code):  # its methods may be called
+        if frame.f_lasti in compared(frame.f_code):
+            return value
+        seen = traced_class(value) if is_called or frame.f_lasti in holders(frame.f_code) else value
+        if seen is value:  # its methods may be called, as they are
             check_output(value, frame)
-        return value
+        return seen
     if is_called:
         return traced
     seen = class_seen(value)

@@ -149,7 +149,8 @@ def clone(function: types.FunctionType) -> Callable[..., Any]:
         for name, cell, own in zip(function.__code__.co_freevars, function.__closure__ or (), cells, strict=True):
             if own is not cell:
                 own.cell_contents = _seen(function, cell.cell_contents, AccessPath(cell, name, "cell"))
-                rec.watched.cells.append((own, own.cell_contents, name))
+                if name != "__class__":  # which no code changes
+                    rec.watched.cells.append((own, own.cell_contents, name))
         cloned.__defaults__ = _defaults(function, "__defaults__")
         cloned.__kwdefaults__ = _defaults(function, "__kwdefaults__")
     except BaseException:

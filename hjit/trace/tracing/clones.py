@@ -15,9 +15,11 @@ class Clones:
         functions: those without a closure that were made anew, and what they became; and those that are being made: a
             closure may hold its own function.
         overlays: of globals, by the identity of these.
+        classes: the user's of which traced code makes objects, with what stands for each.
         pipelines: those that were met, by their `id`, with what stands for each, as code may ask for identity.
     """
 
     functions: dict[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict)
     overlays: dict[int, Any] = field(default_factory=dict)
+    classes: dict[type, type] = field(default_factory=dict)
     pipelines: dict[int, tuple[Any, Callable[..., Any]]] = field(default_factory=dict)

@@ -119,6 +119,13 @@ _ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
 
 
 @lru_cache(maxsize=4096)
+def holders(code: CodeType) -> frozenset[int]:
+    """The offsets at which a frame of `code` may stand while it loads what it then reads an attribute of."""
+    steps = instructions(code)
+    return _standing(steps, [k for k in range(len(steps) - 1) if steps[k + 1].opname in _ATTRIBUTE])
+
+
+@lru_cache(maxsize=4096)
 def asks_class(code: CodeType) -> frozenset[int]:
     """The offsets at which a frame of `code` may stand while it reads `__class__`, or matches a class (`case C():`)."""
     steps = instructions(code)

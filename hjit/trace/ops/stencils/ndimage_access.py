@@ -14,6 +14,7 @@ from hjit.trace.ir.graph import Definition, identity
 from hjit.trace.ir.poly import Dim, Poly, boundary, poly
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, as_value, call, from_known, from_stage
 from hjit.trace.tracing.arrays.writing import update
+from hjit.trace.tracing.recording.decisions import settle
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import static_value
 from hjit.trace.tracing.scalars.size import size_poly
@@ -181,11 +182,16 @@ def reach(shape: Sequence[int], origins: Sequence[Any]) -> tuple[list[int], list
 
 
 def footprint_of(x: Any) -> np.ndarray[Any, Any]:
-    """The truth values of a footprint. Those of an argument or captured array are guarded, 32 at a time."""
+    """The truth values of a footprint. Those of an argument or captured array are guarded, 32 at a time; of one that
+    the function makes of the caller's numbers, these are."""
     t = as_tracer(x)
     if t.known is not None:
         return t.known.astype(bool)
-    flat, bits = t.astype(bool).astype(np.int64).reshape(-1), from_known(1 << np.arange(32))
+    truth = t.astype(bool).copy()
+    settled = settle(current(), truth.buffer.source())
+    if settled is not None:
+        return settled
+    flat, bits = truth.astype(np.int64).reshape(-1), from_known(1 << np.arange(32))
     words = [
         int(as_value(call(np.sum, flat[k : k + 32] * bits[: min(32, int(t.size) - k)])))
         for k in range(0, int(t.size), 32)

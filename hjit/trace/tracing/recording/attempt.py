@@ -22,6 +22,7 @@ class Attempt:
         freeze_captured: are captured numbers constants? Else they are read at every call, as arguments are.
         classes: does traced code get a `ScalarClass` for each scalar type of NumPy? None: only where it calls none in
             a variable.
+        traces_methods: are objects that the function makes of classes whose methods are traced?
     """
 
     unrolled: frozenset[LoopSite] = frozenset()
@@ -33,3 +34,4 @@ class Attempt:
     chooses: bool = False
     freeze_captured: bool = False
     classes: bool | None = None
+    traces_methods: bool = False

@@ -12,6 +12,7 @@ from hjit.trace.ir.expressions import Expr, Load, ScalarRef, walk
 from hjit.trace.ir.graph import Graph, Stage
 from hjit.trace.ir.interpret import interpret_stages
 from hjit.trace.ir.poly import sizes_value
+from hjit.trace.tracing.recording import iterations
 from hjit.trace.tracing.recording.events import ExpectedOutcome, GraphBreak
 from hjit.trace.tracing.recording.recorder import Recorder
 
@@ -52,7 +53,7 @@ def _guarded(rec: Recorder, stage: str) -> Any:
             "iterate outside the decorated function",
             LongLoop if rec.has_short_loops and not rec.attempt.rolls_short else TraceError,
         )
-    rec.break_in_loop("decisions on computed values")
+    rec.break_in_loop("decisions on computed values", iterations.MAX_DECISIONS)
     value: Any = _assumed(rec, number, stage)
     if value is None:
         value = rec.options.evaluate(rec, (stage,))[0].reshape(())[()]
@@ -62,34 +63,60 @@ def _guarded(rec: Recorder, stage: str) -> Any:
 
 def _constant(rec: Recorder, stage: str) -> Any:
     """The value of a stage that is made of known numbers, sizes and guarded scalars alone; None: of others, too."""
-    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    needed = _without_arrays(rec, stage)
+    if needed is None or not all(rec.is_fixed(name) for name in _scalars(needed)):
+        return None
+    return None if not _compute(rec, stage, needed) else rec.constants[stage].reshape(())[()]
+
+
+def settle(rec: Recorder, stage: str) -> np.ndarray[Any, Any] | None:
+    """The elements of a stage that is made of known numbers, sizes and scalars alone, which are guarded from now on;
+    None: of others, too."""
+    needed = _without_arrays(rec, stage)
+    if needed is None:
+        return None
+    for name in _scalars(needed):
+        rec.hosts[name].make_static()
+    return rec.constants[stage] if _compute(rec, stage, needed) else None
+
+
+def _without_arrays(rec: Recorder, stage: str) -> dict[str, Stage] | None:
+    """What is not computed yet for a stage; None: arrays are needed that the function does not make, or much work."""
     needed: dict[str, Stage] = {}
     names, work = [stage], 0
     while names:
         name = names.pop()
-        if name in needed or name in arrays:
+        if name in needed or name in rec.constants:
             continue
-        if name in rec.constants:
-            arrays[name] = rec.constants[name]
-        elif name in rec.inputs:
+        if name in rec.inputs:
             if rec.inputs[name].where != ("constant",):
                 return None
-            arrays[name] = rec.inputs[name].array
-        else:
-            found = needed[name] = rec.stages[name]
-            work += sum(math.prod(sizes_value(n, rec.sizes) for n in d.extents) for d in found.definitions)
-            if work > MAX_CONSTANT or not all(
-                rec.is_fixed(e.name) for e in walk(*found.exprs()) if isinstance(e, ScalarRef)
-            ):
-                return None
-            names += found.sources
+            continue
+        found = needed[name] = rec.stages[name]
+        work += sum(math.prod(sizes_value(n, rec.sizes) for n in d.extents) for d in found.definitions)
+        if work > MAX_CONSTANT:
+            return None
+        names += found.sources
+    return needed
+
+
+def _scalars(stages: dict[str, Stage]) -> set[str]:
+    return {e.name for s in stages.values() for e in walk(*s.exprs()) if isinstance(e, ScalarRef)}
+
+
+def _compute(rec: Recorder, stage: str, needed: dict[str, Stage]) -> bool:
+    """Add a stage to the known numbers; False: an index is out of bounds, of a condition, perhaps, that does not hold
+    there."""
     stages = tuple(s for s in rec.stages.values() if s.name in needed)
+    sources = {name for s in stages for name in s.sources}
+    arrays = {n: s.array for n, s in rec.inputs.items() if n in sources}
+    arrays |= {n: a for n, a in rec.constants.items() if n in sources and n not in needed}
     hosts = {name: host.value for name, host in rec.hosts.items()}
     try:
         rec.constants |= interpret_stages(Graph((), (), stages, (stage,)), arrays, rec.sizes, hosts)
-    except IndexError:  # of a condition, perhaps, that does not hold there
-        return None
-    return rec.constants[stage].reshape(())[()]
+    except IndexError:
+        return False
+    return True
 
 
 def _assumed(rec: Recorder, number: int, stage: str) -> np.bool_ | None:

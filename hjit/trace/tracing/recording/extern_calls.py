@@ -11,6 +11,7 @@ from hjit.process import deadline
 from hjit.trace.ir.graph import Input
 from hjit.trace.ir.poly import Poly
 from hjit.trace.tracing.recording.events import FilledArguments, GraphBreak, Source
+from hjit.trace.tracing.recording.iterations import MAX_CALLS
 from hjit.trace.tracing.recording.products import Product
 from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.trace.tracing.recording.results import ExternResult
@@ -41,7 +42,7 @@ def record_extern_call(rec: Recorder, extern: ExternCall) -> GraphBreak:
     Raises:
         Exception: what the function raises; later calls find out whether it does so again.
     """
-    rec.break_in_loop(f"calls of {extern.operation}")
+    rec.break_in_loop(f"calls of {extern.operation}", MAX_CALLS)
     if rec.assumed:  # the condition may guard the arguments of the call, so it must not be assumed
         raise rec.error(extern.operation, "a condition before the call is assumed, and not computed")
     outcome, results, error = _postponed(rec, extern) or _called(rec, extern)

@@ -21,8 +21,10 @@ from hjit.trace.tracing.scalars.induction import LoopSite
 # long, mostly over rows; that limit, and those below, are chosen, not measured.
 MAX_OPERATIONS, MAX_UNROLLED = 3000, 300
 MANY_ITERATIONS = 8  # from which on those are a loop, and not a list of what there is to do
-MAX_REPEATED = 2  # decisions, or calls as they are, of one instruction in iterations after the first one
-MAX_RECOMPILED = 300  # operations of all that is compiled for these: each compiles what is before it anew
+# Of one instruction in iterations after the first one. What is decided on differs from image to image, and a loop with
+# many decisions goes on until something converges; calls are as many at each call, those of a list of filters, say.
+MAX_DECISIONS, MAX_CALLS = 2, 8
+MAX_RECOMPILED = 1000  # operations of all that is computed for these: each computes what is before it anew
 
 MAX_PARTS = 32  # of an array that one instruction writes: compiling each takes some 20 ms (chosen)
 
@@ -71,15 +73,15 @@ class Iterations:
         k = next((k for k, (f, _) in enumerate(self._stack) if f is frame), len(self._stack))
         self._stack[k:] = [(frame, head)]
 
-    def repeat_breaks(self, operations: int, frame: FrameType | None, called: FrameType) -> bool:
-        """A segment of a trace of so many operations ends: do too many end in a loop? See `are_too_many`."""
+    def repeat_breaks(self, operations: int, most: int, frame: FrameType | None, called: FrameType) -> bool:
+        """A segment of a trace of so many operations ends: do `most` of them end in a loop? See `are_too_many`."""
         self._look(frame, called)
         if not self._is_inside():
             return False
         place = tuple((frame.f_code, at) for frame, at in self._stack)
         self._breaks[place] += 1
         self._again += operations
-        return self._breaks[place] >= MAX_REPEATED or self._again > MAX_RECOMPILED
+        return self._breaks[place] >= most or self._again > MAX_RECOMPILED
 
     def _is_inside(self) -> bool:
         loops = self._loops

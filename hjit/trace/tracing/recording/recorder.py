@@ -183,6 +183,7 @@ class Recorder(TracedSizes):
         clones: traced versions of functions and globals.
         has_class: does a variable of traced code hold a NumPy scalar type?
         class_called: may that have been called?
+        has_methods: have methods of the user's classes run as they are, which could be traced?
         loops: the re-rolled loops (iterations traced as one) that are being traced, innermost last.
         rerolled: what re-rolled loops record besides stages.
         has_short_loops: was a loop unrolled that could have been re-rolled?
@@ -235,6 +236,7 @@ class Recorder(TracedSizes):
     clones: Clones = field(default_factory=Clones)
     has_class: bool = False
     class_called: bool = False
+    has_methods: bool = False
     # -- its loops
     loops: list[Any] = field(default_factory=list)
     rerolled: RerolledLoops = field(default_factory=RerolledLoops)
@@ -463,13 +465,13 @@ class Recorder(TracedSizes):
         lines = Counter(s.origin for s in self.stages.values())
         return lines.most_common(1)[0][0] if lines else None
 
-    def break_in_loop(self, what: str) -> None:
-        """Note a graph break; raise where iterations of a loop repeat it.
+    def break_in_loop(self, what: str, most: int) -> None:
+        """Note a graph break; raise where iterations of a loop repeat it `most` times.
 
         Raises:
             LongLoop: they do.
         """
-        if self.iterations is not None and self.iterations.repeat_breaks(len(self.stages), *traced_frame()):
+        if self.iterations is not None and self.iterations.repeat_breaks(len(self.stages), most, *traced_frame()):
             raise self._long_loop(what)
 
     def _long_loop(self, what: str) -> TraceError:

@@ -1,0 +1,116 @@
+"""The user's classes where traced code makes objects of them, or calls what belongs to a class.
+
+Their methods run as they are, which is enough for what asks traced arrays by NumPy's protocols. Where that fails, the
+function is traced again with a class in the place of each: one that is derived from it, with clones of its functions.
+"""
+
+from __future__ import annotations
+
+import abc
+import functools
+import sys
+import types
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+from hjit.trace.capture.captured import is_own, watched_class
+from hjit.trace.tracing.dispatch import hook
+from hjit.trace.tracing.recording.recorder import current
+
+_METACLASSES = (type, abc.ABCMeta)
+_ABOVE = (object, abc.ABC, typing.Generic)  # classes that may be bases and are not the user's
+# what Python calls where a class is made, or an object ends
+_LEFT = frozenset(("__init_subclass__", "__class_getitem__", "__del__", "__prepare__"))
+
+
+def traced_class(cls: type) -> type:
+    """What stands for a class where traced code calls it or what belongs to it; the class itself where nothing does."""
+    rec = current()
+    if not _is_traceable(cls):
+        return cls
+    if not rec.attempt.traces_methods:
+        rec.has_methods = True
+        return cls
+    if cls not in rec.clones.classes:
+        rec.clones.classes[cls] = _derived(watched_class(cls))
+    return rec.clones.classes[cls]
+
+
+def class_of(cls: type) -> type:
+    """The user's class that a class stands for; any other one as it is."""
+    return getattr(cls, "_hjit_class", cls) if cls in current().clones.classes.values() else cls
+
+
+def is_made(x: Any) -> bool:
+    """Is this an object of a class that stands for one of the user's?"""
+    return type(x) in current().clones.classes.values()
+
+
+@functools.lru_cache(maxsize=256)
+def _is_traceable(cls: type) -> bool:
+    """Is this a plain class, all of whose bases are, and can one be derived from it without being noticed?"""
+    own = [base for base in cls.__mro__ if base not in _ABOVE]
+    return (
+        type(cls) in _METACLASSES
+        and bool(own)
+        and all(_is_users(base) and "__init_subclass__" not in vars(base) for base in own)
+        and any(True for base in own for _ in _functions(base))
+    )
+
+
+def _is_users(cls: type) -> bool:
+    return is_own(cls) and cls.__module__.partition(".")[0] not in sys.stdlib_module_names
+
+
+def _functions(cls: type) -> Iterator[tuple[str, Any]]:
+    for name, value in vars(cls).items():
+        if name not in _LEFT and _function_of(value) is not None:
+            yield name, value
+
+
+def _function_of(value: Any) -> types.FunctionType | None:
+    """The function that an attribute of a class is, or is made of."""
+    if isinstance(value, property):
+        value = value.fget
+    elif isinstance(value, functools.cached_property):
+        value = value.func
+    elif isinstance(value, (staticmethod, classmethod)):
+        value = value.__func__
+    return value if isinstance(value, types.FunctionType) else None
+
+
+def _derived(cls: type) -> type:
+    """A class that is derived from `cls`, and from what stands for its bases, so that `super()` finds that."""
+    bases = [b for b in map(traced_class, cls.__bases__) if b not in cls.__bases__]
+    names: dict[str, Any] = {"__slots__": (), "_hjit_class": cls, "__class__": property(lambda self: cls)}
+    for name in ("__module__", "__qualname__", "__doc__", "__hash__"):
+        if name in vars(cls):
+            names[name] = vars(cls)[name]
+    clones: list[Any] = []
+    for name, value in _functions(cls):
+        names[name] = _cloned(value, clones)
+    made = type(cls)(cls.__name__, (*bases, cls), names)
+    for f in clones:
+        for variable, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
+            if variable == "__class__":
+                cell.cell_contents = made
+    return made
+
+
+def _cloned(value: Any, clones: list[Any]) -> Any:
+    """An attribute of a class with clones of its functions, which are noted."""
+
+    def clone(f: Any) -> Any:
+        if not isinstance(f, types.FunctionType):
+            return f
+        clones.append(hook("clone")(f))
+        return clones[-1]
+
+    if isinstance(value, property):
+        return property(clone(value.fget), clone(value.fset), clone(value.fdel), value.__doc__)
+    if isinstance(value, (staticmethod, classmethod)):
+        return type(value)(clone(value.__func__))
+    if isinstance(value, functools.cached_property):
+        return functools.cached_property(clone(value.func))
+    return clone(value)
