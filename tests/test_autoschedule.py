@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import functools
 import math
 import random
 from collections.abc import Iterator
@@ -331,6 +332,21 @@ def test_stages_are_not_flipped_into_long_unrolled_bodies() -> None:
     apart = Schedule(default_schedule(graph, space.target), frozenset())
     for _, x in autoschedule.flipped(space, math.inf, apart, len(graph.stages), lambda: False):
         assert all(unrolled_instructions(space.nests, n, x.inlined) <= space.rules.inlined for n in x.tree.children)
+
+
+def test_long_stencils_are_not_flipped_into_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened(a: Array) -> Array:
+        for f in (np.minimum, np.maximum):
+            n, m = a.shape[0] - 9, a.shape[1] - 9
+            a = functools.reduce(f, [a[k // 10 : n + k // 10, k % 10 : m + k % 10] for k in range(100)])
+        return a
+
+    (graph,) = hjit.pipeline(opened).schedule(np.zeros((200, 300), np.uint8)).graphs()
+    space = space_of(segment_of(graph, Options()), {"a.0": 700, "a.1": 960}, Options(num_threads=2))
+    apart = Schedule(default_schedule(graph, space.target), frozenset())
+    monkeypatch.setattr(autoschedule, "greedily", None)  # nothing is searched
+    assert len(graph.stages) == 2
+    assert autoschedule.flipped(space, math.inf, apart, 2, lambda: False) == []
 
 
 def test_the_fastest_is_that_of_the_least_time() -> None:

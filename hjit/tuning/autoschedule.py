@@ -290,7 +290,13 @@ def flipped(
     predicted to be much slower. Stages that share a nest share its cost: the cheapest one to recompute comes first.
     """
     costs = space.costs_by_stage(best.tree, best.inlined)
-    free = [s.name for s in space.graph.stages if space.may_inline(s) and s.name not in space.frozen]
+    free = [
+        s.name
+        for s in space.graph.stages
+        if space.may_inline(s)
+        and s.name not in space.frozen
+        and (s.name in best.inlined or space.is_short(best.inlined | {s.name}))
+    ]
     found: list[tuple[float, Schedule]] = []
     for name in sorted(free, key=lambda n: (-costs.get(n, 0.0), _computed_again(space.graph, n)))[:count]:
         if stop():

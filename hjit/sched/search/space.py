@@ -281,7 +281,7 @@ class Space:
         inlined = state.inlined | {s.name}
         if self.may_inline(s) and (
             only == "inline"
-            or (only in (None, "apart") and self._is_short(inlined) and self._unrolls_few(state.nests, s, inlined))
+            or (only in (None, "apart") and self.is_short(inlined) and self._unrolls_few(state.nests, s, inlined))
         ):
             yield self._after(state, state.nests, inlined=inlined)
         if only is None and is_divisible(s):
@@ -317,7 +317,7 @@ class Space:
         """One pure definition that no gather reads, and nothing that it reads is written in the same nest."""
         return s.initial is not None and not s.updates and s.name not in self.graph.outputs
 
-    def _is_short(self, inlined: frozenset[str]) -> bool:
+    def is_short(self, inlined: frozenset[str]) -> bool:
         """Are all stages evaluated in few operations, with some inlined? Each place that reads one evaluates it."""
         found = self._short.get(inlined)
         if found is None:
