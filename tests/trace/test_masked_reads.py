@@ -174,18 +174,68 @@ def test_places_are_read_and_written_as_their_mask_is() -> None:
     compiled(f, IMAGE, exact=False)
 
 
+def test_elements_at_known_places() -> None:
+    def box(x: Any) -> Any:
+        inside = x > 0.9
+        (top, bottom), columns = np.where(inside.any(axis=1))[0][[0, -1]], np.flatnonzero(inside.any(axis=0))
+        return top, bottom, columns[0], columns[-1], columns[2], x[inside][-3], np.argwhere(inside)[0]
+
+    compiled(box, IMAGE)
+    compiled(lambda x: (np.argwhere(x > 50)[-1, 1], np.argwhere(x > 50)[[0, -1], 0]), BYTES)
+    compiled(lambda x: (x[x[..., 0] > 0.5][0], x[x[..., 0] > 0.5][-1, 2], x[x[..., 1] > 0.5][[1, 0]]), COLOURS)
+    compiled(lambda x: (x[x > 0.5][x[x > 0.5] > 0.9].mean(), x[x > 0.5][x[x > 0.5] < 0.9].size), IMAGE, exact=False)
+    compiled(lambda x: (lambda h: np.where(np.cumsum(h) >= 100)[0][0] * 2.5)(np.bincount(x.ravel())), BYTES)
+
+
+def test_elements_that_are_not_there() -> None:
+    for f in (lambda x: np.where(x > 9)[0][0], lambda x: x[x > 9][-2], lambda x: x[:0][x[:0] > 1][0]):
+        p = hjit.pipeline(f)
+        for x in (IMAGE, IMAGE[1:]):
+            with pytest.raises(IndexError) as theirs:
+                f(x)
+            with pytest.raises(IndexError) as ours:
+                p(x)
+            assert str(ours.value) == str(theirs.value)
+    p = hjit.pipeline(lambda x: np.flatnonzero(x > 0.5)[0], on_unsupported="raise")
+    assert p(np.array([0.0, 1, 0])) == 1
+    with pytest.raises(IndexError, match="index 0 is out of bounds for axis 0 with size 0"):
+        p(np.zeros(3))
+    assert p(np.array([0.0, 0, 1])) == 2
+
+
+def test_counts_under_a_mask() -> None:
+    labels = RNG.integers(-1, 6, (31, 40))
+
+    def confusion(a: Any, b: Any) -> Any:
+        known = (a >= 0) & (a < 5)
+        return np.bincount(5 * a[known].astype(int) + b[known], minlength=25).reshape(5, 5)
+
+    compiled(confusion, labels, np.abs(labels[::-1]) % 5)
+    compiled(lambda a: np.bincount(a[a >= 0]), labels)
+    compiled(lambda a: np.bincount(a[a >= 0], minlength=3), labels)
+    compiled(lambda a: np.bincount(a[a > 9], minlength=3), labels)
+    compiled(lambda a: np.bincount(a[a > 9]), labels)
+    compiled(lambda a, w: np.bincount(a[a > 0], w[a > 0], 9), labels, IMAGE)
+    compiled(lambda x: np.bincount(np.nonzero(x > 0.5)[1] + 3, minlength=50), IMAGE)
+    for f in (lambda a: np.bincount(a[a < 2]), lambda a: np.bincount(a[a[:, 0] > 2])):
+        with pytest.raises(ValueError) as theirs:
+            f(labels)
+        with pytest.raises(ValueError, match=str(theirs.value)):
+            hjit.pipeline(f)(labels)
+
+
 @pytest.mark.parametrize(
     "f",
     [
         lambda x: x[tuple(reversed(np.nonzero(x[:31, :31] > 0.5)))].mean(),
         lambda x: x[np.nonzero(x[:9, :9] > 0.5)].mean(),
         lambda x: x[np.nonzero(x > 0.5)[0]].mean(),
-        lambda x: np.flatnonzero(x > 0.5)[3],
+        lambda x: np.flatnonzero(x > 0.5)[3:],
         lambda x: x[np.nonzero(x > 0.5)][::2].sum(),
         lambda x: np.cumsum(x[x > 0.5])[-1],
         lambda x: np.concatenate([x[x > 0.5], x[0]]).sum(),
         lambda x: np.nonzero(x > 0.5),
-        lambda x: np.argwhere(x > 0.5)[0],
+        lambda x: np.argwhere(x > 0.5)[::2].sum(),
         lambda x: np.unique((x * 9).astype(np.uint8)),
         lambda x: np.unique(x).size,
         lambda x: np.unique((x * 9).astype(np.uint8), return_index=True)[0].sum(),

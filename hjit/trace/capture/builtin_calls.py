@@ -14,8 +14,8 @@ import numpy as np
 
 from hjit.trace.capture.captured import ObjectProxy, as_it_is, watched_class
 from hjit.trace.capture.constructors import as_scalar
-from hjit.trace.capture.made_classes import class_of
 from hjit.trace.capture.loops.iterators import enumerate_, range_, zip_
+from hjit.trace.capture.made_classes import class_of
 from hjit.trace.ops.arrays.strides import interface
 from hjit.trace.ops.complex_numbers.operands import joined
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, is_complex

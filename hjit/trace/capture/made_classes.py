@@ -14,7 +14,7 @@ import typing
 from collections.abc import Iterator
 from typing import Any
 
-from hjit.trace.capture.captured import is_own, watched_class
+from hjit.trace.capture.captured import NUMERIC, is_own, watched_class
 from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.recording.recorder import current
 
@@ -24,10 +24,14 @@ _ABOVE = (object, abc.ABC, typing.Generic)  # classes that may be bases and are 
 _LEFT = frozenset(("__init_subclass__", "__class_getitem__", "__del__", "__prepare__"))
 
 
-def traced_class(cls: type) -> type:
-    """What stands for a class where traced code calls it or what belongs to it; the class itself where nothing does."""
+def traced_class(cls: Any) -> Any:
+    """What stands for a class where traced code calls it or what belongs to it; the class itself where nothing does.
+
+    Args:
+        cls: a class, or what traced code already has in the place of one.
+    """
     rec = current()
-    if not _is_traceable(cls):
+    if type(cls) not in _METACLASSES or not _is_traceable(cls):
         return cls
     if not rec.attempt.traces_methods:
         rec.has_methods = True
@@ -47,20 +51,19 @@ def is_made(x: Any) -> bool:
     return type(x) in current().clones.classes.values()
 
 
-@functools.lru_cache(maxsize=256)
 def _is_traceable(cls: type) -> bool:
     """Is this a plain class, all of whose bases are, and can one be derived from it without being noticed?"""
     own = [base for base in cls.__mro__ if base not in _ABOVE]
     return (
-        type(cls) in _METACLASSES
-        and bool(own)
+        bool(own)
         and all(_is_users(base) and "__init_subclass__" not in vars(base) for base in own)
         and any(True for base in own for _ in _functions(base))
     )
 
 
 def _is_users(cls: type) -> bool:
-    return is_own(cls) and cls.__module__.partition(".")[0] not in sys.stdlib_module_names
+    top = cls.__module__.partition(".")[0]
+    return is_own(cls) and top not in sys.stdlib_module_names and top not in NUMERIC
 
 
 def _functions(cls: type) -> Iterator[tuple[str, Any]]:

@@ -66,7 +66,12 @@ def tally(
 @implements(np.bincount)
 def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Tracer:
     """Where `minlength` is not enough, the length is the largest value plus one, which is decided now and guarded."""
-    x, minlength = as_tracer(x), int(static_value(minlength))
+    return counts_of(as_tracer(x), None if weights is None else as_tracer(weights), minlength)
+
+
+def counts_of(x: Tracer, w: Tracer | None, minlength: Any, keep: Tracer | None = None) -> Tracer:
+    """`numpy.bincount`, of the elements that `keep` says."""
+    minlength = int(static_value(minlength))
     if minlength < 0:
         raise ValueError("'minlength' must not be negative")
     if x.ndim != 1:
@@ -77,19 +82,21 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Tracer:
         raise TypeError(
             f"Cannot cast array data from {x.dtype!r} to {np.dtype(np.intp)!r} according to the rule 'safe'"
         )
-    w = None if weights is None else as_tracer(weights)
     if w is not None and tuple(w.shape) != tuple(x.shape):
         raise ValueError("The weights and list don't have the same length.")
-    if x.known is not None and (w is None or w.known is not None):
+    if keep is None and x.known is not None and (w is None or w.known is not None):
         return from_known(np.bincount(x.known, None if w is None else w.known, minlength))
     if not x.size:
         return from_known(np.zeros(minlength, np.intp if w is None else np.float64))
-    if x.dtype.kind == "i" and bool(call(np.any, x < 0)):
+    if keep is not None:
+        x = call(np.where, keep, x, x.dtype.type(0))
+    if x.dtype.kind == "i" and bool(call(np.any, np.less(x, 0))):
         raise ValueError("'list' argument must have no negative elements")
     enough = minlength > (1 if x.dtype == bool else np.iinfo(x.dtype).max)
-    if not enough and (not minlength or not bool(call(np.all, x < minlength))):
-        minlength = max(minlength, int(as_value(call(np.max, x))) + 1)
-    return tally(x, minlength, w)
+    if not enough and (not minlength or not bool(call(np.all, np.less(x, minlength)))):
+        is_any = keep is None or bool(call(np.any, keep))
+        minlength = max(minlength, int(as_value(call(np.max, x))) + 1 if is_any else 0)
+    return tally(x, minlength, w, keep)
 
 
 def _data(a: Any, weights: Any) -> tuple[Tracer, Tracer | None]:

@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ops.by_numpy import by_numpy
-from hjit.trace.tracing.arrays.masked import MaskedRead
+from hjit.trace.ops.indexing.histograms import counts_of
+from hjit.trace.tracing.arrays.masked import MaskedRead, same_values
 from hjit.trace.tracing.arrays.tracer import call
 from hjit.trace.tracing.dispatch import functions, hook, provides
 from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import is_host, static_value
 
 _MISSING = np._NoValue
 _EXTREMES = {np.min: "minimum", np.amin: "minimum", np.max: "maximum", np.amax: "maximum"}
@@ -39,7 +41,7 @@ _OF_KNOWN_SHAPE = _ORDER_STATISTICS | frozenset(
 def knows_masked(function: Any) -> bool:
     """Is this function computed for arrays read under a mask?"""
     try:
-        known = (_REDUCTIONS, _ELEMENTWISE, _OF_KNOWN_SHAPE, (np.count_nonzero, np.ptp))
+        known = (_REDUCTIONS, _ELEMENTWISE, _OF_KNOWN_SHAPE, (np.count_nonzero, np.ptp, np.bincount))
         return any(function in some for some in known)
     except TypeError:  # not hashable
         return False
@@ -66,6 +68,8 @@ def masked_call(function: Any, args: Any, kwargs: Any) -> Any:
             return counted
     if function in _OF_KNOWN_SHAPE:
         return _by_numpy(function, args, kwargs)
+    if function is np.bincount:
+        return _counted(*args, **kwargs)
     if args[:1] != (first,):
         raise first.error(name)
     if function is np.ptp:
@@ -75,6 +79,41 @@ def masked_call(function: Any, args: Any, kwargs: Any) -> Any:
         function, first = np.sum, MaskedRead(first.full.astype(bool), first.mask)
         args = (first, *args[1:])
     return _reduced(function, first, args, kwargs)
+
+
+@provides
+def masked_item(a: MaskedRead, key: Any) -> Any:
+    """The element at a known place, counted from either end, or those of a list of places; what a mask keeps of them.
+    None: anything else."""
+    if type(key) is MaskedRead and key.dtype == bool and key.ndim == 1:
+        mask: Any = a.mask & key.full if same_values(a.mask, key.mask) else None
+        return None if mask is None else MaskedRead(a.full, mask, a.read)
+    first, *rest = key if type(key) is tuple else (key,)
+    if type(first) in (list, tuple) and first and all(map(_is_place, first)):
+        found: Any = call(np.stack, [_element(a, int(static_value(k))) for k in first])
+        return found[(slice(None), *rest)] if rest else found
+    if not _is_place(first):
+        return None
+    found = _element(a, int(static_value(first)))
+    return found[tuple(rest)] if rest else found
+
+
+def _is_place(x: Any) -> bool:
+    value = x.value if is_host(x) else x
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def _element(a: MaskedRead, k: int) -> Any:
+    """The element that `k` others come before or, of a negative one, ``-1 - k`` after."""
+    mask: Any = a.mask.reshape(-1)
+    before = k if k >= 0 else -1 - k
+    if not mask.size:
+        raise IndexError(f"index {k} is out of bounds for axis 0 with size 0")
+    current().check(call(np.count_nonzero, mask) <= before)
+    ahead = mask if k >= 0 else mask[::-1]
+    place = call(np.argmax, ahead if not before else call(np.cumsum, ahead) > before)
+    found = a.full.reshape((-1, *a.full.shape[a.mask.ndim :]))
+    return found[place if k >= 0 else mask.size - 1 - place]
 
 
 def _reduced(function: Any, a: MaskedRead, args: Any, kwargs: Any) -> Any:
@@ -117,6 +156,17 @@ def _worst(dtype: np.dtype[Any], for_max: bool) -> Any:
         return np.bool_(not for_max)
     info = np.iinfo(dtype)
     return dtype.type(info.min if for_max else info.max)
+
+
+def _counted(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
+    """`numpy.bincount`."""
+    read: MaskedRead = x if type(x) is MaskedRead else weights
+    if not all(type(y) is MaskedRead for y in (x, weights) if y is not None):
+        raise read.error("numpy.bincount")
+    if any(y.ndim > 1 for y in (x, weights) if y is not None):
+        raise ValueError("object too deep for desired array")
+    w = None if weights is None else read.whole(weights).reshape(-1)
+    return counts_of(read.whole(x).reshape(-1), w, minlength, read.mask.reshape(-1))
 
 
 def _by_numpy(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -109,7 +109,10 @@ class MaskedRead(Traced):
         return out
 
     def __getitem__(self, key: Any) -> Any:
-        raise self.error("index")
+        found = hook("masked_item")(self, key)
+        if found is None:
+            raise self.error("index")
+        return found
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise self.error("assignment to a part")
