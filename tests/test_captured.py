@@ -761,6 +761,27 @@ def test_numpy_random(f: Any) -> None:
     seeded_alike(f, lambda: np.random.seed(3), np.random.rand)
 
 
+OWN_STREAM = random.Random(2)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda img: img * random.random(),
+        lambda img: img.astype(np.float32) * random.uniform(0.5, 2) + random.randint(1, 9),
+        lambda img: np.clip(img * random.gauss(1, 0.1) + random.triangular(0, 3), 0, 255),
+        lambda img: np.roll(img + random.randrange(0, 9, 3), 1) * random.betavariate(2, 3),
+        lambda img: img * OWN_STREAM.random() + OWN_STREAM.randint(0, 3),
+    ],
+)
+def test_python_random(f: Any) -> None:
+    def reset() -> None:
+        random.seed(3)
+        OWN_STREAM.seed(4)
+
+    seeded_alike(f, reset, lambda: random.random() + OWN_STREAM.random())
+
+
 def test_a_seed_inside() -> None:
     def f(img: Any) -> Any:
         np.random.seed(5)
@@ -826,8 +847,9 @@ def test_a_trace_that_fails_draws_nothing() -> None:
         lambda img: img + datetime.datetime.now().second,
         lambda img: img + datetime.date.today().day,
         lambda img: print("computing") or img,
-        lambda img: img + random.random(),
-        lambda img: img + random.uniform(0, 1),
+        lambda img: img + random.choice([1, 2]),
+        lambda img: img + random.SystemRandom().random(),
+        lambda img: random.shuffle([1, 2]) or img,
         lambda img: img + np.random.default_rng().random(),
         lambda img: img + float(input()),
         lambda img: img + len(open("x").read()),

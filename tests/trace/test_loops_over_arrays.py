@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -98,9 +99,42 @@ def returned(v: Any) -> Any:
     return -1
 
 
+def places(img: Any) -> Any:
+    out = np.zeros_like(img)
+    for i, j in np.ndindex(*img.shape):
+        out[i, j] = img[i, j] * 2 if img[i, j] > 0.5 else -img[i, j - 1]
+    return out
+
+
+def one_place(img: Any) -> Any:
+    out = img.copy()
+    for place in np.ndindex(img.shape):
+        if out[place] > 0.5:
+            out[place] -= 0.5
+    return out
+
+
+def places_and_elements(img: Any) -> Any:
+    out = np.zeros(img.T.shape)
+    for (i, j), v in np.ndenumerate(img):
+        out[j, i] = v + (i - j)
+    return out
+
+
+def product(img: Any) -> Any:
+    out = np.zeros_like(img)
+    for i, j in itertools.product(range(1, img.shape[0]), range(img.shape[1] - 1, 0, -1)):
+        out[i, j] = max(img[i, j], img[i - 1, j])
+    return out
+
+
 @pytest.mark.parametrize(
     ("function", "given"),
     [
+        (places, IMAGE),
+        (one_place, IMAGE),
+        (places_and_elements, IMAGE),
+        (product, IMAGE),
         (doubled, LINE),
         (from_one, LINE),
         (decides, LINE),
@@ -204,3 +238,15 @@ def test_a_function_in_a_cell_shares_an_array_with_an_argument() -> None:
 
         assert_same(q(of_cell, array), array * 3)
         assert_same(q(of_cell, array + 1), array * 2 + array + 1)
+
+
+def test_places_one_by_one() -> None:
+    def f(img: Any) -> Any:
+        taps = [(i, j) for i, j in itertools.product(range(-1, 2), repeat=2) if (i, j) != (0, 0)]
+        around = sum(np.roll(img, tap, (0, 1)) for tap in taps)
+        rest = [img[place] for place in np.ndindex(2, 3)], list(np.ndindex(2, 0)), next(np.ndindex(3, 3))
+        return around, rest, list(np.ndenumerate(img[:2, :2])), list(itertools.product("ab", repeat=2))
+
+    p = hjit.pipeline(f, on_unsupported="raise")
+    for img in (IMAGE, IMAGE * 2):
+        assert_same(p(img), f(img))

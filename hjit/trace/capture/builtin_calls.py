@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import copy
 import functools
+import itertools
 import math
 import operator
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import numpy as np
 
 from hjit.trace.capture.captured import ObjectProxy, as_it_is, watched_class
 from hjit.trace.capture.constructors import as_scalar
-from hjit.trace.capture.loops.iterators import enumerate_, range_, zip_
+from hjit.trace.capture.loops.iterators import enumerate_, ndenumerate_, ndindex_, product_, range_, zip_
 from hjit.trace.capture.made_classes import class_of
 from hjit.trace.ops.arrays.strides import interface
 from hjit.trace.ops.complex_numbers.operands import joined
@@ -244,6 +245,9 @@ REPLACED: dict[Any, Any] = {
     range: range_,
     enumerate: enumerate_,
     zip: zip_,
+    np.ndindex: ndindex_,
+    np.ndenumerate: ndenumerate_,
+    itertools.product: product_,
     len: _len,
     isinstance: _isinstance,
     hasattr: _hasattr,

@@ -59,7 +59,7 @@ from hjit.trace.tracing.recording.recorder import current, tracing
 from hjit.trace.tracing.scalars.host import HostScalar, is_host, is_run_time, known_number, static_captured
 
 # modules of compiled functions that ask a tracer through Python's own protocols
-_SAFE_BUILTINS = ("builtins", "_operator", "math", "time", "_heapq", "_bisect")
+_SAFE_BUILTINS = ("builtins", "_operator", "_functools", "itertools", "math", "time", "_heapq", "_bisect")
 # of these the traced code sees the same thing each time; of a list it gets another copy
 _LASTING = (types.ModuleType, types.FunctionType, type, np.ufunc, bool, int, float, str, type(None))
 _OWN = ("hjit.trace", "hjit.kernels", "hjit.sched", "hjit.model", "hjit.pipeline", "hjit.call", "hjit.options")
@@ -406,7 +406,7 @@ def _replaced(value: Any) -> bool:
 
 
 _modules: dict[str, Any] = {}
-_SEEN_THROUGH = frozenset({"types", "functools", "itertools", "typing", "collections", "operator"})
+_SEEN_THROUGH = frozenset({"types", "functools", "typing", "collections", "operator"})
 
 
 @provides

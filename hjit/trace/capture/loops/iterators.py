@@ -1,5 +1,5 @@
-"""Loops of traced functions over ranges and arrays, with ``enumerate`` and ``zip``, and ``while``: the iterations at
-once, where the body allows that.
+"""Loops of traced functions over ranges and arrays, with ``enumerate`` and ``zip``, over the places of arrays, and
+``while``: the iterations at once, where the body allows that.
 
 A range whose ends move with the iteration of a loop around it, as ``range(y, n)``, runs over all numbers that it has in
 any of these, and its iterations do nothing where it has not.
@@ -7,10 +7,12 @@ any of these, and its iterations do nothing where it has not.
 
 from __future__ import annotations
 
+import functools
 import itertools
+import math
 import operator
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
@@ -268,3 +270,55 @@ def _elements(x: Any) -> Elements | None:
         return None if x.has_begun else x
     is_array = issubclass(type(x), Traced) and bool(x.shape)
     return Elements(x.shape[0], x.__getitem__, x.rows) if is_array else None
+
+
+# -- loops over places of several axes, as over a range of all of them
+
+
+def ndindex_(*shape: Any) -> Any:
+    """``np.ndindex`` for traced functions."""
+    sizes = shape[0] if len(shape) == 1 and type(shape[0]) in (tuple, list) else shape
+    sizes = [n if type(n) is Size else operator.index(static_value(n)) for n in sizes]
+    plain = tuple(map(int, sizes))
+    if len(sizes) < 2 or min(plain) < 1:
+        return np.ndindex(*plain)
+    return Elements(math.prod(sizes), functools.partial(_place, sizes), lambda: iter(np.ndindex(*plain)))
+
+
+def ndenumerate_(array: Any) -> Any:
+    """``np.ndenumerate`` for traced functions."""
+    if not issubclass(type(array), Traced) or not array.ndim:
+        return np.ndenumerate(array)
+
+    def rows() -> Iterator[Any]:
+        return ((place, array[place]) for place in np.ndindex(*map(int, array.shape)))
+
+    def at(k: Any) -> Any:
+        place = _place(array.shape, k)
+        return place, array[place]
+
+    return Elements(math.prod(array.shape), at, rows)
+
+
+def product_(*iterables: Any, repeat: Any = 1) -> Any:
+    """``itertools.product`` for traced functions: of ranges, the places are those of an array."""
+    repeat = operator.index(static_value(repeat))
+    ranges = [x for x in iterables if type(x) is range] * repeat
+    if len(ranges) < max(2, len(iterables) * repeat) or not all(map(len, ranges)):
+        return itertools.product(*iterables, repeat=repeat)
+    sizes = [len(x) for x in ranges]
+
+    def at(k: Any) -> Any:
+        places = zip(ranges, _place(sizes, k), strict=True)
+        return tuple(x.start + x.step * place for x, place in places)
+
+    return Elements(math.prod(sizes), at, lambda: itertools.product(*ranges))
+
+
+def _place(sizes: Sequence[Any], k: Any) -> tuple[Any, ...]:
+    """The index for each axis of the element that `k` others come before in C order."""
+    found = []
+    for n in reversed(sizes[1:]):
+        found.append(k % n)
+        k = k // n
+    return (k, *reversed(found))

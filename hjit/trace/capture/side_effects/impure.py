@@ -1,7 +1,7 @@
 """What must run at every call, or not at all: random numbers, the clock, input and output.
 
-NumPy's random numbers are drawn at every call, from the stream that the function names. Everything else whose result
-changes from call to call is refused, because a trace would freeze it.
+Random numbers of NumPy and of Python's `random` are drawn at every call, from the stream that the function names.
+Everything else whose result changes from call to call is refused, because a trace would freeze it.
 """
 
 from __future__ import annotations
@@ -43,6 +43,11 @@ NUMPY_GENERATORS = (np.random.RandomState, np.random.Generator)
 GENERATORS = (*NUMPY_GENERATORS, random.Random)
 _SHARED: Any = np.random.mtrand._rand  # the stream of numpy.random's own functions
 IN_PLACE = frozenset({"shuffle"})  # draws that change an array that they are given
+# methods of `random.Random` that give a number; others give objects of the caller's, or change a list
+_PYTHON_NUMBERS = frozenset(
+    """random uniform triangular randint randrange gauss normalvariate lognormvariate expovariate vonmisesvariate
+    gammavariate betavariate paretovariate weibullvariate""".split()
+)
 
 
 def refused(
@@ -190,9 +195,9 @@ class GeneratorProxy:
         return draw(found, stream) if is_draw else refused(f"{type(stream).__name__}.{name}")()
 
 
-def draw(function: Any, stream: Any) -> Callable[..., Any]:
+def draw(function: Any, stream: Any, module: str = "numpy.random") -> Callable[..., Any]:
     """A function that draws from a stream, called at every call; the stream is as it was where the trace fails."""
-    name = f"numpy.random.{function.__name__}"
+    name = f"{module}.{function.__name__}"
 
     @functools.wraps(function)
     def drawn(*args: Any, **kwargs: Any) -> Any:
@@ -205,6 +210,8 @@ def draw(function: Any, stream: Any) -> Callable[..., Any]:
 
 def _rewind(stream: Any) -> Callable[[], None]:
     """Puts a stream back to where it is now."""
+    if isinstance(stream, random.Random):
+        return functools.partial(stream.setstate, stream.getstate())
     if isinstance(stream, np.random.RandomState):
         return functools.partial(stream.set_state, stream.get_state(legacy=False))
     return functools.partial(setattr, stream.bit_generator, "state", stream.bit_generator.state)
@@ -234,8 +241,18 @@ class _Generator:
         return isinstance(x, self.cls)
 
 
+def python_draw(generator: random.Random, name: str) -> Callable[..., Any]:
+    """A method of a `random.Random` from outside the function: a number is drawn at every call."""
+    is_stream = name in _PYTHON_NUMBERS and not isinstance(generator, random.SystemRandom)
+    return (
+        draw(getattr(generator, name), generator, "random")
+        if is_stream
+        else refused(f"random.{name}", advice=_DRAW_OUTSIDE)
+    )
+
+
 class PythonRandomProxy:
-    """A `random.Random` from outside the function: what it draws would be frozen."""
+    """A `random.Random` from outside the function."""
 
     __slots__ = ("_hjit_generator",)
 
@@ -247,8 +264,8 @@ class PythonRandomProxy:
         return type(object.__getattribute__(self, "_hjit_generator"))
 
     def __getattribute__(self, name: str) -> Any:
-        cls = type(object.__getattribute__(self, "_hjit_generator"))
-        return cls if name == "__class__" else refused(f"random.{cls.__name__}.{name}", advice=_DRAW_OUTSIDE)()
+        generator = object.__getattribute__(self, "_hjit_generator")
+        return type(generator) if name == "__class__" else python_draw(generator, name)
 
 
 def of_loaded_modules() -> dict[Any, Any]:
@@ -287,5 +304,5 @@ def replaced() -> dict[Any, Any]:
         found[kind] = _Generator(kind)
     for name in random.__all__:
         if isinstance(getattr(getattr(random, name), "__self__", None), random.Random):
-            found[getattr(random, name)] = refused(f"random.{name}", advice=_DRAW_OUTSIDE)
+            found[getattr(random, name)] = python_draw(getattr(random, name).__self__, name)
     return found

@@ -122,12 +122,10 @@ def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
         raise current().error(
             "numpy.choose", f"more than {MAX_CHOICES} choices", "stack them and use np.take_along_axis"
         )
-    if (
-        mode == "raise"
-        and not (a.dtype == bool and len(options) > 1)
-        and bool(call(np.any, np.less(a, 0) | np.greater_equal(a, len(options))))
-    ):
-        raise ValueError("invalid entry in choice array")
+    if mode == "raise":
+        least, greatest = (0, 1) if a.dtype == bool else current().range_of(a.load()) or (-1, 0)
+        if least < 0 or greatest >= len(options):
+            current().check(call(np.any, np.less(a, 0) | np.greater_equal(a, len(options))))
     index = within(a, len(options), mode)
     shape = broadcast(index.shape, *(c.shape for c in options if is_tracer(c)))
     value = element(options[-1], shape, dtype)
