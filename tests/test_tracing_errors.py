@@ -44,7 +44,7 @@ def by_variable(a: Any) -> Any:
 
 
 def vectorized(a: Any) -> Any:
-    return np.vectorize(lambda x: x + 1)(a)
+    return np.vectorize(np.sum, signature="(n)->()")(a)
 
 
 def held(a: Any) -> Any:
@@ -73,7 +73,7 @@ CASES = [
     (stores, "WIDE[:2]", "what is assigned to is a real array", "np.empty"),
     (indexes, "WIDE[(a > 2).sum(axis=0)]", "what is indexed is a real array", "np.take"),
     (by_variable, "kind.type(a)", "numpy.float64 reached the call in a variable", r"use x\.astype\(kind.type\)"),
-    (vectorized, "np.vectorize(lambda x: x + 1)(a)", "one number after another", "whole arrays"),
+    (vectorized, 'np.vectorize(np.sum, signature="(n)->()")(a)', "one number after another", "whole arrays"),
     (held, "Holder(a)", "objects of the class .*Holder are made", "make the object before"),
     (made_inside, "inside.shown(a)", "shown is a method|shown runs as it is", "before or after|function of arrays"),
     (wide_type, "np.longdouble(a)", "up to 64 bits", "complex ones"),

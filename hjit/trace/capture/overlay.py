@@ -52,7 +52,7 @@ from hjit.trace.capture.side_effects.impure import (
 )
 from hjit.trace.splitting.decorated import python_original
 from hjit.trace.tracing.arrays.tracer import has_tracer
-from hjit.trace.tracing.dispatch import functions, is_dispatched, provides
+from hjit.trace.tracing.dispatch import functions, hook, is_dispatched, provides
 from hjit.trace.tracing.externs.foreign import foreign
 from hjit.trace.tracing.frames import compared, mapped
 from hjit.trace.tracing.recording.recorder import current, tracing
@@ -279,6 +279,8 @@ def wrap_callable(value: Any) -> Any:
         return types.MethodType(clone(function), captured_object(owner, AccessPath(value, "__self__", "attr")))
     if isinstance(value, functools.partial):
         return Partial(value)
+    if type(value) is np.vectorize:
+        return hook("vectorized")(value)
     if function_of(value) is not value:
         return _of_pipeline(value)
     if type(value) is _CACHE:
@@ -460,7 +462,7 @@ _BUILTINS["type"] = builtin_calls.CALLED["type"]  # of bodies of classes and `ev
 
 _CALLED = builtin_calls.CALLED  # these names are classes where they are not called
 # the modules of `hjit.trace.ops` that fill the table of traced functions
-_FAMILIES = """elementwise.ufuncs elementwise.casting elementwise.formulas elementwise.operators
+_FAMILIES = """elementwise.ufuncs elementwise.casting elementwise.formulas elementwise.operators elementwise.vectorized
     arrays.creation arrays.views arrays.strides arrays.joining arrays.packing
     indexing.getitem indexing.gathers indexing.scatters indexing.searching indexing.histograms
     indexing.masked_reads indexing.selections
@@ -484,6 +486,7 @@ def _load_families() -> None:
     creation, joining = (sys.modules[f"hjit.trace.ops.arrays.{name}"] for name in ("creation", "joining"))
     _REPLACED[np.mgrid], _REPLACED[np.ogrid] = creation.mgrid, creation.ogrid
     _REPLACED[np.r_], _REPLACED[np.c_] = joining.r_, joining.c_
+    _REPLACED[np.vectorize] = sys.modules["hjit.trace.ops.elementwise.vectorized"].Vectorized
 
 
 def _load_scipy() -> None:
