@@ -97,6 +97,17 @@ def test_what_is_also_read_across_rows_stays_flat() -> None:
     check(across, PLANES, exact=False)
 
 
+@pytest.mark.parametrize("part", [slice(48), slice(7, 400), slice(0, None, 2), slice(-30, None)])
+def test_what_is_written_in_a_part_of_a_flat_image_stays_there(part: slice) -> None:
+    def marked(a: Any, marks: Any) -> Any:
+        flat = a.flatten()
+        flat[part] = (flat[part] & 0xFE) | marks[part]
+        return flat.reshape(a.shape)
+
+    a = np.arange(20 * 24 * 3, dtype=np.uint8).reshape(20, 24, 3)
+    check(marked, a, (a.ravel() >> 1) & 1)
+
+
 def test_what_is_returned_keeps_its_shape() -> None:
     check(lambda a: MATRIX @ np.sqrt(a).reshape(3, -1), PLANES, exact=False)
     check(lambda a: (MATRIX @ a.reshape(3, -1)).reshape(a.shape), PLANES, exact=False)

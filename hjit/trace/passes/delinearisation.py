@@ -133,7 +133,8 @@ def _product(factors: Sequence[Atom]) -> Poly:
 
 def _is_of_rows(graph: Graph, s: Stage, axis: int, by: Poly) -> bool:
     """Is the axis written all along, and read at a row and a column of it wherever it is read?"""
-    if any(_dim(d, axis) is None for d in s.definitions):
+    along = ((d, _dim(d, axis)) for d in s.definitions)
+    if any(k is None or d.dims[k] != s.shape[axis] for d, k in along):
         return False
     return all(
         _parts(x.index[axis], by, d.extents) is not None
