@@ -761,6 +761,20 @@ def test_numpy_random(f: Any) -> None:
     seeded_alike(f, lambda: np.random.seed(3), np.random.rand)
 
 
+@pytest.mark.parametrize("make", [lambda: np.random.default_rng(3), lambda: np.random.RandomState(3)])
+def test_generators_inside_take_sizes(make: Any) -> None:
+    def f(img: Any) -> Any:
+        rng = make()
+        places = rng.permutation(img.size), rng.choice(img.size, 9, replace=False), rng.choice(len(img))
+        return [img.ravel()[k] for k in places], rng.normal(size=img.shape), img[rng.permutation(img.shape[0])]
+
+    p = hjit.pipeline(f, on_unsupported="raise")
+    for shape in ((20, 30), (23, 17)):
+        img = np.random.default_rng(0).random(shape)
+        for ours, theirs in zip(p(img)[0] + list(p(img)[1:]), f(img)[0] + list(f(img)[1:]), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
 OWN_STREAM = random.Random(2)
 
 

@@ -23,7 +23,7 @@ from hjit.trace.tracing.arrays.traced import Traced
 from hjit.trace.tracing.arrays.tracer import has_tracer
 from hjit.trace.tracing.externs.calls import extern_call
 from hjit.trace.tracing.recording.recorder import current
-from hjit.trace.tracing.scalars.host import static_value
+from hjit.trace.tracing.scalars.host import known_number, static_value
 
 _CLOCKS = ("time", "perf_counter", "monotonic", "process_time", "thread_time", "localtime", "gmtime", "sleep")
 CLOCKS = frozenset(n + unit for n in _CLOCKS for unit in ("", "_ns") if hasattr(time, n + unit))
@@ -124,12 +124,24 @@ class OwnGenerator(np.random.Generator):
     def shuffle(self, x: Any, axis: int = 0) -> None:
         _shuffle(super().shuffle, x, axis)
 
+    def permutation(self, x: Any, axis: int = 0) -> Any:
+        return super().permutation(known_number(x), axis)
+
+    def choice(self, a: Any, *args: Any, **kwargs: Any) -> Any:
+        return super().choice(known_number(a), *args, **kwargs)
+
 
 class OwnRandomState(np.random.RandomState):
     """As `OwnGenerator`."""
 
     def shuffle(self, x: Any) -> None:
         _shuffle(super().shuffle, x)
+
+    def permutation(self, x: Any) -> Any:
+        return super().permutation(known_number(x))
+
+    def choice(self, a: Any, *args: Any, **kwargs: Any) -> Any:
+        return super().choice(known_number(a), *args, **kwargs)
 
 
 def _shuffle(function: Callable[..., Any], x: Any, *axis: Any) -> None:
