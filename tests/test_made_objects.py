@@ -417,6 +417,20 @@ def test_methods_that_convert_arrays_are_traced(f: Callable[[Any], Any], verify:
         assert ours.dtype == theirs.dtype and np.array_equal(ours, theirs)
 
 
+class Levels:
+    def __init__(self, x: Any) -> None:
+        self.mean = np.float64(x.mean())
+        self.top = float(x.max())
+
+
+def test_numbers_that_methods_convert_are_no_decisions() -> None:
+    p = hjit.pipeline(lambda a: a - Levels(a).mean * Levels(a).top, on_unsupported="raise")
+    for k in range(3):
+        a = np.random.default_rng(k).random((20, 30))
+        np.testing.assert_allclose(p(a), a - a.mean() * a.max(), atol=1e-15)
+    assert p.stats.traces == 1
+
+
 def test_what_cannot_be_made_is_refused_as_python_does() -> None:
     f = lambda a: np.float32(Step(a).img)  # type: ignore[abstract] # noqa: E731
     with pytest.raises(TypeError) as theirs:

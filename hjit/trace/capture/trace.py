@@ -28,7 +28,7 @@ from hjit.trace.splitting.places import RETURNED
 from hjit.trace.tracing.arrays.buffers import COPY_IT, TracedBuffer
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_source
 from hjit.trace.tracing.arrays.masked import MaskedRead
-from hjit.trace.tracing.arrays.scalar_class import ClassCalled, plain_class
+from hjit.trace.tracing.arrays.scalar_class import ClassCalled, MethodConverts, plain_class
 from hjit.trace.tracing.arrays.tracer import Tracer, is_tracer
 from hjit.trace.tracing.complex_memory import complex_of
 from hjit.trace.tracing.dispatch import is_dispatched, source_of
@@ -260,6 +260,8 @@ def trace(
             attempts.update(rolled=attempt.rolled | found.sites)
         except ClassCalled:
             attempts.update(classes=True)
+        except MethodConverts:
+            attempts.update(traces_methods=True)
         except LongLoop as error:
             attempts.long(rec, error)
         except Exception as error:

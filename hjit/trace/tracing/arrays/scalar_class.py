@@ -19,6 +19,12 @@ class ClassCalled(BaseException):
     """
 
 
+class MethodConverts(BaseException):
+    """A method that runs as it is may ask for the number of a traced array: the function is traced again, with its
+    methods. It is no `Exception`, for the same reason.
+    """
+
+
 class ScalarClass:
     """A scalar type that converts traced arrays, too; else it is as good as the type.
 
@@ -108,8 +114,11 @@ def notice_call(frame: FrameType) -> None:
 
     Raises:
         ClassCalled: traced code calls something that is not traced, perhaps a class that it has in a variable.
+        MethodConverts: what asks is not traced, perhaps a method.
     """
     rec = current()
+    if rec.has_methods and type(frame.f_globals) is dict:
+        raise MethodConverts
     is_possible = rec.has_class and rec.attempt.classes is None
     if is_possible and type(frame.f_globals) is not dict and instruction(frame).startswith("CALL"):
         rec.class_called = True
