@@ -354,17 +354,16 @@ class Rows(Step):
         return self.img[y, x] * self.gain
 
 
-class Slots:
-    __slots__ = ("x",)
+class Counted:
+    made = 0
 
     def __init__(self, x: Any) -> None:
-        self.x = np.float64(x)
+        self.x = np.float32(x)
 
-    def __eq__(self, other: object) -> bool:
-        return type(other) is Slots and isinstance(other, Slots) and other.__class__ is self.__class__
-
-    def __hash__(self) -> int:
-        return 7
+    @classmethod
+    def one(cls, x: Any) -> Any:
+        cls.made += 1
+        return cls(x)
 
 
 @dataclasses.dataclass
@@ -399,7 +398,7 @@ CONVERTING: dict[str, Callable[[Any], Any]] = {
     "static method": lambda a: Step.padded(np.float32(a)),
     "loops": lambda a: Rows(a)(),
     "several objects": lambda a: Rows(Smooth(a)())() + Rows(a, 2.0)(),
-    "slots": lambda a: Slots(a).x * (Slots(a) == Slots(a[0])) + hash(Slots(a)),
+    "equal": lambda a: Weights(1).total() * np.float32(a) * (Weights(1).table == Weights(2).table),
     "dataclass": lambda a: Weights(a).total() + Weights(a, [3.0]).total(),
     "its class": lambda a: np.float32(a) * (type(Rows(a)) is Rows) + (Rows(a).__class__ is Rows),
     "abstract": lambda a: np.float32(a) * isinstance(Rows(a), Step) + (Rows(a).name == "Rows"),
@@ -421,6 +420,24 @@ class Levels:
     def __init__(self, x: Any) -> None:
         self.mean = np.float64(x.mean())
         self.top = float(x.max())
+
+
+def test_attributes_of_classes_that_class_methods_set_are_set_at_every_call() -> None:
+    p = hjit.pipeline(lambda a: Counted.one(a).x * 2, on_unsupported="numpy")
+    for k in range(3):
+        assert np.array_equal(p(np.ones((4, 5))), np.full((4, 5), 2)) and Counted.made == k + 1
+
+
+def test_subclasses_are_the_users() -> None:
+    f = lambda a: np.float32(a) * Smooth(a).top * len(Step.__subclasses__())  # noqa: E731
+    p = hjit.pipeline(f, on_unsupported="numpy")
+    assert np.array_equal(p(np.ones((4, 5), np.uint8)), f(np.ones((4, 5), np.uint8)))
+
+
+def test_no_subclasses_are_left() -> None:
+    before = Step.__subclasses__()
+    hjit.pipeline(lambda a: Smooth(a)() + Rows(a)(), on_unsupported="raise")(np.ones((20, 30), np.uint8))
+    assert Step.__subclasses__() == before and not Smooth.__subclasses__()
 
 
 def test_numbers_that_methods_convert_are_no_decisions() -> None:

@@ -7,6 +7,7 @@ function is traced again with a class in the place of each: one that is derived 
 from __future__ import annotations
 
 import abc
+import contextlib
 import functools
 import sys
 import types
@@ -16,12 +17,14 @@ from typing import Any
 
 from hjit.trace.capture.captured import NUMERIC, is_own, watched_class
 from hjit.trace.tracing.dispatch import hook
-from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.recording.recorder import Recorder, current
 
+T = typing.TypeVar("T")
 _METACLASSES = (type, abc.ABCMeta)
 _ABOVE = (object, abc.ABC, typing.Generic)  # classes that may be bases and are not the user's
+_HIDDEN = ("__init_subclass__", "__slots__")  # with the first one, a class that is derived does not go unnoticed
 # what Python calls where a class is made, or an object ends
-_LEFT = frozenset(("__init_subclass__", "__class_getitem__", "__del__", "__prepare__"))
+_LEFT = frozenset(("__class_getitem__", "__del__", "__prepare__"))
 
 
 def traced_class(cls: Any) -> Any:
@@ -31,14 +34,36 @@ def traced_class(cls: Any) -> Any:
         cls: a class, or what traced code already has in the place of one.
     """
     rec = current()
-    if type(cls) not in _METACLASSES or not _is_traceable(cls):
+    if type(cls) not in _METACLASSES or not _is_traceable(cls) or _asks_for_subclasses(cls):
         return cls
     if not rec.attempt.traces_methods:
         rec.has_methods = True
         return cls
     if cls not in rec.clones.classes:
-        rec.clones.classes[cls] = _derived(watched_class(cls))
+        made = rec.clones.classes[cls] = _derived(watched_class(cls))
+        rec.watched.classes[made] = dict(vars(made))  # what is set there would have been set in the user's class
     return rec.clones.classes[cls]
+
+
+def forget_classes(rec: Recorder) -> None:
+    """A trace has ended: nobody finds the classes that were made for it among the subclasses of the user's."""
+    for made in rec.clones.classes.values():
+        for other in _ALONE:
+            with contextlib.suppress(TypeError):  # CPython takes one that is laid out in memory as the bases are
+                made.__bases__ = (other,)
+                break
+
+
+class _Alone: ...
+
+
+class _AloneAbstract(abc.ABC): ...  # noqa: B024
+
+
+class _AloneGeneric(typing.Generic[T]): ...
+
+
+_ALONE: tuple[type, ...] = (_Alone, _AloneAbstract, _AloneGeneric)  # classes of nobody's
 
 
 def class_of(cls: type) -> type:
@@ -56,9 +81,16 @@ def _is_traceable(cls: type) -> bool:
     own = [base for base in cls.__mro__ if base not in _ABOVE]
     return (
         bool(own)
-        and all(_is_users(base) and "__init_subclass__" not in vars(base) for base in own)
+        and all(_is_users(base) and vars(base).keys().isdisjoint(_HIDDEN) for base in own)
         and any(True for base in own for _ in _functions(base))
     )
+
+
+def _asks_for_subclasses(cls: type) -> bool:
+    """Does traced code, or a method of the class, ask for the subclasses of one? It would find those made here."""
+    functions = (_function_of(value) for base in cls.__mro__ if is_own(base) for _, value in _functions(base))
+    codes = (*current().codes, *(f.__code__ for f in functions if f is not None))
+    return any("__subclasses__" in code.co_names for code in codes)
 
 
 def _is_users(cls: type) -> bool:

@@ -16,6 +16,7 @@ from hjit.process import deadline
 from hjit.trace.capture.attempts import Attempts
 from hjit.trace.capture.captured import AccessPath, captured_object, whole_array
 from hjit.trace.capture.classes import guard_class_attributes
+from hjit.trace.capture.made_classes import forget_classes
 from hjit.trace.capture.overlay import clone, load_table, replacement, wrap_callable
 from hjit.trace.capture.side_effects.audit_hook import install_audit_hook
 from hjit.trace.capture.side_effects.finalisation import Finalisation
@@ -267,6 +268,8 @@ def trace(
         except Exception as error:
             raise_if_signalled(error)
             attempts.failed(rec, error)
+        finally:
+            forget_classes(rec)
 
 
 def _traced(

@@ -120,9 +120,15 @@ _ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
 
 @lru_cache(maxsize=4096)
 def holders(code: CodeType) -> frozenset[int]:
-    """The offsets at which a frame of `code` may stand while it loads what it then reads an attribute of."""
+    """The offsets at which a frame of `code` may stand while it loads what it then reads an attribute of, but for those
+    that say something of a class, such as `__subclasses__`."""
     steps = instructions(code)
-    return _standing(steps, [k for k in range(len(steps) - 1) if steps[k + 1].opname in _ATTRIBUTE])
+    after = ((k, steps[k + 1]) for k in range(len(steps) - 1))
+    return _standing(steps, [k for k, s in after if s.opname in _ATTRIBUTE and _is_of_methods(s.name)])
+
+
+def _is_of_methods(name: str) -> bool:
+    return not name.startswith("__") or name in ("__init__", "__call__", "__new__")
 
 
 @lru_cache(maxsize=4096)
