@@ -287,3 +287,63 @@ def test_what_is_reached_through_the_module_of_builtins_is_traced() -> None:
     check(f, a)
     with pytest.raises(hjit.TraceError, match="print"):
         hjit.pipeline(prints, on_unsupported="raise")(a)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i2", "i8", "f4", "f8"])
+def test_sorting_numbers_in_loops(dtype: str) -> None:
+    def windows(a: Any) -> Any:
+        out = np.zeros((len(a), 4), a.dtype)
+        for i in range(2, len(a) - 2):
+            v = sorted([a[i - 2], a[i - 1], a[i], a[i + 1], a[i + 2]])
+            out[i, 0], out[i, 1] = v[0], v[2]
+            low, high = sorted((int(a[i]), int(a[i + 1])), reverse=True)
+            out[i, 2], out[i, 3] = low, high
+        return out
+
+    def medians(a: Any) -> Any:
+        out = np.zeros_like(a)
+        for y in range(1, a.shape[0] - 1):
+            for x in range(1, a.shape[1] - 1):
+                w = a[y - 1 : y + 2, x - 1 : x + 2]
+                v = [w[0, 0], w[0, 1], w[0, 2], w[1, 0], w[1, 1], w[1, 2], w[2, 0], w[2, 1], w[2, 2]]
+                out[y, x] = sorted(v)[4]
+        return out
+
+    a = np.random.default_rng(0).integers(-9, 9, 300).astype(dtype)
+    if dtype[0] == "f":
+        a[::7], a[3::7] = 0.0, -0.0  # equal ones stay in their order
+    p = check(windows, a, on_unsupported="break")
+    assert p.stats.parts == 0
+    p = check(medians, a.reshape(15, 20), on_unsupported="break")
+    p = check(medians, np.tile(a.reshape(15, 20), 2), on_unsupported="break")
+    assert p.stats.parts == 0
+
+
+def test_nans_are_sorted_by_python() -> None:
+    def windows(a: Any) -> Any:
+        out = np.zeros((len(a), 3))
+        for i in range(1, len(a) - 1):
+            v = sorted([a[i - 1], a[i], a[i + 1]])
+            out[i, 0], out[i, 1], out[i, 2] = v
+        return out
+
+    a = np.random.default_rng(0).random(200)
+    p = hjit.pipeline(windows, verify="off", cache="off", on_unsupported="break")
+    for _ in range(2):
+        np.testing.assert_array_equal(p(a), windows(a))
+        a[[5, 60, 61]] = np.nan
+    np.testing.assert_array_equal(p(a), windows(a))
+
+
+@pytest.mark.parametrize("dtype", ["i2", "i8", "f8"])
+def test_quotients_with_remainders_in_loops(dtype: str) -> None:
+    def f(a: Any) -> Any:
+        out = np.zeros((len(a), 4), a.dtype)
+        for i in range(len(a)):
+            out[i, 0], out[i, 1] = divmod(a[i], 7)
+            q, r = divmod(int(a[i]), -7)
+            out[i, 2], out[i, 3] = q, r
+        return out
+
+    p = check(f, np.random.default_rng(0).integers(-99, 99, 300).astype(dtype), on_unsupported="break")
+    assert p.stats.parts == 0

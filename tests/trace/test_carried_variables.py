@@ -38,7 +38,7 @@ def outcome(f: Callable[..., Any], *args: Any) -> Any:
     with np.errstate(all="ignore"):
         try:
             return f(*given), tuple(given)
-        except (ZeroDivisionError, UnboundLocalError, IndexError, OverflowError) as error:
+        except (ZeroDivisionError, UnboundLocalError, IndexError, OverflowError, ValueError) as error:
             return type(error), ()
 
 

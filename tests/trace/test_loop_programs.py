@@ -11,6 +11,7 @@ import pytest
 import hjit
 from hjit.trace.capture.attempts import Attempts
 from tests.numpy_check import check
+from tests.trace.nesting import with_source
 
 Array = np.ndarray[Any, Any]
 SIZES = (0, 1, 2, 3, 16, 17, 25, 70, 83)  # of few iterations each is traced by itself
@@ -577,3 +578,35 @@ def test_loops_that_are_no_programs_are_tried_as_such_once() -> None:
         patch.setattr("hjit.trace.capture.trace.MAX_UNROLLED", 5)
         check(f, rows(18, 18) - 0.5, rows(18) - 0.5, rows(18, 1)[:, 0] - 0.5, on_unsupported="break")
     assert len(failed) < 100
+
+
+def test_variables_that_are_exchanged_while_something_holds() -> None:
+    """Whichever is written first, the other one has what the iteration has found, and not what the loop has."""
+
+    def remainders(a: Array) -> Array:
+        out = np.zeros((a.shape[0], 4))
+        for i in range(a.shape[0]):
+            u, v, s, t = a[i], a[i] * 0.37, 1.0, 2.0
+            while v > 1e-9:
+                u, v = v, u % v
+                s, t = t, s + t * 0.5
+            out[i] = u, v, s, t
+        return out
+
+    def names(order: str) -> str:
+        u, v = order
+        return f"""def f(a):
+    out = np.zeros(a.shape[0])
+    for i in range(a.shape[0]):
+        {u}, {v} = a[i], a[i] * 0.37
+        while {v} > 1e-9:
+            {u}, {v} = {v}, {u} % {v}
+        out[i] = {u}
+    return out
+"""
+
+    check(remainders, rows(70), on_unsupported="break")
+    for order in ("xy", "yx"):
+        f = with_source(names(order), f"<exchanged {order}>")
+        p = check(f, rows(70), on_unsupported="break")
+        assert is_program(p, rows(70))

@@ -26,6 +26,7 @@ class Attempts:
         next: the next attempt.
         outermost: the loops around those that could not be traced as one iteration, or they themselves.
         too_long: why a function cannot be traced without programs; None: it was not found that it cannot.
+        has_branched: were the sides of conditions traced one after the other? That takes long, and is tried once.
         otherwise: how loops are traced where programs cannot be recorded either.
     """
 
@@ -33,6 +34,7 @@ class Attempts:
     next: Attempt = field(default_factory=Attempt)
     outermost: set[LoopSite] = field(default_factory=set)
     too_long: TraceError | None = None
+    has_branched: bool = False
     otherwise: Attempt | None = None
 
     def update(self, **changes: Any) -> None:
@@ -50,11 +52,30 @@ class Attempts:
             self.update(overwriting=self.next.overwriting | {refusal.site})
         elif refusal.rolling:
             self.update(rolls_inside=True)
+        elif refusal.endless:
+            if self.has_programs and self.otherwise is None:
+                self.otherwise = replace(self.next, few_iterations=True)
+                self._with_programs(frozenset({site}))
+            else:
+                self.update(few_iterations=True)
+        elif refusal.checking:
+            self.update(checked=self.next.checked | refusal.checking)
         elif refusal.choosing:
             self.update(chooses=True)
-        elif site in self.next.programs:
+        elif refusal.many and self.has_programs and self.otherwise is None and not self.has_branched:
+            self.has_branched = True
+            self.otherwise = replace(self.next, unrolled=self.next.unrolled | {refusal.site})
+            self.update(large=frozenset({site}))
+            self._with_programs(frozenset({site}))
+            self.next = self.next.moved(branches=True)
+        elif refusal.branching and not self.has_branched:
+            self.has_branched = True
+            self.next = self.next.moved(branches=True)
+        elif self.next.is_program(site) and refusal.site in rec.short_loops - self.next.unrolled - {site}:
+            self.update(unrolled=self.next.unrolled | {refusal.site})
+        elif self.next.is_program(site):
             self._without_programs()
-        elif self.next.programs:
+        elif self.next.records_programs:
             self.update(programs=self.next.programs | {site})
         elif refusal.moving and self.has_programs and self.otherwise is None:
             self.otherwise = replace(self.next, unrolled=self.next.unrolled | {refusal.site})
@@ -71,16 +92,18 @@ class Attempts:
         """
         if rec.has_methods:
             self.update(traces_methods=True)
-        elif self.next.programs:
-            if rec.short_loops <= self.next.programs:
+        elif self.next.records_programs:
+            if all(map(self.next.is_program, rec.short_loops)):
                 self._without_programs()
             else:
                 self.update(programs=self.next.programs | rec.short_loops)  # one of them may be around a program
         elif isinstance(error, LongLoop) and not self.next.rolls_short and rec.has_short_loops:
             self.update(rolls_short=True)
-        elif self.outermost and self.has_programs and self.too_long is None:
+        elif (sites := self.outermost or rec.too_long) and self.has_programs and self.too_long is None:
             self.too_long = error
-            self._with_programs(frozenset(self.outermost))
+            if not self.outermost:
+                self.update(large=rec.too_long, few=rec.too_long)
+            self._with_programs(frozenset(sites))
         else:
             raise error
 
@@ -97,7 +120,7 @@ class Attempts:
             raise error
         if rec.has_methods:
             self.update(traces_methods=True)
-        elif self.next.programs:
+        elif self.next.records_programs:
             self._without_programs()
         elif self.next.classes:
             self.update(classes=False)  # they do not help
@@ -128,8 +151,13 @@ class Attempts:
         before = self.otherwise
         self.update(
             programs=frozenset(),
+            places=frozenset(),
+            large=frozenset(),
+            few=frozenset(),
+            branches=False,
             unrolled=before.unrolled,
             rolls_inside=before.rolls_inside,
             rolls_short=before.rolls_short,
+            few_iterations=before.few_iterations,
         )
         self.outermost |= before.unrolled

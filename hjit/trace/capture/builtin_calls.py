@@ -16,6 +16,7 @@ import numpy as np
 from hjit.trace.capture.captured import ObjectProxy, as_it_is, watched_class
 from hjit.trace.capture.constructors import as_scalar
 from hjit.trace.capture.loops.iterators import enumerate_, ndenumerate_, ndindex_, product_, range_, zip_
+from hjit.trace.capture.loops.rewriting.choices import choose
 from hjit.trace.capture.made_classes import class_of
 from hjit.trace.ops.arrays.strides import interface
 from hjit.trace.ops.complex_numbers.operands import joined
@@ -43,6 +44,7 @@ from hjit.trace.tracing.scalars.moving import MovingLength
 from hjit.trace.tracing.scalars.size import Size, as_number, whole_size
 
 _TOO_LARGE = 2.0**63
+MAX_SORTED = 25  # numbers: a window of 5 x 5 (chosen)
 _WHOLE = (int, Size, InductionVariable)
 
 
@@ -179,6 +181,13 @@ def _whole(function: Callable[..., Any], ufunc: np.ufunc) -> Callable[..., Any]:
     return method
 
 
+def _trunc(x: Any, /) -> Any:
+    """`math.trunc`, which of NumPy's scalars takes those that are floats of Python."""
+    if is_tracer(x) and not x.weak and x.dtype != np.float64:
+        return math.trunc(x)
+    return _whole(math.trunc, np.trunc)(x)
+
+
 def _extreme(function: Callable[..., Any], ufunc: np.ufunc, beats: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     """`max` or `min`, where all that it compares has one type, so that its result has that whatever the values are."""
 
@@ -213,6 +222,37 @@ def _extreme(function: Callable[..., Any], ufunc: np.ufunc, beats: Callable[[Any
         return functools.reduce(later, items)
 
     return method
+
+
+def _sorted(items: Any, /, *, key: Any = None, reverse: Any = False) -> list[Any]:
+    """`sorted`: of few computed numbers of one type in a loop a network of exchanges, which keeps equal ones in order.
+
+    Where one is a NaN, Python runs: what that comes to depends on what its algorithm compares.
+    """
+    items = list(items)
+    kinds = {_number_type(x) for x in items}
+    is_network = key is None and type(reverse) is bool and len(kinds) == 1 and None not in kinds
+    if not is_network or not has_tracer(items) or not current().loops or len(items) > MAX_SORTED:
+        plain: list[Any] = sorted(items, key=key, reverse=reverse)
+        return plain
+    for x in items:
+        if is_tracer(x) and x.dtype.kind == "f":
+            current().check(call(np.isnan, x))
+    for k in range(1, len(items)):
+        for j in range(k, 0, -1):
+            a, b = items[j - 1], items[j]
+            swaps = b > a if reverse else b < a
+            if has_tracer((swaps,)):
+                items[j - 1], items[j] = choose(swaps, b, a), choose(swaps, a, b)
+            elif swaps:
+                items[j - 1], items[j] = b, a
+    found: list[Any] = items
+    return found
+
+
+def _divmod(a: Any, b: Any, /) -> Any:
+    """`divmod`, whose parts are those of two operations."""
+    return (a // b, a % b) if has_tracer((a, b)) else divmod(a, b)
 
 
 def _number_type(x: Any) -> Any:
@@ -257,7 +297,10 @@ REPLACED: dict[Any, Any] = {
     copy.copy: _copy,
     max: _extreme(max, np.maximum, operator.gt),
     min: _extreme(min, np.minimum, operator.lt),
+    sorted: _sorted,
+    divmod: _divmod,
     round: _whole(round, np.rint),
+    math.trunc: _trunc,
     math.floor: _whole(math.floor, np.floor),
     math.ceil: _whole(math.ceil, np.ceil),
 }

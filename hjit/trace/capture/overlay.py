@@ -35,9 +35,22 @@ from hjit.trace.capture.captured import (
 from hjit.trace.capture.constructors import called, class_seen
 from hjit.trace.capture.cupy_names import numpy_of
 from hjit.trace.capture.harmless import is_harmless
-from hjit.trace.capture.loops.bytecode import BOTH, CHOOSE, CHOOSES, EITHER, LEAVES, WHILE
+from hjit.trace.capture.loops.bytecode import (
+    BEGIN,
+    BOTH,
+    CHOOSE,
+    CHOOSES,
+    EITHER,
+    JOINED,
+    LEAVES,
+    ONCE,
+    OTHERWISE,
+    TRUTH,
+    UNSET,
+    WHILE,
+)
 from hjit.trace.capture.loops.iterators import leaves, while_
-from hjit.trace.capture.loops.rewriting import choices
+from hjit.trace.capture.loops.rewriting import branches, choices
 from hjit.trace.capture.loops.rewriting.exits import code_of
 from hjit.trace.capture.made_attributes import made_attribute
 from hjit.trace.capture.numpy_calls import dispatched, numpy_function
@@ -142,7 +155,7 @@ def clone(function: types.FunctionType) -> Callable[..., Any]:
     cells = [_filled_later(cell) for cell in function.__closure__ or ()]
     closure = tuple(cells) if function.__closure__ is not None else None
     is_library = (function.__module__ or "").partition(".")[0] in NUMERIC
-    code = function.__code__ if is_library else code_of(function, rec.attempt.chooses)
+    code = function.__code__ if is_library else code_of(function, rec.attempt.chooses, rec.attempt.branches)
     cloned = types.FunctionType(code, overlay(function.__globals__), function.__name__, None, closure)
     rec.clones.functions[function] = cloned
     try:
@@ -453,9 +466,13 @@ _REPLACED: dict[Any, Any] = {**replaced(), **builtin_calls.REPLACED, **effects.r
 _BUILTINS: dict[str, Any] = dict(vars(builtins))
 _BUILTINS.update({"__import__": _import, LEAVES: leaves, WHILE: while_})
 _BUILTINS.update({CHOOSES: choices.chooses, CHOOSE: choices.choose, BOTH: choices.both, EITHER: choices.either})
+_BUILTINS.update({BEGIN: branches.begin, TRUTH: branches.truth, JOINED: branches.joined})
+_BUILTINS.update({ONCE: branches.once, OTHERWISE: branches.otherwise, UNSET: branches.unset})
 
 
-for _name in "range enumerate zip len isinstance hasattr getattr callable max min round print open input".split():
+for _name in (
+    "range enumerate zip len isinstance hasattr getattr callable max min round sorted divmod print open input"
+).split():
     _BUILTINS[_name] = _REPLACED[getattr(builtins, _name)]
 _BUILTINS["type"] = builtin_calls.CALLED["type"]  # of bodies of classes and `eval`, which do not ask the overlay
 

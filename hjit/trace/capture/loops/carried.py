@@ -17,7 +17,7 @@ import numpy as np
 
 from hjit.trace.capture.loops.elements import UNBOUND, Elements, NotCarried
 from hjit.trace.capture.loops.paths import Path
-from hjit.trace.capture.loops.python_ints import HALF, CarriedInt, CarriedInts
+from hjit.trace.capture.loops.python_ints import HALF, MOST, CarriedInt, CarriedInts
 from hjit.trace.ir.expressions import Const, Expr, Index, Op, cast, select
 from hjit.trace.ir.graph import Stage, identity
 from hjit.trace.ir.poly import Atom, Dim, Poly, poly
@@ -32,6 +32,19 @@ from hjit.trace.tracing.scalars.induction import InductionVariable
 from hjit.trace.tracing.scalars.size import Size
 
 MAX_KINDS = 2  # of one variable
+ALL = "*"  # is checked in place of a variable: the results of all operations on ints of Python
+
+
+class LargeInts(NotCarried):
+    """An int of Python may come to have more than 64 bits.
+
+    Attributes:
+        names: of the variables which iterations may check, or `ALL`; none where that does not help.
+    """
+
+    def __init__(self, names: frozenset[str] = frozenset()) -> None:
+        super().__init__("an int of Python may come to have more than 64 bits")
+        self.names = names
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +205,10 @@ class CarriedVariables:
         at_last: those that are the loop's own variable at the end of each iteration; None: that is not known yet.
         set_inside: those that loops inside set, which have iterations.
         had: the kind of each on the path that is traced.
+        checked: those of which each iteration checks that they are no large ints.
         ints: what iterations leave in those that are ints of Python, by the arrays that hold them before.
+        guarded: the arrays of those that are `checked`.
+        left_kinds: which kinds iterations leave in each.
     """
 
     def __init__(
@@ -202,9 +218,17 @@ class CarriedVariables:
         kept: Mapping[str, Any],
         left: str = "",
         may_be_empty: bool = False,
+        checked: Collection[str] = (),
+        known: dict[str, tuple[tuple[Kind, ...], bool]] | None = None,
     ) -> None:
-        """`may_be_empty`: may there be no iterations, or none of the first ones?"""
+        """
+        Args:
+            may_be_empty: may there be no iterations, or none of the first ones?
+            known: of a loop of one iteration at most, what was carried when it was traced before, and how; with what
+                is found now.
+        """
         self.rec, self.frame, self.left, self.may_be_empty = rec, frame, left, may_be_empty
+        self.checked = checked
         self.elements = Elements(frame)
         self.kept = dict(kept)
         self.by_name: dict[str, Carried] = {}
@@ -213,23 +237,35 @@ class CarriedVariables:
         self.had: dict[str, int] = {}
         self.given: dict[str, Any] = {}
         self.ints: dict[str, tuple[Expr, Tracer, list[Expr]]] = {}
+        self.guarded: set[str] = set()
+        self.left_kinds: dict[str, set[int]] = {}
         self.finals: dict[str, Tracer] = {}
         self.versions: dict[str, str] = {}
         self.serial = next(serials)
+        self.known = known
+        for name, (kinds, switches) in (known or {}).items():
+            initial = self.kept.get(name)
+            if name in self.kept and (kinds[0] if initial is UNBOUND else Kind.of(initial)) == kinds[0]:
+                self.by_name[name] = Carried(name, initial, list(kinds), switches)
 
     def begin(self) -> None:
         """Make the arrays that hold them."""
-        self.ints = {}
+        self.ints, self.guarded, self.left_kinds = {}, set(), {}
         for x in self.by_name.values():
             x.begin(self.rec)
             if x.slots[0] is not None:
                 self.versions[x.name] = x.slots[0].buffer.version
-            for slot, kind in zip(x.slots, x.kinds, strict=True):
+            for k, (slot, kind) in enumerate(zip(x.slots, x.kinds, strict=True)):
                 if slot is not None and kind.is_int:
                     version = slot.buffer.version
                     initial = self.rec.stages[version].initial
                     assert initial is not None
+                    if k and not isinstance(initial, Const):  # of another kind, it is not read as an int
+                        initial = Const(0, initial.dtype)
                     self.ints[version] = (initial, slot, [])
+                    if x.name in self.checked:
+                        self.guarded.add(version)
+                        self._guard(initial)
                     self.rec.rerolled.carried_ints[version] = CarriedInt(Const(0, initial.dtype))
 
     def version_of_left(self) -> str:
@@ -252,8 +288,12 @@ class CarriedVariables:
 
     def begin_path(self, is_first: Callable[[], bool], branch: Callable[[Any], bool]) -> None:
         """Give the variables what they hold at the start of an iteration, each of one kind."""
-        first = self.has_first_iteration and is_first()
         self.given = dict(self.kept)
+        if self.known is not None:  # the iteration finds what there is before the loop
+            self.had = dict.fromkeys(self.by_name, 0)
+            self.elements.give(self.given)
+            return
+        first = self.has_first_iteration and is_first()
         for name, x in self.by_name.items():
             if x.second is not None:
                 self.had[name] = int(branch(x.second))
@@ -299,13 +339,25 @@ class CarriedVariables:
             is_known &= not is_new
             if is_known:
                 writes += x.changed(self.rec, self.had[x.name], value, k)
+                self.left_kinds.setdefault(x.name, set()).add(k)
         if is_known:
             for slot, e in writes:
                 if slot.buffer.version in self.ints:
                     self.ints[slot.buffer.version][2].append(e)
+                    if slot.buffer.version in self.guarded:
+                        self._guard(e)
             for slot, e in writes:
                 update(slot, e)
         return is_known
+
+    def _guard(self, e: Expr) -> None:
+        """Have Python run where an int is far from 0."""
+        found = self.rec.range_of(e)
+        if found is None or max(-found[0], found[1]) > HALF:
+            ends = (("less", -HALF), ("greater", HALF))
+            below, above = (Op(name, (e, Const(end, e.dtype)), np.bool_) for name, end in ends)
+            large = Op("logical_or", (below, above), np.bool_)
+            self.rec.checks.append(self.rec.stage(large, (), np.bool_, name="large").name)
 
     def _find(self, variable: InductionVariable, now: Mapping[str, Any], read: Collection[str]) -> bool:
         """Add the variables that this iteration has changed; are there new ones?"""
@@ -377,28 +429,61 @@ class CarriedVariables:
             stages: what does not change while the loop runs.
         """
         rec = self.rec
-        if not rec.rerolled.carried_ints:
+        if not rec.rerolled.carried_ints and not rec.rerolled.python_ints:
             return
-        most: dict[Atom, int] = {loop.var: loop.trip_count - 1 for loop in rec.loops}
         iterations = rec.loops[-1].trip_count  # each time, it begins with what the loop around has left
         temporaries = {name: s for p in paths for name, s in p.body.items()}
         changed = {version for p in paths for c in p.changes for version in (c[1], c[3])}
         fixed = {name: s for name, s in {**stages, **temporaries}.items() if name not in changed}
         for version in self.ints:
             del rec.rerolled.carried_ints[version]
-        ints = CarriedInts(fixed, rec.rerolled.carried_ints, most, rec.sizes)
+        ints = self.ranges(fixed)
         waiting = dict(self.ints)
         while waiting:
-            done = {v: found for v in waiting if (found := _checked(ints, v, *waiting[v], iterations)) is not None}
-            done = done or ints.settle({v: x[0] for v, x in waiting.items()}, {v: x[2] for v, x in waiting.items()})
+            done = ints.settle({v: x[0] for v, x in waiting.items()}, {v: x[2] for v, x in waiting.items()})
+            done = done or {
+                v: found for v, x in waiting.items() if (found := self._bounded(ints, v, *x, iterations)) is not None
+            }
             if not done:
-                raise NotCarried("an int of Python may come to have more than 64 bits")
+                raise self._large_ints(waiting)
             rec.rerolled.carried_ints.update(done)
             for v in done:
                 self.finals[v] = waiting.pop(v)[1]
         for p in paths:
-            if ints.overflow(s for s in p.body.values() if not s.shape and not s.updates):
-                raise NotCarried("an int of Python may come to have more than 64 bits")
+            if ints.overflow(s for s in p.body.values() if s.name in rec.rerolled.python_ints):
+                raise LargeInts(frozenset({ALL}))
+
+    def ranges(self, stages: Mapping[str, Stage]) -> CarriedInts:
+        """The integers that expressions can be while the loop runs; `stages` do not change then."""
+        most: dict[Atom, int] = {loop.var: loop.trip_count - 1 for loop in self.rec.loops}
+        return CarriedInts(stages, self.rec.rerolled.carried_ints, most, self.rec.sizes)
+
+    def _bounded(
+        self,
+        ints: CarriedInts,
+        version: str,
+        initial: Expr,
+        slot: Tracer,
+        values: Sequence[Expr],
+        iterations: int,
+    ) -> CarriedInt | None:
+        """An int that stays within 2**53, and how far it moves; None where it may not."""
+        begin = ints.moves(initial)
+        ways = [ints.moves(e, version) for e in values]
+        if begin is not None and None not in ways:
+            growth = max((w for w in ways if w is not None), default=0) * iterations
+            if growth <= HALF:
+                first = ints.of(initial)
+                within = (-MOST, MOST) if first is None else (first[0] - growth, first[1] + growth)
+                return CarriedInt(initial, growth, within if max(-within[0], within[1]) <= MOST else (-MOST, MOST))
+        return CarriedInt(initial, None, (-HALF, HALF)) if version in self.guarded else None
+
+    def _large_ints(self, versions: Collection[str]) -> NotCarried:
+        """Iterations are to check some ints, or cannot do so."""
+        names = frozenset(
+            x.name for x in self.by_name.values() for y in x.slots if y is not None and y.buffer.version in versions
+        )
+        return LargeInts(names.difference(self.checked))
 
     def note_ints(self) -> None:
         """Note the arrays that hold ints of Python after the loop."""
@@ -412,25 +497,20 @@ class CarriedVariables:
         if any(self.kept[name] is UNBOUND for name in others):
             raise NotCarried("a variable may be left without a value")
 
-    def end(self, last: Any) -> None:
-        """Give the variables what they hold after the loop."""
+    def end(self, last: Any, was_run: Callable[[], bool]) -> None:
+        """Give the variables what they hold after the loop; `was_run`: has one of one iteration at most had that?"""
+        if self.known is not None:
+            own = self.elements.names
+            plain = {name: x for name, x in self.by_name.items() if name not in own and None not in x.slots}
+            self.known.update({name: (tuple(x.kinds), x.switches) for name, x in plain.items()})
         values: dict[str, Any] = dict.fromkeys(self.at_last or (), last)
         for name, x in self.by_name.items():
+            if self.known is not None and x.switches and self.left_kinds.get(name) == {1}:
+                values[name] = x.value(1) if was_run() else self.kept[name]
+                continue
             k = int(bool(x.second)) if x.switches else len(x.kinds) - 1
             values[name] = x.value(k)
         self.elements.give({**{n: x for n, x in self.kept.items() if n in self.elements.names}, **values})
-
-
-def _checked(
-    ints: CarriedInts, version: str, initial: Expr, slot: Tracer, values: Sequence[Expr], iterations: int
-) -> CarriedInt | None:
-    """An int that stays within 2**53, and how far it moves; None where it may not."""
-    begin = ints.moves(initial)
-    ways = [ints.moves(e, version) for e in values]
-    if begin is None or None in ways:
-        return None
-    growth = max((w for w in ways if w is not None), default=0) * iterations
-    return CarriedInt(initial, growth) if growth <= HALF else None
 
 
 def is_added(name: str) -> bool:

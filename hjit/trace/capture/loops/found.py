@@ -36,7 +36,7 @@ class LoopState:
 def found_by(loop: Loop, frame: types.FrameType) -> LoopState | None:
     """What the loop finds; None where it can reach things that might remember an iteration."""
     known = frame.f_locals
-    found = LoopState({name: known.get(name, UNBOUND) for name in loop.kept})
+    found = LoopState({name: known.get(name, UNBOUND) for name in sorted(loop.kept)})
     values = [known.get(name) for name in loop.read]
     under: dict[str, Any] = frame.f_globals.under  # type: ignore[attr-defined]
     named = [under.get(name, _BUILTINS.get(name, sys)) for name in loop.names]
@@ -62,6 +62,11 @@ _HARMLESS = (
     zip,
     enumerate,
     reversed,
+    sorted,
+    divmod,
+    any,
+    all,
+    pow,
     isinstance,
 )
 _BUILTINS = {f.__name__: f for f in _HARMLESS}
@@ -73,7 +78,8 @@ _CALLABLE = (type, types.FunctionType, types.BuiltinFunctionType, type(np.sum))
 def _keeps_no_state(value: Any, containers: list[tuple[Any, list[Any]]]) -> bool:
     """Can an iteration leave nothing behind in this object, but in arrays and the containers noted here?"""
     if (
-        is_tracer(value)
+        value is UNBOUND
+        or is_tracer(value)
         or type(value) is ComplexTracer
         or is_host(value)
         or type(value) in (Size, InductionVariable, ObjectProxy)

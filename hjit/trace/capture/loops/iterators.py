@@ -26,10 +26,10 @@ from hjit.trace.ir.poly import SMALL, Indirect, poly
 from hjit.trace.tracing.arrays.traced import Traced
 from hjit.trace.tracing.arrays.tracer import as_tracer, is_tracer, python_int, stage_of
 from hjit.trace.tracing.dispatch import provides
-from hjit.trace.tracing.recording.iterations import ShortLoop
+from hjit.trace.tracing.recording.iterations import RunningLoop, ShortLoop
 from hjit.trace.tracing.recording.recorder import current, tracing
 from hjit.trace.tracing.scalars.host import static_value
-from hjit.trace.tracing.scalars.induction import InductionVariable, as_traced, extreme
+from hjit.trace.tracing.scalars.induction import CannotReroll, InductionVariable, as_traced, extreme
 from hjit.trace.tracing.scalars.size import Size
 
 MAX_TAPS = 128  # iterations of a loop that has nothing to do with a size: they unroll into one expression
@@ -57,7 +57,7 @@ def range_(*args: Any) -> Any:
     step = plain.step
     span = stop - start if step > 0 else start - stop
     count = span if abs(step) == 1 else (span + (abs(step) - 1)) // abs(step)
-    found = _traced(frame, Iterations(start, step, count))
+    found = traced_loop(frame, Iterations(start, step, count))
     return plain if found is None else found
 
 
@@ -70,48 +70,61 @@ def _is_rolled(plain: range, frame: FrameType) -> bool:
         if rec.options.run_loops is not None:
             rec.short_loops.add(site)
         attempt = rec.attempt
-        if site in attempt.programs or site in attempt.rolled or (n > SMALL and loop.has_exits and not loop.left):
+        if attempt.is_program(site) or site in attempt.rolled or (n > SMALL and loop.has_exits and not loop.left):
             return True
         if site not in attempt.unrolled:
-            rec.parts.begin(
-                site, ShortLoop(frame, loop.offset, loop.end, loop.variable, plain[-1 if loop.is_reversed else 0])
-            )
+            start = plain[-1 if loop.is_reversed else 0]
+            rec.parts.begin(site, ShortLoop(frame, loop.offset, loop.end, loop.variable, start))
+            rec.around.begin(site, RunningLoop(frame, loop.offset, loop.end))
     rec.has_short_loops |= bool(rec.loops) or n > SMALL
     return (n > SMALL and rec.attempt.rolls_short) or (bool(rec.loops) and rec.attempt.rolls_inside)
 
 
 def _over(count: Any, frame: FrameType) -> TracedLoop | None:
-    """The loop over so many elements that begins in a frame, traced as one iteration; None as `_traced`."""
+    """The loop over so many elements that begins in a frame, traced as one iteration; None as `traced_loop`."""
     n = int(count)
     if n < 2 or type(frame.f_globals) is dict or not tracing() or frame.f_lasti not in loops(frame.f_code):
         return None
     is_short = n <= SMALL or (n <= MAX_TAPS and type(count) is not Size)
     if is_short and not _is_rolled(range(n), frame):
         return None
-    return _traced(frame, Iterations(0, 1, count))
+    return traced_loop(frame, Iterations(0, 1, count))
 
 
 def while_(left: str, *ends: Any) -> Iterable[Any]:
-    """What a ``while`` goes through: inside of a loop whose iterations are traced as one so are its own.
+    """What a ``while`` goes through: a program, or inside of a loop whose iterations are traced as one, so are its own.
 
     Args:
         ends: pairs of a counter of iterations and a number that it stays below, where its condition says that.
     """
     frame = sys._getframe(1)
-    if type(frame.f_globals) is dict or not tracing() or not current().loops:
+    if type(frame.f_globals) is dict or not tracing():
         return itertools.repeat(None)
-    found = _traced(frame, Iterations(0, 1, _most(ends), is_bound=True))
-    return itertools.repeat(None) if found is None or found.loop.left != left else found
+    rec, loop = current(), loops(frame.f_code).get(frame.f_lasti)
+    if loop is None or loop.left != left:
+        return itertools.repeat(None)
+    site = frame.f_code, loop.offset
+    if not rec.loops and not rec.attempt.is_program(site):
+        rec.around.begin(site, RunningLoop(frame, loop.offset, loop.end))
+        return itertools.repeat(None)
+    most = _most(ends)
+    if most is None and rec.loops and not rec.records_program:
+        if rec.options.run_loops is not None and not rec.attempt.few_iterations:
+            rec.rerolled.refused = site
+            raise CannotReroll(site, "it has any number of iterations", endless=True)
+        most = MAX_WHILE
+    found = traced_loop(frame, Iterations(0, 1, MAX_PROGRAM if most is None else most, is_bound=True))
+    return itertools.repeat(None) if found is None else found
 
 
 def _most(ends: tuple[Any, ...]) -> Any:
-    """How many iterations a ``while`` has at most, and one that ends it."""
+    """How many iterations a ``while`` has at most, and one that ends it; None: nothing says that."""
     known = []
     for begin, end in zip(ends[::2], ends[1::2], strict=True):
         begin, end = static_value(begin), static_value(end)
         if all(type(x) in (int, Size) for x in (begin, end)) and end - begin > 0:
             known.append(end - begin + 2)
-    return min(known, key=int, default=MAX_PROGRAM if current().records_program else MAX_WHILE)
+    return min(known, key=int, default=None)
 
 
 def leaves(name: str) -> bool:
@@ -123,7 +136,7 @@ def leaves(name: str) -> bool:
     return bool(loop) and loop[0].frame is frame and loop[0].loop.left == name
 
 
-def _traced(frame: FrameType, iterations: Iterations) -> TracedLoop | None:
+def traced_loop(frame: FrameType, iterations: Iterations) -> TracedLoop | None:
     """The loop that begins here, traced as one iteration; None where it has to be traced iteration by iteration."""
     loop, rec = loops(frame.f_code).get(frame.f_lasti), current()
     if loop is None or (frame.f_code, loop.offset) in rec.attempt.unrolled:
@@ -157,7 +170,7 @@ def _moving(args: tuple[Any, ...], frame: FrameType) -> TracedLoop:
         limits.append(Limit(operator.ge if up else operator.le, start, operator.lt if up else operator.gt, last))
     if type(stop) is InductionVariable:
         limits.append(Limit(operator.lt if up else operator.gt, stop, operator.gt if up else operator.lt, first))
-    found = _traced(frame, Iterations(first, step, count, tuple(limits)))
+    found = traced_loop(frame, Iterations(first, step, count, tuple(limits)))
     if found is None or found.loop.is_reversed:
         raise moving.refusal("a range")
     return found
@@ -177,7 +190,7 @@ def _computed(args: tuple[Any, ...], frame: FrameType) -> TracedLoop | None:
     count = python_int((stop - start) * step)
     current().check(count > MAX_PROGRAM)
     end = poly(Indirect(Load(stage_of(count), (), np.int64), None))
-    return _traced(frame, Iterations(0, 1, MAX_PROGRAM, computed=(start, step, end)))
+    return traced_loop(frame, Iterations(0, 1, MAX_PROGRAM, computed=(start, step, end)))
 
 
 def _ends(args: tuple[Any, ...]) -> tuple[Any, Any, Any]:

@@ -26,6 +26,7 @@ from hjit.trace.ir.programs.steps import (
     Refuse,
     Step,
     Update,
+    definitions,
     every,
     exprs,
     inner,
@@ -47,13 +48,26 @@ class ProgramNotes:
 
     Attributes:
         loops: what a stage without axes stands for: a loop inside.
-        before: for each version of an array the one before it.
+        before: for each version of an array the one before it, and
+        after: the other way round; a version may have been followed by others since.
         recorded: all stages.
     """
 
-    loops: dict[str, Loop] = field(default_factory=dict)
+    loops: dict[str, Loop | Branch] = field(default_factory=dict)
     before: dict[str, str] = field(default_factory=dict)
+    after: dict[str, list[str]] = field(default_factory=dict)
     recorded: set[str] = field(default_factory=set)
+
+    def follow(self, version: str, before: str) -> None:
+        """Note that a version follows another one."""
+        self.before[version] = before
+        self.after.setdefault(before, []).append(version)
+
+    def rename(self, old: str, new: str) -> None:
+        """What follows a version follows the same one by another name."""
+        for version in self.after.get(old, ()):
+            if self.before.get(version) == old:
+                self.follow(version, new)
 
     def root(self, name: str) -> str:
         """The first version of an array."""
@@ -70,23 +84,39 @@ def notes_of(rec: Recorder) -> ProgramNotes:
     return found
 
 
-def record_loop(rec: Recorder, var: Var, ends: tuple[Poly, Poly], serial: int, paths: Sequence[Path], left: str) -> Any:
+def record_loop(
+    rec: Recorder,
+    var: Var,
+    ends: tuple[Poly, Poly],
+    serial: int,
+    paths: Sequence[Path],
+    left: str,
+    condition: tuple[str, bool],
+    spared: tuple[bool, bool],
+) -> None:
     """Record one of a program's loops, which has ended; of the outermost one what it is to be called with.
 
     Args:
         ends: the values of its variable, the last one excluded.
         serial: the serial number of buffers when it began.
         left: the array that says whether it has been left; "" of a loop that never is.
+        condition: the stage whose outcome says whether there is its one iteration, and which; "" of others.
+        spared: is the outermost one no program where its iterations compute whole arrays, or have loops over these?
 
     Raises:
         NotOneUpdate: it cannot be a program.
     """
     notes = notes_of(rec)
     own = [_ProgramPath.of(p, notes, serial) for p in paths]
-    if not rec.rerolled.slice_bounds.isdisjoint(notes.before.values()):
+    bounds = rec.rerolled.slice_bounds
+    if bounds and not bounds.isdisjoint(notes.before.values()):
         raise NotOneUpdate("it changes a number that bounds a slice")
     body = _tree(notes, rec, own, 0, 0)
-    loop = Loop(var, *ends, body, Load(left, (), BOOL) if left else None)
+    if condition[0]:
+        load = Load(condition[0], (), BOOL)
+        loop: Loop | Branch = Branch(load, body, ()) if condition[1] else Branch(load, (), body)
+    else:
+        loop = Loop(var, *ends, body, Load(left, (), BOOL) if left else None)
     changed: dict[int, BufferChange] = {}
     for p in paths:
         for c in p.lasting(serial):
@@ -99,9 +129,19 @@ def record_loop(rec: Recorder, var: Var, ends: tuple[Poly, Poly], serial: int, p
         for buffer, old, *_ in changed.values():
             next_version(buffer, old)
     else:
-        _call(rec, loop, changed.values())
+        assert isinstance(loop, Loop)
+        _call(rec, loop, changed.values(), spared)
         rec.rerolled.program = None
         rec.rerolled.slice_bounds.clear()
+
+
+def _check_spared(body: Body, has_no_arrays: bool, has_no_loops: bool) -> None:
+    """Raise where iterations compute whole arrays, or run over them: kernels of their own may do that better."""
+    for s in (s for b in body for part in inner(b) for s in every(part)):
+        if has_no_loops and isinstance(s, Loop) and not s.end.has(Indirect) and not s.end.is_const:
+            raise NotOneUpdate("it has loops over arrays inside")
+        if has_no_arrays and any(not n.is_const for d in definitions(s) for n in d.extents):
+            raise NotOneUpdate("its iterations compute whole arrays")
 
 
 # -- the paths through an iteration as one body
@@ -132,7 +172,7 @@ class _ProgramPath:
             is_own = buffer.serial > serial and not buffer.argument
             if is_own and before not in path.body and before not in notes.before:
                 raise NotOneUpdate("it writes known numbers")
-            notes.before[after] = before
+            notes.follow(after, before)
         stages = tuple(path.body.values())
         notes.recorded.update(path.body)
         return cls(path, stages, {s.name: k for k, s in enumerate(stages)}, {})
@@ -225,7 +265,8 @@ def _check_alike(notes: ProgramNotes, a: _ProgramPath, b: _ProgramPath, start: i
         if replace(same, name="", origin=None) != replace(own_stage, name="", origin=None):
             raise NotOneUpdate("its paths through an iteration begin in different ways")
         notes.before.pop(y.name, None)  # it is the other path's
-    notes.before.update((name, b.names[old]) for name, old in notes.before.items() if old in b.names)
+    for y in b.stages[start:stop]:
+        notes.rename(y.name, b.names[y.name])
 
 
 # -- versions as arrays
@@ -261,8 +302,9 @@ class _Resolved:
             case Refuse():
                 yield Refuse(self.expr(s.condition, now, kept))
             case Branch() | Loop():
-                for written in {self.notes.root(n) for n in _defined(inner(s))} & self.arrays:
-                    yield from self.keep(written, now, kept)
+                written = sorted({self.notes.root(n) for n in _defined(inner(s))} & self.arrays)
+                for array in written:
+                    yield from self.keep(array, now, kept)
                 if isinstance(s, Branch):
                     condition = self.expr(s.condition, now, kept)
                     sides = (self.body(side, dict(now), dict(kept)) for side in (s.yes, s.no))
@@ -270,7 +312,8 @@ class _Resolved:
                 else:
                     s = _with_loop_exprs(s, lambda e: self.expr(e, now, kept))
                     self.around.append(s)
-                    body = self.body(s.body, dict(now), dict(kept))
+                    changing = {now.get(array, array) for array in written}  # each iteration finds another one
+                    body = self.body(s.body, dict(now), {v: n for v, n in kept.items() if v not in changing})
                     self.around.pop()
                     yield replace(s, body=body)
 
@@ -349,7 +392,7 @@ def _defined(bodies: Iterable[Body]) -> Iterator[str]:
 # -- the outermost loop
 
 
-def _call(rec: Recorder, loop: Loop, changed: Iterable[BufferChange]) -> None:
+def _call(rec: Recorder, loop: Loop, changed: Iterable[BufferChange], spared: tuple[bool, bool]) -> None:
     """Make an outermost loop an extern call, whose results are the next versions of what it changes."""
     notes = notes_of(rec)
     changed = tuple(changed)
@@ -361,6 +404,7 @@ def _call(rec: Recorder, loop: Loop, changed: Iterable[BufferChange]) -> None:
     body = found.body((loop,), {}, {})
     if found.stale != first.stale:
         raise NotOneUpdate("it reads what an array held before it was written")
+    _check_spared(body, *spared)
     scalars = dict.fromkeys(x for s in every(body) for e in exprs(s) for x in walk(e) if isinstance(x, ScalarRef))
     numbers: dict[Expr, Expr] = {x: Load(rec.stage(x, (), x.dtype, name="number").name, (), x.dtype) for x in scalars}
 

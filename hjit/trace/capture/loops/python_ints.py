@@ -1,12 +1,13 @@
 """Ints of Python that a loop carries: Python's have no end, those of a kernel have 64 bits.
 
 A variable is kept in 64 bits where it cannot come near their end: what all iterations add to it is bounded, and so is
-what it is set to. Then it stays within ``-2**53 .. 2**53``, which a float64 holds, too.
+what it is set to. Then it stays within ``-2**53 .. 2**53``, which a float64 holds, too. Where that is not known, each
+iteration checks it, and Python runs where it does not hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +18,7 @@ from hjit.trace.ir.graph import Stage
 from hjit.trace.ir.poly import Atom, Poly, Sym
 
 MOST = 1 << 53  # of a carried int
-MAX_ROUNDS = 8  # of looking what iterations make of ranges (chosen)
+MAX_ROUNDS, WIDE_ROUNDS = 8, 4  # of looking what iterations make of ranges; after some, those that grow are left out
 HALF = MOST // 2  # of what it begins with, or is set to; and of all that is added to it
 _INT64 = np.dtype(np.int64)
 _GROWING = frozenset("add subtract multiply negative left_shift power square absolute".split())
@@ -29,13 +30,13 @@ class CarriedInt:
 
     Attributes:
         initial: what it begins with.
-        growth: how far it may come from that.
-        within: the least and the greatest that it can be, where that is known.
+        growth: how far it may come from that; None: that says nothing.
+        within: the least and the greatest that it can be.
     """
 
     initial: Expr
-    growth: int = 0
-    within: Range | None = None
+    growth: int | None = 0
+    within: Range = (-MOST, MOST)
 
 
 class CarriedInts(Ranges):
@@ -65,7 +66,7 @@ class CarriedInts(Ranges):
 
     def of_array(self, name: str) -> Range | None:
         carried = self.carried.get(name)
-        return (carried.within or (-MOST, MOST)) if carried is not None else super().of_array(name)
+        return carried.within if carried is not None else super().of_array(name)
 
     def settle(self, begins: Mapping[str, Expr], left: Mapping[str, Sequence[Expr]]) -> dict[str, CarriedInt]:
         """Those of some arrays that stay in a range, whatever iterations do: these come to leave it as they find it.
@@ -79,14 +80,15 @@ class CarriedInts(Ranges):
             first = self.of(e)
             if first is not None:
                 within[name] = first
-        for _ in range(MAX_ROUNDS):
-            carried = {**self.carried, **{n: CarriedInt(begins[n], 0, r) for n, r in within.items()}}
+        for done in range(MAX_ROUNDS):
+            carried = {**self.carried, **{n: CarriedInt(begins[n], None, r) for n, r in within.items()}}
             own = CarriedInts(self.stages, carried, self.most, self.sizes)  # which knows nothing of temporaries yet
             after = {n: own.joined(n, within[n], left[n]) for n in within}
             changed = {n for n, r in after.items() if r != within[n]}
-            within = {n: r for n, r in after.items() if r is not None}
+            grown = changed if done >= WIDE_ROUNDS else ()
+            within = {n: r for n, r in after.items() if r is not None and n not in grown}
             if not changed:
-                return {n: CarriedInt(begins[n], 0, r) for n, r in within.items()}
+                return {n: CarriedInt(begins[n], None, r) for n, r in within.items()}
         return {}
 
     def joined(self, name: str, within: Range, left: Sequence[Expr]) -> Range | None:
@@ -119,7 +121,7 @@ class CarriedInts(Ranges):
         match e:
             case Load() if e.source == own:
                 return 0
-            case Load() if e.source in self.carried and self.carried[e.source].within is None:
+            case Load() if e.source in self.carried and self.carried[e.source].growth is not None:
                 carried = self.carried[e.source]
                 return _sum(self.moves(carried.initial, own), carried.growth)
             case Load() if self._is_named(e.source):
@@ -144,19 +146,11 @@ class CarriedInts(Ranges):
         return s is not None and not s.shape and not s.updates and s.initial is not None
 
     def overflow(self, stages: Iterable[Stage]) -> bool:
-        """May an operation on carried ints in some stages, in their order, leave 64 bits?"""
-        tainted = set(self.carried)
-        for s in stages:
-            if any(_is_made_of(x, tainted) for x in s.exprs()):
-                tainted.add(s.name)
-            if any(self._overflows(x, tainted) for e in s.exprs() for x in walk(e)):
-                return True
-        return False
+        """May an operation on ints of Python leave 64 bits, in stages that hold their results?"""
+        return any(self._overflows(x) for s in stages for e in s.exprs() for x in walk(e))
 
-    def _overflows(self, x: Expr, tainted: set[str]) -> bool:
+    def _overflows(self, x: Expr) -> bool:
         if not isinstance(x, Op) or x.dtype != _INT64 or x.name not in _GROWING:
-            return False
-        if not _is_made_of(x, tainted):
             return False
         args = [a for a in map(self.of, x.args) if a is not None]
         if len(args) < len(x.args) or x.name not in RANGES:
@@ -165,18 +159,5 @@ class CarriedInts(Ranges):
         return found is None or found[0] < -(2**63) or found[1] >= 2**63
 
 
-def _is_made_of(e: Expr, names: Collection[str]) -> bool:
-    """Is a number computed of elements of some arrays? What these say where to read is another matter: an element of
-    an array is no int of Python."""
-    seen, work = {e}, [e]
-    while work:
-        x = work.pop()
-        if isinstance(x, Load) and x.source in names:
-            return True
-        work += [a for a in x.args if a not in seen]
-        seen.update(x.args)
-    return False
-
-
-def _sum(a: int | None, b: int) -> int | None:
-    return None if a is None else a + b
+def _sum(a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else a + b

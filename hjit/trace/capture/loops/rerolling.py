@@ -27,13 +27,15 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture.loops.bytecode import Loop
-from hjit.trace.capture.loops.carried import CarriedVariables
+from hjit.trace.capture.loops.carried import ALL, CarriedVariables, LargeInts
 from hjit.trace.capture.loops.elements import NotCarried
 from hjit.trace.capture.loops.found import LoopState
 from hjit.trace.capture.loops.packing import pack_nests
 from hjit.trace.capture.loops.paths import NotOneUpdate, Path, ReadsWhatItWrites, guard_gathers, guarded, without_first
 from hjit.trace.capture.loops.programs import record_loop
 from hjit.trace.capture.loops.recurrences import merge_iterations
+from hjit.trace.ir.analysis.ranges import Range
+from hjit.trace.ir.expressions import Expr
 from hjit.trace.ir.graph import Stage
 from hjit.trace.ir.poly import ZERO, Poly, Var, poly
 from hjit.trace.tracing.arrays.buffers import serials
@@ -73,6 +75,8 @@ class Iterations:
         limits: which of its iterations there are.
         is_bound: does it have to be left before their end?
         computed: of a range whose ends a program computes the first number, the step, and how many there are.
+        condition, holds: the computed bool that says whether there is its one iteration, in a program, and which
+            outcome; None of others.
     """
 
     start: Any
@@ -81,11 +85,13 @@ class Iterations:
     limits: tuple[Limit, ...] = ()
     is_bound: bool = False
     computed: tuple[Any, int, Poly] | None = None
+    condition: Any = None
+    holds: bool = True
 
     @property
     def may_be_empty(self) -> bool:
         """May there be none of them, or none of the first ones?"""
-        return bool(self.limits) or self.computed is not None
+        return bool(self.limits) or self.computed is not None or self.condition is not None
 
     @property
     def last(self) -> Any:
@@ -132,6 +138,13 @@ class _Mark:
         rec.indices.update(self.indices)
 
 
+def outcome_of(rec: Recorder, condition: Any) -> bool | None:
+    """How a condition has come out on the path that is traced; None: it was not decided on."""
+    if condition.index:  # an element
+        return None
+    return next((x.outcomes[v] for x in rec.loops if (v := condition.buffer.version) in x.outcomes), None)
+
+
 class TracedLoop:
     """The iterator of a loop: it gives one `InductionVariable`, and then makes one update of what was recorded.
 
@@ -144,17 +157,28 @@ class TracedLoop:
     ) -> None:
         self.rec, self.frame, self.loop, self.found = rec, frame, loop, found
         self.site: LoopSite = (frame.f_code, loop.offset)
-        self.is_program = rec.loops[0].is_program if rec.loops else self.site in rec.attempt.programs
+        self.is_program = rec.loops[0].is_program if rec.loops else rec.attempt.is_program(self.site)
         self.is_overwriting = self.is_program or self.site in rec.attempt.overwriting
         self.iterations, self.count = iterations, iterations.count
         self.trip_count = int(self.count)
         self.known = 0, self.trip_count - 1
-        self.mark: _Mark | None = None
+        self.start: _Mark | None = None  # where the loop begins, and
+        self.mark: _Mark | None = None  # where a path through an iteration does
         self.paths: list[Path] = []
         self.decided: list[tuple[str, bool]] = []  # on the present path
+        self.outcomes: dict[str, bool] = {}  # of what was decided on, likewise
         self.ahead: list[bool] = []  # its first outcomes, those after them are True
         self.guard = ""  # on the present path, see `Path`
-        self.carried = CarriedVariables(rec, frame, found.kept, loop.left, iterations.may_be_empty)
+        checked = [name for site, name in rec.attempt.checked if site == self.site]
+        self.checks_ints = ALL in checked
+        known = rec.rerolled.conditions.setdefault(self._place(), {}) if iterations.condition is not None else None
+        self.carried = CarriedVariables(rec, frame, found.kept, loop.left, iterations.may_be_empty, checked, known)
+
+    def _place(self) -> Any:
+        """Where on the paths that are traced the loop begins."""
+        loops = self.rec.loops
+        decided = tuple((loop.site, tuple(held for _, held in loop.decided)) for loop in loops)
+        return self.site, decided, len(self.rec.stages) - loops[-1].mark.at[0]
 
     def __iter__(self) -> TracedLoop:
         return self
@@ -192,22 +216,27 @@ class TracedLoop:
         start, step = self.iterations.start, self.iterations.step
         self.variable = InductionVariable(self, start, self.iterations.last, rec.poly(start) + step * poly(self.var))
         self.ends = self.iterations.ends(rec.poly(start), rec.poly(self.count))
+        self.start = _Mark.of(rec)
+        self.carried.begin()
         self.mark, self.serial = _Mark.of(rec), next(serials)
 
     def _begin_again(self) -> None:
         """Forget all paths through the body: there are more variables that iterations change than was known."""
-        assert self.mark is not None
-        self.mark.return_to(self.rec)
+        assert self.start is not None
+        self.start.return_to(self.rec)
         self.paths, self.decided, self.ahead = [], [], []
         self.carried.begin()
         self.mark, self.serial = _Mark.of(self.rec), next(serials)
 
     def _begin_path(self) -> None:
         self._forget_conditions()
+        self.outcomes = {}
         if self.rec.iterations is not None:
             self.rec.iterations.operations = self.unrolled_before
         for limit in self.iterations.limits:
             limit.narrow()
+        if self.iterations.condition is not None:
+            self._narrow(self.iterations.condition.buffer.version, self.iterations.holds)
         self.carried.begin_path(self._is_first, self.branch)
         if self.iterations.limits and not self.is_program:
             exists = [x.compare(self.variable.traced(), x.end.traced()) for x in self.iterations.limits]
@@ -225,14 +254,25 @@ class TracedLoop:
 
     def branch(self, condition: Any) -> bool:
         """The outcome of a condition on the present path."""
+        known = outcome_of(self.rec, condition)
+        if known is not None:
+            return known
         if len(self.decided) >= MAX_CONDITIONS or len(self.paths) >= MAX_PATHS:
             raise self._too_many_paths()
         outcome = self.ahead[len(self.decided)] if len(self.decided) < len(self.ahead) else True
         self.decided.append((stage_of(condition), outcome))
-        comparison = self.rec.rerolled.comparisons.get(condition.buffer.version)
+        if not condition.index:
+            self.outcomes[condition.buffer.version] = outcome
+        self._narrow(condition.buffer.version, outcome)
+        return outcome
+
+    def _narrow(self, condition: str, outcome: bool) -> None:
+        """Only iterations are meant now in which a condition, and what follows from that, has an outcome."""
+        comparison = self.rec.rerolled.comparisons.get(condition)
         if comparison is not None:
             comparison.narrow(outcome)
-        return outcome
+        for part in self.rec.rerolled.implied.get((condition, outcome), ()):
+            self._narrow(part, outcome)
 
     def compared(self, outcome: Any, comparison: Comparison) -> Any:
         """A traced comparison, which is noted."""
@@ -284,6 +324,10 @@ class TracedLoop:
                 raise NotOneUpdate("NumPy refuses some values of what the loop computes")
         except ReadsWhatItWrites as why:
             raise CannotReroll(self.site, str(why), overwriting=not self.is_overwriting) from None
+        except LargeInts as why:
+            rec.rerolled.refused = self.site
+            checking = frozenset((self.site, name) for name in why.names)
+            raise CannotReroll(self.site, str(why), checking=checking) from None
         except (NotOneUpdate, NotCarried) as why:
             raise self.refusal(str(why)) from None
         self._forget_conditions()
@@ -295,7 +339,11 @@ class TracedLoop:
         rec = self.rec
         self._forget_conditions()
         rec.loops.pop()
-        record_loop(rec, self.var, self.ends, self.serial, self.paths, self.carried.version_of_left())
+        spared = rec.attempt.is_large(self.site), rec.attempt.is_few(self.site)
+        found = self.iterations.condition
+        condition = ("" if found is None else found.buffer.version), self.iterations.holds
+        left = self.carried.version_of_left()
+        record_loop(rec, self.var, self.ends, self.serial, self.paths, left, condition, spared)
         self._leave()
 
     def _leave(self) -> None:
@@ -308,9 +356,14 @@ class TracedLoop:
         self.carried.note_ints()
         if not rec.loops:
             pack_nests(rec)
-        self.carried.end(self.iterations.last)
+        self.carried.end(self.iterations.last, self._was_run)
         if self.iterations.is_bound:
             self._check_left()
+
+    def _was_run(self) -> bool:
+        """Is the condition met for which there is an iteration? A decision of the loop around."""
+        found = outcome_of(self.rec, self.iterations.condition)
+        return (bool(self.iterations.condition) if found is None else found) is self.iterations.holds
 
     def _check_left(self) -> None:
         """Have Python run where a loop does not end within the iterations that are traced."""
@@ -318,6 +371,10 @@ class TracedLoop:
         if not is_tracer(left):
             raise self.refusal("no end")
         self.rec.checks.append(stage_of(call(np.logical_not, left)))
+
+    def range_of(self, e: Expr) -> Range | None:
+        """See `hjit.trace.tracing.scalars.induction.RerolledLoop`."""
+        return self.carried.ranges(self._fixed()).of(e)
 
     def _fixed(self) -> dict[str, Stage]:
         """The stages that hold the same in all iterations, also of loops around."""
@@ -350,4 +407,7 @@ class TracedLoop:
         rec.rerolled.refused = self.site
         rolling = rec.has_short_loops and not rec.attempt.rolls_inside
         choosing = not rolling and not rec.attempt.chooses
-        return CannotReroll(self.site, "too many paths through an iteration", rolling=rolling, choosing=choosing)
+        branching = not rolling and not choosing and self.is_program and not rec.attempt.branches
+        many = not rolling and not choosing and not self.is_program
+        why = "too many paths through an iteration"
+        return CannotReroll(self.site, why, rolling=rolling, choosing=choosing, branching=branching, many=many)

@@ -14,6 +14,7 @@ from hjit.trace.ir.intervals import INTS
 
 Range = tuple[int, int]  # least, greatest
 NO_STAGES: Mapping[str, Stage] = {}
+MAX_POWER = 64  # an exponent
 MAX_DEPTH = 24  # arrays that are looked through one behind the other
 
 
@@ -147,6 +148,19 @@ def _or(args: Arguments) -> Range | None:
     return (0, (1 << max(high for _, high in args).bit_length()) - 1) if all(low >= 0 for low, _ in args) else None
 
 
+def _square(args: Arguments) -> Range:
+    ((a, b),) = args
+    return (0 if a <= 0 <= b else min(a * a, b * b)), max(a * a, b * b)
+
+
+def _power(args: Arguments) -> Range | None:
+    (a, b), (low, high) = args
+    if low != high or not 0 <= low <= MAX_POWER:
+        return None
+    ends = [a**low, b**low, *([0**low] if a <= 0 <= b else [])]
+    return min(ends), max(ends)
+
+
 def _absolute(args: Arguments) -> Range:
     ((a, b),) = args
     return (a if a >= 0 else -b if b <= 0 else 0), max(abs(a), abs(b))
@@ -167,5 +181,7 @@ RANGES: dict[str, Callable[[Arguments], Range | None]] = {
     "bitwise_or": _or,
     "bitwise_xor": _or,
     "absolute": _absolute,
+    "square": _square,
+    "power": _power,
     "select": lambda args: INTS.hull(*args[1:]),
 }

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.ops.elementwise import python_ints
 from hjit.trace.ops.elementwise.ufuncs import compiled_name, ufunc_call, without_options
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.tracer import Tracer, call, is_tracer
@@ -57,6 +58,7 @@ def _unary(f: Callable[..., Any]) -> Callable[..., Any]:
         result = f(_number(self))
         if type(self) is Tracer and self.weak:
             result.weak = True
+            python_ints.note(f, (_number(self),), result)
         return result
 
     return method
@@ -121,7 +123,9 @@ def _as_python(f: Callable[..., Any], a: Any, b: Any) -> Any:
             current().check(b == 0)  # of any iteration
         elif b == 0:
             raise ZeroDivisionError("division by zero")
+    python_ints.check_operands(f, a, b)
     result = f(a, b)
+    python_ints.note(f, (a, b), result)
     if f is _power:  # Python raises OverflowError or ZeroDivisionError, or gives a complex number
         finite, odd = np.isfinite(a) & np.isfinite(b), ~np.isfinite(result)
         current().check(finite & odd)

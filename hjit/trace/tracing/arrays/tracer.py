@@ -549,6 +549,8 @@ def python_int(t: Tracer) -> Any:
     """``int(t)`` of a whole number without its value."""
     if t.known is not None:
         return int(t.known.reshape(())[()])
+    if t.dtype == np.uint64 and (found := current().range_of(t.load())) is not None and found[1] >= 2**63:
+        current().check(t.reshape(()) >= np.uint64(2**63))
     return _python_number(t, np.int64)
 
 

@@ -47,8 +47,7 @@ def _guarded(rec: Recorder, stage: str) -> Any:
     """The value of a stage, which is a condition of the trace from now on."""
     number = sum(e.call is None for e in rec.breaks)
     if number >= MAX_DECISIONS:
-        raise rec.error(
-            "loop",
+        raise rec.long_loop(
             f"it has decided on computed values {MAX_DECISIONS} times",
             "iterate outside the decorated function",
             LongLoop if rec.has_short_loops and not rec.attempt.rolls_short else TraceError,

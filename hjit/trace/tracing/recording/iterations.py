@@ -141,6 +141,46 @@ class Iterations:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class RunningLoop:
+    """A loop that is traced iteration by iteration.
+
+    Attributes:
+        frame: runs it.
+        first, end: the offsets of its head, and of what follows it.
+    """
+
+    frame: FrameType
+    first: int
+    end: int
+
+    def is_running(self, frame: FrameType) -> bool:
+        """Is a frame in one of its iterations?"""
+        return frame is self.frame and self.first < frame.f_lasti < self.end
+
+
+class LoopsAround:
+    """Knows the loops that could be programs, and are traced iteration by iteration: the latest of each."""
+
+    def __init__(self) -> None:
+        self._loops: dict[LoopSite, RunningLoop] = {}
+
+    def begin(self, site: LoopSite, loop: RunningLoop) -> None:
+        """One of them begins."""
+        self._loops[site] = loop
+
+    def outermost(self) -> frozenset[LoopSite]:
+        """The outermost one that the present instruction is in, if it is in any."""
+        found: frozenset[LoopSite] = frozenset()
+        frame = traced_frame()[0] if self._loops else None
+        while frame is not None:
+            running = [(loop.first, site) for site, loop in self._loops.items() if loop.is_running(frame)]
+            if running:
+                found = frozenset({min(running, key=lambda x: x[0])[1]})
+            frame = frame.f_back
+        return found
+
+
 # -- parts of arrays
 
 
@@ -158,24 +198,15 @@ class ManyParts(BaseException):
 
 
 @dataclass(frozen=True, slots=True)
-class ShortLoop:
-    """A loop over a short range, traced iteration by iteration.
+class ShortLoop(RunningLoop):
+    """A loop over a short range.
 
     Attributes:
-        frame: runs it.
-        first, end: the offsets of its head, and of what follows it.
         variable, start: its variable, and the first number that this is.
     """
 
-    frame: FrameType
-    first: int
-    end: int
     variable: str
     start: int
-
-    def is_running(self, frame: FrameType) -> bool:
-        """Is a frame in one of its iterations?"""
-        return frame is self.frame and self.first < frame.f_lasti < self.end
 
     def is_beginning(self) -> bool:
         """Is it in its first iteration?"""

@@ -37,7 +37,7 @@ from hjit.trace.tracing.recording.events import (
     GraphBreak,
     Source,
 )
-from hjit.trace.tracing.recording.iterations import Iterations, WrittenParts
+from hjit.trace.tracing.recording.iterations import Iterations, LoopsAround, WrittenParts
 from hjit.trace.tracing.recording.products import Product
 from hjit.trace.tracing.recording.rerolled import RerolledLoops
 from hjit.trace.tracing.recording.results import ExternResult
@@ -188,6 +188,8 @@ class Recorder(TracedSizes):
         rerolled: what re-rolled loops record besides stages.
         has_short_loops: was a loop unrolled that could have been re-rolled?
         short_loops: the short loops that were met.
+        around: which loops that could be programs are unrolled.
+        too_long: the outermost of these, once iterations have filled the trace.
         changes: for each write the buffer, its version before, and its contents if they were known.
         iterations: counts operations in iterations of Python loops, so that a long loop is not unrolled; or None.
         parts: of arrays, if short loops write many of them.
@@ -242,6 +244,8 @@ class Recorder(TracedSizes):
     rerolled: RerolledLoops = field(default_factory=RerolledLoops)
     has_short_loops: bool = False
     short_loops: set[LoopSite] = field(default_factory=set)
+    around: LoopsAround = field(default_factory=LoopsAround)
+    too_long: frozenset[LoopSite] = frozenset()
     changes: list[tuple[Any, str, np.ndarray[Any, Any] | None]] = field(default_factory=list)
     iterations: Iterations | None = None
     parts: WrittenParts = field(default_factory=WrittenParts)
@@ -304,7 +308,7 @@ class Recorder(TracedSizes):
     def forget_frames(self) -> None:
         """Drop the frames of traced code, and the variables in them."""
         self.iterations = None
-        self.parts = WrittenParts()
+        self.around, self.parts = LoopsAround(), WrittenParts()
 
     def place_of(self, x: Any) -> Any:
         """The path at which the caller holds a list, tuple or dict; None if the function made it."""
@@ -475,7 +479,12 @@ class Recorder(TracedSizes):
             raise self._long_loop(what)
 
     def _long_loop(self, what: str) -> TraceError:
-        return self.error("loop", f"its iterations make {what}", "write it as operations on whole arrays", LongLoop)
+        return self.long_loop(f"its iterations make {what}", "write it as operations on whole arrays")
+
+    def long_loop(self, reason: str, advice: str, kind: type[TraceError] = LongLoop) -> TraceError:
+        """The error of a loop whose iterations fill the trace."""
+        self.too_long = self.around.outermost()
+        return self.error("loop", reason, advice, kind)
 
     # -- what NumPy refuses
     def check(self, bad: Any) -> None:

@@ -17,7 +17,12 @@ class RerolledLoops:
         refused: the last loop that turned out to need iterations traced one by one.
         nests: of loops that write several places in each iteration, by the arrays that they write, while loops run.
         carried_ints: ints of Python that loops carry, by the arrays that hold them.
+        python_ints: stages that hold the result of an operation on such ints.
         clamped: of indices that are in range behind a condition alone, what they are where it holds.
+        conditions: of loops of one iteration at most what is carried, and how, by where they begin.
+        branches: how many sides of conditions were traced.
+        parts: of a condition that is traced in parts these, by their places.
+        implied: for a condition and its outcome the conditions that have this outcome then, too.
         comparisons: of variables of loops, by the stages that hold the outcomes.
         program: what the loops of the program that is recorded now have recorded so far; None: none is.
         slice_bounds: stages that bounds of slices in it were taken for: they must stay what they are.
@@ -27,7 +32,12 @@ class RerolledLoops:
     refused: LoopSite | None = None
     nests: dict[str, Any] = field(default_factory=dict)
     carried_ints: dict[str, Any] = field(default_factory=dict)
+    python_ints: set[str] = field(default_factory=set)
     clamped: dict[Atom, Poly] = field(default_factory=dict)
+    conditions: dict[Any, dict[str, Any]] = field(default_factory=dict)
+    branches: int = 0
+    parts: dict[tuple[Any, int], str] = field(default_factory=dict)
+    implied: dict[tuple[str, bool], tuple[str, ...]] = field(default_factory=dict)
     comparisons: dict[str, Any] = field(default_factory=dict)
     program: Any = None
     slice_bounds: set[str] = field(default_factory=set)

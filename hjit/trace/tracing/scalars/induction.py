@@ -32,6 +32,10 @@ class CannotReroll(BaseException):
         rolling: or with short loops inside as loops, see `Attempt.rolls_inside`.
         choosing: or with fewer paths through an iteration, see `Attempt.chooses`.
         moving: or as a program, see `Attempt.programs`: no two of its iterations have arrays of the same lengths.
+        branching: or as a program that has one path through an iteration, see `Attempt.branches`.
+        many: or as such a program, in place of an update of arrays.
+        endless: or as a program, as nothing says how many iterations it has; see `Attempt.few_iterations`.
+        checking: or where iterations check some variables, see `Attempt.checked`.
     """
 
     def __init__(
@@ -42,10 +46,15 @@ class CannotReroll(BaseException):
         rolling: bool = False,
         choosing: bool = False,
         moving: bool = False,
+        branching: bool = False,
+        many: bool = False,
+        endless: bool = False,
+        checking: frozenset[tuple[LoopSite, str]] = frozenset(),
     ) -> None:
         super().__init__(why)
         self.site, self.overwriting, self.rolling, self.choosing = site, overwriting, rolling, choosing
-        self.moving = moving
+        self.branching, self.many = branching, many
+        self.moving, self.endless, self.checking = moving, endless, checking
 
 
 class RerolledLoop(Protocol):
@@ -56,18 +65,23 @@ class RerolledLoop(Protocol):
         count: as `trip_count`, with how it follows from sizes.
         var: the iteration in polynomials.
         known: the numbers of the first and the last iteration that can take the path that is traced.
+        checks_ints: does each operation on ints of Python check that it has no large result?
     """
 
     trip_count: int
     count: Any
     var: Var
     known: tuple[int, int]
+    checks_ints: bool
 
     def refusal(self, why: str) -> CannotReroll:
         """The exception that ends that."""
 
     def branch(self, condition: Any) -> bool:
         """The outcome of a condition, an array of one element, on the path through the iteration that is traced."""
+
+    def range_of(self, e: Any) -> tuple[int, int] | None:
+        """The least and the greatest integer that an expression can be in its iterations; None of floats."""
 
     def compared(self, outcome: Any, comparison: Comparison) -> Any:
         """The traced outcome of a comparison, which is noted: where it is a condition, indices are known better."""

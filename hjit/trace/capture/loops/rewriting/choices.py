@@ -55,11 +55,15 @@ def choose(condition: Any, yes: Any, no: Any) -> Any:
 
 def both(a: Any, b: Any) -> Any:
     """``a and b``, where evaluating `b` does no harm."""
+    if type(b) is bool and _is_condition(a):
+        return a if b else b
     return call(np.logical_and, a, b) if _is_condition(a) and _is_condition(b) else a and b
 
 
 def either(a: Any, b: Any) -> Any:
     """``a or b``, likewise."""
+    if type(b) is bool and _is_condition(a):
+        return b if b else a
     return call(np.logical_or, a, b) if _is_condition(a) and _is_condition(b) else a or b
 
 
@@ -197,6 +201,11 @@ class Choices:
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
                 return name in _CALLED and name not in self.local and all(self._is_safe(x, known) for x in args)
         return False
+
+
+def is_test(name: str) -> bool:
+    """Does a variable that is added hold a condition?"""
+    return name.startswith(".test")
 
 
 def _as_statement(s: ast.stmt) -> ast.stmt:

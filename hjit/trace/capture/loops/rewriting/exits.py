@@ -18,6 +18,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from hjit.trace.capture.loops.bytecode import ITERABLES, LEAVES, WHILE, has_exits
+from hjit.trace.capture.loops.rewriting.branches import Branches
 from hjit.trace.capture.loops.rewriting.choices import Choices, load
 from hjit.trace.splitting.source import TREE, NoSource, copied, tree_of
 from hjit.trace.splitting.source import code_of as code_of_tree
@@ -26,23 +27,28 @@ from hjit.trace.tracing.frames import Instruction, instructions
 MAX_KNOWN = 4096  # functions; beyond that they are looked at again
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _REFUSED = (ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.AsyncFor, ast.Yield, ast.YieldFrom, ast.Await)
-_known: dict[tuple[CodeType, str, bool], CodeType] = {}
+_known: dict[tuple[CodeType, str, bool, bool], CodeType] = {}
 
 
-def code_of(function: FunctionType, is_choosing: bool = False) -> CodeType:
-    """The code of a function, whose loops say how they are left; with `is_choosing` see `choices`, too."""
+def code_of(function: FunctionType, is_choosing: bool = False, is_branching: bool = False) -> CodeType:
+    """The code of a function, whose loops say how they are left.
+
+    Args:
+        is_choosing: see `choices`.
+        is_branching: see `branches`.
+    """
     code = function.__code__
-    if not is_choosing and not has_exits(code):
+    if not is_choosing and not is_branching and not has_exits(code):
         return code
-    key = code, code.co_filename, is_choosing
+    key = code, code.co_filename, is_choosing, is_branching
     if key not in _known:
         if len(_known) >= MAX_KNOWN:
             _known.clear()
-        _known[key] = _rewritten(function, is_choosing)
+        _known[key] = _rewritten(function, is_choosing, is_branching)
     return _known[key]
 
 
-def _rewritten(function: FunctionType, is_choosing: bool) -> CodeType:
+def _rewritten(function: FunctionType, is_choosing: bool, is_branching: bool) -> CodeType:
     try:
         tree = tree_of(function)
         is_shown = hasattr(function, TREE) or _are_alike(code_of_tree(function, copied(tree)), function.__code__)
@@ -54,8 +60,12 @@ def _rewritten(function: FunctionType, is_choosing: bool) -> CodeType:
     choices = Choices(frozenset((*function.__code__.co_varnames, *function.__code__.co_cellvars)))
     if is_choosing:
         tree.body = choices.block(tree.body, _parameters(tree.args))
+    branches = Branches()
+    if is_branching:
+        tree.body = branches.block(tree.body, _parameters(tree.args))
     tree.body = exits.block(tree.body, ())
-    return code_of_tree(function, tree) if exits.count or choices.count else function.__code__
+    is_changed = exits.count or choices.count or branches.count
+    return code_of_tree(function, tree) if is_changed else function.__code__
 
 
 def _are_alike(a: CodeType, b: CodeType) -> bool:

@@ -1,0 +1,59 @@
+"""Operations on ints of Python in loops that are traced as one iteration: Python's have no end, those of a kernel have
+64 bits, and Python raises where a shift counts less than nothing.
+
+Each operation is noted. At the end of an iteration it is known what numbers it can meet
+(`hjit.trace.capture.loops.python_ints`); where one may be too large, the loop is traced again, and the operation is
+checked in each iteration: where it is too large, Python runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hjit.trace.ir.analysis.ranges import Range
+from hjit.trace.tracing.arrays.tracer import is_tracer
+from hjit.trace.tracing.recording.recorder import current
+
+LARGE = 9.2e18  # a float below which a result has 63 bits, whatever the roundings of its operands were
+EXACT = 1 << 53  # ints up to which are floats
+_SHIFTS = (np.left_shift, np.right_shift)
+_BITS = (np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.invert, np.right_shift)
+_SMALLER = frozenset((*_BITS, np.floor_divide, np.remainder, np.positive))  # results need no more bits than operands
+
+
+def check_operands(f: Any, a: Any, b: Any) -> None:
+    """Have Python run where it raises, or where an int is no float of the same value, before ``f(a, b)``."""
+    rec = current()
+    if not rec.loops or not (_is_int(a) and _is_int(b)):
+        return
+    if f in _SHIFTS and is_tracer(b) and not _is_within(b, 0, None):
+        rec.check(b < 0)
+    if f is np.true_divide:
+        for x in (a, b):
+            if is_tracer(x) and not _is_within(x, -EXACT, EXACT):
+                rec.check((x < -EXACT) | (x > EXACT))
+
+
+def note(f: Any, operands: tuple[Any, ...], result: Any) -> None:
+    """Note that a result is an int of Python, and check that it is no large one where that has been asked for."""
+    rec = current()
+    if f in _SMALLER or not rec.loops or not is_tracer(result) or result.dtype.kind != "i" or result.known is not None:
+        return
+    name = result.buffer.source()
+    if not any(loop.checks_ints for loop in rec.loops):
+        rec.rerolled.python_ints.add(name)
+        return
+    floats = [x.astype(np.float64) if is_tracer(x) else np.float64(x) for x in operands]
+    size = floats[0] * np.exp2(floats[1]) if f is np.left_shift else f(*floats)
+    rec.check(~(abs(size) < LARGE))
+
+
+def _is_int(x: Any) -> bool:
+    return bool(x.dtype.kind in "ib") if is_tracer(x) else isinstance(x, int)
+
+
+def _is_within(x: Any, low: int | None, high: int | None) -> bool:
+    found: Range | None = current().loops[-1].range_of(x.load())
+    return found is not None and (low is None or found[0] >= low) and (high is None or found[1] <= high)
