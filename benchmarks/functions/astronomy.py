@@ -94,3 +94,25 @@ def cosmic_rays(img: Array, limit: float = 4.0) -> Array:
     center = np.median(near, axis=0)
     spread = np.median(np.abs(near - center), axis=0) * 1.4826
     return np.where(img > center + limit * np.maximum(spread, 1e-3), center, img)
+
+
+def clipped_background(img: Array, sigma: float = 2.0, rounds: int = 3) -> Array:
+    """The image less its median and by its deviation, both without the sources."""
+    kept = np.ones(img.shape, bool)
+    for _ in range(rounds):
+        center = np.median(img[kept])
+        spread = 1.4826 * np.median(np.abs(img[kept] - center))
+        kept = np.abs(img - center) <= sigma * spread
+    return (img - center) / spread
+
+
+def percentile_stretch(img: Array) -> Array:
+    low, high = np.nanpercentile(img, (0.5, 99.5))
+    return np.sqrt(np.clip((img - low) / (high - low), 0, 1))
+
+
+def spread_of_stack(stack: Array) -> Array:
+    """Half of the distance between two quantiles of each pixel; gaps are NaN."""
+    with_gaps = np.where(stack < 95, np.nan, stack)
+    low, high = np.nanpercentile(with_gaps, (15.87, 84.13), axis=0)
+    return (high - low) / 2

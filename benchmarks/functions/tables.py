@@ -183,7 +183,8 @@ NUMPY_WRITTEN = {
         {"convolve_with_gaps": "np.where(mask, np.nan, gray64), psf", "sigma_clipped_mean": "gray64",
          "sigma_clipped_stack": "stack", "median_stack": "stack", "weighted_stack": "stack", "background": "gray64",
          "asinh_stretch": "gray", "zscale_limits": "gray64", "aperture_sum": "gray64", "moffat": "gray64",
-         "cosmic_rays": "gray"},
+         "cosmic_rays": "gray", "clipped_background": "gray64", "percentile_stretch": "np.where(mask, np.nan, gray)",
+         "spread_of_stack": "stack"},
     ),
     "band indices (rasterio's kind)": _below(
         f"{_FOLDER}.bands",
@@ -202,7 +203,8 @@ NUMPY_WRITTEN = {
          "bilinear_resize": "gray, h // 2, w // 2", "enlarged": "gray, 2", "affine_warp": "gray", "grey_world": "rgb",
          "kmeans_colours": "rgb, 4",
          "floyd_steinberg": "gray64[:40, :60]",
-         "back_projection": "rgb_bytes", "posterise": "rgb_bytes, 4"},
+         "back_projection": "rgb_bytes", "posterise": "rgb_bytes, 4",
+         "mutual_information": "gray, noisy", "balanced_by_percentiles": "rgb", "regions_as_means": "gray, labels"},
     ),
     "kernels (npbench's kind)": _below(
         f"{_FOLDER}.kernels",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy import ndimage
 from skimage import transform
 
 Array = np.ndarray[Any, Any]
@@ -180,3 +181,19 @@ def back_projection(img: Array) -> Array:
 def posterise(img: Array, levels: int) -> Array:
     step = 256 // levels
     return (img // step * step + step // 2).astype(np.uint8)
+
+
+def mutual_information(a: Array, b: Array, bins: int = 64) -> float:
+    joint = np.histogram2d(a.ravel(), b.ravel(), bins)[0] / a.size
+    product = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
+    return np.where(joint > 0, joint * np.log(np.where(joint > 0, joint / product, 1)), 0).sum()
+
+
+def balanced_by_percentiles(rgb: Array) -> Array:
+    low, high = np.percentile(rgb, (1, 99), axis=(0, 1))
+    return np.clip((rgb - low) / (high - low), 0, 1)
+
+
+def regions_as_means(img: Array, labels: Array) -> Array:
+    """Each region in its mean colour."""
+    return ndimage.mean(img, labels, np.arange(labels.max() + 1))[labels]
