@@ -280,13 +280,24 @@ class CompiledFunction(NewCalls, OtherArrays, Generic[P, R]):
             result = retracing.traced(lambda: self._first_call(call))
             if result is PARTS:
                 return self._first_call_in_parts(call.key, call.args, call.kwargs)
-            return self._run_plain(call.args, call.kwargs) if result is PLAIN else result
+            return self._run_plain_instead(call) if result is PLAIN else result
         except HjitError:
             raise
         except Exception:  # raised by the function itself
             if not any(map(is_device_array, call.leaves)):
                 self._entries.at(call.key).raised += 1
             raise
+
+    def _run_plain_instead(self, call: Call) -> Any:
+        """Run the plain function where it was traced in vain, as NumPy was expected to raise an exception.
+
+        If it raises none (an int of Python has outgrown 64 bits), such calls are traced again after a while only.
+        """
+        result = self._run_plain(call.args, call.kwargs)
+        entry = self._entries.at(call.key)
+        if not entry.is_known:
+            entry.postpone()
+        return result
 
     def _may_skip(self, call: Call) -> bool:
         """Is NumPy allowed to run a call that could be traced?"""

@@ -74,7 +74,7 @@ class Entry:
         raised: calls without a variant in which the function itself raised an exception; from `MAX_RAISED` on the plain
             function runs first, until it raises none.
         is_compared: are results still compared with NumPy's, since the comparisons so far were inconclusive?
-        shortages: how often there was too little memory to compile.
+        postponed: how often compiling was put off: there was too little memory, or nothing came of a trace.
         skipped: calls that NumPy runs before compiling is tried again.
     """
 
@@ -90,7 +90,7 @@ class Entry:
     plain_calls: int = 0
     raised: int = 0
     is_compared: bool = False
-    shortages: int = 0
+    postponed: int = 0
     skipped: int = 0
 
     @property
@@ -99,9 +99,9 @@ class Entry:
         return bool(self.variants or self.parts or self.converted) or self.plain is not None
 
     def postpone(self) -> None:
-        """There is too little memory to compile: try again after 1 call, then after 3, 7 and so on."""
-        self.shortages += 1
-        self.skipped = (1 << self.shortages) - 1
+        """Try to compile again after 1 call, then after 3, 7 and so on."""
+        self.postponed += 1
+        self.skipped = (1 << self.postponed) - 1
 
     def skips(self) -> bool:
         """Count one call down; is it to run in NumPy, before compiling is tried again?"""

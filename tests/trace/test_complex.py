@@ -549,7 +549,7 @@ REFUSED: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "method": (lambda z: np.multiply.reduce(z), (field(),)),
     "at": (lambda z: np.add.at(z, ([1, 1], [2, 2]), 1j), (field(),)),
     "a mask": (lambda z: z[z.real > 0] * 2, (field(),)),
-    "two masks": (lambda z: z[z.real > 0][0], (field(),)),
+    "two masks": (lambda z: z[z.real > 0][1:], (field(),)),
     "to real": (lambda z: z.astype(float), (field(),)),
     "into a real array": (into_real, (field().real.copy(), field())),
     "long double": (lambda z: z * 2, (field().astype(np.clongdouble),)),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import hjit
 from tests.numpy_check import sample
 from tests.trace.nesting import with_source
 from tests.trace.test_carried_variables import compiled, identical, outcome
@@ -214,3 +215,21 @@ def assert_same_ints(seed: int) -> None:
     p, dtype = compiled(f, on_unsupported="break"), INTS[seed % len(INTS)]
     for a in (np.arange(60).astype(dtype), sample(60, dtype, seed)):
         assert identical(outcome(p, a, 3), outcome(f, a, 3)), text
+
+
+def bits(a: Any) -> int:
+    value = 0
+    for bit in (a > 0.5).ravel():
+        value = value << 1 | int(bit)
+    return value
+
+
+@pytest.mark.parametrize("on_unsupported", ["break", "numpy"])
+def test_ints_that_outgrow_64_bits_are_not_traced_at_each_call(on_unsupported: Any) -> None:
+    p = hjit.pipeline(lambda a: bits(a * 2 - a), cache="off", tune=False, on_unsupported=on_unsupported).quiet()
+    a = np.random.default_rng(1).random((8, 9))
+    for _ in range(9):
+        assert p(a) == bits(a) > 2**64
+    assert p.stats.traces <= 3  # after 1 call, then after 3, 7 and so on
+    if on_unsupported == "break":
+        assert p.stats.parts and p.stats.fallbacks == 0

@@ -60,6 +60,9 @@ class VerifiedCalls(TimedCalls):
         with shown_warnings.of_another_run():
             ran = runs_of(variant, guarded, call, stores)
         if ran is None:
+            outgrown = None if is_known else variant.rec.outgrown
+            if outgrown is not None and self._resolved(call.key[0]).on_unsupported == "break":
+                raise TraceError("loop", "an int of Python outgrows 64 bits", "compute with NumPy's numbers", outgrown)
             return PLAIN
         if ran.missed is not None and (is_known or variant.rec.assumed):
             self._assumes = self._assumes and not variant.rec.assumed

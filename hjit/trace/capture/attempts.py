@@ -7,14 +7,38 @@ have no two arrays of the same length are programs at once, if they can be.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from hjit.errors import BudgetError, InherentError, LongLoop, TraceError
 from hjit.trace.tracing.recording.attempt import Attempt
 from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder
 from hjit.trace.tracing.scalars.host import captured_number
 from hjit.trace.tracing.scalars.induction import CannotReroll, LoopSite
+
+E = TypeVar("E", bound=BaseException)
+
+
+def _else_without_methods(
+    step: Callable[[Attempts, Recorder, E], None],
+) -> Callable[[Attempts, Recorder, E], None]:
+    """Where methods are traced and nothing else can be tried: begin again, with the methods as they are."""
+
+    @functools.wraps(step)
+    def method(attempts: Attempts, rec: Recorder, error: E) -> None:
+        try:
+            step(attempts, rec, error)
+        except (OutOfBounds, BudgetError):
+            raise
+        except Exception:
+            if not attempts.next.traces_methods:
+                raise
+            attempts.next, attempts.outermost = Attempt(traces_methods=False), set()
+            attempts.too_long = attempts.otherwise = None
+
+    return method
 
 
 @dataclass
@@ -41,6 +65,7 @@ class Attempts:
         """The next attempt is made otherwise."""
         self.next = replace(self.next, **changes)
 
+    @_else_without_methods
     def refused(self, rec: Recorder, refusal: CannotReroll) -> None:
         """A loop cannot be traced as it was.
 
@@ -84,6 +109,7 @@ class Attempts:
             self.outermost.add(site)
             self.update(unrolled=self.next.unrolled | {refusal.site})
 
+    @_else_without_methods
     def long(self, rec: Recorder, error: TraceError) -> None:
         """A loop that is traced iteration by iteration fills the trace.
 
@@ -107,6 +133,7 @@ class Attempts:
         else:
             raise error
 
+    @_else_without_methods
     def failed(self, rec: Recorder, error: Exception) -> None:
         """An attempt has ended with another exception.
 

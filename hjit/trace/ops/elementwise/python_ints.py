@@ -46,6 +46,7 @@ def note(f: Any, operands: tuple[Any, ...], result: Any) -> None:
         rec.rerolled.python_ints.add(name)
         return
     floats = [x.astype(np.float64) if is_tracer(x) else np.float64(x) for x in operands]
+    rec.outgrown = rec.outgrown or rec.line()
     size = floats[0] * np.exp2(floats[1]) if f is np.left_shift else f(*floats)
     rec.check(~(abs(size) < LARGE))
 

@@ -31,7 +31,8 @@ class Attempt:
         freeze_captured: are captured numbers constants? Else they are read at every call, as arguments are.
         classes: does traced code get a `ScalarClass` for each scalar type of NumPy? None: only where it calls none in
             a variable.
-        traces_methods: are objects that the function makes of classes whose methods are traced?
+        traces_methods: are objects that the function makes of classes whose methods are traced? None: only where one
+            that runs as it is fails.
     """
 
     unrolled: frozenset[LoopSite] = frozenset()
@@ -49,7 +50,7 @@ class Attempt:
     branches: bool = False
     freeze_captured: bool = False
     classes: bool | None = None
-    traces_methods: bool = False
+    traces_methods: bool | None = None
 
     @property
     def records_programs(self) -> bool:

@@ -196,6 +196,7 @@ class Recorder(TracedSizes):
         assumed: how many conditions were assumed to come out as expected, without evaluation.
         decided: values that were decided on; a second decision on one needs no guard.
         checks: stages that say whether NumPy would raise an exception.
+        outgrown: where it is checked at each call that an int of Python stays within 64 bits; None: nowhere.
         indices: integer arrays that are used as indices and may be out of bounds.
         out_of_bounds: was an index out of bounds? That is found later than by NumPy: the function must not handle it.
         refusals: errors for what could not be traced.
@@ -253,6 +254,7 @@ class Recorder(TracedSizes):
     assumed: int = 0
     decided: dict[Expr | str, Any] = field(default_factory=dict)
     checks: list[str] = field(default_factory=list)
+    outgrown: Origin | None = None
     indices: dict[Any, CheckedIndices] = field(default_factory=dict)
     out_of_bounds: bool = False
     refusals: list[TraceError] = field(default_factory=list)
