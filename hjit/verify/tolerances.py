@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hjit.trace.ir.analysis.tolerances import EXACT, INEXACT, Judge, Tolerance, combined, rounding
+from hjit.trace.ir.analysis.tolerances import EXACT, INEXACT, Tolerance, ToleranceAnalysis, combined, rounding
 from hjit.trace.ir.expressions import Op, walk
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.programs.steps import Branch, Define, Program, Step, every, exprs
@@ -27,9 +27,9 @@ def tolerances(
     """
     found: dict[str, Tolerance] = {}
     for graph, graph_break in zip(graphs, graph_breaks, strict=True):
-        judge = Judge(found, fast_math, reorders_scatters)
+        analysis = ToleranceAnalysis(found, fast_math, reorders_scatters)
         for s in graph.stages:
-            judge.stage(s)
+            analysis.stage(s)
         if graph_break is not None and graph_break.call is not None:
             needs = combined(found.get(n, EXACT) for n in graph_break.needs)
             dtypes = {i.name: i.dtype for g in graphs for i in g.inputs} | {s.name: s.dtype for s in graph.stages}

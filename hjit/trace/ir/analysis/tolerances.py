@@ -53,7 +53,7 @@ def rounding(dtype: np.dtype[Any]) -> Tolerance:
     return Tolerance(float(np.finfo(dtype).eps)) if dtype.kind == "f" else EXACT
 
 
-class Judge:
+class ToleranceAnalysis:
     """The tolerances of the stages of a Graph, from those of what they read."""
 
     def __init__(self, found: dict[str, Tolerance], fast_math: bool, reorders_scatters: bool) -> None:

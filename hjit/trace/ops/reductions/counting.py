@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.analysis.tolerances import EXACT, Judge, rounding
+from hjit.trace.ir.analysis.tolerances import EXACT, ToleranceAnalysis, rounding
 from hjit.trace.ops.arguments import count
 from hjit.trace.ops.indexing.histograms import tally, values_of
 from hjit.trace.ops.layout import copy_order
@@ -37,10 +37,10 @@ def _has_numpys_bits(a: Tracer) -> bool:
     """Are the elements NumPy's to the last bit? Digits of others would be decisions on roundings."""
     rec = current()
     given = {n: rounding(x.input.dtype) for n, x in rec.inputs.items() if x.where[0] == "event"}
-    judge = Judge(given, fast_math=False, reorders_scatters=False)
+    analysis = ToleranceAnalysis(given, fast_math=False, reorders_scatters=False)
     for s in rec.stages.values():
-        judge.stage(s)
-    return judge.expr(a.load(), {}) == EXACT
+        analysis.stage(s)
+    return analysis.expr(a.load(), {}) == EXACT
 
 
 def _from(a: Tracer, ranks: Any, kept: Any) -> tuple[Tracer, Tracer]:
