@@ -295,7 +295,7 @@ class CompiledFunction(NewCalls, OtherArrays, Generic[P, R]):
         """
         result = self._run_plain(call.args, call.kwargs)
         entry = self._entries.at(call.key)
-        if not entry.is_known:
+        if not entry.is_known and not entry.skipped:
             entry.postpone()
         return result
 
