@@ -163,7 +163,7 @@ def statistics(x: Any) -> Any:
 
 
 WIDE = ("int32", "uint32", "int64", "uint64", "float16", "float32", "float64")
-WIDE_SHAPE = (130, 131)
+WIDE_SHAPE = (256, 257)
 
 
 @pytest.mark.parametrize("long", [False, True])

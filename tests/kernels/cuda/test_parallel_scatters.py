@@ -106,7 +106,11 @@ def test_sums_of_floats_are_nearly_exact_and_the_same_at_every_run(
         if function is not subtracted:  # whose terms are rounded before
             roundings = np.bincount(U.ravel(), minlength=200) * float(max(np.abs(x).max(), 1.5))
             unit = 2.0 ** -(56 if got.dtype == np.float64 else 28)
-            bound = 2 * np.finfo(got.dtype).eps * np.abs(expected) + roundings * unit
+            bound = (
+                2 * np.finfo(got.dtype).eps * np.abs(expected)
+                + roundings * unit
+                + np.finfo(got.dtype).smallest_subnormal
+            )
             assert (np.abs(got - expected) <= bound).all()
         np.testing.assert_allclose(got, function(U, x).astype("f8"), rtol=200 * np.finfo(dtype).eps, atol=1e-2 * scale)
         np.testing.assert_array_equal(f(U, x), got)
@@ -248,6 +252,6 @@ def ordered(x: Any) -> Any:
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
 def test_order_statistics_are_found_by_counting_digits(dtype: str, on_device: None) -> None:
     f = hjit.pipeline(ordered, target="cuda", verify="off", on_unsupported="raise", tune=False)
-    x = (1000 * RNG.standard_normal((130, 131))).astype(dtype)
+    x = (1000 * np.random.default_rng(4).standard_normal((256, 257))).astype(dtype)
     for ours, numpys in zip(f(x), ordered(x), strict=True):
         np.testing.assert_array_equal(ours, numpys)

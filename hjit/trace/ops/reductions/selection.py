@@ -48,7 +48,7 @@ def selected(keys: Any, ranks: Any) -> tuple[Tracer, Tracer]:
     Args:
         ranks: intp of shape (n,), n known, all within range.
     """
-    digits = _digits(8 * keys.dtype.itemsize, 16 if count(keys.shape) >= LONG_DIGITS else 11)
+    digits = _digits(8 * keys.dtype.itemsize, 13 if count(keys.shape) >= LONG_DIGITS else 11)
     leading = _counts(keys, digits[0], None)
     found = [_selected(keys, ranks[k], digits, leading) for k in range(ranks.shape[0])]
     following = [
