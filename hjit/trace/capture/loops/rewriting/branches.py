@@ -21,6 +21,7 @@ from hjit.trace.capture.loops.elements import UNBOUND
 from hjit.trace.capture.loops.iterators import traced_loop
 from hjit.trace.capture.loops.rerolling import Iterations, outcome_of
 from hjit.trace.capture.loops.rewriting.choices import is_test
+from hjit.trace.capture.loops.rewriting.syntax import assign, call_of, load, renamed, set_by
 from hjit.trace.splitting.source import copied
 from hjit.trace.tracing.arrays.buffers import TracedBuffer
 from hjit.trace.tracing.arrays.tracer import Tracer, call, is_tracer, stage_of
@@ -113,7 +114,7 @@ class Branches:
         for s in map(_as_statement, body):
             match s:
                 case ast.For() | ast.While():
-                    inside = known | (_set_by([s.target]) if isinstance(s, ast.For) else frozenset())
+                    inside = known | (set_by([s.target]) if isinstance(s, ast.For) else frozenset())
                     s.body = self.block(_without_continue(s.body), inside, True)
                     s.orelse = self.block(s.orelse, known, in_loop)
                 case ast.If() if in_loop and not _is_own(s.test) and not any(map(_is_left, (s.body, s.orelse))):
@@ -137,11 +138,11 @@ class Branches:
         self.count += 1
         k, held = self.count, f".held{self.count}"
         new = {n: f".value{k}.{n}" for n in sorted((_surely_set(s.body) & _surely_set(s.orelse)) - known)}
-        found = [*self._tested(s.test, held), *(_assign(own, _call(UNSET)) for own in new.values())]
+        found = [*self._tested(s.test, held), *(assign(own, call_of(UNSET)) for own in new.values())]
         for body, begin in ((s.body, ONCE), (s.orelse, OTHERWISE)):
             if body:
-                found.append(_for(begin, held, [_renamed(x, new) for x in self.block(body, known, True)]))
-        found += [_assign(n, _load(own)) for n, own in new.items()]
+                found.append(_for(begin, held, [renamed(x, new) for x in self.block(body, known, True)]))
+        found += [assign(n, load(own)) for n, own in new.items()]
         return [_placed(x, s) for x in found]
 
     def _tested(self, e: ast.expr, held: str) -> list[ast.stmt]:
@@ -150,8 +151,8 @@ class Branches:
         if len(parts) > 1:
             is_and = not (isinstance(e, ast.BoolOp) and isinstance(e.op, ast.Or))
             numbers = [ast.Constant(k) for k in (is_and, *parts)]
-            found.insert(0, ast.Expr(_call(BEGIN, *numbers[1:])))
-            found.append(_assign(held, _call(JOINED, held, *numbers)))
+            found.insert(0, ast.Expr(call_of(BEGIN, *numbers[1:])))
+            found.append(assign(held, call_of(JOINED, held, *numbers)))
         return found
 
     def _in_parts(self, e: ast.expr, held: str) -> tuple[list[ast.stmt], list[int]]:
@@ -168,11 +169,11 @@ class Branches:
             case ast.Compare(left=left, ops=[op, *ops], comparators=[right, *rights]) if ops:
                 self.count += 1
                 a, b = f".value.left{self.count}", f".value.right{self.count}"
-                found, parts = self._in_parts(ast.Compare(_load(a), [op], [_load(b)]), held)
-                rest, more = self._in_parts(ast.Compare(_load(b), ops, rights), held)
-                return [_assign(a, left), _assign(b, right), *found, _for(ONCE, held, rest)], parts + more
+                found, parts = self._in_parts(ast.Compare(load(a), [op], [load(b)]), held)
+                rest, more = self._in_parts(ast.Compare(load(b), ops, rights), held)
+                return [assign(a, left), assign(b, right), *found, _for(ONCE, held, rest)], parts + more
         self.count += 1
-        return [_assign(held, _call(TRUTH, e, ast.Constant(self.count)))], [self.count]
+        return [assign(held, call_of(TRUTH, e, ast.Constant(self.count)))], [self.count]
 
     def _of(self, e: ast.expr, held: str, op: ast.boolop) -> tuple[list[ast.stmt], list[int]]:
         """A part of a condition: the parts of a conjunction in one are parts of it, too."""
@@ -239,39 +240,14 @@ def _surely_set(body: Sequence[ast.stmt]) -> frozenset[str]:
     for s in body:
         match s:
             case ast.Assign(targets=targets):
-                found |= _set_by(targets)
+                found |= set_by(targets)
             case ast.If():
                 found |= _surely_set(s.body) & _surely_set(s.orelse)
     return found
 
 
-def _set_by(nodes: Sequence[ast.AST]) -> frozenset[str]:
-    return frozenset(
-        x.id for s in nodes for x in ast.walk(s) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)
-    )
-
-
-def _renamed(s: ast.stmt, names: dict[str, str]) -> ast.stmt:
-    for x in ast.walk(s):
-        if isinstance(x, ast.Name):
-            x.id = names.get(x.id, x.id)
-    return s
-
-
-def _load(name: str) -> ast.Name:
-    return ast.Name(name, ast.Load())
-
-
-def _assign(name: str, value: ast.expr) -> ast.stmt:
-    return ast.Assign([ast.Name(name, ast.Store())], value)
-
-
-def _call(name: str, *args: str | ast.expr) -> ast.Call:
-    return ast.Call(_load(name), [_load(x) if isinstance(x, str) else x for x in args], [])
-
-
 def _for(begin: str, held: str, body: Sequence[ast.stmt]) -> ast.stmt:
-    return ast.For(ast.Name(".once", ast.Store()), _call(begin, held), list(body), [], None)
+    return ast.For(ast.Name(".once", ast.Store()), call_of(begin, held), list(body), [], None)
 
 
 def _placed(s: ast.stmt, place: ast.If | ast.Assign) -> ast.stmt:

@@ -16,6 +16,7 @@ import numpy as np
 
 from hjit.trace.capture.loops.bytecode import BOTH, CHOOSE, CHOOSES, EITHER
 from hjit.trace.capture.loops.carried import Kind, element
+from hjit.trace.capture.loops.rewriting.syntax import assign, call_of, load, renamed, set_by
 from hjit.trace.ir.expressions import select
 from hjit.trace.splitting.source import copied
 from hjit.trace.tracing.arrays.tracer import Tracer, call, from_stage, is_tracer
@@ -97,7 +98,7 @@ class Choices:
             match s:
                 case ast.If() if in_loop and self._is_simple(s, known):
                     found += self._chosen(s, known)
-                    known |= _set_by([s])
+                    known |= set_by([s])
                     continue
                 case ast.For() | ast.While():
                     inside = known | _names_of(s.target) if isinstance(s, ast.For) else known
@@ -110,25 +111,25 @@ class Choices:
                         if getattr(s, name, None):
                             setattr(s, name, self.block(getattr(s, name), known, in_loop))
                 case ast.Assign() | ast.AugAssign():
-                    known |= _set_by([s])
+                    known |= set_by([s])
             found.append(s)
         return found
 
     def _chosen(self, s: ast.If, known: frozenset[str]) -> list[ast.stmt]:
         self.count += 1
         k = self.count
-        test, names = f".test{k}", sorted(_set_by(s.body) | _set_by(s.orelse))
+        test, names = f".test{k}", sorted(set_by(s.body) | set_by(s.orelse))
         own = [n for n in names if n in known]
         sides = []
         for side, body in (("yes", s.body), ("no", s.orelse)):
-            renamed = {n: f".{side}{k}.{n}" for n in names}
-            sides.append([_assign(renamed[n], load(n)) for n in own])
+            new = {n: f".{side}{k}.{n}" for n in names}
+            sides.append([assign(new[n], load(n)) for n in own])
             inner = self.block(copied(list(body)), known, True)
-            sides[-1] += [_renamed(x, renamed) for x in inner]
-        values = [_assign(n, _call(CHOOSE, test, f".yes{k}.{n}", f".no{k}.{n}")) for n in names]
+            sides[-1] += [renamed(x, new) for x in inner]
+        values = [assign(n, call_of(CHOOSE, test, f".yes{k}.{n}", f".no{k}.{n}")) for n in names]
         plain = ast.If(load(test), s.body, s.orelse)
-        chosen = ast.If(_call(CHOOSES, test, *own), [*sides[0], *sides[1], *values], [plain])
-        found: list[ast.stmt] = [_assign(test, self._test(s.test, known)), chosen]
+        chosen = ast.If(call_of(CHOOSES, test, *own), [*sides[0], *sides[1], *values], [plain])
+        found: list[ast.stmt] = [assign(test, self._test(s.test, known)), chosen]
         for x in found:
             for y in ast.walk(x):
                 if isinstance(y, (ast.stmt, ast.expr)) and not hasattr(y, "lineno"):
@@ -142,7 +143,7 @@ class Choices:
         self.count += 1
         found = e.values[0]
         for x in e.values[1:]:
-            found = ast.copy_location(_call(BOTH if isinstance(e.op, ast.And) else EITHER, found, x), e)
+            found = ast.copy_location(call_of(BOTH if isinstance(e.op, ast.And) else EITHER, found, x), e)
             ast.copy_location(found.func, e)
         return found
 
@@ -151,7 +152,7 @@ class Choices:
     def _is_simple(self, s: ast.If, known: frozenset[str]) -> bool:
         """Do both sides only set variables, which all have values in the end, to what can be computed anyhow?"""
         sides = [self._after(body, known) for body in (s.body, s.orelse)]
-        names = _set_by(s.body) | _set_by(s.orelse)
+        names = set_by(s.body) | set_by(s.orelse)
         return bool(names) and all(side is not None and names <= side for side in sides)
 
     def _after(self, body: Sequence[ast.stmt], known: frozenset[str]) -> frozenset[str] | None:
@@ -167,13 +168,13 @@ class Choices:
                     and all(isinstance(x, ast.Name) for x in names)
                     and all(self._is_safe(x, known) for x in values)
                 ):
-                    known |= _set_by([s])
+                    known |= set_by([s])
                 case ast.AugAssign(target=ast.Name(id=name), op=op, value=value) if (
                     name in known and self._is_total(op, value) and self._is_safe(value, known)
                 ):
                     continue
                 case ast.If() if self._is_safe(s.test, known) and self._is_simple(s, known):
-                    known |= _set_by([s])
+                    known |= set_by([s])
                 case _:
                     return None
         return known
@@ -217,30 +218,5 @@ def _as_statement(s: ast.stmt) -> ast.stmt:
     return s
 
 
-def _set_by(body: Sequence[ast.stmt]) -> frozenset[str]:
-    return frozenset(
-        x.id for s in body for x in ast.walk(s) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)
-    )
-
-
 def _names_of(e: ast.expr) -> frozenset[str]:
     return frozenset(x.id for x in ast.walk(e) if isinstance(x, ast.Name))
-
-
-def _renamed(s: ast.stmt, names: dict[str, str]) -> ast.stmt:
-    for x in ast.walk(s):
-        if isinstance(x, ast.Name):
-            x.id = names.get(x.id, x.id)
-    return s
-
-
-def load(name: str) -> ast.Name:
-    return ast.Name(name, ast.Load())
-
-
-def _assign(name: str, value: ast.expr) -> ast.stmt:
-    return ast.Assign([ast.Name(name, ast.Store())], value)
-
-
-def _call(name: str, *args: str | ast.expr) -> ast.Call:
-    return ast.Call(load(name), [load(x) if isinstance(x, str) else x for x in args], [])

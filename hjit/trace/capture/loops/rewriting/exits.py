@@ -19,7 +19,8 @@ from typing import Any
 
 from hjit.trace.capture.loops.bytecode import ITERABLES, LEAVES, WHILE, has_exits
 from hjit.trace.capture.loops.rewriting.branches import Branches
-from hjit.trace.capture.loops.rewriting.choices import Choices, load
+from hjit.trace.capture.loops.rewriting.choices import Choices
+from hjit.trace.capture.loops.rewriting.syntax import load
 from hjit.trace.splitting.source import TREE, NoSource, copied, tree_of
 from hjit.trace.splitting.source import code_of as code_of_tree
 from hjit.trace.tracing.frames import Instruction, instructions

@@ -1,0 +1,36 @@
+"""Parts of Python's syntax trees that rewritten loops are made of."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+
+def set_by(nodes: Sequence[ast.AST]) -> frozenset[str]:
+    """The variables that these set."""
+    return frozenset(
+        x.id for s in nodes for x in ast.walk(s) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)
+    )
+
+
+def renamed(s: ast.stmt, names: dict[str, str]) -> ast.stmt:
+    """A statement with other names for some variables, in place."""
+    for x in ast.walk(s):
+        if isinstance(x, ast.Name):
+            x.id = names.get(x.id, x.id)
+    return s
+
+
+def load(name: str) -> ast.Name:
+    """The value of a variable."""
+    return ast.Name(name, ast.Load())
+
+
+def assign(name: str, value: ast.expr) -> ast.stmt:
+    """Set a variable."""
+    return ast.Assign([ast.Name(name, ast.Store())], value)
+
+
+def call_of(name: str, *args: str | ast.expr) -> ast.Call:
+    """A call of a function by its name, on variables and expressions."""
+    return ast.Call(load(name), [load(x) if isinstance(x, str) else x for x in args], [])
