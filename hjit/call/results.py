@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import enum
 import functools
+import math
 import operator
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from hjit.call.guards import look_up, overlap
+from hjit.kernels.runtime import arena
 from hjit.trace.capture.trace import PyTree, Result, owner
 from hjit.trace.ir.analysis.tolerances import EXACT, Tolerance
 from hjit.trace.ir.graph import identity
@@ -125,6 +128,7 @@ class Results:
             np.copyto(state[argument], state[stage])
 
         wholes: set[str] = set()
+        joined: dict[str, Array] = {}
 
         def leaf(r: Result) -> Any:
             match r.kind:
@@ -142,6 +146,10 @@ class Results:
                 case "view":
                     seen = self.view(state[r.name], r)
                     return complex_of(seen) if r.is_complex else seen
+                case "compacted":
+                    if r.name not in joined:
+                        joined[r.name] = joined_rows(*(state[n] for n in r.stages))
+                    return of_joined(joined[r.name], r)
                 case "host":
                     return values[r.value]
                 case _:
@@ -227,12 +235,14 @@ class Results:
     def arranged(
         self,
         stages: Mapping[str, Tolerance],
+        lengths: Callable[[str], Array],
         make: Callable[[Tolerance, str, Callable[[Array], Any]], Any],
     ) -> tuple[Any, dict[str, Any]]:
         """The tolerances of the results, in their structure; and those of changed arguments, by name.
 
         Args:
             stages: the tolerances of the stages.
+            lengths: the lengths of the rows of a compacted array, by the name of their stage.
             make: makes a tolerance of a result from that of its stage, the name of the stage, and a function that
                 arranges an array shaped as the stage in the shape of the result.
         """
@@ -241,6 +251,8 @@ class Results:
 
         def leaf(r: Result) -> Any:
             def arrange(a: Array) -> Any:
+                if r.kind == "compacted":
+                    return of_joined(joined_rows(a, lengths(r.value.lengths)), r)
                 return self.view(a, r) if r.kind == "view" else r.arranged(a) if r.kind == "array" else a
 
             return make(written.get(r.name) or stages.get(r.name, EXACT), stage_of.get(r.name, r.name), arrange)
@@ -251,9 +263,34 @@ class Results:
     def signature(self) -> tuple[Any, ...]:
         """How results are made of the outputs of the kernels, as a hashable value."""
         leaves = tuple(
-            (r.kind, r.name, r.shape, r.index, r.is_scalar, r.weak, r.order, r.is_complex) for r in self.leaves
+            (r.kind, r.name, r.shape, r.index, r.is_scalar, r.weak, r.order, r.is_complex, *r.stages)
+            for r in self.leaves
         )
         return leaves, tuple(self.writes)
+
+
+_LONG_ROW = 64  # elements: rows that are shorter are joined by a mask
+
+
+def joined_rows(rows: Array, lengths: Array) -> Array:
+    """The beginnings of rows, one after another.
+
+    Args:
+        rows: of shape (..., elements of a row, ...).
+        lengths: how many elements of each row are wanted, over the axes before those.
+    """
+    n, rest = rows.shape[lengths.ndim], rows.shape[lengths.ndim + 1 :]
+    rows, counts = rows.reshape(-1, n, *rest), lengths.reshape(-1)
+    if n < _LONG_ROW:
+        return rows[np.arange(n) < counts[:, None]]
+    return np.concatenate([row[:k] for row, k in zip(rows, counts.tolist(), strict=True)])
+
+
+def of_joined(array: Array, r: Result) -> Array:
+    """The result that is made of joined rows."""
+    if r.value.column is not None:
+        return array[..., r.value.column]
+    return np.asfortranarray(array) if r.value.is_fortran else array
 
 
 def _without_elements(base: Array, shape: Sequence[int], read_only: bool) -> Array:
@@ -316,6 +353,21 @@ class Allocation:
         return parted.reshape(shape)
 
 
+@dataclass(frozen=True, slots=True)
+class ScratchAllocation:
+    """How a stage is allocated of which a result is a copy: in memory that is borrowed until nobody has the array."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def allocate(self) -> Array:
+        block = arena.borrow(math.prod(self.shape) * self.dtype.itemsize)
+        memory, address, _ = block
+        array = np.ndarray(self.shape, self.dtype, memory, address - memory.ctypes.data)
+        weakref.finalize(array, arena.give_back, block).atexit = False
+        return array
+
+
 def allocation_of(result: Result, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Allocation | None:
     """How a result is allocated whose stage, of this shape and dtype, a kernel computes; None if it is laid out as its
     stage, or is a scalar."""
@@ -334,10 +386,13 @@ def allocation_of(result: Result, shape: tuple[int, ...], dtype: np.dtype[Any]) 
 
 def allocations(
     leaves: list[Result], shapes: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
-) -> dict[str, Allocation]:
+) -> dict[str, Allocation | ScratchAllocation]:
     """`allocation_of` all results, by stage; `shapes`: shapes and dtypes of the stages that kernels compute."""
-    found = {}
+    found: dict[str, Allocation | ScratchAllocation] = {}
     for r in leaves:
+        if r.kind == "compacted" and r.name in shapes:
+            found[r.name] = ScratchAllocation(*shapes[r.name])
+            continue
         made = allocation_of(r, *shapes[r.name]) if r.name in shapes else None
         if made is not None:
             found[r.name] = made

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hjit.call.guards import Guards, GuardValues
-from hjit.call.results import MISS, PLAIN, Allocation, Results, complex_argument
+from hjit.call.results import MISS, PLAIN, Allocation, Results, ScratchAllocation, complex_argument
 from hjit.kernels.runtime.kernel import Bound
 from hjit.trace.capture.trace import PyTree, Result, Trace
 from hjit.trace.ir.analysis.tolerances import Tolerance
@@ -80,7 +80,7 @@ class CompiledSegments:
     segments: list[CompiledSegment]
     packed: frozenset[str]
     slots: Mapping[str, int]
-    allocations: Mapping[str, Allocation] = field(default_factory=dict)
+    allocations: Mapping[str, Allocation | ScratchAllocation] = field(default_factory=dict)
 
     def run(
         self,
@@ -220,7 +220,7 @@ class OneKernel:
     outputs: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
     may_refuse: bool
     result: Any
-    allocations: Mapping[int, Allocation]
+    allocations: Mapping[int, Allocation | ScratchAllocation]
     identities: Callable[[Sequence[Any]], bool] | None
 
     def run(self, leaves: Sequence[Any]) -> Any:

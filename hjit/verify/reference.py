@@ -112,6 +112,17 @@ class Reference:
             return shape
         return next((self.shape(g.stage(name)) for g in self.graphs if name in g.outputs), None)
 
+    def values_of(self, name: str) -> Array:
+        """All elements of an output.
+
+        Raises:
+            TooMuch: it would take too long.
+        """
+        shape = self.shape_of(name)
+        found = None if shape is None else self.at(name, np.arange(math.prod(shape)))
+        assert shape is not None and found is not None
+        return found.value.reshape(shape)
+
     def is_settled(self, name: str) -> bool:
         """Is a number that is decided on the same in hjit and in NumPy?
 

@@ -19,7 +19,7 @@ import numpy as np
 from hjit.call.arguments import each_once, is_device_array
 from hjit.call.entry import Call
 from hjit.call.guards import GuardValues, look_up
-from hjit.call.results import MISS, Outcome, Results, complex_argument
+from hjit.call.results import MISS, Outcome, Results, complex_argument, joined_rows, of_joined
 from hjit.call.segments import TraceSegments
 from hjit.call.variant import AS_CALLED, CompiledSegments, OneKernel, RunOptions, Variant
 from hjit.kernels.cuda.runtime import library
@@ -370,6 +370,9 @@ class DeviceResults:
             case "view":
                 seen = self.results.view(self.placed(r.name), r, self.device.strided if self.stay else None)
                 return _complex(seen) if r.is_complex else seen
+            case "compacted":
+                found = of_joined(joined_rows(*(self.device.host(self.arrays[n]) for n in r.stages)), r)
+                return self.device.own(found) if self.stay else found
             case "host":
                 return values[r.value]
         return r.value

@@ -91,7 +91,7 @@ def _nest(s: Stage, group: tuple[int, ...], strides: Strides, target: Target) ->
     lanes = iteration_lanes(d, target, lanes_dim, lanes)
     for step in whole_loops(d, loops_in_order(d, lanes_dim, unrolled), lanes_dim):
         steps += [step, (lanes_dim, "vector", lanes)] if step[0] == lanes_dim is not None else [step]
-    rows = scan_rows(d, lanes_dim, unrolled)
+    rows = scan_rows(s, d, lanes_dim, unrolled)
     if rows is not None:
         steps.append((rows, "unroll", SCAN_ROWS))
     return nest(s.name, group, [*steps, *((k, "unroll", None) for k in unrolled)])
@@ -102,12 +102,16 @@ def inside_lanes(d: Definition, lanes_dim: int | None, unrolled: Sequence[int]) 
     return [k for k in unrolled if k >= len(d.dims) or (lanes_dim is not None and k > lanes_dim)]
 
 
-def scan_rows(d: Definition, lanes_dim: int | None, unrolled: Sequence[int]) -> int | None:
-    """The dimension of which a scan without lanes runs several elements at once: one goes on while another waits."""
+def scan_rows(s: Stage, d: Definition, lanes_dim: int | None, unrolled: Sequence[int]) -> int | None:
+    """The dimension of which a scan without lanes runs several elements at once: one goes on while another waits.
+
+    A scatter that only overwrites waits for nothing.
+    """
     if (
         lanes_dim is not None
         or d.order != "sequential"
         or not d.rdims
+        or (d.is_scatter and s.name not in d.sources)
         or SCAN_ROWS * sum(1 for _ in walk(d.value)) > UNROLL_CODE
     ):
         return None

@@ -234,7 +234,7 @@ class Templates:
             unrolled = tuple(unrolled_dims(alike, lanes_dim))
             if lanes_dim is None:
                 parts = parts_dim(d, list(unrolled))
-                rows = scan_rows(d, None, unrolled)
+                rows = scan_rows(s, d, None, unrolled)
                 if parts is not None:
                     yield Inner(None, parts, (), ((1, 1, INTERLEAVED),))
                 elif rows is not None:

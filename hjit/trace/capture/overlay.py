@@ -482,7 +482,8 @@ _CALLED = builtin_calls.CALLED  # these names are classes where they are not cal
 _FAMILIES = """elementwise.ufuncs elementwise.casting elementwise.formulas elementwise.operators elementwise.vectorized
     arrays.creation arrays.views arrays.strides arrays.joining arrays.packing
     indexing.getitem indexing.gathers indexing.scatters indexing.searching indexing.histograms
-    indexing.masked_reads indexing.selections
+    indexing.masked_reads indexing.masked_indexing
+    indexing.selections indexing.compaction
     reductions.reduce reductions.sorting reductions.quantiles reductions.contractions reductions.apply_along_axis
     stencils.padding stencils.differences
     complex_numbers.ufuncs complex_numbers.arrays complex_numbers.reductions complex_numbers.fft""".split()

@@ -32,7 +32,7 @@ from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.scalar_class import ClassCalled, MethodConverts, plain_class
 from hjit.trace.tracing.arrays.tracer import Tracer, is_tracer
 from hjit.trace.tracing.complex_memory import complex_of
-from hjit.trace.tracing.dispatch import is_dispatched, source_of
+from hjit.trace.tracing.dispatch import hook, is_dispatched, source_of
 from hjit.trace.tracing.recording.checks import finish_checks
 from hjit.trace.tracing.recording.iterations import MAX_OPERATIONS, MAX_UNROLLED, Iterations, ManyParts
 from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder, TracingOptions
@@ -47,7 +47,8 @@ class Result:
 
     Attributes:
         kind: "array" (name: stage), "view" (name: stage or argument; shape, index, another dtype), "argument" (name),
-            "host" (value: entry of the tape), "constant" (value: an array, copied at each call) or "static" (value).
+            "compacted" (name: stage of rows, value: a `Compacted`), "host" (value: entry of the tape), "constant"
+            (value: an array, copied at each call) or "static" (value).
         weak: is it a scalar that is a Python float?
         order: of an array that is not in C order, for each axis that of the stage.
         is_complex: is the stage, or the argument, the parts of a complex array?
@@ -69,6 +70,13 @@ class Result:
     is_complex: bool = False
     is_computed: bool = False
     is_view: bool = False
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The stages that it is made of; of a view it may be an argument."""
+        if self.kind == "compacted":
+            return self.name, self.value.lengths
+        return (self.name,) if self.kind in ("array", "view") else ()
 
     @property
     def is_plain(self) -> bool:
@@ -162,7 +170,7 @@ class Trace:
         """The stages that each segment is to compute."""
         rec = self.recorder
         names = [stage for _, stage in self.writes]
-        names += [r.name for r in self.results if r.kind in ("array", "view")]
+        names += [n for r in self.results for n in r.stages]
         names += [*rec.checks, *(n for e in rec.effects for n in e.needs)]
         return [*(e.needs for e in rec.breaks), tuple(dict.fromkeys(n for n in names if n in rec.stages))]
 
@@ -392,7 +400,10 @@ def _new_result(x: Any, rec: Recorder, shared: Counter[TracedBuffer], made: _Mad
     if t is ComplexTracer:
         return _complex_result(x, rec, shared)
     if t is MaskedRead:
-        raise rec.error("return", "an array read under a boolean mask: its length depends on the image's values")
+        found = hook("compacted")(x)
+        if found is None:
+            raise rec.error("return", "an array read under a boolean mask: its length depends on the image's values")
+        return Result("compacted", found.rows, value=found)
     if is_host(x):
         return Result("host", value=x.k)
     if id(x) in rec.watched.containers and t is not np.ndarray and rec.place_of(x) is None:

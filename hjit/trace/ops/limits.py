@@ -37,6 +37,8 @@ MAX_INDEX_STAGES = 8  # stages through which the elements of an index array are 
 # -- order statistics by counting
 MIN_COUNTED = 1 << 14  # elements of 16 bits from which their 65536 values are counted: below, NumPy is faster
 MIN_DIGITS_COUNTED = 1 << 16  # elements of more bits from which the digits of these are (measured)
+MANY_VALUES = 1 << 16  # whole numbers of an interval so long are counted, of MIN_DIGITS_COUNTED elements (measured)
+FEW_VALUES = 1 << 12  # the same, of fewer elements
 LONG_DIGITS = 1 << 18  # elements from which digits have 13 bits, in place of 11 (measured)
 MAX_IMAGES = 4  # channels of which statistics are found by counting
 MAX_RANKS = 4  # for which digits are counted: each is more passes over the image

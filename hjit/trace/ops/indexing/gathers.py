@@ -143,7 +143,7 @@ def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
     if axis is None:
         a, axis = a.reshape(-1), 0
     if condition.known is None:
-        if a.ndim == 1 and a.shape == condition.shape:
+        if axis == 0 and a.shape[:1] == condition.shape and out is None:
             return a[condition.astype(bool, copy=False)]
         raise depends_on_values("numpy.compress")
     return take(a, from_known(np.flatnonzero(condition.known)), axis, out)
@@ -151,7 +151,10 @@ def compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
 
 @implements(np.extract)
 def extract(condition: Any, arr: Any) -> Any:
-    return compress(as_tracer(condition).reshape(-1), as_tracer(arr).reshape(-1))
+    condition, arr = as_tracer(condition), as_tracer(arr)
+    if condition.known is None and condition.shape == arr.shape:
+        return arr[condition.astype(bool, copy=False)]
+    return compress(condition.reshape(-1), arr.reshape(-1))
 
 
 @implements(np.isin)

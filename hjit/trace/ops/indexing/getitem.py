@@ -28,7 +28,7 @@ from hjit.trace.tracing.arrays.tracer import (
     stored,
 )
 from hjit.trace.tracing.arrays.writing import check_nesting, next_version, trim, version_name, write
-from hjit.trace.tracing.dispatch import provides
+from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.recording.events import CheckedIndices
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import as_array, as_item, is_host, static_value
@@ -90,6 +90,8 @@ def _plain_slices(a: Tracer, key: Any) -> list[Any] | None:
 def _item_or_view(a: Tracer, key: Any) -> Any:
     """As `getitem`."""
     key = _as_mask(a, key)
+    if _has_reads(key) and (read := hook("item_by_reads")(a, key)) is not None:
+        return read
     parsed = parse_key(a, key)
     view = basic_view(a, parsed.basic)
     if parsed.mask is not None:
@@ -130,6 +132,11 @@ def _as_mask(a: Tracer, key: Any) -> Any:
     return mask
 
 
+def _has_reads(key: Any) -> bool:
+    """Are indices read under a mask?"""
+    return any(type(x) is MaskedRead for x in (key if type(key) is tuple else (key,)))
+
+
 def _has_ellipsis(key: Any) -> bool:
     """With an ellipsis NumPy gives a 0-d array where it would give a scalar."""
     return any(k is ... for k in (key if isinstance(key, tuple) else (key,)))
@@ -152,6 +159,8 @@ def setitem(a: Tracer, key: Any, value: Any) -> None:
         write(view, value)
         return
     key = _as_mask(a, key)
+    if _has_reads(key) and hook("assign_by_reads")(a, key, value):
+        return
     parsed = parse_key(a, key)
     view = basic_view(a, parsed.basic)
     if parsed.mask is not None:

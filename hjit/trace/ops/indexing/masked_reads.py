@@ -16,18 +16,22 @@ import numpy as np
 
 from hjit.trace.ops.by_numpy import by_numpy
 from hjit.trace.ops.indexing.histograms import counts_of
-from hjit.trace.tracing.arrays.masked import MaskedRead, same_values
-from hjit.trace.tracing.arrays.tracer import call
+from hjit.trace.tracing.arrays.masked import MaskedRead, first_masked_read, same_values
+from hjit.trace.tracing.arrays.tracer import as_tracer, call
 from hjit.trace.tracing.dispatch import functions, hook, provides
 from hjit.trace.tracing.recording.recorder import current
-from hjit.trace.tracing.scalars.host import is_host, static_value
+from hjit.trace.tracing.scalars.host import static_value
 
 _MISSING = np._NoValue
 _EXTREMES = {np.min: "minimum", np.amin: "minimum", np.max: "maximum", np.amax: "maximum"}
 _REDUCTIONS = frozenset({np.sum, np.mean, np.any, np.all, np.var, np.std, np.prod, *_EXTREMES})
 _ELEMENTWISE = frozenset({np.clip, np.where, np.round, np.around, np.nan_to_num, np.isclose, np.copy, np.real, np.fix})
-_ELEMENTWISE |= {np.angle, np.iscomplex, np.isreal, np.isposinf, np.isneginf, np.isin}
+_ELEMENTWISE |= {np.angle, np.iscomplex, np.isreal, np.isposinf, np.isneginf}
 _ORDER_STATISTICS = frozenset({np.median, np.nanmedian, np.percentile, np.quantile, np.nanpercentile, np.nanquantile})
+_REST = frozenset({np.count_nonzero, np.ptp})
+_FLATTENING = frozenset({np.ravel, np.atleast_1d})
+# element by element in the first argument; the others are whole
+_SHAPED_AS_FIRST = frozenset({np.interp, np.isin, np.digitize})
 _OF_KNOWN_SHAPE = _ORDER_STATISTICS | frozenset(
     getattr(np, name)
     for name in (
@@ -41,7 +45,7 @@ _OF_KNOWN_SHAPE = _ORDER_STATISTICS | frozenset(
 def knows_masked(function: Any) -> bool:
     """Is this function computed for arrays read under a mask?"""
     try:
-        known = (_REDUCTIONS, _ELEMENTWISE, _OF_KNOWN_SHAPE, (np.count_nonzero, np.ptp, np.bincount))
+        known = (_REDUCTIONS, _ELEMENTWISE, _OF_KNOWN_SHAPE, _FLATTENING, _SHAPED_AS_FIRST, _OTHERS, _REST)
         return any(function in some for some in known)
     except TypeError:  # not hashable
         return False
@@ -54,11 +58,23 @@ def masked_call(function: Any, args: Any, kwargs: Any) -> Any:
     Raises:
         TraceError: its result's shape depends on values, or it needs those.
     """
-    first: MaskedRead = next(x for x in (*args, *kwargs.values()) if type(x) is MaskedRead)
+    first = first_masked_read(args, kwargs)
+    assert first is not None
     name = f"numpy.{getattr(function, '__name__', function)}"
     if not knows_masked(function):
         raise first.error(name)
-    if function in _ELEMENTWISE:
+    if function in _OTHERS:
+        found = _OTHERS[function](*args, **kwargs)
+        if found is None:
+            raise first.error(name)
+        return found
+    if function in _FLATTENING and args == (first,) and not kwargs and first.ndim == 1:
+        return first
+    if function in _SHAPED_AS_FIRST and args and type(args[0]) is not MaskedRead:
+        return _by_numpy(function, args, kwargs)
+    if function in _SHAPED_AS_FIRST:
+        return MaskedRead(call(function, first.full, *args[1:], **kwargs), first.mask)
+    if function in _ELEMENTWISE and not (function is np.where and len(args) == 1):
         values = [first.whole(x) for x in args], {k: first.whole(x) for k, x in kwargs.items()}
         return MaskedRead(call(function, *values[0], **values[1]), first.mask)
     if function in _ORDER_STATISTICS and args[:1] == (first,):
@@ -68,8 +84,6 @@ def masked_call(function: Any, args: Any, kwargs: Any) -> Any:
             return counted
     if function in _OF_KNOWN_SHAPE:
         return _by_numpy(function, args, kwargs)
-    if function is np.bincount:
-        return _counted(*args, **kwargs)
     if args[:1] != (first,):
         raise first.error(name)
     if function is np.ptp:
@@ -79,41 +93,6 @@ def masked_call(function: Any, args: Any, kwargs: Any) -> Any:
         function, first = np.sum, MaskedRead(first.full.astype(bool), first.mask)
         args = (first, *args[1:])
     return _reduced(function, first, args, kwargs)
-
-
-@provides
-def masked_item(a: MaskedRead, key: Any) -> Any:
-    """The element at a known place, counted from either end, or those of a list of places; what a mask keeps of them.
-    None: anything else."""
-    if type(key) is MaskedRead and key.dtype == bool and key.ndim == 1:
-        mask: Any = a.mask & key.full if same_values(a.mask, key.mask) else None
-        return None if mask is None else MaskedRead(a.full, mask, a.read)
-    first, *rest = key if type(key) is tuple else (key,)
-    if type(first) in (list, tuple) and first and all(map(_is_place, first)):
-        found: Any = call(np.stack, [_element(a, int(static_value(k))) for k in first])
-        return found[(slice(None), *rest)] if rest else found
-    if not _is_place(first):
-        return None
-    found = _element(a, int(static_value(first)))
-    return found[tuple(rest)] if rest else found
-
-
-def _is_place(x: Any) -> bool:
-    value = x.value if is_host(x) else x
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-
-
-def _element(a: MaskedRead, k: int) -> Any:
-    """The element that `k` others come before or, of a negative one, ``-1 - k`` after."""
-    mask: Any = a.mask.reshape(-1)
-    before = k if k >= 0 else -1 - k
-    if not mask.size:
-        raise IndexError(f"index {k} is out of bounds for axis 0 with size 0")
-    current().check(call(np.count_nonzero, mask) <= before)
-    ahead = mask if k >= 0 else mask[::-1]
-    place = call(np.argmax, ahead if not before else call(np.cumsum, ahead) > before)
-    found = a.full.reshape((-1, *a.full.shape[a.mask.ndim :]))
-    return found[place if k >= 0 else mask.size - 1 - place]
 
 
 def _reduced(function: Any, a: MaskedRead, args: Any, kwargs: Any) -> Any:
@@ -169,6 +148,64 @@ def _counted(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
     return counts_of(read.whole(x).reshape(-1), w, minlength, read.mask.reshape(-1))
 
 
+def _cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    """`numpy.cumsum` of an array with one axis, of which the mask has one, too: what is left out adds nothing."""
+    if type(a) is not MaskedRead or a.full.ndim != 1 or static_value(axis) not in (None, 0, -1) or out is not None:
+        return None
+    nothing = -0.0 if a.dtype.kind == "f" else 0  # which changes no zero
+    summed = call(np.where, a.mask, a.full, a.dtype.type(nothing))
+    return MaskedRead(call(np.cumsum, summed, dtype=dtype), a.mask, a.read)
+
+
+def _searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
+    """`numpy.searchsorted`: of arrays in what is read, or the other way round."""
+    if type(v) is not MaskedRead:
+        return None if sorter is not None else _by_numpy(np.searchsorted, (a, v), {"side": side})
+    if type(a) is MaskedRead:
+        return None
+    return MaskedRead(call(np.searchsorted, a, v.full, side, sorter), v.mask, v.read)
+
+
+def _take(a: Any, indices: Any, axis: Any = None, **kwargs: Any) -> Any:
+    """`numpy.take` by indices that are read under a mask."""
+    if type(a) is MaskedRead or type(indices) is not MaskedRead or kwargs or static_value(axis) not in (None, 0):
+        return None
+    a = as_tracer(a)
+    return hook("item_by_reads")(a if axis is not None else a.reshape(-1), indices)
+
+
+def _stacked(arrays: Any, axis: Any = 0, **kwargs: Any) -> Any:
+    """`numpy.stack` of arrays with one axis that becomes the first, read under one mask."""
+    reads = list(arrays)
+    if static_value(axis) not in (1, -1) or kwargs or not all(type(x) is MaskedRead and x.ndim == 1 for x in reads):
+        return None
+    if not all(same_values(x.mask, reads[0].mask) for x in reads):
+        return None
+    return MaskedRead(call(np.stack, [x.full for x in reads], axis=-1), reads[0].mask)
+
+
+def _transposed(a: Any, axes: Any = None) -> Any:
+    """`numpy.transpose`: of an array with one axis, or of a tuple of arrays, which become columns."""
+    if type(a) is MaskedRead:
+        return a if a.ndim == 1 else None
+    found = None if axes is not None else _stacked(a, axis=1)
+    if found is not None:
+        found.is_fortran = True
+    return found
+
+
+def _unique(
+    ar: Any,
+    return_index: Any = False,
+    return_inverse: Any = False,
+    return_counts: Any = False,
+    axis: Any = None,
+    **kwargs: Any,
+) -> Any:
+    wanted = [bool(static_value(x)) for x in (return_index, return_inverse, return_counts)]
+    return None if axis is not None or type(ar) is not MaskedRead else hook("unique_of_read")(ar, *wanted)
+
+
 def _by_numpy(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """NumPy's own function on the elements that are read."""
     names, every = tuple(kwargs), [*args, *kwargs.values()]
@@ -188,3 +225,15 @@ def _by_numpy(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
 
 def _elements(full: Any, mask: Any) -> Any:
     return full[mask]
+
+
+_OTHERS: dict[Any, Callable[..., Any]] = {
+    np.bincount: _counted,
+    np.cumsum: _cumsum,
+    np.searchsorted: _searchsorted,
+    np.take: _take,
+    np.stack: _stacked,
+    np.column_stack: lambda tup: _stacked(tup, axis=1),
+    np.transpose: _transposed,
+    np.unique: _unique,
+}

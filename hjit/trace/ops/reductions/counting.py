@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.analysis.tolerances import EXACT, ToleranceAnalysis, rounding
 from hjit.trace.ops.arguments import count
+from hjit.trace.ops.exactness import has_numpys_bits
 from hjit.trace.ops.indexing.histograms import tally, values_of
 from hjit.trace.ops.layout import copy_order
 from hjit.trace.ops.limits import MAX_RANKS, MIN_COUNTED, MIN_DIGITS_COUNTED
@@ -30,17 +30,7 @@ def is_counted(a: Tracer, ranks: int = 1) -> bool:
     values = values_of(a.dtype)
     if values:
         return values <= _BYTE or count(a.shape) >= MIN_COUNTED
-    return ranks <= MAX_RANKS and count(a.shape) >= MIN_DIGITS_COUNTED and _has_numpys_bits(a)
-
-
-def _has_numpys_bits(a: Tracer) -> bool:
-    """Are the elements NumPy's to the last bit? Digits of others would be decisions on roundings."""
-    rec = current()
-    given = {n: rounding(x.input.dtype) for n, x in rec.inputs.items() if x.where[0] == "event"}
-    analysis = ToleranceAnalysis(given, fast_math=False, reorders_scatters=False)
-    for s in rec.stages.values():
-        analysis.stage(s)
-    return analysis.expr(a.load(), {}) == EXACT
+    return ranks <= MAX_RANKS and count(a.shape) >= MIN_DIGITS_COUNTED and has_numpys_bits(a)
 
 
 def _from(a: Tracer, ranks: Any, kept: Any) -> tuple[Tracer, Tracer]:

@@ -55,13 +55,19 @@ class MaskedRead(Traced):
         full: the values at every element of the mask, perhaps complex ones.
         mask: the mask.
         read: what it is, for errors.
+        column_of: the read of which it is a column, and its number: NumPy's `nonzero` returns columns of one array.
+        is_fortran: are its axes in Fortran order in memory?
+        stages: those that compute it without what the mask leaves out, once they are recorded.
     """
 
-    __slots__ = ("full", "mask", "read")
+    __slots__ = ("column_of", "full", "is_fortran", "mask", "read", "stages")
     __array_priority__ = 1001.0
 
     def __init__(self, full: Any, mask: Tracer, read: str = "boolean-mask read") -> None:
         self.full, self.mask, self.read = full, mask, read
+        self.column_of: tuple[MaskedRead, int] | None = None
+        self.is_fortran = False
+        self.stages: Any = None
 
     def traced_array(self) -> Tracer:
         raise current().error(
@@ -160,6 +166,28 @@ class MaskedRead(Traced):
     def copy(self) -> MaskedRead:
         return MaskedRead(self.full.copy(), self.mask, self.read)
 
+    @property
+    def T(self) -> MaskedRead:
+        if self.ndim > 1:
+            raise self.error("ndarray.T")
+        return self
+
+    @property
+    def flat(self) -> MaskedRead:
+        return self.ravel()
+
+    @flat.setter
+    def flat(self, value: Any) -> None:
+        raise self.error("assignment to flat")
+
+    def flatten(self, order: str = "C") -> MaskedRead:
+        return self.ravel(order).copy()
+
+    def ravel(self, order: str = "C") -> MaskedRead:
+        if self.ndim > 1:
+            raise self.error("ndarray.ravel")
+        return self
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -169,9 +197,21 @@ class MaskedRead(Traced):
         raise self.error(f"ndarray.{name}")
 
 
-_METHODS = frozenset("sum mean min max any all var std prod argmin argmax dot clip round".split())
+_METHODS = frozenset("sum mean min max any all var std prod argmin argmax cumsum dot clip round searchsorted".split())
 
 
 def has_masked_read(args: Any, kwargs: Any) -> bool:
-    """Is one of a call's arguments read under a mask?"""
-    return any(type(x) is MaskedRead for x in args) or any(type(x) is MaskedRead for x in kwargs.values())
+    """Is one of a call's arguments, or of the items of a list or tuple among them, read under a mask?"""
+    return first_masked_read(args, kwargs) is not None
+
+
+def first_masked_read(args: Any, kwargs: Any) -> MaskedRead | None:
+    """The first such argument."""
+    for x in (*args, *kwargs.values()):
+        if type(x) is MaskedRead:
+            return x
+        if type(x) in (list, tuple):
+            found = next((y for y in x if type(y) is MaskedRead), None)
+            if found is not None:
+                return found
+    return None
