@@ -83,6 +83,18 @@ def test_colours() -> None:
     compiled(lambda c: (c[c[..., 1] > 0.5][..., :2] + 1, c[c[..., 0] > 0.2].max(axis=0)), COLOURS)
 
 
+def test_operands_that_are_the_same_for_all_elements() -> None:
+    def centred(x: Any) -> Any:
+        places = np.argwhere(x > 0.9)
+        return places - places.min(axis=0), places - places.max(axis=0, keepdims=True), ((places - [3, 4]) ** 2).sum(1)
+
+    compiled(centred, IMAGE)
+    compiled(lambda c: c[c[..., 0] > 0.5] * [1, 2, 3.0] + np.array([1.0, 2, 3]) - c[0, 0], COLOURS)
+    compiled(lambda c: (c[c[..., 0] > 0.5] + c[0, 0, :1], c[c > 0.5] + c[0, 0, :1]), COLOURS)
+    p = hjit.pipeline(lambda x: x[x > 0.5] + x[:1, :1], on_unsupported="break", cache="off")
+    assert_same(p(IMAGE), IMAGE[IMAGE > 0.5] + IMAGE[:1, :1])
+
+
 def test_a_volume() -> None:
     volume = RNG.random((5, 9, 70))
     compiled(lambda v: (np.argwhere(v > 0.8), v[v > 0.8], v[v[..., 0] > 0.3]), volume)

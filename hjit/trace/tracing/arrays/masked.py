@@ -10,7 +10,7 @@ from hjit.errors import InherentError, TraceError
 from hjit.trace.ir.expressions import Expr, Load
 from hjit.trace.ir.graph import identity
 from hjit.trace.tracing.arrays.traced import Shape, Traced
-from hjit.trace.tracing.arrays.tracer import Tracer, call, python_int
+from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, python_int
 from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.recording.recorder import current
 
@@ -146,9 +146,14 @@ class MaskedRead(Traced):
             if not same_values(x.mask, self.mask):
                 raise self.error("operation on arrays read under different masks")
             return x.full
-        if issubclass(type(x), Traced) and x.ndim and x.size != 1:
+        if not isinstance(x, (Traced, np.ndarray, list, tuple)) or not np.ndim(x):
+            return x
+        x = as_tracer(x)
+        if x.ndim == self.ndim and x.shape[0] == 1:
+            x = x[0]
+        if x.ndim >= self.ndim:
             raise self.error("operation on an array read under a mask and another array")
-        return x
+        return x  # the same for all that is read
 
     def error(self, operation: str) -> TraceError:
         """What it raises where its length would have to be known."""
