@@ -42,8 +42,8 @@ class Compacted(NamedTuple):
 def compacted(read: MaskedRead) -> Compacted | None:
     """The elements of a read in the order of NumPy.
 
-    None: of complex numbers, of arrays without elements, and where the mask follows from roundings that are not NumPy's,
-    as the number of elements might not be NumPy's either.
+    None: of complex numbers, of arrays without elements, and where the mask follows from roundings other than NumPy's:
+    then the number of elements might not be NumPy's.
     """
     if read.column_of is not None:
         whole, column = read.column_of

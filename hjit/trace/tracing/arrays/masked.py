@@ -146,9 +146,11 @@ class MaskedRead(Traced):
             if not same_values(x.mask, self.mask):
                 raise self.error("operation on arrays read under different masks")
             return x.full
-        if not isinstance(x, (Traced, np.ndarray, list, tuple)) or not np.ndim(x):
+        if not isinstance(x, (Traced, np.ndarray, list, tuple)):
             return x
         x = as_tracer(x)
+        if not x.ndim:
+            return x
         if x.ndim == self.ndim and x.shape[0] == 1:
             x = x[0]
         if x.ndim >= self.ndim:
