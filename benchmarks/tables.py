@@ -134,9 +134,8 @@ def model() -> str:
     d = results("fit")
     sets = {
         "trained": "what they were fitted to",
-        "older_samples": "of these, the samples of the weights before",
-        "older_samples_before": "the same, the weights before",
-        "held_out": "held-out new programs, fitted to the others",
+        "trained_before": "the same, the weights before",
+        "held_out": "held-out new programs, quiet",
         "before": "the same, the weights before",
     }
     keys = ("programs", "schedules", "log_runtime_r2", "relative_r2", "throughput_r2", "rank", "choice")

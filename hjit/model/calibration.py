@@ -3,9 +3,9 @@
 The weights that come with hjit know the machines that they were fitted on. How long a computation takes there beside
 a byte from memory, an allocation or the launch of a task is the machine's own, and the same for all programs; which
 features of a stage make its terms expensive is not, and needs thousands of samples. So the network is left as it is,
-and the units of its 27 coefficients are multiplied by seven factors. They minimise the training's own error (squares of
-log predicted/measured, what all schedules of a program share counting less) with a ridge around their mean: a machine
-may be faster in all, which n programs tell, but that it is so in one group is to be seen clearly.
+and the units of its 27 coefficients are multiplied by seven factors. They minimise the squares of log
+predicted/measured (what all schedules of a program share counting less, as in training) with a ridge around their mean:
+a machine may be faster in all, which n programs tell, but that it is so in one group is to be seen clearly.
 
     sum over schedules of w (log sum_g exp(d_g) x_g - log t)^2  +  RIDGE n sum_g (d_g - mean d)^2
 
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import ModelError
-from hjit.model.fit import COMMON, Program
+from hjit.model.fit import COMMON, Program, same_program
 from hjit.model.network import Network
 from hjit.model.terms import COEFFICIENTS, Array, streaming, terms
 
@@ -134,14 +134,14 @@ def fitted(network: Network, programs: Sequence[Program]) -> Calibration:
     """Corrections of a network, fitted to programs of one machine; NumPy is enough.
 
     Args:
-        programs: those with the same pipeline features are held out together.
+        programs: one is held out at all sizes of its images together.
 
     Raises:
         ModelError: there are fewer than `FEWEST` programs.
     """
     groups: dict[bytes, list[_Parts]] = {}
     for p in programs:
-        groups.setdefault(p.pipeline.tobytes(), []).append(_Parts.of(network, p))
+        groups.setdefault(same_program(p), []).append(_Parts.of(network, p))
     known = list(groups.values())
     if len(known) < FEWEST:
         raise ModelError(f"{len(known)} programs are too few to correct a cost model by: there must be {FEWEST}")

@@ -9,6 +9,8 @@ A batch is up to 32 schedules of one program. There are two errors to choose fro
                  count as much as those that take seconds.
     log          L2 on the logarithm of throughput relative to the batch, slow schedules counting less. With few samples
                  it predicts unseen programs better: one schedule predicted too fast does not dominate the error.
+                 Beyond a limit an error counts as it is, not squared (Huber's), for 5 % of the schedules make three
+                 fifths of the squares.
 """
 
 from __future__ import annotations
@@ -25,12 +27,25 @@ import numpy as np
 from hjit.errors import ModelError
 from hjit.model.costs import Cost
 from hjit.model.names import MACHINE, PIPELINE, SCHEDULE
-from hjit.model.network import AT_ROOT, FIXED, LOGGED, UNFITTED, Network, prepare, random, shapes
+from hjit.model.network import (
+    AT_ROOT,
+    BANDWIDTH,
+    FIXED,
+    LOGGED,
+    UNFITTED,
+    Network,
+    bandwidth_known,
+    prepare,
+    random,
+    shapes,
+)
 from hjit.model.terms import Array
 
 BATCH = 32  # schedules of one program
 FEW = 0.002  # share of stages whose features are beyond the limits: the network has learnt nothing there
 ALIKE = 1e-3  # standard deviations of a fact of machines: it tells nothing about other machines
+POWERS = (0.0, 1.0)  # of the bandwidth, by which costs fall: as if nothing waited for memory, and as if all did
+SLOPE_STEPS, FINE = 50, 1e-3  # of fitting a line, and an error that is as good as none
 SEEN = np.arange(len(SCHEDULE)) != AT_ROOT  # which features of schedules the network sees; that one has its own terms
 FEWEST_STAGES = 8  # programs are padded to this or a power of two above it: a compilation for each
 
@@ -223,7 +238,7 @@ def fit(
     """Fit a network to measured schedules; the same arguments give the same network on the same machine.
 
     Args:
-        programs: those with the same pipeline features count as one program when some are held out.
+        programs: one at several sizes of its images counts as one when some are held out.
         start: the network to go on from, with its normalisation; None for a random one, normalised by the programs.
         seed: of the weights to start from, of what is held out, and of the order.
         passes: over the training programs, at least 1.
@@ -248,7 +263,7 @@ def fit(
     if not train:
         raise ModelError(f"of {len(programs)} programs none are left to fit a cost model to: hold out fewer, or none")
     network = _limited(start, train) if start is not None else _normalised(random(seed), train)
-    network = _calibrated(network, train)
+    network = scaled(network, train)
     arrays, losses = _trained(network.arrays, train, passes, learning_rate, _adam(loss, decay), rng, show)
     network = Network(arrays) if start is None else _of_other_machines(Network(arrays), start, train)
     return network, Report(losses, accuracy(network, train), accuracy(network, test) if test else None)
@@ -257,13 +272,28 @@ def fit(
 def split(
     programs: Sequence[Program], held_out: float, rng: np.random.Generator
 ) -> tuple[list[Program], list[Program]]:
-    """Programs to train on and to hold out; those with the same pipeline features stay together."""
+    """Programs to train on and to hold out; a program stays together at all sizes of its images."""
     groups: dict[bytes, list[Program]] = {}
     for p in programs:
-        groups.setdefault(p.pipeline.tobytes(), []).append(p)
+        groups.setdefault(same_program(p), []).append(p)
     order = [list(groups.values())[k] for k in rng.permutation(len(groups))]
     count = max(1, round(held_out * len(order))) if held_out else 0
     return [p for group in order[count:] for p in group], [p for group in order[:count] for p in group]
+
+
+def same_program(p: Program) -> bytes:
+    """A key that a program has at all sizes of its images, and hardly another one has.
+
+    Its operations are not in it: some depend on the size, as those of a reduction that is split.
+    """
+    return np.asarray(p.pipeline, np.float32)[:, _AT_ANY_SIZE].tobytes()
+
+
+_AT_ANY_SIZE = [
+    k
+    for k, name in enumerate(PIPELINE)
+    if name.startswith("type_") or name in ("is_output", "is_input_only", "has_updates", "dimensions")
+]
 
 
 def steadied(programs: Sequence[Program]) -> list[Program]:
@@ -301,16 +331,23 @@ def _normalised(network: Network, programs: Sequence[Program]) -> Network:
 
 def _limited(network: Network, programs: Sequence[Program]) -> Network:
     """The network with limits that hold these programs, too."""
-    ours, theirs = network.arrays, limits(programs)
-    wider = {name: np.maximum(ours[name], x) for name, x in theirs.items() if name != "schedule_low"}
-    return Network({**ours, **wider, "schedule_low": np.minimum(ours["schedule_low"], theirs["schedule_low"])})
+    ours = network.arrays
+    wider = {
+        name: (np.minimum if name.endswith("_low") else np.maximum)(ours[name], x)
+        for name, x in limits(programs).items()
+    }
+    return Network({**ours, **wider})
 
 
 def limits(programs: Sequence[Program]) -> dict[str, Array]:
     """The arrays of `hjit.model.network.LIMITS`, of what some programs have, but for a few stages of them."""
     pipeline, logs = _features(programs)
     low, high = np.quantile(logs, (FEW, 1 - FEW), axis=0)
-    found = {"pipeline_high": np.quantile(pipeline, 1 - FEW, axis=0), "schedule_low": low, "schedule_high": high}
+    found = {
+        "pipeline_high": np.quantile(pipeline, 1 - FEW, axis=0),
+        "schedule_low": low,
+        "schedule_high": high,
+    }
     return {name: x.astype(np.float32) for name, x in found.items()}
 
 
@@ -342,19 +379,48 @@ def _of_other_machines(network: Network, start: Network, programs: Sequence[Prog
     return Network({**ours, **{name: x.astype(np.float32) for name, x in found.items()}})
 
 
-def _calibrated(network: Network, programs: Sequence[Program]) -> Network:
-    """The network with all coefficients times one number, so that its runtimes are right on average."""
+def scaled(network: Network, programs: Sequence[Program]) -> Network:
+    """The network with all coefficients times one number, and another power of the bandwidth where machines differ.
+
+    Its runtimes are right on average then, on all machines; which of two schedules it prefers stays nearly as it was.
+    """
+    logs = np.log1p([p.machine[BANDWIDTH] for p in programs])
+    arrays = {
+        **network.arrays,
+        "bandwidth_low": np.minimum(network.arrays["bandwidth_low"], np.float32(logs.min())),
+        "bandwidth_high": np.maximum(network.arrays["bandwidth_high"], np.float32(logs.max())),
+    }
+    network = Network(arrays)
     errors = [
         np.log(p.runtimes / np.maximum(network.stages(p.pipeline, p.schedule, p.machine).sum(-1), _TINY))
         for p in programs
     ]
-    shift = np.concatenate(errors).mean()
-    whole = network.arrays["whole_log_unit"]
+    bandwidth = np.concatenate([bandwidth_known(arrays, p.machine) for p in programs])
+    more = np.zeros(1)  # of the power
+    if np.ptp(logs) > ALIKE:
+        slope = _slope(bandwidth, np.array([np.median(x) for x in errors]))
+        more = np.clip(arrays["bandwidth_power"] - slope, *POWERS) - arrays["bandwidth_power"]
+    shift = np.concatenate([x + y for x, y in zip(errors, more * bandwidth, strict=True)]).mean()
+    whole = arrays["whole_log_unit"]
     found = {
-        "log_unit": network.arrays["log_unit"] + shift,
+        "bandwidth_power": arrays["bandwidth_power"] + more,
+        "log_unit": arrays["log_unit"] + shift,
         "whole_log_unit": np.where(whole > UNFITTED, whole + shift, UNFITTED),
     }
-    return Network({**network.arrays, **{name: x.astype(np.float32) for name, x in found.items()}})
+    return Network({**arrays, **{name: x.astype(np.float32) for name, x in found.items()}})
+
+
+def _slope(x: Array, y: Array) -> Array:
+    """The slope of the line with the least sum of absolute errors, [1], by weighted least squares again and again.
+
+    Of samples that were measured beside other work some are twice as slow, whatever the program.
+    """
+    columns = np.stack([x, np.ones_like(x)], 1).astype(np.float64)
+    weights = np.ones(len(x))
+    for _ in range(SLOPE_STEPS):
+        line = np.linalg.lstsq(columns * weights[:, None], y * weights, rcond=None)[0]
+        weights = 1 / np.sqrt(np.maximum(np.abs(y - columns @ line), FINE))
+    return line[:1]
 
 
 def _trained(
@@ -420,7 +486,7 @@ def _loss(arrays: Mapping[str, Array], batch: Mapping[str, Array], error: Error)
 
 
 def _error_of_parts(stages: Array, batch: Mapping[str, Array]) -> Array:
-    """Mean squared error of the logarithm of the seconds of each part of a kernel that has several, in JAX.
+    """Mean error of the logarithm of the seconds of each part of a kernel that has several, in JAX; see `_huber`.
 
     A part counts as much as its share of the runtime is. The paper has the time of the whole alone, from which little
     can be learnt about one stage of many.
@@ -432,7 +498,7 @@ def _error_of_parts(stages: Array, batch: Mapping[str, Array]) -> Array:
     error = jnp.log(jnp.maximum(predicted, _TINY)) - jnp.log(jnp.maximum(measured, _TINY))
     share = measured / measured.sum(-1, keepdims=True)
     counts = batch["counts"] * ((measured > 0).sum(-1) > 1) * jnp.sqrt(batch["runtimes"].min() / batch["runtimes"])
-    return (counts * (share * error**2).sum(-1)).sum() / batch["counts"].sum()
+    return (counts * (share * _huber(error, OF_PARTS)).sum(-1)).sum() / batch["counts"].sum()
 
 
 def _throughput(predicted: Array, runtimes: Array, counts: Array) -> Array:
@@ -445,19 +511,32 @@ def _throughput(predicted: Array, runtimes: Array, counts: Array) -> Array:
 
 
 def _log_throughput(predicted: Array, runtimes: Array, counts: Array) -> Array:
-    """Mean squared error of the logarithm of throughput, in JAX: the mean error over a program counts little."""
+    """Mean error of the logarithm of throughput, in JAX; what all of a program shares counts little. See `_huber`."""
     import jax.numpy as jnp
 
     counts = counts * jnp.sqrt(runtimes.min() / runtimes)
     error = jnp.log(jnp.maximum(predicted, _TINY)) - jnp.log(runtimes)
     common = (counts * error).sum() / counts.sum()
-    return (counts * (error - common) ** 2).sum() / counts.sum() + COMMON * common**2
+    return (counts * _huber(error - common, APART)).sum() / counts.sum() + COMMON * _huber(common, TOGETHER)
+
+
+def _huber(error: Array, limit: float) -> Array:
+    """The square of an error, beyond a limit its tangent, in JAX."""
+    import jax.numpy as jnp
+
+    size = jnp.abs(error)
+    return jnp.where(size < limit, error**2, 2 * limit * size - limit**2)
 
 
 # where these are zero, costs are the terms times their units
 DECAYED = frozenset({"schedule_weights", "machine_weights", "pipeline_mix", "schedule_mix"})
 PARTS = 0.5  # weight of the error of the parts of kernels
 COMMON = 0.1  # weight of an error that all schedules of a batch share
+APART, TOGETHER, OF_PARTS = (
+    0.3,
+    0.5,
+    0.9,
+)  # errors of logarithms within a program, of all of it, and of a part of a kernel
 LOSSES: Mapping[str, Error] = {"throughput": _throughput, "log": _log_throughput}
 
 

@@ -6,11 +6,13 @@ Two heads embed the features of a stage, and one layer makes 27 coefficients of 
     schedule head    linear in log(1 + features) of the schedule and of the machine, then relu
     coefficients     softplus(linear in both heads), each times its own unit in nanoseconds
 
-Four things differ from the paper. Its last activation is a relu, which on 200 synthetic programs left a quarter to a
+Five things differ from the paper. Its last activation is a relu, which on 200 synthetic programs left a quarter to a
 half of the coefficients at zero for good; a softplus comes as near to zero, but always has a gradient. Features are
 normalised as the training set has them. Facts of the machine are among them: a working set compares with a cache. And
 the network does not extrapolate: features of schedules are limited to the range that they have in the training set, and
 a stage of more operations than any there is as several stages, whose points cost as much as those of the largest there.
+And all costs fall with a power of the machine's measured bandwidth, within what the training set has of it: a machine
+that copies faster also computes faster, and which schedule is the best hardly depends on how fast.
 
 The pipeline head and all that concerns the machine are computed once for a graph (`prepare`).
 
@@ -50,17 +52,31 @@ ROWS = 512
 
 UNFITTED = -100.0  # logarithm of a unit that adds nothing: of terms that a network was not fitted with
 
+NO_BANDWIDTH = {
+    "bandwidth_low": np.full(1, UNLIMITED, np.float32),
+    "bandwidth_high": np.full(1, -UNLIMITED, np.float32),
+    "bandwidth_power": np.zeros(1, np.float32),
+}
+"""Of a network that has seen no machine's bandwidth: an empty range, and no effect."""
+
+BEFORE = {"whole_log_unit": np.full(len(WHOLE), UNFITTED, np.float32), **NO_BANDWIDTH}
+"""What is read for arrays that a file is too old to have."""
+
 IS_OUTPUT = PIPELINE.index("is_output")
 AT_ROOT = SCHEDULE.index("working_set_at_root")
 LOGGED = np.array([x == "reduction_points" for x in PIPELINE])  # of the pipeline features; the others are small counts
 COUNTS = np.array([x.startswith(("op_", "access_")) for x in PIPELINE])  # of what is done for a point
+BANDWIDTH = MACHINE.index("bandwidth")
 PER_POINT = np.array([x.endswith("_points") for x in COEFFICIENTS])
 
 LIMITS = ("pipeline_high", "schedule_low", "schedule_high")
 """The arrays with what the training set has: the most of each count, and the range of log(1 + feature) of schedules."""
 
-FIXED = ("pipeline_scale", "schedule_mean", "schedule_scale", "machine_mean", "machine_scale", *LIMITS)
-"""The arrays that training does not change: how features are normalised and limited."""
+SPEED = ("bandwidth_low", "bandwidth_high", "bandwidth_power")
+"""The arrays that are fitted before the others: the range of log(1 + bandwidth), and the power by which costs fall."""
+
+FIXED = ("pipeline_scale", "schedule_mean", "schedule_scale", "machine_mean", "machine_scale", *LIMITS, *SPEED)
+"""The arrays that steps of training do not change: how features are normalised and limited, and those of the speed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,6 +177,7 @@ def prepare(arrays: Mapping[str, Array], pipeline: Array, machine: Array, xp: Mo
     counts = (xp.where(COUNTS, logged / times, logged) * arrays["pipeline_scale"]) @ positive
     facts = (xp.log(1 + machine) - arrays["machine_mean"]) * arrays["machine_scale"]
     weights = arrays["schedule_scale"][:, None] * arrays["schedule_weights"]
+    faster = arrays["bandwidth_power"] * bandwidth_known(arrays, machine, xp)
     return Prepared(
         low=arrays["schedule_low"][:, None],
         high=arrays["schedule_high"][:, None],
@@ -168,13 +185,20 @@ def prepare(arrays: Mapping[str, Array], pipeline: Array, machine: Array, xp: Mo
         bias=arrays["schedule_bias"] + facts @ arrays["machine_weights"] - arrays["schedule_mean"] @ weights,
         mix=arrays["schedule_mix"],
         embedded=counts @ arrays["pipeline_mix"] + arrays["mix_bias"],
-        unit=xp.exp(arrays["log_unit"]) * xp.where(PER_POINT, times, 1),
-        whole_unit=xp.exp(arrays["whole_log_unit"]),
+        unit=xp.exp(arrays["log_unit"] - faster) * xp.where(PER_POINT, times, 1),
+        whole_unit=xp.exp(arrays["whole_log_unit"] - faster),
         has_whole=xp is not np or bool((arrays["whole_log_unit"] > UNFITTED).any()),
         is_output=pipeline[:, IS_OUTPUT],
         machine=machine,
         xp=xp,
     )
+
+
+def bandwidth_known(arrays: Mapping[str, Array], machine: Array, xp: ModuleType = np) -> Array:
+    """The logarithm of a machine's bandwidth, limited, less its mean in the training set, [1]."""
+    bandwidth = xp.log(1 + machine[BANDWIDTH])
+    limited = xp.minimum(xp.maximum(bandwidth, arrays["bandwidth_low"]), arrays["bandwidth_high"])
+    return limited - arrays["machine_mean"][BANDWIDTH]
 
 
 def _times(counts: Array, most: Array, xp: ModuleType) -> Array:
@@ -194,6 +218,9 @@ def shapes(pipeline_width: int = PIPELINE_WIDTH, schedule_width: int = SCHEDULE_
         "pipeline_high": (p,),
         "schedule_low": (s,),
         "schedule_high": (s,),
+        "bandwidth_low": (1,),
+        "bandwidth_high": (1,),
+        "bandwidth_power": (1,),
         "pipeline_weights": (p, pipeline_width),
         "schedule_weights": (s, schedule_width),
         "machine_weights": (m, schedule_width),
@@ -249,7 +276,8 @@ def load(path: str | os.PathLike[str]) -> Network:
             arrays = {name: file[name] for name in file.files}
         about = json.loads(str(arrays.pop("about")))
         _check_about(about)
-        arrays.setdefault("whole_log_unit", np.full(len(WHOLE), UNFITTED, np.float32))  # of before there were any
+        for name, x in BEFORE.items():
+            arrays.setdefault(name, x)
         _check_arrays(arrays)
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from None
@@ -325,4 +353,4 @@ def random(seed: int, pipeline_width: int = PIPELINE_WIDTH, schedule_width: int 
     arrays["mix_bias"] += np.log(np.e - 1)  # of which the softplus is 1
     arrays["log_unit"] = np.log(list(GUESSES.values()))
     arrays["whole_log_unit"] = np.log(list(WHOLE_GUESSES.values()))
-    return Network({name: x.astype(np.float32) for name, x in arrays.items()})
+    return Network({name: x.astype(np.float32) for name, x in (arrays | NO_BANDWIDTH).items()})

@@ -10,7 +10,19 @@ import pytest
 from hjit.errors import ModelError
 from hjit.model import network
 from hjit.model.costs import WeightedSum
-from hjit.model.fit import BATCH, Accuracy, Program, Report, accuracy, fit, padded, split, steadied
+from hjit.model.fit import (
+    BATCH,
+    Accuracy,
+    Program,
+    Report,
+    accuracy,
+    fit,
+    padded,
+    same_program,
+    scaled,
+    split,
+    steadied,
+)
 from hjit.model.names import MACHINE, OPERATIONS, PIPELINE, SCHEDULE
 from hjit.model.network import Network, prepare
 from hjit.model.terms import stage_costs
@@ -141,6 +153,52 @@ def test_facts_that_vary_are_learnt() -> None:
     assert moved[0] > 1e-4 and (moved[1:] < 1e-6).all()
 
 
+def two_machines(power: float, off: float = 1.0) -> list[Program]:
+    """Programs whose runtimes on a machine of four times the bandwidth are less by the same factor; a few of them by
+    `off` times that."""
+    found = []
+    for k, p in enumerate(truth(2, 12, 6)):
+        machine = FACTS * np.array([1, 1, 1, 1, 1, 4], np.float32)
+        factor = 4.0**-power * (off if k < 3 else 1)
+        found += [p, replace(p, machine=machine, runtimes=p.runtimes * factor)]
+    return found
+
+
+@pytest.mark.parametrize(("power", "expected"), [(0.6, 0.6), (0.0, 0.0), (1.5, 1.0), (-0.5, 0.0)])
+def test_how_much_faster_machines_are_is_a_power_of_their_bandwidth(power: float, expected: float) -> None:
+    programs = two_machines(power)
+    start = network.random(0)
+    net = scaled(start, programs)
+    assert net.arrays["bandwidth_power"] == pytest.approx(expected, abs=0.02)
+    assert scaled(net, programs).arrays["bandwidth_power"] == pytest.approx(expected, abs=0.02)
+    p = programs[0]
+    (before, after) = (x.stages(p.pipeline, p.schedule, p.machine).sum(-1) for x in (start, net))
+    np.testing.assert_array_equal(before.argsort(), after.argsort())
+
+
+def test_samples_that_other_work_slowed_down_do_not_change_the_power() -> None:
+    assert scaled(network.random(0), two_machines(0.6, off=2.5)).arrays["bandwidth_power"] == pytest.approx(
+        0.6, abs=0.1
+    )
+
+
+def test_one_machine_says_nothing_of_the_bandwidth() -> None:
+    net = scaled(scaled(network.random(0), two_machines(0.6)), FEW)
+    assert net.arrays["bandwidth_power"] == pytest.approx(0.6, abs=0.02)
+
+
+def test_machines_of_more_bandwidth_than_was_seen_are_as_the_fastest_seen() -> None:
+    programs = two_machines(0.6)
+    net = scaled(network.random(0), programs)
+    slow, fast, faster, slower = (
+        net.prepare(programs[0].pipeline, FACTS * np.array([1, 1, 1, 1, 1, k], np.float32)).unit
+        for k in (1, 4, 40, 0.1)
+    )
+    np.testing.assert_allclose(fast, slow * 4 ** -net.arrays["bandwidth_power"], rtol=1e-4)
+    np.testing.assert_array_equal(faster, fast)
+    np.testing.assert_array_equal(slower, slow)
+
+
 def test_a_network_knows_the_range_of_what_it_was_fitted_to() -> None:
     """And a later fit makes it wider, never narrower."""
     larger = replace(FEW[0], schedule=FEW[0].schedule * 100, pipeline=FEW[0].pipeline * 100)
@@ -159,11 +217,12 @@ def test_only_weights_are_trained() -> None:
     """A fit changes nothing of the network that it starts from, and of the new one all but the normalisation."""
     start = network.random(0)
     before = {name: x.copy() for name, x in start.arrays.items()}
-    machines = [replace(p, machine=FACTS * (1 + k % 2)) for k, p in enumerate(FEW)]
+    machines = [replace(p, machine=FACTS * k, runtimes=p.runtimes / k) for p in FEW for k in (1, 2)]
     after, _ = fit(machines, passes=1, start=start)
     for name, x in before.items():
         np.testing.assert_array_equal(start.arrays[name], x)
-        assert (after.arrays[name] == x).all() == (name in network.FIXED), name
+        fixed = name in network.FIXED and name not in network.SPEED
+        assert (after.arrays[name] == x).all() == fixed, name
         assert after.arrays[name].dtype == np.float32
 
 
@@ -222,9 +281,9 @@ def reference_loss(net: Network, p: Program, chosen: np.ndarray) -> float:
 
 @pytest.mark.parametrize("chosen", [[3], [5, 1, 8], list(range(10))])
 def test_the_loss_is_that_of_the_paper_and_padding_does_not_change_it(chosen: list[int]) -> None:
-    from hjit.model.fit import LOSSES, _calibrated, _loss
+    from hjit.model.fit import LOSSES, _loss, scaled
 
-    net, p = _calibrated(network.random(0), FEW), FEW[0]
+    net, p = scaled(network.random(0), FEW), FEW[0]
     batch = padded(p, np.array(chosen))
     assert batch["schedule"].shape == (BATCH, 8, len(SCHEDULE))
     assert float(_loss(net.arrays, batch, LOSSES["throughput"])) == pytest.approx(
@@ -246,6 +305,20 @@ def test_the_times_of_parts_count_by_their_share() -> None:
     losses = [float(_loss(net.arrays, padded(x, chosen), LOSSES["log"])) for x in (whole, known)]
     share, counts = seconds[:3, 0] / seconds[:3].sum(-1), np.sqrt(whole.runtimes[:3].min() / whole.runtimes[:3])
     assert losses[1] - losses[0] == pytest.approx(PARTS * np.mean(counts * share * np.log(2) ** 2), rel=1e-3)
+
+
+def test_the_error_of_logarithms_grows_slowly_where_a_sample_is_far_off() -> None:
+    from hjit.model.fit import APART, COMMON, LOSSES
+
+    measured, counts = np.ones(4), np.ones(4)
+    near, far, farther, together = (
+        float(LOSSES["log"](np.exp(np.array(x)), measured, counts))
+        for x in ([0.1, -0.1, 0.1, -0.1], [2, -2, 2, -2], [3, -3, 3, -3], [0.2] * 4)
+    )
+    assert near == pytest.approx(0.1**2, rel=1e-3)
+    assert far == pytest.approx(2 * APART * 2 - APART**2, rel=1e-3)
+    assert farther - far == pytest.approx(2 * APART, rel=1e-3)
+    assert together == pytest.approx(COMMON * 0.2**2, rel=1e-3)
 
 
 def test_padding_does_not_change_costs() -> None:
@@ -288,6 +361,21 @@ def test_the_same_program_is_never_on_both_sides() -> None:
         train, test = split([*FEW, *elsewhere], 0.3, np.random.default_rng(seed))
         assert (len(train), len(test)) == (8, 4)
         assert not {p.pipeline.tobytes() for p in train} & {p.pipeline.tobytes() for p in test}
+
+
+def test_a_program_is_the_same_at_all_sizes_of_its_images() -> None:
+    """What a reduction does for a point depends on how it is split, and that on the size."""
+    larger = []
+    for p in FEW:
+        pipeline = p.pipeline.copy()
+        for name in ("reduction_points", "op_const", "op_index", "access_strided"):
+            pipeline[:, PIPELINE.index(name)] += 3
+        larger.append(replace(p, pipeline=pipeline))
+    assert [same_program(p) for p in larger] == [same_program(p) for p in FEW]
+    assert len({same_program(p) for p in FEW}) == len(FEW)
+    for seed in range(5):
+        train, test = split([*FEW, *larger], 0.3, np.random.default_rng(seed))
+        assert not {same_program(p) for p in train} & {same_program(p) for p in test}
 
 
 # -- samples

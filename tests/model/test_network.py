@@ -125,7 +125,7 @@ def test_weights_of_before_know_nothing_of_it(tmp_path: Path) -> None:
     path = tmp_path / "weights.npz"
     NET.save(path)
     with np.load(path) as file:
-        arrays = {name: file[name] for name in file.files if name != "whole_log_unit"}
+        arrays = {name: file[name] for name in file.files if name not in network.BEFORE}
     np.savez(path, **arrays)
     none = SCHED.copy()
     none[..., AT_ROOT] = 0
