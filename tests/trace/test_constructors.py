@@ -234,6 +234,22 @@ def test_ufuncs_of_lists_of_arrays() -> None:
     check(lambda a: np.sqrt(np.abs(np.gradient(a))), IMAGE, exact=False)
 
 
+def test_methods_of_ufuncs_take_lists_of_arrays() -> None:
+    def whole(a: Any) -> Any:
+        parts = [a[1:], a[:-1], 1 - a[1:]]
+        out = np.empty_like(parts[0])
+        np.maximum.reduce(parts, out=out)
+        running = np.add.accumulate(tuple(parts))
+        masks = np.logical_and.reduce([p > 0.1 for p in parts]), np.logical_or.reduce([parts[0] > 0.9, parts[1] > 0.9])
+        return np.minimum.reduce(parts), out, running, masks, np.add.identity, np.multiply.reduce([1, 2, 3])
+
+    f = hjit.pipeline(whole, on_unsupported="raise")
+    for _ in range(2):
+        for ours, theirs in zip(f(IMAGE), whole(IMAGE), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    check(lambda a: np.add.reduce([a, a[1:]]), IMAGE)  # of other shapes
+
+
 def test_an_array_of_its_own_dtype_is_not_copied() -> None:
     def f(a: Any) -> Any:
         b = a.copy()

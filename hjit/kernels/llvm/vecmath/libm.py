@@ -130,8 +130,10 @@ def _log_of_sum(base: str) -> Emitter:
 
 
 def hypot(code: Code, args: tuple[Val, ...], dtype: DType) -> Val:
-    """The formula of glibc since 2.35 (C. Borges, "An improved algorithm for hypot(a, b)"), with its bits: distances are
-    often cut to whole numbers, and libmvec's differ in the last bit, even those of whole numbers."""
+    """The formula of glibc since 2.35 (C. Borges, "An improved algorithm for hypot(a, b)"), with its bits.
+
+    Distances are often cut to whole numbers, and libmvec's differ in the last bit, even those of whole numbers.
+    """
     if args[0].dtype == F32:
         return call(code, "hypot", *args)
 
