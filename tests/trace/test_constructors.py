@@ -250,6 +250,25 @@ def test_methods_of_ufuncs_take_lists_of_arrays() -> None:
     check(lambda a: np.add.reduce([a, a[1:]]), IMAGE)  # of other shapes
 
 
+def test_reduceat() -> None:
+    def blocks(a: Any, places: Any) -> Any:
+        rows = np.add.reduceat(a, np.arange(0, a.shape[0], 4), axis=0)
+        out = np.empty((len(places), a.shape[1]))
+        counts = np.add.reduceat(a > 0.5, places, axis=1), np.logical_or.reduceat(a > 0.9, [0, 3, 1], dtype=bool)
+        return np.add.reduceat(rows, (0, 5), axis=-1), np.maximum.reduceat(a * 2, places, out=out), out, *counts
+
+    f = hjit.pipeline(blocks, on_unsupported="raise")
+    for shape in ((40, 50), (23, 70)):
+        args = np.random.default_rng(0).random(shape), np.array([0, 4, 9, 3])
+        for ours, theirs in zip(f(*args), blocks(*args), strict=True):
+            assert ours.dtype == theirs.dtype
+            np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    for places in ([0, 1000], [0.5]):
+        check(lambda a, p=places: np.add.reduceat(a, p) + 1, IMAGE)
+    check(lambda a: np.add.reduceat(a, [0], axis=5), IMAGE)
+    check(lambda a: np.add.reduceat(a.max(), [0]), IMAGE)
+
+
 def test_an_array_of_its_own_dtype_is_not_copied() -> None:
     def f(a: Any) -> Any:
         b = a.copy()
