@@ -448,7 +448,8 @@ def _ufunc_accumulate(name: str, a: Any, axis: Any = 0, dtype: Any = None, out: 
 
 def _ufunc_reduceat(ufunc: np.ufunc, a: Any, indices: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
     out = out[0] if isinstance(out, tuple) else out
-    return by_numpy(ufunc.reduceat, as_tracer(a), as_tracer(indices), axis=axis, dtype=dtype, out=out)
+    places = as_tracer(indices, np.intp if type(indices) in (list, tuple) else None)  # which are converted by any means
+    return by_numpy(ufunc.reduceat, as_tracer(a), places, axis=axis, dtype=dtype, out=out)
 
 
 def _reduced_dtype(ufunc: np.ufunc, name: str, given: np.dtype[Any], asked: Any, out: Any) -> np.dtype[Any]:
