@@ -775,6 +775,48 @@ def test_generators_inside_take_sizes(make: Any) -> None:
             np.testing.assert_array_equal(ours, theirs)
 
 
+def test_functions_made_at_each_call() -> None:
+    """Those that a caller makes anew, of the same code, need no other trace, unless they hold something."""
+
+    def apply(img: Any, f: Any) -> Any:
+        return f(img) + 1
+
+    def plain() -> Any:
+        return lambda x: x * 2
+
+    def holding(k: Any) -> Any:
+        return lambda x: x * k
+
+    def with_default(k: Any) -> Any:
+        return lambda x, k=k: x * k
+
+    p = hjit.pipeline(apply, on_unsupported="raise")
+    img = np.random.default_rng(0).random((20, 30))
+    for _ in range(3):
+        np.testing.assert_array_equal(p(img, plain()), img * 2 + 1)
+    assert p.stats.traces == 1
+    which = hjit.pipeline(lambda x, f, g: f(x) if f is g else x, on_unsupported="raise")
+    for f, g in ((plain(),) * 2, (plain(), plain()), (plain(),) * 2):
+        np.testing.assert_array_equal(which(img, f, g), img * 2 if f is g else img)
+    for k in (3, 4):
+        np.testing.assert_array_equal(p(img, holding(k)), img * k + 1)
+        np.testing.assert_array_equal(p(img, with_default(k)), img * k + 1)
+
+
+@pytest.mark.parametrize("make", [lambda: np.random.default_rng(3), lambda: np.random.RandomState(3)])
+def test_generators_inside_take_numbers_of_the_caller(make: Any) -> None:
+    def f(img: Any, n: int) -> Any:
+        rng = make()
+        places = rng.permutation(n)[:5], rng.choice(n * n, 5, replace=False), rng.choice([0, n], 9)
+        return [img.ravel()[k] for k in places]
+
+    p = hjit.pipeline(f, on_unsupported="raise")
+    img = np.random.default_rng(0).random((20, 30))
+    for n in (20, 20, 11):
+        for ours, theirs in zip(p(img, n), f(img, n), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
 OWN_STREAM = random.Random(2)
 
 

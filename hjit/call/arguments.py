@@ -26,9 +26,12 @@ _BY_VALUE = (str, bytes, type(None), bool, enum.Enum, np.dtype, type, types.Func
 
 def key_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> CallKey:
     """The options in force, and what of the arguments a kernel depends on."""
+    signatures = [*map(_signature, args)]
+    if types.FunctionType in map(type, args):
+        _take_code(args, signatures)
     if kwargs:
-        return (context_state(), *map(_signature, args), None, *[(k, _signature(v)) for k, v in kwargs.items()])
-    return (context_state(), *map(_signature, args))
+        return (context_state(), *signatures, None, *[(k, _signature(v)) for k, v in kwargs.items()])
+    return (context_state(), *signatures)
 
 
 def _signature(x: Any) -> Any:
@@ -148,6 +151,17 @@ def _addresses(a: Any) -> tuple[int, int]:
 def _part(x: Any) -> Any:
     """A part of a slice: its value is part of the key."""
     return (type(x), x) if x is None or type(x) is int else _Identity(x)
+
+
+def _take_code(args: tuple[Any, ...], signatures: list[Any]) -> None:
+    """Have the code stand for a function that is nothing but code and globals: all that one lambda expression makes are
+    alike then, and a caller that has it inside makes another one at each call. Of several, one may be the other."""
+    places = [k for k, x in enumerate(args) if type(x) is types.FunctionType]
+    f: Any = args[places[0]]
+    holds_nothing = not (f.__closure__ or f.__defaults__ or f.__kwdefaults__ or f.__dict__)
+    if holds_nothing and all(args[k] is f for k in places):
+        for k in places:
+            signatures[k] = (types.FunctionType, _Identity(f.__code__), _Identity(f.__globals__))
 
 
 class _Identity:

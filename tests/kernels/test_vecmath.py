@@ -411,6 +411,26 @@ def test_accuracy_at_every_vector_width(name: str) -> None:
             assert error[i] <= 4, f"{name} of {[a[i] for a in args]}, {lanes} lanes of {width} bytes: {error[i]} ulp"
 
 
+def test_hypot_has_the_bits_of_glibc() -> None:
+    """Those of its formula since 2.35, which other C libraries need not have."""
+    t = np.dtype("d")
+    cases = [Case((t, t), t, n, lambda code, args: vecmath.apply(code, "hypot", args, t)) for n in (1, 2)]  # type: ignore[misc]
+    rng = np.random.default_rng(0)
+    x, y = [a.ravel().astype(t) for a in np.mgrid[1:200, :200]]
+    x, y = np.concatenate([x, rng.random(9800)]), np.concatenate([y, rng.random(9800) * np.exp(-rng.random(9800) * 40)])
+    a, b = np.maximum(x, y), np.minimum(x, y)
+    h = np.sqrt(a * a + b * b)
+    near, far = h - b, h - a
+    excess = np.where(
+        h <= 2 * b,
+        a * (2 * near - a) + (near - 2 * (a - b)) * near,
+        2 * far * (a - 2 * b) + ((4 * far - b) * b + far * far),
+    )
+    expected = np.where(b <= a * 2.0**-54, a + b, h - excess / (2 * h))
+    for run in build(cases):
+        np.testing.assert_array_equal(run(x, y), expected)
+
+
 FEWER = (
     (32, FEATURES - {"avx512"}),
     (16, frozenset({"x86"})),

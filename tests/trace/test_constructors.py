@@ -234,6 +234,41 @@ def test_ufuncs_of_lists_of_arrays() -> None:
     check(lambda a: np.sqrt(np.abs(np.gradient(a))), IMAGE, exact=False)
 
 
+def test_methods_of_ufuncs_take_lists_of_arrays() -> None:
+    def whole(a: Any) -> Any:
+        parts = [a[1:], a[:-1], 1 - a[1:]]
+        out = np.empty_like(parts[0])
+        np.maximum.reduce(parts, out=out)
+        running = np.add.accumulate(tuple(parts))
+        masks = np.logical_and.reduce([p > 0.1 for p in parts]), np.logical_or.reduce([parts[0] > 0.9, parts[1] > 0.9])
+        return np.minimum.reduce(parts), out, running, masks, np.add.identity, np.multiply.reduce([1, 2, 3])
+
+    f = hjit.pipeline(whole, on_unsupported="raise")
+    for _ in range(2):
+        for ours, theirs in zip(f(IMAGE), whole(IMAGE), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    check(lambda a: np.add.reduce([a, a[1:]]), IMAGE)  # of other shapes
+
+
+def test_reduceat() -> None:
+    def blocks(a: Any, places: Any) -> Any:
+        rows = np.add.reduceat(a, np.arange(0, a.shape[0], 4), axis=0)
+        out = np.empty((len(places), a.shape[1]))
+        counts = np.add.reduceat(a > 0.5, places, axis=1), np.logical_or.reduceat(a > 0.9, [0, 3, 1], dtype=bool)
+        return np.add.reduceat(rows, (0, 5), axis=-1), np.maximum.reduceat(a * 2, places, out=out), out, *counts
+
+    f = hjit.pipeline(blocks, on_unsupported="raise")
+    for shape in ((40, 50), (23, 70)):
+        args = np.random.default_rng(0).random(shape), np.array([0, 4, 9, 3])
+        for ours, theirs in zip(f(*args), blocks(*args), strict=True):
+            assert ours.dtype == theirs.dtype
+            np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    for places in ([0, 1000], [0.5]):
+        check(lambda a, p=places: np.add.reduceat(a, p) + 1, IMAGE)
+    check(lambda a: np.add.reduceat(a, [0], axis=5), IMAGE)
+    check(lambda a: np.add.reduceat(a.max(), [0]), IMAGE)
+
+
 def test_an_array_of_its_own_dtype_is_not_copied() -> None:
     def f(a: Any) -> Any:
         b = a.copy()

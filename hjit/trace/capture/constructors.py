@@ -3,7 +3,7 @@
 A class is also compared, looked up and given as a dtype, and is left alone there: the bytecode tells whether it is
 loaded to be called. Where it reaches a call by way of a variable, NumPy asks for the numbers of the array: then the
 function is traced again, with a `ScalarClass` wherever it gets a class from. Ufuncs that are called take lists of
-traced arrays, too.
+traced arrays, too, and so do their methods.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ from hjit.trace.tracing.scalars.size import as_number
 def called(value: Any, frame: types.FrameType) -> Any:
     """The traced version of a class or a ufunc where the frame loads it to call it, else itself."""
     if isinstance(value, np.ufunc):
-        return of_lists(value) if frame.f_lasti in callees(frame.f_code) else value
+        if frame.f_lasti in callees(frame.f_code):
+            return of_lists(value)
+        return MethodsOfLists(value) if frame.f_lasti in holders(frame.f_code) else value
     if value is np.dtype:
         return _dtype if frame.f_lasti in callees(frame.f_code) else value
     traced = CONSTRUCTORS.get(value) if type(value) in (type, ScalarClass) else None
@@ -105,6 +107,34 @@ def of_lists(ufunc: np.ufunc) -> Callable[..., Any]:
         return ufunc(*args, **kwargs)
 
     return functools.wraps(ufunc, updated=())(method)
+
+
+class MethodsOfLists:
+    """A ufunc whose attribute is read: ``reduce`` and ``accumulate`` take lists of traced arrays, too."""
+
+    __slots__ = ("_ufunc",)
+
+    def __init__(self, ufunc: np.ufunc) -> None:
+        self._ufunc = ufunc
+
+    def __getattr__(self, name: str) -> Any:
+        return _of_list(self._ufunc, name) if name in _OF_ONE else getattr(self._ufunc, name)
+
+
+_OF_ONE = ("reduce", "accumulate")  # methods of one array
+
+
+@functools.lru_cache(maxsize=1024)
+def _of_list(ufunc: np.ufunc, name: str) -> Callable[..., Any]:
+    function = getattr(ufunc, name)
+
+    def method(array: Any, *args: Any, **kwargs: Any) -> Any:
+        if type(array) in (list, tuple):
+            array = arrays_of(array)
+            array = as_tracer(array) if has_tracer(array) else array
+        return function(array, *args, **kwargs)
+
+    return functools.wraps(function, updated=())(method)
 
 
 def scalar_type(cls: Any) -> Callable[..., Any]:

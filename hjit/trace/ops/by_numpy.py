@@ -31,7 +31,9 @@ def by_numpy(function: Callable[..., Any], *args: Any, out: Any = None, rule: st
     real = NumpyCall(function, tuple(is_python), options, target)
     if out is not None and not is_tracer(out):
         raise TypeError("return arrays must be of ArrayType")
-    result = extern_call(f"numpy.{function.__name__}", real, arrays, {}, rule=rule)
+    of = getattr(function, "__self__", None)
+    name = f"{of.__name__}.{function.__name__}" if isinstance(of, np.ufunc) else function.__name__
+    result = extern_call(f"numpy.{name}", real, arrays, {}, rule=rule)
     if out is None:
         return result
     write(out, result)

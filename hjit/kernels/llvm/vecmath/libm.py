@@ -56,7 +56,6 @@ _FUNCTIONS = (
     "arccosh",
     "arctanh",
     "cbrt",
-    "hypot",
 )
 _CLASSES = {64: "e", 32: "d", 16: "b"}  # of x86-64's vector functions, by their bytes
 _NEON_CLASS = "n"
@@ -130,10 +129,48 @@ def _log_of_sum(base: str) -> Emitter:
     return emit
 
 
+def hypot(code: Code, args: tuple[Val, ...], dtype: DType) -> Val:
+    """The formula of glibc since 2.35 (C. Borges, "An improved algorithm for hypot(a, b)"), with its bits.
+
+    Distances are often cut to whole numbers, and libmvec's differ in the last bit, even those of whole numbers.
+    """
+    if args[0].dtype == F32:
+        return call(code, "hypot", *args)
+
+    def times(a: Val, b: Val | float) -> Val:
+        return op(code, "fmul", a, like(b, a) if isinstance(b, float) else b)
+
+    def minus(a: Val, b: Val) -> Val:
+        return op(code, "fsub", a, b)
+
+    a, b = (intrinsic(code, "fabs", x) for x in args)
+    is_less = cmp(code, "olt", a, b)
+    large, small = select(code, is_less, b, a), select(code, is_less, a, b)
+    # powers of two keep the squares from overflow and underflow
+    is_huge, is_tiny = cmp(code, "ogt", large, like(2.0**511, a)), cmp(code, "olt", small, like(2.0**-459, a))
+    up, down, one = like(2.0**600, a), like(2.0**-600, a), like(1.0, a)
+    scale = select(code, is_huge, down, select(code, is_tiny, up, one))
+    unscale = select(code, is_huge, up, select(code, is_tiny, down, one))
+    x, y = times(large, scale), times(small, scale)
+    h = intrinsic(code, "sqrt", op(code, "fadd", times(x, x), times(y, y)))
+    is_near = cmp(code, "ole", h, times(y, 2.0))  # the legs are of similar lengths
+    d = minus(h, select(code, is_near, y, x))
+    twice = times(d, 2.0)
+    first = select(code, is_near, times(x, minus(twice, x)), times(twice, minus(x, times(y, 2.0))))
+    near = times(minus(d, times(minus(x, y), 2.0)), d)
+    far = op(code, "fadd", times(minus(times(d, 4.0), y), y), times(d, d))
+    excess = op(code, "fadd", first, select(code, is_near, near, far))
+    root = times(minus(h, op(code, "fdiv", excess, times(h, 2.0))), unscale)
+    root = select(code, cmp(code, "ole", y, times(x, 2.0**-54)), op(code, "fadd", large, small), root)
+    infinity = like(float("inf"), a)  # also beside a NaN
+    return select(code, op(code, "or", cmp(code, "oeq", a, infinity), cmp(code, "oeq", b, infinity)), infinity, root)
+
+
 EMITTERS: dict[str, Emitter] = {
     **{name: _function(_NAMES.get(name, name)) for name in _FUNCTIONS},
     "exp": lambda code, args, dtype: poly.exp(code, args[0]),
     "power": power,
+    "hypot": hypot,
     "logaddexp": _log_of_sum("exp"),
     "logaddexp2": _log_of_sum("exp2"),
 }

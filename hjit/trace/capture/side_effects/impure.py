@@ -125,10 +125,10 @@ class OwnGenerator(np.random.Generator):
         _shuffle(super().shuffle, x, axis)
 
     def permutation(self, x: Any, axis: int = 0) -> Any:
-        return super().permutation(known_number(x), axis)
+        return super().permutation(static_value(known_number(x)), axis)
 
     def choice(self, a: Any, *args: Any, **kwargs: Any) -> Any:
-        return super().choice(known_number(a), *args, **kwargs)
+        return super().choice(static_value(known_number(a)), *args, **kwargs)
 
 
 class OwnRandomState(np.random.RandomState):
@@ -138,10 +138,10 @@ class OwnRandomState(np.random.RandomState):
         _shuffle(super().shuffle, x)
 
     def permutation(self, x: Any) -> Any:
-        return super().permutation(known_number(x))
+        return super().permutation(static_value(known_number(x)))
 
     def choice(self, a: Any, *args: Any, **kwargs: Any) -> Any:
-        return super().choice(known_number(a), *args, **kwargs)
+        return super().choice(static_value(known_number(a)), *args, **kwargs)
 
 
 def _shuffle(function: Callable[..., Any], x: Any, *axis: Any) -> None:

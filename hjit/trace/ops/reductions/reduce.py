@@ -21,6 +21,7 @@ from hjit.trace.ir.identities import IDENTITIES, start_value
 from hjit.trace.ir.poly import Dim, Poly, poly
 from hjit.trace.ops.arguments import axes_of, broadcast, check_shape, finish, in_dtype_of, is_of_none, keeps, outer
 from hjit.trace.ops.arrays.views import expand_dims, transpose
+from hjit.trace.ops.by_numpy import by_numpy
 from hjit.trace.ops.elementwise.ufuncs import ALIASES, UFUNCS
 from hjit.trace.ops.layout import Order, as_it_lies, operands_order
 from hjit.trace.tracing.arrays.traced import Shape
@@ -159,6 +160,8 @@ def ufunc_method(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: 
         return _ufunc_reduce(ufunc.__name__, *inputs, **kwargs)
     if method == "accumulate":
         return _ufunc_accumulate(ufunc.__name__, *inputs, **kwargs)
+    if method == "reduceat":
+        return _ufunc_reduceat(ufunc, *inputs, **kwargs)
     if method == "outer" and ufunc.__name__ in UFUNCS:
         return outer(ufunc, *map(as_tracer, inputs), **kwargs)
     if method == "at":
@@ -441,6 +444,12 @@ def _ufunc_accumulate(name: str, a: Any, axis: Any = 0, dtype: Any = None, out: 
     (along,), kind = axes_of(axis, a.ndim), _reduced_dtype(ufunc, name, a.dtype, dtype, out)
     order = operands_order((a,), a.shape)  # not that of a copy, which repeated axes and those of one element move
     return finish(as_it_lies(a, lambda x, order: scan(name, x, order.index(along), kind), order), out)
+
+
+def _ufunc_reduceat(ufunc: np.ufunc, a: Any, indices: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
+    out = out[0] if isinstance(out, tuple) else out
+    places = as_tracer(indices, np.intp if type(indices) in (list, tuple) else None)  # which are converted by any means
+    return by_numpy(ufunc.reduceat, as_tracer(a), places, axis=axis, dtype=dtype, out=out)
 
 
 def _reduced_dtype(ufunc: np.ufunc, name: str, given: np.dtype[Any], asked: Any, out: Any) -> np.dtype[Any]:
