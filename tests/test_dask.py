@@ -334,7 +334,8 @@ def tasks_of(f: Callable[..., Any], *args: Any) -> Any:
 
     leaves: list[Any] = []
     structure = PyTree(tuple, (flatten(args, leaves), flatten({}, leaves)))
-    return traced_call(hjit.pipeline(f)._dask_settings(), structure, leaves).tasks
+    p = hjit.pipeline(f)
+    return traced_call(p._others.dask_settings(p), structure, leaves).tasks
 
 
 def read_of(part: Any, name: str) -> list[int]:
