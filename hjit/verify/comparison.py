@@ -25,7 +25,7 @@ from hjit.trace.ir.analysis.tolerances import EXACT, Tolerance
 from hjit.trace.tracing.complex_memory import parts_of
 from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx, Array
 from hjit.verify.reference import Reference
-from hjit.verify.work import TooMuch
+from hjit.verify.work import WorkLimitExceeded
 
 log = logging.getLogger("hjit")
 
@@ -45,7 +45,7 @@ class Rounded:
 
     Attributes:
         tolerance: where there is no reference.
-        reference: reference values by position in C order; None: not known. It may raise `TooMuch`.
+        reference: reference values by position in C order; None: not known. It may raise `WorkLimitExceeded`.
         is_guess: were some errors of the reference tried out rather than derived, as for extern functions?
     """
 
@@ -205,7 +205,7 @@ class Comparison:
         for some in samples:
             try:
                 found = allowed.reference(positions[some])
-            except TooMuch:
+            except WorkLimitExceeded:
                 break  # the fewer before have to do
             except Exception as error:
                 raise_if_signalled(error)

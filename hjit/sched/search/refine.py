@@ -74,7 +74,7 @@ def refined(space: Space, start: Schedule, seed: int = 0, stop: Callable[[], boo
             if new is None:
                 continue
             costs += 1
-            space.tally.evaluations += 1
+            space.counters.evaluations += 1
             now = _cost(space, new)
             if now < MIN_GAIN * cost:
                 best, cost, taken, found = new, now, taken + 1, True

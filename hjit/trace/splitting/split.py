@@ -16,6 +16,7 @@ from typing import Any
 
 from hjit.trace.splitting.dead_code import binding, drop_dead
 from hjit.trace.splitting.frames_above import points_above
+from hjit.trace.splitting.locations import RETURNED, SourceRange
 from hjit.trace.splitting.names import (
     SCOPES,
     bound_by,
@@ -31,7 +32,6 @@ from hjit.trace.splitting.names import (
     walk,
 )
 from hjit.trace.splitting.normal_form import OPERATIONS, TEMPORARY, steps
-from hjit.trace.splitting.places import RETURNED, SourceRange
 from hjit.trace.splitting.source import TREE, NoSource, arguments, code_of, copied, function_def, made, tree_of
 
 PART = "__hjit_part"  # begins the names of parts
