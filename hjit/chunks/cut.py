@@ -1,7 +1,7 @@
-"""A Graph, cut for arrays with some chunks: all of a call that does not depend on what the arrays hold.
+"""A Graph, cut for given chunks: everything in a call that does not depend on the contents of the arrays.
 
-The last few are known, as the same function is called with image after image: then a call traces the function, and
-makes tasks.
+The latest few are kept, since the same function is usually called with image after image: such a call only traces the
+function and makes tasks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The subgraphs of a Graph as arrays of Dask: tasks that read windows of chunks, and run kernels on them."""
+"""The subgraphs of a Graph as Dask arrays: tasks that read windows of chunks, and run kernels on them."""
 
 from __future__ import annotations
 

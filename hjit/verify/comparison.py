@@ -1,13 +1,13 @@
-"""`verify="first"`: does a compiled result differ from NumPy's by more than roundings explain?
+"""`verify="first"`: does a compiled result differ from NumPy's by more than rounding explains?
 
-Most operations have NumPy's bits, and so have results that depend on no others (`hjit.verify.tolerances`). Of other
-results, the elements that differ are compared with a reference: the kernel's and NumPy's must each be as close to it as
-the errors of all operations before allow (`hjit.verify.reference`). If that takes too long, the elements that differ
-most stand for all; if it is not known, as for sums of an extern function, the difference must be within some roundings
-of the result's largest number in the coarsest float type that it has been: ``np.exp(a).astype(np.float64)`` of a
-float32 array is as accurate as float32.
+Most operations are bit-identical to NumPy's, and so are results that depend on no others (`hjit.verify.tolerances`).
+For the other results, the elements that differ are compared with reference values: the kernel's and NumPy's must each
+be as close to the reference as the errors of all preceding operations allow (`hjit.verify.reference`). If that takes
+too long, only the elements that differ most are checked. If no bound is known, as for sums of an extern function, the
+difference must be within a few roundings of the result's largest number, in the coarsest float type that the value has
+had: ``np.exp(a).astype(np.float64)`` of a float32 array is only as accurate as float32.
 
-Where a decision on a rounded value falls the other way, elements may differ by more. They are counted.
+Where a decision on a rounded value goes the other way, elements may differ by more. They are counted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Reference values of elements of a function's results, with error bounds; see `hjit.verify.forward_error`.
+"""Reference values, with error bounds, of some elements of the results; see `hjit.verify.forward_error`.
 
-They are needed for elements that differ between hjit and NumPy. A stage is computed at those elements only if it can
-be, otherwise whole; sums are computed with more digits than they have.
+They are computed for the elements in which hjit and NumPy differ. A stage is computed at these elements only if that is
+possible, otherwise as a whole; sums are accumulated in higher precision.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How much a comparison may compute: work is counted, so that what takes too long for a first call is not begun.
+"""A limit on the work of a comparison: it is counted in advance, so that none is begun that takes too long.
 
-The unit is one operation of NumPy on one element of an array that stays in the caches.
+The unit is one NumPy operation on one element of an array that stays in the caches.
 """
 
 from __future__ import annotations

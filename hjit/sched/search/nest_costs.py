@@ -1,8 +1,8 @@
-"""What the children of the root cost: computed for many choices of the sizes of their loops at once, and kept.
+"""The costs of the children of the root, memoised; computed for many choices of their loop sizes at once.
 
-The cost of a schedule is the sum over the children of its root (Anderson 2021, section 3.3), and what the memory costs
-that they allocate together, where the cost model knows (`hjit.model.terms.whole_terms`): of each child these bytes are
-kept beside its cost. What a rule of `hjit.sched.search.pruning` forbids costs infinitely much.
+The cost of a schedule is the sum over the children of its root (Anderson 2021, section 3.3), plus the cost of the
+memory that they allocate together, if the cost model has such a term (`hjit.model.terms.whole_terms`): for this, the
+bytes of each child are kept with its cost. What a rule of `hjit.sched.search.pruning` forbids has infinite cost.
 """
 
 from __future__ import annotations

@@ -20,13 +20,13 @@ from hjit.trace.splitting.locations import RETURNED, SourceRange
 from hjit.trace.splitting.names import (
     SCOPES,
     bound_by,
+    children,
     declared,
     definitely_bound,
     first_reads,
     live_before,
     loads,
     loop_live,
-    parts,
     stores,
     unbound_by,
     walk,
@@ -484,7 +484,7 @@ def _binds_at_last(s: ast.stmt) -> bool:
 
 def _of_loop(s: ast.AST) -> Iterable[ast.AST]:
     """What belongs to a statement, without what is in loops inside it."""
-    for x in parts(s):
+    for x in children(s):
         if not isinstance(x, LOOPS):
             yield x
             yield from _of_loop(x)
