@@ -20,7 +20,7 @@ from benchmarks import apps
 from benchmarks.table import geomean
 
 if TYPE_CHECKING:
-    from hjit.sched.search.nest_costs import Tally
+    from hjit.sched.search.nest_costs import SearchCounters
     from hjit.sched.search.space import Space
     from hjit.tuning.autoschedule import Effort
     from hjit.tuning.plans import Plan
@@ -100,16 +100,16 @@ def _peak() -> float:
 
 
 @contextlib.contextmanager
-def tallied() -> Iterator[list[Tally]]:
+def counted_searches() -> Iterator[list[SearchCounters]]:
     """What the searches have done that are made meanwhile."""
     from hjit.tuning import autoschedule
 
-    found: list[Tally] = []
+    found: list[SearchCounters] = []
     real = autoschedule.space_of
 
     def space_of(*given: Any, **named: Any) -> Space:
         space = real(*given, **named)
-        found.append(space.tally)
+        found.append(space.counters)
         return space
 
     autoschedule.space_of = space_of
@@ -127,11 +127,11 @@ def measure(name: str, effort: str, threads: int, small: bool) -> Row:
     weights()
     machine.bandwidth(threads)
     before = _peak()
-    with tallied() as tallies:
+    with counted_searches() as counters:
         found = plans(name, effort, threads, small)
     records = [p.record for p, _, _ in found if p.record is not None]
     count = sum(p.evaluations for p, _, _ in found)
-    featurised = sum(x.featurised for x in tallies)
+    featurised = sum(x.featurised for x in counters)
     seconds = sum(p.seconds for p, _, _ in found)
     return {
         "stages": sum(n for _, n, _ in found),

@@ -14,7 +14,7 @@ from hjit.call.compiled_function import P, R
 from hjit.call.entry import Entry
 from hjit.call.other_arrays.byte_orders import native_arguments
 from hjit.errors import BudgetError, HjitError, OptionError, ScheduleError, TraceError
-from hjit.options import Options, context_state
+from hjit.options import Options
 from hjit.process import deadline, float_errors, forks
 from hjit.trace.capture.trace import flatten_arguments
 from hjit.trace.tracing.frames import uncounted
@@ -57,7 +57,7 @@ class Inspectable(Tunable[P, R]):
             )
         if any(map(is_device_array, leaves)):
             if options.target != "cuda":
-                return self.on("cuda").variant_of(args, kwargs, self.on("cuda")._resolved(context_state()), schedule)
+                return self.on("cuda").variant_of(args, kwargs, self.on("cuda")._state.options.here(), schedule)
 
             from hjit.call.other_arrays.on_device import adopt
 
@@ -66,13 +66,13 @@ class Inspectable(Tunable[P, R]):
         usable = (v for v in entry.variants if options.blas is not False or not v.has_products)
         variant = next((v for v in usable if v.guards.values(leaves) is not None), None)
         if variant is None:
-            with self._lock, forks.builds:
+            with self._state.lock, forks.builds:
                 try:
-                    variant = self._build(self._request(structure, leaves, options, schedule)).variant
+                    variant = self._state.build(self._new.request(structure, leaves, options, schedule)).variant
                 except OutOfBounds:
                     raise IndexError("index out of bounds") from None
                 except TracingFailed as failed:
-                    raise self._numpys_error(failed.error, structure, leaves) from None
+                    raise self._new.numpys_error(failed.error, structure, leaves) from None
         return variant
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
@@ -81,7 +81,7 @@ class Inspectable(Tunable[P, R]):
         if any(map(is_dask_array, leaves)):
             from hjit.call.other_arrays import on_dask
 
-            return on_dask.explained(self._dask_settings(), structure, leaves)
+            return on_dask.explained(self._others.dask_settings(self), structure, leaves)
         from hjit.report.explain import explained, foreseen, in_parts, of_reported_errors
 
         if float_errors.are_reported() and self._is_all_numpy(args, kwargs):
@@ -104,12 +104,12 @@ class Inspectable(Tunable[P, R]):
 
         args, kwargs = native_arguments(args, kwargs)
         structure, leaves = flatten_arguments(args, kwargs)
-        options = self._resolved(context_state())
+        options = self._state.options.here()
         if options.target == "cuda" or any(map(is_device_array, leaves)) or options.disable:
             return ""
         try:
-            with self._lock, forks.builds, deadline.budget(FORESIGHT_SECONDS, self.__name__):
-                traced_call(Request(self.py_func, structure, leaves, options, self._schedule))
+            with self._state.lock, forks.builds, deadline.budget(FORESIGHT_SECONDS, self.__name__):
+                traced_call(Request(self.py_func, structure, leaves, options, self._state.schedule))
         except BudgetError:
             return "Tracing it takes longer than a second"
         except TraceError as error:
@@ -132,22 +132,22 @@ class Inspectable(Tunable[P, R]):
         from hjit.report.performance.report import report_of
 
         structure, leaves = flatten_arguments(args, kwargs)
-        if any(map(is_device_array, leaves)) and self._resolved(context_state()).target != "cuda":
+        if any(map(is_device_array, leaves)) and self._state.options.here().target != "cuda":
             return self.on("cuda").report(*args, **kwargs)
         entry = self._entries.get(key_of(args, kwargs))
-        options = self._resolved(context_state())
-        return report_of(Call(self, options, self._schedule, entry, args, kwargs, structure, leaves))
+        options = self._state.options.here()
+        return report_of(Call(self, options, self._state.schedule, entry, args, kwargs, structure, leaves))
 
     def _inspect(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         from hjit.call.build import on_deep_stack
         from hjit.kernels.runtime.lowered import lowered
 
-        options = self._resolved(context_state())
+        options = self._state.options.here()
         if options.target == "cuda":
             from hjit.kernels.cuda.runtime import inspection
 
             return [on_deep_stack(inspection.of, b) for b in self._device_kernels(args, kwargs)]
-        variant = self.variant_of(args, kwargs, options, self._schedule)
+        variant = self.variant_of(args, kwargs, options, self._state.schedule)
         return [on_deep_stack(lowered, s.scheduled, options) for s in variant.segments if s.scheduled is not None]
 
     def graph(self, *args: Any, **kwargs: Any) -> Any:
@@ -174,9 +174,9 @@ class Inspectable(Tunable[P, R]):
         from hjit.kernels.runtime import features
         from hjit.sched.hand.schedule import Schedule
 
-        options = replace(self._resolved(context_state()), blas=False)  # all stages are there to be scheduled
+        options = replace(self._state.options.here(), blas=False)  # all stages are there to be scheduled
         try:
-            variant = self.variant_of(args, kwargs, options, self._schedule)
+            variant = self.variant_of(args, kwargs, options, self._state.schedule)
         except ScheduleError:  # the one in use is not legal here: it is what is to be edited
             variant = self.variant_of(args, kwargs, options)
         whole, goals = recorded(variant.rec), variant.trace.goals
@@ -186,7 +186,7 @@ class Inspectable(Tunable[P, R]):
             made = graphs_of(whole, goals, rewrites, canonicaliser_for(target, options.fast_math))
             return [g for g in made if g.outputs]
 
-        return Schedule(graphs, getattr(self._schedule, "directives", ()), target)
+        return Schedule(graphs, getattr(self._state.schedule, "directives", ()), target)
 
     def loops(self, *args: Any, **kwargs: Any) -> Any:
         """The loop IR after lowering."""
@@ -203,7 +203,7 @@ class Inspectable(Tunable[P, R]):
         from hjit.kernels.runtime.backend import assembly
 
         here = self._on_cpu()
-        options = here._resolved(context_state())
+        options = here._state.options.here()
         return "\n".join(assembly(p.llvm, p.name, options.target) for p in here._inspect(args, kwargs))
 
     # -- out of Python
@@ -255,7 +255,7 @@ class Inspectable(Tunable[P, R]):
 
     def in_force(self) -> tuple[Options, Scheduler | None]:
         """The options of a call that is made here, and the schedule that was given to `use`."""
-        return self._resolved(context_state()), self._schedule
+        return self._state.options.here(), self._state.schedule
 
     # -- inspection of what runs on a GPU
     def inspect_cuda(self, *args: Any, **kwargs: Any) -> str:
@@ -313,8 +313,8 @@ class Inspectable(Tunable[P, R]):
 
     def _on_device(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Variant:
         """What a call with these arguments runs on a GPU."""
-        here = self if self._resolved(context_state()).target == "cuda" else self.on("cuda")
-        return here.variant_of(args, kwargs, here._resolved(context_state()), here._schedule)
+        here = self if self._state.options.here().target == "cuda" else self.on("cuda")
+        return here.variant_of(args, kwargs, here._state.options.here(), here._state.schedule)
 
     def _on_cpu(self) -> Self:
-        return self.on("cpu") if self._resolved(context_state()).target == "cuda" else self
+        return self.on("cpu") if self._state.options.here().target == "cuda" else self

@@ -17,7 +17,7 @@ import numpy as np
 
 from hjit.call.arguments import is_device_array, is_same_memory, key_of, leaves_of
 from hjit.call.compiled_function import CompiledFunction, P, R
-from hjit.call.entry import Entries
+from hjit.call.function_state import FunctionState
 from hjit.errors import HjitWarning, TraceError
 from hjit.graph_breaks import CompiledPart
 from hjit.inspection import Inspectable
@@ -44,11 +44,13 @@ Out = TypeVar("Out")
 class Pipeline(Inspectable[P, R]):
     """A NumPy function that runs compiled; call it as the function itself."""
 
+    def __init__(self, function: Callable[P, R], given: dict[str, Any]) -> None:
+        if isinstance(function, CompiledFunction):
+            function = function.py_func
+        super().__init__(FunctionState(function, given), CompiledPart.of)
+
     def _with_options(self, given: dict[str, Any]) -> Pipeline[P, R]:
         return Pipeline(self.py_func, given)
-
-    def _make_part(self, function: Any, deeper: int = 0) -> CompiledPart:
-        return CompiledPart.of(self, function, deeper)
 
     @overload
     def __get__(self, instance: None, owner: Any = None) -> Pipeline[P, R]: ...
@@ -78,10 +80,10 @@ class Pipeline(Inspectable[P, R]):
         is_found = getattr(found, "py_func", found) is self.py_func
         caller = sys._getframe(1).f_globals.get("__name__") or ""
         if "cloudpickle" in caller and (not is_found or module == "__main__"):
-            return Pipeline, (self.py_func, self._own_options)
+            return Pipeline, (self.py_func, self._state.options.given)
         if not is_found:
             raise pickle.PicklingError(f"{self!r} is not found as {module}.{name}")
-        return _unpickle, (module, name, self._own_options)
+        return _unpickle, (module, name, self._state.options.given)
 
     def into(self, out: Out, *args: P.args, **kwargs: P.kwargs) -> Out:
         """Call the pipeline, and write its results to `out`: an array, or arrays nested as the function's results are.
@@ -125,11 +127,10 @@ class Pipeline(Inspectable[P, R]):
         from hjit.sched.hand.schedule import usable
 
         found = None if schedule is None else usable(schedule)
-        with self._lock, forks.builds:
-            self._schedule = found
-            self._options = {}
-            self._entries = Entries(self.__name__, self.stats)
-            self._is_plain_again = None
+        with self._state.lock, forks.builds:
+            self._state.schedule = found
+            self._state.options.forget()
+            self._forget_calls()
         return self
 
 
@@ -198,7 +199,7 @@ class BoundPipeline:
 
     def __reduce__(self) -> Any:
         """Pickle the method or object that was decorated."""
-        return _unpickle_bound, (self.py_func, self._whole._own_options)
+        return _unpickle_bound, (self.py_func, self._whole._state.options.given)
 
 
 # methods that take the arguments of a call, and how many parameters of their own come before these

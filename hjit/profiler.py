@@ -40,7 +40,7 @@ clock = time.perf_counter
 
 
 @dataclass(slots=True)
-class Seen:
+class FunctionProfile:
     """What was seen of a function.
 
     Attributes:
@@ -102,7 +102,7 @@ class Profiler:
 
     modules: Sequence[str] = ()
     seconds: float = 0.0
-    seen: dict[types.CodeType, Seen | None] = field(default_factory=dict)
+    seen: dict[types.CodeType, FunctionProfile | None] = field(default_factory=dict)
     _open: list[tuple[types.CodeType, float]] = field(default_factory=list)
     _lost: float = 0.0
 
@@ -117,7 +117,7 @@ class Profiler:
             sys.setprofile(before)
             self.seconds = clock() - start - self._lost
 
-    def heaviest(self, most: int) -> list[Seen]:
+    def heaviest(self, most: int) -> list[FunctionProfile]:
         """Functions of arrays that take a share of the time, heaviest first."""
         found = [s for s in self.seen.values() if s is not None and s.has_arrays]
         found = [s for s in found if s.seconds >= LEAST_SHARE * self.seconds]
@@ -142,7 +142,7 @@ class Profiler:
             self._returned(seen, code, now, result)
         self._lost += clock() - now
 
-    def _called(self, seen: Seen, frame: types.FrameType) -> None:
+    def _called(self, seen: FunctionProfile, frame: types.FrameType) -> None:
         code = frame.f_code
         seen.calls += 1
         seen.depth += 1
@@ -157,7 +157,7 @@ class Profiler:
             with contextlib.suppress(Exception):  # what cannot be copied is not tried
                 seen.sample, seen.bytes = copy.deepcopy(given), size
 
-    def _returned(self, seen: Seen, code: types.CodeType, now: float, result: Any) -> None:
+    def _returned(self, seen: FunctionProfile, code: types.CodeType, now: float, result: Any) -> None:
         if not self._open or self._open[-1][0] is not code:
             return  # it was called before the block
         _, start = self._open.pop()
@@ -167,7 +167,7 @@ class Profiler:
         if not seen.has_arrays and seen.calls <= SAMPLED:
             seen.has_arrays = next(_arrays(result), None) is not None
 
-    def _new(self, frame: types.FrameType) -> Seen | None:
+    def _new(self, frame: types.FrameType) -> FunctionProfile | None:
         """Notes of a function that is called for the first time; None: it is none of those that are noted."""
         code = frame.f_code
         name = str(frame.f_globals.get("__name__", ""))
@@ -175,7 +175,7 @@ class Profiler:
         if code.co_flags & NOT_PLAIN_CALLS or not (is_named or is_own(code.co_filename)):
             return None
         function = _function(frame)
-        return None if function is None else Seen(function)
+        return None if function is None else FunctionProfile(function)
 
 
 _UNKNOWN: Any = object()
@@ -264,7 +264,7 @@ def rows(profiler: Profiler, most: int, progress: Callable[[str], None] = lambda
     return found
 
 
-def tried(seen: Seen, share: float) -> Row:
+def tried(seen: FunctionProfile, share: float) -> Row:
     """A function compiled, on the arguments seen. What it prints is not shown; its other effects happen again."""
     f = seen.function
     p = Pipeline(f, {"on_unsupported": "break", "numpy_if_faster": False}).quiet()

@@ -81,7 +81,7 @@ def test_a_refusal_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     p = hjit.pipeline(blurred, budget=0)
     with pytest.warns(HjitWarning, match="budget"):
         p(IMAGE)
-    monkeypatch.setattr(p, "_build", lambda *a: pytest.fail("it is tried again"))
+    monkeypatch.setattr(p._state, "build", lambda *a: pytest.fail("it is tried again"))
     np.testing.assert_array_equal(p(IMAGE), blurred(IMAGE))
     monkeypatch.undo()
     q = hjit.pipeline(blurred)

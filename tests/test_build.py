@@ -88,7 +88,7 @@ def test_segments_are_cut_once_for_each_set_of_rewrites() -> None:
 def test_segments_of_a_decision_are_cut_at_it(cold: Path) -> None:
     f = hjit.pipeline(decided, tune=False, verify="off", cache_dir=cold)
     np.testing.assert_allclose(f(IMAGE), decided(IMAGE), rtol=1e-6)
-    variant = f.variant_of((IMAGE,), {}, f._resolved(()))
+    variant = f.variant_of((IMAGE,), {}, f._state.options.of(()))
     assert len(variant.segments) == 2 and variant.fast is None
     assert [s.graph_break is None for s in variant.segments] == [False, True]
 

@@ -15,9 +15,9 @@ import pytest
 
 import hjit
 from hjit.call.arguments import leaves_of
-from hjit.chunks import parts, tasks
+from hjit.chunks import subgraphs, tasks
 from hjit.chunks.cut import cut_graph
-from hjit.chunks.kernels import PartKernel
+from hjit.chunks.kernels import SubgraphKernel
 from hjit.errors import HjitWarning, TraceError
 from hjit.kernels.runtime import kernel
 from tests.fuzz import random_program
@@ -274,12 +274,12 @@ def assert_as_numpy(f: Callable[..., Any], args: tuple[Any, ...], given: list[An
     return lazy
 
 
-@pytest.mark.parametrize("few", [1, parts.SMALL_WORK])
+@pytest.mark.parametrize("few", [1, subgraphs.SMALL_WORK])
 @pytest.mark.parametrize(("f", "args"), CASES, ids=[f.__name__ for f, _ in CASES])
 def test_numbers_are_numpy_s(
     f: Callable[..., Any], args: tuple[Any, ...], few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "SMALL_WORK", few)  # 1: what is large here is what in larger images is
+    monkeypatch.setattr(subgraphs, "SMALL_WORK", few)  # 1: what is large here is what in larger images is
     first, *others = args
     assert_as_numpy(f, args, [chunked(first, random.Random(f"{f.__name__} {few}")), *others])
 
@@ -288,7 +288,7 @@ def test_numbers_are_numpy_s(
 def test_random_programs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     r = random.Random(seed)
     program = random_program(seed)
-    monkeypatch.setattr(parts, "SMALL_WORK", r.choice((1, 200, 1 << 16)))
+    monkeypatch.setattr(subgraphs, "SMALL_WORK", r.choice((1, 200, 1 << 16)))
     args = tuple(program.args.values())
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -334,12 +334,13 @@ def tasks_of(f: Callable[..., Any], *args: Any) -> Any:
 
     leaves: list[Any] = []
     structure = PyTree(tuple, (flatten(args, leaves), flatten({}, leaves)))
-    return traced_call(hjit.pipeline(f)._dask_settings(), structure, leaves).tasks
+    p = hjit.pipeline(f)
+    return traced_call(p._others.dask_settings(p), structure, leaves).tasks
 
 
-def read_of(part: Any, name: str) -> list[int]:
+def read_of(subgraph: Any, name: str) -> list[int]:
     """The largest window of an array that a task reads."""
-    return [int((high - low).max()) + 1 for low, high in part.required[name]]
+    return [int((high - low).max()) + 1 for low, high in subgraph.required[name]]
 
 
 @pytest.mark.parametrize(
@@ -368,20 +369,20 @@ def test_kernels_of_chunks_are_looked_at_by_arrays_of_numpy() -> None:
 
 
 def test_a_task_reads_what_it_needs_and_no_more() -> None:
-    (part,) = tasks_of(unsharp, da.zeros((4000, 5000), chunks=(500, 1000), dtype="u1")).parts
-    assert read_of(part, "img") == [504, 1004]
-    (part,) = tasks_of(pyramid, da.zeros((4000, 4000), chunks=400, dtype="f4")).parts
-    assert read_of(part, "x") == [402, 400]  # the quarter's rows need one of the half's before, which is two here
-    (part,) = tasks_of(resized, da.zeros((4000, 6000), chunks=1000, dtype="f4")).parts
-    assert len(part.grid[0]) == 4 and read_of(part, "x") == [981, 901]
+    (subgraph,) = tasks_of(unsharp, da.zeros((4000, 5000), chunks=(500, 1000), dtype="u1")).subgraphs
+    assert read_of(subgraph, "img") == [504, 1004]
+    (subgraph,) = tasks_of(pyramid, da.zeros((4000, 4000), chunks=400, dtype="f4")).subgraphs
+    assert read_of(subgraph, "x") == [402, 400]  # the quarter's rows need one of the half's before, which is two here
+    (subgraph,) = tasks_of(resized, da.zeros((4000, 6000), chunks=1000, dtype="f4")).subgraphs
+    assert len(subgraph.grid[0]) == 4 and read_of(subgraph, "x") == [981, 901]
 
 
 def test_reductions_are_trees_of_partial_results() -> None:
     tasks = tasks_of(equalised, da.zeros((4000, 5000), chunks=(500, 1000), dtype="u1"))
-    counts, result = tasks.parts
+    counts, result = tasks.subgraphs
     assert counts.pieces == ((500,) * 8, (1000,) * 5)
     assert read_of(counts, "img") == read_of(result, "img") == [500, 1000]
-    low_and_high, _ = tasks_of(stretched, da.zeros((4000, 5000), chunks=500, dtype="f4")).parts
+    low_and_high, _ = tasks_of(stretched, da.zeros((4000, 5000), chunks=500, dtype="f4")).subgraphs
     assert len(low_and_high.outputs) == 2, "an array is read once for both"
 
 
@@ -539,8 +540,8 @@ EMPTY_CHUNKS = [
 @pytest.mark.parametrize("f", [unsharp, positions, sums, integral, recursive, equalised, transposed, several_shapes])
 def test_chunks_of_length_zero(f: Callable[..., Any], chunks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     x = image((24, 36), "u1")
-    for few in (1, parts.SMALL_WORK):
-        monkeypatch.setattr(parts, "SMALL_WORK", few)
+    for few in (1, subgraphs.SMALL_WORK):
+        monkeypatch.setattr(subgraphs, "SMALL_WORK", few)
         assert_as_numpy(f, (x,), [da.from_array(x, chunks=chunks)])
         assert_as_numpy(f, (x.T,), [da.from_array(x.T, chunks=chunks[::-1])])
 
@@ -558,7 +559,7 @@ def test_a_task_runs_on_one_thread_unless_a_number_is_given() -> None:
     x = da.zeros((100, 100), chunks=50)
     for options, threads in (({}, 1), ({"num_threads": 2}, 2)):
         graph = dict(hjit.pipeline(lambda x: x + 1, **options)(x).__dask_graph__())
-        (made,) = (v.value for v in graph.values() if type(getattr(v, "value", None)) is PartKernel)
+        (made,) = (v.value for v in graph.values() if type(getattr(v, "value", None)) is SubgraphKernel)
         assert made.options.num_threads == threads
 
 

@@ -1,4 +1,4 @@
-"""Stages that several parts of a Graph need: kept where there is room for them, else computed again."""
+"""Stages that several subgraphs need: kept where there is room for them, else computed again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.chunks import kept, kernels, limits, parts, tasks
+from hjit.chunks import kept, kernels, limits, subgraphs, tasks
 from hjit.chunks.cut import cut_graph
 from tests.fuzz import random_program
 from tests.test_dask import CASES, assert_as_numpy, chunked, equalised, image, stretched, tasks_of
@@ -66,7 +66,7 @@ OWN += [(row_by_row, (image((90, 70), "f8"),))]
 @pytest.mark.parametrize(("f", "args"), CASES, ids=[f.__name__ for f, _ in CASES])
 def test_numbers_are_numpy_s(f: Callable[..., Any], args: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     set_room(monkeypatch, 1 << 30)
-    monkeypatch.setattr(parts, "SMALL_WORK", 1)
+    monkeypatch.setattr(subgraphs, "SMALL_WORK", 1)
     first, *others = args
     assert_as_numpy(f, args, [chunked(first, random.Random(f.__name__)), *others])
 
@@ -74,7 +74,7 @@ def test_numbers_are_numpy_s(f: Callable[..., Any], args: tuple[Any, ...], monke
 @pytest.mark.parametrize("f", SCANS, ids=[f.__name__ for f in SCANS])
 def test_numbers_of_scans_are_numpy_s(f: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     set_room(monkeypatch, 1 << 30)
-    monkeypatch.setattr(parts, "SMALL_WORK", 1)
+    monkeypatch.setattr(subgraphs, "SMALL_WORK", 1)
     x = image((97, 133), "i2")
     assert_as_numpy(f, (x,), [da.from_array(x, chunks=(20, 31))])
 
@@ -82,7 +82,7 @@ def test_numbers_of_scans_are_numpy_s(f: Callable[..., Any], monkeypatch: pytest
 @pytest.mark.parametrize("seed", [114, 213, *range(4)])
 def test_random_programs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     set_room(monkeypatch, 1 << 30)
-    monkeypatch.setattr(parts, "SMALL_WORK", 1)
+    monkeypatch.setattr(subgraphs, "SMALL_WORK", 1)
     r, program = random.Random(seed), random_program(seed)
     args = tuple(program.args.values())
     with np.errstate(all="ignore"):
@@ -95,7 +95,7 @@ def test_random_programs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_bits_do_not_depend_on_what_is_kept(
     f: Callable[..., Any], args: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "SMALL_WORK", 1)
+    monkeypatch.setattr(subgraphs, "SMALL_WORK", 1)
     lazy = [da.from_array(a, chunks=40) for a in args]
     found, names = [], []
     for room in (0, 1 << 30):
@@ -110,7 +110,7 @@ def test_bits_do_not_depend_on_what_is_kept(
 def test_each_stage_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     x = da.zeros((8000, 8000), chunks=1000, dtype="u1")
     made = tasks_of(contrast, x)
-    first, counts, result = made.parts
+    first, counts, result = made.subgraphs
     (name,) = made.cutter.kept
     assert first.outputs == (name,) and made.graph.dtypes[name] == np.uint8
     assert name in counts.reads and name in result.reads, "nobody computes it again"
@@ -121,7 +121,7 @@ def test_each_stage_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_room_is_for_all_that_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     x = da.zeros((800, 800), chunks=100, dtype="f8")
-    monkeypatch.setattr(parts, "SMALL_WORK", 1)
+    monkeypatch.setattr(subgraphs, "SMALL_WORK", 1)
     found = []
     for room in (3 * x.nbytes, x.nbytes, 0):
         set_room(monkeypatch, room)
@@ -147,7 +147,9 @@ def test_the_limit_is_a_share_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_kernels_are_known_to_later_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     built = []
-    monkeypatch.setattr(kernels.PartKernel, "_built", lambda *a, f=kernels.PartKernel._built: built.append(1) or f(*a))
+    monkeypatch.setattr(
+        kernels.SubgraphKernel, "_built", lambda *a, f=kernels.SubgraphKernel._built: built.append(1) or f(*a)
+    )
     kernels._scheduled.clear()
     x = image((300, 400), "u1")
     for f in (equalised, stretched):

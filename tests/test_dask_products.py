@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.chunks import cut, parts
+from hjit.chunks import cut, subgraphs
 from tests.test_dask import image, never, one_thread  # noqa: F401 (the fixture)
 
 dask = pytest.importorskip("dask")
@@ -53,7 +53,7 @@ FUNCTIONS = [gram, gram_of_columns, covariance, with_its_first_rows, squared_dis
 @pytest.fixture
 def as_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small arrays are cut as large ones are."""
-    monkeypatch.setattr(parts, "SMALL_WORK", 1)
+    monkeypatch.setattr(subgraphs, "SMALL_WORK", 1)
     monkeypatch.setattr(cut, "SMALL_WORK", 1)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.chunks import parts
+from hjit.chunks import subgraphs
 from hjit.chunks.cut import cut_graph
 from tests.test_dask import assert_as_numpy, chunked, image, tasks_of
 
@@ -22,7 +22,7 @@ CASES: list[Callable[..., Any]] = []
 
 @pytest.fixture(autouse=True)
 def one_thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(parts, "SMALL_WORK", 1)  # small images as large ones are
+    monkeypatch.setattr(subgraphs, "SMALL_WORK", 1)  # small images as large ones are
     cut_graph.cache_clear()
     with dask.config.set(scheduler="sync"):
         yield
@@ -172,16 +172,16 @@ def test_chunks_shorter_than_what_follows_from_them(chunks: Any) -> None:
 def test_chunks_stay_as_they_are_and_rows_move() -> None:
     x = da.zeros((4000, 5000), chunks=(500, 1000), dtype="f4")
     for f in (down, right, first_order, second_order, backwards):
-        (part,) = tasks_of(f, x).parts
-        assert part.grid == x.chunks
-        (carry,) = part.carries.values()
+        (subgraph,) = tasks_of(f, x).subgraphs
+        assert subgraph.grid == x.chunks
+        (carry,) = subgraph.carries.values()
         found = hjit.pipeline(f)(x)
         assert found.chunks == x.chunks
         moved = [v for k, v in dict(found.__dask_graph__()).items() if "excerpts" in str(k)]
         others = 35 if carry.axis == 0 else 32
         assert len(moved) == others, "the last rows of each chunk but those that are last"
-    part, _ = tasks_of(moments, x).parts
-    assert len(part.outputs) == len(part.carries) == 2, "scans along the same axis are computed together"
+    subgraph, _ = tasks_of(moments, x).subgraphs
+    assert len(subgraph.outputs) == len(subgraph.carries) == 2, "scans along the same axis are computed together"
 
 
 def test_what_follows_from_more_than_rows_before_it_is_one_chunk() -> None:

@@ -88,7 +88,7 @@ def test_a_mapped_file_and_one_with_a_lock(tmp_path: Path, no_room: None) -> Non
 
 
 def test_chunks_are_loaded_once_where_several_read_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where two parts read an array in one pass, or there is room to keep its chunks, or windows overlap much."""
+    """Where two subgraphs read an array in one pass, or there is room to keep its chunks, or windows overlap much."""
     x = image((300, 400), "u1")
     cut_graph.cache_clear()
     monkeypatch.setattr(tasks, "kept_bytes", lambda: x.nbytes)

@@ -11,7 +11,7 @@ import pytest
 import scipy.special
 
 import hjit
-from hjit.call.compiled_function import CompiledFunction
+from hjit.call.function_state import FunctionState
 
 pytestmark = pytest.mark.filterwarnings("error::hjit.HjitWarning")
 
@@ -423,13 +423,13 @@ def test_a_function_that_raises_at_each_call_is_not_traced_at_each(
     function: Any, image: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries: list[int] = []
-    build = CompiledFunction._build
+    build = FunctionState.build
 
     def counted(*args: Any, **more: Any) -> Any:
         tries.append(1)
         return build(*args, **more)
 
-    monkeypatch.setattr(CompiledFunction, "_build", counted)
+    monkeypatch.setattr(FunctionState, "build", counted)
     p = hjit.pipeline(function, on_unsupported="break").quiet()
     expected = [type(error) for error in (outcome_of(function, image) for _ in range(12))]
     assert [type(outcome_of(p, image)) for _ in range(12)] == expected

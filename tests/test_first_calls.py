@@ -149,7 +149,7 @@ def test_parts_share_the_budget_of_the_function() -> None:
     g(IMAGE)
     assert g.parts is not None
     (part, *_), *_ = g.parts.parts
-    part._spent.building = 1e6
+    part._state.spent.building = 1e6
     traces = part.stats.traces
     g.parts.run(IMAGE[:50])  # another size, for which nothing is left
     assert part.stats.traces == traces

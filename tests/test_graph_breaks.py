@@ -18,6 +18,7 @@ from skimage.measure import find_contours
 import hjit
 from hjit.call.breaks.limits import PLAIN_CALLS, WARMUP_CALLS
 from hjit.call.checks.against_numpy import PAIRS, SHORT_PAIRS, InterleavedCalls, Medians
+from hjit.call.function_state import FunctionState
 
 RNG = np.random.default_rng(8)
 IMAGE = RNG.random((40, 50))
@@ -619,15 +620,15 @@ def test_keys_that_are_refused_one_after_another_are_not_all_traced(
     on_unsupported: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[int] = []
-    real = hjit.pipeline(prints)._build.__func__  # type: ignore[attr-defined]
+    real = FunctionState.build
 
     def build(self: Any, request: Any) -> Any:
-        if not self._is_part:
+        if not self.is_part:
             tried.append(len(request.leaves[1]))
         return real(self, request)
 
     compiled = hjit.pipeline(prints, on_unsupported=on_unsupported).quiet()
-    monkeypatch.setattr(type(compiled), "_build", build)
+    monkeypatch.setattr(FunctionState, "build", build)
     for n in range(1, 18):
         same(compiled(IMAGE, "x" * n), prints(IMAGE, "x" * n))
     assert tried == [1, 2, 3, 4, 5, 9, 17]

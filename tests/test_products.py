@@ -28,7 +28,7 @@ def product(a: Any, b: Any) -> Any:
 
 def products(f: Any, *args: Any) -> list[str]:
     """The operands of the products that BLAS computes in a call."""
-    variant = f.variant_of(args, {}, f._resolved(()))
+    variant = f.variant_of(args, {}, f._state.options.of(()))
     return [
         f"{e.product.first.source} @ {e.product.second.source}" for e in variant.rec.breaks if e.product is not None
     ]

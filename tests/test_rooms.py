@@ -362,17 +362,25 @@ LATE = {
         "call.stored.verdicts": FIRST_CALL,
     },
     "call.other_arrays.calls": {"call.other_arrays.on_dask": DASK, "call.other_arrays.on_device": GPU},
-    "call.compiled_function": {
+    "call.function_state": {
+        "call.build": FIRST_CALL,
         "call.other_arrays.on_device": GPU,
-        "call.variant": FIRST_CALL,
+        "call.tuning.kernels": SEARCH,
         "trace.capture.cupy_names": GPU,
     },
+    "call.known_calls": {"call.variant": FIRST_CALL},
     "call.new_calls": {
         "call.build": FIRST_CALL,
         "call.other_arrays.on_device": GPU,
         "call.stored.outcomes": FIRST_CALL,
-        "call.tuned": SEARCH,
         "call.variant": FIRST_CALL,
+    },
+    "call.tuning.calls": {
+        "call.build": FIRST_CALL,
+        "call.compiling": COMPILER,
+        "call.tuning.kernels": SEARCH,
+        "call.variant": FIRST_CALL,
+        "tuning.autotune": SEARCH,
     },
     "pytest_plugin": {"modules": SELDOM, "report.kinds": SELDOM, "errors": SELDOM},
     "chunks.kernels": {"tuning.candidates": SEARCH},
@@ -409,8 +417,6 @@ LATE = {
     },
     "tunable": {
         "call.build": FIRST_CALL,
-        "call.compiling": COMPILER,
-        "call.tuned": SEARCH,
         "call.variant": FIRST_CALL,
         "tuning.autotune": SEARCH,
     },

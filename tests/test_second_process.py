@@ -125,11 +125,12 @@ def test_numpy_does_not_run(run: Any) -> None:
     """The plain function runs in the first process, to be compared with; in the second it is only traced."""
     text = STENCIL.replace("blurred = ", "np.testing.assert_equal(0, 0); blurred = ") + "\n    f(*args)\n"
     counting = """
-    original = hjit.call.compiled_function.CompiledFunction._verify
+    from hjit.call.checks.verified_calls import VerifiedCalls
+    original = VerifiedCalls.verify
     def verify(self, *args):
         calls.append("compared")
         return original(self, *args)
-    hjit.call.compiled_function.CompiledFunction._verify = verify
+    VerifiedCalls.verify = verify
 """
     show = "\n    print(len(calls))\n    sys.exit(0)\n"
     assert run_lines(run, counting + text + show) == 1

@@ -370,7 +370,7 @@ def test_one_thread_from_the_environment(tmp_path: Path) -> None:
         "tbb",
         """
     check()
-    print(f._resolved(()).num_threads)
+    print(f._state.options.of(()).num_threads)
     """,
         HJIT_NUM_THREADS="1",
     )
@@ -573,12 +573,12 @@ def test_a_fork_waits_for_no_function_of_the_user(tmp_path: Path) -> None:
         forked.wait()
         return py_func(*args)
 
-    build = g._build
+    build = g._state.build
     def traced(*args):
         found = build(*args)
         g.py_func = slow
         return found
-    g._build = traced
+    g._state.build = traced
 
     first = threading.Thread(target=g, args=(img,))
     second = threading.Thread(target=g, args=(img,))  # waits for the first one

@@ -58,7 +58,7 @@ def tolerances_of(variant: Variant) -> Any:
 def recorded(p: Any) -> list[Any]:
     """The calls of the plain function, from the moment when the pipeline has been built for them."""
     calls: list[Any] = []
-    build, plain = p._build, p.py_func
+    build, plain = p._state.build, p.py_func
 
     def watched(*args: Any, **kwargs: Any) -> Any:
         calls.append(args)
@@ -71,7 +71,7 @@ def recorded(p: Any) -> list[Any]:
         finally:
             p.py_func = watched
 
-    p._build = built
+    p._state.build = built
     return calls
 
 

@@ -3,7 +3,7 @@
 trace         run the Python function on tracers                 `hjit.trace.capture`
 look up       kernels stored for an identical trace              `hjit.call.stored.kernels`
 canonicalise  named rewrites of the Graph of each segment        `hjit.call.segments`, `hjit.trace.passes`
-autotune      if ``tune="autotune"``, and not done before        `hjit.call.tuned`, `hjit.tuning.autotune`
+autotune      if ``tune="autotune"``, and not done before        `hjit.call.tuning.kernels`, `hjit.tuning.autotune`
 look up       a schedule stored on disk                          `hjit.tuning.decide`, `hjit.tuning.plans`
 search        if there is none                                   `hjit.tuning.autoschedule`
 lower, emit   or load the kernel, from disk or this process      `hjit.kernels.runtime.bind`

@@ -143,6 +143,11 @@ class Entries(dict[CallKey, Entry]):
         self.name, self._stats = name, stats
         self.refusals, self.refusal = 0, ""
 
+    def forget(self) -> None:
+        """Make all keys new again."""
+        self.clear()
+        self.refusals, self.refusal = 0, ""
+
     def at(self, key: CallKey) -> Entry:
         """The entry of a key, made if there is none."""
         found = self.get(key)

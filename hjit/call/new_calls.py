@@ -1,30 +1,26 @@
-"""Calls that no variant serves yet: the function is traced and compiled, or is found not to be compilable."""
+"""Calls that no variant serves: the function is traced and compiled, or is found not to be compilable."""
 
 from __future__ import annotations
 
 import contextlib
-from abc import abstractmethod
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hjit.call.arguments import copied, each_once, is_device_array
 from hjit.call.breaks.split_calls import SplitCalls
+from hjit.call.checks.retracing import Retracing
+from hjit.call.checks.timed_calls import TimedCalls
 from hjit.call.checks.verified_calls import VerifiedCalls
 from hjit.call.entry import Call
-from hjit.call.results import MISS, PARTS, PLAIN, Outcome
-from hjit.errors import (
-    BudgetError,
-    CompileError,
-    DeviceError,
-    HjitError,
-    LongLoop,
-    MemoryShortage,
-    TraceError,
-    raise_if_signalled,
-)
+from hjit.call.function_state import FunctionState
+from hjit.call.known_calls import KnownCalls
+from hjit.call.results import MISS, PARTS, PLAIN
+from hjit.call.tuning.calls import tune_later
+from hjit.errors import CompileError, DeviceError, HjitError, LongLoop, MemoryShortage, TraceError, raise_if_signalled
 from hjit.options import Options
-from hjit.process import deadline, forks, shown_warnings
+from hjit.process import forks, shown_warnings
 from hjit.process.progress import progress
 from hjit.trace.capture.trace import PyTree, python_function
 from hjit.trace.capture.tracing_errors import as_trace_error
@@ -33,71 +29,116 @@ from hjit.trace.tracing.frames import uncounted
 if TYPE_CHECKING:
     from hjit.call.build import Built, Request
     from hjit.trace.tracing.recording.events import ExpectedOutcome
-    from hjit.tuning.autotune import Tuned
     from hjit.tuning.choice import Scheduler
+
+log = logging.getLogger("hjit")
 
 
 @uncounted
-class NewCalls(VerifiedCalls, SplitCalls):
-    """The part of `CompiledFunction` for the first call of a key, or of a path through the function that no variant of
-    the key takes.
+class NewCalls:
+    """Runs the first call of a key, and later ones that take a path through the function that no variant takes.
 
-    Attributes:
-        tuned: the result of the latest tuning, or None.
+    Args:
+        known: runs the variants.
+        timed: times the later calls.
+        verified: compares the first results of a kernel with NumPy's.
+        split: runs calls that cannot be traced as a whole.
+        retracing: limits how often the function is traced.
     """
 
-    tuned: Tuned | None
-    _is_part = False
-    _spent: deadline.Spent
+    def __init__(
+        self,
+        state: FunctionState,
+        known: KnownCalls,
+        timed: TimedCalls,
+        verified: VerifiedCalls,
+        split: SplitCalls,
+        retracing: Retracing,
+    ) -> None:
+        self._state, self._known = state, known
+        self._timed, self._verified, self._split, self._retracing = timed, verified, split, retracing
 
-    @abstractmethod
-    def _run_known(self, call: Call) -> Any:
-        """Run the variant whose guards and decisions hold; MISS if there is none, PLAIN if NumPy must run."""
+    def run(self, call: Call, is_into: bool) -> Any:
+        """Trace a call, unless nearly every call is traced and NumPy is faster than tracing."""
+        state, retracing = self._state, self._retracing
+        do = "trace" if is_into or not self._may_skip(call) else retracing.next(state.stats.calls)
+        if do == "plain":
+            return state.run_plain(call.args, call.kwargs)
+        if do == "compare":
+            was_slower = retracing.is_slower
+            result = retracing.compared(lambda: state.run_plain(call.args, call.kwargs))
+            if retracing.is_slower and not was_slower:
+                log.info("%s: sizes or values differ at nearly every call, so NumPy runs most calls", state.name)
+            return result
+        try:
+            result = retracing.traced(lambda: self._first_call(call))
+            if result is PARTS:
+                return self._split.first_call(call.key, call.args, call.kwargs)
+            return self._run_plain_instead(call) if result is PLAIN else result
+        except HjitError:
+            raise
+        except Exception:  # raised by the function itself
+            if not any(map(is_device_array, call.leaves)):
+                state.entries.at(call.key).raised += 1
+            raise
 
-    @abstractmethod
-    def _report_fallback(self, why: str) -> None:
-        """Report why NumPy runs calls: by a warning, or in the log."""
+    def _may_skip(self, call: Call) -> bool:
+        """Is NumPy allowed to run a call that could be traced?"""
+        state = self._state
+        options = state.options.of(call.key[0])
+        is_free = options.numpy_if_faster and options.on_unsupported != "raise" and options.verify == "first"
+        return is_free and state.schedule is None and not state.is_part
 
-    @abstractmethod
-    def _tune_later(self, call: Call, options: Options) -> None:
-        """Tune such calls in the background, if that option is set."""
+    def _run_plain_instead(self, call: Call) -> Any:
+        """Run the plain function where it was traced in vain, as NumPy was expected to raise an exception.
+
+        If it raises none (an int of Python has outgrown 64 bits), such calls are traced again after a while only.
+        """
+        result = self._state.run_plain(call.args, call.kwargs)
+        entry = self._state.entries.at(call.key)
+        if not entry.is_known and not entry.skipped:
+            entry.postpone()
+        return result
 
     def _first_call(self, call: Call) -> Any:
         """Trace, compile and verify; the result of the call, or an `Outcome`."""
         from hjit.call.build import Built
         from hjit.call.variant import Mispredict, OutOfBounds, RunOptions
 
-        options = self._resolved(call.key[0])
-        if not self._is_part:
-            self._spent.building = self._spent.searching = 0.0  # each key has the whole budget
-        with self._lock, forks.builds:
+        state = self._state
+        if not state.may_trace(call):
+            return PLAIN
+        options = state.options.of(call.key[0])
+        if not state.is_part:
+            state.spent.building = state.spent.searching = 0.0  # each key has the whole budget
+        with state.lock, forks.builds:
             result = self._known_by_now(call, options)
             if result is not MISS:
                 return result
             built = self._build_or_refuse(call, options)
             if not isinstance(built, Built):
                 return built
-            self._entries.refusals = 0
+            state.entries.refusals = 0
             variant = built.variant
-            self._tune_later(call, options)
-            if self._is_part and not variant.bounds:  # no kernel: Python is as fast, and needs no guards
-                self._give_up(call.key, "it computes nothing of arrays")
+            tune_later(state, call, options)
+            if state.is_part and not variant.bounds:  # no kernel: Python is as fast, and needs no guards
+                state.give_up(call.key, "it computes nothing of arrays")
                 return PLAIN
             guarded = variant.guards.values(call.leaves)
             if guarded is None or not variant.guards.may_write(call.leaves, guarded[1]):
                 if variant.fast is None:  # a hot path would run without being verified
-                    self._entries.install(call.key, variant)
+                    state.entries.install(call.key, variant)
                 return PLAIN
-            stores = self._unverified(variant, call.targets, options)
+            stores = self._verified.unverified(variant, call.targets, options)
             if stores:
                 try:
-                    result = self._verify(call, variant, guarded, stores)
+                    result = self._verified.verify(call, variant, guarded, stores)
                 except TraceError as error:
-                    return self._not_compiled(call, options, error)
+                    return self._split.not_compiled(call, options, error)
                 return self._first_call(call) if result is MISS else result
             seconds = None if built.verified is None else built.verified.seconds
-            self._entries.install(call.key, variant, seconds)
-            self._time_calls(call.key, variant, options, seconds)
+            state.entries.install(call.key, variant, seconds)
+            self._timed.begin(call.key, variant, options, seconds)
         try:
             given, run_options = (call.args, call.kwargs), RunOptions(built.results)
             result = variant.run(call.leaves, guarded, call.targets, given, run_options)
@@ -105,29 +146,30 @@ class NewCalls(VerifiedCalls, SplitCalls):
                 shown_warnings.give(warning)
             return result
         except OutOfBounds:
-            return self._leave_to_numpy(call)
+            return state.leave_to_numpy(call)
         except Mispredict:  # an assumed outcome was wrong; or a decision differs by the last bits of a sum
             if not variant.rec.assumed:
-                self._interprets = False
+                state.interprets = False
                 return PLAIN
-            self._assumes = False
+            state.assumes = False
             return self._first_call(call)
 
     def _known_by_now(self, call: Call, options: Options) -> Any:
         """The result, or `Outcome`, by what another thread, other keys or an earlier process has found; else MISS."""
-        entry = self._entries.get(call.key)
+        state = self._state
+        entry = state.entries.get(call.key)
         known = () if entry is None else entry.variants
         if known is not call.known:  # another thread has compiled it meanwhile
             call.known = known
-            result = self._run_known(call)
+            result = self._known.run(call)
             if result is not MISS:
                 return result
         if entry is not None and entry.plain is not None:
             return PLAIN
-        is_free = options.on_unsupported != "raise" and self._schedule is None
-        if is_free and self._entries.refuses_again():
-            return self._refuse_as_before(call.key, options)
-        return self._stored_refusal(call.key, options)
+        is_free = options.on_unsupported != "raise" and state.schedule is None
+        if is_free and state.entries.refuses_again():
+            return self._split.refuse_as_before(call.key, options)
+        return self._split.stored_refusal(call.key, options)
 
     def _build_or_refuse(self, call: Call, options: Options) -> Any:
         """The function traced and compiled for a call (`Built`); if that fails, the result of the call or an `Outcome`.
@@ -138,86 +180,63 @@ class NewCalls(VerifiedCalls, SplitCalls):
         from hjit.call.build import TracingFailed
         from hjit.call.variant import OutOfBounds
 
+        state = self._state
         breaks, raises = options.on_unsupported == "break", options.on_unsupported == "raise"
         try:
-            with progress(f"hjit: compiling {self.__name__}"):
+            with progress(f"hjit: compiling {state.name}"):
                 return self._build_with_expected(call, options)
         except (TraceError, CompileError, DeviceError) as error:
-            return self._not_compiled(call, options, error)
+            return self._split.not_compiled(call, options, error)
         except OutOfBounds:
-            return self._leave_to_numpy(call)
+            return state.leave_to_numpy(call)
         except MemoryError as error:  # raised by the function itself, or there is too little memory to trace it
             raise_if_signalled(error)
             if raises:
                 raise
-            result = self._run_plain(call.args, call.kwargs)
-            self._not_compiled(call, options, MemoryShortage(f"too little memory to trace it: {error}"))
+            result = state.run_plain(call.args, call.kwargs)
+            self._split.not_compiled(call, options, MemoryShortage(f"too little memory to trace it: {error}"))
             return result
         except TracingFailed as failed:
-            if breaks and self._split(failed.error):
+            if breaks and self._split.split(failed.error):
                 return PARTS
             if raises:
-                raise self._numpys_error(failed.error, call.structure, call.leaves) from None
-            result = self._run_plain(call.args, call.kwargs)  # once, as it may have effects; it may raise
-            why = f"{self.__name__} runs as plain NumPy: {self._not_traced(failed.error)}"
-            self._give_up(call.key, why, is_refused=True)
+                raise self.numpys_error(failed.error, call.structure, call.leaves) from None
+            result = state.run_plain(call.args, call.kwargs)  # once, as it may have effects; it may raise
+            why = f"{state.name} runs as plain NumPy: {self._not_traced(failed.error)}"
+            state.give_up(call.key, why, is_refused=True)
             return result
 
-    def _not_compiled(self, call: Call, options: Options, error: HjitError) -> Outcome:
-        """How a call goes on that hjit cannot compile: by the split function or by NumPy.
-
-        Raises:
-            HjitError: `error`, with ``on_unsupported="raise"``.
-        """
-        is_refused = isinstance(error, TraceError) and not isinstance(error, BudgetError)
-        if isinstance(error, TraceError) and is_refused:
-            self._store_refusal(call.key, options, error)
-        if is_refused and options.on_unsupported == "break" and self._split(error):
-            return PARTS
-        if options.on_unsupported == "raise" and not isinstance(error, BudgetError):
-            raise error
-        why = f"{self.__name__} runs as plain NumPy: {error}"
-        if isinstance(error, MemoryShortage):
-            self._entries.at(call.key).postpone()
-            self._report_fallback(why)
-        else:
-            self._give_up(call.key, why, is_refused=True)
-        return PLAIN
-
-    def _not_compiled_later(self, call: Call, error: TraceError) -> None:
-        """As `_not_compiled`, for later calls: this one has its result already."""
-        if self._not_compiled(call, self._resolved(call.key[0]), error) is PARTS and self.parts is not None:
-            self._entries.at(call.key).parts = self.parts.run
-
     def _build_with_expected(self, call: Call, options: Options) -> Built:
-        """As `_build`, assuming that conditions come out as in an earlier process; if that fails, by evaluating
-        them."""
+        """As `FunctionState.build`, assuming that conditions come out as in an earlier process; if that fails, by
+        evaluating them."""
         from hjit.call.build import TracingFailed
         from hjit.call.stored import outcomes
         from hjit.call.variant import OutOfBounds
 
+        state = self._state
         expected: Sequence[ExpectedOutcome | None] = ()
-        if self._assumes and self._interprets and not call.known:  # else an assumption has been wrong before
-            expected = outcomes.load(self.py_func, call.key, options)
+        if state.assumes and state.interprets and not call.known:  # else an assumption has been wrong before
+            expected = outcomes.load(state.py_func, call.key, options)
         if any(expected):
             with contextlib.suppress(HjitError, OutOfBounds, TracingFailed):  # it may be on the wrong path
-                return self._build(self._request(call.structure, call.leaves, options, self._schedule, expected))
+                return state.build(self.request(call.structure, call.leaves, options, state.schedule, expected))
         built = self._build_unsplit(call, options)
         if all(v.rec.assumed for v in call.known):  # outcomes are stored for first calls of later processes
-            outcomes.store(self.py_func, call.key, options, built.variant.rec)
+            outcomes.store(state.py_func, call.key, options, built.variant.rec)
         return built
 
     def _build_unsplit(self, call: Call, options: Options) -> Built:
-        """As `_build`; a long loop is unrolled into the trace if the function cannot be split there."""
-        request = self._request(call.structure, call.leaves, options, self._schedule)
+        """As `FunctionState.build`; a long loop is unrolled into the trace if the function cannot be split there."""
+        state = self._state
+        request = self.request(call.structure, call.leaves, options, state.schedule)
         try:
-            return self._build(request)
+            return state.build(request)
         except LongLoop as error:
-            if self._split(error):
+            if self._split.split(error):
                 raise
-        return self._build(replace(request, options=replace(options, on_unsupported="numpy")))
+        return state.build(replace(request, options=replace(options, on_unsupported="numpy")))
 
-    def _request(
+    def request(
         self,
         structure: PyTree,
         leaves: list[Any],
@@ -228,41 +247,15 @@ class NewCalls(VerifiedCalls, SplitCalls):
         """A request to compile the function for these arguments."""
         from hjit.call.build import Request
 
-        return Request(self.py_func, structure, leaves, options, schedule, self._interprets, expected)
+        return Request(self._state.py_func, structure, leaves, options, schedule, self._state.interprets, expected)
 
-    def _build(self, request: Request) -> Built:
-        """Run `hjit.call.build.build`, and update the counters.
-
-        Raises:
-            BudgetError, TraceError, CompileError, OutOfBounds, TracingFailed: as `build` does.
-        """
-        from hjit.call.build import build
-
-        options = request.options
-        tune: Callable[..., Tuned | None] | None = None
-        if options.tune == "autotune" and not options.tune_in_background and request.scheduler is None:
-            from hjit.call.tuned import tuned_once
-
-            tune = tuned_once
-        with deadline.counting(self._spent):
-            made = build(request, self.__name__, tune)
-        self.tuned = made.tuned or self.tuned
-        self.stats.traces += 1
-        self.stats.compilations += made.compiled
-        self.stats.cache_hits += made.loaded
-        if made.verified is not None:
-            self.stats.verified = self.stats.verified is not False
-            self._count_flipped(made.verified.flipped)
-        self.stats.scratch_bytes = max((b.scratch_bytes for b in made.variant.bounds), default=0)
-        return made
-
-    def _numpys_error(self, error: Exception, structure: PyTree, leaves: list[Any]) -> Exception:
+    def numpys_error(self, error: Exception, structure: PyTree, leaves: list[Any]) -> Exception:
         """The exception that the plain function raises for these arguments; a `TraceError` if it raises none."""
-        copy, function = copied, self.py_func
+        copy, function = copied, self._state.py_func
         if any(map(is_device_array, leaves)):
             from hjit.call.other_arrays.on_device import host_copy
 
-            copy, function = host_copy, self._plain_for_numpy()
+            copy, function = host_copy, self._state.plain_for_numpy()
         args, kwargs = structure.build(each_once(copy, leaves).__getitem__)
         try:
             with forks.builds.outside():
@@ -272,4 +265,4 @@ class NewCalls(VerifiedCalls, SplitCalls):
         return self._not_traced(error)
 
     def _not_traced(self, error: Exception) -> TraceError:
-        return as_trace_error(self.__name__, error, python_function(self.py_func).__code__.co_filename)
+        return as_trace_error(self._state.name, error, python_function(self._state.py_func).__code__.co_filename)

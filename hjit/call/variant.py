@@ -187,12 +187,17 @@ class CompiledSegments:
         made = [
             destinations[n] if n in destinations else self.memory(n, shape, dtype) for n, shape, dtype in bound.outputs
         ]
-        inputs = [packed(state[n]) if n in self.packed else state[n] for n in bound.inputs]
+        inputs, scalars = self.arguments(bound, state, values)
         is_callers = any(n in destinations for n, _, _ in bound.outputs)
-        if not bound.run(inputs, made, [values[self.slots[n]] for n, _ in bound.scalars], is_callers, streamed):
+        if not bound.run(inputs, made, scalars, is_callers, streamed):
             raise OutOfBounds
         for (name, _, _), array in zip(bound.outputs, made, strict=True):
             state[name] = array
+
+    def arguments(self, bound: Bound, state: Mapping[str, Any], values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """The arrays and the scalars that a kernel takes."""
+        inputs = [packed(state[n]) if n in self.packed else state[n] for n in bound.inputs]
+        return inputs, [values[self.slots[n]] for n, _ in bound.scalars]
 
 
 @dataclass(frozen=True, slots=True)

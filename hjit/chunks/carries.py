@@ -1,8 +1,8 @@
-"""Scans along an axis that is in chunks: each chunk goes on from the last rows of the one before it.
+"""Scans along a chunked axis: each chunk continues from the last rows of the chunk before it.
 
-A stage ``s[i] = f(s[i - 1], ...)`` has to be computed row by row, but row ``i`` needs no more of the rows before it
-than the last `depth`. The first `depth` iterations of a chunk are updates of their own, which load those rows from an
-array that is given; the others are those of the whole array. So the numbers are the same, operation by operation.
+A stage ``s[i] = f(s[i - 1], ...)`` has to be computed row by row, but row ``i`` needs only the last `depth` rows before
+it. The first `depth` iterations of a chunk are updates of their own, which load those rows from an array that is
+passed in; the others are those of the whole array. So the results are the same, operation by operation.
 """
 
 from __future__ import annotations

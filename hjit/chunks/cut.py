@@ -1,7 +1,7 @@
-"""A Graph, cut for arrays with some chunks: all of a call that does not depend on what the arrays hold.
+"""A Graph, cut for given chunks: everything in a call that does not depend on the contents of the arrays.
 
-The last few are known, as the same function is called with image after image: then a call traces the function, and
-makes tasks.
+The latest few are kept, since the same function is usually called with image after image: such a call only traces the
+function and makes tasks.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from dask.base import tokenize
 
-from hjit.chunks.kept import parts_with_kept
+from hjit.chunks.kept import subgraphs_with_kept
 from hjit.chunks.limits import MAX_CUTS, SMALL_WORK
-from hjit.chunks.parts import Cutter, Grid, Part
 from hjit.chunks.serialisation import serialise_graph
+from hjit.chunks.subgraphs import Cutter, Grid, Subgraph
 from hjit.chunks.windows import Windows, windows
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import sizes_value
@@ -51,14 +51,14 @@ class CutGraph:
 
     graph: Graph
     cutter: Cutter
-    parts: list[Part]
+    subgraphs: list[Subgraph]
     room: int
     digest: str
 
     @cached_property
     def windows(self) -> list[list[Windows]]:
-        """The Graphs of the chunks of each part."""
-        return [windows(self.graph, self.cutter.bounds_with(part.carries), part) for part in self.parts]
+        """The Graphs of the chunks of each subgraph."""
+        return [windows(self.graph, self.cutter.bounds_with(subgraph.carries), subgraph) for subgraph in self.subgraphs]
 
 
 @functools.lru_cache(maxsize=MAX_CUTS)
@@ -69,7 +69,7 @@ def cut_graph(
     scalars: tuple[tuple[str, np.dtype[Any], bytes], ...],
     room: int,
 ) -> CutGraph:
-    """The parts of a Graph.
+    """The subgraphs of a Graph.
 
     Args:
         graph: as it was traced.
@@ -88,5 +88,5 @@ def cut_graph(
     known = dict(chunks)
     guides = [i for i in graph.inputs if i.name in known] or [i for i in given if i.name in known]
     cutter = Cutter(graph, {i.name: i.shape for i in guides}, numbers, known, values, aliases)
-    parts, left = parts_with_kept(cutter, room)
-    return CutGraph(graph, cutter, parts, left, tokenize(serialise_graph(graph), sizes, scalars))
+    subgraphs, left = subgraphs_with_kept(cutter, room)
+    return CutGraph(graph, cutter, subgraphs, left, tokenize(serialise_graph(graph), sizes, scalars))

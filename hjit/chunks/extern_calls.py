@@ -1,7 +1,8 @@
-"""Functions of NumPy and SciPy that run as they are, on arrays of Dask: lazily, where the shape of a result is known.
+"""Extern calls of NumPy and SciPy functions on Dask arrays: lazy if the shape of the result is known.
 
-Along some axes such a function needs all of its array: a sort along the one that it sorts, a Fourier transform along
-those that it transforms, a label along all of them. These are in one chunk; along the others each chunk is a task.
+Along some axes such a function needs the whole array: a sort along the axis that it sorts, a Fourier transform along
+those that it transforms, labelling along all of them. These axes are in one chunk; along the others each chunk is a
+task.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Runs the kernel of a part: on a chunk's windows, by its numbers. It travels to other processes by pickle.
+"""Running the kernel of a subgraph on the windows of a chunk. It is pickled to be sent to other processes.
 
-There the kernel comes from that process's cache, or is compiled once. Chunks whose windows have lengths that are no
-run-time sizes (`hjit.chunks.windows`) have kernels of their own. What was decided for one is kept for later calls: each
-call makes `PartKernel`s of its own, as does each process that they travel to.
+There the kernel comes from that process's cache, or is compiled once. Chunks whose windows have lengths that are not
+run-time sizes (`hjit.chunks.windows`) have kernels of their own. Decisions made for one are kept for later calls, since
+each call makes new `SubgraphKernel`s, as does each process that they are sent to.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def _keep(key: KernelKey, scheduled: Scheduled) -> None:
             del _scheduled[next(iter(_scheduled))]
 
 
-class PartKernel:
-    """The kernel of a part.
+class SubgraphKernel:
+    """The kernel of a subgraph.
 
     Attributes:
         name: of the function, for errors.

@@ -14,8 +14,8 @@ FEW_READS = 1 << 10  # together first, unless all tasks together read so few: Da
 READ_AGAIN = 1.5  # a source is read so often at most by tasks that read their windows of it, all together
 LARGE = 1 << 22  # elements of a partial result
 
-# -- stages that several parts need: kept, or computed again by each
-KEPT_SHARE = 16  # of the machine's memory, the part that chunks kept for a later part may take, all together
+# -- stages that several subgraphs need: kept, or computed again by each
+KEPT_SHARE = 16  # of the machine's memory, the part that chunks kept for a later subgraph may take, all together
 MAX_KEPT_BYTES = 1 << 30  # and no more: workers may have less memory than the machine that makes their tasks
 KEPT_COST = 16  # additions an element that it costs to keep it, in memory; half of that is what it costs in caches
 # (`REPEATED_COST` of hjit.trace.passes.limits)
@@ -28,5 +28,5 @@ KEPT_KERNELS = 64  # schedules of kernels of chunks
 
 
 def kept_bytes() -> int:
-    """Bytes of all chunks that one call may keep from part to part."""
+    """Bytes of all chunks that one call may keep from subgraph to subgraph."""
     return min(memory() // KEPT_SHARE, MAX_KEPT_BYTES)

@@ -1,8 +1,8 @@
-"""Tasks as Dask itself has them, the only place that knows their classes.
+"""Tasks in Dask's own form; the only module that knows its classes.
 
 Dask's older form, tuples that begin with a function, is converted to these before anything runs, which costs as much
-again as all else that is done for a graph. The classes are described in Dask's documentation (Task Graphs:
-Specification), but live in a private module of it: `tests/test_dask_native.py` says what is relied on.
+again as everything else that is done for a graph. The classes are documented (Task Graphs: Specification), but live in
+a private module: `tests/test_dask_native.py` checks what hjit relies on.
 """
 
 from __future__ import annotations

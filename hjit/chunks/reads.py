@@ -1,7 +1,7 @@
-"""What tasks read: windows of arrays, put together from the chunks that they lie in.
+"""What tasks read: windows of arrays, assembled from the chunks that they overlap.
 
-A chunk whose window lies around it needs a little of its neighbours, too. What others need of a chunk is cut out of it
-by one task, as long as that is little in all, so that a chunk of a stencil's result costs two tasks, not ten.
+The window of a chunk includes a little of its neighbours. What other chunks need of a chunk is cut out by one task, as
+long as it is a small part, so that each chunk of a stencil's result takes two tasks, not ten.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Graphs as plain tuples, to be pickled: nodes after what they are made of, each once.
+"""Graphs as plain tuples for pickling: each node once, after the nodes that it refers to.
 
-Expressions are nested deeper than pickle goes, and immutable: neither their slots nor their hashes, which differ
-between processes, are what is to travel.
+Expressions are nested more deeply than pickle can recurse. They are immutable objects with slots and with hashes that
+differ between processes, neither of which is to be sent.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ import numpy as np
 
 from hjit.chunks.bounds import BoundsInference, Interval, Loops, Numbers
 from hjit.chunks.carries import continuing, given_iterations, name_of_rows
-from hjit.chunks.parts import Part
+from hjit.chunks.subgraphs import Subgraph
 from hjit.trace.ir.expressions import Change, Expr, Index, Load, ScalarRef, rewrite, substitute, walk
 from hjit.trace.ir.graph import Definition, Graph, Input, Stage, contiguous_layout
 from hjit.trace.ir.poly import SMALL, ZERO, Atom, Boundary, Dim, IntLike, Poly, Sym, boundary, poly
@@ -38,7 +38,7 @@ MAX_SHARED_DIFFERENCE = 256  # that origins, or lengths, may differ by to be one
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The Graph of some chunks of a part, and their numbers.
+    """The Graph of some chunks of a subgraph, and their numbers.
 
     Attributes:
         names: of the run-time sizes that are a chunk's own.
@@ -89,19 +89,19 @@ class _Columns:
         )
 
 
-def windows(graph: Graph, bounds: BoundsInference, part: Part) -> list[Windows]:
-    """The Graphs of the chunks of a part: of those at the border, and of the others.
+def windows(graph: Graph, bounds: BoundsInference, subgraph: Subgraph) -> list[Windows]:
+    """The Graphs of the chunks of a subgraph: of those at the border, and of the others.
 
     Args:
-        bounds: of the part (`Cutter.bounds_with`).
+        bounds: of the subgraph (`Cutter.bounds_with`).
     """
-    count = int(np.prod(part.numblocks, dtype=np.int64))
-    everything, first = np.arange(count), _is_first(part, bounds, count)
+    count = int(np.prod(subgraph.numblocks, dtype=np.int64))
+    everything, first = np.arange(count), _is_first(subgraph, bounds, count)
     inside = np.ones(count, bool)
     has_borders = False
-    for name, region in part.required.items():
-        if name not in part.reads:
-            given = part.given.get(name, {})
+    for name, region in subgraph.required.items():
+        if name not in subgraph.reads:
+            given = subgraph.given.get(name, {})
             for update, loops in enumerate(bounds.loops(name), 0 if graph.stage(name).initial is None else -1):
                 dims = loops.dims(region, given.get(update, {}))
                 for access in loops.accesses:
@@ -113,57 +113,62 @@ def windows(graph: Graph, bounds: BoundsInference, part: Part) -> list[Windows]:
         chunks = everything[chosen & (~first if goes_on else first)]
         if len(chunks):
             make = _continuing if goes_on else _windows
-            found.append(make(graph, bounds, part, chunks, is_inside))
+            found.append(make(graph, bounds, subgraph, chunks, is_inside))
     return found
 
 
-def _is_first(part: Part, bounds: BoundsInference, count: int) -> Any:
+def _is_first(subgraph: Subgraph, bounds: BoundsInference, count: int) -> Any:
     """Which chunks go on from no other?"""
     found = np.ones(count, bool)
-    for name, carry in part.carries.items():
-        found = carry.is_first(part.required[name], bounds.shapes[name][carry.axis])
+    for name, carry in subgraph.carries.items():
+        found = carry.is_first(subgraph.required[name], bounds.shapes[name][carry.axis])
     return found
 
 
-def _continuing(graph: Graph, bounds: BoundsInference, part: Part, chunks: Numbers, is_inside: bool) -> Windows:
+def _continuing(graph: Graph, bounds: BoundsInference, subgraph: Subgraph, chunks: Numbers, is_inside: bool) -> Windows:
     """The Graph of chunks that go on with scans."""
-    given, required, before = dict(part.given), dict(part.required), {}
-    for name, carry in part.carries.items():
-        given[name] = given_iterations(carry, part.required[name], bounds.sizes)
+    given, required, before = dict(subgraph.given), dict(subgraph.required), {}
+    for name, carry in subgraph.carries.items():
+        given[name] = given_iterations(carry, subgraph.required[name], bounds.sizes)
         rows = name_of_rows(graph, name)
-        required[rows], before[rows] = part.before[name], name
-    graph = continuing(graph, part.carries)
-    part = replace(part, given=given, required=required, reads=(*part.reads, *before))
+        required[rows], before[rows] = subgraph.before[name], name
+    graph = continuing(graph, subgraph.carries)
+    subgraph = replace(subgraph, given=given, required=required, reads=(*subgraph.reads, *before))
     bounds = BoundsInference(graph, bounds.sizes, bounds.scalars, bounds.carried)
-    return _windows(graph, bounds, part, chunks, is_inside, before)
+    return _windows(graph, bounds, subgraph, chunks, is_inside, before)
 
 
 def _windows(
-    graph: Graph, bounds: BoundsInference, part: Part, chunks: Numbers, is_inside: bool, before: Mapping[str, str] = {}
+    graph: Graph,
+    bounds: BoundsInference,
+    subgraph: Subgraph,
+    chunks: Numbers,
+    is_inside: bool,
+    before: Mapping[str, str] = {},
 ) -> Windows:
     columns = _Columns(chunks, is_inside)
     frames: dict[str, tuple[Axis, ...]] = {}
-    order = [*part.outputs, *(n for n in part.required if n not in part.outputs)]
+    order = [*subgraph.outputs, *(n for n in subgraph.required if n not in subgraph.outputs)]
     for name in order:
         array = graph.arrays[name]
         if isinstance(array, Input) and array.data is not None:
             frames[name] = tuple((ZERO, n) for n in array.shape)
             continue
-        axes = zip(part.required[name], bounds.shapes[name], array.shape, strict=True)
+        axes = zip(subgraph.required[name], bounds.shapes[name], array.shape, strict=True)
         frames[name] = tuple(columns.axis(f"{name}.{k}", k, x, n, length) for k, (x, n, length) in enumerate(axes))
     stages = [
-        _Stage(s, part, bounds, columns, frames, before).windowed()
+        _Stage(s, subgraph, bounds, columns, frames, before).windowed()
         for s in graph.stages
-        if s.name in part.required and s.name not in part.reads
+        if s.name in subgraph.required and s.name not in subgraph.reads
     ]
     numbers = [x for _, x in columns.names.values()]
     used = _scalars(stages)
     return Windows(
         Graph(
-            tuple(_input(graph, n, frames[n]) for n in part.reads),
+            tuple(_input(graph, n, frames[n]) for n in subgraph.reads),
             tuple(x for x in graph.scalars if x.name in used),
             tuple(stages),
-            part.outputs,
+            subgraph.outputs,
         ),
         tuple(columns.names),
         tuple(is_length for is_length, _ in columns.names.values()),
@@ -191,14 +196,14 @@ class _Stage:
     def __init__(
         self,
         s: Stage,
-        part: Part,
+        subgraph: Subgraph,
         bounds: BoundsInference,
         columns: _Columns,
         frames: Mapping[str, tuple[Axis, ...]],
         before: Mapping[str, str],
     ) -> None:
         self.own = {s.name, *(rows for rows, stage in before.items() if stage == s.name)}
-        self.s, self.part, self.bounds, self.columns, self.frames = s, part, bounds, columns, frames
+        self.s, self.subgraph, self.bounds, self.columns, self.frames = s, subgraph, bounds, columns, frames
         self.frame, self.shapes = frames[s.name], bounds.graph.shapes
 
     def windowed(self) -> Stage:
@@ -210,8 +215,8 @@ class _Stage:
         return replace(s, shape=tuple(length for _, length in self.frame), initial=initial, updates=updates)
 
     def _update(self, d: Definition, number: int, loops: Loops) -> Definition:
-        given = self.part.given.get(self.s.name, {}).get(number, {})
-        dims = loops.dims(self.part.required[self.s.name], given)
+        given = self.subgraph.given.get(self.s.name, {}).get(number, {})
+        dims = loops.dims(self.subgraph.required[self.s.name], given)
         shape = self.bounds.shapes[self.s.name]
         frame = []
         same = {k: axis for k, axis, c, rest in loops.solved if (c, rest) == (1, 0)}

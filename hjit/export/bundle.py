@@ -1,4 +1,4 @@
-"""`hjit.bundle`: the kernels of some pipelines in a file, to be loaded without tracing, searching and compiling."""
+"""`hjit.bundle`: the kernels of some pipelines in one file, loaded later without tracing, search or compilation."""
 
 from __future__ import annotations
 

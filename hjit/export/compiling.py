@@ -1,4 +1,4 @@
-"""A function as one kernel for all sizes, lowered for a platform."""
+"""Compiling a function as one kernel for all sizes, for a given platform."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a trace and its kernel to a `Description`; and what of a trace needs Python when it runs."""
+"""Making a `Description` from a trace and its kernel; and what in a trace needs Python at run time."""
 
 from __future__ import annotations
 

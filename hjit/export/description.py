@@ -1,7 +1,7 @@
-"""A kernel with everything that a call must know to run it, as data: what C code is written from, and what a bundle
-holds.
+"""A kernel with everything that a caller needs to know to run it, as data: C code is generated from it, and a bundle
+stores it.
 
-Sizes are polynomials over the run-time sizes of the arguments, the `Sym` of the names ``description.sizes``.
+Sizes are polynomials over the run-time sizes of the arguments, each a `Sym` named in ``description.sizes``.
 """
 
 from __future__ import annotations

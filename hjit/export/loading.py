@@ -1,4 +1,4 @@
-"""`hjit.load`: the functions of a bundle, which run without tracing, searching and compiling."""
+"""`hjit.load`: the functions of a bundle, which run without tracing, search or compilation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arguments of a call of a bundle's function: how kernels take them, and whether one serves them."""
+"""Matching the arguments of a call to the kernels of a bundle's function."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What is worked out of the numbers and the sizes of arguments before a kernel runs: a tape, as data, for C and Python.
+"""The tape: what is computed from the numbers and sizes of the arguments before a kernel runs, as data for C and
+Python.
 
-`hjit.trace.tracing.scalars.host` records it as functions, which Python runs at each call. Here they are names of a
-table.
+`hjit.trace.tracing.scalars.host` records the operations as Python functions, which are replayed at each call. Here they
+are names in a table.
 """
 
 from __future__ import annotations

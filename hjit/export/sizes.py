@@ -1,9 +1,9 @@
-"""Which sizes of a function's arguments may differ from call to call, and what must hold of them.
+"""Which sizes of a function's arguments may differ from call to call, and which conditions on them must hold.
 
-Tracing runs with real numbers, and a new size is traced anew; exported code cannot do that. So the trace notes what it
-compares of sizes (`size_guards_noted`), which the code checks at every call. Where Python code loses a size, as in
-``int(0.5 * h)``, the number is part of the code. To find that out the function is traced again with other sizes, one
-after another: a size for which something else would be computed is fixed.
+A pipeline is traced with actual numbers, and again for each new size; exported code cannot do that. So tracing records
+the comparisons of sizes (`size_guards_noted`), and the exported code checks them at every call. Where Python code turns
+a size into a plain number, as in ``int(0.5 * h)``, that number becomes a constant of the code. To find these, the
+function is traced again with other sizes, one at a time: a size is fixed if another value of it changes the Graph.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What exported code may be compiled for, and LLVM IR as an object file for it."""
+"""The targets of exported code, and compiling LLVM IR to an object file for each."""
 
 from __future__ import annotations
 

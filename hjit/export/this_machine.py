@@ -1,4 +1,4 @@
-"""What a bundle's machine code depends on, and whether it is so here."""
+"""What a bundle's machine code depends on, and whether this machine meets it."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ from hjit.tuning.autoschedule import space_of
 from hjit.tuning.candidates import with_fixes
 from hjit.tuning.choice import Choice, Segment
 from hjit.tuning.decide import by_search
-from hjit.tuning.nest_times import parts
+from hjit.tuning.nest_times import components
 
 log = logging.getLogger("hjit")
 
@@ -192,7 +192,7 @@ class Case:
 
     def _sample(self, schedule: Schedule, bound: Bound, times: Sequence[Any]) -> Sample:
         best = min(times, key=np.sum)
-        part, seconds = parts(self.graph, schedule.inlined, bound.parameters.nests, best)
+        part, seconds = components(self.graph, schedule.inlined, bound.parameters.nests, best)
         features, origins = self.space.features(schedule.tree, schedule.inlined), tuple(self.origins[schedule])
         return Sample(tuple(float(x.sum()) for x in times), part, seconds, features, origins, schedule)
 

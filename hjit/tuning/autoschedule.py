@@ -206,7 +206,7 @@ def _searched(
     if is_large:
         limit -= COMPLETED * (now - begin)
         if timer.is_past(limit):
-            plan = Plan(None, frozenset(), default_cost, now - timer.start, None, whole.tally.evaluations)
+            plan = Plan(None, frozenset(), default_cost, now - timer.start, None, whole.counters.evaluations)
             return _not_searched(plan, count, effort)
         until = max(half, now + (limit - now) / 3)
         space = frozen(space, lambda: timer.is_past(until)) if space.kinds > FEW_STAGES else space
@@ -217,7 +217,7 @@ def _searched(
         searches = [*_beams([x.space for x in searches], effort, limit, timer), *searches]
     candidates = [(default_cost, by_default), *(c for x in searches for c in _best(x.found, effort.timed))]
     candidates = _improved(candidates, whole, space, effort, limit, timer)
-    evaluations, seconds = whole.tally.evaluations, timer.clock() - timer.start
+    evaluations, seconds = whole.counters.evaluations, timer.clock() - timer.start
     log.debug("searched %d schedules of %d stages in %.3f s", evaluations, count, seconds)
     said = f"{evaluations} schedules in {seconds:.3f} s, the best by the model"
     debug.say("search", said, lambda: _shown(candidates))

@@ -36,10 +36,12 @@ def noting(bound: Bound, scheduled: Scheduled, options: Options) -> Bound:
     return Bound(kernel, parameters, options)
 
 
-def parts(
+def components(
     graph: Graph, inlined: Collection[str], nests: Sequence[Sequence[str]], seconds: Array
 ) -> tuple[Array, Array]:
-    """The part that each stage is in, int [stages], and the seconds of each, float [stages], 0 behind the last part.
+    """Nests that share inlined stages are timed together, as one component.
+
+    Returns the component of each stage, int [stages], and the seconds of each, float [stages], 0 after the last one.
 
     Args:
         graph: with the stages that are inlined: such a one is in the nests of those that it is inlined into.

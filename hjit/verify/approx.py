@@ -101,8 +101,8 @@ def take(x: Approx, index: tuple[Any, ...]) -> Approx:
 
 
 @dataclass(frozen=True, slots=True)
-class Some:
-    """Some elements of an array.
+class SparseApprox:
+    """Some elements of an array, by position.
 
     Attributes:
         places: their positions, each once, in order.
@@ -122,11 +122,11 @@ class Some:
             return self.values
         return self.values[np.searchsorted(self.places, places)]
 
-    def with_others(self, other: Some, dtype: np.dtype[Any]) -> Some:
+    def with_others(self, other: SparseApprox, dtype: np.dtype[Any]) -> SparseApprox:
         """These elements and those at other positions."""
         places = np.concatenate([self.places, other.places])
         order = np.argsort(places, kind="stable")
-        return Some(places[order], joined([self.values, other.values], dtype)[order])
+        return SparseApprox(places[order], joined([self.values, other.values], dtype)[order])
 
 
 def joined(parts: Sequence[Approx], dtype: np.dtype[Any]) -> Approx:

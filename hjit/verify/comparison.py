@@ -1,13 +1,13 @@
-"""`verify="first"`: does a compiled result differ from NumPy's by more than roundings explain?
+"""`verify="first"`: does a compiled result differ from NumPy's by more than rounding explains?
 
-Most operations have NumPy's bits, and so have results that depend on no others (`hjit.verify.tolerances`). Of other
-results, the elements that differ are compared with a reference: the kernel's and NumPy's must each be as close to it as
-the errors of all operations before allow (`hjit.verify.reference`). If that takes too long, the elements that differ
-most stand for all; if it is not known, as for sums of an extern function, the difference must be within some roundings
-of the result's largest number in the coarsest float type that it has been: ``np.exp(a).astype(np.float64)`` of a
-float32 array is as accurate as float32.
+Most operations are bit-identical to NumPy's, and so are results that depend on no others (`hjit.verify.tolerances`).
+For the other results, the elements that differ are compared with reference values: the kernel's and NumPy's must each
+be as close to the reference as the errors of all preceding operations allow (`hjit.verify.reference`). If that takes
+too long, only the elements that differ most are checked. If no bound is known, as for sums of an extern function, the
+difference must be within a few roundings of the result's largest number, in the coarsest float type that the value has
+had: ``np.exp(a).astype(np.float64)`` of a float32 array is only as accurate as float32.
 
-Where a decision on a rounded value falls the other way, elements may differ by more. They are counted.
+Where a decision on a rounded value goes the other way, elements may differ by more. They are counted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hjit.trace.ir.analysis.tolerances import EXACT, Tolerance
 from hjit.trace.tracing.complex_memory import parts_of
 from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx, Array
 from hjit.verify.reference import Reference
-from hjit.verify.work import TooMuch
+from hjit.verify.work import WorkLimitExceeded
 
 log = logging.getLogger("hjit")
 
@@ -45,7 +45,7 @@ class Rounded:
 
     Attributes:
         tolerance: where there is no reference.
-        reference: reference values by position in C order; None: not known. It may raise `TooMuch`.
+        reference: reference values by position in C order; None: not known. It may raise `WorkLimitExceeded`.
         is_guess: were some errors of the reference tried out rather than derived, as for extern functions?
     """
 
@@ -205,7 +205,7 @@ class Comparison:
         for some in samples:
             try:
                 found = allowed.reference(positions[some])
-            except TooMuch:
+            except WorkLimitExceeded:
                 break  # the fewer before have to do
             except Exception as error:
                 raise_if_signalled(error)

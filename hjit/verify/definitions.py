@@ -1,4 +1,4 @@
-"""Kinds of definitions, by how reference values of their elements can be computed."""
+"""Kinds of definitions, by how reference values of their elements are computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Error bounds of extern functions: by a rule where one is known, else tried out."""
+"""Error bounds of extern functions: by a rule if one is known, else by experiment."""
 
 from __future__ import annotations
 

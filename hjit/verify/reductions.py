@@ -1,4 +1,4 @@
-"""Forward error analysis of reductions, and of stages that are written in parts; see `hjit.verify.forward_error`."""
+"""Forward error analysis of reductions, and of stages with several updates; see `hjit.verify.forward_error`."""
 
 from __future__ import annotations
 

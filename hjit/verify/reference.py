@@ -1,7 +1,7 @@
-"""Reference values of elements of a function's results, with error bounds; see `hjit.verify.forward_error`.
+"""Reference values, with error bounds, of some elements of the results; see `hjit.verify.forward_error`.
 
-They are needed for elements that differ between hjit and NumPy. A stage is computed at those elements only if it can
-be, otherwise whole; sums are computed with more digits than they have.
+They are computed for the elements in which hjit and NumPy differ. A stage is computed at these elements only if that is
+possible, otherwise as a whole; sums are accumulated in higher precision.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hjit.trace.ir.graph import Definition, Graph, Stage
 from hjit.trace.ir.interpret import evaluate, interpret, varies
 from hjit.trace.ir.poly import sizes_value
 from hjit.trace.tracing.recording.events import GraphBreak
-from hjit.verify.approx import Approx, Array, Columns, Some, broadcast_to, joined, reshaped, rounded_again, take
+from hjit.verify.approx import Approx, Array, Columns, SparseApprox, broadcast_to, joined, reshaped, rounded_again, take
 from hjit.verify.definitions import (
     LONG_SUM,
     SAMPLE_ALL,
@@ -67,7 +67,9 @@ class Reference:
         self.graphs, self.inputs, self.inexact, self.fast, self.exact = graphs, inputs, inexact, fast, exact
         self.work = Work((d for g in graphs for s in g.stages for d in s.definitions), inputs.sizes, effort)
         self.whole: dict[tuple[int, str], Approx] = {}
-        self.some: dict[tuple[int, str], Some] = {}  # what the elements that are computed now have needed so far
+        self.some: dict[
+            tuple[int, str], SparseApprox
+        ] = {}  # what the elements that are computed now have needed so far
         self._depth = 0  # of stages whose elements are computed
         self.plain: dict[tuple[int, str], Array] = {}
         self.given: dict[str, Approx] = {}
@@ -89,7 +91,7 @@ class Reference:
         """Elements of what `shape_of` knows, by their positions in C order; None of what it does not.
 
         Raises:
-            TooMuch: it would take too long.
+            WorkLimitExceeded: it would take too long.
         """
         if name in self._calls:
             found = self._extern(name)
@@ -127,7 +129,7 @@ class Reference:
         """Is a number that is decided on the same in hjit and in NumPy?
 
         Raises:
-            TooMuch: it would take too long.
+            WorkLimitExceeded: it would take too long.
         """
         found = self.at(name, np.zeros(1, np.int64))
         return found is not None and (found.doubtful is None or not found.doubtful.any())
@@ -210,7 +212,7 @@ class Reference:
         missing = places if some is None else places[~some.has(places)]
         if len(missing):
             self.work.require(s, len(missing))
-            found = Some(missing, self._direct(k, s, missing, shape))
+            found = SparseApprox(missing, self._direct(k, s, missing, shape))
             some = self.some[k, s.name] = found if some is None else some.with_others(found, s.dtype)
         assert some is not None
         return some.at(places)[back.reshape(asked)]

@@ -1,6 +1,6 @@
-"""How much a comparison may compute: work is counted, so that what takes too long for a first call is not begun.
+"""A limit on the work of a comparison: it is counted in advance, so that none is begun that takes too long.
 
-The unit is one operation of NumPy on one element of an array that stays in the caches.
+The unit is one NumPy operation on one element of an array that stays in the caches.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WIDEST = 3  # operations: one on doubles, which is done with more digits
 STEP_WORK = 1000  # operations: the overhead of one on few elements
 
 
-class TooMuch(Exception):
+class WorkLimitExceeded(Exception):
     """It would take too long."""
 
 
@@ -53,24 +53,24 @@ class Work:
         """Some operations on some elements are to be done now.
 
         Raises:
-            TooMuch: they would take too long.
+            WorkLimitExceeded: they would take too long.
         """
         self._done += max(elements, STEP_WORK) * times
         if self._done > self._most:
-            raise TooMuch
+            raise WorkLimitExceeded
 
     def require(self, s: Stage, elements: int) -> None:
         """Some elements of a stage are to be computed; what it reads is not included.
 
         Raises:
-            TooMuch: they would take too long.
+            WorkLimitExceeded: they would take too long.
         """
         for d in s.definitions:
             points, inner, operations = self.size_of(d)
             calls = inner if d.order == "sequential" else 1
             times = PLAIN if is_long(d, elements, inner) else WITH_ERRORS
             if self._done + max(min(points, elements * inner) * times, calls * STEP_WORK) * operations > self._most:
-                raise TooMuch
+                raise WorkLimitExceeded
 
     def size_of(self, d: Definition) -> tuple[int, int, int]:
         """The points of a definition, how many of them are reduced to an element, and the operations on each."""

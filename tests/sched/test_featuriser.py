@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.search import plans, tallied
+from benchmarks.search import counted_searches, plans
 from hjit import cache
 from hjit.errors import CompileError
 from hjit.model.names import SCHEDULE
@@ -151,10 +151,10 @@ def test_searches_choose_the_same(app: str, machine_code: Featuriser, monkeypatc
         for name in ("compiled_featuriser", "stored_featuriser"):
             monkeypatch.setattr(autoschedule, name, lambda options, given=given: given)
         monkeypatch.setattr(autoschedule, "is_due", lambda: True)  # however long searches take
-        with tallied() as tallies:
+        with counted_searches() as counters:
             made = plans(app, "greedy", 2, True, effort)
         found.append([(str(p.tree), p.inlined, p.cost, p.evaluations) for p, *_ in made])
-        assert sum(x.featurised for x in tallies) > 100
+        assert sum(x.featurised for x in counters) > 100
     assert found[0] == found[1]
 
 

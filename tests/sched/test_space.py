@@ -244,8 +244,8 @@ def test_costs_are_the_same_whether_they_are_kept_or_not() -> None:
     kept, again = Program(pyramid).space, Program(pyramid, memoise=False).space
     found = [search(space, space.start, presets(4)["beam"]) for space in (kept, again)]
     assert found[0].record == found[1].record
-    assert again.tally.evaluations == kept.tally.evaluations
-    assert again.tally.featurised > 1.2 * kept.tally.featurised
+    assert again.counters.evaluations == kept.counters.evaluations
+    assert again.counters.featurised > 1.2 * kept.counters.featurised
 
 
 def test_what_is_recorded_of_nests_is_forgotten_before_it_takes_too_much(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 LEFT = ("break", "continue")
 RANGES = (
@@ -23,6 +24,11 @@ def with_source(text: str, file: str) -> Callable[..., Any]:
     exec(compile(text, file, "exec"), names)
     found: Callable[..., Any] = names["f"]
     return found
+
+
+def seeds(count: int, slow: int) -> list[Any]:
+    """Seeds of random functions, up to `slow`; tests with those from `count` on are slow."""
+    return [*range(count), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(count, slow))]
 
 
 class Triangles:

@@ -11,7 +11,7 @@ import pytest
 
 import hjit
 from hjit.trace.splitting.dead_code import binding, drop_dead
-from hjit.trace.splitting.places import SourceRange
+from hjit.trace.splitting.locations import SourceRange
 from hjit.trace.splitting.source import tree_of
 from hjit.trace.splitting.split import split
 from tests.trace.test_splitting import function_of, tree

@@ -13,7 +13,7 @@ import pytest
 from hjit.trace.capture.loops.rewriting.exits import code_of
 from tests.trace.carrying import image, leaving_function
 from tests.trace.helpers import interpreted
-from tests.trace.nesting import Rows, Triangles, with_source
+from tests.trace.nesting import Rows, Triangles, seeds, with_source
 from tests.trace.test_carried_variables import DTYPES, check, compiled, definitions, identical, outcome
 
 # -- break and return
@@ -597,18 +597,8 @@ def test_arrays_are_not_chosen() -> None:
 # -- random loops
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", seeds(16, 32))
 def test_random_loops_that_are_left(seed: int) -> None:
-    assert_same_that_are_left(seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(16, 32))
-def test_more_random_loops_that_are_left(seed: int) -> None:
-    assert_same_that_are_left(seed)
-
-
-def assert_same_that_are_left(seed: int) -> None:
     text, f = leaving_function(seed)
     r = np.random.default_rng(seed)
     p = compiled(f, on_unsupported="numpy")
@@ -617,20 +607,9 @@ def assert_same_that_are_left(seed: int) -> None:
         assert identical(outcome(p, a, 0.25), outcome(f, a, 0.25)), text
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4, 16))
 @pytest.mark.parametrize("kind", [Triangles, Rows])
 def test_random_loops_in_loops(kind: Any, seed: int) -> None:
-    assert_same_in_loops(kind, seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4, 16))
-@pytest.mark.parametrize("kind", [Triangles, Rows])
-def test_more_random_loops_in_loops(kind: Any, seed: int) -> None:
-    assert_same_in_loops(kind, seed)
-
-
-def assert_same_in_loops(kind: Any, seed: int) -> None:
     text = kind(seed).source()
     f, a = with_source(text, f"<{kind.__name__} {seed}>"), np.random.default_rng(seed).random((19, 19))
     with np.errstate(all="ignore"):

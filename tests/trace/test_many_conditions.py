@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.trace.carrying import image
-from tests.trace.nesting import with_source
+from tests.trace.nesting import seeds, with_source
 from tests.trace.test_carried_variables import compiled, identical, outcome
 
 Array = np.ndarray[Any, Any]
@@ -255,21 +255,11 @@ class Author:
         return "\n".join([*lines, "    return out, is_set, n, k, best, m, first"])
 
 
-def assert_same_conditions(seed: int) -> None:
+@pytest.mark.parametrize("seed", seeds(2, 12))
+def test_random_conditions(seed: int) -> None:
     text = Author(seed).source()
     f = with_source(text, f"<conditions {seed}>")
     p = compiled(f, on_unsupported="break", budget=None)
     a = np.random.default_rng(seed).integers(0, 100, (18, 19)).astype((np.int64, np.float64, np.uint8)[seed % 3])
     for _ in range(2):
         assert identical(outcome(p, a), outcome(f, a)), text
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_random_conditions(seed: int) -> None:
-    assert_same_conditions(seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, 12))
-def test_more_random_conditions(seed: int) -> None:
-    assert_same_conditions(seed)

@@ -10,7 +10,7 @@ import pytest
 
 import hjit
 from tests.numpy_check import sample
-from tests.trace.nesting import with_source
+from tests.trace.nesting import seeds, with_source
 from tests.trace.test_carried_variables import compiled, identical, outcome
 
 Array = np.ndarray[Any, Any]
@@ -199,18 +199,8 @@ def with_ints(seed: int) -> tuple[str, Any]:
     return text, with_source(text, f"<ints {seed}>")
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12, 60))
 def test_random_ints(seed: int) -> None:
-    assert_same_ints(seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(12, 60))
-def test_more_random_ints(seed: int) -> None:
-    assert_same_ints(seed)
-
-
-def assert_same_ints(seed: int) -> None:
     text, f = with_ints(seed)
     p, dtype = compiled(f, on_unsupported="break"), INTS[seed % len(INTS)]
     for a in (np.arange(60).astype(dtype), sample(60, dtype, seed)):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.trace.nesting import with_source
+from tests.trace.nesting import seeds, with_source
 from tests.trace.test_carried_variables import compiled, identical, outcome
 
 Array = np.ndarray[Any, Any]
@@ -204,18 +204,8 @@ def walk(seed: int) -> tuple[str, Any]:
     return text, with_source(text, f"<walk {seed}>")
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10, 40))
 def test_random_walks(seed: int) -> None:
-    assert_same_walk(seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(10, 40))
-def test_more_random_walks(seed: int) -> None:
-    assert_same_walk(seed)
-
-
-def assert_same_walk(seed: int) -> None:
     text, f = walk(seed)
     p = compiled(f, on_unsupported="break")
     for shape in ((20, 23), (31, 18)):

@@ -16,7 +16,7 @@ from hjit.options import Options
 from hjit.pipeline import Pipeline
 from hjit.sched.nests.root_nests import root_schedule
 from hjit.training.cases import segment_of
-from hjit.tuning.nest_times import parts
+from hjit.tuning.nest_times import components
 
 IMAGE = np.random.default_rng(0).random((40, 60), np.float32)
 OPTIONS = Options(cache="off", verify="off", tune=False)
@@ -58,7 +58,7 @@ def test_a_kernel_that_notes_times_computes_the_same(most: int, monkeypatch: pyt
 def test_a_part_is_of_nests_that_share_no_stage_with_others() -> None:
     graph, _ = kernel(timed=False)
     a, b, c = (s.name for s in graph.stages)
-    part, seconds = parts(graph, [], [[a], [b], [a], [c]], np.array([1.0, 2.0, 4.0, 8.0]))
+    part, seconds = components(graph, [], [[a], [b], [a], [c]], np.array([1.0, 2.0, 4.0, 8.0]))
     assert part.tolist() == [0, 1, 2] and seconds.tolist() == [5.0, 2.0, 8.0]
 
 
@@ -70,5 +70,5 @@ def test_an_inlined_stage_joins_the_nests_that_read_it() -> None:
     graph = Pipeline(read_twice, {"tune": False}).variant_of((IMAGE,), {}, OPTIONS).graphs[0]
     first, *others = (s.name for s in graph.stages)
     assert all(first in graph.stage(x).sources for x in others)
-    part, seconds = parts(graph, [first], [[x] for x in others], np.array([2.0, 8.0]))
+    part, seconds = components(graph, [first], [[x] for x in others], np.array([2.0, 8.0]))
     assert not part.any() and seconds.tolist() == [10.0, 0.0, 0.0]

@@ -24,7 +24,7 @@ from hjit.call.variant import Mispredict, OutOfBounds, RunOptions, Variant
 from hjit.errors import TraceError
 from hjit.process import shown_warnings
 from hjit.trace.ir.analysis.tolerances import EXACT, INEXACT
-from hjit.trace.splitting.places import RETURNED
+from hjit.trace.splitting.locations import RETURNED
 from hjit.trace.tracing.complex_memory import parts_of
 from hjit.trace.tracing.recording.events import GraphBreak
 from hjit.trace.tracing.writeable import is_writeable

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hjit.call.arguments import CallKey
-from hjit.call.base import FunctionBase
 from hjit.call.checks import against_numpy
 from hjit.call.checks.against_numpy import InterleavedCalls
+from hjit.call.function_state import FunctionState
 from hjit.options import Options
 from hjit.trace.tracing.frames import uncounted
 
@@ -17,27 +17,30 @@ if TYPE_CHECKING:
 
 
 @uncounted
-class TimedCalls(FunctionBase):
-    """The part of `CompiledFunction` that finds out whether a kernel is slower than NumPy."""
+class TimedCalls:
+    """Finds out whether kernels of a function are slower than NumPy."""
 
-    def _run_interleaved(
-        self, key: CallKey, timing: InterleavedCalls, compiled: Callable[[], Any], plain: Callable[[], Any]
-    ) -> Any:
+    def __init__(self, state: FunctionState) -> None:
+        self._state = state
+
+    def run(self, key: CallKey, timing: InterleavedCalls, compiled: Callable[[], Any], plain: Callable[[], Any]) -> Any:
         """Run a call compiled or plain, timed; after enough of them, decide which runs from now on."""
         result = timing.run(compiled, plain)
-        if timing.is_over and self._lock.acquire(blocking=False):
+        lock = self._state.lock
+        if timing.is_over and lock.acquire(blocking=False):
             try:
-                self._entries.decide(key, timing)
+                self._state.entries.decide(key, timing)
             finally:
-                self._lock.release()
+                lock.release()
         return result
 
-    def _time_calls(
+    def begin(
         self, key: CallKey, variant: Variant, options: Options, seconds: tuple[float, float] | None = None
     ) -> None:
         """Time the next calls against NumPy if NumPy may be faster: it was for another key, or the first comparison
         (`seconds` of the kernel and of NumPy) suggests it."""
-        is_wanted = options.numpy_if_faster and options.verify == "first" and self._schedule is None
-        may_be_slower = self.stats.slower or variant.impure or against_numpy.is_suspect(seconds)
+        state = self._state
+        is_wanted = options.numpy_if_faster and options.verify == "first" and state.schedule is None
+        may_be_slower = state.stats.slower or variant.impure or against_numpy.is_suspect(seconds)
         if is_wanted and may_be_slower:
-            self._entries.time(key, variant)
+            state.entries.time(key, variant)

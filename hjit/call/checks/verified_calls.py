@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hjit.call.arguments import is_device_array
+from hjit.call.breaks.split_calls import SplitCalls
 from hjit.call.checks import against_numpy
 from hjit.call.checks.timed_calls import TimedCalls
 from hjit.call.entry import Call
+from hjit.call.function_state import FunctionState
 from hjit.call.results import MISS, PLAIN
-from hjit.errors import HjitWarning, TraceError
+from hjit.errors import TraceError
 from hjit.options import Options
 from hjit.process import forks, shown_warnings
-from hjit.trace.tracing.frames import stack_level, uncounted
+from hjit.trace.tracing.frames import uncounted
 
 if TYPE_CHECKING:
     from hjit.call.checks.first_calls import FirstCalls, Report
@@ -26,21 +27,25 @@ if TYPE_CHECKING:
 
 
 @uncounted
-class VerifiedCalls(TimedCalls):
-    """The part of `CompiledFunction` that verifies the first results of its kernels."""
+class VerifiedCalls:
+    """Compares the first results of a function's kernels with NumPy's.
 
-    _compared: FirstCalls | None
-    _interprets = True  # see `hjit.call.build.Request`
-    _assumes = True  # while tracing, assume that conditions on values come out as in an earlier process?
+    Args:
+        timed: times the later calls.
+        split: runs the later calls if this one shows that the function cannot be compiled as a whole.
+    """
 
-    def _unverified(self, variant: Variant, targets: Sequence[Any], options: Options) -> list[bool]:
+    def __init__(self, state: FunctionState, timed: TimedCalls, split: SplitCalls) -> None:
+        self._state, self._timed, self._split = state, timed, split
+
+    def unverified(self, variant: Variant, targets: Sequence[Any], options: Options) -> list[bool]:
         """The kinds of stores (True: streaming) of this call's results that have not been compared with NumPy yet."""
         if options.verify != "first":
             return []
         stores = [False, True] if targets and variant.may_stream else [False]
         return [] if variant.verified_stores.issuperset(stores) else self._first_calls.unverified(variant, stores)
 
-    def _verify(
+    def verify(
         self, call: Call, variant: Variant, guarded: GuardValues, stores: list[bool], is_known: bool = False
     ) -> Any:
         """Compare a variant with NumPy, install it if they agree, and return NumPy's result; MISS if an assumption, or
@@ -49,40 +54,41 @@ class VerifiedCalls(TimedCalls):
         Raises:
             TraceError: the outcome of an extern call differs from the one while tracing.
         """
+        state = self._state
         if variant.on_device and any(map(is_device_array, (*call.leaves, *guarded[1].values()))):
             return self._verify_copies(call, variant, guarded, stores, is_known)
         from hjit.call.build import on_deep_stack
         from hjit.call.checks.first_calls import never_the_same, runs_of
 
         if self._first_calls.is_wrong(variant, stores):
-            self._give_up(call.key, "")
+            state.give_up(call.key, "")
             return PLAIN
         with shown_warnings.of_another_run():
             ran = runs_of(variant, guarded, call, stores)
         if ran is None:
             outgrown = None if is_known else variant.rec.outgrown
-            if outgrown is not None and self._resolved(call.key[0]).on_unsupported == "break":
+            if outgrown is not None and state.options.of(call.key[0]).on_unsupported == "break":
                 raise TraceError("loop", "an int of Python outgrows 64 bits", "compute with NumPy's numbers", outgrown)
             return PLAIN
         if ran.missed is not None and (is_known or variant.rec.assumed):
-            self._assumes = self._assumes and not variant.rec.assumed
+            state.assumes = state.assumes and not variant.rec.assumed
             return MISS
         missed = None if ran.missed is None else variant.breaks[ran.missed]
-        if missed is not None and missed.call is not None and not self._interprets:
+        if missed is not None and missed.call is not None and not state.interprets:
             raise never_the_same(missed)
         with forks.builds.outside(), against_numpy.all_plain():
-            expected = (self._plain_for_numpy() if variant.on_device else self.py_func)(*call.args, **call.kwargs)
-        if missed is not None and self._interprets:  # NumPy and kernels decide differently: trace by kernels next time
-            self._interprets = False
-            self.stats.fallbacks += 1
+            expected = (state.plain_for_numpy() if variant.on_device else state.py_func)(*call.args, **call.kwargs)
+        if missed is not None and state.interprets:  # NumPy and kernels decide differently: trace by kernels next time
+            state.interprets = False
+            state.stats.fallbacks += 1
             return expected
         seconds = ran.seconds, against_numpy.clock() - ran.end
         uninitialised = functools.partial(self._uninitialised, call, variant, ran.before)
         try:
             report = on_deep_stack(self._first_calls.compare, variant, guarded, ran, expected, uninitialised)
         except TraceError as error:
-            self._not_compiled_later(call, error)
-            self.stats.fallbacks += 1
+            self._split.not_compiled_later(call, error)
+            state.stats.fallbacks += 1
             return expected
         self._record_report(report, call, variant, stores, seconds)
         return expected
@@ -95,37 +101,25 @@ class VerifiedCalls(TimedCalls):
         Args:
             seconds: of the kernels, and of NumPy.
         """
-        self._count_flipped(report.flipped)
+        state = self._state
+        state.count_flipped(report.flipped)
         if not (report.verified or report.is_blank):
-            self.stats.fallbacks += 1
+            state.stats.fallbacks += 1
             if report.verified is False:
-                self.stats.verified = False
-                self._give_up(call.key, report.what_is_wrong(self.__name__))
+                state.stats.verified = False
+                state.give_up(call.key, report.what_is_wrong(state.name))
             return
         from hjit.call.stored import verdicts
 
-        options = self._resolved(call.key[0])
-        self.stats.verified = self.stats.verified is not False
+        options = state.options.of(call.key[0])
+        state.stats.verified = state.stats.verified is not False
         if report.verified and report.is_kept:
             verdicts.store(variant, stores, options, verdicts.Kept(seconds, report.flipped))
-        known = self._entries.get(call.key)
+        known = state.entries.get(call.key)
         if known is None or variant not in known.variants or known.is_compared != report.is_blank:
-            self._entries.install(call.key, variant, seconds, is_compared=report.is_blank)
+            state.entries.install(call.key, variant, seconds, is_compared=report.is_blank)
             if not report.is_blank:
-                self._time_calls(call.key, variant, options, seconds)
-
-    def _count_flipped(self, count: int) -> None:
-        """Count elements of compared results that differ because a decision on a rounded value went the other way."""
-        self.stats.flipped += count
-        if count and not self._warned_of_flips:
-            self._warned_of_flips = True
-            text = (
-                f"{self.__name__}: {count} elements of the result differ from NumPy's by more than a rounding: "
-                "a threshold, a rounding to a whole number, an argmax, an index, a quotient or the overflow of a sum "
-                "depends on numbers that agree but for their last bits "
-                "(f.stats.flipped counts such elements)"
-            )
-            warnings.warn(text, HjitWarning, stacklevel=stack_level())
+                self._timed.begin(call.key, variant, options, seconds)
 
     def _uninitialised(
         self, call: Call, variant: Variant, before: dict[str, Any], draws: Mapping[str, Any]
@@ -134,31 +128,33 @@ class VerifiedCalls(TimedCalls):
         from hjit.call.build import Request
         from hjit.call.checks.uninitialised import Uninitialised
 
-        function = self._plain_for_numpy() if variant.on_device else self.py_func
-        options = replace(self._resolved(call.key[0]), target="cpu")
-        request = Request(function, call.structure, call.leaves, options, self._schedule)
+        state = self._state
+        function = state.plain_for_numpy() if variant.on_device else state.py_func
+        options = replace(state.options.of(call.key[0]), target="cpu")
+        request = Request(function, call.structure, call.leaves, options, state.schedule)
         return Uninitialised(request, variant, before, draws)
 
     def _verify_copies(
         self, call: Call, variant: Variant, guarded: GuardValues, stores: list[bool], is_known: bool
     ) -> Any:
-        """As `_verify`, for arrays on a device: on copies in host memory."""
+        """As `verify`, for arrays on a device: on copies in host memory."""
         from hjit.call.other_arrays.on_device import has_copies, host_copy, on_copies
 
         if not (variant.guards.written.isdisjoint(guarded[1]) and has_copies(variant.rec)):
             # NumPy can neither change captured arrays on the device nor read all of them: nothing to compare
             variant.verified_stores.update(stores)
-            self._entries.install(call.key, variant)
+            self._state.entries.install(call.key, variant)
             return variant.run(call.leaves, guarded, arguments=(call.args, call.kwargs))
         captured = {n: host_copy(a) for n, a in guarded[1].items()}
-        result = on_copies(call, lambda here: self._verify(here, variant, (guarded[0], captured), stores, is_known))
+        result = on_copies(call, lambda here: self.verify(here, variant, (guarded[0], captured), stores, is_known))
         is_refused = result is PLAIN and not self._first_calls.is_wrong(variant, stores)
-        return self._leave_to_numpy(call) if is_refused else result
+        return self._state.leave_to_numpy(call) if is_refused else result
 
     @property
     def _first_calls(self) -> FirstCalls:
         from hjit.call.checks.first_calls import FirstCalls
 
-        if self._compared is None:
-            self._compared = FirstCalls(self.__name__)
-        return self._compared
+        state = self._state
+        if state.compared is None:
+            state.compared = FirstCalls(state.name)
+        return state.compared

@@ -33,7 +33,6 @@ from hjit.trace.tracing.complex_memory import complex_of, parts_of
 from hjit.trace.tracing.recording.events import GraphBreak
 from hjit.trace.tracing.recording.products import Product
 from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder
-from hjit.trace.tracing.recording.strides import packed
 
 log = logging.getLogger("hjit")
 
@@ -236,8 +235,7 @@ class DeviceSegments(CompiledSegments):
     def run_kernel(
         self, bound: Any, state: dict[str, Any], values: Sequence[Any], destinations: Mapping[str, Any], streamed: bool
     ) -> None:
-        inputs = [packed(state[n]) if n in self.packed else state[n] for n in bound.inputs]
-        made = bound.computed(inputs, [values[self.slots[n]] for n, _ in bound.scalars])
+        made = bound.computed(*self.arguments(bound, state, values))
         if made is None:
             raise OutOfBounds
         state.update(zip((name for name, _, _ in bound.outputs), made, strict=True))

@@ -24,7 +24,7 @@ import hjit.cache as cache
 from hjit.call.stored.names import entry_name
 from hjit.errors import LongLoop, TraceError
 from hjit.options import Options
-from hjit.trace.splitting.places import SourceRange, is_deeper, place_of
+from hjit.trace.splitting.locations import SourceRange, is_deeper, location_of
 
 log = logging.getLogger("hjit")
 
@@ -66,7 +66,7 @@ class Refusal:
         code, operation, why = function.__code__, None, f"{type(error).__name__}: {error}"
         if isinstance(error, TraceError):
             operation, why = error.operation, f"{error.operation}: {error.reason}"
-        place = place_of(error, code) or operation
+        place = location_of(error, code) or operation
         return cls(why, str(error), place, isinstance(error, LongLoop), is_deeper(error, code))
 
 

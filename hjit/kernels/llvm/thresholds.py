@@ -1,6 +1,6 @@
-"""The thresholds of the LLVM emitter. What is the machine's own is in `Machine` and in `hjit.sched.language.target`.
+"""The thresholds of the LLVM emitter. Those of the machine are in `Machine` and in `hjit.sched.language.target`.
 
-Most bound how long LLVM takes, whose passes are more than linear in the length of a block or of a function. "Timed":
+Most limit the time that LLVM takes, whose passes are superlinear in the length of a block or function. "Timed" means:
 on the applications of `benchmarks/apps`, on x86-64 with AVX-512; the others are estimates.
 """
 

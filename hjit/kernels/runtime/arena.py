@@ -1,4 +1,4 @@
-"""Scratch memory: blocks that calls borrow and give back, so that a warm call touches no new pages."""
+"""Scratch memory: blocks that calls borrow and return, so that a warm call touches no new pages."""
 
 from __future__ import annotations
 

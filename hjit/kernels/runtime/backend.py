@@ -1,11 +1,11 @@
 """The numba back end: LLVM IR to machine code, object code to and from bytes.
 
-This and `codegen`, which it imports only to compile, are the modules that use names of numba that are not documented;
-`tests/kernels/test_backend.py` lists them.
+This module and `codegen`, which it imports only to compile, are the only ones that use undocumented names of numba;
+`tests/kernels/test_backend.py` lists these names.
 
-numba's code libraries do the optimisation, by a subset of their passes, because lowering already vectorises, unrolls,
-hoists and shares. Each kernel is linked by an MCJIT engine of its own, which owns the memory of its code: an engine
-frees none of it before it is closed, however many of its modules are removed.
+numba's code libraries run a subset of their optimisation passes, because lowering already vectorises, unrolls, hoists
+and shares. Each kernel is linked by an MCJIT engine of its own, which owns the memory of its code: an engine frees none
+of it until it is closed, however many of its modules are removed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""numba's code generator, with hjit's short list of LLVM passes. Imported only where something is compiled: numba takes
-longer to import than all kernels of a warm start to load."""
+"""numba's code generator, with hjit's short list of LLVM passes. It is imported only to compile: importing numba takes
+longer than loading all kernels of a warm start.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instruction-set features of the machine, or of the level of x86-64 that is compiled for."""
+"""Instruction-set features of this machine, or of the x86-64 level that is compiled for."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Kernels: a canonical Graph under its schedule, compiled; and the same bound to the sizes of one call.
+"""Kernels: a canonical Graph with its schedule, compiled; and a kernel bound to the sizes of one call.
 
-A `Kernel` serves every Graph with its key. A `Bound` has the constant part of the parameter block for one set of
-sizes and strides; running it packs addresses and scalars, and enters the compiled code without the GIL. What makes
-them is `hjit.kernels.runtime.bind`: a process that finds all on disk does not load that.
+A `Kernel` serves every Graph with its key. A `Bound` has the constant part of the parameter block for one set of sizes
+and strides; running it packs addresses and scalars, and enters the compiled code without the GIL. Both are made by
+`hjit.kernels.runtime.bind`, which a process that finds all its kernels on disk does not load.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Machine code of kernels, and a compilation that nobody waits for any more."""
+"""Machine code of kernels, and abandoned compilations."""
 
 from __future__ import annotations
 

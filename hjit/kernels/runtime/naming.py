@@ -1,4 +1,4 @@
-"""Names of kernels, their keys in the process and on disk."""
+"""Names of kernels: their keys in the process and on disk."""
 
 from __future__ import annotations
 

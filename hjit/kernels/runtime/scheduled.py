@@ -1,4 +1,4 @@
-"""What a kernel is made of: a canonical Graph and its schedule."""
+"""The source of a kernel: a canonical Graph and its schedule."""
 
 from __future__ import annotations
 

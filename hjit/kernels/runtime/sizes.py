@@ -1,5 +1,6 @@
-"""Lengths of arrays at run-time sizes: are they small, and polynomials as JSON, which are stored with a kernel and give
-the lengths of its buffers."""
+"""Lengths of arrays at run-time sizes: whether they are small; and polynomials as JSON, stored with a kernel, which
+give the lengths of its buffers.
+"""
 
 from __future__ import annotations
 

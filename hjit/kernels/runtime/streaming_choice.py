@@ -1,4 +1,4 @@
-"""Online choice of streaming stores: is a kernel faster with them or without, measured while it is used."""
+"""Online choice of streaming stores: measures, while a kernel is in use, whether they make it faster."""
 
 from __future__ import annotations
 

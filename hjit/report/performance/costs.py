@@ -22,7 +22,7 @@ from hjit.trace.ir.analysis.costs import cost
 from hjit.trace.ir.graph import Graph
 from hjit.tuning.autoschedule import space_of
 from hjit.tuning.choice import Segment
-from hjit.tuning.nest_times import parts
+from hjit.tuning.nest_times import components
 from hjit.tuning.weights import weights
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
@@ -123,7 +123,9 @@ def _seconds(space: Space, features: Any) -> Any:
 
 def measured_by_stage(costs: Costs, nests: Sequence[NestFacts]) -> dict[str, float]:
     """The measured seconds of each stage: those of its nests, shared out by predicted cost."""
-    part, seconds = parts(costs.graph, costs.inlined, [x.stages for x in nests], np.array([x.seconds for x in nests]))
+    part, seconds = components(
+        costs.graph, costs.inlined, [x.stages for x in nests], np.array([x.seconds for x in nests])
+    )
     predicted = np.maximum(costs.seconds.sum(-1), TINY)
     of_part = np.bincount(part, predicted, len(part))
     return dict(zip(costs.by_stage, (seconds[part] * predicted / of_part[part]).tolist(), strict=True))

@@ -15,7 +15,6 @@ from hjit.kernels.runtime.kernel import Bound
 from hjit.options import Options
 from hjit.report.performance.costs import NestFacts
 from hjit.trace.tracing.recording.products import Product
-from hjit.trace.tracing.recording.strides import packed
 from hjit.tuning.candidates import least_times
 from hjit.tuning.nest_times import noting
 
@@ -57,8 +56,8 @@ class TimedSegments(CompiledSegments):
     ) -> None:
         """Run it, and then some times more."""
         CompiledSegments.run_kernel(self, bound, state, values, destinations, streamed)
-        inputs = [packed(state[n]) if n in self.packed else state[n] for n in bound.inputs]
-        given = inputs, bound.new_outputs(), [values[self.slots[n]] for n, _ in bound.scalars]
+        inputs, scalars = self.arguments(bound, state, values)
+        given = inputs, bound.new_outputs(), scalars
         found = least_times([functools.partial(bound.run, *given)], SECONDS)
         if found is not None:
             number = next(k for k, segment in enumerate(self.segments) if segment.bound is bound)

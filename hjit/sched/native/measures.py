@@ -4,14 +4,6 @@ from __future__ import annotations
 
 from hjit.model.names import SCHEDULE
 from hjit.sched.native import records as rec
-from hjit.sched.native.places import (
-    at_root,
-    begin_nest,
-    begin_stages,
-    begun_env,
-    enter,
-    times,
-)
 from hjit.sched.native.records import Floats1, Floats2, Floats3, NestTables, Tables, Work
 from hjit.sched.native.regions import (
     ceil_div,
@@ -23,6 +15,14 @@ from hjit.sched.native.regions import (
     points,
     ratio,
     read_region,
+)
+from hjit.sched.native.sites import (
+    at_root,
+    begin_nest,
+    begin_stages,
+    begun_env,
+    enter,
+    times,
 )
 
 (

@@ -1,4 +1,4 @@
-"""States of `hjit.sched.search.space`: partial schedules. Those that differ in sizes of loops only are a `Batch`."""
+"""States of `hjit.sched.search.space`: partial schedules. A `Batch` holds those that differ in loop sizes only."""
 
 from __future__ import annotations
 

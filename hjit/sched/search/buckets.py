@@ -1,4 +1,4 @@
-"""Buckets of alike states, of which a search samples (Adams 2019, section 3.2)."""
+"""Buckets of similar states, from which a search samples (Adams 2019, section 3.2)."""
 
 from __future__ import annotations
 

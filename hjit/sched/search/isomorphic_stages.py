@@ -1,8 +1,8 @@
-"""Isomorphic stages: equal but for the constants in them and the stages that they read.
+"""Isomorphic stages: equal except for their constants and the stages that they read.
 
-A Python loop over shifts makes many of them: non-local means over 49 shifts has 149 stages. A search would decide on
-each of them again, and try each at every place of a nest that grows with them. With `pruning.Rules.share_choices`, a
-stage takes the choice of the isomorphic one that was decided on before it, if that is possible there.
+A Python loop over shifts creates many of them: non-local means over 49 shifts has 149 stages. A search would decide on
+each of them separately, and try each at every site of a nest that grows with them. With `pruning.Rules.share_choices`,
+a stage takes the choice of the isomorphic stage that was decided on before it, if that is possible there.
 """
 
 from __future__ import annotations

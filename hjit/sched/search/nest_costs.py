@@ -1,8 +1,8 @@
-"""What the children of the root cost: computed for many choices of the sizes of their loops at once, and kept.
+"""The costs of the children of the root, memoised; computed for many choices of their loop sizes at once.
 
-The cost of a schedule is the sum over the children of its root (Anderson 2021, section 3.3), and what the memory costs
-that they allocate together, where the cost model knows (`hjit.model.terms.whole_terms`): of each child these bytes are
-kept beside its cost. What a rule of `hjit.sched.search.pruning` forbids costs infinitely much.
+The cost of a schedule is the sum over the children of its root (Anderson 2021, section 3.3), plus the cost of the
+memory that they allocate together, if the cost model has such a term (`hjit.model.terms.whole_terms`): for this, the
+bytes of each child are kept with its cost. What a rule of `hjit.sched.search.pruning` forbids has infinite cost.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CALLS, AT_ROOT = SCHEDULE.index("inlined_calls"), SCHEDULE.index("working_set_at
 
 
 @dataclass(slots=True)
-class Tally:
+class SearchCounters:
     """What the searches of a space have done.
 
     Attributes:
@@ -116,7 +116,7 @@ class NestCosts:
 
     Attributes:
         pipeline: the features of the stages that do not depend on schedules, [stages, len(PIPELINE)].
-        tally: shared by spaces that are the same but for what is frozen.
+        counters: shared by spaces that are the same but for what is frozen.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class NestCosts:
         self.pipeline = pipeline_features(self.graph, sizes)
         self.groups = {s.name: groups(s) for s in self.graph.stages}
         self.placed = dict.fromkeys((s.name for s in self.graph.stages), C_ORDER)
-        self.tally = Tally()
+        self.counters = SearchCounters()
         self._sources = {s.name: s.sources for s in self.graph.stages}
         self._sized: dict[frozenset[str], SizedGraph] = {frozenset(): sized}
         self._most: dict[str, float] = {}
@@ -147,7 +147,7 @@ class NestCosts:
     def like(nests: NestCosts, cost: Cost) -> NestCosts:
         """The same under another cost model; what features need is shared."""
         new = copy.copy(nests)
-        new.cost_model, new.tally, new._memory = cost, Tally(), _Memory()
+        new.cost_model, new.counters, new._memory = cost, SearchCounters(), _Memory()
         return new
 
     def sized_for(self, inlined: frozenset[str]) -> SizedGraph:
@@ -381,7 +381,7 @@ class NestCosts:
         held: list[_Featurised] = []
         rows = 0
         for structure, sizes in nests:
-            self.tally.featurised += len(sizes)
+            self.counters.featurised += len(sizes)
             plan = structure.plan(sizes)
             features = plan.run(sizes)
             at = np.array([self.sized.position[n] for n in features.stages], np.int64)

@@ -1,9 +1,8 @@
-"""Local search: a finished schedule made cheaper, one transform of its tree at a time, by the cost model that chose it.
+"""Local search: improves a finished schedule, one transform of its tree at a time, by the cost model that chose it.
 
 The moves are those of the schedule-tree autoscheduler (`papers/schedule-tree-autoscheduler`, section 3), in
-`hjit.sched.language.transforms`. The first one that makes the schedule cheaper is taken, and the next one looked for,
-until none is left. Moves are tried in a random order, those of the most expensive children of the root first: most of
-what there is to gain is there.
+`hjit.sched.language.transforms`. The first move that lowers the cost is taken, until there is none. Moves are tried in
+random order, those of the most expensive children of the root first, where most is to be gained.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ def refined(space: Space, start: Schedule, seed: int = 0, stop: Callable[[], boo
             if new is None:
                 continue
             costs += 1
-            space.tally.evaluations += 1
+            space.counters.evaluations += 1
             now = _cost(space, new)
             if now < MIN_GAIN * cost:
                 best, cost, taken, found = new, now, taken + 1, True

@@ -40,7 +40,7 @@ from hjit.sched.native.argument_block import Featuriser
 from hjit.sched.search.batches import IN_C_ORDER, NONE, Batch, Layouts, Rows, State
 from hjit.sched.search.buckets import Buckets
 from hjit.sched.search.isomorphic_stages import IsomorphicStages
-from hjit.sched.search.nest_costs import NOTHING, Machine, NestCosts, Tally
+from hjit.sched.search.nest_costs import NOTHING, Machine, NestCosts, SearchCounters
 from hjit.sched.search.pruning import Rules
 from hjit.sched.search.successors import Floats, Ints, Some
 from hjit.sched.search.templates import Sizes, Template, Templates, chosen, product_of
@@ -137,9 +137,9 @@ class Space:
         return new
 
     @property
-    def tally(self) -> Tally:
+    def counters(self) -> SearchCounters:
         """What the searches of the space have done."""
-        return self.nests.tally
+        return self.nests.counters
 
     @property
     def undecided_steps(self) -> int:
@@ -476,7 +476,7 @@ class Space:
         for batch, rows in some:
             assert isinstance(batch, Batch)
             wanted.append((batch, rows))
-            self.tally.evaluations += len(rows)
+            self.counters.evaluations += len(rows)
             unknown = rows[np.isnan(batch.costs[rows])]
             if len(unknown):  # all at once hardly cost more than some, and kept for other passes
                 missing.append((batch, slice(None) if self.nests.memoise else unknown))

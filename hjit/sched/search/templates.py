@@ -1,8 +1,7 @@
-"""The nests that a definition may have on a CPU: what the lanes run along, what is unrolled, tiled, parallel.
+"""The nests that a definition may have on a CPU: what is vectorised, unrolled, tiled and parallel.
 
-A `Template` is a structure of loops with choices for their sizes, so that all its choices are costed at once. In a
-structure there is every loop that one of its choices has; a loop of one iteration is no loop, and `chosen` leaves it
-out.
+A `Template` is a structure of loops with choices for their sizes, so that all choices are costed at once. The structure
+has every loop that any of its choices has; `chosen` removes loops of one iteration.
 """
 
 from __future__ import annotations

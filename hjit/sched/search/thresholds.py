@@ -1,7 +1,7 @@
-"""The numbers of the search: which schedules are tried, what is pruned, and what is kept in memory.
+"""The constants of the search: which schedules are tried, what is pruned, and what is kept in memory.
 
-Numbers of a paper are named by its section; others were set once, so that searches of `benchmarks/apps` find schedules
-as cheap as searches of more, in the seconds that they have.
+Constants from a paper are named by its section. The others were chosen so that searches of `benchmarks/apps` find
+schedules as cheap as larger searches do, within their time limits.
 """
 
 from __future__ import annotations

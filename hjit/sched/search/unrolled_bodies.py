@@ -1,4 +1,4 @@
-"""Unrolled bodies of a nest: how many copies of them loops make, and how many instructions those have."""
+"""Unrolled bodies of a nest: how many copies loops make of them, and how many instructions these have."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class Attempts:
         elif refusal.branching and not self.has_branched:
             self.has_branched = True
             self.next = self.next.moved(branches=True)
-        elif self.next.is_program(site) and refusal.site in rec.short_loops - self.next.unrolled - {site}:
+        elif self.next.is_program(site) and refusal.site in rec.unrolled.short - self.next.unrolled - {site}:
             self.update(unrolled=self.next.unrolled | {refusal.site})
         elif self.next.is_program(site):
             self._without_programs()
@@ -119,16 +119,16 @@ class Attempts:
         if rec.has_methods:
             self.update(traces_methods=True)
         elif self.next.records_programs:
-            if all(map(self.next.is_program, rec.short_loops)):
+            if all(map(self.next.is_program, rec.unrolled.short)):
                 self._without_programs()
             else:
-                self.update(programs=self.next.programs | rec.short_loops)  # one of them may be around a program
-        elif isinstance(error, LongLoop) and not self.next.rolls_short and rec.has_short_loops:
+                self.update(programs=self.next.programs | rec.unrolled.short)  # one of them may be around a program
+        elif isinstance(error, LongLoop) and not self.next.rolls_short and rec.unrolled.has_short:
             self.update(rolls_short=True)
-        elif (sites := self.outermost or rec.too_long) and self.has_programs and self.too_long is None:
+        elif (sites := self.outermost or rec.unrolled.too_long) and self.has_programs and self.too_long is None:
             self.too_long = error
             if not self.outermost:
-                self.update(large=rec.too_long, few=rec.too_long)
+                self.update(large=rec.unrolled.too_long, few=rec.unrolled.too_long)
             self._with_programs(frozenset(sites))
         else:
             raise error

@@ -25,7 +25,7 @@ from hjit.trace.capture.side_effects.settings import settings_kept
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, FloorDiv, Mod, Poly, Sym, deep_atoms, poly
 from hjit.trace.splitting.decorated import python_original
-from hjit.trace.splitting.places import RETURNED
+from hjit.trace.splitting.locations import RETURNED
 from hjit.trace.tracing.arrays.buffers import COPY_IT, TracedBuffer
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_source
 from hjit.trace.tracing.arrays.masked import MaskedRead

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from hjit.trace.splitting.names import SCOPES, parts, stores
+from hjit.trace.splitting.names import SCOPES, children, stores
 
 _EXITS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 _DECLARES = (ast.Global, ast.Nonlocal)
@@ -40,7 +40,7 @@ def _own(s: ast.stmt) -> Iterator[ast.AST]:
     """A statement and what it is made of, without what is in functions and classes."""
     yield s
     if not isinstance(s, SCOPES):
-        for x in parts(s):
+        for x in children(s):
             if isinstance(x, (ast.stmt, ast.ExceptHandler, ast.match_case)):
                 yield from _own(x)  # type: ignore[arg-type]
 
@@ -50,6 +50,6 @@ def _blocks(x: ast.AST) -> Iterator[list[ast.stmt]]:
     for name in ("body", "orelse", "finalbody"):
         if isinstance(body := getattr(x, name, None), list) and body:
             yield body
-    for y in parts(x):
+    for y in children(x):
         if isinstance(y, (ast.stmt, ast.ExceptHandler, ast.match_case)) and not isinstance(y, SCOPES):
             yield from _blocks(y)

@@ -23,7 +23,7 @@ _BINDS = frozenset(
 )
 
 
-def parts(x: ast.AST) -> list[ast.AST]:
+def children(x: ast.AST) -> list[ast.AST]:
     """What a node is made of, in order; `ast.iter_child_nodes` takes several times as long."""
     found: list[ast.AST] = []
     if type(x) in _LEAF:
@@ -44,7 +44,7 @@ def walk(x: ast.AST) -> Iterator[ast.AST]:
     while stack:
         x = stack.pop()
         yield x
-        stack += parts(x)
+        stack += children(x)
 
 
 def loads(nodes: Iterable[ast.AST]) -> Counter[str]:
@@ -64,13 +64,13 @@ def _loads(x: ast.AST, found: Counter[str], own: frozenset[str]) -> None:
         first = x.generators[0]
         _loads(first.iter, found, own)  # outside, where a name may be another variable than inside
         own = own | {n for g in x.generators for n in stores([g.target])}
-        inside = [y for y in parts(x) if y is not first]
+        inside = [y for y in children(x) if y is not first]
         for y in (first.target, *first.ifs, *inside):
             _loads(y, found, own)
         return
     if isinstance(x, ast.AugAssign) and isinstance(x.target, ast.Name):
         found[x.target.id] += 1
-    for y in parts(x):
+    for y in children(x):
         _loads(y, found, own)
 
 
@@ -91,7 +91,7 @@ def stores(nodes: Iterable[ast.AST], in_expressions: bool = True) -> dict[str, N
             return
         if type(x) in _BINDS and binds(x):
             return
-        for y in parts(x):
+        for y in children(x):
             visit(y)
 
     def binds(x: ast.AST) -> bool:
@@ -125,7 +125,7 @@ def declared(nodes: Iterable[ast.AST]) -> frozenset[str]:
     """The names that ``global`` and ``nonlocal`` give to functions: to what `nodes` are part of, or are themselves."""
     found: set[str] = set()
     for x in nodes:
-        inner = parts(x)
+        inner = children(x)
         found |= set(x.names) if isinstance(x, (ast.Global, ast.Nonlocal)) else set()
         found |= declared(y for y in inner if not isinstance(y, SCOPES))
     return frozenset(found)
@@ -144,7 +144,7 @@ def bound_by(test: ast.AST) -> set[str]:
             return {test.target.id} | bound_by(test.value)
     if isinstance(test, (*SCOPES, *COMPREHENSIONS)):
         return set()
-    return {n for x in parts(test) for n in bound_by(x)}
+    return {n for x in children(test) for n in bound_by(x)}
 
 
 def unbound_by(s: ast.AST) -> set[str]:

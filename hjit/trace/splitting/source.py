@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from hjit.process.shown_warnings import of_the_compiler
-from hjit.trace.splitting.names import parts, walk
+from hjit.trace.splitting.names import children, walk
 
 TREE = "__hjit_tree__"  # the attribute of functions that are made here: gives the tree
 MAKER = "__hjit_make"  # what closes over the variables of a function that is made anew
@@ -92,7 +92,7 @@ def _module(text: str) -> ast.Module:
 def _around(x: ast.AST, line: int) -> Iterator[ast.AST]:
     """The nodes of a tree that a line is part of, those of decorators included."""
     yield x
-    for y in parts(x):
+    for y in children(x):
         first = min([getattr(y, "lineno", line), *(z.lineno for z in getattr(y, "decorator_list", ()))])
         if first <= line <= (getattr(y, "end_lineno", line) or line):
             yield from _around(y, line)

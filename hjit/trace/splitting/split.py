@@ -16,22 +16,22 @@ from typing import Any
 
 from hjit.trace.splitting.dead_code import binding, drop_dead
 from hjit.trace.splitting.frames_above import points_above
+from hjit.trace.splitting.locations import RETURNED, SourceRange
 from hjit.trace.splitting.names import (
     SCOPES,
     bound_by,
+    children,
     declared,
     definitely_bound,
     first_reads,
     live_before,
     loads,
     loop_live,
-    parts,
     stores,
     unbound_by,
     walk,
 )
 from hjit.trace.splitting.normal_form import OPERATIONS, TEMPORARY, steps
-from hjit.trace.splitting.places import RETURNED, SourceRange
 from hjit.trace.splitting.source import TREE, NoSource, arguments, code_of, copied, function_def, made, tree_of
 
 PART = "__hjit_part"  # begins the names of parts
@@ -484,7 +484,7 @@ def _binds_at_last(s: ast.stmt) -> bool:
 
 def _of_loop(s: ast.AST) -> Iterable[ast.AST]:
     """What belongs to a statement, without what is in loops inside it."""
-    for x in parts(s):
+    for x in children(s):
         if not isinstance(x, LOOPS):
             yield x
             yield from _of_loop(x)

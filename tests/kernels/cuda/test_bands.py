@@ -11,7 +11,7 @@ import pytest
 
 import hjit
 from hjit.kernels.cuda.runtime import bands, bound, transfers
-from hjit.kernels.cuda.runtime.bands import Band, Part, Reader, RowTable, Span, plan
+from hjit.kernels.cuda.runtime.bands import Band, BlockRange, Reader, RowRange, RowTable, plan
 from hjit.kernels.cuda.runtime.device import OpenCL
 from tests.fuzz import random_program
 from tests.kernels.cuda import fake_cupy
@@ -68,7 +68,7 @@ WHOLE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
-class Strict(transfers.InPlace):
+class Strict(transfers.HostMemory):
     """Copies on a device whose memory is the host's, to memory of their own: what was not sent is not there."""
 
     def __init__(self) -> None:
@@ -252,8 +252,8 @@ def test_launches_wait_for_the_rows_of_stages() -> None:
     first = reader("s", "a", {"a": [2, 4, 6, 8]}, [0, 2, 4, 6])
     second = reader("t", "s", {"s": [3, 5, 7, 8]}, [0, 2, 4, 6])
     assert plan([first, second], ROWS, ["a"], ["t"], 2) == (
-        Band((Span("a", 0, 4),), (Part(0, 0, 2), Part(1, 0, 1)), (Span("t", 0, 2),)),
-        Band((Span("a", 4, 8),), (Part(0, 2, 4), Part(1, 1, 4)), (Span("t", 2, 8),)),
+        Band((RowRange("a", 0, 4),), (BlockRange(0, 0, 2), BlockRange(1, 0, 1)), (RowRange("t", 0, 2),)),
+        Band((RowRange("a", 4, 8),), (BlockRange(0, 2, 4), BlockRange(1, 1, 4)), (RowRange("t", 2, 8),)),
     )
 
 
@@ -261,7 +261,7 @@ def test_what_reads_all_waits_for_all() -> None:
     first = reader("s", "a", {"a": [2, 4, 6, 8]}, [0, 2, 4, 6])
     total = reader("t", "s", {}, [0])
     (one, two) = plan([first, total], ROWS, ["a"], ["s", "t"], 2)
-    assert one.parts == (Part(0, 0, 2),) and two.parts == (Part(0, 2, 4), Part(1, 0, 1))
+    assert one.parts == (BlockRange(0, 0, 2),) and two.parts == (BlockRange(0, 2, 4), BlockRange(1, 0, 1))
     assert (
         plan([total], ROWS, ["a"], ["t"], 2) == () and plan([reader("t", "a", {}, [0, 0])], ROWS, ["a"], ["t"], 4) == ()
     )
@@ -272,17 +272,17 @@ def test_updates_follow_what_they_update_row_by_row() -> None:
     update = reader("s", "", {"s": [5, 8]}, [1, 5])
     later = reader("s", "", {"s": [8, 8]}, [1, 5])
     (one, two) = plan([initial, update], ROWS, ["a"], ["s"], 2)
-    assert one.parts == (Part(0, 0, 1),) and one.leaving == (Span("s", 0, 1),)
-    assert two.parts == (Part(0, 1, 2), Part(1, 0, 2)) and two.leaving == (Span("s", 1, 8),)
-    assert plan([initial, later], ROWS, ["a"], ["s"], 4)[-1].parts[-1] == Part(1, 0, 2)
+    assert one.parts == (BlockRange(0, 0, 1),) and one.leaving == (RowRange("s", 0, 1),)
+    assert two.parts == (BlockRange(0, 1, 2), BlockRange(1, 0, 2)) and two.leaving == (RowRange("s", 1, 8),)
+    assert plan([initial, later], ROWS, ["a"], ["s"], 4)[-1].parts[-1] == BlockRange(1, 0, 2)
 
 
 def test_updates_without_blocks_follow_all_of_it() -> None:
     initial = reader("s", "a", {"a": [4, 8], "s": [4, 8]}, [0, 4])
     update = reader("s", "", {}, [0])
     (one, two) = plan([initial, update], ROWS, ["a"], ["s"], 2)
-    assert one.parts == (Part(0, 0, 1),) and one.leaving == ()
-    assert two.parts == (Part(0, 1, 2), Part(1, 0, 1)) and two.leaving == (Span("s", 0, 8),)
+    assert one.parts == (BlockRange(0, 0, 1),) and one.leaving == ()
+    assert two.parts == (BlockRange(0, 1, 2), BlockRange(1, 0, 1)) and two.leaving == (RowRange("s", 0, 8),)
 
 
 def test_iterations_that_need_less_than_one_before_wait_for_that() -> None:

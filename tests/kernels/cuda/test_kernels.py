@@ -76,8 +76,8 @@ def test_entries_that_are_no_launches_are_made_anew(tmp_path: Path) -> None:
 
 def test_names_hold_all_that_code_depends_on() -> None:
     f = hjit.pipeline(spread, target="cuda")
-    (step,) = f.variant_of((IMAGE, 2.0, 1), {}, f._resolved(())).segments
-    options = f._resolved(())
+    (step,) = f.variant_of((IMAGE, 2.0, 1), {}, f._state.options.of(())).segments
+    options = f._state.options.of(())
     found = {
         kernels.kernel_name(step.scheduled, replace(options, fast_math=fast), bits, key)
         for fast in (False, True)
@@ -93,7 +93,7 @@ def test_large_arrays_have_indices_of_64_bits(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(sizes, "SMALL_ARRAY", 1000)
     g = hjit.pipeline(spread, target="cuda")
     check(g, IMAGE, 2.0, 1)
-    assert g.stats.compilations == 1 and g.variant_of((IMAGE, 2.0, 1), {}, g._resolved(())).bounds[0].bits == 64
+    assert g.stats.compilations == 1 and g.variant_of((IMAGE, 2.0, 1), {}, g._state.options.of(())).bounds[0].bits == 64
 
 
 def test_few_kernels_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +123,7 @@ def test_memory_of_stages_is_shared() -> None:
 
     f = hjit.pipeline(long, target="cuda")
     np.testing.assert_allclose(f(IMAGE), long(IMAGE), rtol=1e-4)
-    (kernel,) = f.variant_of((IMAGE,), {}, f._resolved(())).bounds
+    (kernel,) = f.variant_of((IMAGE,), {}, f._state.options.of(())).bounds
     assert 0 < f.stats.scratch_bytes < sum(n * dtype.itemsize for _, n, dtype in kernel._memory.parts)
 
 

@@ -29,7 +29,7 @@ class RowTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BlockRange:
     """Iterations ``begin .. end`` of the outermost loop over blocks of a launch, by its number."""
 
     launch: int
@@ -38,7 +38,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class RowRange:
     """Rows ``begin .. end`` of an array, by its name."""
 
     array: str
@@ -56,9 +56,9 @@ class Band:
         leaving: rows of results that are downloaded.
     """
 
-    arriving: tuple[Span, ...]
-    parts: tuple[Part, ...]
-    leaving: tuple[Span, ...]
+    arriving: tuple[RowRange, ...]
+    parts: tuple[BlockRange, ...]
+    leaving: tuple[RowRange, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,27 +122,27 @@ class _Plan:
             parts = tuple(self._parts())
             yield Band(arriving, parts, tuple(self._leaving()))
 
-    def _arriving(self, k: int, count: int) -> Iterator[Span]:
+    def _arriving(self, k: int, count: int) -> Iterator[RowRange]:
         for name, before in self.there.items():
             end = -(-self.rows[name] * k // count)
             if end > before:
                 self.there[name] = end
-                yield Span(name, before, end)
+                yield RowRange(name, before, end)
 
-    def _parts(self) -> Iterator[Part]:
+    def _parts(self) -> Iterator[BlockRange]:
         for k, x in enumerate(self.readers):
             ends = [int(np.searchsorted(n, self._rows_of(a, k), "right")) for a, n in self.needs[k].items()]
             end = min([x.table.count, *ends])
             if end > self.done[k]:
-                yield Part(k, self.done[k], end)
+                yield BlockRange(k, self.done[k], end)
                 self.done[k] = end
 
-    def _leaving(self) -> Iterator[Span]:
+    def _leaving(self) -> Iterator[RowRange]:
         for name, before in self.left.items():
             end = self._rows_of(name, len(self.readers))
             if end > before:
                 self.left[name] = end
-                yield Span(name, before, end)
+                yield RowRange(name, before, end)
 
     def _rows_of(self, array: str, before: int) -> int:
         """Rows of an array that are there; of a stage, that launches before this one have written."""

@@ -331,12 +331,12 @@ class Bound:
         if not planned:
             return None
 
-        def part(p: bands.Part) -> _Call:
+        def part(p: bands.BlockRange) -> _Call:
             x, table = launches[p.launch], readers[p.launch].table
             each = (1 if x.count is None else x.count.const) // table.count  # blocks of an iteration
             return call(x, p.begin * each, p.end * each)
 
-        def copies(spans: Sequence[bands.Span], numbers: Mapping[str, int]) -> tuple[_Copies, ...]:
+        def copies(spans: Sequence[bands.RowRange], numbers: Mapping[str, int]) -> tuple[_Copies, ...]:
             return tuple(_Copies(numbers[x.array], x.begin, x.end) for x in spans)
 
         made = tuple(

@@ -16,7 +16,7 @@ import numpy as np
 from hjit.errors import DeviceError, OptionError
 from hjit.kernels.cuda.compilers import opencl
 from hjit.kernels.cuda.runtime.graphs import Capturing
-from hjit.kernels.cuda.runtime.transfers import InPlace, Moves, bytes_of
+from hjit.kernels.cuda.runtime.transfers import HostMemory, RowCopies, bytes_of
 
 VARIABLE = "HJIT_CUDA_DEVICE"
 NOTHING = nullcontext()  # has no state
@@ -97,7 +97,7 @@ class Device(Protocol):
         """Elements from a byte of a block on, as an argument of kernels; a block is an array of bytes."""
         ...
 
-    def moves(self) -> AbstractContextManager[Moves]:
+    def moves(self) -> AbstractContextManager[RowCopies]:
         """Copies of rows between this device and the host, inside; afterwards all of them are done."""
         ...
 
@@ -177,8 +177,8 @@ class OpenCL:
     def part(self, block: Array, offset: int, count: int, dtype: DType) -> Array:
         return block[offset : offset + count * dtype.itemsize].view(dtype)
 
-    def moves(self) -> AbstractContextManager[InPlace]:
-        return nullcontext(InPlace())
+    def moves(self) -> AbstractContextManager[HostMemory]:
+        return nullcontext(HostMemory())
 
     def is_array(self, x: Any) -> bool:
         return isinstance(x, np.ndarray)

@@ -20,7 +20,7 @@ from hjit.kernels.cuda.compilers import nvrtc
 from hjit.kernels.cuda.compilers.machine_code import Compiled, kernel_names, without_spills
 from hjit.kernels.cuda.compilers.opencl import numbered
 from hjit.kernels.cuda.prelude import program
-from hjit.kernels.cuda.runtime.transfers import ByStrips, Transfers, bytes_of
+from hjit.kernels.cuda.runtime.transfers import StagedCopies, Transfers, bytes_of
 
 log = logging.getLogger("hjit")
 
@@ -278,7 +278,7 @@ class CuPy:
     def part(self, block: Any, offset: int, count: int, dtype: DType) -> Any:
         return block.data + offset
 
-    def moves(self) -> AbstractContextManager[ByStrips]:
+    def moves(self) -> AbstractContextManager[StagedCopies]:
         return self.transfers.moves()
 
     def is_array(self, x: Any) -> bool:

@@ -1,8 +1,8 @@
 """Copies between the host and a GPU, through pinned memory.
 
-An array goes in strips: while one is on its way, the host fills the next, so that both copies overlap. Uploads have a
-stream of their own, and downloads another one; events order them with what CuPy's current stream does. `Moves` are the
-copies of rows beside kernels.
+An array is copied in strips: while one is being transferred, the host fills the next, so that both copies overlap.
+Uploads and downloads each have a stream of their own; events order them with the work of CuPy's current stream.
+`RowCopies` are copies of rows that overlap with kernels.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ MAX_SPAN = 4  # memory of an array with gaps, in its own bytes, up to which the 
 Array = np.ndarray[Any, Any]
 
 
-class Moves(Protocol):
-    """The copies of rows of one run of kernels, beside these."""
+class RowCopies(Protocol):
+    """The copies of rows in one run of kernels, which overlap with the kernels."""
 
     def place(self, a: Array) -> Any:
         """Memory on the device for an array of the host, with its strides; nothing is in it."""
@@ -39,8 +39,8 @@ class Moves(Protocol):
         ...
 
 
-class InPlace:
-    """As `Moves`, where the device's memory is the host's."""
+class HostMemory:
+    """As `RowCopies`, where the device's memory is the host's."""
 
     def place(self, a: Array) -> Array:
         return a
@@ -92,12 +92,12 @@ class Transfers:
         return memory.transpose(np.argsort(order)) if x.ndim else memory
 
     @contextlib.contextmanager
-    def moves(self) -> Iterator[ByStrips]:
+    def moves(self) -> Iterator[StagedCopies]:
         """Copies of rows; afterwards all of them are done."""
         with self._lock:
             up, down = self._ready()
             strips = [strip for _, strip in self._pinned]
-            moves = ByStrips(self.cupy, up, down, strips[:STRIPS], strips[STRIPS:])
+            moves = StagedCopies(self.cupy, up, down, strips[:STRIPS], strips[STRIPS:])
             try:
                 yield moves
                 moves.finish()
@@ -149,11 +149,11 @@ class Transfers:
         return self._streams
 
 
-class ByStrips:
+class StagedCopies:
     """Copies of rows through strips of pinned memory.
 
-    Downloads wait in a row: one goes on its way when a strip is free, and is taken from there when the next strip of
-    an upload is under way, so that the host waits for a download at the end only.
+    Downloads are queued: one starts when a strip is free, and is copied out of its strip while the next strip of an
+    upload is being transferred, so that the host waits for a download at the end only.
     """
 
     def __init__(self, cupy: Any, up: Any, down: Any, filled: Sequence[Array], emptied: Sequence[Array]) -> None:

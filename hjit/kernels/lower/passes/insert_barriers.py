@@ -35,14 +35,14 @@ def insert_barriers(nest: Nest, graph: Graph, machine: Machine) -> Nest:
     if not nest.blocks:
         return nest
     shared = {b.stage: b.memory or b.stage for b in nest.buffers.values() if b.shared}
-    body, _ = _Barriers(shared, nest.stage, nest.threads).body(nest.body, _Since())
+    body, _ = _Barriers(shared, nest.stage, nest.threads).body(nest.body, _Accesses())
     nest = replace(nest, body=body)
     check_uniform(nest)
     return nest
 
 
 @dataclass(frozen=True, slots=True)
-class _Since:
+class _Accesses:
     """Memory that threads have read and written since the last barrier.
 
     Attributes:
@@ -53,14 +53,14 @@ class _Since:
     written: frozenset[str] = frozenset()
     joined: frozenset[tuple[str, str]] = frozenset()
 
-    def union(self, other: _Since) -> _Since:
-        return _Since(self.read | other.read, self.written | other.written, self.joined | other.joined)
+    def union(self, other: _Accesses) -> _Accesses:
+        return _Accesses(self.read | other.read, self.written | other.written, self.joined | other.joined)
 
-    def without(self, name: str) -> _Since:
+    def without(self, name: str) -> _Accesses:
         """What of it is not of one array."""
         return replace(self, read=self.read - {name}, written=self.written - {name})
 
-    def clashes(self, later: _Since, again: frozenset[str]) -> bool:
+    def clashes(self, later: _Accesses, again: frozenset[str]) -> bool:
         """Does what comes later touch what must be done before?
 
         Args:
@@ -90,24 +90,24 @@ class _Barriers:
         self.memory, self.shared, self.threads = memory, frozenset(memory.values()), threads
         self.common = self.shared | {stage}
 
-    def body(self, body: Body, since: _Since) -> tuple[Body, _Since]:
+    def body(self, body: Body, since: _Accesses) -> tuple[Body, _Accesses]:
         found: list[Stmt] = []
         for s in body:
             stmts, since = self.visit(s, since)
             found += stmts
         return tuple(found), since
 
-    def visit(self, s: Stmt, since: _Since) -> tuple[Body, _Since]:
+    def visit(self, s: Stmt, since: _Accesses) -> tuple[Body, _Accesses]:
         match s:
             case For():
                 body, after = self.iterations(s.body, since)
-                steady, after_steady = self.iterations(s.body, _Since())
+                steady, after_steady = self.iterations(s.body, _Accesses())
                 if _barriers(steady) < _barriers(body):  # one before the loop in place of one in each iteration
                     return (Barrier(), replace(s, body=steady)), after_steady
                 return (replace(s, body=body),), since.union(after)
             case If():  # before it rather than in both
                 wait = self.wait((s,), since)
-                since = _Since() if wait else since
+                since = _Accesses() if wait else since
                 body, after = self.body(s.body, since)
                 otherwise, after_otherwise = self.body(s.otherwise, since)
                 return (*wait, replace(s, body=body, otherwise=otherwise)), after.union(after_otherwise)
@@ -115,22 +115,22 @@ class _Barriers:
                 body, after = self.body(s.body, since.without(s.stage) if s.is_apart else since)
                 return (replace(s, body=body),), since.union(after)
             case _ if is_barrier(s, self.threads):
-                return (s,), _Since()
+                return (s,), _Accesses()
         wait = self.wait((s,), since)
         own = self.touched((s,))
         return (*wait, s), own if wait else since.union(own)
 
-    def iterations(self, body: Body, since: _Since) -> tuple[Body, _Since]:
+    def iterations(self, body: Body, since: _Accesses) -> tuple[Body, _Accesses]:
         """The body of a loop: what an iteration leaves to the next one counts, too."""
         _, before = self.body(body, since)
         return self.body(body, since.union(before))
 
-    def wait(self, body: Body, since: _Since) -> Body:
+    def wait(self, body: Body, since: _Accesses) -> Body:
         """The barrier that statements need before them, if they do."""
         own = self.touched(body)
         return (Barrier(),) if since.clashes(own, self.shared) else ()
 
-    def touched(self, body: Iterable[Stmt]) -> _Since:
+    def touched(self, body: Iterable[Stmt]) -> _Accesses:
         """What statements read and write of the common memory."""
         body = tuple(body)
         stores = [x for s in every(body) if isinstance(s, Block) for x in s.stores]
@@ -139,7 +139,7 @@ class _Barriers:
         written = {x.buffer for x in stores if x.atomic is None}
         written |= {s.buffer for s in every(body) if isinstance(s, CopyAsync)}
         read, written = (set(map(self.place, names)) for names in (read, written))
-        return _Since(self.common & read, self.common & written, frozenset(x for x in joined if x[0] in self.common))
+        return _Accesses(self.common & read, self.common & written, frozenset(x for x in joined if x[0] in self.common))
 
     def place(self, array: str) -> str:
         """The memory in which an array is."""

@@ -12,7 +12,7 @@ from hjit.kernels.lower.loopir import Item, Reduce, ReductionLoop
 from hjit.kernels.lower.placing.context import NestContext, definition_of
 from hjit.kernels.lower.placing.environment import Env
 from hjit.kernels.lower.placing.inner_loops import inner_loops, step_of, vectors_below
-from hjit.kernels.lower.placing.leaves import point
+from hjit.kernels.lower.placing.innermost import point
 from hjit.kernels.lower.thresholds import EXACT_SUM_TERMS
 from hjit.sched.language.tree import Compute, DimKey, Loop, dims_of
 from hjit.trace.ir.expressions import Cast, Const, Expr, Op, renumber, substitute

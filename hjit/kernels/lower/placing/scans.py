@@ -9,7 +9,7 @@ import numpy as np
 from hjit.kernels.lower.loopir import For, Scan, Stmt
 from hjit.kernels.lower.placing.context import NestContext, Stmts, definition_of
 from hjit.kernels.lower.placing.environment import Env
-from hjit.kernels.lower.placing.leaves import point
+from hjit.kernels.lower.placing.innermost import point
 from hjit.kernels.lower.traverse import at, with_parts
 from hjit.sched.language.tree import Compute, Loop, dims_of
 from hjit.trace.ir.analysis.scans import scan_of

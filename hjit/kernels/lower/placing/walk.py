@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from hjit.errors import SlidingError
 from hjit.kernels.lower.loopir import For, If, ResetWindow, SlidingProduce, Stmt, VectorLoop
-from hjit.kernels.lower.placing import buffers, leaves, reductions, scans, sliding_windows, tails
+from hjit.kernels.lower.placing import buffers, innermost, reductions, scans, sliding_windows, tails
 from hjit.kernels.lower.placing.context import NestContext, Stmts, definition_of
 from hjit.kernels.lower.placing.environment import Env, Remaining, not_negative
 from hjit.kernels.lower.placing.inner_loops import chain_of, step_of, vectors_below
@@ -32,7 +32,7 @@ def visit(n: NestContext, node: Node, env: Env) -> Stmts:
     """The statements of a loop or of a computation."""
     match node:
         case Compute():
-            return (leaves.block_of(n, node, env.intervals[node.stage]),)
+            return (innermost.block_of(n, node, env.intervals[node.stage]),)
         case Loop():
             return _loop(n, node, env)
     raise AssertionError(node)

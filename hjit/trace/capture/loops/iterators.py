@@ -68,15 +68,15 @@ def _is_rolled(plain: range, frame: FrameType) -> bool:
     if loop is not None:
         site = frame.f_code, loop.offset
         if rec.options.run_loops is not None:
-            rec.short_loops.add(site)
+            rec.unrolled.short.add(site)
         attempt = rec.attempt
         if attempt.is_program(site) or site in attempt.rolled or (n > SMALL and loop.has_exits and not loop.left):
             return True
         if site not in attempt.unrolled:
             start = plain[-1 if loop.is_reversed else 0]
             rec.parts.begin(site, ShortLoop(frame, loop.offset, loop.end, loop.variable, start))
-            rec.around.begin(site, RunningLoop(frame, loop.offset, loop.end))
-    rec.has_short_loops |= bool(rec.loops) or n > SMALL
+            rec.unrolled.begin(site, RunningLoop(frame, loop.offset, loop.end))
+    rec.unrolled.has_short |= bool(rec.loops) or n > SMALL
     return (n > SMALL and rec.attempt.rolls_short) or (bool(rec.loops) and rec.attempt.rolls_inside)
 
 
@@ -105,7 +105,7 @@ def while_(left: str, *ends: Any) -> Iterable[Any]:
         return itertools.repeat(None)
     site = frame.f_code, loop.offset
     if not rec.loops and not rec.attempt.is_program(site):
-        rec.around.begin(site, RunningLoop(frame, loop.offset, loop.end))
+        rec.unrolled.begin(site, RunningLoop(frame, loop.offset, loop.end))
         return itertools.repeat(None)
     most = _most(ends)
     if most is None and rec.loops and not rec.records_program:

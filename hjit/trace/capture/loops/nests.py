@@ -138,7 +138,7 @@ def choose(condition: Expr, a: Expr, b: Expr) -> Expr:
 
 
 @dataclass
-class Kept:
+class InvariantStages:
     """The stages of an iteration that do not depend on what the loop writes: they are computed before it.
 
     Attributes:

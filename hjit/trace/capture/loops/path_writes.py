@@ -14,7 +14,7 @@ from hjit.trace.capture.loops.nests import (
     BEFORE,
     BOOL,
     INSIDE,
-    Kept,
+    InvariantStages,
     RerolledNest,
     Write,
     as_nest,
@@ -90,7 +90,7 @@ class PathWrites:
         writes: in their order.
     """
 
-    kept: Kept
+    kept: InvariantStages
     slots: Slots
     keys: dict[str, str]
     before: Mapping[str, str]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.capture.loops.nests import Kept
+from hjit.trace.capture.loops.nests import InvariantStages
 from hjit.trace.capture.loops.paths import NotOneUpdate, Path, ReadsWhatItWrites, lift
 from hjit.trace.capture.loops.several import Group, independent, merge_several
 from hjit.trace.ir.borders import piecewise
@@ -46,7 +46,7 @@ def merge_iterations(rec: Recorder, var: Var, count: Poly, serial: int, paths: S
     if not changes:
         for path in paths:
             if path.is_checked(rec):  # nothing depends on what is written
-                _Body(Kept(rec, var, count), "", frozenset()).take(path.body.values()).kept.record()
+                _Body(InvariantStages(rec, var, count), "", frozenset()).take(path.body.values()).kept.record()
     for group in independent(rec, paths, lasting):
         _merge(rec, var, count, group)
 
@@ -70,7 +70,7 @@ def _merge(rec: Recorder, var: Var, count: Poly, group: Group) -> None:
 def _merge_one(rec: Recorder, var: Var, count: Poly, group: Group) -> None:
     """Merge what writes one array, in one place."""
     ((buffer, old, contents),) = group.buffers
-    bodies = [_Body(Kept(rec, var, count), old, frozenset(p.before)).take(p.stages) for p in group.parts]
+    bodies = [_Body(InvariantStages(rec, var, count), old, frozenset(p.before)).take(p.stages) for p in group.parts]
     iteration = _one_of([p.path for p in group.parts], bodies, buffer.dtype)
     assert iteration.write is not None
     if contents is not None and not _reads_arguments(rec, iteration, bodies):
@@ -117,7 +117,7 @@ class _Body:
         write: what is written, over the dimensions of the written view; its value loads `old` where it reads the array.
     """
 
-    kept: Kept
+    kept: InvariantStages
     old: str
     versions: frozenset[str]
     write: Definition | None = None

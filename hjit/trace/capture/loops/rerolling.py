@@ -405,7 +405,7 @@ class TracedLoop:
         """Short loops inside may be the reason, or conditions that need no paths of their own."""
         rec = self.rec
         rec.rerolled.refused = self.site
-        rolling = rec.has_short_loops and not rec.attempt.rolls_inside
+        rolling = rec.unrolled.has_short and not rec.attempt.rolls_inside
         choosing = not rolling and not rec.attempt.chooses
         branching = not rolling and not choosing and self.is_program and not rec.attempt.branches
         many = not rolling and not choosing and not self.is_program

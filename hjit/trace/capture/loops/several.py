@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.capture.loops.nests import Kept, RerolledNest, Write
+from hjit.trace.capture.loops.nests import InvariantStages, RerolledNest, Write
 from hjit.trace.capture.loops.path_writes import NotShared, PathWrites, Slots, merged
 from hjit.trace.capture.loops.paths import BufferChange, NotOneUpdate, Path
 from hjit.trace.ir.expressions import Const, Load, ScalarRef, substitute, walk
@@ -177,7 +177,7 @@ class _Merge:
         named = {old: self.keys[id(b)] for b, old, _ in self.group.buffers}
         for new, old in part.before.items():
             named[new] = named[old]
-        kept = Kept(self.rec, self.var, self.count)
+        kept = InvariantStages(self.rec, self.var, self.count)
         found = PathWrites(kept, slots, named, part.before, part.path.decided, is_sharing)
         found.take(part.stages)
         return found

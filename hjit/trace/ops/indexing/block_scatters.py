@@ -37,8 +37,8 @@ class BlockRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A part of a domain in which some index arrays are dimensions of their own.
+class Subdomain:
+    """A part of a domain, where some index arrays are dimensions of their own.
 
     Attributes:
         blocks, inner: extents of the dimensions that number the blocks, and of all others, in their order.
@@ -52,13 +52,15 @@ class Part:
     known: Mapping[int, Poly]
 
 
-def parts(arrays: Mapping[int, Tracer], extents: Mapping[int, int], shape: Sequence[int], first: int) -> list[Part]:
-    """The domain of `shape` in parts in which elements of index arrays are known; a single part where none are.
+def subdomains(
+    arrays: Mapping[int, Tracer], extents: Mapping[int, int], shape: Sequence[int], first: int
+) -> list[Subdomain]:
+    """The domain of `shape` in subdomains where elements of index arrays are known; a single one if none are.
 
     Args:
         arrays: by axis of what they index.
         extents: of those axes.
-        first: number of the dimension that the first one of a part is.
+        first: number of the dimension that the first one of a subdomain is.
     """
     axes: dict[int, int] = {}
     cut: dict[int, list[BlockRun]] = {}
@@ -77,10 +79,12 @@ def parts(arrays: Mapping[int, Tracer], extents: Mapping[int, int], shape: Seque
             axes[known.dim], cut[known.dim] = axis, runs
             for name in known.scalars:
                 current().hosts[name].make_static()
-    return [_part(dict(zip(cut, some, strict=True)), axes, shape, first) for some in itertools.product(*cut.values())]
+    return [
+        _subdomain(dict(zip(cut, some, strict=True)), axes, shape, first) for some in itertools.product(*cut.values())
+    ]
 
 
-def _part(runs: Mapping[int, BlockRun], axes: Mapping[int, int], shape: Sequence[int], first: int) -> Part:
+def _subdomain(runs: Mapping[int, BlockRun], axes: Mapping[int, int], shape: Sequence[int], first: int) -> Subdomain:
     rec = current()
     blocks = {k: p for k, p in runs.items() if p.blocks > 1}
     inner = {k: runs[k].size if k in runs else n for k, n in enumerate(shape) if k not in runs or runs[k].size > 1}
@@ -95,7 +99,7 @@ def _part(runs: Mapping[int, BlockRun], axes: Mapping[int, int], shape: Sequence
             at = at + block * rec.poly(p.size) + rec.poly(p.start)
             known[axes[k]] = block + rec.poly(p.first)
         index.append(at)
-    return Part(tuple(p.blocks for p in blocks.values()), tuple(inner.values()), tuple(index), known)
+    return Subdomain(tuple(p.blocks for p in blocks.values()), tuple(inner.values()), tuple(index), known)
 
 
 def _block_runs(values: Array, n: int) -> list[BlockRun]:

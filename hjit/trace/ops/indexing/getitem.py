@@ -14,7 +14,7 @@ from hjit.trace.ir.expressions import substitute as substitute_expr
 from hjit.trace.ir.graph import Definition, compose, identity
 from hjit.trace.ir.poly import ZERO, Dim, Extremum, Indirect, Poly, extremum, poly
 from hjit.trace.ops.arguments import broadcast
-from hjit.trace.ops.indexing.block_scatters import parts
+from hjit.trace.ops.indexing.block_scatters import subdomains
 from hjit.trace.ops.indexing.moving_bounds import moves_alone, moving_bound
 from hjit.trace.tracing.arrays.masked import MaskedRead, same_values
 from hjit.trace.tracing.arrays.traced import Shape
@@ -593,7 +593,7 @@ def scatter(view: Tracer, plan: AdvancedIndex, value: Expr, order: str, combine:
     arrays = {axis: t for axis, t in enumerate(plan.axes) if isinstance(t, Tracer)}
     extents = {axis: view.shape[axis] for axis in arrays}
     updates = []
-    for part in parts(arrays, extents, plan.broadcast, len(pure)):
+    for part in subdomains(arrays, extents, plan.broadcast, len(pure)):
         dims = [poly(0)] * len(plan.shape)
         for i, k in enumerate(pure):
             dims[k] = poly(Dim(i))

@@ -195,7 +195,10 @@ def _of_numbers(items: Sequence[Expr], of_first: Callable[[int], Expr]) -> Expr:
 # -- quantiles
 
 
-def _statistic(function: Callable[..., Any], compute: Callable[..., Any]) -> None:
+_WITHOUT_NAN: dict[Any, Any] = {np.nanpercentile: np.percentile, np.nanquantile: np.quantile}
+
+
+def _traced(function: Callable[..., Any]) -> None:
     """One of NumPy's four functions of quantiles, which have the same signature."""
 
     @implements(function)
@@ -210,27 +213,28 @@ def _statistic(function: Callable[..., Any], compute: Callable[..., Any]) -> Non
         *,
         weights: Any = None,
     ) -> Any:
-        return compute(function, as_tracer(a), q, axis, out, method, keepdims, weights)
+        return _quantile(function, as_tracer(a), q, axis, out, method, keepdims, weights)
 
 
-_WITHOUT_NAN: dict[Any, Any] = {np.nanpercentile: np.percentile, np.nanquantile: np.quantile}
+for _with_nan, _without_nan in _WITHOUT_NAN.items():
+    _traced(_without_nan)
+    _traced(_with_nan)
 
 
-def _nanquantile(
+def _quantile(
     function: Callable[..., Any], a: Tracer, q: Any, axis: Any, out: Any, method: str, keepdims: Any, weights: Any
 ) -> Any:
-    if a.dtype.kind != "f" and a.size and a.ndim and weights is None:
-        return _quantile(_WITHOUT_NAN[function], a, q, axis, out, method, keepdims, None)
-    if out is None and _is_plain(a, q, method, weights, function is np.nanpercentile):
-        counted = _counted_quantile(a, q, axes_of(axis, a.ndim), method, keepdims, function is np.nanpercentile, True)
-        if counted is not None:
-            return counted
-        axes = axes_of(axis, a.ndim)
-        if are_few_to_select(a, axes) and not _is_computed(q):
-            wanted = _wanted(_fixed(q), function is np.nanpercentile)
-            if wanted is not None and wanted.size * count(tuple(a.shape[k] for k in axes)) <= MAX_OF_NUMBERS:
-                return _few_numbers(a, wanted, is_python_number(q), axis, out, method, keepdims)
-    return _by_numpy(function, a, q, axis, out, method, keepdims, weights)
+    if function in _WITHOUT_NAN and a.dtype.kind != "f" and a.size and a.ndim and weights is None:
+        function = _WITHOUT_NAN[function]
+    ignores_nan, hundred = function in _WITHOUT_NAN, function in (np.percentile, np.nanpercentile)
+    axes, found = axes_of(axis, a.ndim), None
+    is_numpys = out is not None if ignores_nan else _computes_in_out(a, out)
+    if not is_numpys and _is_plain(a, q, method, weights, hundred):
+        if are_few_to_select(a, axes):
+            found = _few(a, q, axes, out, method, keepdims, hundred, ignores_nan)
+        elif out is None:
+            found = _counted_quantile(a, q, axes, method, keepdims, hundred, ignores_nan)
+    return _by_numpy(function, a, q, axis, out, method, keepdims, weights) if found is None else found
 
 
 def _is_plain(a: Tracer, q: Any, method: str, weights: Any, hundred: bool) -> bool:
@@ -242,7 +246,7 @@ def _is_plain(a: Tracer, q: Any, method: str, weights: Any, hundred: bool) -> bo
 
 
 def _counted_quantile(
-    a: Tracer, q: Any, axes: Sequence[int], method: str, keepdims: Any, hundred: bool, ignores_nan: bool = False
+    a: Tracer, q: Any, axes: Sequence[int], method: str, keepdims: Any, hundred: bool, ignores_nan: bool
 ) -> Tracer | None:
     """See `_counted`."""
     ranks = _ranks(a, q)
@@ -296,27 +300,6 @@ def _weighted(function: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-def _quantile(
-    function: Callable[..., Any], a: Tracer, q: Any, axis: Any, out: Any, method: str, keepdims: Any, weights: Any
-) -> Any:
-    axes = axes_of(axis, a.ndim)
-    hundred = function is np.percentile
-    if _computes_in_out(a, out) or not _is_plain(a, q, method, weights, hundred):
-        return _by_numpy(function, a, q, axis, out, method, keepdims, weights)
-    if are_few_to_select(a, axes):
-        wanted = None if _is_computed(q) else _wanted(_fixed(q), hundred)
-        if wanted is not None:
-            return _few(a, wanted, is_python_number(q), axis, out, method, keepdims)
-    elif out is None and (counted := _counted_quantile(a, q, axes, method, keepdims, hundred)) is not None:
-        return counted
-    return _by_numpy(function, a, q, axis, out, method, keepdims, None)
-
-
-for _with_nan, _plain in _WITHOUT_NAN.items():
-    _statistic(_plain, _quantile)
-    _statistic(_with_nan, _nanquantile)
-
-
 @provides
 def counted_of_read(function: Any, full: Any, mask: Any, arguments: dict[str, Any]) -> Tracer | None:
     """A median or a quantile of ``full[mask]``, all elements of which are counted; None where that is not done.
@@ -347,25 +330,30 @@ def _wanted(q: Any, hundred: bool) -> np.ndarray[Any, Any] | None:
     return wanted if wanted.ndim <= 2 and wanted.size and wanted.min() >= 0 and wanted.max() <= 1 else None
 
 
-def _few(a: Tracer, wanted: np.ndarray[Any, Any], weak: bool, axis: Any, out: Any, method: str, keepdims: Any) -> Any:
-    """By a network; `weak`: was the quantile a Python number?"""
-    items = elements(a, axes_of(axis, a.ndim))
-    inside = ordered(items, network(len(items)), nan_last=False)
-    values = [_or_nan(_between(inside, q, method, weak), items) for q in wanted.ravel()]
-    return _reduced(a, axis, keepdims, out, values, wanted.shape)
-
-
-def _few_numbers(
-    a: Tracer, wanted: np.ndarray[Any, Any], weak: bool, axis: Any, out: Any, method: str, keepdims: Any
+def _few(
+    a: Tracer, q: Any, axes: tuple[int, ...], out: Any, method: str, keepdims: Any, hundred: bool, ignores_nan: bool
 ) -> Any:
-    """As `_few`, of the elements that are not NaN."""
-    items = elements(a, axes_of(axis, a.ndim))
-    items = ordered(items, network(len(items)))
-    values = [_of_numbers(items, lambda k, q=q: _between(items[:k], q, method, weak)) for q in wanted.ravel()]  # type: ignore[misc]
+    """By a network; None if the quantiles are not known, if NumPy refuses them, or if that takes too many steps."""
+    wanted = None if _is_computed(q) else _wanted(_fixed(q), hundred)
+    if wanted is None:
+        return None
+    if ignores_nan and wanted.size * count(tuple(a.shape[k] for k in axes)) > MAX_OF_NUMBERS:
+        return None
+    is_weak = is_python_number(q)
+    items = elements(a, axes)
+    inside = ordered(items, network(len(items)), nan_last=ignores_nan)
+    if not ignores_nan:
+        values = [_or_nan(_between(inside, x, method, is_weak), items) for x in wanted.ravel()]
+        return _reduced(a, axes, keepdims, out, values, wanted.shape)
+
+    def of_first(x: Any, k: int) -> Expr:
+        return _between(inside[:k], x, method, is_weak)
+
+    values = [_of_numbers(inside, functools.partial(of_first, x)) for x in wanted.ravel()]
     if values[0].dtype != a.dtype:  # NumPy's result has the dtype of the first slice's, which is the elements' for NaN
-        first = a[tuple(slice(None) if k in axes_of(axis, a.ndim) else 0 for k in range(a.ndim))]
+        first = a[tuple(slice(None) if k in axes else 0 for k in range(a.ndim))]
         current().check(call(np.all, call(np.isnan, first)))
-    return _reduced(a, axis, keepdims, out, values, wanted.shape)
+    return _reduced(a, axes, keepdims, out, values, wanted.shape)
 
 
 def _between(inside: Sequence[Expr], q: Any, method: str, weak: bool) -> Expr:

@@ -1,4 +1,4 @@
-"""Store-to-load forwarding through concatenations: arrays that are written in parts along one axis."""
+"""Store-to-load forwarding through concatenations: arrays that are written piece by piece along one axis."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from hjit.trace.passes.limits import REPEATED_COST, SELECTED_PLANES
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """``stage[..., first : first + count, ...] = definition``, all of the other axes."""
+class Operand:
+    """An operand of a concatenation: ``stage[..., first : first + count, ...] = definition``, all of the other axes."""
 
     first: int
     count: int
     definition: Definition
 
     def value(self, axis: int, index: tuple[Poly, ...]) -> Expr:
-        """The value at an index of the stage that is in the part."""
+        """The value at an index of the stage that is in the operand."""
         if len(self.definition.dims) == len(index):
             index = (*index[:axis], index[axis] - self.first, *index[axis + 1 :])
         else:
@@ -31,29 +31,29 @@ class Part:
         return substitute(self.definition.value, renumber(index))
 
 
-def concatenated(s: Stage) -> tuple[int, tuple[Part, ...]] | None:
-    """The axis, of known extent, and the parts that a stage is written in without reading itself; None: it is not."""
+def concatenated(s: Stage) -> tuple[int, tuple[Operand, ...]] | None:
+    """The axis, of known extent, and the operands that a stage concatenates; None if it is no concatenation."""
     if not s.updates or any(d.order != "pure" or d.rdims or s.name in d.sources for d in s.updates):
         return None
     for axis, extent in enumerate(s.shape):
-        found = [_part(s, d, axis) for d in s.updates] if extent.is_const else []
+        found = [_operand(s, d, axis) for d in s.updates] if extent.is_const else []
         known = {(x.first, x.count): x for x in found if x is not None}  # the last of those written to one place
         if found and None not in found and _cover(known.values(), extent.const):
             return axis, tuple(known.values())
     return None
 
 
-def _part(s: Stage, d: Definition, axis: int) -> Part | None:
+def _operand(s: Stage, d: Definition, axis: int) -> Operand | None:
     rest = [k for k in range(len(s.shape)) if k != axis]
     at = d.target[axis]
     if at.is_const and d.dims == tuple(s.shape[k] for k in rest):
-        return Part(at.const, 1, d) if all(d.target[k] == poly(Dim(j)) for j, k in enumerate(rest)) else None
+        return Operand(at.const, 1, d) if all(d.target[k] == poly(Dim(j)) for j, k in enumerate(rest)) else None
     first = at - poly(Dim(axis))
     whole = len(d.dims) == len(s.shape) and all(d.dims[k] == s.shape[k] and d.target[k] == poly(Dim(k)) for k in rest)
-    return Part(first.const, d.dims[axis].const, d) if whole and first.is_const and d.dims[axis].is_const else None
+    return Operand(first.const, d.dims[axis].const, d) if whole and first.is_const and d.dims[axis].is_const else None
 
 
-def _cover(found: Iterable[Part], extent: int) -> bool:
+def _cover(found: Iterable[Operand], extent: int) -> bool:
     """Is every index in one of them, and in one only?"""
     end = 0
     for x in sorted(found, key=lambda x: x.first):
@@ -63,7 +63,7 @@ def _cover(found: Iterable[Part], extent: int) -> bool:
     return end == extent
 
 
-def _cheaply_concatenated(s: Stage) -> tuple[int, tuple[Part, ...]] | None:
+def _cheaply_concatenated(s: Stage) -> tuple[int, tuple[Operand, ...]] | None:
     """`concatenated`, where each part is so cheap that it may be computed again."""
     found = concatenated(s)
     return found if found is not None and all(cost(x.definition.value) <= REPEATED_COST for x in found[1]) else None
@@ -71,7 +71,7 @@ def _cheaply_concatenated(s: Stage) -> tuple[int, tuple[Part, ...]] | None:
 
 def forward_stores(graph: Graph) -> Graph:
     """A load that is in one part in all iterations is the value that was stored there."""
-    known: dict[str, tuple[int, tuple[Part, ...]]] = {}
+    known: dict[str, tuple[int, tuple[Operand, ...]]] = {}
     stages = []
 
     def forwarded(e: Expr, extents: tuple[Poly, ...]) -> Expr | None:
@@ -119,10 +119,10 @@ def _selected(s: Stage) -> Stage:
     found = _cheaply_concatenated(s)
     if found is None or s.shape[found[0]].const > SELECTED_PLANES:
         return s
-    axis, parts = found
+    axis, operands = found
     index = identity(len(s.shape))
     value: Expr | None = None
-    for x in reversed(parts):
+    for x in reversed(operands):
         at = index[axis] - x.first
         clamped = boundary("clamp", at, poly(x.count)) + x.first
         here = x.value(axis, (*index[:axis], clamped, *index[axis + 1 :]))

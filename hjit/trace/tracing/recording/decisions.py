@@ -50,7 +50,7 @@ def _guarded(rec: Recorder, stage: str) -> Any:
         raise rec.long_loop(
             f"it has decided on computed values {MAX_DECISIONS} times",
             "iterate outside the decorated function",
-            LongLoop if rec.has_short_loops and not rec.attempt.rolls_short else TraceError,
+            LongLoop if rec.unrolled.has_short and not rec.attempt.rolls_short else TraceError,
         )
     rec.break_in_loop("decisions on computed values", iterations.MAX_DECISIONS)
     value: Any = _assumed(rec, number, stage)

@@ -159,15 +159,28 @@ class RunningLoop:
         return frame is self.frame and self.first < frame.f_lasti < self.end
 
 
-class LoopsAround:
-    """Knows the loops that could be programs, and are traced iteration by iteration: the latest of each."""
+class UnrolledLoops:
+    """The loops that are traced iteration by iteration.
+
+    Attributes:
+        has_short: was a loop unrolled that could have been re-rolled?
+        short: the short loops that were met.
+        too_long: the outermost loop that could be a program, once iterations have filled the trace.
+    """
 
     def __init__(self) -> None:
-        self._loops: dict[LoopSite, RunningLoop] = {}
+        self.has_short = False
+        self.short: set[LoopSite] = set()
+        self.too_long: frozenset[LoopSite] = frozenset()
+        self._loops: dict[LoopSite, RunningLoop] = {}  # that could be programs: the latest of each
 
     def begin(self, site: LoopSite, loop: RunningLoop) -> None:
-        """One of them begins."""
+        """A loop begins that could be a program."""
         self._loops[site] = loop
+
+    def forget_frames(self) -> None:
+        """Drop the frames of the loops."""
+        self._loops.clear()
 
     def outermost(self) -> frozenset[LoopSite]:
         """The outermost one that the present instruction is in, if it is in any."""

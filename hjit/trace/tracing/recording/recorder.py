@@ -37,7 +37,7 @@ from hjit.trace.tracing.recording.events import (
     GraphBreak,
     Source,
 )
-from hjit.trace.tracing.recording.iterations import Iterations, LoopsAround, WrittenParts
+from hjit.trace.tracing.recording.iterations import Iterations, UnrolledLoops, WrittenParts
 from hjit.trace.tracing.recording.products import Product
 from hjit.trace.tracing.recording.rerolled import RerolledLoops
 from hjit.trace.tracing.recording.results import ExternResult
@@ -46,7 +46,6 @@ from hjit.trace.tracing.recording.strides import constant_strides, packed
 from hjit.trace.tracing.recording.uninitialised import fill_values
 from hjit.trace.tracing.recording.watched import Watched
 from hjit.trace.tracing.scalars.host import HostScalar, ScalarTape, TapeEntry
-from hjit.trace.tracing.scalars.induction import LoopSite
 
 MAX_STAGES = 20_000  # of a trace, some seconds of tracing: more come from a loop over pixels
 STAGES_A_CHECK = 8  # of the deadline, which asks the system for the time
@@ -186,10 +185,7 @@ class Recorder(TracedSizes):
         has_methods: have methods of the user's classes run as they are, which could be traced?
         loops: the re-rolled loops (iterations traced as one) that are being traced, innermost last.
         rerolled: what re-rolled loops record besides stages.
-        has_short_loops: was a loop unrolled that could have been re-rolled?
-        short_loops: the short loops that were met.
-        around: which loops that could be programs are unrolled.
-        too_long: the outermost of these, once iterations have filled the trace.
+        unrolled: the loops that are traced iteration by iteration.
         changes: for each write the buffer, its version before, and its contents if they were known.
         iterations: counts operations in iterations of Python loops, so that a long loop is not unrolled; or None.
         parts: of arrays, if short loops write many of them.
@@ -243,10 +239,7 @@ class Recorder(TracedSizes):
     # -- its loops
     loops: list[Any] = field(default_factory=list)
     rerolled: RerolledLoops = field(default_factory=RerolledLoops)
-    has_short_loops: bool = False
-    short_loops: set[LoopSite] = field(default_factory=set)
-    around: LoopsAround = field(default_factory=LoopsAround)
-    too_long: frozenset[LoopSite] = frozenset()
+    unrolled: UnrolledLoops = field(default_factory=UnrolledLoops)
     changes: list[tuple[Any, str, np.ndarray[Any, Any] | None]] = field(default_factory=list)
     iterations: Iterations | None = None
     parts: WrittenParts = field(default_factory=WrittenParts)
@@ -310,7 +303,8 @@ class Recorder(TracedSizes):
     def forget_frames(self) -> None:
         """Drop the frames of traced code, and the variables in them."""
         self.iterations = None
-        self.around, self.parts = LoopsAround(), WrittenParts()
+        self.unrolled.forget_frames()
+        self.parts = WrittenParts()
 
     def place_of(self, x: Any) -> Any:
         """The path at which the caller holds a list, tuple or dict; None if the function made it."""
@@ -485,7 +479,7 @@ class Recorder(TracedSizes):
 
     def long_loop(self, reason: str, advice: str, kind: type[TraceError] = LongLoop) -> TraceError:
         """The error of a loop whose iterations fill the trace."""
-        self.too_long = self.around.outermost()
+        self.unrolled.too_long = self.unrolled.outermost()
         return self.error("loop", reason, advice, kind)
 
     # -- what NumPy refuses

@@ -21,8 +21,7 @@ from hjit.trace.capture.loops.elements import UNBOUND
 from hjit.trace.capture.loops.iterators import traced_loop
 from hjit.trace.capture.loops.rerolling import Iterations, outcome_of
 from hjit.trace.capture.loops.rewriting.choices import is_test
-from hjit.trace.capture.loops.rewriting.syntax import assign, call_of, load, renamed, set_by
-from hjit.trace.splitting.source import copied
+from hjit.trace.capture.loops.rewriting.syntax import assign, call_of, if_statement, load, renamed, set_by
 from hjit.trace.tracing.arrays.buffers import TracedBuffer
 from hjit.trace.tracing.arrays.tracer import Tracer, call, is_tracer, stage_of
 from hjit.trace.tracing.recording.recorder import current, tracing
@@ -111,7 +110,7 @@ class Branches:
     def block(self, body: Sequence[ast.stmt], known: frozenset[str], in_loop: bool = False) -> list[ast.stmt]:
         """Statements, changed; `known`: variables that have values before them."""
         found: list[ast.stmt] = []
-        for s in map(_as_statement, body):
+        for s in map(if_statement, body):
             match s:
                 case ast.For() | ast.While():
                     inside = known | (set_by([s.target]) if isinstance(s, ast.For) else frozenset())
@@ -190,15 +189,6 @@ def _has_parts(e: ast.expr) -> bool:
 def _is_own(test: ast.expr) -> bool:
     """Is a condition one that `choices` has made?"""
     return isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id == CHOOSES
-
-
-def _as_statement(s: ast.stmt) -> ast.stmt:
-    """``x = a if c else b`` as the statement ``if``."""
-    match s:
-        case ast.Assign(value=ast.IfExp(test=test, body=a, orelse=b)):
-            sides = [[_as_statement(ast.copy_location(ast.Assign(copied(s.targets), e), s))] for e in (a, b)]
-            return ast.copy_location(ast.If(test, *sides), s)
-    return s
 
 
 def _without_continue(body: Sequence[ast.stmt]) -> list[ast.stmt]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from hjit.trace.capture.loops.bytecode import BOTH, CHOOSE, CHOOSES, EITHER
 from hjit.trace.capture.loops.carried import Kind, element
-from hjit.trace.capture.loops.rewriting.syntax import assign, call_of, load, renamed, set_by
+from hjit.trace.capture.loops.rewriting.syntax import assign, call_of, if_statement, load, renamed, set_by
 from hjit.trace.ir.expressions import select
 from hjit.trace.splitting.source import copied
 from hjit.trace.tracing.arrays.tracer import Tracer, call, from_stage, is_tracer
@@ -94,7 +94,7 @@ class Choices:
     def block(self, body: Sequence[ast.stmt], known: frozenset[str], in_loop: bool = False) -> list[ast.stmt]:
         """Statements, changed; `known`: variables that have values before them."""
         found: list[ast.stmt] = []
-        for s in map(_as_statement, body):
+        for s in map(_if_statement, body):
             match s:
                 case ast.If() if in_loop and self._is_simple(s, known):
                     found += self._chosen(s, known)
@@ -157,7 +157,7 @@ class Choices:
 
     def _after(self, body: Sequence[ast.stmt], known: frozenset[str]) -> frozenset[str] | None:
         """The variables that have values after statements; None where one is of another sort."""
-        for s in map(_as_statement, body):
+        for s in map(_if_statement, body):
             match s:
                 case ast.Pass():
                     continue
@@ -209,12 +209,11 @@ def is_test(name: str) -> bool:
     return name.startswith(".test")
 
 
-def _as_statement(s: ast.stmt) -> ast.stmt:
-    """``x = a if c else b`` as the statement ``if``."""
+def _if_statement(s: ast.stmt) -> ast.stmt:
+    """``x = a if c else b``, of a variable, as the statement ``if``."""
     match s:
-        case ast.Assign(targets=[ast.Name()], value=ast.IfExp(test=test, body=a, orelse=b)):
-            sides = [[_as_statement(ast.copy_location(ast.Assign(copied(s.targets), e), s))] for e in (a, b)]
-            return ast.copy_location(ast.If(test, *sides), s)
+        case ast.Assign(targets=[ast.Name()]):
+            return if_statement(s)
     return s
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from hjit.trace.splitting.source import copied
+
 
 def set_by(nodes: Sequence[ast.AST]) -> frozenset[str]:
     """The variables that these set."""
@@ -34,3 +36,12 @@ def assign(name: str, value: ast.expr) -> ast.stmt:
 def call_of(name: str, *args: str | ast.expr) -> ast.Call:
     """A call of a function by its name, on variables and expressions."""
     return ast.Call(load(name), [load(x) if isinstance(x, str) else x for x in args], [])
+
+
+def if_statement(s: ast.stmt) -> ast.stmt:
+    """``x = a if c else b`` as the statement ``if``; any other statement as it is."""
+    match s:
+        case ast.Assign(value=ast.IfExp(test=test, body=a, orelse=b)):
+            sides = [[if_statement(ast.copy_location(ast.Assign(copied(s.targets), e), s))] for e in (a, b)]
+            return ast.copy_location(ast.If(test, *sides), s)
+    return s

@@ -1,10 +1,10 @@
-"""A Graph, cut into parts that are computed chunk by chunk.
+"""A Graph, cut into subgraphs that are computed chunk by chunk.
 
-A part computes stages of one shape, its outputs, from arrays that are there: inputs, and outputs of other parts. All
-stages in between are computed for each chunk, as far as it needs them. A stage becomes an output of a part of its own
-where that would be too much (`RECOMPUTED`), where its chunks need more of an array than lies near them, or where it is
-a reduction over more than one chunk: partial results of the pieces that it is reduced over, which are then combined.
-Chunks of a scan follow from each other along its axis (`carries.py`).
+A subgraph computes stages of one shape, its outputs, from arrays that exist already: inputs, and outputs of other
+subgraphs. Each task recomputes what its chunk needs of the stages in between. A stage becomes an output of a subgraph
+of its own where recomputing it would cost too much (`RECOMPUTED`), where its chunks need more than the neighbouring
+chunks of an array, or where it is a reduction over more than one chunk: then each task computes a partial result, and
+these are combined. A chunk of a scan continues from the chunk before it along its axis (`carries.py`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Given = Mapping[int, Mapping[int, Interval]]  # of updates of a stage: the itera
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class Subgraph:
     """Stages of one shape that are computed chunk by chunk.
 
     Attributes:
@@ -71,7 +71,7 @@ class Cutter:
         shapes: of the arrays whose chunks results follow: those that are read, or all arguments where none is.
         chunks: of the arrays that it reads: the lengths along each axis.
         aliases: inputs that are another array (`hjit.trace.passes.operands`).
-        kept: stages that parts need and do not compute themselves (`hjit.chunks.kept`).
+        kept: stages that subgraphs need and do not compute themselves (`hjit.chunks.kept`).
     """
 
     def __init__(
@@ -87,85 +87,85 @@ class Cutter:
         self.shapes = shapes
         self.bounds = BoundsInference(graph, sizes, scalars)
         self.kept: frozenset[str] = frozenset()
-        self._parts: dict[str, Part] = {}
+        self._found: dict[str, Subgraph] = {}
         self._carried: dict[tuple[str, ...], BoundsInference] = {}
         self.position = {s.name: k for k, s in enumerate(graph.stages)}
         self._reduced: dict[str, Grid | None] = {}
         self._carries = {s.name: carry_of(s) for s in graph.stages}
 
-    def parts(self) -> list[Part]:
-        """The parts, in an order in which they can be computed; those of one shape that do not need each other are
+    def subgraphs(self) -> list[Subgraph]:
+        """The subgraphs, in an order in which they can be computed; those of one shape that do not need each other are
         one."""
-        found: dict[str, Part] = {}
+        found: dict[str, Subgraph] = {}
         wanted = [n for n in self.graph.outputs if n in self.position]
         while wanted:
             name = wanted.pop()
             if name not in found:
-                found[name] = self.part_of(name)
+                found[name] = self.subgraph_of(name)
                 wanted += [n for n in map(self.array, found[name].reads) if n in self.position]
         return self._joined(found)
 
     def array(self, name: str) -> str:
-        """The array that one is which a part reads: itself, or that which it is an alias of."""
+        """The array that one is which a subgraph reads: itself, or that which it is an alias of."""
         return self.aliases.get(name, name)
 
     def keep(self, name: str) -> None:
-        """Parts read this stage, which is one of its own, rather than computing it."""
+        """Subgraphs read this stage, which is one of its own, rather than computing it."""
         self.kept |= {name}
-        self._parts = {n: p for n, p in self._parts.items() if n == name or name not in p.required}
+        self._found = {n: p for n, p in self._found.items() if n == name or name not in p.required}
 
-    def part_of(self, name: str) -> Part:
-        """The part that computes a stage alone."""
-        if name not in self._parts:
-            self._parts[name] = self._part(name)
-        return self._parts[name]
+    def subgraph_of(self, name: str) -> Subgraph:
+        """The subgraph that computes a stage alone."""
+        if name not in self._found:
+            self._found[name] = self._new(name)
+        return self._found[name]
 
-    def _joined(self, found: Mapping[str, Part]) -> list[Part]:
-        """The parts of single stages, those that read one another's chunks at most once together."""
+    def _joined(self, found: Mapping[str, Subgraph]) -> list[Subgraph]:
+        """The subgraphs of single stages, those that read one another's chunks at most once together."""
         levels: dict[str, int] = {}
         alike: dict[tuple[object, ...], list[list[str]]] = {}
         for name in sorted(found, key=self.position.__getitem__):
-            part = found[name]
-            levels[name] = 1 + max((levels[n] for n in map(self.array, part.reads) if n in found), default=0)
-            groups = alike.setdefault((levels[name], *self._signature(name, part)), [])
-            group = next((g for g in groups if not any(n in part.required for n in g)), None)
+            subgraph = found[name]
+            levels[name] = 1 + max((levels[n] for n in map(self.array, subgraph.reads) if n in found), default=0)
+            groups = alike.setdefault((levels[name], *self._signature(name, subgraph)), [])
+            group = next((g for g in groups if not any(n in subgraph.required for n in g)), None)
             if group is None:
                 groups.append([name])
             else:
                 group.append(name)
-        parts = [self._together(tuple(g), found) for groups in alike.values() for g in groups]
-        return sorted(parts, key=lambda p: max(levels[n] for n in p.outputs))
+        subgraphs = [self._together(tuple(g), found) for groups in alike.values() for g in groups]
+        return sorted(subgraphs, key=lambda p: max(levels[n] for n in p.outputs))
 
-    def _together(self, names: tuple[str, ...], found: Mapping[str, Part]) -> Part:
-        """One part of several, which none of them needs another of."""
+    def _together(self, names: tuple[str, ...], found: Mapping[str, Subgraph]) -> Subgraph:
+        """One subgraph of several, which none of them needs another of."""
         first = found[names[0]]
         if len(names) == 1:
             return first
         reads = frozenset(n for name in names for n in found[name].reads if n in found)
         carries = {n: c for name in names for n, c in found[name].carries.items()}
-        part = self._walk(names, first.grid, first.pieces, reads, False, carries)
-        assert part is not None, "each of them alone saw no more"
-        return part
+        subgraph = self._walk(names, first.grid, first.pieces, reads, False, carries)
+        assert subgraph is not None, "each of them alone saw no more"
+        return subgraph
 
-    def _signature(self, name: str, part: Part) -> tuple[object, ...]:
-        """What parts have in common that are computed together."""
-        if part.is_whole:
+    def _signature(self, name: str, subgraph: Subgraph) -> tuple[object, ...]:
+        """What subgraphs have in common that are computed together."""
+        if subgraph.is_whole:
             return (name,)
-        updates = self.graph.stage(name).updates if part.pieces else ()
-        carries = tuple((c.axis, c.step) for c in part.carries.values())
-        return self.bounds.shapes[name], part.grid, part.pieces, tuple(d.rdims for d in updates[:1]), carries
+        updates = self.graph.stage(name).updates if subgraph.pieces else ()
+        carries = tuple((c.axis, c.step) for c in subgraph.carries.values())
+        return self.bounds.shapes[name], subgraph.grid, subgraph.pieces, tuple(d.rdims for d in updates[:1]), carries
 
-    def _part(self, name: str) -> Part:
+    def _new(self, name: str) -> Subgraph:
         """By the first grid of chunks for which no task sees too much."""
         pieces, carry = self._pieces(name) or (), self._carries[name]
         for grid in self._grids(name):
             carries = {name: carry} if carry is not None and len(grid[carry.axis]) > 1 else {}
-            part = self._walk((name,), grid, pieces, frozenset(), False, carries)
-            if part is not None:
-                return part
-        part = self._walk((name,), tuple((n,) for n in self.bounds.shapes[name]), (), frozenset(), True)
-        assert part is not None
-        return part
+            subgraph = self._walk((name,), grid, pieces, frozenset(), False, carries)
+            if subgraph is not None:
+                return subgraph
+        subgraph = self._walk((name,), tuple((n,) for n in self.bounds.shapes[name]), (), frozenset(), True)
+        assert subgraph is not None
+        return subgraph
 
     # -- chunks of stages
     def _grids(self, name: str) -> Iterator[Grid]:
@@ -228,7 +228,7 @@ class Cutter:
 
     # -- what chunks need
     def bounds_with(self, carries: Mapping[str, Carry]) -> BoundsInference:
-        """Bounds inference for a part with these scans."""
+        """Bounds inference for a subgraph with these scans."""
         if not carries:
             return self.bounds
         key = tuple(carries)
@@ -245,11 +245,11 @@ class Cutter:
         there: frozenset[str],
         whole: bool,
         carries: Mapping[str, Carry] = {},
-    ) -> Part | None:
-        """The part with this grid; None where its own stages see too much of what they read.
+    ) -> Subgraph | None:
+        """The subgraph with this grid; None where its own stages see too much of what they read.
 
         Args:
-            there: stages that are outputs of other parts.
+            there: stages that are outputs of other subgraphs.
         """
         count, own, dims = task_regions(grid, pieces, len(self.graph.stage(names[0]).updates[0].dims) if pieces else 0)
         bounds = self.bounds_with(carries)
@@ -281,7 +281,7 @@ class Cutter:
                 needed[n] = filled(needed[n], self.bounds.shapes[n])
                 reads.append(n)
         before = {n: c.before(needed[n], self.bounds.shapes[n][c.axis]) for n, c in carries.items()}
-        return Part(names, grid, pieces, needed, tuple(dict.fromkeys(reads)), whole, given, carries, before)
+        return Subgraph(names, grid, pieces, needed, tuple(dict.fromkeys(reads)), whole, given, carries, before)
 
     def _given(self, name: str, own: Region, dims: Mapping[int, Interval], carry: Carry | None) -> Given:
         """The iterations of a reduction's pieces, or of a scan's chunks."""

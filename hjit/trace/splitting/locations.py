@@ -28,7 +28,7 @@ class SourceRange:
         return bool(begin <= (self.line, self.column) and (self.end_line, self.end_column) <= end)
 
 
-def place_of(error: BaseException, code: types.CodeType) -> SourceRange | None:
+def location_of(error: BaseException, code: types.CodeType) -> SourceRange | None:
     """Where in a function an exception came up; None where it did not while the function ran."""
     tb = error.__traceback__
     while tb is not None:
