@@ -26,6 +26,7 @@ from hjit.sched.language.groups import groups
 from hjit.sched.language.memory import C_ORDER
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Node, Root, computes
+from hjit.sched.native.argument_block import Featuriser
 from hjit.sched.search.batches import IN_C_ORDER, NONE, Batch, Layouts, NestCost, Rows
 from hjit.sched.search.pruning import Rules
 from hjit.sched.search.successors import Floats, Ints
@@ -156,6 +157,11 @@ class NestCosts:
         if sized is None:
             sized = self._sized[inlined] = self.sized.inlining(inlined)
         return sized
+
+    def compute_by(self, featuriser: Featuriser | None) -> None:
+        """From now on a compiled featuriser computes the features of nests that are not known yet."""
+        for x in self._sized.values():
+            x.featuriser = featuriser
 
     def through(self, nest: Node, inlined: frozenset[str]) -> frozenset[str]:
         """The inlined stages that matter for a nest."""

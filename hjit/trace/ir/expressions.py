@@ -264,8 +264,8 @@ def walk(*roots: Expr, args: Callable[[Expr], Iterable[Expr]] | None = None) -> 
                 stack += p.exprs
 
 
-# The state of a walk that rewrites is an object with methods. Functions inside a function that call themselves are cycles:
-# these, and all that they remember, would be left to the garbage collector, which a first call then spends its time in.
+# The state of a walk that rewrites is an object with methods. Functions inside a function that call themselves are
+# cycles: these, and all that they remember, would be left to the garbage collector, a twentieth of a first call's time.
 
 
 class _Rewriting:
@@ -285,7 +285,7 @@ class _Rewriting:
             args = tuple(map(self.of, e.args))
             if not all(map(is_, args, e.args)):
                 new = e.with_args(args)
-        elif any([p.exprs for p in e.polys]):
+        elif any(p.exprs for p in e.polys):
             new = map_polys(e, self.of_poly)
         changed = self.change(new)
         self.memo[e] = new = new if changed is None else changed
