@@ -226,6 +226,7 @@ def _searched(
     candidates = [(default_cost, by_default), *(c for x in searches for c in _best(x.found, effort.timed))]
     candidates = _improved(candidates, whole, space, effort, limit, timer)
     timer.record()
+    whole.nests.forget(0)  # it refers to itself: the garbage collector would have to find it
     evaluations, seconds = whole.tally.evaluations, timer.clock()
     log.debug("searched %d schedules of %d stages in %.3f s", evaluations, count, seconds)
     said = f"{evaluations} schedules in {seconds:.3f} s, the best by the model"

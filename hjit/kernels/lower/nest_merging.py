@@ -102,7 +102,7 @@ def signature_of(graph: Graph, layouts: dict[str, Layout], top: Node) -> Signatu
 
 
 def _loops(node: Node, stage: str, numbers: list[int]) -> str | None:
-    """The loops of a stage as text; None where there are other stages inside. Its definitions are added to `numbers`."""
+    """The loops of a stage as text; None where there are other stages inside. `numbers` gets its definitions."""
     match node:
         case Compute(name, definitions, ()) if name == stage:
             numbers.extend(definitions)

@@ -181,9 +181,9 @@ class NestCosts:
         """Of how many nests it is kept how their features are worked out."""
         return sum(len(x.plans) for x in self._sized.values())
 
-    def forget(self) -> None:
+    def forget(self, limit: int = MAX_PLANS) -> None:
         """Bound what is recorded of nests. Their costs are kept, so that little of it is needed again."""
-        if self.plans > MAX_PLANS:
+        if self.plans > limit:
             for x in self._sized.values():
                 x.forget()
 
