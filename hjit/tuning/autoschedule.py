@@ -141,83 +141,92 @@ def _found(segment: Segment, sizes: Mapping[str, int], options: Options, effort:
         ends_in(effort.seconds + effort.refine + COMPILING_SECONDS[str(options.tune)] + MEASURED_SECONDS * effort.timed)
     with few_collections():
         if stored_featuriser(options) is None and not is_due():
-            start = time.thread_time()
-            try:
-                return _searched(segment, sizes, options, effort, RECORDED_SECONDS)
-            except SlowSearch:
-                log.debug("the search starts again, with the compiled featuriser")
-            finally:
-                note_recorded(time.thread_time() - start)
+            return _searched(segment, sizes, options, effort, RECORDED_SECONDS)
         compiled_featuriser(options)  # before the clock of the search starts: it may be compiled now, once a machine
         return _searched(segment, sizes, options, effort)
-
-
-class SlowSearch(Exception):
-    """A search by recorded features takes so long that compiling the featuriser pays off."""
 
 
 class _Timer:
     """The time of one search.
 
     Attributes:
-        clock: with a finite patience CPU time: that the machine is busy is no reason to compile the featuriser.
-        start: when the search began.
-        give_up: when patience ends; `is_past` then raises.
+        patience: CPU seconds that features may be recorded for in Python. Then, or where the search would end
+            unfinished, `hurry` compiles the featuriser, and the clock starts again.
+        hurry: has the rest of the search use the compiled featuriser.
     """
 
-    def __init__(self, patience: float) -> None:
-        self.clock = time.perf_counter if patience == math.inf else time.thread_time
-        self.start = self.clock()
-        self.give_up = self.start + patience
+    def __init__(self, patience: float, hurry: Callable[[], None]) -> None:
+        self.patience, self.hurry = patience, hurry
+        # with a finite patience CPU time: that the machine is busy is no reason to compile the featuriser
+        self._now = time.perf_counter if patience == math.inf else time.thread_time
+        self._start = self._now()
+
+    def clock(self) -> float:
+        """Seconds since the search began."""
+        return self._now() - self._start
 
     def is_past(self, end: float) -> bool:
-        """Is it later than `end`?
-
-        Raises:
-            SlowSearch: patience is finite, and has ended; or so has the search, unfinished.
-        """
+        """Is it later than `end`?"""
         now = self.clock()
-        if self.give_up < math.inf and now > min(end, self.give_up):
-            raise SlowSearch
-        return now > end
+        if now <= end and now <= self.patience:
+            return False
+        if self.patience == math.inf:
+            return True
+        self.record()
+        self.patience = math.inf
+        self.hurry()
+        self._now = time.perf_counter
+        self._start = self._now()
+        return False
+
+    def record(self) -> None:
+        """Note how long features have been recorded in Python, if they still are."""
+        if self.patience < math.inf:
+            note_recorded(self.clock())
 
 
 def _searched(
     segment: Segment, sizes: Mapping[str, int], options: Options, effort: Effort, patience: float = math.inf
 ) -> Plan:
-    """As `searched`; with a finite `patience` by recorded features.
-
-    Args:
-        patience: CPU seconds within which the search must end.
-
-    Raises:
-        SlowSearch: it does not.
+    """As `searched`; with a finite `patience` by recorded features, for so many CPU seconds. They are those of the
+    compiled featuriser, so that what is found does not depend on when it takes over.
     """
-    timer, count = _Timer(patience), len(segment.graph.stages)
+
+    def hurry() -> None:
+        log.debug("the search goes on with the compiled featuriser")
+        whole.nests.compute_by(compiled_featuriser(options))
+
+    timer, count = _Timer(patience, hurry), len(segment.graph.stages)
     if effort.freeze and sum(len(s.definitions) for s in segment.graph.stages) > DEFINITIONS_A_SECOND * effort.seconds:
         return _not_searched(Plan(None, frozenset(), 0.0), count, effort)
     whole = space_of(segment, sizes, options, memoise=effort.memoise, may_compile=patience == math.inf)
     by_default = Schedule(segment.default, frozenset())
-    limit, half = timer.start + effort.seconds, timer.start + effort.seconds / 2
+    limit, half = effort.seconds, effort.seconds / 2
     is_large = effort.freeze and count > FEW_STAGES
     begin = timer.clock()
     default_cost = whole.tree_cost(by_default.tree, lambda: timer.is_past(half if is_large else math.inf))
     space, now = whole, timer.clock()
     if is_large:
-        limit -= COMPLETED * (now - begin)
+        limit -= COMPLETED * max(now - begin, 0.0)  # a clock that has started again knows the rest of it only
         if timer.is_past(limit):
-            plan = Plan(None, frozenset(), default_cost, now - timer.start, None, whole.counters.evaluations)
+            plan = Plan(None, frozenset(), default_cost, now, None, whole.counters.evaluations)
             return _not_searched(plan, count, effort)
+        now = timer.clock()
         until = max(half, now + (limit - now) / 3)
         space = frozen(space, lambda: timer.is_past(until)) if space.kinds > FEW_STAGES else space
-    # recorded features are slow: with them only the quick searches run, the others do not justify compiling
-    further = min(half, timer.start + patience / 2)
-    searches = greedy_searches(space, lambda: timer.is_past(limit), lambda: timer.clock() > further)
+
+    def is_past_half() -> bool:
+        # recorded features are slow: with them only the quick searches run, the others do not justify compiling
+        return timer.clock() > min(half, timer.patience / 2)
+
+    searches = greedy_searches(space, lambda: timer.is_past(limit), is_past_half)
     if effort.parameters != GREEDY:  # a beam may end at a higher cost, or early; it shares memoised costs with these
         searches = [*_beams([x.space for x in searches], effort, limit, timer), *searches]
     candidates = [(default_cost, by_default), *(c for x in searches for c in _best(x.found, effort.timed))]
     candidates = _improved(candidates, whole, space, effort, limit, timer)
-    evaluations, seconds = whole.counters.evaluations, timer.clock() - timer.start
+    timer.record()
+    whole.nests.forget(0)  # it refers to itself: the garbage collector would have to find it
+    evaluations, seconds = whole.counters.evaluations, timer.clock()
     log.debug("searched %d schedules of %d stages in %.3f s", evaluations, count, seconds)
     said = f"{evaluations} schedules in {seconds:.3f} s, the best by the model"
     debug.say("search", said, lambda: _shown(candidates))

@@ -70,7 +70,7 @@ FIT_PASSES, FIT_RATE = 60, 1e-3  # of the cost model over what was timed: some 0
 MIN_SAMPLES = 8  # below which it is not fitted
 FIT_SECONDS = 20.0  # of the budget, below which it is not fitted either: to load and compile what fits takes some 5 s
 
-# CPU seconds that a search by recorded features may take before it starts again with the compiled featuriser, and that
+# CPU seconds that a search by recorded features may take before it goes on with the compiled featuriser, and that
 # compiling the featuriser takes. Of 35 searches of chan_vese, blob_dog, frangi and a network in NumPy, 34 took at most
 # 0.2 s
 RECORDED_SECONDS = 0.4

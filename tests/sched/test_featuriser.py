@@ -248,16 +248,21 @@ def test_a_short_search_compiles_no_featuriser(
     assert featuriser._recorded > 0
 
 
-def test_a_long_one_begins_again_with_it(
+def test_a_long_one_goes_on_with_it(
     segment: Segment, tmp_path: Path, compiled_names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = replace(OPTIONS, cache_dir=str(tmp_path))
     wanted = autoschedule.searched(segment, SIZES, options, EFFORT)
     assert not compiled_names
-    monkeypatch.setattr(autoschedule, "RECORDED_SECONDS", 0.0)
-    found = autoschedule.searched(segment, SIZES, options, EFFORT)
-    assert len(compiled_names) == 1
-    assert (found.tree, found.inlined, found.evaluations) == (wanted.tree, wanted.inlined, wanted.evaluations)
+    for seconds in (0.0, 1e-3, 1e-2):
+        monkeypatch.setattr(featuriser, "_known", None)
+        monkeypatch.setattr(featuriser, "_recorded", 0.0)
+        monkeypatch.setattr(autoschedule, "RECORDED_SECONDS", seconds)
+        found = autoschedule.searched(segment, SIZES, replace(options, cache_dir=str(tmp_path / str(seconds))), EFFORT)
+        assert compiled_names or seconds
+        assert (found.tree, found.inlined) == (wanted.tree, wanted.inlined)
+        assert found.cost == wanted.cost
+        assert seconds or found.evaluations == wanted.evaluations
 
 
 def test_after_many_short_ones_it_is_compiled(

@@ -87,20 +87,7 @@ def signature_of(graph: Graph, layouts: dict[str, Layout], top: Node) -> Signatu
     if stage is None:
         return None
     numbers: list[int] = []
-
-    def tree(node: Node) -> str | None:
-        """The loops as text; None where there are other stages inside."""
-        match node:
-            case Compute(name, definitions, ()) if name == stage.name:
-                numbers.extend(definitions)
-                return f"compute{tuple(min(n, 2) for n in definitions)}"  # the first two differ from the others
-            case Loop() if node.stage == stage.name:
-                inside = [tree(c) for c in node.children]
-                if None not in inside:
-                    return f"{node.kind} {node.dim} {node.size} {node.tail} ({' '.join(x for x in inside if x)})"
-        return None
-
-    loops = tree(top)
+    loops = _loops(top, stage.name, numbers)
     if loops is None:
         return None
     w.lines += [loops, arrays[stage.name], str(stage.initial is None)]
@@ -112,3 +99,16 @@ def signature_of(graph: Graph, layouts: dict[str, Layout], top: Node) -> Signatu
         value = w.expr(d.value)
         w.lines.append(f"{d.order} [{dims}|{rdims}] [{target}] = {value}")
     return Signature("\n".join(w.lines), tuple(arrays.numbered), tuple(w.symbols))
+
+
+def _loops(node: Node, stage: str, numbers: list[int]) -> str | None:
+    """The loops of a stage as text; None where there are other stages inside. `numbers` gets its definitions."""
+    match node:
+        case Compute(name, definitions, ()) if name == stage:
+            numbers.extend(definitions)
+            return f"compute{tuple(min(n, 2) for n in definitions)}"  # the first two differ from the others
+        case Loop() if node.stage == stage:
+            inside = [_loops(c, stage, numbers) for c in node.children]
+            if None not in inside:
+                return f"{node.kind} {node.dim} {node.size} {node.tail} ({' '.join(x for x in inside if x)})"
+    return None

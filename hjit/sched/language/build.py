@@ -91,15 +91,13 @@ def nests(node: Node) -> Iterator[Node]:
 def own_nests(root: Root, stage: str) -> list[Path]:
     """Where the nests of a stage are, in their order: its outermost loops, or its computations where it has none."""
     found: list[Path] = []
-
-    def visit(node: Node, path: Path) -> None:
+    nodes: list[tuple[Node, Path]] = [(root, ())]
+    while nodes:
+        node, path = nodes.pop()
         if isinstance(node, (Loop, Compute)) and node.stage == stage:
             found.append(path)
         elif not isinstance(node, Compute):
-            for k, c in enumerate(node.children):
-                visit(c, (*path, k))
-
-    visit(root, ())
+            nodes += [(c, (*path, k)) for k, c in enumerate(node.children)][::-1]
     return found
 
 

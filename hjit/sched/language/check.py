@@ -50,13 +50,16 @@ DIVISIONS = ("floor_divide", "remainder", "fmod")
 Rule = Callable[[list[Leaf], Graph], Iterator[str]]
 
 
-def leaves(node: Node, path: tuple[Node, ...] = ()) -> Iterator[Leaf]:
+def leaves(root: Node) -> Iterator[Leaf]:
     """The computations of a tree, in the order in which they run."""
-    if isinstance(node, Compute):
-        yield Leaf(path, node)
-    else:
-        for c in node.children:
-            yield from leaves(c, (*path, node))
+    nodes: list[tuple[Node, tuple[Node, ...]]] = [(root, ())]  # not a generator in a generator: trees are deep
+    while nodes:
+        node, path = nodes.pop()
+        if isinstance(node, Compute):
+            yield Leaf(path, node)
+        else:
+            path = (*path, node)
+            nodes += [(c, path) for c in reversed(node.children)]
 
 
 def check_tree(root: Root, graph: Graph, kind: TargetKind = "cpu") -> None:

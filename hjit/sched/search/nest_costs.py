@@ -26,6 +26,7 @@ from hjit.sched.language.groups import groups
 from hjit.sched.language.memory import C_ORDER
 from hjit.sched.language.target import Target
 from hjit.sched.language.tree import Node, Root, computes
+from hjit.sched.native.argument_block import Featuriser
 from hjit.sched.search.batches import IN_C_ORDER, NONE, Batch, Layouts, NestCost, Rows
 from hjit.sched.search.pruning import Rules
 from hjit.sched.search.successors import Floats, Ints
@@ -157,6 +158,11 @@ class NestCosts:
             sized = self._sized[inlined] = self.sized.inlining(inlined)
         return sized
 
+    def compute_by(self, featuriser: Featuriser | None) -> None:
+        """From now on a compiled featuriser computes the features of nests that are not known yet."""
+        for x in self._sized.values():
+            x.featuriser = featuriser
+
     def through(self, nest: Node, inlined: frozenset[str]) -> frozenset[str]:
         """The inlined stages that matter for a nest."""
         if not inlined:
@@ -175,9 +181,9 @@ class NestCosts:
         """Of how many nests it is kept how their features are worked out."""
         return sum(len(x.plans) for x in self._sized.values())
 
-    def forget(self) -> None:
+    def forget(self, limit: int = MAX_PLANS) -> None:
         """Bound what is recorded of nests. Their costs are kept, so that little of it is needed again."""
-        if self.plans > MAX_PLANS:
+        if self.plans > limit:
             for x in self._sized.values():
                 x.forget()
 

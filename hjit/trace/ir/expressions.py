@@ -77,7 +77,7 @@ class Expr:
         try:
             return self._loads
         except AttributeError:
-            found = tuple(e for e in walk(self) if isinstance(e, Load))
+            found = tuple([e for e in walk(self) if isinstance(e, Load)])
             _put(self, "_loads", found)
             return found
 
@@ -264,32 +264,46 @@ def walk(*roots: Expr, args: Callable[[Expr], Iterable[Expr]] | None = None) -> 
                 stack += p.exprs
 
 
-def rewrite(e: Expr, change: Callable[[Expr], Expr | None], memo: dict[Expr, Expr] | None = None) -> Expr:
-    """Rebuild bottom-up: `change` sees each node after its arguments, and returns None to keep it."""
-    memo = {} if memo is None else memo
+# The state of a walk that rewrites is an object with methods. Functions inside a function that call themselves are
+# cycles: these, and all that they remember, would be left to the garbage collector, a twentieth of a first call's time.
 
-    def poly_change(a: Atom) -> IntLike | None:
-        if isinstance(a, Indirect):
-            new = go(a.expr)
-            return None if new is a.expr else Indirect(new, a.extent)
-        return None
 
-    def go(e: Expr) -> Expr:
-        done = memo.get(e)
+class _Rewriting:
+    """One `rewrite`; `memo` has what became of each expression."""
+
+    __slots__ = ("change", "memo")
+
+    def __init__(self, change: Callable[[Expr], Expr | None], memo: dict[Expr, Expr]) -> None:
+        self.change, self.memo = change, memo
+
+    def of(self, e: Expr) -> Expr:
+        done = self.memo.get(e)
         if done is not None:
             return done
         new: Expr = e
         if e.args:
-            args = tuple(map(go, e.args))
+            args = tuple(map(self.of, e.args))
             if not all(map(is_, args, e.args)):
                 new = e.with_args(args)
         elif any(p.exprs for p in e.polys):
-            new = map_polys(e, lambda p: p.substitute(poly_change))
-        changed = change(new)
-        memo[e] = new = new if changed is None else changed
+            new = map_polys(e, self.of_poly)
+        changed = self.change(new)
+        self.memo[e] = new = new if changed is None else changed
         return new
 
-    return go(e)
+    def of_poly(self, p: Poly) -> Poly:
+        return p.substitute(self.of_atom)
+
+    def of_atom(self, a: Atom) -> IntLike | None:
+        if isinstance(a, Indirect):
+            new = self.of(a.expr)
+            return None if new is a.expr else Indirect(new, a.extent)
+        return None
+
+
+def rewrite(e: Expr, change: Callable[[Expr], Expr | None], memo: dict[Expr, Expr] | None = None) -> Expr:
+    """Rebuild bottom-up: `change` sees each node after its arguments, and returns None to keep it."""
+    return _Rewriting(change, {} if memo is None else memo).of(e)
 
 
 def map_polys(e: Expr, f: Callable[[Poly], Poly]) -> Expr:
@@ -303,30 +317,40 @@ def map_polys(e: Expr, f: Callable[[Poly], Poly]) -> Expr:
     return e
 
 
-def substitute(e: Expr, change: Change, memo: dict[Expr, Expr] | None = None) -> Expr:
-    """Replace atoms in all indices of `e`."""
-    memo = {} if memo is None else memo
+class _Substitution:
+    """One `substitute`; `memo` has what became of each expression."""
 
-    def deep_change(a: Atom) -> IntLike | None:
-        """An expression that is an index may hold others: each is rewritten once."""
-        new = change(a)
-        if new is not None or not isinstance(a, Indirect):
-            return new
-        expr, extent = go(a.expr), None if a.extent is None else a.extent.substitute(deep_change)
-        return a if expr is a.expr and extent is a.extent else Indirect(expr, extent)
+    __slots__ = ("change", "memo")
 
-    def go(e: Expr) -> Expr:
-        done = memo.get(e)
+    def __init__(self, change: Change, memo: dict[Expr, Expr]) -> None:
+        self.change, self.memo = change, memo
+
+    def of(self, e: Expr) -> Expr:
+        done = self.memo.get(e)
         if done is None:
             if e.args:
-                args = tuple(map(go, e.args))
+                args = tuple(map(self.of, e.args))
                 done = e if all(map(is_, args, e.args)) else e.with_args(args)
             else:
-                done = map_polys(e, lambda p: p.substitute(deep_change))
-            memo[e] = done
+                done = map_polys(e, self.of_poly)
+            self.memo[e] = done
         return done
 
-    return go(e)
+    def of_poly(self, p: Poly) -> Poly:
+        return p.substitute(self.of_atom)
+
+    def of_atom(self, a: Atom) -> IntLike | None:
+        """An expression that is an index may hold others: each is rewritten once."""
+        new = self.change(a)
+        if new is not None or not isinstance(a, Indirect):
+            return new
+        expr, extent = self.of(a.expr), None if a.extent is None else self.of_poly(a.extent)
+        return a if expr is a.expr and extent is a.extent else Indirect(expr, extent)
+
+
+def substitute(e: Expr, change: Change, memo: dict[Expr, Expr] | None = None) -> Expr:
+    """Replace atoms in all indices of `e`."""
+    return _Substitution(change, {} if memo is None else memo).of(e)
 
 
 def renumber(dims: Sequence[Poly]) -> Change:

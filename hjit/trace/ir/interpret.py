@@ -101,10 +101,10 @@ class _Run(IndexEvaluator):
             case Load():
                 return self.load(e)
             case Cast():
-                return np.asarray(self.value(e.arg)).astype(e.dtype)
+                return np.asarray(self.value(e.arg)).astype(e.dtype, copy=False)
             case Op(name="select"):
                 c, a, b = map(self.value, e.args)
-                return np.where(c, a, b).astype(e.dtype)
+                return np.where(c, a, b).astype(e.dtype, copy=False)
             case Op(name="bitcast"):
                 return np.asarray(self.value(e.args[0])).view(e.dtype)
             case Op(name="fma"):
@@ -114,7 +114,7 @@ class _Run(IndexEvaluator):
                 return (i >= 0) & (i < n)
             case Op():
                 args = [np.asarray(self.value(x)) for x in e.args]
-                return np.asarray(getattr(np, _ALIAS.get(e.name, e.name))(*args)).astype(e.dtype)
+                return np.asarray(getattr(np, _ALIAS.get(e.name, e.name))(*args)).astype(e.dtype, copy=False)
         raise AssertionError(e)
 
     def load(self, e: Load) -> Any:

@@ -181,16 +181,16 @@ class Code:
     def text(self) -> str:
         """The body of the function."""
         out: list[str] = []
-
-        def walk(lines: Lines) -> None:
-            for line in lines:
-                if isinstance(line, list):
-                    walk(line)
-                else:
-                    out.append(line)
-
-        walk(self.scopes[0].lines)
+        _flatten(self.scopes[0].lines, out)
         return "\n".join(with_marks(out, self.width))
+
+
+def _flatten(lines: Lines, out: list[str]) -> None:
+    for line in lines:
+        if isinstance(line, list):
+            _flatten(line, out)
+        else:
+            out.append(line)
 
 
 # -- values

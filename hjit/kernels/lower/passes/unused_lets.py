@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from hjit.kernels.lower.loopir import Let, Stmt
 from hjit.kernels.lower.machine import Machine
@@ -23,17 +24,14 @@ def _used(body: tuple[Stmt, ...], buffers: dict[str, Buffer]) -> tuple[Stmt, ...
     wanted = {a.name for b in buffers.values() for p in b.origin for a in _vars(p)}
     lets: dict[str, list[Poly]] = {}  # several, where there are several codes for one place
 
-    def collect(s: Stmt) -> None:
+    todo = list(body)
+    while todo:
+        s = todo.pop()
         if isinstance(s, Let):
             lets.setdefault(s.var.name, []).append(s.value)
-            return
-        wanted.update(a.name for p in own_polys(s) for a in _vars(p))
-        for b in inner(s):
-            for t in b:
-                collect(t)
-
-    for s in body:
-        collect(s)
+        else:
+            wanted.update(a.name for p in own_polys(s) for a in _vars(p))
+            todo += (t for b in inner(s) for t in b)
     work = [n for n in wanted if n in lets]
     while work:
         for a in (a for p in lets[work.pop()] for a in _vars(p)):
@@ -41,11 +39,12 @@ def _used(body: tuple[Stmt, ...], buffers: dict[str, Buffer]) -> tuple[Stmt, ...
                 wanted.add(a.name)
                 if a.name in lets:
                     work.append(a.name)
+    return _pruned(wanted, body)
 
-    def prune(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        return tuple(with_bodies(s, prune) for s in body if not (isinstance(s, Let) and s.var.name not in wanted))
 
-    return prune(body)
+def _pruned(wanted: set[str], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    pruned = partial(_pruned, wanted)
+    return tuple(with_bodies(s, pruned) for s in body if not (isinstance(s, Let) and s.var.name not in wanted))
 
 
 def _vars(p: Poly) -> Iterator[Var]:

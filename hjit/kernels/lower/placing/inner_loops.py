@@ -8,19 +8,20 @@ from hjit.sched.language.tree import Compute, Loop, Node, computes
 def inner_loops(node: Loop) -> list[Loop]:
     """The loops of the same stage and dimension inside a loop, outermost first."""
     found: list[Loop] = []
-
-    def visit(n: Node) -> bool:
-        if isinstance(n, Loop) and n.stage == node.stage and n.dim == node.dim:
-            found.append(n)
-        if isinstance(n, Compute):
-            return n.stage == node.stage
-        return any(visit(c) for c in n.children)
-
     for c in node.children:
-        if visit(c):
+        if _collect(c, node, found):
             break
         found.clear()
     return found
+
+
+def _collect(n: Node, node: Loop, found: list[Loop]) -> bool:
+    """Add the loops of the stage and dimension of `node` in `n` to `found`; is the stage computed in `n`?"""
+    if isinstance(n, Compute):
+        return n.stage == node.stage
+    if isinstance(n, Loop) and n.stage == node.stage and n.dim == node.dim:
+        found.append(n)
+    return any(_collect(c, node, found) for c in n.children)
 
 
 def step_of(node: Loop) -> int:

@@ -41,29 +41,25 @@ class Ranges:
         """The least and the greatest one; None of floats. `known`: what was found out before, while nothing else
         changed."""
         known = {} if known is None else known
+        if e not in known:
+            known[e] = _inside(self._of(e, known), e.dtype)
+        return known[e]
 
-        def of(x: Expr) -> Range | None:
-            if x not in known:
-                known[x] = _inside(make(x), x.dtype)
-            return known[x]
-
-        def make(x: Expr) -> Range | None:
-            match x:
-                case Const():
-                    return (int(x.value), int(x.value)) if x.dtype.kind in "iub" else None
-                case ScalarRef() if x.dtype.kind in "iu":
-                    number = self.numbers(x.name)
-                    return None if number is None else (number, number)
-                case Cast():
-                    return of(x.arg)
-                case Load():
-                    return self.of_array(x.source)
-                case Op() if x.name in RANGES:
-                    found = [r for r in map(of, x.args) if r is not None]
-                    return RANGES[x.name](found) if len(found) == len(x.args) else None
-            return None
-
-        return of(e)
+    def _of(self, e: Expr, known: dict[Expr, Range | None]) -> Range | None:
+        match e:
+            case Const():
+                return (int(e.value), int(e.value)) if e.dtype.kind in "iub" else None
+            case ScalarRef() if e.dtype.kind in "iu":
+                number = self.numbers(e.name)
+                return None if number is None else (number, number)
+            case Cast():
+                return self.of(e.arg, known)
+            case Load():
+                return self.of_array(e.source)
+            case Op() if e.name in RANGES:
+                found = [r for r in (self.of(x, known) for x in e.args) if r is not None]
+                return RANGES[e.name](found) if len(found) == len(e.args) else None
+        return None
 
     def of_array(self, name: str) -> Range | None:
         """The elements of an array."""
