@@ -145,7 +145,9 @@ class Attempts:
             raise OutOfBounds from None
         if isinstance(error, BudgetError):
             raise error
-        if rec.has_methods:
+        if rec.has_ints:
+            self.update(decides_ints=True)  # what takes no computed int may take one that is known
+        elif rec.has_methods:
             self.update(traces_methods=True)
         elif self.next.records_programs:
             self._without_programs()

@@ -28,6 +28,7 @@ from hjit.trace.tracing.arrays.tracer import (
     as_size,
     as_tracer,
     call,
+    computes_ints,
     has_tracer,
     int_of_sizes,
     is_tracer,
@@ -66,7 +67,7 @@ def _int(x: Any = 0, *base: Any) -> Any:
         return x
     if is_host(x) and x.of_sizes:
         return whole_size(record(int, x))
-    if is_tracer(x) and x.size == 1 and x.known is None and not base and current().loops:
+    if is_tracer(x) and x.size == 1 and x.known is None and not base and computes_ints():
         whole = call(np.trunc, x) if x.dtype.kind == "f" else x
         if x.dtype.kind == "f":
             current().check(~(abs(whole) < _TOO_LARGE))  # an int of Python may be larger, and a NaN is none

@@ -123,6 +123,9 @@ def _as_python(f: Callable[..., Any], a: Any, b: Any) -> Any:
             current().check(b == 0)  # of any iteration
         elif b == 0:
             raise ZeroDivisionError("division by zero")
+    known = python_ints.of_known(np.power if f is _power else f, a, b)
+    if known is not None:
+        return known
     python_ints.check_operands(f, a, b)
     result = f(a, b)
     python_ints.note(f, (a, b), result)

@@ -206,7 +206,11 @@ class Tracer(TracedArray):
         one = self if not at else self[at] if len(at) == self.ndim else self.flat[at]
         if one.size != 1:
             raise ValueError("can only convert an array of size 1 to a Python scalar")
-        return python_float(one) if one.dtype.kind == "f" else as_value(one).item()
+        if one.dtype.kind == "f":
+            return python_float(one)
+        if one.dtype.kind in "iu" and one.known is None and computes_ints():
+            return python_int(one)
+        return as_value(one).item()
 
     # -- protocols of NumPy
 
@@ -543,6 +547,15 @@ def python_float(t: Tracer) -> Any:
     if t.known is not None:
         return float(t.known.reshape(())[()])
     return _python_number(t, np.float64)
+
+
+def computes_ints() -> bool:
+    """Is an int of Python that is made now of a computed number computed at every call, rather than decided on?"""
+    rec = current()
+    if rec.loops:
+        return True
+    rec.has_ints = not rec.attempt.decides_ints
+    return rec.has_ints
 
 
 def python_int(t: Tracer) -> Any:

@@ -33,6 +33,8 @@ class Attempt:
             a variable.
         traces_methods: are objects that the function makes of classes whose methods are traced? None: only where one
             that runs as it is fails.
+        decides_ints: is an int of Python that the function makes of a computed number, outside of loops, decided on?
+            Else it is computed at every call.
     """
 
     unrolled: frozenset[LoopSite] = frozenset()
@@ -51,6 +53,7 @@ class Attempt:
     freeze_captured: bool = False
     classes: bool | None = None
     traces_methods: bool | None = None
+    decides_ints: bool = False
 
     @property
     def records_programs(self) -> bool:

@@ -183,6 +183,7 @@ class Recorder(TracedSizes):
         has_class: does a variable of traced code hold a NumPy scalar type?
         class_called: may that have been called?
         has_methods: have methods of the user's classes run as they are, which could be traced?
+        has_ints: are there ints of Python, outside of loops, that are computed at every call?
         loops: the re-rolled loops (iterations traced as one) that are being traced, innermost last.
         rerolled: what re-rolled loops record besides stages.
         unrolled: the loops that are traced iteration by iteration.
@@ -236,6 +237,7 @@ class Recorder(TracedSizes):
     has_class: bool = False
     class_called: bool = False
     has_methods: bool = False
+    has_ints: bool = False
     # -- its loops
     loops: list[Any] = field(default_factory=list)
     rerolled: RerolledLoops = field(default_factory=RerolledLoops)
