@@ -269,7 +269,7 @@ class Results:
         return leaves, tuple(self.writes)
 
 
-_LONG_ROW = 64  # elements: rows that are shorter are joined by a mask
+_LONG_ROW = 256  # elements: rows that are shorter are joined by a mask (measured: as fast at 316)
 
 
 def joined_rows(rows: Array, lengths: Array) -> Array:

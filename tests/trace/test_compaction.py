@@ -49,6 +49,11 @@ def test_of_any_layout(name: str) -> None:
         compiled(RESULTS[name], x)
 
 
+@pytest.mark.parametrize("name", RESULTS)
+def test_of_long_rows(name: str) -> None:
+    compiled(RESULTS[name], np.tile(IMAGE[:9], (1, 4)))
+
+
 def test_memory_is_laid_out_as_numpys() -> None:
     def f(x: Any) -> Any:
         return np.nonzero(x > 0.9), np.argwhere(x > 0.9), x[x > 0.9], np.transpose(np.nonzero(x > 0.9))
