@@ -18,7 +18,7 @@ IMAGE = np.linspace(0, 9, 40 * 50).reshape(40, 50)
 
 def lengths(img: Any) -> Any:
     bright = img > 3
-    return img[bright]
+    return np.sort(img[bright])
 
 
 def unknown_function(img: Any) -> Any:
@@ -42,7 +42,7 @@ def sets_a_global(img: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("f", "line", "operation"),
-    [(lengths, 2, "return"), (long_doubles, 1, "astype"), (sets_a_global, 2, "global IMAGE")],
+    [(lengths, 2, "numpy.sort"), (long_doubles, 1, "astype"), (sets_a_global, 2, "global IMAGE")],
 )
 def test_messages(f: Any, line: int, operation: str) -> None:
     with pytest.raises(TraceError) as caught:
@@ -126,12 +126,12 @@ def test_what_numpy_runs_is_explained_once() -> None:
 
 
 def test_one_unsupported_call_does_not_spoil_others() -> None:
-    p = hjit.pipeline(lambda img, on: img[img > 3] if on else img + 1, on_unsupported="numpy")
+    p = hjit.pipeline(lambda img, on: np.sort(img[img > 3]) if on else img + 1, on_unsupported="numpy")
     with pytest.warns(HjitWarning):
         p(IMAGE, True)
     for _ in range(2):
         np.testing.assert_array_equal(p(IMAGE, False), IMAGE + 1)
-        np.testing.assert_array_equal(p(IMAGE, True), IMAGE[IMAGE > 3])
+        np.testing.assert_array_equal(p(IMAGE, True), np.sort(IMAGE[IMAGE > 3]))
     assert p.stats.fallbacks == 3
 
 

@@ -28,6 +28,7 @@ from hjit.call.arguments import is_device_array, leaf_names
 from hjit.call.guards import Guards, guards_of, look_up
 from hjit.call.interpreted import Interpretation, InterpretedStages
 from hjit.call.results import Results, allocations, is_tree
+from hjit.call.scratch_allocation import scratch_allocations
 from hjit.call.stored import verdicts
 from hjit.call.stored.kernels import StoredKernels, entry_of
 from hjit.call.variant import (
@@ -503,9 +504,10 @@ def variant_of(
     rec, guards = traced.recorder, guards_of(traced)
     slots = {name: slot.k for name, (slot, _) in rec.scalar_slots().items()}
     shapes = {n: (shape, dtype) for s in segments if s.bound is not None for n, shape, dtype in s.bound.outputs}
+    allocated: dict[str, Any] = {**allocations(traced.results, shapes), **scratch_allocations(traced.results, shapes)}
     return variant(
         traced,
-        body(segments, guards.packed, slots, allocations(traced.results, shapes)),
+        body(segments, guards.packed, slots, allocated),
         Results(traced.result, traced.results, traced.writes, rec.sizes, is_tree(traced.result)),
         guards,
         {n: s.array for n, s in rec.inputs.items() if s.where[0] == "constant"},

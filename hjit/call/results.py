@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
-import math
 import operator
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 
 from hjit.call.guards import look_up, overlap
-from hjit.kernels.runtime import arena
 from hjit.trace.capture.trace import PyTree, Result, owner
 from hjit.trace.ir.analysis.tolerances import EXACT, Tolerance
 from hjit.trace.ir.graph import identity
@@ -235,16 +232,16 @@ class Results:
     def arranged(
         self,
         stages: Mapping[str, Tolerance],
-        lengths: Callable[[str], Array],
         make: Callable[[Tolerance, str, Callable[[Array], Any]], Any],
+        lengths: Callable[[str], Array] | None = None,
     ) -> tuple[Any, dict[str, Any]]:
         """The tolerances of the results, in their structure; and those of changed arguments, by name.
 
         Args:
             stages: the tolerances of the stages.
-            lengths: the lengths of the rows of a compacted array, by the name of their stage.
             make: makes a tolerance of a result from that of its stage, the name of the stage, and a function that
                 arranges an array shaped as the stage in the shape of the result.
+            lengths: the lengths of the rows of a compacted array, by the name of their stage.
         """
         written = {name: stages.get(stage, EXACT) for name, stage in self.writes}
         stage_of = dict(self.writes)
@@ -252,6 +249,7 @@ class Results:
         def leaf(r: Result) -> Any:
             def arrange(a: Array) -> Any:
                 if r.kind == "compacted":
+                    assert lengths is not None
                     return of_joined(joined_rows(a, lengths(r.value.lengths)), r)
                 return self.view(a, r) if r.kind == "view" else r.arranged(a) if r.kind == "array" else a
 
@@ -353,21 +351,6 @@ class Allocation:
         return parted.reshape(shape)
 
 
-@dataclass(frozen=True, slots=True)
-class ScratchAllocation:
-    """How a stage is allocated of which a result is a copy: in memory that is borrowed until nobody has the array."""
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-
-    def allocate(self) -> Array:
-        block = arena.borrow(math.prod(self.shape) * self.dtype.itemsize)
-        memory, address, _ = block
-        array = np.ndarray(self.shape, self.dtype, memory, address - memory.ctypes.data)
-        weakref.finalize(array, arena.give_back, block).atexit = False
-        return array
-
-
 def allocation_of(result: Result, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Allocation | None:
     """How a result is allocated whose stage, of this shape and dtype, a kernel computes; None if it is laid out as its
     stage, or is a scalar."""
@@ -386,13 +369,10 @@ def allocation_of(result: Result, shape: tuple[int, ...], dtype: np.dtype[Any]) 
 
 def allocations(
     leaves: list[Result], shapes: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]
-) -> dict[str, Allocation | ScratchAllocation]:
+) -> dict[str, Allocation]:
     """`allocation_of` all results, by stage; `shapes`: shapes and dtypes of the stages that kernels compute."""
-    found: dict[str, Allocation | ScratchAllocation] = {}
+    found = {}
     for r in leaves:
-        if r.kind == "compacted" and r.name in shapes:
-            found[r.name] = ScratchAllocation(*shapes[r.name])
-            continue
         made = allocation_of(r, *shapes[r.name]) if r.name in shapes else None
         if made is not None:
             found[r.name] = made

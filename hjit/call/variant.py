@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hjit.call.guards import Guards, GuardValues
-from hjit.call.results import MISS, PLAIN, Allocation, Results, ScratchAllocation, complex_argument
+from hjit.call.results import MISS, PLAIN, Allocation, Results, complex_argument
 from hjit.kernels.runtime.kernel import Bound
 from hjit.trace.capture.trace import PyTree, Result, Trace
 from hjit.trace.ir.analysis.tolerances import Tolerance
@@ -27,6 +27,7 @@ from hjit.trace.tracing.scalars.host import same
 from hjit.verify.tolerances import tolerances
 
 if TYPE_CHECKING:
+    from hjit.call.scratch_allocation import ScratchAllocation
     from hjit.kernels.runtime.scheduled import Scheduled
 
 Array = np.ndarray[Any, Any]

@@ -59,7 +59,14 @@ def applications() -> dict[str, Case]:
 def blocks() -> dict[str, Case]:
     """Schedules by hand, those of applications too, and what the threads of a block do together: reductions, scans,
     scatters; accesses side by side, copies to shared memory."""
-    together = "test_blocks", "test_block_reductions", "test_block_scans", "test_scatters", "test_parallel_scatters"
+    together = (
+        "test_blocks",
+        "test_block_reductions",
+        "test_block_scans",
+        "test_scatters",
+        "test_parallel_scatters",
+        "test_compaction",
+    )
     accesses = (
         "test_rows",
         "test_copies",

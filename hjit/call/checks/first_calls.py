@@ -402,7 +402,7 @@ def _allowed(variant: Variant, guarded: GuardValues, arrays: Mapping[str, Any], 
     exact = {name for name, tolerance in found.items() if tolerance == EXACT}
     reference = Reference(graphs, breaks, inputs, INEXACT, variant.fast_math, exact, effort)
     decisions = [e.needs[0] for e in breaks if e is not None and e.call is None]
-    arranged = functools.partial(variant.results.arranged, found, reference.values_of)
+    arranged = functools.partial(variant.results.arranged, found, lengths=reference.values_of)
     return allowed_of(reference, [n for n in decisions if not is_exact(found.get(n, EXACT))], arranged)
 
 

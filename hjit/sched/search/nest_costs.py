@@ -181,9 +181,10 @@ class NestCosts:
         """Of how many nests it is kept how their features are worked out."""
         return sum(len(x.plans) for x in self._sized.values())
 
-    def forget(self, limit: int = MAX_PLANS) -> None:
-        """Bound what is recorded of nests. Their costs are kept, so that little of it is needed again."""
-        if self.plans > limit:
+    def forget(self, limit: int | None = None) -> None:
+        """Bound what is recorded of nests, to `MAX_PLANS` or `limit`. Their costs are kept, so that little of it is
+        needed again."""
+        if self.plans > (MAX_PLANS if limit is None else limit):
             for x in self._sized.values():
                 x.forget()
 

@@ -206,6 +206,12 @@ def _unique(
     return None if axis is not None or type(ar) is not MaskedRead else hook("unique_of_read")(ar, *wanted)
 
 
+def _asarray(a: Any, dtype: Any = None, order: Any = None, **kwargs: Any) -> Any:
+    if type(a) is not MaskedRead or kwargs:
+        return None
+    return a if dtype is None or np.dtype(dtype) == a.dtype else a.astype(dtype)
+
+
 def _by_numpy(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """NumPy's own function on the elements that are read."""
     names, every = tuple(kwargs), [*args, *kwargs.values()]
@@ -228,6 +234,9 @@ def _elements(full: Any, mask: Any) -> Any:
 
 
 _OTHERS: dict[Any, Callable[..., Any]] = {
+    np.asarray: _asarray,
+    np.asanyarray: _asarray,
+    np.array: lambda object, dtype=None, **kwargs: None if kwargs else _asarray(object.copy(), dtype),
     np.bincount: _counted,
     np.cumsum: _cumsum,
     np.searchsorted: _searchsorted,

@@ -554,8 +554,9 @@ def computes_ints() -> bool:
     rec = current()
     if rec.loops:
         return True
-    rec.has_ints = not rec.attempt.decides_ints
-    return rec.has_ints
+    computes = rec.options.postpone is None and not rec.attempt.decides_ints
+    rec.has_ints = rec.has_ints or computes
+    return computes
 
 
 def python_int(t: Tracer) -> Any:
