@@ -145,10 +145,10 @@ def scheduled_by_hand(variant: Any, options: Any, path: File) -> tuple[Any, Root
     """The segment of a function as a schedule rewrites it, and its tree; the schedule is in a file."""
     import hjit
     from hjit.call.compiling import segments_for
-    from hjit.tuning.choice import given_by
+    from hjit.tuning.choice import users_choice
 
     segments_of = segments_for(variant.trace, options)
-    choice = given_by(hjit.Schedule.load(path), segments_of, True)
+    choice = users_choice(hjit.Schedule.load(path), segments_of, True)
     (segment,) = segments_of(choice.rewrites)
     return segment, choice.trees[segment.graph.outputs]
 
