@@ -163,6 +163,35 @@ def test_indices(name: str) -> None:
     compiled(PLACES[name], IMAGE)
 
 
+def test_what_is_changed_in_place() -> None:
+    def f(x: Any) -> Any:
+        rows, columns = np.nonzero(x > 0.9)
+        rows += 5
+        columns *= rows
+        elements = x[x > 0.9]
+        elements -= 1
+        return rows, columns, elements
+
+    compiled(f, IMAGE)
+
+    def by_columns(x: Any) -> Any:
+        places = np.argwhere(x > 0.9)
+        rows = places[:, 0]
+        rows += 5
+        return places, rows
+
+    def by_places(x: Any) -> Any:
+        places = np.argwhere(x > 0.9)
+        rows = places[:, 0]
+        places += 5
+        return places, rows
+
+    for g in (by_columns, by_places):
+        with pytest.raises(TraceError, match="depends on the image's values"):
+            hjit.pipeline(g, on_unsupported="raise", cache="off")(IMAGE)
+        assert_same(hjit.pipeline(g, on_unsupported="break", cache="off")(IMAGE), g(IMAGE))
+
+
 def test_what_lies_out_of_bounds_raises_numpys_error() -> None:
     def f(x: Any, n: Any) -> Any:
         rows, columns = np.nonzero(x > 0.9)

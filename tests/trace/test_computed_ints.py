@@ -129,6 +129,17 @@ def test_unsigned_numbers_of_64_bits() -> None:
         assert p(a) == f(a)
 
 
+def test_powers_and_shifts_by_the_callers_numbers() -> None:
+    def f(x: Any, n: Any) -> Any:
+        return int(x.sum()) << n, int(x.sum()) >> n, int(x.sum()) ** n, n ** int(x[0, 0] * 3)
+
+    p = hjit.pipeline(f, on_unsupported="raise", cache="off", verify="off", tune=False)
+    for n in (0, 3, 5):
+        assert_same(p(IMAGES[0], n), f(IMAGES[0], n))
+    with pytest.raises(ValueError, match="negative shift count"):
+        p(IMAGES[0], -1)
+
+
 def test_int_of_an_argument() -> None:
     check(lambda x, n: (x[: int(n)], int(n) + 1), IMAGES[0], np.int64(3))
     check(lambda x: (int(x.shape[0] / 3), np.zeros(int(x.shape[0] * 0.5)), int("12"), int(3.7)), IMAGES[0])

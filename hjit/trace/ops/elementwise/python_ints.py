@@ -19,6 +19,7 @@ import numpy as np
 from hjit.trace.ir.analysis.ranges import Range
 from hjit.trace.tracing.arrays.tracer import as_value, is_tracer
 from hjit.trace.tracing.recording.recorder import current
+from hjit.trace.tracing.scalars.host import is_host
 
 LARGE = 9.2e18  # a float below which a result has 63 bits, whatever the roundings of its operands were
 EXACT = 1 << 53  # ints up to which are floats
@@ -78,7 +79,7 @@ def note(f: Any, operands: tuple[Any, ...], result: Any) -> None:
 
 
 def _is_int(x: Any) -> bool:
-    return bool(x.dtype.kind in "ib") if is_tracer(x) else isinstance(x, int)
+    return bool(x.dtype.kind in "ib") if is_tracer(x) else isinstance(x.value if is_host(x) else x, int)
 
 
 def _is_within(x: Any, low: int | None, high: int | None) -> bool:

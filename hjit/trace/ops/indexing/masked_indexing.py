@@ -42,7 +42,9 @@ def masked_item(a: MaskedRead, key: Any) -> Any:
         and len(rest) < a.ndim
     ):
         every = (slice(None),) * (a.ndim - 1 - len(rest)) if first is ... else ()
-        return MaskedRead(a.full[((slice(None),) * a.mask.ndim + every + tuple(rest))].copy(), a.mask, a.read)
+        found = MaskedRead(a.full[((slice(None),) * a.mask.ndim + every + tuple(rest))].copy(), a.mask, a.read)
+        found.is_view = a.is_view = True
+        return found
     return None
 
 

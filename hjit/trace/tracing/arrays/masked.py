@@ -57,16 +57,17 @@ class MaskedRead(Traced):
         read: what it is, for errors.
         column_of: the read of which it is a column, and its number: NumPy's `nonzero` returns columns of one array.
         is_fortran: are its axes in Fortran order in memory?
+        is_view: does it share memory with another read, in NumPy? Then it is not written.
         stages: those that compute it without what the mask leaves out, once they are recorded.
     """
 
-    __slots__ = ("column_of", "full", "is_fortran", "mask", "read", "stages")
+    __slots__ = ("column_of", "full", "is_fortran", "is_view", "mask", "read", "stages")
     __array_priority__ = 1001.0
 
     def __init__(self, full: Any, mask: Tracer, read: str = "boolean-mask read") -> None:
         self.full, self.mask, self.read = full, mask, read
         self.column_of: tuple[MaskedRead, int] | None = None
-        self.is_fortran = False
+        self.is_fortran = self.is_view = False
         self.stages: Any = None
 
     def traced_array(self) -> Tracer:
@@ -111,6 +112,9 @@ class MaskedRead(Traced):
         values = [*map(self.whole, inputs)]
         if out is None:
             return MaskedRead(ufunc(*values, **kwargs), self.mask)
+        if out.is_view:
+            raise self.error("assignment to a view")
+        out.column_of = None  # which is as it was
         ufunc(*values, out=self.whole(out), **kwargs)
         return out
 
