@@ -143,3 +143,13 @@ def test_powers_and_shifts_by_the_callers_numbers() -> None:
 def test_int_of_an_argument() -> None:
     check(lambda x, n: (x[: int(n)], int(n) + 1), IMAGES[0], np.int64(3))
     check(lambda x: (int(x.shape[0] / 3), np.zeros(int(x.shape[0] * 0.5)), int("12"), int(3.7)), IMAGES[0])
+
+
+def test_as_many_arrays_as_a_computed_int_says() -> None:
+    """Hundreds of arrays are put together by NumPy: a kernel would write each by itself."""
+
+    def f(x: Any, n: Any) -> Any:
+        return np.stack([x[k % 40] + k for k in range(n)])[:, 0], np.concatenate([x[0, k % 50 :] for k in range(n)])
+
+    check(f, IMAGES[0], 300)
+    check(f, IMAGES[0], 60)

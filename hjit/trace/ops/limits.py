@@ -31,6 +31,7 @@ MAX_PLANES = 4  # planes of an image that scipy.ndimage.rotate rotates one by on
 MAX_RANKED = 32  # elements of the window of a rank filter
 MAX_CHOICES = 32  # arrays that np.choose selects from; elements that np.isin compares with
 MAX_LINEAR_SEARCH = 8  # elements of a table that np.searchsorted compares one by one, instead of by bisection
+MAX_JOINED = 256  # arrays that are put together by a kernel: each is an update, which is compared with all before it
 MAX_REGIONS = 64  # regions that np.insert, np.delete and np.tile make before they gather instead
 MAX_INDEX_STAGES = 8  # stages through which the elements of an index array are looked up
 

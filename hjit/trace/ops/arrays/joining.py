@@ -18,9 +18,10 @@ from hjit.trace.ir.expressions import Const, Expr, cast, renumber, substitute
 from hjit.trace.ir.graph import Definition, identity
 from hjit.trace.ir.poly import ZERO, Dim, Poly, poly
 from hjit.trace.ops.arguments import all_known, along, axis_of, contents, finish, placeholders, refuse, whole_number
+from hjit.trace.ops.by_numpy import by_numpy
 from hjit.trace.ops.indexing.getitem import getitem, slice_range
 from hjit.trace.ops.layout import Order, joined_order, order_of_padded, relaid, transposed_back
-from hjit.trace.ops.limits import MAX_REGIONS
+from hjit.trace.ops.limits import MAX_JOINED, MAX_REGIONS
 from hjit.trace.tracing.arrays.buffers import TracedBuffer
 from hjit.trace.tracing.arrays.traced import Shape, TracedArray
 from hjit.trace.tracing.arrays.tracer import (
@@ -134,6 +135,9 @@ def join(arrays: Sequence[Tracer], axis: int, dtype: Any) -> Tracer:
         with np.errstate(all="ignore"):
             known = np.concatenate([a.known for a in arrays], axis, dtype=dtype, casting="unsafe")
             return from_known(known, of=list(arrays))
+    if len(arrays) > MAX_JOINED and not current().loops:
+        joined: Tracer = by_numpy(np.concatenate, list(arrays), axis=axis, dtype=dtype, casting="unsafe")
+        return joined
     regions = []
     total: int = 0
     for a in arrays:
