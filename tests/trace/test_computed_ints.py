@@ -69,22 +69,24 @@ DECIDED: dict[str, Function] = {
 }
 
 
-@pytest.mark.parametrize("name", ONE_TRACE)
-def test_values_are_no_decisions(name: str) -> None:
-    f = ONE_TRACE[name]
+def compared(f: Function) -> Any:
+    """The pipeline, whose results for all images are NumPy's."""
     p = hjit.pipeline(f, on_unsupported="raise", cache="off", verify="off", tune=False)
     for x in IMAGES:
         assert_same(p(x), f(x), exact=False)
+    return p
+
+
+@pytest.mark.parametrize("name", ONE_TRACE)
+def test_values_are_no_decisions(name: str) -> None:
+    p = compared(ONE_TRACE[name])
     assert p.stats.traces == 1
     assert p.stats.fallbacks == 0
 
 
 @pytest.mark.parametrize("name", DECIDED)
 def test_what_needs_the_value_decides_on_it(name: str) -> None:
-    f = DECIDED[name]
-    p = hjit.pipeline(f, on_unsupported="raise", cache="off", verify="off", tune=False)
-    for x in IMAGES:
-        assert_same(p(x), f(x), exact=False)
+    compared(DECIDED[name])
 
 
 def test_decisions_are_on_the_int_not_on_what_it_is_made_of() -> None:

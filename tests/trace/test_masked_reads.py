@@ -228,13 +228,14 @@ def test_counts_under_a_mask() -> None:
     "f",
     [
         lambda x: np.flatnonzero(x > 0.5)[3:],
+        lambda x: np.ravel(np.argwhere(x > 0.5)),
         lambda x: x[np.nonzero(x > 0.5)][::2].sum(),
         lambda x: np.concatenate([x[x > 0.5], x[0]]).sum(),
         lambda x: np.argwhere(x > 0.5)[::2].sum(),
         lambda x: np.unique(x).size,
         lambda x: [v + 1 for v in np.unique((x * 9).astype(np.uint8))],
     ],
-    ids=range(6),
+    ids=range(7),
 )
 def test_what_needs_the_elements_runs_in_parts(f: Function) -> None:
     with pytest.raises(TraceError, match="depends on the image's values"):

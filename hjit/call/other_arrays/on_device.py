@@ -349,12 +349,14 @@ class DeviceResults:
     Attributes:
         stay: on the device?
         arrays: by name: arguments as they were given, and computed stages on the device.
+        joined: compacted arrays, by the stage of their rows.
     """
 
     results: Results
     device: Device
     stay: bool
     arrays: dict[str, Any]
+    joined: dict[str, Any] = field(default_factory=dict)
 
     def leaf(self, r: Result, values: Sequence[Any]) -> Any:
         match r.kind:
@@ -369,7 +371,9 @@ class DeviceResults:
                 seen = self.results.view(self.placed(r.name), r, self.device.strided if self.stay else None)
                 return _complex(seen) if r.is_complex else seen
             case "compacted":
-                found = of_joined(joined_rows(*(self.device.host(self.arrays[n]) for n in r.stages)), r)
+                if r.name not in self.joined:  # its columns are results of their own
+                    self.joined[r.name] = joined_rows(*(self.device.host(self.arrays[n]) for n in r.stages))
+                found = of_joined(self.joined[r.name], r)
                 return self.device.own(found) if self.stay else found
             case "host":
                 return values[r.value]

@@ -28,10 +28,6 @@ _REDUCTIONS = frozenset({np.sum, np.mean, np.any, np.all, np.var, np.std, np.pro
 _ELEMENTWISE = frozenset({np.clip, np.where, np.round, np.around, np.nan_to_num, np.isclose, np.copy, np.real, np.fix})
 _ELEMENTWISE |= {np.angle, np.iscomplex, np.isreal, np.isposinf, np.isneginf}
 _ORDER_STATISTICS = frozenset({np.median, np.nanmedian, np.percentile, np.quantile, np.nanpercentile, np.nanquantile})
-_REST = frozenset({np.count_nonzero, np.ptp})
-_FLATTENING = frozenset({np.ravel, np.atleast_1d})
-# element by element in the first argument; the others are whole
-_SHAPED_AS_FIRST = frozenset({np.interp, np.isin, np.digitize})
 _OF_KNOWN_SHAPE = _ORDER_STATISTICS | frozenset(
     getattr(np, name)
     for name in (
@@ -45,8 +41,7 @@ _OF_KNOWN_SHAPE = _ORDER_STATISTICS | frozenset(
 def knows_masked(function: Any) -> bool:
     """Is this function computed for arrays read under a mask?"""
     try:
-        known = (_REDUCTIONS, _ELEMENTWISE, _OF_KNOWN_SHAPE, _FLATTENING, _SHAPED_AS_FIRST, _OTHERS, _REST)
-        return any(function in some for some in known)
+        return any(function in some for some in (_REDUCTIONS, _ELEMENTWISE, _OF_KNOWN_SHAPE, _OTHERS))
     except TypeError:  # not hashable
         return False
 
@@ -68,12 +63,6 @@ def masked_call(function: Any, args: Any, kwargs: Any) -> Any:
         if found is None:
             raise first.error(name)
         return found
-    if function in _FLATTENING and args == (first,) and not kwargs and first.ndim == 1:
-        return first
-    if function in _SHAPED_AS_FIRST and args and type(args[0]) is not MaskedRead:
-        return _by_numpy(function, args, kwargs)
-    if function in _SHAPED_AS_FIRST:
-        return MaskedRead(call(function, first.full, *args[1:], **kwargs), first.mask)
     if function in _ELEMENTWISE and not (function is np.where and len(args) == 1):
         values = [first.whole(x) for x in args], {k: first.whole(x) for k, x in kwargs.items()}
         return MaskedRead(call(function, *values[0], **values[1]), first.mask)
@@ -84,14 +73,8 @@ def masked_call(function: Any, args: Any, kwargs: Any) -> Any:
             return counted
     if function in _OF_KNOWN_SHAPE:
         return _by_numpy(function, args, kwargs)
-    if args[:1] != (first,):
+    if function not in _REDUCTIONS or args[:1] != (first,):
         raise first.error(name)
-    if function is np.ptp:
-        high, low = (masked_call(f, args, kwargs) for f in (np.max, np.min))
-        return np.subtract(high, low)
-    if function is np.count_nonzero:
-        function, first = np.sum, MaskedRead(first.full.astype(bool), first.mask)
-        args = (first, *args[1:])
     return _reduced(function, first, args, kwargs)
 
 
@@ -146,6 +129,35 @@ def _counted(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
         raise ValueError("object too deep for desired array")
     w = None if weights is None else read.whole(weights).reshape(-1)
     return counts_of(read.whole(x).reshape(-1), w, minlength, read.mask.reshape(-1))
+
+
+def _ptp(a: Any, *args: Any, **kwargs: Any) -> Any:
+    if type(a) is not MaskedRead:
+        return None
+    high, low = (masked_call(f, (a, *args), kwargs) for f in (np.max, np.min))
+    return np.subtract(high, low)
+
+
+def _count_nonzero(a: Any, *args: Any, **kwargs: Any) -> Any:
+    if type(a) is not MaskedRead:
+        return None
+    truth = MaskedRead(a.full.astype(bool), a.mask)
+    return _reduced(np.sum, truth, (truth, *args), kwargs)
+
+
+def _flattened(a: Any, **kwargs: Any) -> Any:
+    return a if type(a) is MaskedRead and a.ndim == 1 and not kwargs else None
+
+
+def _of_first(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that goes element by element through its first argument, and takes the others whole."""
+
+    def method(x: Any, *args: Any, **kwargs: Any) -> Any:
+        if type(x) is not MaskedRead:
+            return _by_numpy(function, (x, *args), kwargs)
+        return MaskedRead(call(function, x.full, *args, **kwargs), x.mask)
+
+    return method
 
 
 def _cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
@@ -237,6 +249,11 @@ _OTHERS: dict[Any, Callable[..., Any]] = {
     np.asarray: _asarray,
     np.asanyarray: _asarray,
     np.array: lambda object, dtype=None, **kwargs: None if kwargs else _asarray(object.copy(), dtype),
+    **{f: _of_first(f) for f in (np.interp, np.isin, np.digitize)},
+    np.ravel: _flattened,
+    np.atleast_1d: lambda *arrays: _flattened(*arrays) if len(arrays) == 1 else None,
+    np.count_nonzero: _count_nonzero,
+    np.ptp: _ptp,
     np.bincount: _counted,
     np.cumsum: _cumsum,
     np.searchsorted: _searchsorted,
