@@ -78,7 +78,9 @@ class Attempts:
         elif refusal.rolling:
             self.update(rolls_inside=True)
         elif refusal.endless:
-            if self.has_programs and self.otherwise is None:
+            if self.next.records_programs and not self.next.is_program(site):
+                self.update(programs=self.next.programs | {site})
+            elif self.has_programs and self.otherwise is None:
                 self.otherwise = replace(self.next, few_iterations=True)
                 self._with_programs(frozenset({site}))
             else:
