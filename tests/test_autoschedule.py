@@ -419,6 +419,22 @@ def test_where_compiling_takes_long_not_all_that_was_found_is_tried(
     assert timed == [4, 2], "of what was found the best, and the default schedule"
 
 
+def test_where_the_default_schedule_takes_very_long_to_compile_it_is_the_only_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(autoschedule, "searched", lambda segment, *_: Plan(serial(segment.default), frozenset(), 1.0))
+    timed: list[int] = []
+    monkeypatch.setattr(candidates, "measured", lambda kernels, *_: (timed.append(len(kernels)), (0, []))[1])
+    for seconds in (0.0, 1000.0):
+        monkeypatch.setattr(candidates, "LONG_COMPILATION", seconds)
+        monkeypatch.setitem(limits.COMPILING_SECONDS, "greedy", 0.0)
+        monkeypatch.setattr(plans, "_plans", {})
+        f = hjit.pipeline(blurred, tune="greedy", cache="off")
+        np.testing.assert_allclose(f(IMAGE), blurred(IMAGE), rtol=1e-5)
+        assert timed == ([2] if seconds else [])
+        assert ("parallel" in str(f.tree(IMAGE))) is (seconds == 0.0)
+
+
 def test_what_is_found_beside_the_default_schedule_is_compiled_where_that_takes_no_time(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,7 @@ from hjit.tuning.limits import (
     CLEARLY_FASTER,
     COMPILING_SECONDS,
     LONG,
+    LONG_COMPILATION,
     MEASURED_SECONDS,
     MUCH_SLOWER,
     ROUNDS,
@@ -88,6 +89,13 @@ def chosen(
         arguments: returns the arrays to time them on.
     """
     candidates = Candidates(make, segments_of)
+    if decision.new and options.tune != "one_shot":
+        start = time.perf_counter()
+        default = candidates.compiled(DEFAULT, False)
+        if default is not None and time.perf_counter() - start > longest_alone(options):
+            log.debug("the default schedule took long to compile: no other one is compared with it")
+            plans.store_plans(replace(DEFAULT, costs=decision.best.costs), decision.new, options)
+            return default
     found = candidates.found(decision, COMPILING_SECONDS[str(options.tune)])
     if options.tune == "one_shot" and decision.new:
         best = found[0] if found else make(DEFAULT)
@@ -97,6 +105,11 @@ def chosen(
     if not candidates.has_left_out:  # else store no plan: another process may have time to compare all
         plans.store_plans(best.choice, decision.new, options, best.measured, best.timed)
     return best
+
+
+def longest_alone(options: Options) -> float:
+    """Seconds of compiling the default schedule beyond which no other one is compiled."""
+    return max(COMPILING_SECONDS[str(options.tune)], LONG_COMPILATION)
 
 
 def fastest(

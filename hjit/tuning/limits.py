@@ -30,6 +30,7 @@ COMPILING_SECONDS = {  # then what else was found is not compiled
     "autotune": 0.5,
     "stored": 0.5,
 }
+LONG_COMPILATION = 1.5  # seconds for one schedule, from which a first call waits for no second one (chosen)
 MEASURED_SECONDS = 0.1  # of measuring, for each schedule in addition to the default one
 ROUNDS = (3, 40)  # runs of each candidate, interleaved: the least, and the most
 LONG = 1.0  # seconds of measuring after which two rounds are enough, and the winner need not win again

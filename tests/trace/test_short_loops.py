@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hjit.trace.capture.loops.paths import Path
 from hjit.trace.tracing.recording.iterations import MAX_PARTS
+from tests.numpy_check import check
 from tests.trace.test_rerolling import definitions, same
 
 RNG = np.random.default_rng(0)
@@ -128,3 +130,34 @@ def test_what_cannot_be_one_iteration_is_still_traced() -> None:
 
     assert definitions(listed, image(MANY, MANY)) > MAX_PARTS
     same(listed, image(MANY, MANY))
+
+
+def disparity(left: Any, right: Any) -> Any:
+    h, w = left.shape
+    out = np.zeros((h, w), np.int32)
+    for y in range(2, h - 2):
+        for x in range(10, w - 2):
+            best, at = np.inf, 0
+            for d in range(8):
+                cost = 0.0
+                for dy in range(-2, 3):
+                    for dx in range(-2, 3):
+                        cost += abs(float(left[y + dy, x + dx]) - float(right[y + dy, x + dx - d]))
+                if cost < best:
+                    best, at = cost, d
+            out[y, x] = at
+    return out
+
+
+def test_few_long_paths_are_traced_before_short_loops_inside_are_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, long = Path.rolled_back.__func__, []  # type: ignore[attr-defined]
+
+    def counted(cls: Any, rec: Any, at: Any, decided: Any) -> Any:
+        found = kept(cls, rec, at, decided)
+        long.extend([None] if len(found.body) > 1000 else [])
+        return found
+
+    monkeypatch.setattr(Path, "rolled_back", classmethod(counted))
+    r = np.random.default_rng(5)
+    check(disparity, *r.integers(0, 256, (2, 29, 45)).astype(np.uint8))
+    assert 0 < len(long) <= 4

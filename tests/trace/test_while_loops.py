@@ -82,6 +82,64 @@ def triangles(a: Array) -> Array:
     return depth
 
 
+def labels(a: Array) -> Any:
+    """In two passes, each of which follows parents until it finds a root."""
+    h, w = a.shape
+    found, parents, n = np.zeros((h, w), np.int32), np.arange(h * w // 2 + 2), 1
+    for y in range(h):
+        for x in range(w):
+            if a[y, x] < 100:
+                continue
+            above = found[y - 1, x] if y > 0 else 0
+            left = found[y, x - 1] if x > 0 else 0
+            if above == 0 and left == 0:
+                found[y, x] = n
+                n += 1
+            elif above and left:
+                p, q = above, left
+                while parents[p] != p:
+                    p = parents[p]
+                while parents[q] != q:
+                    q = parents[q]
+                parents[p] = parents[q] = found[y, x] = min(p, q)
+            else:
+                found[y, x] = max(above, left)
+    for y in range(h):
+        for x in range(w):
+            p = found[y, x]
+            while parents[p] != p:
+                p = parents[p]
+            found[y, x] = p
+    return found
+
+
+def escapes(a: Array) -> Array:
+    c = a / 80.0 - 2.0
+    out = np.zeros(c.shape, np.int64)
+    for y in range(c.shape[0]):
+        for x in range(c.shape[1]):
+            z, k = 0.0, 0
+            while abs(z) <= 2 and k < 90:
+                z = z * z + c[y, x]
+                k += 1
+            out[y, x] = k
+    return out
+
+
+def roots(a: Array) -> Array:
+    out = np.zeros(a.shape)
+    for y in range(a.shape[0]):
+        for x in range(a.shape[1]):
+            r = 1.0
+            for _ in range(60):
+                n = 0.5 * (r + (a[y, x] + 1.0) / r)
+                if abs(n - r) < 1e-9:
+                    break
+                r = n
+            out[y, x] = r
+    return out
+
+
 def image(*shape: int) -> Array:
     return np.random.default_rng(shape).integers(0, 256, shape).astype(np.uint8)
 
@@ -103,6 +161,16 @@ def test_decisions_on_elements_make_a_program(f: Callable[..., Any], more: tuple
             assert identical(outcome(p, a, *more), outcome(f, a, *more))
     assert (p.stats.fallbacks, p.stats.parts) == (0, 0)
     assert "loops, compiled" in p.explain(a, *more)
+
+
+@pytest.mark.parametrize(("f", "count"), [(labels, 2), (escapes, 1), (roots, 1)], ids=["labels", "escapes", "roots"])
+def test_loops_inside_of_others_end_where_they_are_left(f: Callable[..., Any], count: int) -> None:
+    p = compiled(f, on_unsupported="break")
+    for shape in ((20, 23), (31, 44)):
+        a = image(*shape)
+        assert identical(outcome(p, a), outcome(f, a))
+    assert (p.stats.fallbacks, p.stats.parts) == (0, 0)
+    assert str(p.explain(a)).count("loops, compiled") == count
 
 
 def until_it_settles(a: Array) -> Any:

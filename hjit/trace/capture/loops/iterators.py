@@ -144,7 +144,13 @@ def traced_loop(frame: FrameType, iterations: Iterations) -> TracedLoop | None:
     found = found_by(loop, frame)
     if found is None:
         return None
-    if loop.left and rec.loops and not rec.records_program and rec.options.run_loops is not None and not rec.attempt.few_iterations:
+    if (
+        loop.left
+        and rec.loops
+        and not rec.records_program
+        and rec.options.run_loops is not None
+        and not rec.attempt.few_iterations
+    ):
         rec.rerolled.refused = frame.f_code, loop.offset
         raise CannotReroll((frame.f_code, loop.offset), "it can be left", endless=True)
     return TracedLoop(rec, frame, loop, found, iterations.reversed() if loop.is_reversed else iterations)

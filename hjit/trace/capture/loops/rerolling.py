@@ -45,6 +45,7 @@ from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.trace.tracing.scalars.induction import CannotReroll, Comparison, InductionVariable, LoopSite
 
 MAX_CONDITIONS, MAX_PATHS = 16, 64  # on one path through an iteration, and paths through it: each is traced (chosen)
+MAX_TRACED = 4096  # stages of all these paths, where there may be fewer paths (chosen: tracing them takes 0.2 s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +258,7 @@ class TracedLoop:
         known = outcome_of(self.rec, condition)
         if known is not None:
             return known
-        if len(self.decided) >= MAX_CONDITIONS or len(self.paths) >= MAX_PATHS:
+        if len(self.decided) >= MAX_CONDITIONS or len(self.paths) >= MAX_PATHS or self._traces_too_much():
             raise self._too_many_paths()
         outcome = self.ahead[len(self.decided)] if len(self.decided) < len(self.ahead) else True
         self.decided.append((stage_of(condition), outcome))
@@ -400,6 +401,13 @@ class TracedLoop:
         """See `hjit.trace.tracing.scalars.induction.RerolledLoop`."""
         self.rec.rerolled.refused = self.site
         return CannotReroll(self.site, why)
+
+    def _traces_too_much(self) -> bool:
+        """Are its paths long, and may it have fewer?"""
+        if sum(len(p.body) for p in self.paths) <= MAX_TRACED:
+            return False
+        attempt = self.rec.attempt
+        return (self.rec.unrolled.has_short and not attempt.rolls_inside) or not attempt.chooses
 
     def _too_many_paths(self) -> CannotReroll:
         """Short loops inside may be the reason, or conditions that need no paths of their own."""
