@@ -27,14 +27,14 @@ from hjit.trace.tracing.arrays.traced import Traced
 from hjit.trace.tracing.arrays.tracer import as_tracer, is_tracer, python_int, stage_of
 from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.recording.iterations import RunningLoop, ShortLoop
-from hjit.trace.tracing.recording.recorder import current, tracing
+from hjit.trace.tracing.recording.recorder import Recorder, current, tracing
 from hjit.trace.tracing.scalars.host import static_value
-from hjit.trace.tracing.scalars.induction import CannotReroll, InductionVariable, as_traced, extreme
+from hjit.trace.tracing.scalars.induction import CannotReroll, InductionVariable, LoopSite, as_traced, extreme
 from hjit.trace.tracing.scalars.size import Size
 
 MAX_TAPS = 128  # iterations of a loop that has nothing to do with a size: they unroll into one expression
 MAX_PROGRAM = 1 << 24  # iterations of a ``while`` of a program, which ends where its condition does not hold any more
-MAX_WHILE = 64  # iterations of a ``while`` in a loop, where nothing says how many there are: with more, Python runs
+MAX_WHILE = 64  # iterations of a ``while`` in a loop that is no program: with more, Python runs
 
 
 def range_(*args: Any) -> Any:
@@ -108,10 +108,7 @@ def while_(left: str, *ends: Any) -> Iterable[Any]:
         rec.unrolled.begin(site, RunningLoop(frame, loop.offset, loop.end))
         return itertools.repeat(None)
     most = _most(ends)
-    if rec.loops and not rec.records_program:
-        if rec.options.run_loops is not None and not rec.attempt.few_iterations:
-            rec.rerolled.refused = site
-            raise CannotReroll(site, "it has any number of iterations", endless=True)
+    if most is None and rec.loops and not rec.records_program:
         most = MAX_WHILE
     found = traced_loop(frame, Iterations(0, 1, MAX_PROGRAM if most is None else most, is_bound=True))
     return itertools.repeat(None) if found is None else found
@@ -136,6 +133,14 @@ def leaves(name: str) -> bool:
     return bool(loop) and loop[0].frame is frame and loop[0].loop.left == name
 
 
+def _refuse_masked(rec: Recorder, site: LoopSite) -> None:
+    """Have a program run a loop inside of another one that can be left: it ends where Python's does, while an update
+    of arrays would run all iterations. Nothing happens where programs are not possible."""
+    if rec.options.run_loops is not None and not rec.attempt.few_iterations:
+        rec.rerolled.refused = site
+        raise CannotReroll(site, "it can be left", endless=True)
+
+
 def traced_loop(frame: FrameType, iterations: Iterations) -> TracedLoop | None:
     """The loop that begins here, traced as one iteration; None where it has to be traced iteration by iteration."""
     loop, rec = loops(frame.f_code).get(frame.f_lasti), current()
@@ -144,15 +149,8 @@ def traced_loop(frame: FrameType, iterations: Iterations) -> TracedLoop | None:
     found = found_by(loop, frame)
     if found is None:
         return None
-    if (
-        loop.left
-        and rec.loops
-        and not rec.records_program
-        and rec.options.run_loops is not None
-        and not rec.attempt.few_iterations
-    ):
-        rec.rerolled.refused = frame.f_code, loop.offset
-        raise CannotReroll((frame.f_code, loop.offset), "it can be left", endless=True)
+    if loop.left and rec.loops and not rec.records_program:
+        _refuse_masked(rec, (frame.f_code, loop.offset))
     return TracedLoop(rec, frame, loop, found, iterations.reversed() if loop.is_reversed else iterations)
 
 

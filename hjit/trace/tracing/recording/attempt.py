@@ -22,8 +22,8 @@ class Attempt:
         few: of these those that are no programs where they have loops over arrays inside, either.
         rolls_inside: are iterations of a short loop traced as one, too, inside of a loop whose iterations are?
         rolls_short: are they where it is inside of none?
-        few_iterations: is a ``while`` of which nothing says how many iterations it has taken to have few, in a loop
-            that is no program?
+        few_iterations: do loops inside of others that can be left run all their iterations, masked? A ``while`` of
+            which nothing says how many it has is taken to have few.
         checked: variables of loops that hold ints of Python: each iteration checks that they are small; or that all
             results of operations on such ints are.
         chooses: are both sides of conditions computed that only choose numbers?

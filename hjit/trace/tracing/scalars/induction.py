@@ -34,7 +34,7 @@ class CannotReroll(BaseException):
         moving: or as a program, see `Attempt.programs`: no two of its iterations have arrays of the same lengths.
         branching: or as a program that has one path through an iteration, see `Attempt.branches`.
         many: or as such a program, in place of an update of arrays.
-        endless: or as a program, as nothing says how many iterations it has; see `Attempt.few_iterations`.
+        endless: or as a program, which ends where it is left; see `Attempt.few_iterations`.
         checking: or where iterations check some variables, see `Attempt.checked`.
     """
 
