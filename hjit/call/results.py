@@ -13,7 +13,7 @@ import numpy as np
 
 from hjit.call.guards import look_up, overlap
 from hjit.trace.capture.trace import PyTree, Result, owner
-from hjit.trace.ir.analysis.tolerances import EXACT, Tolerance
+from hjit.trace.ir.analysis.tolerances import EXACT, Tolerance, combined
 from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, sizes_value
 from hjit.trace.tracing.complex_memory import complex_dtype, complex_of
@@ -147,6 +147,9 @@ class Results:
                     if r.name not in joined:
                         joined[r.name] = joined_rows(*(state[n] for n in r.stages))
                     return of_joined(joined[r.name], r)
+                case "list":
+                    columns = [joined_rows(state[c.rows], state[c.lengths]) for c in r.value.columns]
+                    return r.value.made(columns)
                 case "host":
                     return values[r.value]
                 case _:
@@ -247,6 +250,9 @@ class Results:
         stage_of = dict(self.writes)
 
         def leaf(r: Result) -> Any:
+            if r.kind == "list":
+                return combined(stages.get(n, EXACT) for n in r.stages)
+
             def arrange(a: Array) -> Any:
                 if r.kind == "compacted":
                     assert lengths is not None

@@ -32,4 +32,6 @@ class ScratchAllocation:
 
 def scratch_allocations(leaves: Iterable[Result], shapes: dict[str, Shape]) -> dict[str, ScratchAllocation]:
     """Those of all results, by stage; `shapes`: shapes and dtypes of the stages that kernels compute."""
-    return {r.name: ScratchAllocation(*shapes[r.name]) for r in leaves if r.kind == "compacted" and r.name in shapes}
+    rows = [r.name for r in leaves if r.kind == "compacted"]
+    rows += [c.rows for r in leaves if r.kind == "list" for c in r.value.columns]
+    return {name: ScratchAllocation(*shapes[name]) for name in rows if name in shapes}

@@ -64,7 +64,7 @@ def check(trace: Trace) -> None:
 def _check_result(r: Result, origin: Origin | None) -> None:
     if r.is_complex:
         raise CannotExport("a result is complex", "return its real and imaginary parts", origin)
-    if r.kind == "compacted":
+    if r.kind in ("compacted", "list"):
         raise CannotExport("the length of a result depends on the image's values", "return the mask, too", origin)
     if r.kind == "host" or (r.kind == "static" and r.value is not None):
         raise CannotExport("a result is a number that is computed of no array", "leave it out", origin)

@@ -375,6 +375,10 @@ class DeviceResults:
                     self.joined[r.name] = joined_rows(*(self.device.host(self.arrays[n]) for n in r.stages))
                 found = of_joined(self.joined[r.name], r)
                 return self.device.own(found) if self.stay else found
+            case "list":
+                host = self.device.host
+                columns = [(host(self.arrays[c.rows]), host(self.arrays[c.lengths])) for c in r.value.columns]
+                return r.value.made([joined_rows(*x) for x in columns])
             case "host":
                 return values[r.value]
         return r.value

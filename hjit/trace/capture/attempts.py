@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from hjit.errors import BudgetError, InherentError, LongLoop, TraceError
-from hjit.trace.tracing.recording.attempt import Attempt
+from hjit.trace.tracing.recording.attempt import Attempt, Growing
 from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder
 from hjit.trace.tracing.scalars.host import captured_number
 from hjit.trace.tracing.scalars.induction import CannotReroll, LoopSite
@@ -75,6 +75,8 @@ class Attempts:
         site = rec.loops[0].site if rec.loops else refusal.site
         if refusal.overwriting:
             self.update(overwriting=self.next.overwriting | {refusal.site})
+        elif refusal.growing is not None:
+            self._grow(rec, refusal.growing)
         elif refusal.rolling:
             self.update(rolls_inside=True)
         elif refusal.endless:
@@ -167,6 +169,16 @@ class Attempts:
             self.long(rec, error)
         else:
             raise error
+
+    def _grow(self, rec: Recorder, found: Any) -> None:
+        """Have a loop fill a list; where it cannot be such a one, none is. A short loop may be around it."""
+        known = [(g.place, g.name) for g in self.next.growing]
+        if isinstance(found, Growing) and (found.place, found.name) not in known:
+            self.update(growing=(*self.next.growing, found))
+        elif known and not rec.unrolled.short <= self.next.rolled:
+            self.update(growing=(), rolled=self.next.rolled | rec.unrolled.short)
+        else:
+            self.update(growing=(), grows=False)
 
     def _with_programs(self, sites: frozenset[LoopSite]) -> None:
         self.update(programs=sites, unrolled=frozenset(), rolls_inside=True, rolls_short=True)

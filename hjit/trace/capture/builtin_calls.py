@@ -21,6 +21,7 @@ from hjit.trace.capture.made_classes import class_of
 from hjit.trace.ops.arrays.strides import interface
 from hjit.trace.ops.complex_numbers.operands import joined
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, is_complex
+from hjit.trace.tracing.arrays.grown import GrownList
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.traced import Traced
 from hjit.trace.tracing.arrays.tracer import (
@@ -91,6 +92,8 @@ def _complex(*args: Any) -> Any:
 
 
 def _len(x: Any) -> Any:
+    if type(x) is GrownList:
+        return x.length
     has_rows = type(x) is MaskedRead or ((is_tracer(x) or type(x) is ComplexTracer) and x.shape)
     return x.shape[0] if has_rows else len(x)
 
@@ -102,7 +105,7 @@ def _isinstance(x: Any, cls: Any) -> bool:
         return issubclass(python_type(x) if x.weak and x.dtype.kind != "f" else x.dtype.type, cls)
     if type(x) is ComplexTracer and x.is_scalar:
         return issubclass(complex if x.weak else x.dtype.type, cls)
-    return isinstance(x, cls)
+    return issubclass(list, cls) if type(x) is GrownList else isinstance(x, cls)
 
 
 def _type(*args: Any) -> Any:
@@ -115,6 +118,8 @@ def _type(*args: Any) -> Any:
         return watched_class(x.__class__)
     if type(x) in (Tracer, ComplexTracer, HostScalar, MaskedRead, Opaque):
         return x.__class__
+    if type(x) is GrownList:
+        return list
     return int if type(x) is Size else class_of(type(x))
 
 

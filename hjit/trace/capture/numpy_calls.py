@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture.array_protocol import arrays_of
+from hjit.trace.tracing.arrays.grown import arrays_of_lists
 from hjit.trace.tracing.arrays.masked import has_masked_read
 from hjit.trace.tracing.arrays.tracer import has_tracer, is_simple_call
 from hjit.trace.tracing.dispatch import functions, hook, provides, source_of
@@ -53,7 +54,7 @@ def dispatched(function: Any) -> Callable[..., Any]:
             return traced(*args, **kwargs)
         if function not in _OF_ELEMENTS:
             args, kwargs = static_captured(args), static_captured(kwargs)
-        args, kwargs = arrays_of(args), arrays_of(kwargs)
+        args, kwargs = arrays_of(arrays_of_lists(args)), arrays_of(kwargs)
         if has_masked_read(args, kwargs):
             return hook("masked_call")(function, args, kwargs)
         if makes or has_tracer(args) or has_tracer(kwargs):
@@ -70,7 +71,7 @@ def numpy_function(function: Any) -> Callable[..., Any]:
     """A NumPy or SciPy function that is not in the table: its own Python source is traced."""
 
     def method(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = static_captured(args), static_captured(kwargs)
+        args, kwargs = arrays_of_lists(static_captured(args)), static_captured(kwargs)
         if has_tracer(args) or has_tracer(kwargs):
             return numpy_call(function, args, kwargs)
         return concrete(function, args, kwargs)

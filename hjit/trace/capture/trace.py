@@ -28,6 +28,7 @@ from hjit.trace.splitting.decorated import python_original
 from hjit.trace.splitting.locations import RETURNED
 from hjit.trace.tracing.arrays.buffers import COPY_IT, TracedBuffer
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_source
+from hjit.trace.tracing.arrays.grown import GrownList, Item
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.scalar_class import ClassCalled, MethodConverts, plain_class
 from hjit.trace.tracing.arrays.tracer import Tracer, is_tracer
@@ -47,8 +48,9 @@ class Result:
 
     Attributes:
         kind: "array" (name: stage), "view" (name: stage or argument; shape, index, another dtype), "argument" (name),
-            "compacted" (name: stage of rows, value: a `Compacted`), "host" (value: entry of the tape), "constant"
-            (value: an array, copied at each call) or "static" (value).
+            "compacted" (name: stage of rows, value: a `Compacted`), "list" (name: likewise of its first numbers, value:
+            a `ListOfItems`), "host" (value: entry of the tape), "constant" (value: an array, copied at each call) or
+            "static" (value).
         weak: is it a scalar that is a Python float?
         order: of an array that is not in C order, for each axis that of the stage.
         is_complex: is the stage, or the argument, the parts of a complex array?
@@ -76,6 +78,8 @@ class Result:
         """The stages that it is made of; of a view it may be an argument."""
         if self.kind == "compacted":
             return self.name, self.value.lengths
+        if self.kind == "list":
+            return tuple(n for c in self.value.columns for n in (c.rows, c.lengths))
         return (self.name,) if self.kind in ("array", "view") else ()
 
     @property
@@ -120,6 +124,25 @@ def owner(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if type(base) is not np.ndarray or not base.flags.owndata or base.dtype != x.dtype:
         return x
     return base if base.shape == x.shape and base.strides == x.strides else x
+
+
+@dataclass(frozen=True, slots=True)
+class ListOfItems:
+    """A list that a loop has filled.
+
+    Attributes:
+        item: an `hjit.trace.tracing.arrays.grown.Item`.
+        columns: a `Compacted` for each number of an item; or one with a last axis for all of them.
+    """
+
+    item: Item
+    columns: tuple[Any, ...]
+
+    def made(self, arrays: Sequence[np.ndarray[Any, Any]]) -> list[Any]:
+        """The list whose numbers are in an array for each of the columns."""
+        if len(arrays) < len(self.item.dtypes):
+            arrays = list(np.moveaxis(arrays[0], -1, 0))
+        return self.item.made(arrays)
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,6 +427,11 @@ def _new_result(x: Any, rec: Recorder, shared: Counter[TracedBuffer], made: _Mad
         if found is None:
             raise rec.error("return", "an array read under a boolean mask: its length depends on the image's values")
         return Result("compacted", found.rows, value=found)
+    if t is GrownList:
+        columns = tuple(hook("compacted")(read) for read in x.reads())
+        if None in columns:
+            raise x.error("return")
+        return Result("list", columns[0].rows, value=ListOfItems(x.item, columns))
     if is_host(x):
         return Result("host", value=x.k)
     if id(x) in rec.watched.containers and t is not np.ndarray and rec.place_of(x) is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ import hjit
 from tests.kernels.cuda.launching import needs_device
 from tests.numpy_check import assert_same
 from tests.trace.test_compaction import IMAGE, LABELS, RESULTS
+from tests.trace.test_lists_that_loops_fill import identical, image, numbers, tuples
 
 
 @needs_device
@@ -25,3 +28,10 @@ def test_rows_are_joined(name: str, on_device: None) -> None:
 def test_values_that_occur(on_device: None) -> None:
     p = hjit.pipeline(lambda a: np.unique(a, return_counts=True), target="cuda", on_unsupported="raise", cache="off")
     assert_same(p(LABELS), np.unique(LABELS, return_counts=True))
+
+
+@needs_device
+@pytest.mark.parametrize("f", [tuples, numbers], ids=lambda f: f.__name__)
+def test_lists_that_loops_fill(f: Any, on_device: None) -> None:
+    p, a = hjit.pipeline(f, target="cuda", on_unsupported="raise", cache="off", verify="off"), image(40, 47)
+    assert identical(p(a), f(a))

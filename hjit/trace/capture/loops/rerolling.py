@@ -28,7 +28,7 @@ import numpy as np
 
 from hjit.trace.capture.loops.bytecode import Loop
 from hjit.trace.capture.loops.carried import ALL, CarriedVariables, LargeInts
-from hjit.trace.capture.loops.elements import NotCarried
+from hjit.trace.capture.loops.elements import NotCarried, set_locals
 from hjit.trace.capture.loops.found import LoopState
 from hjit.trace.capture.loops.packing import pack_nests
 from hjit.trace.capture.loops.paths import NotOneUpdate, Path, ReadsWhatItWrites, guard_gathers, guarded, without_first
@@ -39,8 +39,10 @@ from hjit.trace.ir.expressions import Expr
 from hjit.trace.ir.graph import Stage
 from hjit.trace.ir.poly import ZERO, Poly, Var, poly
 from hjit.trace.tracing.arrays.buffers import serials
+from hjit.trace.tracing.arrays.grown import GrowingList
 from hjit.trace.tracing.arrays.tracer import call, is_tracer, python_int, stage_of
 from hjit.trace.tracing.frames import traced_frame
+from hjit.trace.tracing.recording.attempt import place_of
 from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.trace.tracing.scalars.induction import CannotReroll, Comparison, InductionVariable, LoopSite
 
@@ -217,9 +219,26 @@ class TracedLoop:
         start, step = self.iterations.start, self.iterations.step
         self.variable = InductionVariable(self, start, self.iterations.last, rec.poly(start) + step * poly(self.var))
         self.ends = self.iterations.ends(rec.poly(start), rec.poly(self.count))
+        if len(rec.loops) == 1:
+            self._begin_lists()
         self.start = _Mark.of(rec)
         self.carried.begin()
         self.mark, self.serial = _Mark.of(rec), next(serials)
+
+    def _begin_lists(self) -> None:
+        """Make the arrays that hold what the loop appends to lists."""
+        rec, variables = self.rec, self.frame.f_locals
+        for g in rec.attempt.growing:
+            to = variables.get(g.name)
+            if g.place == place_of(self.site) and type(to) is list and not to:
+                rec.rerolled.growing[id(to)] = GrowingList(rec, to, g.name, g.item, g.shape)
+
+    def _end_lists(self) -> None:
+        """Give the variables that hold lists what the loop has appended."""
+        growing = self.rec.rerolled.growing
+        held = ((name, growing.get(id(x))) for name, x in self.frame.f_locals.items() if type(x) is list)
+        set_locals(self.frame, {name: found.grown() for name, found in held if found is not None})
+        growing.clear()
 
     def _begin_again(self) -> None:
         """Forget all paths through the body: there are more variables that iterations change than was known."""
@@ -358,6 +377,8 @@ class TracedLoop:
         if not rec.loops:
             pack_nests(rec)
         self.carried.end(self.iterations.last, self._was_run)
+        if not rec.loops and rec.rerolled.growing:
+            self._end_lists()
         if self.iterations.is_bound:
             self._check_left()
 

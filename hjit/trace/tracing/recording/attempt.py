@@ -5,7 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hjit.trace.ir.poly import Poly
 from hjit.trace.tracing.scalars.induction import LoopSite
+
+
+@dataclass(frozen=True, slots=True)
+class Growing:
+    """A list that a loop fills, see `hjit.trace.tracing.arrays.grown`.
+
+    Attributes:
+        place: the line of the outermost loop.
+        name: the variable that holds it.
+        item: an `Item`.
+        shape: how many iterations the loops around have.
+    """
+
+    place: tuple[str, int]
+    name: str
+    item: Any
+    shape: tuple[Poly, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +46,8 @@ class Attempt:
             results of operations on such ints are.
         chooses: are both sides of conditions computed that only choose numbers?
         branches: are the sides of conditions in programs traced one after the other?
+        growing: lists that loops fill.
+        grows: are there such lists? Else a list that iterations change is a reason to trace them one by one.
         freeze_captured: are captured numbers constants? Else they are read at every call, as arguments are.
         classes: does traced code get a `ScalarClass` for each scalar type of NumPy? None: only where it calls none in
             a variable.
@@ -50,6 +70,8 @@ class Attempt:
     checked: frozenset[tuple[LoopSite, str]] = frozenset()
     chooses: bool = False
     branches: bool = False
+    growing: tuple[Growing, ...] = ()
+    grows: bool = True
     freeze_captured: bool = False
     classes: bool | None = None
     traces_methods: bool | None = None

@@ -26,6 +26,7 @@ class RerolledLoops:
         comparisons: of variables of loops, by the stages that hold the outcomes.
         program: what the loops of the program that is recorded now have recorded so far; None: none is.
         slice_bounds: stages that bounds of slices in it were taken for: they must stay what they are.
+        growing: lists that the present loop fills, by their identity.
         numbers: arrays of known numbers in programs, by dtype, shape and bytes.
     """
 
@@ -41,4 +42,5 @@ class RerolledLoops:
     comparisons: dict[str, Any] = field(default_factory=dict)
     program: Any = None
     slice_bounds: set[str] = field(default_factory=set)
+    growing: dict[int, Any] = field(default_factory=dict)
     numbers: dict[Any, str] = field(default_factory=dict)

@@ -36,6 +36,8 @@ class CannotReroll(BaseException):
         many: or as such a program, in place of an update of arrays.
         endless: or as a program, which ends where it is left; see `Attempt.few_iterations`.
         checking: or where iterations check some variables, see `Attempt.checked`.
+        growing: or where a list is one that loops fill, a `hjit.trace.tracing.recording.attempt.Growing`; or where none
+            is.
     """
 
     def __init__(
@@ -50,11 +52,12 @@ class CannotReroll(BaseException):
         many: bool = False,
         endless: bool = False,
         checking: frozenset[tuple[LoopSite, str]] = frozenset(),
+        growing: Any = None,
     ) -> None:
         super().__init__(why)
         self.site, self.overwriting, self.rolling, self.choosing = site, overwriting, rolling, choosing
         self.branching, self.many = branching, many
-        self.moving, self.endless, self.checking = moving, endless, checking
+        self.moving, self.endless, self.checking, self.growing = moving, endless, checking, growing
 
 
 class RerolledLoop(Protocol):

@@ -18,6 +18,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from hjit.trace.capture.loops.bytecode import ITERABLES, LEAVES, WHILE, has_exits
+from hjit.trace.capture.loops.rewriting.appends import Appends
 from hjit.trace.capture.loops.rewriting.branches import Branches
 from hjit.trace.capture.loops.rewriting.choices import Choices
 from hjit.trace.capture.loops.rewriting.syntax import load
@@ -39,7 +40,7 @@ def code_of(function: FunctionType, is_choosing: bool = False, is_branching: boo
         is_branching: see `branches`.
     """
     code = function.__code__
-    if not is_choosing and not is_branching and not has_exits(code):
+    if not is_choosing and not is_branching and not has_exits(code) and "append" not in code.co_names:
         return code
     key = code, code.co_filename, is_choosing, is_branching
     if key not in _known:
@@ -57,6 +58,8 @@ def _rewritten(function: FunctionType, is_choosing: bool, is_branching: bool) ->
         return function.__code__
     if not is_shown:  # the file has changed since it was loaded
         return function.__code__
+    appends = Appends()
+    tree.body = appends.block(tree.body)
     exits = _Exits(_parameters(tree.args))
     choices = Choices(frozenset((*function.__code__.co_varnames, *function.__code__.co_cellvars)))
     if is_choosing:
@@ -65,7 +68,7 @@ def _rewritten(function: FunctionType, is_choosing: bool, is_branching: bool) ->
     if is_branching:
         tree.body = branches.block(tree.body, _parameters(tree.args))
     tree.body = exits.block(tree.body, ())
-    is_changed = exits.count or choices.count or branches.count
+    is_changed = appends.count or exits.count or choices.count or branches.count
     return code_of_tree(function, tree) if is_changed else function.__code__
 
 

@@ -1,0 +1,189 @@
+"""Lists that loops fill: ``found.append((y, x))`` where a condition holds.
+
+Each iteration has elements of its own in arrays over all iterations: whether it appends, and what. So iterations do not
+wait for each other, and the list is what a boolean-mask read of these arrays gives, in the order of the iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hjit.errors import TraceError
+from hjit.trace.ir.expressions import Const
+from hjit.trace.ir.graph import identity
+from hjit.trace.ir.poly import Poly, poly
+from hjit.trace.tracing.arrays.buffers import TracedBuffer
+from hjit.trace.tracing.arrays.masked import MaskedRead
+from hjit.trace.tracing.arrays.tracer import Tracer, call
+from hjit.trace.tracing.recording.recorder import Recorder, current
+from hjit.trace.tracing.scalars.induction import CannotReroll, InductionVariable, as_traced
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """What is appended.
+
+    Attributes:
+        container: list or tuple; None of a number.
+        dtypes: of the numbers.
+        are_python: is each a number of Python, rather than NumPy's?
+    """
+
+    container: type | None
+    dtypes: tuple[np.dtype[Any], ...]
+    are_python: tuple[bool, ...]
+
+    def made(self, columns: Sequence[Array]) -> list[Any]:
+        """The list whose items have these numbers: one array, shaped (items,), for each number of an item."""
+        pairs = zip(columns, self.are_python, strict=True)
+        numbers = [c.tolist() if is_python else list(c) for c, is_python in pairs]
+        if self.container is None:
+            return numbers[0]
+        rows = zip(*numbers, strict=True)
+        return list(rows) if self.container is tuple else [list(row) for row in rows]
+
+
+class GrowingList:
+    """A list while a loop fills it.
+
+    Attributes:
+        list: that the function made.
+        flags: does an iteration append?
+        columns: the numbers that it appends.
+    """
+
+    def __init__(self, rec: Recorder, to: list[Any], name: str, item: Item, shape: Sequence[Poly]) -> None:
+        sizes = tuple(map(rec.size, shape))
+
+        def array(dtype: np.dtype[Any], name: str) -> Tracer:
+            stage = rec.stage(Const(0, dtype), sizes, dtype, name=name)
+            return Tracer(TracedBuffer(sizes, dtype, stage.name), sizes, identity(len(sizes)))
+
+        self.list, self.item = to, item
+        self.flags = array(np.dtype(bool), f"{name}_grows")
+        self.columns = tuple(array(dtype, name) for dtype in item.dtypes)
+        self._last: Any = None  # the path on which an item was appended last
+
+    @staticmethod
+    def loops(rec: Recorder) -> list[Any]:
+        """The loops around, of which each iteration has elements of its own."""
+        return [loop for loop in rec.loops if loop.iterations.condition is None]
+
+    def append(self, item: Item | None, x: Any) -> None:
+        """Note what an iteration appends.
+
+        Raises:
+            CannotReroll: it is of another kind, or the second item of an iteration.
+        """
+        rec = current()
+        loops = self.loops(rec)
+        path = [(id(loop), loop.serial, len(loop.paths)) for loop in rec.loops]
+        if item != self.item or path == self._last or len(loops) != self.flags.ndim:
+            raise CannotReroll(rec.loops[0].site, "a list or a dict is changed", growing=NOT_GROWING)
+        self._last = path
+        at = tuple(InductionVariable(loop, 0, loop.trip_count - 1, poly(loop.var)) for loop in loops)
+        self.flags[at] = True
+        for column, number in zip(self.columns, x if item.container is not None else (x,), strict=True):
+            column[at] = as_traced(number)
+
+    def grown(self) -> GrownList:
+        """The list after the loop."""
+        return GrownList(self.item, self.columns, self.flags)
+
+
+NOT_GROWING = object()  # lists that loops fill are plain lists
+
+
+class GrownList:
+    """A list that a loop has filled. Its length is computed: what needs the items themselves is a `TraceError`."""
+
+    __slots__ = ("columns", "flags", "item")
+
+    def __init__(self, item: Item, columns: Sequence[Tracer], flags: Tracer) -> None:
+        self.item, self.columns, self.flags = item, tuple(columns), flags
+
+    @property
+    def is_full(self) -> bool:
+        """Has each iteration appended an item?"""
+        stage, always = current().stages.get(self.flags.buffer.version), Const(True, np.dtype(bool))
+        if stage is None or not self.flags.is_whole:
+            return False
+        return stage.initial == always or [d.value for d in stage.updates] == [always]
+
+    @property
+    def length(self) -> Any:
+        """The number of items; an int that is computed."""
+        if self.is_full:
+            return self.flags.size
+        return MaskedRead(self.flags, self.flags).length
+
+    def reads(self) -> tuple[MaskedRead, ...]:
+        """The numbers of the items: for each column, or of several of the same dtype one read with a last axis."""
+        if len(self.columns) > 1 and len(set(self.item.dtypes)) == 1:
+            return (MaskedRead(call(np.stack, self.columns, axis=-1), self.flags, "list that a loop fills"),)
+        return tuple(MaskedRead(c, self.flags, "list that a loop fills") for c in self.columns)
+
+    def array(self) -> Any:
+        """What NumPy makes of it. An empty one has one axis, and float64: that is decided on."""
+        if self.length == 0:
+            return np.array([])
+        dtype = np.result_type(*self.item.dtypes)
+        columns = [c.astype(dtype) for c in self.columns]
+        full = columns[0] if self.item.container is None else call(np.stack, columns, axis=-1)
+        if self.is_full:
+            return full.reshape(-1) if self.item.container is None else full.reshape(-1, len(columns))
+        return MaskedRead(full, self.flags, "list that a loop fills")
+
+    def __bool__(self) -> bool:
+        return bool(self.length != 0)
+
+    def __len__(self) -> int:
+        return int(self.length)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
+        raise self.error("conversion to a real array")
+
+    def __iter__(self) -> Any:
+        raise self.error("loop")
+
+    def __getitem__(self, key: Any) -> Any:
+        raise self.error("index")
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise self.error("assignment to an item")
+
+    def __contains__(self, x: Any) -> bool:
+        raise self.error("in")
+
+    def __eq__(self, other: object) -> bool:
+        raise self.error("==")
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __add__(self, other: Any) -> Any:
+        raise self.error("+")
+
+    __radd__ = __mul__ = __rmul__ = __iadd__ = __add__
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise self.error(f"list.{name}")
+
+    def error(self, operation: str) -> TraceError:
+        """What it raises where its items would have to be known."""
+        reason = "how many items a list has that a loop fills depends on the image's values"
+        return current().error(operation, reason, "make an array of it, or return it")
+
+
+def arrays_of_lists(x: Any) -> Any:
+    """Arguments of a call, with the arrays of such lists in place of these."""
+    if type(x) is tuple and any(type(y) is GrownList for y in x):
+        return tuple(y.array() if type(y) is GrownList else y for y in x)
+    return x
