@@ -168,9 +168,22 @@ def of_all_pixels(a: Array) -> Any:
     return np.array(found).reshape(a.shape), isinstance(found, list), len(found)
 
 
+def by_a_comprehension(a: Array) -> Any:
+    h, w = a.shape
+    places = [(y, x, a[y, x]) for y in range(h) for x in range(w) if a[y, x] > 200]
+    return places, [int(a[y, 3]) for y in range(1, h) if a[y, 3] > a[y - 1, 3]]
+
+
+def items_of_each_row(a: Array) -> Any:
+    found = []
+    for y in range(20):
+        found.append(a[y].max())
+    return sum(found[:3]) + found[-1]
+
+
 LOOPS: list[Callable[..., Any]] = [
     tuples, lists, numbers, python_numbers, on_two_sides, in_the_outer_loop, first_of_each_row, below_the_diagonal,
-    all_below_the_diagonal, of_blocks, arrays, array_of_tuples, reduced, of_all_pixels,
+    all_below_the_diagonal, of_blocks, arrays, array_of_tuples, reduced, of_all_pixels, by_a_comprehension, items_of_each_row,
 ]  # fmt: skip
 
 

@@ -171,11 +171,11 @@ class Attempts:
             raise error
 
     def _grow(self, rec: Recorder, found: Any) -> None:
-        """Have a loop fill a list; where it cannot be such a one, none is. A short loop may be around it."""
+        """Have a loop fill a list; where it cannot be such a one, none is; see `CannotReroll.growing`."""
         known = [(g.place, g.name) for g in self.next.growing]
         if isinstance(found, Growing) and (found.place, found.name) not in known:
             self.update(growing=(*self.next.growing, found))
-        elif known and not rec.unrolled.short <= self.next.rolled:
+        elif found is True and known and not rec.unrolled.short <= self.next.rolled:
             self.update(growing=(), rolled=self.next.rolled | rec.unrolled.short)
         else:
             self.update(growing=(), grows=False)

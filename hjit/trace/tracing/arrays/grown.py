@@ -6,6 +6,7 @@ wait for each other, and the list is what a boolean-mask read of these arrays gi
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -85,7 +86,7 @@ class GrowingList:
         loops = self.loops(rec)
         path = [(id(loop), loop.serial, len(loop.paths)) for loop in rec.loops]
         if item != self.item or path == self._last or len(loops) != self.flags.ndim:
-            raise CannotReroll(rec.loops[0].site, "a list or a dict is changed", growing=NOT_GROWING)
+            raise CannotReroll(rec.loops[0].site, "a list or a dict is changed", growing=False)
         self._last = path
         at = tuple(InductionVariable(loop, 0, loop.trip_count - 1, poly(loop.var)) for loop in loops)
         self.flags[at] = True
@@ -95,9 +96,6 @@ class GrowingList:
     def grown(self) -> GrownList:
         """The list after the loop."""
         return GrownList(self.item, self.columns, self.flags)
-
-
-NOT_GROWING = object()  # lists that loops fill are plain lists
 
 
 class GrownList:
@@ -177,7 +175,13 @@ class GrownList:
         raise self.error(f"list.{name}")
 
     def error(self, operation: str) -> TraceError:
-        """What it raises where its items would have to be known."""
+        """What it raises where its items would have to be known.
+
+        Raises:
+            CannotReroll: the number of items is known: then iterations may be traced one by one.
+        """
+        if self.is_full:
+            raise CannotReroll((sys._getframe(2).f_code, 0), f"{operation} of a list that it fills", growing=False)
         reason = "how many items a list has that a loop fills depends on the image's values"
         return current().error(operation, reason, "make an array of it, or return it")
 

@@ -37,7 +37,7 @@ class CannotReroll(BaseException):
         endless: or as a program, which ends where it is left; see `Attempt.few_iterations`.
         checking: or where iterations check some variables, see `Attempt.checked`.
         growing: or where a list is one that loops fill, a `hjit.trace.tracing.recording.attempt.Growing`; or where none
-            is.
+            is: True if a short loop around may be the reason.
     """
 
     def __init__(

@@ -15,8 +15,9 @@ from typing import Any
 from hjit.trace.capture.loops.bytecode import APPEND
 from hjit.trace.capture.loops.carried import Kind
 from hjit.trace.capture.loops.elements import MAX_ELEMENTS
+from hjit.trace.capture.loops.rewriting.hoisting import is_hoisted
 from hjit.trace.capture.loops.rewriting.syntax import call_of
-from hjit.trace.tracing.arrays.grown import NOT_GROWING, GrowingList, GrownList, Item
+from hjit.trace.tracing.arrays.grown import GrowingList, GrownList, Item
 from hjit.trace.tracing.recording.attempt import Growing, place_of
 from hjit.trace.tracing.recording.recorder import Recorder, current, tracing
 from hjit.trace.tracing.scalars.induction import CannotReroll
@@ -35,7 +36,7 @@ def append(to: Any, x: Any) -> None:
     """
     if type(to) is GrownList:  # by a loop inside of one that is traced iteration by iteration
         site = sys._getframe(1).f_code, 0
-        raise CannotReroll(site, "it appends to a list that a loop has filled", growing=NOT_GROWING)
+        raise CannotReroll(site, "it appends to a list that a loop has filled", growing=True)
     if type(to) is not list or not tracing() or not current().loops:
         to.append(x)
         return
@@ -112,7 +113,7 @@ def _filled(body: Sequence[ast.stmt], name: str) -> list[ast.Expr]:
     begin, end = makes[0].lineno, max((x.end_lineno or 0 for x in outermost), default=0)  # type: ignore[attr-defined]
     calls = [c for x in outermost for c in _calls(x, name)]
     own = {id(c.value.func.value) for c in calls} | {id(x) for x in _inside(makes)}  # type: ignore[attr-defined]
-    others = [x for x in uses if id(x) not in own]
+    others = [x for x in uses if id(x) not in own and not is_hoisted(name)]  # these are used once, after the loop
     return calls if all(not begin <= x.lineno <= end for x in others) else []
 
 

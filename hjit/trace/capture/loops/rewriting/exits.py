@@ -21,6 +21,7 @@ from hjit.trace.capture.loops.bytecode import ITERABLES, LEAVES, WHILE, has_exit
 from hjit.trace.capture.loops.rewriting.appends import Appends
 from hjit.trace.capture.loops.rewriting.branches import Branches
 from hjit.trace.capture.loops.rewriting.choices import Choices
+from hjit.trace.capture.loops.rewriting.hoisting import Hoisting
 from hjit.trace.capture.loops.rewriting.syntax import load
 from hjit.trace.splitting.source import TREE, NoSource, copied, tree_of
 from hjit.trace.splitting.source import code_of as code_of_tree
@@ -40,7 +41,7 @@ def code_of(function: FunctionType, is_choosing: bool = False, is_branching: boo
         is_branching: see `branches`.
     """
     code = function.__code__
-    if not is_choosing and not is_branching and not has_exits(code) and "append" not in code.co_names:
+    if not is_choosing and not is_branching and not has_exits(code) and not _has_parts(code):
         return code
     key = code, code.co_filename, is_choosing, is_branching
     if key not in _known:
@@ -58,8 +59,8 @@ def _rewritten(function: FunctionType, is_choosing: bool, is_branching: bool) ->
         return function.__code__
     if not is_shown:  # the file has changed since it was loaded
         return function.__code__
-    appends = Appends()
-    tree.body = appends.block(tree.body)
+    hoisting, appends = Hoisting(is_choosing or is_branching), Appends()
+    tree.body = appends.block(hoisting.block(tree.body))
     exits = _Exits(_parameters(tree.args))
     choices = Choices(frozenset((*function.__code__.co_varnames, *function.__code__.co_cellvars)))
     if is_choosing:
@@ -68,8 +69,18 @@ def _rewritten(function: FunctionType, is_choosing: bool, is_branching: bool) ->
     if is_branching:
         tree.body = branches.block(tree.body, _parameters(tree.args))
     tree.body = exits.block(tree.body, ())
-    is_changed = appends.count or exits.count or choices.count or branches.count
+    is_changed = hoisting.count or appends.count or exits.count or choices.count or branches.count
     return code_of_tree(function, tree) if is_changed else function.__code__
+
+
+def _has_parts(code: CodeType) -> bool:
+    """May a function have something that `Appends` or `Hoisting` changes?"""
+    comprehensions = ("<listcomp>", "<genexpr>")  # no functions of their own in later versions, where they do no harm
+    has_one = any(isinstance(c, CodeType) and c.co_name in comprehensions for c in code.co_consts)
+    return has_one or not _METHODS.isdisjoint(code.co_names)
+
+
+_METHODS = frozenset(("append", "sort"))
 
 
 def _are_alike(a: CodeType, b: CodeType) -> bool:
