@@ -16,6 +16,8 @@ import numpy as np
 from hjit.errors import CompileError
 from hjit.kernels.lower.check import check_loop_ir
 from hjit.kernels.lower.loopir import (
+    BEGIN,
+    END,
     Block,
     Declare,
     For,
@@ -35,10 +37,12 @@ from hjit.kernels.lower.passes.block_reductions import block_reductions
 from hjit.kernels.lower.passes.hoist_invariants import hoist_invariants
 from hjit.kernels.lower.passes.vectorize import vectorize
 from hjit.kernels.lower.placing.reductions import accumulation
-from hjit.kernels.lower.program import Nest
+from hjit.kernels.lower.program import Buffer, Nest
 from hjit.kernels.lower.program import Program as Loops
 from hjit.kernels.lower.programs.fusion import fused
+from hjit.kernels.lower.programs.independence import with_independent_iterations, work_of
 from hjit.process import debug
+from hjit.sched.language.memory import C_ORDER
 from hjit.trace.ir.expressions import Const, Expr, Load, Op, cast, renumber, rewrite, substitute, walk
 from hjit.trace.ir.graph import Definition, Graph, Stage, identity, pure
 from hjit.trace.ir.poly import ONE, ZERO, Dim, Extremum, Indirect, Poly, Var, deep_atoms, extremum, poly
@@ -55,13 +59,19 @@ ACCUMULATORS = 4  # vectors of a sum: more cost more to combine than they gain w
 def lower_program(program: Program, machine: Machine) -> tuple[Graph, Loops]:
     """The arrays of a program, as a Graph without definitions whose outputs are all that is given, and its loops."""
     program = replace(program, body=fused(program.body))
-    work = _Lowering(program, machine)
-    body = work.whole()
+    independent = with_independent_iterations(program)
+    work = _Lowering(program if independent is None else independent, machine)
+    body = work.whole() if independent is None else work.part()
     given = [Stage(i.name, i.dtype, i.shape, None) for i in program.inputs]
     outputs = [*given, *program.arrays, Stage(REFUSED, BOOL, (), None)]
     graph = Graph((), (), (*outputs, *work.memory.values()), tuple(s.name for s in outputs))
     writes = (*(s.name for s in program.arrays), *work.memory, REFUSED)
     nest = Nest("loops", body, None, ONE, writes)
+    if independent is not None:
+        (loop,) = independent.body
+        assert isinstance(loop, Loop)
+        count = loop.end - loop.begin
+        nest = replace(nest, count=count, work=work_of(loop.body, (loop,)), points=count, buffers=work.buffers())
     for run in (vectorize, block_reductions, hoist_invariants):
         nest = run(nest, graph, machine)
     loops = Loops((nest,))
@@ -92,19 +102,44 @@ class _Lowering:
     def whole(self) -> Body:
         """All statements: numbers are registers between the first and the last ones."""
         arrays = [s for s in self.program.arrays if not s.shape]
-        local = [s for s in self.program.local if not s.shape]
         refused = self.numbers[REFUSED] = Register(REFUSED, BOOL)
         begin: list[Stmt] = [Declare(refused, Const(False, BOOL))]
-        for s in (*arrays, *local):
+        for s in arrays:
             self.numbers[s.name] = Register(f"number.{s.name}", s.dtype)
-            held = Load(s.name, (), s.dtype) if s in arrays else Const(0, s.dtype)
-            begin.append(Declare(self.numbers[s.name], held))
-        for s in small_arrays(self.program):
-            self.small[s.name] = [Register(f"element{k}.{s.name}", s.dtype) for k in range(s.shape[0].const)]
-            begin += [Declare(r, Const(0, s.dtype)) for r in self.small[s.name]]
+            begin.append(Declare(self.numbers[s.name], Load(s.name, (), s.dtype)))
+        begin += self.own_numbers()
         body = self.body(self.program.body)
         end = [Block((Store(name, (), self.numbers[name]),)) for name in (*(s.name for s in arrays), REFUSED)]
         return (*begin, *body, *end)
+
+    def part(self) -> Body:
+        """The statements of a task, which runs some iterations of the outermost loop; numbers are its own registers."""
+        (loop,) = self.program.body
+        assert isinstance(loop, Loop)
+        refused = self.numbers[REFUSED] = Register(REFUSED, BOOL)
+        begin = [Declare(refused, Const(False, BOOL)), *self.own_numbers()]
+        self.around.append(loop)
+        body = self.body(loop.body)
+        self.around.pop()
+        first = self.index(loop.begin)
+        holds = poly(Indirect(cast(refused, np.int64), None))
+        end = If(holds - 1, (Block((Store(REFUSED, (), Const(True, BOOL)),)),))
+        return (*begin, For(loop.var, first + BEGIN, first + END, 1, body), end)
+
+    def own_numbers(self) -> Iterator[Stmt]:
+        """Registers of local numbers, and of the elements of small arrays."""
+        for s in self.program.local:
+            if not s.shape:
+                self.numbers[s.name] = Register(f"number.{s.name}", s.dtype)
+                yield Declare(self.numbers[s.name], Const(0, s.dtype))
+        for s in small_arrays(self.program):
+            self.small[s.name] = [Register(f"element{k}.{s.name}", s.dtype) for k in range(s.shape[0].const)]
+            for r in self.small[s.name]:
+                yield Declare(r, Const(0, s.dtype))
+
+    def buffers(self) -> dict[str, Buffer]:
+        """Memory that each task has for itself."""
+        return {n: Buffer(n, (ZERO,) * len(s.shape), s.shape, C_ORDER) for n, s in self.memory.items()}
 
     def body(self, steps: Sequence[Step]) -> Body:
         return tuple(t for s in steps for t in self.step(s))

@@ -39,7 +39,7 @@ def compiled(options: Options, program: Program, text: str, symbols: Sequence[st
     symbols = tuple(symbols)
 
     def make() -> Kernel:
-        params = params_of(graph, symbols, ())
+        params = params_of(graph, symbols, loops.buffers)
         llvm = emit_module(graph, loops, params, name, target)
         debug.say("llvm", name, lambda: llvm)
         return bind.compiled(Lowered(graph, Root(()), loops, params, llvm, name), symbols, options)

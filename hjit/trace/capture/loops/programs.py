@@ -7,7 +7,7 @@ proved of what iterations read of each other. The outermost loop is an extern ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +17,8 @@ from hjit.trace.capture.loops.paths import BOOL, BufferChange, NotOneUpdate, Pat
 from hjit.trace.ir.expressions import Const, Expr, Load, ScalarRef, rewrite, walk
 from hjit.trace.ir.graph import Definition, Input, Stage, contiguous_layout, identity
 from hjit.trace.ir.identities import IDENTITIES
-from hjit.trace.ir.poly import Indirect, Poly, Var, deep_atoms, poly
+from hjit.trace.ir.poly import Indirect, Poly, Var, deep_atoms
+from hjit.trace.ir.programs.rewriting import with_exprs, with_loop_exprs
 from hjit.trace.ir.programs.steps import (
     Branch,
     Define,
@@ -186,7 +187,7 @@ class _ProgramPath:
         s = self.stages[k]
         if s.name in notes.loops:
             loop = notes.loops[s.name]
-            return _with_exprs(loop, lambda e: _renamed(e, self.names)) if self.names else loop
+            return with_exprs(loop, lambda e: _renamed(e, self.names)) if self.names else loop
         return Define(self.same(s))
 
 
@@ -195,30 +196,6 @@ def _renamed(e: Expr, names: Mapping[str, str]) -> Expr:
         return Load(names[x.source], x.index, x.dtype) if isinstance(x, Load) and x.source in names else None
 
     return rewrite(e, change)
-
-
-def _with_exprs(s: Step, change: Callable[[Expr], Expr]) -> Step:
-    """A step with other expressions, those of steps inside it, too."""
-    match s:
-        case Define():
-            return Define(map_exprs(s.stage, change))
-        case Update():
-            d = map_exprs(Stage("", np.dtype(bool), (), None, (s.definition,)), change).updates[0]
-            return replace(s, definition=d)
-        case Branch() | Refuse():
-            s = replace(s, condition=change(s.condition))
-        case Loop():
-            s = _with_loop_exprs(s, change)
-    return with_bodies(s, lambda body: tuple(_with_exprs(x, change) for x in body))
-
-
-def _with_loop_exprs(s: Loop, change: Callable[[Expr], Expr]) -> Loop:
-    """A loop with other expressions for its ends, and for whether it ends."""
-
-    def end(p: Poly) -> Poly:
-        return p.substitute(lambda a: poly(Indirect(change(a.expr), a.extent)) if isinstance(a, Indirect) else None)
-
-    return replace(s, begin=end(s.begin), end=end(s.end), until=None if s.until is None else change(s.until))
 
 
 def _tree(notes: ProgramNotes, rec: Recorder, paths: Sequence[_ProgramPath], met: int, start: int) -> Body:
@@ -310,7 +287,7 @@ class _Resolved:
                     sides = (self.body(side, dict(now), dict(kept)) for side in (s.yes, s.no))
                     yield Branch(condition, *sides)
                 else:
-                    s = _with_loop_exprs(s, lambda e: self.expr(e, now, kept))
+                    s = with_loop_exprs(s, lambda e: self.expr(e, now, kept))
                     self.around.append(s)
                     changing = {now.get(array, array) for array in written}  # each iteration finds another one
                     body = self.body(s.body, dict(now), {v: n for v, n in kept.items() if v not in changing})
@@ -411,7 +388,7 @@ def _call(rec: Recorder, loop: Loop, changed: Iterable[BufferChange], spared: tu
     def numbered(e: Expr) -> Expr:
         return rewrite(e, lambda x: numbers.get(x) if isinstance(x, ScalarRef) else None)
 
-    body = without_dead(tuple(_with_exprs(s, numbered) for s in body))
+    body = without_dead(tuple(with_exprs(s, numbered) for s in body))
     outputs = {notes.root(old): buffer for buffer, old, *_ in changed}
     made = {*_defined([body]), *found.local}
     read = dict.fromkeys(x.source for s in every(body) for e in exprs(s) for x in e.loads)

@@ -47,7 +47,7 @@ from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.trace.tracing.scalars.induction import CannotReroll, Comparison, InductionVariable, LoopSite
 
 MAX_CONDITIONS, MAX_PATHS = 16, 64  # on one path through an iteration, and paths through it: each is traced (chosen)
-MAX_TRACED = 4096  # stages of all these paths, where there may be fewer paths (chosen: tracing them takes 0.2 s)
+MAX_TRACED = 20_000  # stages of all these paths, where there may be fewer paths (chosen: tracing them takes a second)
 
 
 @dataclass(frozen=True, slots=True)
