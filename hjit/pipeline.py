@@ -25,7 +25,7 @@ from hjit.options import GivenOptions, checked, resolve
 from hjit.process import forks, state
 from hjit.trace.capture.overlay import is_traced_call, load_table
 from hjit.trace.splitting.decorated import python_original
-from hjit.trace.tracing.dispatch import hook
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.frames import stack_level, uncounted
 from hjit.trace.tracing.recording.recorder import running
 
@@ -153,7 +153,7 @@ class BoundPipeline:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if running and is_traced_call(sys._getframe(1), args, kwargs):
-            return hook("wrap_callable")(self)(*args, **kwargs)
+            return forward.wrap_callable(self)(*args, **kwargs)
         return self._whole(self._owner, *args, **kwargs)
 
     @property

@@ -8,8 +8,8 @@ from __future__ import annotations
 import types
 from typing import Any
 
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.tracer import has_tracer
-from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.scalars.host import with_items
 
 _OWN_WAYS = ("__array_ufunc__", "__array_function__")  # which NumPy asks before it converts anything
@@ -23,4 +23,4 @@ def arrays_of(x: Any) -> Any:
     method = getattr(t, "__array__", None)
     if type(method) is not types.FunctionType or any(hasattr(t, n) for n in _OWN_WAYS):
         return x
-    return hook("clone")(method)(x) if has_tracer(getattr(x, "__dict__", None)) else x
+    return forward.clone(method)(x) if has_tracer(getattr(x, "__dict__", None)) else x

@@ -20,6 +20,7 @@ from hjit.trace.capture.loops.rewriting.choices import choose
 from hjit.trace.capture.made_classes import class_of
 from hjit.trace.ops.arrays.strides import interface
 from hjit.trace.ops.complex_numbers.operands import joined
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, is_complex
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.traced import Traced
@@ -36,7 +37,6 @@ from hjit.trace.tracing.arrays.tracer import (
     python_int,
     python_type,
 )
-from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.externs.opaque import Opaque
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
 from hjit.trace.tracing.scalars.host import HostScalar, is_host, record
@@ -208,7 +208,7 @@ def _extreme(function: Callable[..., Any], ufunc: np.ufunc, beats: Callable[[Any
         replaces = is_below(x, first) if function is min else is_below(first, x)
         if replaces is not None:
             return x if replaces else first
-        indices = (hook("index_value")(n.poly) if type(n) is Size else as_traced(n) for n in (first, x))
+        indices = (forward.index_value(n.poly) if type(n) is Size else as_traced(n) for n in (first, x))
         return python_int(call(ufunc, *indices))
 
     def method(*args: Any, **kwargs: Any) -> Any:
@@ -273,7 +273,7 @@ def _isscalar(x: Any) -> bool:
 
 def _copy(x: Any) -> Any:
     """As `copy.copy`, which calls a method of the class that an array says it has."""
-    return x.__copy__() if issubclass(type(x), Traced) else hook("clone")(copy.copy)(x)
+    return x.__copy__() if issubclass(type(x), Traced) else forward.clone(copy.copy)(x)
 
 
 def _map(function: Any, *items: Any, **options: Any) -> Any:

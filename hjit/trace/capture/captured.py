@@ -29,12 +29,13 @@ from hjit.trace.capture.harmless import is_harmless
 from hjit.trace.capture.side_effects import effects
 from hjit.trace.capture.side_effects.environment import VARIABLES, traced_path
 from hjit.trace.capture.side_effects.impure import GENERATORS, NUMPY_GENERATORS, GeneratorProxy, PythonRandomProxy
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_source
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Tracer
 from hjit.trace.tracing.complex_memory import supported_complex
-from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.externs.opaque import Opaque
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.recording.recorder import Recorder, current, supported_dtype
 from hjit.trace.tracing.recording.watched import keys_of
 from hjit.trace.tracing.scalars.host import HostScalar, static_value
@@ -109,7 +110,7 @@ _CONTAINERS = (list, *_DICTS, *_MUTABLE)
 def wrap(value: Any, path: AccessPath) -> Any:
     """What traced code sees in place of a value that it captures."""
     if isinstance(value, types.ModuleType):
-        return hook("module_proxy")(value)
+        return forward.module_proxy(value)
     if type(value) in (Tracer, ComplexTracer, HostScalar, MaskedRead):
         return value
     rec = current()
@@ -124,7 +125,7 @@ def wrap(value: Any, path: AccessPath) -> Any:
         return captured_object(value, path)
     if isinstance(value, PLAIN):
         guard(rec, path, value, "value")
-        return hook("dtype_seen")(value) if isinstance(value, np.dtype) else value
+        return forward.dtype_seen(value) if isinstance(value, np.dtype) else value
     if (
         type(value) is set
         and path.kind != "leaf"
@@ -135,7 +136,7 @@ def wrap(value: Any, path: AccessPath) -> Any:
         guard(rec, path, set(value), "value")
         rec.watched.add(seen, str(path))
         return seen
-    traced = hook("wrap_callable")(value)
+    traced = forward.wrap_callable(value)
     guard(rec, path, value, "identity")
     if traced is not value:
         return traced
@@ -303,23 +304,23 @@ class ObjectProxy:
             return watched_class(type(value)) if type(sys._getframe(1).f_globals) is not dict else type(value)
         path = object.__getattribute__(self, "_hjit_path")
         found = class_attribute(type(value), name)
-        function = hook("function_of")(found)
+        function = forward.function_of(found)
         is_in_object = name in getattr(value, "__dict__", {})
         if isinstance(function, types.FunctionType) and not is_in_object:
             guard(current(), AccessPath(path, name, "attr"), found, "method")
-            return types.MethodType(hook("clone")(function), self)
+            return types.MethodType(forward.clone(function), self)
         if isinstance(found, property) and found.fget is not None:
             guard(current(), AccessPath(AccessPath(path, "__class__", "attr"), name, "attr"), found, "identity")
-            return hook("clone")(found.fget)(self)
+            return forward.clone(found.fget)(self)
         if isinstance(found, classmethod):
-            return types.MethodType(hook("wrap_callable")(found.__func__), watched_class(type(value)))
+            return types.MethodType(forward.wrap_callable(found.__func__), watched_class(type(value)))
         getter = class_attribute(type(found), "__get__")
         if isinstance(getter, types.FunctionType) and is_own(type(found)) and not is_in_object:
             owner = next(base for base in type(value).__mro__ if name in vars(base))
-            return hook("clone")(getter)(wrap(found, AccessPath(vars(owner), name)), self, watched_class(type(value)))
+            return forward.clone(getter)(wrap(found, AccessPath(vars(owner), name)), self, watched_class(type(value)))
         asked = class_attribute(type(value), "__getattr__") if found is None and not name.startswith("__") else None
         if isinstance(asked, types.FunctionType) and not is_in_object:
-            return hook("clone")(asked)(self, name)
+            return forward.clone(asked)(self, name)
         try:
             plain = getattr(value, name)
         except AttributeError:
@@ -341,9 +342,9 @@ class ObjectProxy:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         value = object.__getattribute__(self, "_hjit_object")
-        method = hook("function_of")(class_attribute(type(value), "__call__"))
+        method = forward.function_of(class_attribute(type(value), "__call__"))
         if isinstance(method, types.FunctionType):
-            return hook("clone")(method)(self, *args, **kwargs)
+            return forward.clone(method)(self, *args, **kwargs)
         if method is None:
             raise TypeError(f"'{type(value).__name__}' object is not callable")
         raise outlives("self(...)", "an object")
@@ -352,7 +353,7 @@ class ObjectProxy:
         value, path = as_it_is(self), object.__getattribute__(self, "_hjit_path")
         found = class_attribute(type(value), "__getitem__")
         if isinstance(found, types.FunctionType):
-            return hook("clone")(found)(self, key)
+            return forward.clone(found)(self, key)
         key = static_value(key)
         return wrap(value[key], AccessPath(path, key))
 
@@ -360,7 +361,7 @@ class ObjectProxy:
         value = as_it_is(self)
         found = class_attribute(type(value), "__iter__")
         if isinstance(found, types.FunctionType):
-            return hook("clone")(found)(self)
+            return forward.clone(found)(self)
         _guard_contents(self)
         if isinstance(value, dict):
             return iter(keys_of(value))
@@ -409,7 +410,7 @@ def _special(proxy: ObjectProxy, name: str, *args: Any) -> Any:
     value = as_it_is(proxy)
     found = class_attribute(type(value), name)
     if isinstance(found, types.FunctionType):
-        return hook("clone")(found)(proxy, *args)
+        return forward.clone(found)(proxy, *args)
     if name == "__ne__" and isinstance(class_attribute(type(value), "__eq__"), types.FunctionType):
         equal = _special(proxy, "__eq__", *args)
         return equal if equal is NotImplemented else not equal
@@ -471,13 +472,13 @@ def captured_object(value: Any, path: AccessPath) -> Any:
     cls = type(value)
     name = "argument" if path.kind == "leaf" else str(path)
     if isinstance(value, types.ModuleType):
-        return hook("module_proxy")(value)
+        return forward.module_proxy(value)
     if cls in (types.MappingProxyType, *_DICTS):
         return _captured_container(current(), value, path)
     if isinstance(value, type):
         watched_class(value)
         if path.kind == "leaf":
-            hook("check_output")(value)
+            forward.check_output(value)
     if isinstance(value, np.void):  # an element of a structured array, which can be changed
         seen = value.copy()
         current().watched.add(seen, name)
@@ -487,7 +488,7 @@ def captured_object(value: Any, path: AccessPath) -> Any:
     if isinstance(value, random.Random):
         return PythonRandomProxy(value)
     if isinstance(value, (types.BuiltinMethodType, types.MethodType)) and isinstance(value.__self__, GENERATORS):
-        return hook("wrap_callable")(value)
+        return forward.wrap_callable(value)
     if isinstance(value, (logging.Logger, logging.LoggerAdapter)):
         return effects.LoggerProxy(value)
     if value is os.environ:
@@ -513,11 +514,11 @@ def captured_object(value: Any, path: AccessPath) -> Any:
             f"{name}: {cls.__name__}", "hjit cannot see when its contents change", "use a list, tuple or dict"
         )
     if isinstance(value, np.dtype):
-        return hook("dtype_seen")(value)
+        return forward.dtype_seen(value)
     if cls is types.SimpleNamespace:
         return ObjectProxy(value, path)
     if cls is type or (isinstance(value, type) and is_own(cls)):
-        return hook("class_seen")(value)
+        return forward.class_seen(value)
     if is_own(cls) and not isinstance(value, enum.Enum):
         return ObjectProxy(value, path)
     return value if is_harmless(value) or _is_of_library(path) else Opaque(value, name)

@@ -19,6 +19,7 @@ from hjit.trace.capture.array_protocol import arrays_of
 from hjit.trace.capture.made_classes import traced_class
 from hjit.trace.capture.side_effects.impure import GENERATOR_CLASSES
 from hjit.trace.capture.side_effects.made_objects import check_output
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.scalar_class import ArrayDtype, ScalarClass, notice_call, plain_class
@@ -32,7 +33,7 @@ from hjit.trace.tracing.arrays.tracer import (
     has_tracer,
     is_tracer,
 )
-from hjit.trace.tracing.dispatch import hook, provides
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.frames import callees, compared, holders, identities, reads
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import HostScalar, is_host, record
@@ -99,11 +100,11 @@ def of_lists(ufunc: np.ufunc) -> Callable[..., Any]:
     def method(*args: Any, **kwargs: Any) -> Any:
         # NumPy, which would ask the traced array what to do, takes longer
         if len(args) == nin and kwargs.keys() <= _OUT and _are_real(args, kwargs):
-            return hook("ufunc_call")(ufunc, "__call__", args, kwargs)
+            return forward.ufunc_call(ufunc, "__call__", args, kwargs)
         args, kwargs = arrays_of(args), arrays_of(kwargs)
         args = tuple(as_tracer(x) if type(x) in (list, tuple) and has_tracer(x) else x for x in args)
         if kwargs.get("out", ufunc) is None and len(args) == nin and any(issubclass(type(x), Traced) for x in args):
-            return hook("ufunc_call")(ufunc, "__call__", args, kwargs)  # NumPy would not tell it from no `out` at all
+            return forward.ufunc_call(ufunc, "__call__", args, kwargs)  # NumPy would not tell it from no `out` at all
         return ufunc(*args, **kwargs)
 
     return functools.wraps(ufunc, updated=())(method)

@@ -6,7 +6,7 @@ import types
 from typing import Any
 
 from hjit.trace.capture.captured import AccessPath, guard, guard_absent
-from hjit.trace.tracing.dispatch import hook
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.recording.recorder import current
 
 
@@ -25,7 +25,7 @@ def made_attribute(module: types.ModuleType, name: str, names: dict[str, Any]) -
     if make is None or name in vars(module) or name.startswith("__"):
         return getattr(module, name), None
     look_up = types.FunctionType(_look_up.__code__, {"getattr": getattr, "__name__": names.get("__name__")})
-    noted = hook("NotedWarnings")()
+    noted = forward.NotedWarnings()
     with noted:
         value = look_up(module, name)
     if not noted.noted:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hjit.trace.capture.captured import NUMERIC, is_own, watched_class
-from hjit.trace.tracing.dispatch import hook
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.recording.recorder import Recorder, current
 
 T = typing.TypeVar("T")
@@ -139,7 +139,7 @@ def _cloned(value: Any, clones: list[Any]) -> Any:
     def clone(f: Any) -> Any:
         if not isinstance(f, types.FunctionType):
             return f
-        clones.append(hook("clone")(f))
+        clones.append(forward.clone(f))
         return clones[-1]
 
     if isinstance(value, property):

@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture.array_protocol import arrays_of
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.masked import has_masked_read
 from hjit.trace.tracing.arrays.tracer import has_tracer, is_simple_call
-from hjit.trace.tracing.dispatch import functions, hook, provides, source_of
+from hjit.trace.tracing.dispatch import functions, source_of
 from hjit.trace.tracing.externs.calls import concrete, extern_call
 from hjit.trace.tracing.externs.foreign import foreign
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import static_captured
 
@@ -55,10 +57,10 @@ def dispatched(function: Any) -> Callable[..., Any]:
             args, kwargs = static_captured(args), static_captured(kwargs)
         args, kwargs = arrays_of(args), arrays_of(kwargs)
         if has_masked_read(args, kwargs):
-            return hook("masked_call")(function, args, kwargs)
+            return forward.masked_call(function, args, kwargs)
         if makes or has_tracer(args) or has_tracer(kwargs):
-            if hook("wants_complex")(function, args, kwargs):
-                return hook("complex_call")(function, args, kwargs)
+            if forward.wants_complex(function, args, kwargs):
+                return forward.complex_call(function, args, kwargs)
             return traced(*args, **kwargs)
         return concrete(function, args, kwargs)
 
@@ -91,11 +93,11 @@ def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
     source = source_of(function)
     is_python = isinstance(source, types.FunctionType)
     if has_masked_read(args, kwargs) and not isinstance(function, np.ufunc):
-        if traced is not None or not is_python or hook("knows_masked")(function):
-            return hook("masked_call")(function, args, kwargs)
-        return hook("clone")(source)(*args, **kwargs)  # perhaps it does no more than reads under a mask can take
-    if hook("wants_complex")(function, args, kwargs):
-        return hook("complex_call")(function, args, kwargs)
+        if traced is not None or not is_python or forward.knows_masked(function):
+            return forward.masked_call(function, args, kwargs)
+        return forward.clone(source)(*args, **kwargs)  # perhaps it does no more than reads under a mask can take
+    if forward.wants_complex(function, args, kwargs):
+        return forward.complex_call(function, args, kwargs)
     if traced is not None:
         return traced(*args, **kwargs)
     if isinstance(function, np.ufunc):
@@ -110,7 +112,7 @@ def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
         return extern_call(name, function, args, kwargs)
     if not is_python:
         raise current().error(name, "hjit does not know this function")
-    return hook("clone")(source)(*args, **kwargs)
+    return forward.clone(source)(*args, **kwargs)
 
 
 @functools.lru_cache(maxsize=1024)

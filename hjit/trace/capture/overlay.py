@@ -64,9 +64,11 @@ from hjit.trace.capture.side_effects.impure import (
     replaced,
 )
 from hjit.trace.splitting.decorated import python_original
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.tracer import has_tracer
-from hjit.trace.tracing.dispatch import functions, hook, is_dispatched, provides
+from hjit.trace.tracing.dispatch import functions, is_dispatched
 from hjit.trace.tracing.externs.foreign import foreign
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.frames import compared, mapped
 from hjit.trace.tracing.recording.recorder import current, tracing
 from hjit.trace.tracing.scalars.host import HostScalar, is_host, is_run_time, known_number, static_captured
@@ -293,7 +295,7 @@ def wrap_callable(value: Any) -> Any:
     if isinstance(value, functools.partial):
         return Partial(value)
     if type(value) is np.vectorize:
-        return hook("vectorized")(value)
+        return forward.vectorized(value)
     if function_of(value) is not value:
         return _of_pipeline(value)
     if type(value) is _CACHE:

@@ -26,13 +26,14 @@ from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, FloorDiv, Mod, Poly, Sym, deep_atoms, poly
 from hjit.trace.splitting.decorated import python_original
 from hjit.trace.splitting.locations import RETURNED
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.buffers import COPY_IT, TracedBuffer
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_source
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.scalar_class import ClassCalled, MethodConverts, plain_class
 from hjit.trace.tracing.arrays.tracer import Tracer, is_tracer
 from hjit.trace.tracing.complex_memory import complex_of
-from hjit.trace.tracing.dispatch import hook, is_dispatched, source_of
+from hjit.trace.tracing.dispatch import is_dispatched, source_of
 from hjit.trace.tracing.recording.checks import finish_checks
 from hjit.trace.tracing.recording.iterations import MAX_OPERATIONS, MAX_UNROLLED, Iterations, ManyParts
 from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder, TracingOptions
@@ -400,7 +401,7 @@ def _new_result(x: Any, rec: Recorder, shared: Counter[TracedBuffer], made: _Mad
     if t is ComplexTracer:
         return _complex_result(x, rec, shared)
     if t is MaskedRead:
-        found = hook("compacted")(x)
+        found = forward.compacted(x)
         if found is None:
             raise rec.error("return", "an array read under a boolean mask: its length depends on the image's values")
         return Result("compacted", found.rows, value=found)

@@ -15,7 +15,7 @@ import numpy as np
 
 from hjit.errors import Origin, TraceError
 from hjit.trace.capture.constructors import STAND_INS
-from hjit.trace.tracing.dispatch import provides
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.frames import instruction, is_own
 from hjit.trace.tracing.recording.recorder import current
 

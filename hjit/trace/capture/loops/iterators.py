@@ -25,7 +25,7 @@ from hjit.trace.ir.expressions import Load
 from hjit.trace.ir.poly import SMALL, Indirect, poly
 from hjit.trace.tracing.arrays.traced import Traced
 from hjit.trace.tracing.arrays.tracer import as_tracer, is_tracer, python_int, stage_of
-from hjit.trace.tracing.dispatch import provides
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.recording.iterations import RunningLoop, ShortLoop
 from hjit.trace.tracing.recording.recorder import current, tracing
 from hjit.trace.tracing.scalars.host import static_value

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from hjit.process.shown_warnings import Intercepted, forget, names_of
 from hjit.trace.capture.side_effects.effects import SourceLine, give_warning, place, traced_line
-from hjit.trace.tracing.dispatch import provides
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.frames import is_own_file
 from hjit.trace.tracing.recording.recorder import running_trace
 

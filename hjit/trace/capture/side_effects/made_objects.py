@@ -25,7 +25,8 @@ import numpy as np
 from hjit.trace.capture.captured import as_it_is, is_own
 from hjit.trace.capture.side_effects.impure import CLOCKS, GENERATORS, IMPURE, NUMPY_GENERATORS, TODAY
 from hjit.trace.splitting.frames_above import all_code, named
-from hjit.trace.tracing.dispatch import hook, provides
+from hjit.trace.tracing import forward
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.frames import Instruction, instructions, is_marked
 from hjit.trace.tracing.recording.recorder import current
 
@@ -55,7 +56,7 @@ def check_output(cls: type, frame: types.FrameType | None = None) -> None:
     if not is_own(cls):
         return
     if any(value is type for base in cls.__mro__ if is_own(base) for value in vars(base).values()):
-        hook("class_seen")(type)
+        forward.class_seen(type)
     codes = (*(() if frame is None else (frame.f_code,)), *current().codes)
     found = _effect(cls, frozenset(name for code in codes for c in all_code(code) for name in c.co_names))
     if found:

@@ -25,7 +25,7 @@ from hjit.trace.ir.graph import Definition, Graph, Input, Scalar, Stage, identit
 from hjit.trace.ir.poly import Poly, poly
 from hjit.trace.ir.programs.steps import Program
 from hjit.trace.tracing.clones import Clones
-from hjit.trace.tracing.dispatch import provides
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.frames import line_in, site, site_of, traced_frame
 from hjit.trace.tracing.memos import Memos
 from hjit.trace.tracing.recording.attempt import Attempt

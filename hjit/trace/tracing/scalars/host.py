@@ -27,7 +27,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hjit.errors import raise_if_signalled
-from hjit.trace.tracing.dispatch import hook
+from hjit.trace.tracing import forward
 
 
 @dataclass(slots=True)
@@ -198,14 +198,14 @@ class HostScalar:
         return self.value
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return hook("ufunc_call")(ufunc, method, inputs, kwargs)
+        return forward.ufunc_call(ufunc, method, inputs, kwargs)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
-        hook("notice_call")(sys._getframe(1))
+        forward.notice_call(sys._getframe(1))
         return np.array(self.make_static(), dtype)
 
     def __float__(self) -> float:
-        hook("notice_call")(sys._getframe(1))
+        forward.notice_call(sys._getframe(1))
         return float(self.make_static())
 
     def __getattr__(self, name: str) -> Any:
@@ -227,7 +227,7 @@ class HostScalar:
 
     def __round__(self, n: int | None = None) -> Any:
         if self.of_sizes:
-            return hook("whole_size")(record(round, self)) if n is None else record(round, self, n)
+            return forward.whole_size(record(round, self)) if n is None else record(round, self, n)
         return round(self.make_static(), n)
 
 
@@ -368,7 +368,7 @@ def number(x: Any, dtype: np.dtype[Any], how: Conversion) -> Any:
     Raises:
         OverflowError, ValueError: NumPy refuses it, and so do later calls, before anything is written.
     """
-    x = hook("as_number")(x)
+    x = forward.as_number(x)
     if not is_host(x):
         return _quiet(how, x, dtype)
     alike = how in (as_item, as_array, as_fill) or type(x.value) is not int
@@ -456,7 +456,7 @@ for _name, _conversion in _CONVERSIONS.items():
 
 def _whole(f: Callable[[Any], Any]) -> Callable[[HostScalar], Any]:
     def method(self: HostScalar) -> Any:
-        return hook("whole_size")(record(f, self)) if self.of_sizes else f(self.make_static())
+        return forward.whole_size(record(f, self)) if self.of_sizes else f(self.make_static())
 
     return method
 

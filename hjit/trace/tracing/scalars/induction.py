@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hjit.trace.ir.poly import ZERO, Poly, Var
-from hjit.trace.tracing.dispatch import hook
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.scalars.host import is_host, static_value
 from hjit.trace.tracing.scalars.size import Size, size_poly
 
@@ -160,7 +160,7 @@ class InductionVariable(LoopNumber):
 
     def traced(self) -> Any:
         """The number as a traced Python int."""
-        return hook("index_value")(self.poly)
+        return forward.index_value(self.poly)
 
     @property
     def step(self) -> int:
@@ -293,7 +293,7 @@ def _comparison(f: Callable[[Any, Any], bool]) -> Callable[[InductionVariable, A
         decided = comparison.decided()
         if decided is not None:
             return decided
-        return self.loop.compared(traced(self, hook("index_value")(ends[2])), comparison)
+        return self.loop.compared(traced(self, forward.index_value(ends[2])), comparison)
 
     return method
 

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 from hjit.trace.ir.poly import ZERO, Extremum, Poly, Sym, Var, deep_atoms, extremum, sizes_value
-from hjit.trace.tracing.dispatch import hook
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.scalars.induction import LoopNumber, RerolledLoop, as_traced, is_number
 from hjit.trace.tracing.scalars.size import Size, size_poly
 
@@ -33,7 +33,7 @@ class MovingLength(LoopNumber):
 
     def traced(self) -> Any:
         """The length as a traced Python int."""
-        return hook("index_value")(self.poly)
+        return forward.index_value(self.poly)
 
     def without(self, n: Any) -> MovingLength:
         """The length less `n`, and 0 at the least."""
@@ -50,7 +50,7 @@ class MovingLength(LoopNumber):
     def _compared(self, f: Callable[[Any, Any], Any], other: object, is_own: bool) -> Any:
         """Equal or not, in each iteration; to hjit itself a length is equal to no number."""
         if type(other) is MovingLength and not moves(self.poly - other.poly):
-            return f(sizes_value(self.poly - other.poly, hook("running_trace")().sizes), 0)
+            return f(sizes_value(self.poly - other.poly, forward.running_trace().sizes), 0)
         if is_own:
             return f is operator.ne
         return f(self.traced(), as_traced(other)) if is_number(other) else NotImplemented
