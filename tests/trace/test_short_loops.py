@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit.trace.tracing.recording.iterations import MAX_PARTS
+from hjit.trace.tracing.recording.loops.unrolled import MAX_PARTS
 from tests.trace.test_rerolling import definitions, same
 
 RNG = np.random.default_rng(0)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from hjit.errors import BudgetError, InherentError, LongLoop, TraceError
-from hjit.trace.tracing.recording.attempt import Attempt
 from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder
+from hjit.trace.tracing.recording.state.attempt import Attempt
 from hjit.trace.tracing.scalars.host import captured_number
 from hjit.trace.tracing.scalars.induction import CannotReroll, LoopSite
 
@@ -116,7 +116,7 @@ class Attempts:
         Raises:
             TraceError: it does so whatever is done.
         """
-        if rec.has_methods:
+        if rec.findings.runs_methods:
             self.update(traces_methods=True)
         elif self.next.records_programs:
             if all(map(self.next.is_program, rec.unrolled.short)):
@@ -141,13 +141,13 @@ class Attempts:
             OutOfBounds: NumPy refuses an index.
             Exception: this one, where nothing else can be tried.
         """
-        if rec.out_of_bounds:
+        if rec.findings.out_of_bounds:
             raise OutOfBounds from None
         if isinstance(error, BudgetError):
             raise error
-        if rec.has_ints:
+        if rec.findings.computes_ints:
             self.update(decides_ints=True)  # what takes no computed int may take one that is known
-        elif rec.has_methods:
+        elif rec.findings.runs_methods:
             self.update(traces_methods=True)
         elif self.next.records_programs:
             self._without_programs()

@@ -37,7 +37,7 @@ from hjit.trace.tracing.complex_memory import supported_complex
 from hjit.trace.tracing.externs.opaque import Opaque
 from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.recording.recorder import Recorder, current, supported_dtype
-from hjit.trace.tracing.recording.watched import keys_of
+from hjit.trace.tracing.recording.state.watched import keys_of
 from hjit.trace.tracing.scalars.host import HostScalar, static_value
 
 MAX_ITEMS = 4096  # items of a captured container that are looked at; of a larger one only its identity is guarded
@@ -146,9 +146,9 @@ def wrap(value: Any, path: AccessPath) -> Any:
 def guard(rec: Recorder, path: AccessPath, value: Any, kind: str) -> None:
     """Later calls compare what is found there: its "value", its "identity", or the function of a bound "method"."""
     key = path.key()
-    if key not in rec.captured:
-        rec.captured[key] = value
-        rec.captures.append((path, (kind, value)))
+    if key not in rec.captured.seen:
+        rec.captured.seen[key] = value
+        rec.captured.guards.append((path, (kind, value)))
 
 
 def kept(x: Any) -> Any:
@@ -170,17 +170,17 @@ def kept(x: Any) -> Any:
 def guard_absent(path: AccessPath) -> None:
     """Later calls look whether there is still nothing of that name. Special names are asked for by Python itself."""
     key = ("absent", path.key())
-    if key not in current().captured and not str(path).startswith("__"):
-        current().captured[key] = None
-        current().captures.append((path, ("absent", None)))
+    if key not in current().captured.seen and not str(path).startswith("__"):
+        current().captured.seen[key] = None
+        current().captured.guards.append((path, ("absent", None)))
 
 
 def guard_present(path: AccessPath) -> None:
     """Later calls look whether there is still something of that name."""
     key = ("present", path.key())
-    if key not in current().captured:
-        current().captured[key] = None
-        current().captures.append((path, ("present", None)))
+    if key not in current().captured.seen:
+        current().captured.seen[key] = None
+        current().captured.guards.append((path, ("present", None)))
 
 
 @provides
@@ -188,28 +188,28 @@ def guard_writeable(name: str, value: bool) -> None:
     """Later calls look whether the array that an input is can still be written, or not."""
     rec = current()
     kind, number = rec.inputs[name].where[:2]
-    path = AccessPath(None, number, "leaf") if kind == "arg" else rec.captures[number][0]
+    path = AccessPath(None, number, "leaf") if kind == "arg" else rec.captured.guards[number][0]
     guard(rec, AccessPath(path, "writeable", "flag"), value, "value")
 
 
 def _captured_array(rec: Recorder, value: np.ndarray[Any, Any], path: AccessPath, original: Any) -> Any:
     """`original`: the array that `value` stands for."""
     key = path.key()
-    if key not in rec.captured:
-        if id(original) in rec.seen_as:
-            tracer = rec.seen_as[id(original)][1]
-            rec.captures.append((path, ("array", tracer.buffer.argument)))
-            rec.captured[key] = tracer
+    if key not in rec.captured.seen:
+        if id(original) in rec.caller.stand_ins:
+            tracer = rec.caller.stand_ins[id(original)][1]
+            rec.captured.guards.append((path, ("array", tracer.buffer.argument)))
+            rec.captured.seen[key] = tracer
             return tracer
         plain = whole_array(value, str(path))
         if not supported_dtype(plain.dtype) and not supported_complex(plain.dtype):
             return _guarded_contents(rec, path, plain)
-        number = len(rec.captures)
+        number = len(rec.captured.guards)
         tracer = any_source(value, str(path) if str(path).isidentifier() else "captured", ("captured", number))
-        rec.captures.append((path, ("array", tracer.buffer.argument)))
-        rec.captured[key] = tracer
-        rec.seen_as[id(original)] = original, tracer
-    return rec.captured[key]
+        rec.captured.guards.append((path, ("array", tracer.buffer.argument)))
+        rec.captured.seen[key] = tracer
+        rec.caller.stand_ins[id(original)] = original, tracer
+    return rec.captured.seen[key]
 
 
 def _guarded_contents(rec: Recorder, path: AccessPath, value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -246,7 +246,7 @@ def _captured_container(rec: Recorder, value: Any, path: AccessPath) -> Any:
     if len(value) > MAX_ITEMS:
         guard(rec, path, value, "identity")
         rec.watched.add_all(value, str(path), is_own)
-        rec.containers[id(value)] = value, path
+        rec.caller.containers[id(value)] = value, path
         return value
     is_map = isinstance(value, (dict, types.MappingProxyType))
     names: Any = list(value) if is_map else range(len(value))
@@ -256,7 +256,7 @@ def _captured_container(rec: Recorder, value: Any, path: AccessPath) -> Any:
         return types.MappingProxyType(dict(zip(names, items, strict=True)))
     seen = _copied_dict(value, items) if isinstance(value, dict) else type(value)(items)
     rec.watched.add(seen, str(path))
-    rec.containers[id(seen)] = seen, path
+    rec.caller.containers[id(seen)] = seen, path
     return seen
 
 
@@ -270,9 +270,9 @@ def _copied_dict(value: dict[Any, Any], items: list[Any]) -> dict[Any, Any]:
 
 def _guard_shape(rec: Recorder, path: AccessPath, shape: Any) -> None:
     key = ("shape", path.key())
-    if key not in rec.captured:
-        rec.captured[key] = shape
-        rec.captures.append((path, ("shape", shape)))
+    if key not in rec.captured.seen:
+        rec.captured.seen[key] = shape
+        rec.captured.guards.append((path, ("shape", shape)))
 
 
 def container_shape(value: Any) -> Any:

@@ -78,7 +78,7 @@ def class_seen(value: Any) -> Any:
     if type(value) is not type or value not in STAND_INS:
         return value
     rec = current()
-    rec.has_class = True
+    rec.findings.reads_scalar_types = True
     return STAND_INS[value] if rec.attempt.classes else value
 
 

@@ -37,7 +37,7 @@ def traced_class(cls: Any) -> Any:
     if type(cls) not in _METACLASSES or not _is_traceable(cls) or _asks_for_subclasses(cls):
         return cls
     if not rec.attempt.traces_methods:
-        rec.has_methods = rec.attempt.traces_methods is None
+        rec.findings.runs_methods = rec.attempt.traces_methods is None
         return cls
     if cls not in rec.clones.classes:
         made = rec.clones.classes[cls] = _derived(watched_class(cls))

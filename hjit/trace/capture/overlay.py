@@ -199,9 +199,9 @@ def _seen(function: Any, value: Any, path: AccessPath) -> Any:
     if rec.attempt.freeze_captured or is_library or is_host(value) or not is_run_time(value):
         return wrap(value, path)
     key = path.key()
-    if key not in rec.captured:
-        rec.captured[key] = HostScalar.found(rec.tape, path, value)
-    return rec.captured[key]
+    if key not in rec.captured.seen:
+        rec.captured.seen[key] = HostScalar.found(rec.tape, path, value)
+    return rec.captured.seen[key]
 
 
 def _defaults(function: Any, name: str) -> Any:

@@ -35,7 +35,8 @@ from hjit.trace.tracing.arrays.tracer import Tracer, is_tracer
 from hjit.trace.tracing.complex_memory import complex_of
 from hjit.trace.tracing.dispatch import is_dispatched, source_of
 from hjit.trace.tracing.recording.checks import finish_checks
-from hjit.trace.tracing.recording.iterations import MAX_OPERATIONS, MAX_UNROLLED, Iterations, ManyParts
+from hjit.trace.tracing.recording.loops.iterations import MAX_OPERATIONS, MAX_UNROLLED, Iterations
+from hjit.trace.tracing.recording.loops.unrolled import ManyParts
 from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder, TracingOptions
 from hjit.trace.tracing.scalars.host import HostScalar, is_host, is_run_time, static_value
 from hjit.trace.tracing.scalars.induction import CannotReroll
@@ -259,7 +260,7 @@ def trace(
         most = MAX_UNROLLED if attempt.unrolled - attempt.rolled else MAX_OPERATIONS
         rec = Recorder(options, code.co_name, origin, attempt)
         if is_bounded:  # the recorder alone has it, as it holds frames that are to end with the trace
-            rec.iterations = Iterations(code, most)
+            rec.unrolled.iterations = Iterations(code, most)
         try:
             with rec, Finalisation() as finalisation:
                 known = leaves if originals is None else originals
@@ -309,13 +310,13 @@ def _traced(
         run = clone(function) if isinstance(function, types.FunctionType) else wrap_callable(function)
     with settings_kept(rec), NotedWarnings(runs_again=True):
         returned = run(*args, **kwargs)
-        rec.forget_frames()  # generators that they hold are closed where the function ends
+        rec.unrolled.forget_frames()  # generators that they hold are closed where the function ends
     finalisation.check()
     if rec.loops or rec.rerolled.refused:  # the code has handled the exception that left it
         raise CannotReroll(rec.rerolled.refused or rec.loops[-1].site, "an exception")
-    if rec.class_called:  # likewise
+    if rec.findings.calls_scalar_types:  # likewise
         raise ClassCalled
-    if rec.out_of_bounds:
+    if rec.findings.out_of_bounds:
         raise OutOfBounds
     if rec.refusals:
         raise rec.refusals[0]
@@ -324,7 +325,7 @@ def _traced(
     guard_class_attributes(rec)
     shared = _shared_buffers(returned)
     result = _result(returned, rec, shared, {})
-    traced = Trace(rec, result, tuple(rec.written.items()))
+    traced = Trace(rec, result, tuple(rec.caller.written.items()))
     finish_checks(rec, [n for names in traced.goals for n in names])
     return traced
 
@@ -333,11 +334,11 @@ def _stand_in(rec: Recorder, leaf: int, x: Any, original: Any, name: str) -> Any
     """What the traced function is given for an argument; for the same object the same."""
     if not isinstance(x, np.ndarray) and is_run_time(x):
         return HostScalar.leaf(rec.tape, leaf, x)
-    if id(original) not in rec.seen_as:
-        rec.seen_as[id(original)] = original, _first_stand_in(leaf, x, name)
-    seen = rec.seen_as[id(original)][1]
+    if id(original) not in rec.caller.stand_ins:
+        rec.caller.stand_ins[id(original)] = original, _first_stand_in(leaf, x, name)
+    seen = rec.caller.stand_ins[id(original)][1]
     if isinstance(x, np.ndarray):
-        rec.leaves[leaf] = seen.buffer.argument
+        rec.caller.leaves[leaf] = seen.buffer.argument
     return seen
 
 
@@ -357,7 +358,7 @@ def _watch(rec: Recorder, x: Any, path: tuple[Any, ...] = ()) -> None:
         rec.watched.add(y, "argument")
         if issubclass(type(y), (list, tuple, dict)):
             if path:
-                rec.containers[id(y)] = y, (*path, key)
+                rec.caller.containers[id(y)] = y, (*path, key)
             _watch(rec, y, (*path, key))
 
 
@@ -407,15 +408,15 @@ def _new_result(x: Any, rec: Recorder, shared: Counter[TracedBuffer], made: _Mad
         return Result("compacted", found.rows, value=found)
     if is_host(x):
         return Result("host", value=x.k)
-    if id(x) in rec.watched.containers and t is not np.ndarray and rec.place_of(x) is None:
+    if id(x) in rec.watched.containers and t is not np.ndarray and rec.caller.path_of(x) is None:
         raise rec.error(
             RETURNED, f"it is the {t.__name__} itself, which outlives the call", "return a copy", InherentError
         )
     if t in (list, tuple) or (isinstance(x, tuple) and hasattr(t, "_fields")):
-        return PyTree(t, tuple(_result(y, rec, shared, made) for y in x), caller_path=rec.place_of(x))
+        return PyTree(t, tuple(_result(y, rec, shared, made) for y in x), caller_path=rec.caller.path_of(x))
     if t in (dict, OrderedDict):
         items = tuple(_result(y, rec, shared, made) for y in x.values())
-        return PyTree(t, items, tuple(x), rec.place_of(x))
+        return PyTree(t, items, tuple(x), rec.caller.path_of(x))
     if t is Size:
         x = int(x)
     elif t is np.ndarray and not x.dtype.hasobject:  # objects may be traced arrays
@@ -437,7 +438,7 @@ def _array_result(x: Tracer, rec: Recorder, shared: Counter[TracedBuffer]) -> Re
     other = None if root is buffer else x.dtype
     if root.argument and not x.is_scalar:
         if x.is_whole and root is buffer and not x.read_only:
-            return Result("argument", buffer.argument, is_view=not any(x is y for y in rec.outside))
+            return Result("argument", buffer.argument, is_view=not any(x is y for y in rec.caller.tracers))
         if _is_strided(x):
             return Result(
                 "view", root.argument, shape=rec.polys(x.shape), index=x.index, dtype=other, read_only=x.read_only

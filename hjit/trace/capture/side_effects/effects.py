@@ -45,7 +45,7 @@ def record(kind: str, call: Callable[..., None], args: Any, blocked: Callable[[]
     given = Arguments(late=True)
     frozen = given.freeze(tuple(args))
     needs, places = given.needs()
-    settings = tuple(again() for again in rec.settings)
+    settings = tuple(again() for again in rec.externs.contexts)
 
     def give(arrays: Sequence[np.ndarray[Any, Any]], values: Sequence[Any]) -> None:
         with within(settings):
@@ -137,11 +137,11 @@ class ErrState:
 
     def __enter__(self) -> Any:
         self.real = self.cls(**self.given)
-        current().settings.append(self.again)
+        current().externs.contexts.append(self.again)
         return self.real.__enter__()
 
     def __exit__(self, *exc: object) -> Any:
-        current().settings.remove(self.again)
+        current().externs.contexts.remove(self.again)
         return self.real.__exit__(*exc)
 
     def __call__(self, function: Any) -> Any:
@@ -162,7 +162,7 @@ def set_errors(all: Any = None, divide: Any = None, over: Any = None, under: Any
     """`numpy.seterr`, whose settings hold for extern calls from here on; see `settings_kept`, too."""
     given = {"all": all, "divide": divide, "over": over, "under": under, "invalid": invalid}
     _check_errors("numpy.seterr", given, ("ignore", "warn", None))  # "warn" may be what it gave, put back
-    current().settings.append(lambda: lambda: np.errstate(**given))
+    current().externs.contexts.append(lambda: lambda: np.errstate(**given))
     return np.seterr(**given)
 
 
@@ -210,20 +210,20 @@ class CatchWarnings:
         return filtered
 
     def __enter__(self) -> None:
-        current().settings.append(self.again)
-        current().warning_filters.append(self)
+        current().externs.contexts.append(self.again)
+        current().externs.warning_filters.append(self)
 
     def __exit__(self, *exc: object) -> None:
-        current().settings.remove(self.again)
-        current().warning_filters.remove(self)
+        current().externs.contexts.remove(self.again)
+        current().externs.warning_filters.remove(self)
 
 
 def _filter(function: Callable[..., None]) -> Callable[..., None]:
     def method(action: str, *args: Any, **kwargs: Any) -> None:
         rec = current()
-        if not rec.warning_filters:
+        if not rec.externs.warning_filters:
             raise _refusal(f"warnings.{function.__name__}", "it changes settings that outlive the function")
-        rec.warning_filters[-1].add(function, action, args, kwargs)
+        rec.externs.warning_filters[-1].add(function, action, args, kwargs)
 
     return method
 

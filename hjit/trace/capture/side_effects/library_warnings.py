@@ -45,9 +45,9 @@ class NotedWarnings:
     def note(self, message: Any) -> None:
         """In place of the function that shows warnings."""
         trace = running_trace()
-        if trace is not None and trace.calls_extern:
+        if trace is not None and trace.externs.is_running:
             forget(message)
-            trace.warned.append(message)
+            trace.externs.warnings.append(message)
         else:
             self.noted.append(_Noted(message, names_of(message.filename), _users_line(message)))
 

@@ -214,7 +214,7 @@ def _are_disjoint(one: str, other: str) -> bool:
         return False
     if np.may_share_memory(sources[0].array, sources[1].array):
         return False
-    current().disjoint.add((one, other))
+    current().caller.disjoint.add((one, other))
     return True
 
 

@@ -150,7 +150,7 @@ def reshape_in_place(a: Tracer, shape: Any) -> None:
 
 def shape_set(a: TracedArray, memory: Tracer, shape: Any, reshape: Callable[..., TracedArray]) -> Any:
     """What an array is after ``a.shape = shape``, `memory` being the tracer of its elements; as `reshape_in_place`."""
-    if any(memory is x for x in current().outside):
+    if any(memory is x for x in current().caller.tracers):
         raise current().error("ndarray.shape = ...", "it changes an array that outlives the function", "use .reshape()")
     made = reshape(a, shape)
     if made.buffer is not a.buffer:

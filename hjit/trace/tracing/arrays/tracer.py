@@ -96,7 +96,7 @@ class Tracer(TracedArray):
 
     @dtype.setter
     def dtype(self, dtype: Any) -> None:
-        if any(self is x for x in current().outside):
+        if any(self is x for x in current().caller.tracers):
             raise current().error(
                 "ndarray.dtype = ...", "it changes an array that outlives the function", "use .view()"
             )
@@ -459,7 +459,7 @@ def from_source(array: np.ndarray[Any, Any], name: str, where: tuple[Any, ...]) 
         writeable=is_writeable(array),
     )
     tracer = Tracer(buffer, shape, identity(array.ndim))
-    rec.outside.append(tracer)
+    rec.caller.tracers.append(tracer)
     return tracer
 
 
@@ -553,7 +553,7 @@ def computes_ints() -> bool:
     if rec.loops:
         return True
     computes = rec.options.postpone is None and not rec.attempt.decides_ints
-    rec.has_ints = rec.has_ints or computes
+    rec.findings.computes_ints = rec.findings.computes_ints or computes
     return computes
 
 

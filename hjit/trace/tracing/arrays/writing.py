@@ -124,7 +124,7 @@ def update(view: Tracer, expr: Expr, where: Expr | None = None) -> None:
             expr = expr.substitute(renumber([poly(Dim(axes.index(k))) for k in range(len(axes))]))
         buffer.set_version(rec.stage(expr, buffer.shape, buffer.dtype).name)
         return
-    rec.parts.write(view.index)
+    rec.unrolled.parts.write(view.index)
     sizes = rec.polys(view.shape)
     in_order = forward.shares_elements(view)  # then the last number that is written to an element stays
     definition = (

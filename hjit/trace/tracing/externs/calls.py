@@ -117,7 +117,7 @@ class Extern:
         self.name, self.function, self.checkpoint, self.rule = name, function, checkpoint, rule
         self.arguments = Arguments()
         self.frozen = self.arguments.freeze((tuple(args), dict(kwargs)))
-        self.settings = tuple(again() for again in current().settings)
+        self.settings = tuple(again() for again in current().externs.contexts)
         self.caller = _calling_from(forward.traced_line())
 
     def result(self) -> Any:

@@ -21,7 +21,7 @@ from hjit.trace.tracing.externs.calls import Extern, concrete, extern_result, ow
 from hjit.trace.tracing.frames import site
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.recording.results import ExternResult, call_extern
-from hjit.trace.tracing.recording.watched import CONTAINERS, contents, same_items
+from hjit.trace.tracing.recording.state.watched import CONTAINERS, contents, same_items
 from hjit.trace.tracing.scalars.host import static_captured
 from hjit.trace.tracing.writeable import is_writeable
 

@@ -73,3 +73,8 @@ class TracedSizes:
         """Some sizes as a shape: of those that are the same polynomials the same one, by which much else is known."""
         found = tuple(ns)
         return self._shapes.setdefault(tuple([n.poly if type(n) is Size else n for n in found]), found)
+
+    def forget_shapes(self) -> None:
+        """Drop the tables of shapes."""
+        self._shapes.clear()
+        self._polys.clear()
