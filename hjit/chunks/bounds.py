@@ -1,4 +1,6 @@
-"""Required regions of all chunks at once: bounds inference over arrays of numbers, one for each chunk.
+"""Bounds inference for all chunks at once: the intervals are arrays of numbers, one for each chunk.
+
+There is no schedule tree here; `hjit.sched.analysis.propagation` says how this differs from bounds inference for loops.
 
 A region has an interval for each axis, ``(low, high)``, both included, as in `hjit.sched.analysis.footprint`; here the
 bounds are arrays of integers. An interval with ``high < low`` is empty.

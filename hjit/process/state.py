@@ -131,7 +131,6 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
     ),
     "trace.tracing.dispatch": (
         State("_FUNCTIONS", "what traces NumPy's functions", "filled when modules are imported"),
-        State("_HOOKS", "what is asked about functions first", "filled when modules are imported"),
     ),
     "trace.tracing.frames": (State("_places", "lines and names of instructions, by code", "MAX_CODES codes"),),
     "trace.tracing.recording.recorder": (

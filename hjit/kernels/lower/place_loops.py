@@ -118,7 +118,7 @@ def build_nest(reads: Reads, layouts: dict[str, Layout], top: Node, fast: bool) 
         fast=fast,
     )
     env, lets = _outermost(n, top, local)
-    env = env.opened(stage.name, reads.part(stage.name, first.definitions[-1]).dims(whole_region(stage)))
+    env = env.opened(stage.name, reads.group(stage.name, first.definitions[-1]).dims(whole_region(stage)))
     work = sum((_work(reads, c) for c in computes(top)), ZERO)
     points = sum((_points(reads, c) for c in computes(top)), ZERO)
     counts = [_iterations(env.remains(x), step_of(x)) for x in loops]

@@ -1,8 +1,8 @@
-"""Bounds inference: how much of each stage must be computed at a place in the tree.
+"""Bounds inference for lowering: the region of each stage that is required at a place in the schedule tree.
 
-From the consumers back to the producers: what a consumer computes there, through the indices by which it reads, is
-what of the producer it needs there (`hjit.sched.analysis.propagation`). Axes that cannot be told, or that a stage must
-have whole, are whole axes. All is in polynomials, for lowering; `hjit.sched.analysis.sites` does the same in numbers.
+Regions are polynomials of the sizes. `hjit.sched.analysis.propagation` walks from the consumers back to the producers,
+and lists the other modules that infer regions. An axis is required whole where its interval is not known, or where the
+stage cannot be cut along it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from hjit.sched.analysis.propagation import Footprint, Part, Uses, hulls, propagate
+from hjit.sched.analysis.propagation import DefinitionGroup, Footprint, Uses, hulls, propagate
 from hjit.sched.language.tree import Compute, Loop, Node, dims_of
 from hjit.trace.ir.graph import Graph, Stage, single_dim
 from hjit.trace.ir.intervals import SYMBOLIC, Interval, Over, bounds_of, ends, whole
@@ -22,16 +22,16 @@ from hjit.trace.ir.poly import ZERO, Dim, Poly, extremum, poly
 Region = tuple[Interval, ...]  # one interval for each axis
 Dims = Mapping[int, Interval]  # one for each dimension of a definition
 Namer = Callable[[str, Region], Region]  # gives the bounds of a stage's region names, so that expressions stay small
-Definitions = Part[Interval | None]  # on symbols, each of one definition
+Definitions = DefinitionGroup[Interval | None]  # on symbols, each of one definition
 
 
 class Reads:
-    """What of a Graph bounds inference asks again and again."""
+    """The definitions of a Graph as bounds inference needs them: footprints, inverse targets, whole axes; memoised."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.stages = graph.by_name
-        self._parts: dict[tuple[str, int], Definitions] = {}
+        self._groups: dict[tuple[str, int], Definitions] = {}
         self._indices: dict[tuple[str, int], dict[str, tuple[tuple[Poly, ...], ...]]] = {}
         self._moving: dict[tuple[str, int, int], dict[str, frozenset[int]]] = {}
         self._whole: dict[str, frozenset[int]] = {}
@@ -42,14 +42,14 @@ class Reads:
         """Stages in the order of the Graph."""
         return {s.name: k for k, s in enumerate(self.graph.stages)}
 
-    def part(self, stage: str, number: int) -> Definitions:
+    def group(self, stage: str, number: int) -> Definitions:
         """One definition of a stage."""
-        found = self._parts.get((stage, number))
+        found = self._groups.get((stage, number))
         if found is None:
-            found = self._parts[stage, number] = self._part(self.stages[stage], number)
+            found = self._groups[stage, number] = self._group(self.stages[stage], number)
         return found
 
-    def _part(self, s: Stage, number: int) -> Definitions:
+    def _group(self, s: Stage, number: int) -> Definitions:
         d = s.definitions[number]
         full = {k: whole(n) for k, n in enumerate(d.extents)}
         inverse: dict[int, tuple[int, int, int, Over[Interval | None] | None]] = {}
@@ -67,7 +67,7 @@ class Reads:
             for source, axes in self.indices(s.name, number).items()
             if source in self.stages and source != s.name
         }
-        return Part(s.name, full, tuple(inverse.values()), footprints)
+        return DefinitionGroup(s.name, full, tuple(inverse.values()), footprints)
 
     def indices(self, stage: str, number: int) -> dict[str, tuple[tuple[Poly, ...], ...]]:
         """By which indices a definition reads each axis of a source; of those that differ by constants, the least and
@@ -252,8 +252,8 @@ def infer_bounds(
         found[stage] = name(stage, _rounded_up(region, site.round_up.get(stage, {}), shape, stage in site.begun))
         return served(stage, found[stage])
 
-    parts = [reads.part(c.stage, number) for c in site.computed for number in c.definitions]
-    propagate(parts, reads.position, site.opened, begin)
+    groups = [reads.group(c.stage, number) for c in site.computed for number in c.definitions]
+    propagate(groups, reads.position, site.opened, begin)
     return found
 
 

@@ -24,7 +24,7 @@ from hjit.sched.analysis.bounds import vector_axes
 from hjit.sched.analysis.footprint import ANYWHERE, NUMERIC, Interval, Memory, Region, extent, joined
 from hjit.sched.analysis.iterations import Env, StageLoop, narrowed, remaining_of
 from hjit.sched.analysis.propagation import Use, Uses, hulls, propagate
-from hjit.sched.analysis.sized import Part, SizedGraph
+from hjit.sched.analysis.sized import DefinitionGroup, SizedGraph
 from hjit.sched.analysis.sliding import STILL, Speeds
 from hjit.sched.analysis.tape import Num, Truth, ceil_div, choose, least, most, power_of_two, product, total
 from hjit.sched.language.build import flattened, parallel_loops
@@ -112,7 +112,7 @@ class Leaf:
         place: the place of its task.
     """
 
-    part: Part
+    group: DefinitionGroup
     site: Site
     task: Task
     env: Env
@@ -220,17 +220,17 @@ class _Walk:
         found: dict[str, dict[int, Num]] = {}
         for x in self.sized:
             if x.tail == "round_up":
-                for k, axis, c, _ in self._part_of(x).inverse:
+                for k, axis, c, _ in self._group_of(x).inverse:
                     if k == x.dim:
                         sizes = found.setdefault(x.stage, {})
                         sizes[axis] = most(sizes.get(axis, 1.0), self.size[x] * float(c))
         return found
 
-    def _part_of(self, node: Loop | Compute) -> Part:
+    def _group_of(self, node: Loop | Compute) -> DefinitionGroup:
         """The first computation of a node's stage under it."""
         for c in self.under[node]:
             if c.stage == node.stage:
-                return self.graph.part(c.stage, c.definitions)
+                return self.graph.group(c.stage, c.definitions)
         raise AssertionError(node)
 
     def _step(self, loop: Loop) -> Num:
@@ -268,27 +268,27 @@ class _Walk:
 
     def _nest(self, item: Loop | Compute, stores: Sequence[Store]) -> None:
         """One loop nest. Stages that are stored around it, but not computed at the root, have storage in each task."""
-        part, place, under = self._part_of(item), self._new_place(), self.under[item]
-        opened = self._once(lambda: _opened(part, part.whole, 1.0, TOP), "top", part)
+        group, place, under = self._group_of(item), self._new_place(), self.under[item]
+        opened = self._once(lambda: _opened(group, group.whole, 1.0, TOP), "top", group)
         env = self._middle_task(item, opened)
-        task = self._once(lambda: self._task(part, env, under), "task", env, under)
+        task = self._once(lambda: self._task(group, env, under), "task", env, under)
         self.task = task, place
         for x in stores:
             if x.stage in task.regions:
                 self.allocations[x.stage] = self._allocation(x, task.regions[x.stage], env, task), place
         self._visit(item, env, place, ())
         self._close(place)
-        self.found.inside.setdefault(part.stage, []).append((place, self.found.ends[place]))
+        self.found.inside.setdefault(group.stage, []).append((place, self.found.ends[place]))
 
-    def _task(self, part: Part, env: Env, under: Sequence[Compute]) -> Task:
-        dims = env.dims[part.stage]
+    def _task(self, group: DefinitionGroup, env: Env, under: Sequence[Compute]) -> Task:
+        dims = env.dims[group.stage]
         regions = {name: x.region for name, x in self._regions(env, under).items()}
         for c in under:
-            if c.stage == part.stage:
+            if c.stage == group.stage:
                 regions[c.stage] = joined(
-                    regions.get(c.stage), self.graph.part(c.stage, c.definitions).written.region(dims)
+                    regions.get(c.stage), self.graph.group(c.stage, c.definitions).written.region(dims)
                 )
-        return Task(part.stage, env.times, dims, regions)
+        return Task(group.stage, env.times, dims, regions)
 
     def _middle_task(self, item: Loop | Compute, env: Env) -> Env:
         """The environment of the middle task: a block of iterations, whole inner parallel loops first."""
@@ -320,8 +320,8 @@ class _Walk:
 
     def _visit(self, node: Loop | Compute, env: Env, place: int, alone: tuple[bool, ...]) -> None:
         if isinstance(node, Compute):
-            part = self.graph.part(node.stage, node.definitions)
-            self.found.leaves.append(Leaf(part, self.found.sites[node.stage], self.task[0], env, alone, self.task[1]))
+            group = self.graph.group(node.stage, node.definitions)
+            self.found.leaves.append(Leaf(group, self.found.sites[node.stage], self.task[0], env, alone, self.task[1]))
             return
         inside, under = self._new_place(), self.under[node]
         is_alone = len(under) == 1 or all(c.stage == node.stage for c in under)
@@ -330,7 +330,7 @@ class _Walk:
 
     def _entered(self, env: Env, loop: Loop) -> Env:
         """Inside a loop, at its middle iteration; inside a vector loop, at all lanes."""
-        head, part = _head(loop), self._part_of(loop)
+        head, group = _head(loop), self._group_of(loop)
         size, step = self.size.get(loop), self._step(loop)
 
         def make() -> Env:
@@ -338,7 +338,7 @@ class _Walk:
             if head.kind == "vector":
                 return replace(env, loops=(*env.loops, own))
             dims, remaining = narrowed(env, head, step)
-            runs_iterations = head.kind != "unroll" and dims_of(head.dim)[0] < part.pure
+            runs_iterations = head.kind != "unroll" and dims_of(head.dim)[0] < group.pure
             return Env(
                 dims,
                 remaining,
@@ -351,7 +351,7 @@ class _Walk:
                 own,
             )
 
-        return self._once(make, "in", env, head, part, size, step)
+        return self._once(make, "in", env, head, group, size, step)
 
     def _inside(self, children: tuple[Node, ...], env: Env, place: int, alone: tuple[bool, ...]) -> None:
         """What runs at a place."""
@@ -362,14 +362,14 @@ class _Walk:
         for x in items:
             if x.stage in new:
                 at = len(self.found.ends)
-                self._visit(x, self._begun(self.found.sites[x.stage], self._part_of(x), env), place, ())
+                self._visit(x, self._begun(self.found.sites[x.stage], self._group_of(x), env), place, ())
                 self.found.inside.setdefault(x.stage, []).append((at, len(self.found.ends) - 1))
             else:
                 self._visit(x, env, place, alone)
 
-    def _begun(self, site: Site, part: Part, env: Env) -> Env:
+    def _begun(self, site: Site, group: DefinitionGroup, env: Env) -> Env:
         """Where the loops of a stage begin inside others."""
-        return self._once(lambda: _opened(part, part.dims(site.region), site.count, env), "open", env, site, part)
+        return self._once(lambda: _opened(group, group.dims(site.region), site.count, env), "open", env, site, group)
 
     def _allocation(self, store: Store, region: Region, env: Env, of: Task | RequiredRegion) -> Allocation:
         """The storage of a part of a stage, which is that `of` something."""
@@ -459,7 +459,7 @@ class _Walk:
         speeds: dict[str, Speeds] = {}
         slacks: dict[str, Speeds] = {}
 
-        def begin(name: str, uses: Uses[Part]) -> Region:
+        def begin(name: str, uses: Uses[DefinitionGroup]) -> Region:
             consumers = uses.of(name)
             needs = hulls(consumers, NUMERIC)
             wanted, region = self.graph.completed(name, needs, self.round_up.get(name, {}))
@@ -473,18 +473,18 @@ class _Walk:
             slacks[name] = slack
             return found[name].part
 
-        parts = [self.graph.part(c.stage, c.definitions) for c in computed]
-        propagate(parts, self.graph.position, env.dims, begin)
+        groups = [self.graph.group(c.stage, c.definitions) for c in computed]
+        propagate(groups, self.graph.position, env.dims, begin)
         return found
 
 
 TOP = Env({}, {}, [], [], {}, (), 1.0, None, None)
 
 
-def _opened(part: Part, dims: list[Interval], productions: Num, env: Env) -> Env:
+def _opened(group: DefinitionGroup, dims: list[Interval], productions: Num, env: Env) -> Env:
     """Where the loops of a stage begin that computes these dimensions."""
     return Env(
-        {**env.dims, part.stage: dims}, {}, dims, part.lengths(dims), {}, (), productions, env.outside, env.innermost
+        {**env.dims, group.stage: dims}, {}, dims, group.lengths(dims), {}, (), productions, env.outside, env.innermost
     )
 
 
@@ -527,7 +527,7 @@ def steady(
     return RequiredRegion(region, tuple(found), windows)
 
 
-def _slack(consumers: Sequence[Use[Part]], axes: int, known: Mapping[str, Speeds]) -> Speeds:
+def _slack(consumers: Sequence[Use[DefinitionGroup]], axes: int, known: Mapping[str, Speeds]) -> Speeds:
     """By how much longer what consumers need of a stage may be at its ends, along each axis, than it is in its middle.
 
     Args:
@@ -535,30 +535,32 @@ def _slack(consumers: Sequence[Use[Part]], axes: int, known: Mapping[str, Speeds
     """
     found: Speeds = (STILL,) * axes
     for use in consumers:
-        dims = [STILL] * len(use.part.extents)
-        if use.part.stage in known:
-            for k, axis, c, _ in use.part.inverse:
-                dims[k] = known[use.part.stage][axis] / c
+        dims = [STILL] * len(use.group.extents)
+        if use.group.stage in known:
+            for k, axis, c, _ in use.group.inverse:
+                dims[k] = known[use.group.stage][axis] / c
         found = tuple(map(max, found, use.footprint.slacks(dims)))
     return found
 
 
-def _speeds(stage: str, uses: Uses[Part], env: Env, known: dict[str, Speeds]) -> Speeds:
+def _speeds(stage: str, uses: Uses[DefinitionGroup], env: Env, known: dict[str, Speeds]) -> Speeds:
     """How fast what consumers need of a stage moves along its axes with the loop around a place."""
     if stage not in known:
-        found = [x.footprint.speeds(_speeds_of_dims(x.part, uses, env, known)) for x in uses.of(stage)]
+        found = [x.footprint.speeds(_speeds_of_dims(x.group, uses, env, known)) for x in uses.of(stage)]
         known[stage] = tuple(map(max, *found)) if len(found) > 1 else found[0]
     return known[stage]
 
 
-def _speeds_of_dims(part: Part, uses: Uses[Part], env: Env, known: dict[str, Speeds]) -> list[Fraction]:
+def _speeds_of_dims(
+    group: DefinitionGroup, uses: Uses[DefinitionGroup], env: Env, known: dict[str, Speeds]
+) -> list[Fraction]:
     """How fast the dimensions of a stage do: with its own loop, or as its region moves with that of another stage."""
-    found = [STILL] * len(part.extents)
-    if env.innermost is not None and env.innermost.loop.stage == part.stage:
+    found = [STILL] * len(group.extents)
+    if env.innermost is not None and env.innermost.loop.stage == group.stage:
         first, *rest = dims_of(env.innermost.loop.dim)
-        found[first] = Fraction(1, max(int(math.prod(part.extents[k] for k in rest)), 1))
-    elif part.stage not in env.dims and uses.of(part.stage):
-        region = _speeds(part.stage, uses, env, known)
-        for k, axis, c, _ in part.inverse:
+        found[first] = Fraction(1, max(int(math.prod(group.extents[k] for k in rest)), 1))
+    elif group.stage not in env.dims and uses.of(group.stage):
+        region = _speeds(group.stage, uses, env, known)
+        for k, axis, c, _ in group.inverse:
             found[k] = region[axis] / c
     return found

@@ -42,7 +42,7 @@ NOTHING: Mapping[int, Num] = {}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part(propagation.Part[Interval]):
+class DefinitionGroup(propagation.DefinitionGroup[Interval]):
     """What a computation of a schedule tree evaluates.
 
     Attributes:
@@ -105,8 +105,8 @@ class SizedGraph:
             what it takes.
         memo: what `hjit.sched.analysis.sites` has computed for places in nests.
         featuriser: the compiled featuriser of `hjit.sched.native`; None: features are recorded in Python.
-        counts, reads_of, blocks: the points at which `hjit.sched.features.load_counts` counts loads, the loads of parts
-            by array, and what was counted.
+        counts, reads_of, blocks: the points at which `hjit.sched.features.load_counts` counts loads, the loads of
+            groups by array, and what was counted.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class SizedGraph:
         self._inputs = {x.name: x for x in graph.inputs}
         self._made: dict[tuple[Any, ...], Any] = {}
         self._polys: dict[Poly, Poly] = {}
-        self._parts: dict[tuple[str, tuple[int, ...]], Part] = {}
+        self._groups: dict[tuple[str, tuple[int, ...]], DefinitionGroup] = {}
 
     def forget(self) -> None:
         """Start anew with what is recorded of nests, which takes the most memory by far; plans that somebody holds can
@@ -150,7 +150,7 @@ class SizedGraph:
     def inlining(self, stages: frozenset[str]) -> SizedGraph:
         """The same with these stages inlined, and no others; what does not depend on that is shared."""
         new = copy.copy(self)
-        new.inlined, new._parts = stages, {}
+        new.inlined, new._groups = stages, {}
         new._start()
         return new
 
@@ -232,13 +232,13 @@ class SizedGraph:
         return self.once(("lanes", stage), count)
 
     # -- definitions
-    def part(self, stage: str, definitions: tuple[int, ...]) -> Part:
+    def group(self, stage: str, definitions: tuple[int, ...]) -> DefinitionGroup:
         """What definitions of a stage compute together."""
-        found = self._parts.get((stage, definitions))
+        found = self._groups.get((stage, definitions))
         if found is None:
-            key = "part", stage, definitions, self._through(stage)
-            found = self._parts[stage, definitions] = self.once(
-                key, lambda: self._part(self.stages[stage], definitions)
+            key = "group", stage, definitions, self._through(stage)
+            found = self._groups[stage, definitions] = self.once(
+                key, lambda: self._group(self.stages[stage], definitions)
             )
         return found
 
@@ -249,7 +249,7 @@ class SizedGraph:
         found = self.stages[stage].sources & self.inlined
         return found.union(*map(self._through, found))
 
-    def _part(self, s: Stage, numbers: tuple[int, ...]) -> Part:
+    def _group(self, s: Stage, numbers: tuple[int, ...]) -> DefinitionGroup:
         ds = [s.definitions[n] for n in numbers]
         last, shape = ds[-1], self.shape(s.name)
         extents = tuple(map(self.number, last.extents))
@@ -278,7 +278,7 @@ class SizedGraph:
         }
         written = self._footprint(shape, [tuple(concrete(p, self._sizes) for p in d.target) for d in ds])
         dimensions = tuple(len(d.extents) for d in ds)
-        return Part(
+        return DefinitionGroup(
             s.name, [(0.0, n - 1.0) for n in extents], tuple(inverse), footprints,
             numbers, extents, len(last.dims), dimensions, written, tuple(found),
             {source: len(indices) for source, indices in by_source.items() if any(map(is_computed, indices))},
@@ -328,15 +328,17 @@ class SizedGraph:
             if s.name in self.inlined:
                 continue
             for n in range(len(s.definitions)):
-                part = self.part(s.name, (n,))
-                for source, w in part.footprints.items():
+                group = self.group(s.name, (n,))
+                for source, w in group.footprints.items():
                     if source != s.name:
-                        needs[source] = joined(needs.get(source), w.needs(part.reading(part.dims(region))))
+                        needs[source] = joined(needs.get(source), w.needs(group.reading(group.dims(region))))
         return found
 
-    def minimum(self, part: Part) -> Num:
+    def minimum(self, group: DefinitionGroup) -> Num:
         """points_computed_minimum of appendix A."""
-        return self.once(("minimum", part), lambda: part.points(part.lengths(part.dims(self.required()[part.stage]))))
+        return self.once(
+            ("minimum", group), lambda: group.points(group.lengths(group.dims(self.required()[group.stage])))
+        )
 
     def completed(
         self, stage: str, needs: Hulls[Interval] | None, round_up: Mapping[int, Num] = NOTHING

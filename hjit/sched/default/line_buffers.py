@@ -67,8 +67,8 @@ def _uses(reads: Reads, head: Head, points: Mapping[int, Var]) -> Uses[Definitio
     """What a head reads, at a point of some of its dimensions and everywhere along the others."""
     uses: Uses[Definitions] = Uses(reads.stages)
     for number in head.group:
-        part = reads.part(head.stage.name, number)
-        uses.add(part, part.whole | {k: Interval.point(poly(var)) for k, var in points.items() if k in part.whole})
+        group = reads.group(head.stage.name, number)
+        uses.add(group, group.whole | {k: Interval.point(poly(var)) for k, var in points.items() if k in group.whole})
     return uses
 
 
@@ -99,8 +99,8 @@ def members_of(
         if (sum(members.values()) + found[1]) * step <= MAX_GROUP_ROWS:
             members[s.name] = found[1]
             for number in range(len(s.definitions)):
-                part = reads.part(s.name, number)
-                uses.add(part, part.dims(region))
+                group = reads.group(s.name, number)
+                uses.add(group, group.dims(region))
     return tuple(reversed(members))
 
 
@@ -124,8 +124,8 @@ def bytes_of_column(reads: Reads, head: Head, column: int, members: Sequence[str
         # storage is folded to lengths that are powers of two
         total += s.dtype.itemsize * math.prod(1 << (n - 1).bit_length() for n in others)
         for number in range(len(s.definitions)):
-            part = reads.part(name, number)
-            uses.add(part, part.dims(tuple(map(_new_rows, region))))
+            group = reads.group(name, number)
+            uses.add(group, group.dims(tuple(map(_new_rows, region))))
     return total
 
 

@@ -187,9 +187,9 @@ class _Block:
         self.tiles = {v: x.tile[k] or 1 for k, v in corners.items()}
         self.uses: Uses[Definitions] = Uses(selection.reads.stages)
         for number in x.group:
-            part = selection.reads.part(head.name, number)
-            tile = {k: Interval.tile(poly(v), self.tiles[v]) for k, v in corners.items() if k in part.whole}
-            self.uses.add(part, part.whole | tile)
+            group = selection.reads.group(head.name, number)
+            tile = {k: Interval.tile(poly(v), self.tiles[v]) for k, v in corners.items() if k in group.whole}
+            self.uses.add(group, group.whole | tile)
 
     @cached_property
     def before(self) -> tuple[Stage, ...]:
@@ -220,8 +220,8 @@ class _Block:
             return False
         self.sizes[s.name] = size
         for number in range(len(s.definitions)):
-            part = selection.reads.part(s.name, number)
-            self.uses.add(part, part.dims(region))
+            group = selection.reads.group(s.name, number)
+            self.uses.add(group, group.dims(region))
         return True
 
     def memory(self, sizes: Mapping[str, int]) -> int:

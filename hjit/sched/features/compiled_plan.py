@@ -54,10 +54,10 @@ class CompiledPlan:
         names: list[str] = []
         blocks: list[tuple[int, Block, slice]] = []
         for x in encoded.leaves:
-            for called in (None, *x.part.calls):
-                block = Block(x.part, x.vector, x.unrolled, x.layouts, (), called)
+            for called in (None, *x.group.calls):
+                block = Block(x.group, x.vector, x.unrolled, x.layouts, (), called)
                 blocks.append((len(names), block, x.numbers))
-                names.append(called or x.part.stage)
+                names.append(called or x.group.stage)
         start = np.zeros((len(names), len(SCHEDULE)))
         start[:, NATIVE] = [graph.native_lanes(name) for name in names]
         return CompiledPlan(graph, featuriser, tables_of(graph), encoded, tuple(names), start, tuple(blocks), otherwise)

@@ -248,8 +248,8 @@ class Structure:
         structure = _structure(nest, sizes)
         known = graph.structures.get(structure)
         if known is None:
-            parts = [graph.part(c.stage, c.definitions) for c in computes(nest)]
-            sources = tuple(dict.fromkeys(name for part in parts for name in part.footprints))
+            groups = [graph.group(c.stage, c.definitions) for c in computes(nest)]
+            sources = tuple(dict.fromkeys(name for group in groups for name in group.footprints))
             known = graph.structures[structure] = next(graph.numbers), sources
         number, sources = known
         return Structure(graph, nest, placed, (number, *map(placed.get, sources)), sizes)
@@ -320,7 +320,7 @@ def _recorded(graph: SizedGraph, nest: Node, placed: Placed, fixed: Sequence[int
         key = measures.key()
         if key not in sites.memo:
             row, block = measures.row(), measures.block()
-            calls = ((name, inlined(graph, name, row), replace(block, called=name)) for name in leaf.part.calls)
-            sites.memo[key] = Rows.of(graph.tape, [(leaf.part.stage, row, block), *calls])
+            calls = ((name, inlined(graph, name, row), replace(block, called=name)) for name in leaf.group.calls)
+            sites.memo[key] = Rows.of(graph.tape, [(leaf.group.stage, row, block), *calls])
         parts.append((sites.memo[key], measures.working_sets()))
     return Plan.of(graph, sites.heads[0], sizes, parts, sites.allocated_at(0))

@@ -278,7 +278,7 @@ class NestCosts:
     @functools.cached_property
     def _least(self) -> Floats:
         """Evaluations that each stage needs at the least."""
-        parts = [[self.sized.part(s.name, group) for group in self.groups[s.name]] for s in self.graph.stages]
+        parts = [[self.sized.group(s.name, group) for group in self.groups[s.name]] for s in self.graph.stages]
         return np.array([sum(map(self.sized.minimum, each)) for each in parts], np.float64)
 
     def keep(self, batch: Batch, row: int, nest: Node) -> None:
@@ -433,7 +433,7 @@ class NestCosts:
     def _default_tasks(self, stage: str) -> Iterator[float]:
         s = self.graph.stage(stage)
         for group in self.groups[stage]:
-            extents = self.sized.part(stage, group).extents
+            extents = self.sized.group(stage, group).extents
             first = next(iter(self.templates.of(s, group, extents, True)))
             yield parallel_iterations(chosen(first.node, first.sizes[0]), extents)
 

@@ -307,8 +307,8 @@ class Space:
         for x in walk(nest):
             if isinstance(x, Loop) and x.kind == "vector" and x.stage in readers:
                 c = next(c for c in computes(x) if c.stage == x.stage)
-                part = self.nests.sized_for(self.nests.through(nest, inlined)).part(c.stage, c.definitions)
-                for index in (index for source, index in part.loads if source == s.name):
+                group = self.nests.sized_for(self.nests.through(nest, inlined)).group(c.stage, c.definitions)
+                for index in (index for source, index in group.loads if source == s.name):
                     along = [k for k in axes if away_from_borders(index[k]).mentions(Dim(dims_of(x.dim)[-1]))]
                     if along and axes[-1] not in along:
                         yield *(k for k in axes if k != along[-1]), along[-1]
@@ -403,7 +403,7 @@ class Space:
         loop = at(whole, site)
         assert isinstance(loop, Loop)
         c = next(c for c in computes(loop) if c.stage == loop.stage)
-        return self.sized.part(c.stage, c.definitions).extents
+        return self.sized.group(c.stage, c.definitions).extents
 
     # -- the loops of a nest
     def _loops(self, state: State, s: Stage, group: tuple[int, ...]) -> Iterator[Batch]:
@@ -431,7 +431,7 @@ class Space:
         key = s.name, group, at_root, order, self.rules.plane_loops
         found = self._legal.get(key)
         if found is None:
-            every = [*self.templates.of(s, group, self.sized.part(s.name, group).extents, at_root, *key[3:])]
+            every = [*self.templates.of(s, group, self.sized.group(s.name, group).extents, at_root, *key[3:])]
             legal = [x for x in every if self._is_legal(s, x)]
             found = self._legal[key] = legal or every
         return found
@@ -441,7 +441,7 @@ class Space:
         key = s.name, group, at_root, order, self.rules.plane_loops
         found = self._first.get(key)
         if found is None:
-            first = next(iter(self.templates.of(s, group, self.sized.part(s.name, group).extents, at_root, order)))
+            first = next(iter(self.templates.of(s, group, self.sized.group(s.name, group).extents, at_root, order)))
             node = chosen(first.node, first.sizes[0]) if self._is_legal(s, first) else None
             if node is None or (at_root and self.nest_costs(Store(s.name, (node,), order), NONE) == inf):
                 node = next(self._permitted(s, group, at_root, order), node)

@@ -31,7 +31,7 @@ def _bodies(nests: NestCosts, node: Node, copies: int, lanes: int) -> Iterator[t
         yield node, copies, lanes
         return
     if isinstance(node, Loop) and node.kind in ("unroll", "vector"):
-        extents = nests.sized.part(node.stage, own_compute(node).definitions).extents
+        extents = nests.sized.group(node.stage, own_compute(node).definitions).extents
         size = math.prod(int(extents[k]) for k in dims_of(node.dim)) if node.size is None else node.size
         if node.kind == "unroll":
             copies *= max(size // iteration_size(node, dims_of(node.dim)[-1]), 1)
@@ -43,7 +43,7 @@ def _bodies(nests: NestCosts, node: Node, copies: int, lanes: int) -> Iterator[t
 
 def _length(nests: NestCosts, c: Compute, lanes: int, inlined: frozenset[str]) -> int:
     """Instructions of one evaluation, with those of the stages that are inlined into it."""
-    calls = nests.sized_for(nests.through(c, inlined)).part(c.stage, c.definitions).calls
+    calls = nests.sized_for(nests.through(c, inlined)).group(c.stage, c.definitions).calls
     own = sum(instruction_count(nests.graph.stage(c.stage).definitions[n].value, lanes) for n in c.definitions)
     return own + sum(
         len(indices) * instruction_count(nests.graph.stage(name).definitions[0].value, lanes)

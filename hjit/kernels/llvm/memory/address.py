@@ -10,6 +10,8 @@ from hjit.kernels.llvm.builder.code import BOOL, I8, I64, Val, type_name
 from hjit.kernels.llvm.nest.emitter import NestEmitter
 from hjit.trace.ir.poly import Poly
 
+Location = tuple[str, Poly]  # an array, and the index of an element in its memory
+
 
 def memory_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """bool is a byte in memory."""

@@ -10,7 +10,7 @@ from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.lower.loopir import CombineLanes, Declare, Name, Register, Set
 from hjit.kernels.lower.two_sum import two_sum
 
-Parts = tuple[Val, ...]  # a total, or a total and its rounding error
+Accumulator = tuple[Val, ...]  # a total, or a total and its rounding error (compensated summation)
 
 
 def declare(e: NestEmitter, s: Declare) -> None:
@@ -59,32 +59,32 @@ def combine_lanes(e: NestEmitter, s: CombineLanes) -> None:
     e.known.forget()
 
 
-def _horizontal(e: NestEmitter, op: str, parts: Parts) -> Parts:
-    """All lanes into one."""
-    lanes = parts[0].lanes
+def _horizontal(e: NestEmitter, op: str, total: Accumulator) -> Accumulator:
+    """Combine all lanes into one."""
+    lanes = total[0].lanes
     if lanes == 1:
-        return parts
+        return total
     half = 1 << ((lanes - 1).bit_length() - 1)
-    low, high = _some(e, parts, 0, half), _some(e, parts, half, lanes - half)
+    low, high = _some(e, total, 0, half), _some(e, total, half, lanes - half)
     if lanes == 2 * half:
         return _horizontal(e, op, _combine(e, op, low, high))
     return _combine(e, op, _horizontal(e, op, low), _horizontal(e, op, high))
 
 
-def _some(e: NestEmitter, parts: Parts, first: int, count: int) -> Parts:
-    """`count` lanes."""
+def _some(e: NestEmitter, total: Accumulator, first: int, count: int) -> Accumulator:
+    """`count` lanes, from `first` on."""
     if count == 1:
-        return tuple(e.code.emit(f"extractelement {v}, i64 {first}", v.dtype, 1, v) for v in parts)
-    return tuple(shuffle(e.code, v, v, range(first, first + count)) for v in parts)
+        return tuple(e.code.emit(f"extractelement {v}, i64 {first}", v.dtype, 1, v) for v in total)
+    return tuple(shuffle(e.code, v, v, range(first, first + count)) for v in total)
 
 
-def _combine(e: NestEmitter, op: str, a: Parts, b: Parts) -> Parts:
-    """Two partial results into one."""
+def _combine(e: NestEmitter, op: str, a: Accumulator, b: Accumulator) -> Accumulator:
+    """Combine two partial results."""
 
     def apply(name: str, x: Val, y: Val) -> Val:
         return vecmath.apply(e.code, name, (x, y), x.dtype)
 
     if len(a) == 1:
         return (apply(op, a[0], b[0]),)
-    total, lost = two_sum(a[0], b[0], apply)
-    return total, apply("add", apply("add", a[1], lost), b[1])
+    joined, lost = two_sum(a[0], b[0], apply)
+    return joined, apply("add", apply("add", a[1], lost), b[1])

@@ -193,8 +193,8 @@ def _needed_early(site: SlidingSite, windows: dict[str, Window], regions: dict[s
         if stage not in windows and any(p.exprs for d in definitions for x in d.loads for p in x.index):
             why = f"it reads {stage}, which looks up elements at computed indices, and is stored inside the loop"
             raise _error(site, window, why)
-        parts = (site.reads.part(stage, k) for k in range(len(definitions)))
-        work += ((source, window) for part in parts for source in part.footprints)
+        groups = (site.reads.group(stage, k) for k in range(len(definitions)))
+        work += ((source, window) for group in groups for source in group.footprints)
     return frozenset(found)
 
 

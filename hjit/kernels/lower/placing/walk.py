@@ -82,8 +82,8 @@ def _site(n: NestContext, computed: list[Compute], new: list[str], env: Env) -> 
 
 def _realise(n: NestContext, node: Loop | Compute, region: Region, env: Env) -> Stmts:
     """One nest of a stage, over the part of it that a region requires."""
-    part = n.reads.part(node.stage, own(node, node.stage).definitions[-1])
-    return visit(n, node, env.opened(node.stage, part.dims(region)))
+    group = n.reads.group(node.stage, own(node, node.stage).definitions[-1])
+    return visit(n, node, env.opened(node.stage, group.dims(region)))
 
 
 def _slide(n: NestContext, x: Loop | Compute, w: Window, region: Region, env: Env, is_last: bool) -> SlidingProduce:

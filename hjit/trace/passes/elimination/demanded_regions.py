@@ -1,8 +1,8 @@
-"""Demanded-region elimination: stages have the extents that their readers need.
+"""Demanded-region elimination: stages get the extents that their readers need.
 
-Inside loops bounds inference does that (`hjit.sched.analysis.bounds`); here it is done for whole stages, wherever they
-are computed: ``gaussian_filter(img, 3)[10:20, 5:9]`` filters what lies around those pixels, ``img.sum(axis=1)[3:5]``
-adds up two rows.
+``gaussian_filter(img, 3)[10:20, 5:9]`` filters only what lies around those pixels, and ``img.sum(axis=1)[3:5]`` adds up
+two rows. This shrinks whole stages, before there is a schedule; inside loops, bounds inference finds the required
+regions (`hjit.sched.analysis.propagation`, which says how the two differ).
 """
 
 from __future__ import annotations
