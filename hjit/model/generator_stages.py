@@ -1,4 +1,4 @@
-"""The kinds of stages that random programs are made of: one function each, and `KINDS`, the table of their weights.
+"""The kinds of stages of random programs, a function each, and `KINDS`, the table of their weights.
 
 The vocabulary is that of the generator of Adams 2019, section 5 (convolutions, pooling, activations, resampling, unary
 and binary operations, all-to-all, scans, slices, histograms), and what NumPy image code does besides. A stage reads

@@ -1,4 +1,4 @@
-"""Work that nobody waits for, in one thread: a piece at a time, in the order in which it was given.
+"""A background thread for low-priority work, one item at a time, first in, first out.
 
 The thread is a daemon that begins with the first piece and ends when none is left. At the interpreter's exit no other
 piece is begun, and the one at hand is told to end and waited for. A forked child has neither thread nor work. A piece

@@ -1,4 +1,4 @@
-"""Deep recursion: functions on deep expressions run in a thread with a large stack where the caller's is too small."""
+"""Deep recursion: functions on deep expressions run in a thread with a large stack if the caller's is too small."""
 
 from __future__ import annotations
 

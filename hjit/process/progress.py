@@ -1,4 +1,4 @@
-"""Work that takes long is shown on a terminal: what is done, how far it is, the best so far, and the time left."""
+"""Progress of long work on a terminal: what is being done, how far it is, the best result so far, and the time left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What shows warnings, with another function in its place for a time, in one thread.
+"""Intercepting warnings in one thread, by replacing the function that shows them.
 
 Filters, and what has been shown already, are as they are, so that other threads see no difference.
 """

@@ -1,4 +1,4 @@
-"""State that lives between calls: all of it, with its bound, and what becomes of it in a forked child.
+"""A table of all state that outlives a call: its bound, and what happens to it in a forked child.
 
 A test walks the package, and fails where something that may change is at a module's top and not in this table.
 Functions with an `lru_cache` need not be in it where that has a bound: what they give never changes.

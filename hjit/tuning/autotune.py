@@ -1,4 +1,4 @@
-"""Tuning that goes on: batches of schedules are compiled and timed, and the cost model learns between them.
+"""Autotuning: batches of schedules are compiled and timed, and the cost model is fitted between batches.
 
 The procedure of Adams 2019, section 4.3. A function's kernels are tuned one after the other, each for its share of the
 time. Schedules of a batch are timed in interleaved rounds, together with the default schedule and the fastest one so

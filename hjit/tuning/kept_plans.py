@@ -1,4 +1,4 @@
-"""The plans that are on disk, for people: listed, shown as text, and carried to another machine of the kind.
+"""Managing the plans on disk: listing, showing, exporting and importing them.
 
 A bundle is a JSON file of plans with what they are found under. A plan says what was the fastest where it was measured,
 so a bundle is taken only by the same version of hjit on the same kind of processor. What it holds is data: trees are

@@ -1,4 +1,4 @@
-"""Error bounds of extern functions: by a rule if one is known, else by experiment."""
+"""Error bounds of extern functions: by a rule if one is known, otherwise by experiment."""
 
 from __future__ import annotations
 

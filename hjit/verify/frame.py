@@ -1,4 +1,4 @@
-"""Expressions of a Graph at some indices, with bounds of their errors."""
+"""Evaluating expressions of a Graph at some indices, with error bounds."""
 
 from __future__ import annotations
 

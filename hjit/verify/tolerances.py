@@ -1,4 +1,4 @@
-"""How results may differ from NumPy's, as far as the Graph alone tells: which of them must have NumPy's bits."""
+"""Tolerances of results, from the Graph alone: which must be bit-identical to NumPy's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A limit on the work of a comparison: it is counted in advance, so that none is begun that takes too long.
+"""A limit on the work of a comparison, which is estimated in advance.
 
 The unit is one NumPy operation on one element of an array that stays in the caches.
 """

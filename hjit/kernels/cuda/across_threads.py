@@ -1,4 +1,4 @@
-"""What the threads of a block do together: their registers combined, or scanned, by shuffles and shared memory."""
+"""Cooperative operations of a block's threads: reductions and scans of registers, by shuffles and shared memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The CUDA emitter: loop IR -> kernels in the C that CUDA and OpenCL share, one for each nest.
+"""The CUDA emitter: loop IR -> kernels in the common subset of CUDA C and OpenCL C, one for each nest.
 
 An iteration of a nest's parallel loops is a thread's, or of its loops over blocks a block's, whose threads share what
 is inside `Threads`, and the shared buffers. A nest without such loops runs in one thread. What a kernel needs of

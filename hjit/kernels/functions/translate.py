@@ -1,4 +1,4 @@
-"""Functions in a small part of Python to LLVM IR: whole numbers, floats, and arrays of them that somebody else holds.
+"""A compiler from a small subset of Python to LLVM IR: integers, floats, and arrays that the caller allocates.
 
 What hjit itself computes in tight loops over tables is written so that it runs as it is, and compiled where a process
 can: numba takes a minute for what this takes a second for, as nothing is to be inferred. A function's arguments and

@@ -1,4 +1,4 @@
-"""LLVM IR of each statement of the loop IR, and the tables by which `NestEmitter` dispatches on them."""
+"""LLVM IR of each statement of the loop IR, and the dispatch tables of `NestEmitter`."""
 
 from __future__ import annotations
 

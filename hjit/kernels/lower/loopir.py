@@ -1,4 +1,4 @@
-"""The loop IR: what the back ends print. Indices are polynomials over loop variables (`Var`) and run-time sizes.
+"""The grammar of the loop IR. Indices are polynomials over loop variables (`Var`) and run-time sizes.
 
     Program = nest*                                   in program.py: one for each root of the schedule tree, in order
     Stmt = Let(var, value) | Choose(var, test, yes, no)                       indices by name

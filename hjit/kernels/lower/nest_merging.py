@@ -1,4 +1,4 @@
-"""Nests that differ only in their arrays and sizes: one of them is lowered and emitted for all.
+"""Nest merging: of nests that differ only in arrays and sizes, one is lowered and emitted for all.
 
 The iterations of a loop that was traced one by one, say. Two such nests have the same text once arrays and sizes are
 numbered in the order in which they occur. What else the code depends on is part of the text: the loops of the schedule,

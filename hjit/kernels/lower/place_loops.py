@@ -1,4 +1,4 @@
-"""The first pass of lowering: the schedule tree, opened into loops around each definition.
+"""The first pass of lowering: turns the schedule tree into loops around each definition.
 
 Nest by nest (`build_nest`): the loops that tasks share, then the walk down the tree, on which bounds are inferred,
 windows slide and tails are chosen (`hjit.kernels.lower.placing.walk`). Loops are as the tree has them: unrolled ones

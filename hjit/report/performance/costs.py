@@ -1,4 +1,4 @@
-"""What a kernel costs as the cost model has it: by stage, by term, and by line of source."""
+"""The costs of a kernel according to the cost model: by stage, by term, and by line of source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `Pipeline.report` says, as values: of the kernels that run, of the search that chose them, of the source."""
+"""The data of `Pipeline.report`: the kernels that run, the search that chose them, the source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What there is to say of a call, gathered."""
+"""Collecting the facts about a call."""
 
 from __future__ import annotations
 

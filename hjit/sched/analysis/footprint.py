@@ -1,4 +1,4 @@
-"""Footprints in numbers: which regions of arrays ranges of iterations read, and what those are in memory.
+"""Footprints in numbers: the regions of arrays that ranges of iterations read, and the memory that they occupy.
 
 The interval arithmetic of `hjit.sched.analysis.bounds` once more, over numbers in place of polynomials: a schedule is
 judged for concrete sizes, and for many tilings of it at once (`hjit.sched.analysis.tape`).

@@ -1,5 +1,5 @@
-"""The environment of a place in the schedule tree at concrete sizes, as `hjit.kernels.lower.placing.environment` is on
-symbols: which range of each dimension an iteration covers, and how often the place runs.
+"""The environment of a place in the schedule tree at concrete sizes (`hjit.kernels.lower.placing.environment` has
+symbols): the range of each dimension that an iteration covers, and how often the place runs.
 
 The middle iteration of each loop represents all of them (Adams 2019, section 7).
 """

@@ -1,4 +1,4 @@
-"""A Graph in numbers: what the features of its schedules ask again and again, worked out once for concrete sizes."""
+"""`SizedGraph`: a Graph at concrete sizes, with memoised facts that the features of its schedules need."""
 
 from __future__ import annotations
 

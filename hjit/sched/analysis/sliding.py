@@ -1,4 +1,4 @@
-"""Sliding windows: how far what is needed of a stage moves with a loop, and how early the loop must begin.
+"""Sliding windows: how far the required region of a stage moves with a loop, and how many warm-up iterations it needs.
 
 Of what an iteration needs of a stage, those before it have computed all but the last elements (`Arithmetic.newest`), as
 many as its base moves on (`hjit.trace.ir.intervals.Interval.base`). Lowering must not compute fewer: `advance` is an

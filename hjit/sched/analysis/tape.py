@@ -1,4 +1,4 @@
-"""Arithmetic on numbers that depend on the sizes of tiles: recorded once, then run for as many tilings as one likes.
+"""Batched expression tape: arithmetic on numbers that depend on tile sizes, recorded once and run for many tilings.
 
 Candidates of one decision share their tree and differ in tile sizes. The features of a tree are worked out once over
 `Var`s in place of the sizes; every operation goes on a `Tape`, equal ones once, and the tape runs on arrays with one

@@ -1,4 +1,5 @@
-"""Which sums of products are computed in tiles of the stage that reads them, as in ``np.maximum(a @ b + bias, 0)``.
+"""GEMM epilogue fusion: sums of products that are computed in tiles of the stage that reads them, as in ``np.maximum(a
+@ b + bias, 0)``.
 
 A block of sums leaves the registers once in any case. What follows point by point reads it from the nearest cache, and
 no whole product is written to memory and read again.

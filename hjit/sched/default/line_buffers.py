@@ -1,4 +1,4 @@
-"""Which stages the default schedule computes inside their consumers' nest, through line buffers.
+"""Line buffers: the stages that the default schedule computes inside their consumers' nest.
 
 A group is a head stage whose rows run in parallel tasks, and producers of which each iteration needs only a few rows.
 Each task walks along its rows; a producer computes what no earlier iteration of the task has. Whole intermediate images

@@ -1,4 +1,4 @@
-"""Which stages the blocks of a nest compute for themselves, on CUDA, in shared memory.
+"""The stages that the blocks of a CUDA nest compute for themselves, in shared memory.
 
 A stage is a member of its reader's nest where blocks compute little of it that others compute, too, and where they have
 the memory: stages that are not needed at the same time share it. More members at the end of a Graph may be fewer before

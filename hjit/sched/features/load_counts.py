@@ -1,4 +1,4 @@
-"""Loads of vectors, counted by trying: the addresses that the lanes of a block of unrolled code load, in numbers."""
+"""Load counts: the distinct vectors that the lanes of a block of unrolled code load, counted from their addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What appendix A of Adams 2019 names, of one computation of a schedule tree.
+"""The schedule features of one computation (Adams 2019, appendix A).
 
 Where the paper leaves it open, or this tree differs from the paper's, its terms are read as follows:
 

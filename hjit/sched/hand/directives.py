@@ -1,4 +1,4 @@
-"""What directives mean: loops with names, and the schedule tree that they make of a Graph.
+"""The meaning of directives: named loops, and the schedule tree that they make of a Graph.
 
 A stage begins with one loop for each dimension; `split`, `fuse` and the like make new ones. Stages and
 loops without directives are as in the default schedule. Users give them by the methods of `hjit.sched.hand.schedule`.

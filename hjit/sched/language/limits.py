@@ -1,4 +1,4 @@
-"""How large the numbers and the trees of schedules may be. What is larger is refused before anything is lowered.
+"""Limits of the numbers and the size of schedule trees; anything larger is refused before lowering.
 
 A schedule may come from a person, a file, or a file that was damaged. Every number below has room for schedules that
 anybody would write; beyond it machine integers wrap round, or LLVM takes minutes, or ends the process.

@@ -1,4 +1,5 @@
-"""The features of computations, in numbers: `hjit.sched.features.schedule_features`, compiled; see `regions`."""
+"""The features of computations: `hjit.sched.features.schedule_features` in the compiled subset of Python; see
+`regions`."""
 
 from __future__ import annotations
 

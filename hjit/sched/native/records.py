@@ -1,4 +1,4 @@
-"""What the native featuriser works on: tables of whole numbers and floats, and the names of their columns.
+"""The data of the compiled featuriser: tables of integers and floats, and the names of their columns.
 
 `hjit.sched.native.tables` writes the `Tables` of a Graph, `hjit.sched.native.nests` those of a nest (`NestTables`), and
 the featuriser (`regions`, `places`, `measures`) reads them, and keeps its intermediate results in a `Work`.

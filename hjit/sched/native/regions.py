@@ -1,4 +1,4 @@
-"""Required regions, in numbers: `hjit.sched.analysis.bounds`, `footprint` and `sites._regions`, compiled.
+"""Required regions: `hjit.sched.analysis.bounds`, `footprint` and `sites._regions` in the compiled subset of Python.
 
 Written in the part of Python that `hjit.kernels.functions` compiles: no objects, no memory of its own. It also runs as
 it is. The functions that are marked `compiled` may call each other; `hjit.tuning.featuriser` compiles them.

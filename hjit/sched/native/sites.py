@@ -1,4 +1,4 @@
-"""The walk down a nest, as in `hjit.sched.analysis.iterations` and `sites`, in the compiled subset; see `regions`.
+"""The walk down a nest: `hjit.sched.analysis.iterations` and `sites` in the compiled subset of Python; see `regions`.
 
 An environment (`Env` there) is a row of several arrays of `Work`. What it has of the dimensions is that of the one
 stage whose loops are the innermost; `Work.opened` says where those of the others are.

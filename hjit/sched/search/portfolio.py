@@ -1,4 +1,4 @@
-"""Searches of one space under several sets of rules, of which the cheapest schedule counts.
+"""Portfolio search: searches of one space under several sets of rules, of which the cheapest schedule is taken.
 
 What a search decides first looks cheap or expensive by what is assumed of the stages that are decided on later, and no
 assumption is right for all Graphs. A producer with a level of tiles of its own costs a little less while those further

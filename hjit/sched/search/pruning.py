@@ -1,4 +1,4 @@
-"""The prunings of Adams 2019, section 3.2, each a rule that can be switched off."""
+"""The pruning rules of Adams 2019, section 3.2; each can be switched off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search of a tree of decisions for a cheap complete state: one loop, of which the known searches are settings.
+"""The search: one loop over a tree of decisions, of which the known searches are settings.
 
 The loop is the memory-bounded best-first beam search (MB2FBS) of Gao 2022, Algorithm 2. A queue holds states, the best
 first. Every round expands the first `beta1` of them (forward), keeps the `beta2` after them as they are (onward), and

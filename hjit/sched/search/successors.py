@@ -1,4 +1,4 @@
-"""What `hjit.sched.search.search` searches: a tree of states, in families whose states are costed together."""
+"""The interface of a search space: a tree of states, in families whose states are costed together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The nests that a definition may have on a CPU: what is vectorised, unrolled, tiled and parallel.
+"""Nest templates: the tilings, vectorisations and unrollings of a definition that are considered on a CPU.
 
 A `Template` is a structure of loops with choices for their sizes, so that all choices are costed at once. The structure
 has every loop that any of its choices has; `chosen` removes loops of one iteration.

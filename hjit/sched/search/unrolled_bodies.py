@@ -1,4 +1,4 @@
-"""Unrolled bodies of a nest: how many copies loops make of them, and how many instructions these have."""
+"""The number of copies that unrolling makes of the bodies of a nest, and their instructions."""
 
 from __future__ import annotations
 

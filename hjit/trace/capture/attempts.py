@@ -1,4 +1,5 @@
-"""What earlier attempts at tracing a function have shown: which of its loops are traced as one iteration, and so on.
+"""Repeated attempts at tracing a function; each knows from earlier ones which loops to trace as one iteration, and so
+on.
 
 A loop is traced as one iteration that becomes an update of arrays; else iteration by iteration; else, where that fills
 the trace, with what is around it and inside as a program (`hjit.trace.capture.loops.programs`). Loops whose iterations

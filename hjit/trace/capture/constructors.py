@@ -1,4 +1,4 @@
-"""NumPy's classes where traced code calls them: ``np.uint8(x)``, ``x.dtype.type(y)``, ``np.ndarray(shape, dtype)``.
+"""NumPy's classes called by traced code: ``np.uint8(x)``, ``x.dtype.type(y)``, ``np.ndarray(shape, dtype)``.
 
 A class is also compared, looked up and given as a dtype, and is left alone there: the bytecode tells whether it is
 loaded to be called. Where it reaches a call by way of a variable, NumPy asks for the numbers of the array: then the

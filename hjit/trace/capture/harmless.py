@@ -1,4 +1,4 @@
-"""Objects whose use while a function is traced changes nothing: they are seen as they are."""
+"""Types whose use changes nothing: traced code gets such objects as they are."""
 
 from __future__ import annotations
 

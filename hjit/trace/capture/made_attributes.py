@@ -1,4 +1,4 @@
-"""Attributes that a module's own `__getattr__` makes, and warns of: names that are deprecated."""
+"""Attributes that a module's own `__getattr__` makes, with a warning: deprecated names."""
 
 from __future__ import annotations
 

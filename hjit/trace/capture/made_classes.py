@@ -1,4 +1,4 @@
-"""The user's classes where traced code makes objects of them, or calls what belongs to a class.
+"""The user's classes: instances that traced code makes, and class attributes that it calls.
 
 Their methods run as they are, which is enough for what asks traced arrays by NumPy's protocols. Where that fails, the
 function is traced again with a class in the place of each: one that is derived from it, with clones of its functions.

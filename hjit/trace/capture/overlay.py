@@ -1,4 +1,4 @@
-"""Running a function under observation: clones of Python functions whose globals hand out tracing versions.
+"""Running a function under observation: clones of Python functions whose globals return traced versions.
 
 CPython looks globals up with ``__getitem__`` when they are a subclass of dict. A clone of the user's function with such
 globals sees a tracing ``numpy``, tracing SciPy functions, clones of the Python functions it calls, and tracers for

@@ -1,4 +1,4 @@
-"""`trace`: run a function on tracers and keep what it computes, writes and returns."""
+"""`trace`: runs a function on tracers and returns what it computes, writes and returns."""
 
 from __future__ import annotations
 

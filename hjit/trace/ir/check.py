@@ -1,4 +1,4 @@
-"""What holds of every Graph, as a list of named rules; `HJIT_CHECK=1` checks them after each pass."""
+"""The invariants of a Graph, as a list of named rules; `HJIT_CHECK=1` checks them after each pass."""
 
 from __future__ import annotations
 

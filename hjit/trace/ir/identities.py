@@ -1,4 +1,4 @@
-"""What reductions start from."""
+"""Identity elements of reductions."""
 
 from __future__ import annotations
 

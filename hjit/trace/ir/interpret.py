@@ -1,4 +1,4 @@
-"""A Graph computed by plain NumPy, definition by definition: slow, simple, and the judge of the compiler.
+"""An interpreter of Graphs in plain NumPy: slow, simple, and the reference for the compiler.
 
 It tells a fault of tracing from a fault of lowering: both have the same Graph, only one has compiled code.
 """

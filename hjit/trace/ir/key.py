@@ -1,4 +1,4 @@
-"""The key of a Graph: a text that is equal for equal programs, whatever their variables are called.
+"""The key of a Graph: a text that is equal for equal programs, whatever their variables are named.
 
 Shared sub-expressions are written once and numbered, so the text grows with the Graph, not with its tree form.
 The same walk fixes the order in which a kernel takes its run-time sizes.

@@ -1,4 +1,4 @@
-"""Numbers above `SMALL` are run-time sizes of a kernel, which all of them share. Their names say what they are."""
+"""Integers above `SMALL`, which are run-time sizes of a kernel, named after their value."""
 
 from __future__ import annotations
 

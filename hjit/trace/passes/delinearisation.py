@@ -1,4 +1,4 @@
-"""Delinearisation: flat indices that are only ever taken apart again become rows and columns.
+"""Delinearisation: flat indices that are only used after being split again become rows and columns.
 
 ``(matrix @ image.reshape(3, -1)).reshape(3, height, width)`` is such a case: the product has one axis for rows and
 columns, and what reads it takes its indices apart by divisions, from which nobody can tell which rows it needs.

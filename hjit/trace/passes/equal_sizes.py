@@ -1,4 +1,4 @@
-"""Sizes that a function takes for equal, and that are equal, as one symbol.
+"""Sizes that the function assumes to be equal, and that are, become one symbol.
 
 The arrays that a call brings have a symbol for each axis. Where a stage reads an axis of another array from end to end
 (``a + b``, ``out[:] = a``), its loops run over one size and the array has another: that they are equal no later pass

@@ -1,4 +1,4 @@
-"""Fusion of point-wise chains: a stage becomes part of its consumers where that costs no or little extra arithmetic."""
+"""Fusion of point-wise chains: a stage is inlined into its consumers if that adds little or no arithmetic."""
 
 from __future__ import annotations
 

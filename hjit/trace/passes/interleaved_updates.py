@@ -1,4 +1,4 @@
-"""Interleaved updates: what a stage is written by in steps, as ``out[0::2]`` and ``out[1::2]``."""
+"""Interleaved updates: strided pieces of a stage that are written separately, as ``out[0::2]`` and ``out[1::2]``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operands of products that are the same array, ``x @ x.T``, as arrays of their own: each has a region of its own.
+"""Operands of products that are the same array, ``x @ x.T``, become separate arrays: each has its own required region.
 
 A task that computes a part of such a product needs some rows of one operand, and others of the other one: as one array
 it would need all that lie between.

@@ -1,4 +1,4 @@
-"""Privatisation: reductions in parts of a dimension, each with a partial result of its own, which are then joined."""
+"""Privatisation: a reduction in parts of a dimension, each with a partial result; these are then combined."""
 
 from __future__ import annotations
 

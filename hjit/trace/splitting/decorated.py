@@ -1,4 +1,4 @@
-"""What pipelines, and functions that other compilers have decorated, were made of."""
+"""The original functions of pipelines, and of functions decorated by other compilers."""
 
 from __future__ import annotations
 

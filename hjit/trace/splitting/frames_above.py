@@ -1,4 +1,4 @@
-"""Functions to which the frames above them matter.
+"""Functions that depend on the frames of their callers.
 
 These say how many frames above them something happened (warnings and log records with ``stacklevel=``), or look at
 frames themselves, as for the module of their caller. A statement that is moved into a function of its own is one frame

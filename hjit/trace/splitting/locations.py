@@ -1,4 +1,4 @@
-"""Where in a function an exception came up."""
+"""The location in a function at which an exception was raised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What statements read and bind, and which names are bound for certain after them."""
+"""The names that statements read and bind, and those that are certainly bound after them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A simple statement as several: one for each operation, in the order in which Python evaluates them."""
+"""Splitting a simple statement into one statement per operation, in Python's order of evaluation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The syntax tree of a function, with the positions of its code, and functions made of changed trees."""
+"""The syntax tree of a function, with the positions of its code, and functions made from changed trees."""
 
 from __future__ import annotations
 

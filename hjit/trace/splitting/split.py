@@ -1,4 +1,4 @@
-"""A function that cannot be traced, as parts that perhaps can, and what is between them as it is.
+"""Splitting a function that cannot be traced into parts that may be, and the code between them.
 
 The function keeps its control flow and runs in Python at every call. Runs of its statements, as long as possible,
 become functions of their own: what they read are their parameters, what is read after them they return.

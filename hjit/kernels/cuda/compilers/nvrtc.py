@@ -1,4 +1,4 @@
-"""CUDA C to machine code by NVRTC, with no driver and no GPU.
+"""Compiling CUDA C to machine code with NVRTC, which needs neither a driver nor a GPU.
 
 The library is that of the package ``nvidia-cuda-nvrtc`` or ``nvidia-cuda-nvrtc-cu12``, or of an installed CUDA. Its
 interface is a few C functions, called through ctypes. There may be several, of which a driver takes the code of some:

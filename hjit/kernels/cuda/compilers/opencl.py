@@ -1,4 +1,4 @@
-"""Kernels on an OpenCL device of the host, PoCL: what runs a kernel's text where there is no GPU.
+"""Kernels on an OpenCL device of the host (PoCL): runs GPU kernels where there is no GPU.
 
 Arrays are used where they are, without a copy, so that a kernel touches the memory that its caller sees.
 """

@@ -1,4 +1,4 @@
-"""A processor that is newer than PoCL's LLVM.
+"""A work-around for processors that are newer than PoCL's LLVM.
 
 LLVM calls such a processor "generic", PoCL passes that name to Clang, and Clang knows no x86 processor of that name:
 nothing compiles. PoCL has no setting for the name, so it is replaced where the device keeps it.

@@ -1,4 +1,4 @@
-"""Kernels over bands of rows: each runs as soon as the rows that it reads are there, while others are on their way.
+"""Kernels over bands of rows: each runs as soon as its input rows have arrived, while other rows are being copied.
 
 For arrays of the host that are large. Uploads come in bands; behind each, every launch runs so many of its blocks as
 find their rows, and rows of results that no block writes again are downloaded. What reads an image as a whole waits for

@@ -1,4 +1,4 @@
-"""The launches of several kernels as one CUDA graph, where that is faster.
+"""The launches of several kernels as one CUDA graph, if that is faster.
 
 For small images the host takes longer to launch kernels one by one than a GPU to run them. Launches that come again
 with the same memory and numbers are captured, and some runs of either kind are timed by events, which nothing waits

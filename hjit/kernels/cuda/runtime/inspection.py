@@ -1,4 +1,4 @@
-"""What becomes of a function on a GPU: its CUDA C, PTX and machine code, and what each kernel needs."""
+"""The steps of a function on a GPU, for people: its CUDA C, PTX and machine code, and the resources of each kernel."""
 
 from __future__ import annotations
 

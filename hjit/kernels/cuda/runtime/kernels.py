@@ -1,4 +1,4 @@
-"""The kernels of a Graph on a device: of this process, from the disk cache, or new.
+"""The kernels of a Graph on a device: from this process, from the disk cache, or newly compiled.
 
 They serve every Graph with the same key: what launches name of a Graph (arrays, sizes, scalars) is kept by its
 position. A disk entry holds all that a launch needs, so that a process that finds it neither lowers nor compiles.

@@ -1,4 +1,5 @@
-"""Functions of nests that differ in nothing but constants become one, which is given the constants as numbers.
+"""Function merging: functions of nests that differ in constants only become one, which takes the constants as
+arguments.
 
 The shifts of a search window, say: a nest for each position, which differ in their offsets. LLVM compiles one of them.
 """

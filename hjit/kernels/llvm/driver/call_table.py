@@ -1,4 +1,4 @@
-"""Drivers of kernels with many nests: a table of calls, and a loop over it.
+"""The driver of a kernel with many nests: a table of calls, and a loop over it.
 
 A driver that calls each nest in code of its own grows by some eighty lines with every nest, and LLVM takes longer for
 it than for the nests. In the table a call is a row of numbers: the function, and the slots of its arguments. These are

@@ -1,4 +1,4 @@
-"""The driver of a kernel: resolves parameters, then runs the nests in order, in parallel where the work pays for it."""
+"""The driver of a kernel: resolves parameters, then runs the nests in order, in parallel if there is enough work."""
 
 from __future__ import annotations
 

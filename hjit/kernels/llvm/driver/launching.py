@@ -1,4 +1,4 @@
-"""How a kernel runs one of its nests: here, or as tasks on the threads."""
+"""Launching a nest from the driver: on the calling thread, or as tasks on the thread pool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where elements of arrays are in memory, and what is there."""
+"""Addresses of array elements, and how elements are represented in memory."""
 
 from __future__ import annotations
 

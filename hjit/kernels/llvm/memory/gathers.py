@@ -1,4 +1,4 @@
-"""Gathers: elements that values choose, each lane its own.
+"""Gathers: loads from data-dependent indices, a separate one for each lane.
 
 What a gather takes is in how many elements it loads, much less in how wide they are. Interpolation reads elements side
 by side, of the columns ``i`` and ``i + 1`` of an image, a grid or a table, and one load of each lane can bring both.

@@ -1,4 +1,4 @@
-"""Values that are stored adjacently, as the channels of pixels are: vectors in the order of memory.
+"""Interleaving: values that are stored adjacently, such as the channels of pixels, as vectors in memory order.
 
 Of ``out[y, x, c]`` with the lanes along x, each channel is a vector of its own; shuffles interleave them for the store,
 and deinterleave the channels of what is read. Where all channels are computed alike from adjacent elements, vectors in

@@ -1,4 +1,5 @@
-"""Streaming stores: whole vectors of a result that no cache holds go to memory without its lines being read first.
+"""Streaming (non-temporal) stores: whole vectors of large results bypass the caches, and their lines are not read
+first.
 
 A store to memory that is not in a cache costs twice its bytes: the line is read, changed, and written back later. A
 store with a non-temporal hint writes a whole line without reading it (Intel's optimization manual, "Cacheability

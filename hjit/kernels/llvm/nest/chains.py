@@ -1,4 +1,4 @@
-"""Interleaved dependence chains: long unrolled sums, several of them step by step.
+"""Interleaved dependence chains: several long unrolled sums are evaluated in alternation.
 
 Each step of ``total = total + w[k] * x[k]`` waits for the one before, for some cycles in which a processor could begin
 others. Of such chains in one block, as of the channels of a pixel or of jammed rows, the first steps come first, then

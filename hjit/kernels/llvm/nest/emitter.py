@@ -1,5 +1,4 @@
-"""What the parts of the LLVM emitter share: the state of the function that is written, its integers, loops and
-branches.
+"""`NestEmitter`: the state of the function that is being emitted, its integers, loops and branches.
 
 How statements, boundary conditions, gathers and loads are written is in tables here, which
 `hjit.kernels.llvm.statements` fills.

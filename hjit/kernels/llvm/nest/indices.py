@@ -1,4 +1,4 @@
-"""Indices that are no polynomials: values read from arrays, checked against the axis, and boundary conditions.
+"""Indices that are not polynomials: values loaded from arrays, checked against the axis, and boundary conditions.
 
 All boundary modes but one are periodic. Most indices are less than a period beyond the ends of the axis: those need no
 division. For the others there is one, in a branch that hardly ever runs; an index that does not change in the innermost

@@ -1,4 +1,4 @@
-"""Which values are written already, and where they are known."""
+"""A table of emitted values, and of the scopes in which they are available."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Reductions: accumulators in registers, several at a time, combined at the end. Prefix scans by a block's threads.
+"""Register blocking of reductions: several accumulators at a time, combined at the end. Prefix scans by a block's
+threads.
 
 Every `Reduce` becomes registers, loops around blocks that set them, and the stores of what they hold in the end. A
 `Scan` becomes a loop over a few tiles at a time, of which each thread has one element each, so that neighbouring

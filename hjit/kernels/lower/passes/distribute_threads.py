@@ -1,4 +1,4 @@
-"""Loops over threads, as what the threads of a block do together.
+"""Cooperative loops: the iterations of loops over threads are distributed over the threads of a block.
 
 Loops over threads that are directly inside each other count as one, so that all threads have work although its sides
 are no multiples of theirs. What no such loop is around runs in the first thread.

@@ -1,4 +1,4 @@
-"""Storage folding: a stage that slides along a loop keeps only what one iteration reads (Halide 2012, section 4.3).
+"""Storage folding: a stage with a sliding window keeps only what one iteration reads (Halide 2012, section 4.3).
 
 The axis that moves becomes circular, its length rounded up to a power of two, so that a mask wraps an index. Where
 `SlidingProduce` has no window all of the axis is kept.

@@ -1,4 +1,4 @@
-"""Loop-invariant code motion: what a loop's iterations all compute alike is computed before it, and named.
+"""Loop-invariant code motion: values that all iterations share are computed before the loop, and named.
 
 An expression goes out of every loop that none of its indices depends on, where memory that it reads is not written by
 the nest. It stays inside conditions, functions and windows that slide: what they read may not be there otherwise.

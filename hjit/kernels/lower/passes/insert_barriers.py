@@ -1,4 +1,4 @@
-"""Barriers: where the threads of a block read, or write again, what others of them have written.
+"""Barriers: before threads of a block read or overwrite what other threads have written.
 
 Threads of one `Threads` statement do not wait for each other; a barrier goes before the next one that touches the same
 memory, and as few as that needs.

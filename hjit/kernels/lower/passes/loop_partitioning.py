@@ -1,4 +1,4 @@
-"""Border and interior: where no boundary handling changes anything there is other code.
+"""Loop partitioning: separate code for the interior, where boundary conditions have no effect.
 
 On a CPU that is the part of a vector loop, on a GPU the blocks that do not come near a border.
 """

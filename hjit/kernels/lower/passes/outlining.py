@@ -1,4 +1,4 @@
-"""Loops inside a nest that occur again and again become functions of their own, of which LLVM compiles one.
+"""Outlining: loops that occur repeatedly in a nest become functions, which LLVM compiles once.
 
 The stages of a search window that are computed row by row, say: as many loops as it has positions, that differ in where
 they read and write. In one function, what is known before its loops is alive in all of them, and LLVM takes long.

@@ -1,5 +1,5 @@
-"""Scatters of whole numbers: each block of threads has a copy of what they update, in shared memory, and joins it to
-the result once.
+"""Privatised scatters of integers: each block of threads updates a copy in shared memory, and adds it to the result
+once.
 
 Atomic updates of shared memory are 32 bits wide; those of 64 bits are loops of compare-and-swap. A sum of 64 bits has
 32 in its copies where so many updates cannot exceed them, as in every histogram.

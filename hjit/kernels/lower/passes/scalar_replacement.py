@@ -1,4 +1,4 @@
-"""Loops whose iterations read what earlier ones have stored keep it in registers (loop-carried scalar replacement).
+"""Loop-carried scalar replacement: values that an iteration stores and a later one reads stay in registers.
 
 Otherwise a recurrence, such as a running sum along a row, waits for store-to-load forwarding, which takes longer than
 the addition.

@@ -1,4 +1,4 @@
-"""Results that are written once and not read again may bypass the caches.
+"""Streaming stores: large results that are written once and not read again bypass the caches.
 
 How: `hjit.kernels.llvm.memory.streaming_stores`.
 """

@@ -1,4 +1,4 @@
-"""Unroll and jam: code for each iteration of a loop; independent iterations share one body, and its loads."""
+"""Unroll and jam: loops are replaced by copies of their body; independent iterations share loads."""
 
 from __future__ import annotations
 

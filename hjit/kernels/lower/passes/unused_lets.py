@@ -1,4 +1,4 @@
-"""Names of indices that nothing refers to are dropped: inferred bounds have names whether or not they are needed."""
+"""Removing unused `Let`s: bounds inference names all bounds, needed or not."""
 
 from __future__ import annotations
 

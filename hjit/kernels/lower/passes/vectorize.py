@@ -1,4 +1,4 @@
-"""Vector loops: whole vectors, what is left of them, and single elements at both sides.
+"""Vector loops: a scalar prologue, whole vectors, and an epilogue.
 
 Every `VectorLoop` becomes loops over `Vectors`: its steady state, whose iterations do several vectors; an epilogue of
 single vectors; the last vector by its tail strategy; and loops over single elements before and behind.

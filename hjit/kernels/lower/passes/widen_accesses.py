@@ -1,4 +1,4 @@
-"""What a thread reads or writes side by side, in one access.
+"""Wide accesses: adjacent elements that a thread reads or writes become one access.
 
 A block of statements that has been unrolled along rows stores neighbours. Those of an array that make up 4, 8 or 16
 bytes are a `Row`, and so is what it reads at the same distance from their beginning: where one is aligned, so are the

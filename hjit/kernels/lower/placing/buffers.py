@@ -1,4 +1,4 @@
-"""Buffers: memory that a task has for stages computed inside its nest."""
+"""Buffers of a task: memory of stages that are computed inside its nest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lowering environment: the remaining range of every dimension at a place in the tree."""
+"""The lowering environment: the remaining range of every dimension at a place in the schedule tree."""
 
 from __future__ import annotations
 

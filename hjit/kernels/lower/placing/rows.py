@@ -1,4 +1,4 @@
-"""Which rows of arrays a nest touches, block by block: it may run over part of an image while others are on their way.
+"""The rows of arrays that each block of a nest reads and writes, so that it can run while other rows are being copied.
 
 Rows are along the first axis of an array. Bounds inference of one iteration of the outermost loop over blocks says how
 far it reads, and from where on it writes.

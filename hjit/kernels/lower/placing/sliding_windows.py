@@ -1,4 +1,4 @@
-"""Sliding windows: which part of a stage each iteration of a loop must compute that earlier ones have not.
+"""Sliding windows: the part of a stage that an iteration must compute because earlier iterations have not.
 
 A stage that is computed inside a loop but stored outside of it keeps what earlier iterations computed (Halide 2012,
 section 4.3). Along the axis that moves with the loop only the last elements are kept, in a circular buffer as long as

@@ -1,4 +1,4 @@
-"""Effects: warnings and log records that a function gives while it computes.
+"""Effects: warnings and log records that a function issues while it computes.
 
 The trace records them, and every call gives them in order, once all is computed and before an argument is changed: a
 call that proves to need another variant, or plain NumPy, has given none. An effect of another kind is refused.

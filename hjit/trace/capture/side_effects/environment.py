@@ -1,4 +1,4 @@
-"""What the function asks of its environment: files, folders, the process. Each answer is a guard of the trace.
+"""Queries of the function about its environment: files, folders, the process. Each answer is guarded.
 
 Later calls ask again, and another answer traces anew. A question that raises an exception is answered by that.
 """

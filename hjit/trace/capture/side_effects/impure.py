@@ -1,4 +1,4 @@
-"""What must run at every call, or not at all: random numbers, the clock, input and output.
+"""Impure functions, which run at every call or are refused: random numbers, the clock, input and output.
 
 Random numbers of NumPy and of Python's `random` are drawn at every call, from the stream that the function names.
 Everything else whose result changes from call to call is refused, because a trace would freeze it.

@@ -1,4 +1,4 @@
-"""Warnings of code that runs as it is while a function is traced: it runs once then, and every call is to give them."""
+"""Warnings of code that runs untraced: it runs only once, during tracing, but every call must issue them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects that the function makes: their methods run as they are while it is traced, and not again.
+"""Objects that the function creates: their methods run untraced, during tracing only.
 
 What these would print or log, draw from a random stream or read from the clock is refused where traced code loads the
 class, before any of it is done, and so is what asks for the type of what it is given: a traced array has another one.

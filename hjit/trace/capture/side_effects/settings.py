@@ -1,4 +1,4 @@
-"""Settings of the process that outlive a function: one that changes them must do so at every call.
+"""Settings of the process that outlive a function: a function that changes them must do so at every call.
 
 A kernel would not. So they are put back after a trace, and a function that has not done so itself cannot be traced
 as a whole: what changes them stays Python.

@@ -1,4 +1,4 @@
-"""Gathers that a Graph evaluates in any case, since it needs all elements that their indices lead to.
+"""Gathers that a Graph evaluates unconditionally, so that their indices are checked.
 
 What is demanded of a stage is known as regions, each a set of indices of every axis, at the sizes of the trace. They
 are never too large: what depends on where an element lies, or is read along several axes at once, may be left out.

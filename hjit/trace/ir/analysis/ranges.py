@@ -1,5 +1,4 @@
-"""Which integers an expression can be, by interval arithmetic: an index that cannot leave its axis needs no check at
-run time."""
+"""Range analysis of integer expressions: an index that cannot leave its axis needs no check at run time."""
 
 from __future__ import annotations
 

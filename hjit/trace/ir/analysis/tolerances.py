@@ -1,4 +1,4 @@
-"""Which stages have NumPy's bits, and how others may differ, as far as the Graph alone tells."""
+"""Which stages are bit-identical to NumPy's, and how others may differ, from the Graph alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads of a version of a buffer that hold of an earlier one, too: what was written in between lies elsewhere.
+"""Redirecting reads to an earlier version of a buffer where the writes in between do not overlap.
 
 A version that other stages than the next one read cannot share memory with that, which begins with a copy of it. In
 

@@ -1,4 +1,4 @@
-"""Extern calls: functions that are not traced, but called with real arrays whenever a kernel is at that point."""
+"""Extern calls: functions that are not traced, but called with real arrays at the same point of every call."""
 
 from __future__ import annotations
 

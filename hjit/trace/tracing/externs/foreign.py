@@ -1,4 +1,4 @@
-"""Compiled functions of other packages: extern stages that may write to the arrays they are given.
+"""Compiled functions of other packages: extern calls that may write to their arguments.
 
 Such a function is called on copies. What it has changed there becomes a new version of the traced array. Which arrays
 that are is part of the call's outcome: where a later call changes others too, the function is traced again.

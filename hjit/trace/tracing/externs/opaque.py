@@ -1,4 +1,4 @@
-"""Objects of which it is not known what changes them: whatever is done with one is refused, and left to Python."""
+"""Opaque objects: hjit does not know which operations change them, so any use is refused and left to Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decisions of the traced function on computed values, and how those of an earlier trace came out."""
+"""Decisions of the traced function on computed values, and their outcomes in earlier traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trace notes besides its stages: where its inputs are, graph breaks, conditions, effects, indices to check."""
+"""What a trace records besides stages: sources of inputs, graph breaks, conditions, effects, indices to check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Extern calls and products by BLAS: made while a function is traced, and again at every call of a variant."""
+"""Recording extern calls and BLAS products: called during tracing, and again at every call of a variant."""
 
 from __future__ import annotations
 

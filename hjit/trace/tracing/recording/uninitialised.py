@@ -1,4 +1,4 @@
-"""Numbers for uninitialised elements: NumPy's are whatever was in memory.
+"""Values of uninitialised elements, which in NumPy are whatever was in memory.
 
 A function is traced with zeros there. Traced again with other numbers, its results show which elements depend on them.
 """

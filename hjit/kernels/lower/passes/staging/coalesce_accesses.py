@@ -1,4 +1,4 @@
-"""What neighbouring threads would read or write a row apart goes through shared memory, transposed there.
+"""Coalescing: accesses of neighbouring threads that are a row apart are transposed through shared memory.
 
 A warp moves lines of memory: its threads are to touch neighbours. Where a thread walks a row (a recurrence, in strips
 of so many columns), or reads across what it writes, the threads of a block copy a tile, consecutive ones along its

@@ -1,4 +1,4 @@
-"""Copies to shared memory that go on while threads do other things: `cp.async` on GPUs that have it.
+"""Asynchronous copies to shared memory, `cp.async` on GPUs that have it.
 
 A stage that is nothing but a copy (of an argument, as `cache_read` makes it, or of a stage in memory) and that a block
 has in shared memory is copied element by element: from sm_80 on a thread does not wait for what it loads, nor does it

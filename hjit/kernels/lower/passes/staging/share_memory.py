@@ -1,4 +1,4 @@
-"""Shared memory that buffers of a block have one after the other.
+"""Shared-memory allocation by live ranges: buffers of a block that are not live at the same time share memory.
 
 A buffer is needed from the first statement that writes it to the last one that reads it, and no two that are needed at
 the same time share memory. Those of one dtype share, so that no element is read as what it was not written as. What

@@ -1,4 +1,4 @@
-"""Reductions in tiles: what the threads of a block read of each operand goes through shared memory, tile after tile.
+"""Tiled reductions: the operands that the threads of a block share are staged in shared memory, tile after tile.
 
 Of a product of matrices a row of one operand is read by all threads of a row, a column of the other by all of a column.
 Where the schedule cuts the reduction into tiles, the threads of a block copy what a tile needs of the operands, wait,

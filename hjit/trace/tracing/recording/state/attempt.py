@@ -1,4 +1,4 @@
-"""How one attempt at tracing a function is made: which of its loops are traced as one iteration, and so on."""
+"""`Attempt`: the settings of one attempt at tracing a function, such as which loops are traced as one iteration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the traced function has of its caller: arguments, captured values, and the containers that hold them."""
+"""What the traced function gets from its caller: arguments, captured values, and the containers that hold them."""
 
 from __future__ import annotations
 

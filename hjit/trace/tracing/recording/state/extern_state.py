@@ -1,4 +1,4 @@
-"""What extern calls need of the code around them, and what they leave behind."""
+"""The context that extern calls depend on, and their side effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trace has met that later steps depend on."""
+"""Facts about the traced code that later steps depend on."""
 
 from __future__ import annotations
 

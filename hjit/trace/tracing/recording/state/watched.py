@@ -1,4 +1,4 @@
-"""What outlives a call, and the traced function must not change: a later call runs compiled code, which does not.
+"""Objects that outlive a call, which the traced function must not change, because compiled calls would not.
 
 What is watched is noted before the trace, compared after it, and put back: the function runs for real afterwards.
 """
