@@ -37,7 +37,7 @@ INTERIOR = Var("interior")  # not negative where no index of a block is near a b
 
 
 class Register(Expr):
-    """The value of a register, as it is when the expression is evaluated; declared around it by `Declare`."""
+    """The current value of a register, which an enclosing `Declare` declares."""
 
     __slots__ = ("name",)
     name: str
@@ -52,7 +52,7 @@ class Register(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Let:
-    """A name for an index that is used below."""
+    """Names an index for the statements that follow."""
 
     var: Var
     value: Poly
@@ -60,7 +60,7 @@ class Let:
 
 @dataclass(frozen=True, slots=True)
 class Choose:
-    """A name for one of two indices: `yes` where ``test >= 0``, else `no`."""
+    """Names one of two indices: `yes` if ``test >= 0``, else `no`."""
 
     var: Var
     test: Poly
@@ -73,8 +73,8 @@ class Store:
     """``buffer[index] = value``.
 
     Attributes:
-        atomic: the ufunc by which the value is joined to what is there, also by other tasks at once.
-        stream: may whole vectors of it be written past the caches?
+        atomic: the ufunc that combines the value with the element, atomically; None: a plain store.
+        stream: may whole vectors be stored with non-temporal stores?
     """
 
     buffer: str
@@ -94,7 +94,7 @@ class Set:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`count` elements from ``array[index]`` on along the last axis, as one access where the address allows it."""
+    """`count` elements from ``array[index]`` on, along the last axis, in one access if the address is aligned."""
 
     array: str
     index: tuple[Poly, ...]
@@ -107,11 +107,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Evaluate all values, which share their common sub-expressions, and all places, then store and set the registers.
+    """Evaluate all values, sharing common sub-expressions, and all indices; then store, and set the registers.
 
     Attributes:
-        ahead: what later iterations load, fetched into the caches.
-        rows: of the loads and stores, those that are one access; made by widen_accesses.
+        ahead: loads of later iterations, to be prefetched.
+        rows: loads and stores that are one access each; made by widen_accesses.
     """
 
     stores: tuple[Store, ...]
@@ -125,15 +125,15 @@ class For:
     """``for var in range(begin, end, step)``.
 
     Attributes:
-        limit: where an iteration would pass it, it starts earlier instead, at ``limit - step``, and repeats what
-            the one before it did; None: nothing like that.
-        first: where an iteration would start before it, it starts there; None: nothing like that.
-        kind: "serial", or of a known trip count: "unroll", code for each iteration, and "unroll_and_jam", in which they
-            also share loads; `hjit.kernels.lower.passes.unroll_and_jam` makes an end of them. "gpu_thread": shared out
-            among the threads of a block, by `hjit.kernels.lower.passes.distribute_threads`.
-        rare: does it run what vectors leave over, so that its code is to be short rather than fast?
-        most: iterations that it never has more of, where that is known.
-        until: where this bool holds before an iteration, the loop ends; None: it has all of them.
+        limit: an iteration that would pass it starts earlier instead, at ``limit - step``, and repeats some of the
+            previous one's work ("shift_inwards"); None: no limit.
+        first: an iteration that would start before it starts there; None: no such bound.
+        kind: "serial"; with a known trip count, "unroll" or "unroll_and_jam", which
+            `hjit.kernels.lower.passes.unroll_and_jam` removes; "gpu_thread": distributed over the threads of a block by
+            `hjit.kernels.lower.passes.distribute_threads`.
+        rare: is it a remainder of a vector loop, whose code should be short rather than fast?
+        most: an upper bound of the trip count, if one is known.
+        until: the loop ends if this bool is true before an iteration; None: it runs all of them.
     """
 
     var: Var
@@ -151,7 +151,7 @@ class For:
 
 @dataclass(frozen=True, slots=True)
 class LineAlignment:
-    """The store by which a vector loop is aligned: ``buffer[index]`` moves by `step`, an odd number, with the loop."""
+    """The store to which a vector loop is aligned: ``buffer[index]`` moves by `step`, an odd number, with the loop."""
 
     buffer: str
     index: tuple[Poly, ...]
@@ -160,19 +160,19 @@ class LineAlignment:
 
 @dataclass(frozen=True, slots=True)
 class VectorLoop:
-    """A loop whose iterations are to be lanes of vectors: ``low .. high`` in vectors, the remainder one by one.
+    """A loop to be vectorised: the steady state is ``low .. high``, the remainder runs one element at a time.
 
     Attributes:
         begin, end: the whole range.
-        low, high: where no boundary handling along `var` is needed; `body` has none.
+        low, high: the range in which no boundary handling along `var` is needed; `body` has none.
         lanes: elements of a vector.
-        copies: vectors of one iteration; they share loads.
-        align: `var` is a multiple of this at each iteration.
-        tail: "shift_inwards": the last vector starts earlier, see `For`. "predicate": of the last vector some lanes do
-            nothing, or what the last one does. "guard_with_if": single elements.
-        body: of one vector at `var`.
-        remainder: of one element; none where there are always vectors enough for all of them.
-        line: what is aligned where results are streamed.
+        copies: vectors per iteration; they share loads.
+        align: `var` is a multiple of this in each iteration.
+        tail: "shift_inwards": the last vector starts earlier, see `For`. "predicate": some lanes of the last vector are
+            masked off, or repeat the last active one. "guard_with_if": single elements.
+        body: the statements of one vector at `var`.
+        remainder: the statements of one element; empty if vectors always cover the range.
+        line: the store whose cache lines are aligned, if results are streamed.
     """
 
     var: Var

@@ -51,12 +51,12 @@ class Result:
         kind: "array" (name: stage), "view" (name: stage or argument; shape, index, another dtype), "argument" (name),
             "compacted" (name: stage of rows, value: a `Compacted`), "host" (value: entry of the tape), "constant"
             (value: an array, copied at each call) or "static" (value).
-        weak: is it a scalar that is a Python float?
-        order: of an array that is not in C order, for each axis that of the stage.
-        is_complex: is the stage, or the argument, the parts of a complex array?
-        read_only: of an array that may not be written.
-        is_computed: is a view one of a stage, and not of an argument?
-        is_view: is it not the argument itself that is returned, but a new array of all its elements?
+        weak: is the scalar a Python float?
+        order: for an array that is not in C order, the stage's axis of each of its axes.
+        is_complex: does the stage, or the argument, hold the parts of a complex array?
+        read_only: is the array read-only?
+        is_computed: is it a view of a stage, rather than of an argument?
+        is_view: is it a view of all of the argument, rather than the argument itself?
     """
 
     kind: str
@@ -75,7 +75,7 @@ class Result:
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """The stages that it is made of; of a view it may be an argument."""
+        """The stages that it is made from; the name of a view may also be that of an argument."""
         if self.kind == "compacted":
             return self.name, self.value.lengths
         return (self.name,) if self.kind in ("array", "view") else ()
@@ -86,7 +86,7 @@ class Result:
         return not (self.is_scalar or self.order or self.is_complex or self.read_only)
 
     def returned(self, array: np.ndarray[Any, Any]) -> Any:
-        """A computed array as the function returns it: itself, transposed, a NumPy scalar or a Python float."""
+        """What the function returns for a computed array: the array, a transpose, a NumPy scalar or a Python float."""
         found = self._seen(complex_of(array), self.order[:-1]) if self.is_complex else self._seen(array, self.order)
         if self.read_only and not self.is_scalar:
             found.flags.writeable = False
@@ -100,22 +100,22 @@ class Result:
         return owner(array) if order or self.is_complex else array
 
     def of_argument(self, array: Any) -> Any:
-        """An argument as what the function returns."""
+        """What the function returns for an argument."""
         return array[...] if self.is_view else array
 
     def arranged(self, array: np.ndarray[Any, Any]) -> Any:
-        """Numbers, one for each element of the stage, as the result has them; of a complex one those of its parts."""
+        """An array in the layout of the stage, rearranged to that of the result; complex results keep their parts."""
         if self.is_complex:
             return array.transpose(self.order) if self.order else array
         return self._seen(array, self.order)
 
     def as_stage(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """The other way round: the stage of what the function returns."""
+        """The inverse of `arranged`."""
         return array.transpose(np.argsort(self.order)) if self.order else array
 
 
 def owner(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The array that owns the memory of a view, where that shows all of it as it lies there; else the view."""
+    """The array that owns the memory of a view if the view shows all of it unchanged; else the view."""
     if type(x) is not np.ndarray:  # of a device
         return x
     base = x.base

@@ -142,16 +142,16 @@ def _split(e: Expr) -> tuple[object, float]:
 def gathered(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Val:
     """Lanes from anywhere."""
     location = source, flat
-    if location in e.brought:
-        return e.brought[location]
-    found = e.paired.get(location)
+    if location in e.paired.loaded:
+        return e.paired.loaded[location]
+    found = e.paired.pairs.get(location)
     if found is None:
         return elements(e, source, *_lanes(e, location), memory_dtype(dtype))
     if found.indices is None:
         ((first, second),) = found.pairs
         return _both(e, first, _lanes(e, first))[location == second]
-    e.brought.update(_compared(e, found.pairs, found.indices))
-    return e.brought[location]
+    e.paired.loaded.update(_compared(e, found.pairs, found.indices))
+    return e.paired.loaded[location]
 
 
 def _compared(e: NestEmitter, pairs: Sequence[Pair], between: Between) -> dict[Location, Val]:
@@ -218,7 +218,7 @@ def elements(
     code, lanes, loaded = e.code, e.lanes, loaded or cell
     # scratch may be read past its end
     whole = loaded if loaded.itemsize >= 4 else I32 if source in e.params.scratch and cell.kind != "f" else None
-    if whole is not None and source not in e.storing and _has_gathers(e, source, cell, loaded != cell):
+    if whole is not None and source not in e.stores.storing and _has_gathers(e, source, cell, loaded != cell):
         at = code.emit(
             f"getelementptr {type_name(cell)}, ptr {base.text}, {index}", I64, lanes, base, index, pointer=False
         )
@@ -233,7 +233,7 @@ def elements(
             at,
             e.guard,
             e.unchanged(source),
-            version=e.versions[source],
+            version=e.stores.versions[source],
         )
         if whole == loaded:
             return found

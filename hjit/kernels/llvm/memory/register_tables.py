@@ -33,7 +33,7 @@ def looked_up(e: NestEmitter, x: Load, cell: np.dtype[np.generic], index: Val | 
         cell: its dtype in memory.
         index: what the value that is the index is in all lanes, where it is at hand.
     """
-    if cell.itemsize not in target.table_bytes(e.machine.features) or x.source in e.storing:
+    if cell.itemsize not in target.table_bytes(e.machine.features) or x.source in e.stores.storing:
         return None
     flat = e.flat(x.source, x.index)
     found = _chosen(e, x, flat)
@@ -114,7 +114,7 @@ class _Table:
         self.source, self.start, self.extent, self.cell = there.source, there.start, there.extent, there.cell
         self.bits = np.dtype(f"i{self.cell.itemsize}")  # what is permuted, whatever it means
         self.lanes = register // self.cell.itemsize
-        self.unchanged, self.version = e.unchanged(self.source), e.versions[self.source]
+        self.unchanged, self.version = e.unchanged(self.source), e.stores.versions[self.source]
         self.parts = [self._part(k) for k in range(n)]
 
     def _part(self, k: int) -> Val:

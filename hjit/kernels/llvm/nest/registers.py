@@ -15,32 +15,32 @@ Accumulator = tuple[Val, ...]  # a total, or a total and its rounding error (com
 
 def declare(e: NestEmitter, s: Declare) -> None:
     name = s.register.name
-    if name not in e.registers:
-        e.registers[name] = e.alloca(type_name(s.register.dtype, s.lanes)), s.lanes
+    if name not in e.registers.memory:
+        e.registers.memory[name] = e.alloca(type_name(s.register.dtype, s.lanes)), s.lanes
     assign(e, s.register, e.value(s.initial))
     e.known.forget()
 
 
 def name(e: NestEmitter, s: Name) -> None:
-    e.named[s.register.name] = e.value(s.value)
+    e.registers.named[s.register.name] = e.value(s.value)
 
 
 def value(e: NestEmitter, r: Register) -> Val:
     """What a register holds now."""
-    if r.name in e.named:
-        return e.named[r.name]
-    at, lanes = e.registers[r.name]
+    if r.name in e.registers.named:
+        return e.registers.named[r.name]
+    at, lanes = e.registers.memory[r.name]
     return e.code.here(f"load {type_name(r.dtype, lanes)}, ptr {at}", r.dtype, lanes)
 
 
 def lanes(e: NestEmitter, r: Register) -> int:
     """The lanes of what a register holds."""
-    return e.named[r.name].lanes if r.name in e.named else e.registers[r.name][1]
+    return e.registers.named[r.name].lanes if r.name in e.registers.named else e.registers.memory[r.name][1]
 
 
 def assign(e: NestEmitter, r: Register, v: Val) -> None:
     """Set a register; a scalar is in all lanes of a vector."""
-    at, lanes = e.registers[r.name]
+    at, lanes = e.registers.memory[r.name]
     e.code.effect(f"store {splat(e.code, v, lanes)}, ptr {at}")
 
 

@@ -34,19 +34,19 @@ MAX_KNOWN = 4096  # elements up to which arrays made of known numbers are comput
 
 
 class Tracer(TracedArray):
-    """A traced array; supports what `numpy.ndarray` does as far as hjit can compile it.
+    """A traced array, with the interface of `numpy.ndarray` as far as hjit can compile it.
 
     Attributes:
-        buffer: the memory viewed.
+        buffer: the memory that it is a view of.
         shape: a tuple of ints, those above 16 as `Size`.
-        index: per axis of the buffer an index over ``Dim(0..ndim - 1)``.
+        index: an index over ``Dim(0..ndim - 1)`` for each axis of the buffer.
         known: the same view of the buffer's known contents, or None.
-        is_ordered: is it known that strides descend along the axes, as in C order? Those of slices of such an array do.
-        is_scalar: a NumPy scalar rather than a 0-d array.
+        is_ordered: is it known that strides descend along the axes, as in C order and slices of it?
+        is_scalar: is it a NumPy scalar rather than a 0-d array?
         is_whole: does this view show the whole buffer in its own order?
-        weak: a Python number rather than a NumPy scalar; its dtype gives way to that of arrays.
-        read_only: a view that NumPy gives to be read only, whether or not its buffer is.
-        is_flat: stands for a ``flat``: NumPy copies what is taken of it.
+        weak: is it a Python number rather than a NumPy scalar? Arrays then determine the dtype of results (NEP 50).
+        read_only: is the view read-only in NumPy, even if its buffer is writeable?
+        is_flat: is it an array's ``flat``, whose slices are copies in NumPy?
     """
 
     buffer: TracedBuffer

@@ -10,31 +10,30 @@ from hjit.trace.tracing.scalars.induction import LoopSite
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What earlier attempts have shown to be needed; see `hjit.trace.capture.attempts`.
+    """Settings that earlier attempts have shown to be needed; see `hjit.trace.capture.attempts`.
 
     Attributes:
-        unrolled: loops over ``range(...)`` that are to be traced iteration by iteration.
-        rolled: short loops whose iterations are traced as one.
+        unrolled: loops over ``range(...)`` to trace iteration by iteration.
+        rolled: short loops to trace as one iteration.
         overwriting: loops whose iterations read and overwrite earlier arrays, so that their contents are not known.
-        programs: loops that are run as a `hjit.trace.ir.programs.steps.Program`, with all loops inside.
-        places: of programs in code that has been written otherwise since: lines.
-        large: programs that are no such where iterations compute whole arrays: these may be kernels of their own.
-        few: of these those that are no programs where they have loops over arrays inside, either.
-        rolls_inside: are iterations of a short loop traced as one, too, inside of a loop whose iterations are?
-        rolls_short: are they where it is inside of none?
-        few_iterations: is a ``while`` of which nothing says how many iterations it has taken to have few, in a loop
-            that is no program?
-        checked: variables of loops that hold ints of Python: each iteration checks that they are small; or that all
-            results of operations on such ints are.
-        chooses: are both sides of conditions computed that only choose numbers?
-        branches: are the sides of conditions in programs traced one after the other?
-        freeze_captured: are captured numbers constants? Else they are read at every call, as arguments are.
-        classes: does traced code get a `ScalarClass` for each scalar type of NumPy? None: only where it calls none in
-            a variable.
-        traces_methods: are objects that the function makes of classes whose methods are traced? None: only where one
-            that runs as it is fails.
-        decides_ints: is an int of Python that the function makes of a computed number, outside of loops, decided on?
-            Else it is computed at every call.
+        programs: loops to run as a `hjit.trace.ir.programs.steps.Program`, with all inner loops.
+        places: programs by source line, for code that has been rewritten since.
+        large: programs, except if iterations compute whole arrays, which may then be kernels of their own.
+        few: those of `large` that also are no programs if they contain loops over arrays.
+        rolls_inside: is a short loop inside a re-rolled loop re-rolled, too?
+        rolls_short: is a short loop outside of re-rolled loops re-rolled?
+        few_iterations: is a ``while`` of unknown trip count, in a loop that is no program, assumed to take few
+            iterations?
+        checked: loop variables that hold Python ints: each iteration checks that they, or all results of operations on
+            them, are small.
+        chooses: are both branches evaluated if a condition only selects numbers?
+        branches: are the branches of conditions in programs traced one after the other?
+        freeze_captured: are captured numbers constants? Otherwise they are read at every call, like arguments.
+        classes: does traced code get a `ScalarClass` for each NumPy scalar type? None: unless it calls one through a
+            variable.
+        traces_methods: are methods of the function's own objects traced? None: only if running one untraced fails.
+        decides_ints: is a Python int that is made from a computed number outside of loops a decision? Otherwise it is
+            computed at every call.
     """
 
     unrolled: frozenset[LoopSite] = frozenset()
