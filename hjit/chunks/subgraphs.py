@@ -70,8 +70,8 @@ class Cutter:
     Attributes:
         shapes: of the arrays whose chunks results follow: those that are read, or all arguments where none is.
         chunks: of the arrays that it reads: the lengths along each axis.
-        aliases: inputs that are another array (`hjit.trace.passes.operands`).
-        kept: stages that subgraphs need and do not compute themselves (`hjit.chunks.kept`).
+        aliases: inputs that are another array (`hjit.trace.passes.shared_operands`).
+        kept: stages that subgraphs need and do not compute themselves (`hjit.chunks.kept_stages`).
     """
 
     def __init__(

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from hjit.model.names import OPERATIONS, PIPELINE, SCHEDULE
+from hjit.model.feature_names import OPERATIONS, PIPELINE, SCHEDULE
 from hjit.model.terms import Array
 
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from hjit.errors import ModelError
 from hjit.model.costs import Cost
-from hjit.model.names import MACHINE, PIPELINE, SCHEDULE
+from hjit.model.feature_names import MACHINE, PIPELINE, SCHEDULE
 from hjit.model.network import (
     AT_ROOT,
     BANDWIDTH,

@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import ModelError
+from hjit.model.feature_names import MACHINE, PIPELINE, SCHEDULE
 from hjit.model.fit import Program
-from hjit.model.names import MACHINE, PIPELINE, SCHEDULE
 from hjit.process.files import replacing
 
 FORMAT = "hjit-samples-1"

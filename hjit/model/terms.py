@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.model.names import MACHINE, SCHEDULE
+from hjit.model.feature_names import MACHINE, SCHEDULE
 
 Array = Any  # of numpy or jax.numpy
 

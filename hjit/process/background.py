@@ -1,8 +1,8 @@
 """A background thread for low-priority work, one item at a time, first in, first out.
 
-The thread is a daemon that begins with the first piece and ends when none is left. At the interpreter's exit no other
-piece is begun, and the one at hand is told to end and waited for. A forked child has neither thread nor work. A piece
-belongs to an object: once that is gone it is told to end, too, or is not begun.
+The thread is a daemon that starts with the first item and ends when none is left. At the interpreter's exit, no further
+item is started, and the current one is asked to end and waited for. A forked child has neither the thread nor its work.
+An item belongs to an object: once that is gone, the item is asked to end, or is not started.
 """
 
 from __future__ import annotations

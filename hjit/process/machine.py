@@ -1,4 +1,4 @@
-"""Facts of the machine that the cost model reads: `hjit.model.names.MACHINE`.
+"""Facts of the machine that the cost model reads: `hjit.model.feature_names.MACHINE`.
 
 Measurements are kept in the disk cache: they take as long as a short search, and all processes should search with the
 same facts.

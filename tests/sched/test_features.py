@@ -13,7 +13,7 @@ import pytest
 
 from hjit.errors import ScheduleError
 from hjit.kernels.lower.lower import lower
-from hjit.model.names import PIPELINE, SCHEDULE
+from hjit.model.feature_names import PIPELINE, SCHEDULE
 from hjit.sched.analysis.sized import SizedGraph
 from hjit.sched.analysis.tape import Num, Program, Tape, ceil_div, choose, floor_div, least, most, power_of_two
 from hjit.sched.default.schedules import default_schedule

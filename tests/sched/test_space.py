@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hjit.model.costs import WeightedSum
-from hjit.model.names import SCHEDULE
+from hjit.model.feature_names import SCHEDULE
 from hjit.model.network import UNFITTED, Network
 from hjit.model.network import random as random_network
 from hjit.options import Options

@@ -1,8 +1,8 @@
 """The first pass of lowering: turns the schedule tree into loops around each definition.
 
-Nest by nest (`build_nest`): the loops that tasks share, then the walk down the tree, on which bounds are inferred,
-windows slide and tails are chosen (`hjit.kernels.lower.placing.walk`). Loops are as the tree has them: unrolled ones
-are still loops, vector loops still run over the border, too.
+Nest by nest (`build_nest`): the loops that are divided into tasks, then the walk down the tree, which infers bounds,
+slides windows and chooses tails (`hjit.kernels.lower.placing.walk`). The loops are those of the tree: unrolled loops
+are still loops, and vector loops still include the border.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import Origin
-from hjit.model.names import SCHEDULE
+from hjit.model.feature_names import SCHEDULE
 from hjit.model.network import IS_OUTPUT
 from hjit.model.terms import COEFFICIENTS, terms
 from hjit.options import Options

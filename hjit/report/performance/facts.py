@@ -116,7 +116,7 @@ class Facts:
     """All that a report says.
 
     Attributes:
-        machine: facts by name, see `hjit.model.names.MACHINE`; none where kernels run on a GPU.
+        machine: facts by name, see `hjit.model.feature_names.MACHINE`; none where kernels run on a GPU.
         source: lines by the function that they are of.
     """
 

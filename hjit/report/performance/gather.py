@@ -12,7 +12,7 @@ from hjit.call.arguments import is_dask_array, leaf_names
 from hjit.call.variant import Variant
 from hjit.errors import HjitError, Origin, TraceError
 from hjit.kernels.runtime import features, launch
-from hjit.model.names import MACHINE
+from hjit.model.feature_names import MACHINE
 from hjit.options import Options
 from hjit.process import machine
 from hjit.report.performance.facts import BreakFacts, Facts, KernelFacts

@@ -1,7 +1,7 @@
 """Footprints in numbers: the regions of arrays that ranges of iterations read, and the memory that they occupy.
 
-The interval arithmetic of `hjit.sched.analysis.bounds` once more, over numbers in place of polynomials: a schedule is
-judged for concrete sizes, and for many tilings of it at once (`hjit.sched.analysis.tape`).
+This is the interval arithmetic of `hjit.sched.analysis.bounds` over numbers instead of polynomials: a schedule is
+evaluated at concrete sizes, and for many tilings at once (`hjit.sched.analysis.tape`).
 """
 
 from __future__ import annotations

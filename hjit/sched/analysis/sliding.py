@@ -1,9 +1,9 @@
 """Sliding windows: how far the required region of a stage moves with a loop, and how many warm-up iterations it needs.
 
-Of what an iteration needs of a stage, those before it have computed all but the last elements (`Arithmetic.newest`), as
-many as its base moves on (`hjit.trace.ir.intervals.Interval.base`). Lowering must not compute fewer: `advance` is an
-upper bound, for steps that are known. For features, whose steps are those of many tilings, `rates` are means over all
-iterations, which add up along chains of stages.
+Of the region that an iteration requires, earlier ones have computed all but the last elements (`Arithmetic.newest`): as
+many as its base moves (`hjit.trace.ir.intervals.Interval.base`). Lowering must not compute fewer, so `advance` is an
+upper bound for known steps. Features, whose steps are those of many tilings, use `rates`: means over all iterations,
+which add up along chains of stages.
 """
 
 from __future__ import annotations

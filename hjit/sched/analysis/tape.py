@@ -1,9 +1,9 @@
 """Batched expression tape: arithmetic on numbers that depend on tile sizes, recorded once and run for many tilings.
 
-Candidates of one decision share their tree and differ in tile sizes. The features of a tree are worked out once over
-`Var`s in place of the sizes; every operation goes on a `Tape`, equal ones once, and the tape runs on arrays with one
-number for each tiling. What does not depend on sizes is a plain float and is worked out at once; so is what follows
-from the ranges of numbers, so that most of the clipping of regions to images is never recorded.
+Candidates of one decision share their tree and differ in tile sizes. The features of a tree are computed once, with
+`Var`s instead of the sizes; every operation is recorded on a `Tape`, equal ones once, and the tape runs on arrays with
+one number for each tiling. Numbers that do not depend on sizes are plain floats and are computed at once, as are
+results that follow from ranges of numbers, so most of the clipping of regions to images is never recorded.
 """
 
 from __future__ import annotations

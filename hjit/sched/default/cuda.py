@@ -1,8 +1,8 @@
 """Default schedules on CUDA.
 
-Every stage is computed at the root in tiles, a block of threads each, so that neighbouring threads write neighbouring
-elements; but a stage of which blocks of its reader need little more than others do is computed there, in shared memory.
-A reduction along rows has a block for each result. What cannot run in threads, runs in one.
+Every stage is computed at the root in tiles, one block of threads each, so that neighbouring threads write neighbouring
+elements, unless it is cheap to recompute in the blocks of its reader: then it is computed there, in shared memory. A
+reduction along rows has a block for each result. Stages that cannot run in threads run in one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hjit.sched.default.members import Tiled, members_of
+from hjit.sched.default.cuda_fusion import Tiled, members_of
 from hjit.sched.default.schedules import loads_of_rows
 from hjit.sched.default.thresholds import (
     BLOCK,

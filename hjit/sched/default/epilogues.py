@@ -1,8 +1,8 @@
 """GEMM epilogue fusion: sums of products that are computed in tiles of the stage that reads them, as in ``np.maximum(a
 @ b + bias, 0)``.
 
-A block of sums leaves the registers once in any case. What follows point by point reads it from the nearest cache, and
-no whole product is written to memory and read again.
+A block of sums has to leave the registers once in any case. The point-wise stage after it then reads it from the
+nearest cache, and the whole product is never written to memory.
 """
 
 from __future__ import annotations

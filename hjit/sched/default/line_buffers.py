@@ -1,8 +1,8 @@
 """Line buffers: the stages that the default schedule computes inside their consumers' nest.
 
 A group is a head stage whose rows run in parallel tasks, and producers of which each iteration needs only a few rows.
-Each task walks along its rows; a producer computes what no earlier iteration of the task has. Whole intermediate images
-are then never written to memory.
+Each task walks along its rows; a producer computes the rows that earlier iterations of the task have not. Whole
+intermediate images are never written to memory.
 """
 
 from __future__ import annotations

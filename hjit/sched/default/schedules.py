@@ -1,7 +1,7 @@
 """The default schedule: every stage at root, rows in parallel, the innermost dimension in explicit vectors.
 
-Point-wise chains are already fused in the canonical Graph. What is decided here is, for each definition, which
-dimension the vector lanes run along, which small dimensions are unrolled, and what runs in parallel.
+Point-wise chains are already fused in the canonical Graph. For each definition, this module decides which dimension the
+vector lanes run along, which small dimensions are unrolled, and what runs in parallel.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hjit.model.names import SCHEDULE
+from hjit.model.feature_names import SCHEDULE
 from hjit.sched.analysis.sized import SizedGraph
 from hjit.sched.features.load_counts import Block
 from hjit.sched.features.results import NestFeatures, Sizes, finished

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.model.names import SCHEDULE
+from hjit.model.feature_names import SCHEDULE
 from hjit.sched.analysis.sites import layout_of, sites_of
 from hjit.sched.analysis.sized import SizedGraph
 from hjit.sched.analysis.tape import Array, Num, Program, Tape, Var
@@ -48,7 +48,7 @@ def schedule_features(graph: SizedGraph, root: Root, tiles: np.ndarray[Any, Any]
 
     Returns:
         float64 [batch, stages, len(SCHEDULE)], finite and not negative: the stages in the order of the Graph, the
-        features in that of `hjit.model.names`.
+        features in that of `hjit.model.feature_names`.
 
     Raises:
         ValueError: `tiles` has not one column for each loop of a size.

@@ -1,9 +1,9 @@
 """Limits of the numbers and the size of schedule trees; anything larger is refused before lowering.
 
-A schedule may come from a person, a file, or a file that was damaged. Every number below has room for schedules that
-anybody would write; beyond it machine integers wrap round, or LLVM takes minutes, or ends the process.
-`hjit.sched.language.check` applies them to trees, `hjit.sched.hand.directives` to directives as they are given, so that
-the message names the line that is wrong.
+A schedule may come from a person, a file, or a damaged file. Every limit leaves room for any reasonable schedule;
+beyond it, machine integers overflow, or LLVM takes minutes or aborts the process. `hjit.sched.language.check` applies
+the limits to trees, `hjit.sched.hand.directives` to directives when they are given, so that the message names the
+offending line.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from hjit.model.names import SCHEDULE
+from hjit.model.feature_names import SCHEDULE
 from hjit.sched.native import records as rec
 from hjit.sched.native.records import Floats1, Floats2, Floats3, NestTables, Tables, Work
 from hjit.sched.native.regions import (

@@ -1,7 +1,7 @@
 """Required regions: `hjit.sched.analysis.bounds`, `footprint` and `sites._regions` in the compiled subset of Python.
 
-Written in the part of Python that `hjit.kernels.functions` compiles: no objects, no memory of its own. It also runs as
-it is. The functions that are marked `compiled` may call each other; `hjit.tuning.featuriser` compiles them.
+It is written in the subset of Python that `hjit.kernels.functions` compiles (no objects, no allocation), and also runs
+as plain Python. Functions marked `compiled` may call each other; `hjit.tuning.featuriser` compiles them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The walk down a nest: `hjit.sched.analysis.iterations` and `sites` in the compiled subset of Python; see `regions`.
 
-An environment (`Env` there) is a row of several arrays of `Work`. What it has of the dimensions is that of the one
-stage whose loops are the innermost; `Work.opened` says where those of the others are.
+An environment (`Env` in `hjit.sched.analysis.iterations`) is a row in several arrays of `Work`. It holds the dimensions
+of the stage with the innermost loops; `Work.opened` has the rows of the other stages.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from math import inf
 import numpy as np
 
 from hjit.model.costs import Cost, PreparedCost
-from hjit.model.names import SCHEDULE
+from hjit.model.feature_names import SCHEDULE
 from hjit.sched.analysis.sized import SizedGraph
 from hjit.sched.features.algorithm_features import pipeline_features
 from hjit.sched.features.featurise import Structure, nest_features
@@ -98,7 +98,7 @@ class Machine:
     """What schedules are searched for.
 
     Attributes:
-        facts: of the machine, see `hjit.model.names.MACHINE`.
+        facts: of the machine, see `hjit.model.feature_names.MACHINE`.
         cores: number of threads.
     """
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.model.names import SCHEDULE
+from hjit.model.feature_names import SCHEDULE
 from hjit.sched.language.build import Path, at
 from hjit.sched.language.definitions import is_associative, is_direct
 from hjit.sched.language.kinds import LOOP_KINDS

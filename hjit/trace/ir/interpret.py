@@ -1,6 +1,7 @@
 """An interpreter of Graphs in plain NumPy: slow, simple, and the reference for the compiler.
 
-It tells a fault of tracing from a fault of lowering: both have the same Graph, only one has compiled code.
+It separates faults of tracing from faults of lowering: both use the same Graph, but only lowering affects compiled
+code.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Delinearisation: flat indices that are only used after being split again become rows and columns.
 
-``(matrix @ image.reshape(3, -1)).reshape(3, height, width)`` is such a case: the product has one axis for rows and
-columns, and what reads it takes its indices apart by divisions, from which nobody can tell which rows it needs.
+An example is ``(matrix @ image.reshape(3, -1)).reshape(3, height, width)``: the product has one axis for rows and
+columns, and its readers split indices by divisions, which hide from bounds inference which rows they need.
 """
 
 from __future__ import annotations

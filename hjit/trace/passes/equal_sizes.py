@@ -1,9 +1,9 @@
 """Sizes that the function assumes to be equal, and that are, become one symbol.
 
-The arrays that a call brings have a symbol for each axis. Where a stage reads an axis of another array from end to end
-(``a + b``, ``out[:] = a``), its loops run over one size and the array has another: that they are equal no later pass
-can prove, so boundary conditions stay, buffers are as long as whole axes, and tiles of the two are not the same tiles.
-A trace serves one set of shapes only, so what is equal in it may be written as one.
+The arrays of a call have a symbol for each axis. If a stage reads an axis of another array from end to end (``a + b``,
+``out[:] = a``), its loops run over one size and the array has another. No later pass can prove that they are equal, so
+boundary conditions remain, buffers span whole axes, and the tiles of the two do not match. A trace serves one set of
+shapes only, so sizes that are equal in it may become one symbol.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Fission of reductions: terms with boundary conditions as stages of their own, and reductions in two steps.
 
 The loops of a pure stage are partitioned: vectors run where no boundary condition applies, single elements at the ends.
-A reduction's loop is not, so that each lane of ``np.abs(laplace(img)).sum()`` would evaluate the boundary condition.
+A reduction's loop is not, so each lane of ``np.abs(laplace(img)).sum()`` would evaluate the boundary condition.
 """
 
 from __future__ import annotations

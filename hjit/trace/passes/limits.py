@@ -1,7 +1,7 @@
 """The thresholds of the canonicaliser. Costs are in additions (`hjit.trace.ir.analysis.costs`).
 
-They decide what a kernel computes, and so its key: a Graph has one canonical form, whatever the machine. One says on
-what it was measured; the others are estimates.
+They determine what a kernel computes, and so its key: a Graph has one canonical form, whatever the machine. Limits that
+were measured say on what; the others are estimates.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hjit.trace.splitting.dead_code import binding, drop_dead
-from hjit.trace.splitting.frames_above import points_above
+from hjit.trace.splitting.frame_inspection import points_above
 from hjit.trace.splitting.locations import RETURNED, SourceRange
 from hjit.trace.splitting.names import (
     SCOPES,

@@ -1,6 +1,6 @@
 """Kernels on an OpenCL device of the host (PoCL): runs GPU kernels where there is no GPU.
 
-Arrays are used where they are, without a copy, so that a kernel touches the memory that its caller sees.
+Arrays are used in place, without a copy, so that a kernel accesses the memory that its caller sees.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The kernels of a Graph on a device: from this process, from the disk cache, or newly compiled.
 
-They serve every Graph with the same key: what launches name of a Graph (arrays, sizes, scalars) is kept by its
-position. A disk entry holds all that a launch needs, so that a process that finds it neither lowers nor compiles.
+A kernel serves every Graph with the same key: launches refer to arrays, sizes and scalars by their position in the
+Graph. A disk entry has everything that a launch needs, so a process that finds it neither lowers nor compiles.
 """
 
 from __future__ import annotations

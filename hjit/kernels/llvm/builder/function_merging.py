@@ -1,7 +1,8 @@
 """Function merging: functions of nests that differ in constants only become one, which takes the constants as
 arguments.
 
-The shifts of a search window, say: a nest for each position, which differ in their offsets. LLVM compiles one of them.
+For example, the shifts of a search window make a nest for each position, and these differ in their offsets. LLVM
+compiles only one of them.
 """
 
 from __future__ import annotations

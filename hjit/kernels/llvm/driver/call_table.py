@@ -1,8 +1,8 @@
 """The driver of a kernel with many nests: a table of calls, and a loop over it.
 
-A driver that calls each nest in code of its own grows by some eighty lines with every nest, and LLVM takes longer for
-it than for the nests. In the table a call is a row of numbers: the function, and the slots of its arguments. These are
-computed first, each once, from a second table of sums of products of sizes.
+A driver that calls each nest by code of its own grows by some eighty lines per nest, and compiling it takes LLVM longer
+than the nests. In the table, a call is a row of numbers: the function, and the slots of its arguments. The arguments
+are computed first, each once, from a second table of sums of products of sizes.
 """
 
 from __future__ import annotations

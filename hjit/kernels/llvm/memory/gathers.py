@@ -1,9 +1,9 @@
 """Gathers: loads from data-dependent indices, a separate one for each lane.
 
-What a gather takes is in how many elements it loads, much less in how wide they are. Interpolation reads elements side
-by side, of the columns ``i`` and ``i + 1`` of an image, a grid or a table, and one load of each lane can bring both.
-Whether two indices are that close is known where they differ by a constant. Where they are two values, which a clamp or
-NumPy's negative indices may have changed, a branch compares them: there is hardly a vector in which they are not.
+The cost of a gather depends on the number of elements that it loads, much less on their width. Interpolation reads
+adjacent elements, of the columns ``i`` and ``i + 1`` of an image, a grid or a table, so one wider load per lane can
+load both. If the two indices differ by a constant, this is decided at compile time. If both are values, possibly
+changed by a clamp or by NumPy's negative indices, a branch compares them: they are adjacent in nearly all vectors.
 """
 
 from __future__ import annotations

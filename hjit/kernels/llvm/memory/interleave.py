@@ -1,8 +1,9 @@
 """Interleaving: values that are stored adjacently, such as the channels of pixels, as vectors in memory order.
 
-Of ``out[y, x, c]`` with the lanes along x, each channel is a vector of its own; shuffles interleave them for the store,
-and deinterleave the channels of what is read. Where all channels are computed alike from adjacent elements, vectors in
-the order of memory will do, and what the channels share is repeated. It is done where that takes fewer shuffles.
+In ``out[y, x, c]`` with lanes along x, each channel is a separate vector; shuffles interleave the channels for the
+store, and deinterleave those of loads. If all channels are computed in the same way from adjacent elements, vectors in
+memory order are used instead, and values that the channels share are repeated. The variant with fewer shuffles is
+chosen.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """In-register table lookup: by AVX-512's ``vpermi2``, which permutes the lanes of two registers by a third.
 
-Two registers hold 128 bytes of a table; in larger ones every pair is looked up, and further bits of the index select
-among the results. NEON's ``tbl`` takes bytes from four registers of 16, and zeros where the index is beyond them: so
-the results of all fours are put together.
+Two registers hold 128 bytes of a table; in larger tables every pair of registers is looked up, and further bits of the
+index select among the results. NEON's ``tbl`` looks up bytes in four registers of 16, and returns zero for indices
+beyond them, so the results of all groups of four are combined.
 """
 
 from __future__ import annotations

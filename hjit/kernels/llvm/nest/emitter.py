@@ -1,7 +1,7 @@
 """`NestEmitter`: the state of the function that is being emitted, its integers, loops and branches.
 
-How statements, boundary conditions, gathers and loads are written is in tables here, which
-`hjit.kernels.llvm.statements` fills.
+The tables of this module say how statements, boundary conditions, gathers and loads are emitted;
+`hjit.kernels.llvm.statements` fills them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Register blocking of reductions: several accumulators at a time, combined at the end. Prefix scans by a block's
 threads.
 
-Every `Reduce` becomes registers, loops around blocks that set them, and the stores of what they hold in the end. A
-`Scan` becomes a loop over a few tiles at a time, of which each thread has one element each, so that neighbouring
-threads access neighbouring elements; the running total is carried from one step to the next.
+Every `Reduce` becomes registers, loops around blocks that set them, and final stores. A `Scan` becomes a loop over a
+few tiles at a time, of which each thread has one element each, so that neighbouring threads access neighbouring
+elements; the running total is carried from step to step.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Cooperative loops: the iterations of loops over threads are distributed over the threads of a block.
 
-Loops over threads that are directly inside each other count as one, so that all threads have work although its sides
-are no multiples of theirs. What no such loop is around runs in the first thread.
+Thread loops that are directly nested count as one loop, so that all threads have work even if the extents are not
+multiples of the block's. Statements outside of such loops run in the first thread.
 """
 
 from __future__ import annotations

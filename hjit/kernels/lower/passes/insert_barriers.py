@@ -1,7 +1,7 @@
 """Barriers: before threads of a block read or overwrite what other threads have written.
 
-Threads of one `Threads` statement do not wait for each other; a barrier goes before the next one that touches the same
-memory, and as few as that needs.
+Threads do not wait within one `Threads` statement; a barrier is inserted before the next one that accesses the same
+memory, and no more barriers than needed.
 """
 
 from __future__ import annotations

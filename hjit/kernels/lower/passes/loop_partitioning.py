@@ -1,6 +1,6 @@
 """Loop partitioning: separate code for the interior, where boundary conditions have no effect.
 
-On a CPU that is the part of a vector loop, on a GPU the blocks that do not come near a border.
+On a CPU the interior is a part of a vector loop; on a GPU it is the blocks that are not near a border.
 """
 
 from __future__ import annotations

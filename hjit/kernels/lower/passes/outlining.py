@@ -1,7 +1,8 @@
 """Outlining: loops that occur repeatedly in a nest become functions, which LLVM compiles once.
 
-The stages of a search window that are computed row by row, say: as many loops as it has positions, that differ in where
-they read and write. In one function, what is known before its loops is alive in all of them, and LLVM takes long.
+An example are the stages of a search window that are computed row by row: there is a loop for each position, and these
+differ in the addresses that they read and write. In a single function, all values computed before the loops would be
+live throughout, which slows LLVM down.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Privatised scatters of integers: each block of threads updates a copy in shared memory, and adds it to the result
 once.
 
-Atomic updates of shared memory are 32 bits wide; those of 64 bits are loops of compare-and-swap. A sum of 64 bits has
-32 in its copies where so many updates cannot exceed them, as in every histogram.
+Atomic updates of shared memory are 32 bits wide; 64-bit ones are loops of compare-and-swap. A 64-bit sum has 32-bit
+copies if the number of updates cannot overflow them, as in every histogram.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Loop-carried scalar replacement: values that an iteration stores and a later one reads stay in registers.
 
-Otherwise a recurrence, such as a running sum along a row, waits for store-to-load forwarding, which takes longer than
+Without it, a recurrence such as a running sum along a row waits for store-to-load forwarding, which takes longer than
 the addition.
 """
 

@@ -1,6 +1,6 @@
 """Streaming stores: large results that are written once and not read again bypass the caches.
 
-How: `hjit.kernels.llvm.memory.streaming_stores`.
+`hjit.kernels.llvm.memory.streaming_stores` emits them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Vector loops: a scalar prologue, whole vectors, and an epilogue.
 
-Every `VectorLoop` becomes loops over `Vectors`: its steady state, whose iterations do several vectors; an epilogue of
-single vectors; the last vector by its tail strategy; and loops over single elements before and behind.
+Every `VectorLoop` becomes loops over `Vectors`: the steady state, whose iterations compute several vectors; an epilogue
+of single vectors; the last vector according to the tail strategy; and loops over single elements before and after.
 """
 
 from __future__ import annotations

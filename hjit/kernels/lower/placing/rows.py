@@ -1,7 +1,7 @@
 """The rows of arrays that each block of a nest reads and writes, so that it can run while other rows are being copied.
 
-Rows are along the first axis of an array. Bounds inference of one iteration of the outermost loop over blocks says how
-far it reads, and from where on it writes.
+Rows are along the first axis of an array. Bounds inference for one iteration of the outermost block loop gives the last
+row that it reads and the first row that it writes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The walk down the schedule tree of one nest, which turns it into loops around definitions.
 
 A place is the inside of a loop, or the top of the nest. There, bounds inference (`hjit.sched.analysis.bounds`) finds
-A place is the inside of a loop, or the top of the nest. There, bounds inference (`hjit.sched.analysis.bounds`) finds
-their memory; then follows a nest for each. A loop becomes vectors, copies or iterations, with a strategy for the last
-one (`tails`). A computation becomes stores (`leaves`), or one reduction over the loops around it (`reductions`).
+the regions of the stages that begin at the place, `sliding_windows` the part of them that earlier iterations have not
+computed, and `buffers` their memory; then follows a nest for each. A loop becomes vectors, copies or iterations, with a
+strategy for the last one (`tails`). A computation becomes stores (`innermost`), or one reduction over the loops around
+it (`reductions`).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ import numpy as np
 
 from hjit.trace.capture.side_effects.environment import QUERIES, VARIABLES, answer, guarded_query
 from hjit.trace.capture.side_effects.impure import READS_OR_WRITES, refused, sees_frames
-from hjit.trace.splitting.frames_above import FRAME_READERS
+from hjit.trace.splitting.frame_inspection import FRAME_READERS
 from hjit.trace.tracing.externs.calls import Arguments, within
 from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.frames import is_counted, is_own

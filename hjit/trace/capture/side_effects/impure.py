@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.splitting.frames_above import FRAME_READERS
+from hjit.trace.splitting.frame_inspection import FRAME_READERS
 from hjit.trace.tracing.arrays.traced import Traced
 from hjit.trace.tracing.arrays.tracer import has_tracer
 from hjit.trace.tracing.externs.calls import extern_call

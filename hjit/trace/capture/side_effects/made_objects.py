@@ -1,9 +1,9 @@
 """Objects that the function creates: their methods run untraced, during tracing only.
 
-What these would print or log, draw from a random stream or read from the clock is refused where traced code loads the
-class, before any of it is done, and so is what asks for the type of what it is given: a traced array has another one.
-Which methods run is not known then: those whose names stand in code that is traced, or in such a method, and those that
-Python calls by itself.
+If a method would print or log, draw random numbers or read the clock, the class is refused where traced code loads it,
+before anything happens, and so is one whose methods test the type of an argument: a traced array has another type.
+Which methods run is not known at that point: assumed are those whose names occur in traced code or in such a method,
+and those that Python calls implicitly.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 
 from hjit.trace.capture.captured import as_it_is, is_own
 from hjit.trace.capture.side_effects.impure import CLOCKS, GENERATORS, IMPURE, NUMPY_GENERATORS, TODAY
-from hjit.trace.splitting.frames_above import all_code, named
+from hjit.trace.splitting.frame_inspection import all_code, named
 from hjit.trace.tracing import forward
 from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.frames import Instruction, instructions, is_marked

@@ -1,7 +1,7 @@
 """Reductions in two kernels, for targets on which many blocks of threads run at once.
 
-The results of a whole image, or of columns that are few beside their length, are reduced in parts of so many elements,
-each by a block; a second reduction joins what these have found. Parts depend on sizes alone: so do roundings.
+Reductions of a whole image, or of a few long columns, are computed in parts of a fixed number of elements, a block for
+each; a second reduction combines the partial results. The partition depends on sizes only, so rounding is reproducible.
 """
 
 from __future__ import annotations

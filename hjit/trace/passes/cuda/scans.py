@@ -1,7 +1,7 @@
 """Scans of few long rows, and of columns, in parts, for targets on which many blocks of threads run at once (Blelloch
 1990): the total of each part, a scan of these totals, and the elements of a part from what comes before it.
 
-The columns of an image are thousands, and a GPU runs a hundred times as many threads at once.
+An image has thousands of columns, and a GPU runs a hundred times as many threads at once.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """Redirecting reads to an earlier version of a buffer where the writes in between do not overlap.
 
-A version that other stages than the next one read cannot share memory with that, which begins with a copy of it. In
+A version that stages other than the next version read cannot share memory with the next one, which begins with a copy
+of it. In
 
     for k in range(0, n, 8):
         norms = sqrt(sum(x[k : k + 8] ** 2, axis=0))
         x[k : k + 8] /= norms
 
-each `norms` reads another version of `x`, and may as well read the first one: then `merge_versions` leaves one copy.
+each `norms` reads another version of `x`, but could read the first one: then `merge_versions` leaves one copy.
 """
 
 from __future__ import annotations

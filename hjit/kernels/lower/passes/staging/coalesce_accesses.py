@@ -1,9 +1,10 @@
 """Coalescing: accesses of neighbouring threads that are a row apart are transposed through shared memory.
 
-A warp moves lines of memory: its threads are to touch neighbours. Where a thread walks a row (a recurrence, in strips
-of so many columns), or reads across what it writes, the threads of a block copy a tile, consecutive ones along its
-rows, wait, and then each works on its own part of the tile. What a recurrence writes goes back in the same way. Rows of
-a tile are padded, so that threads a row apart meet different banks of shared memory.
+A warp accesses whole lines of memory, so its threads should touch neighbouring elements. If a thread walks along a row
+(a recurrence, in strips of columns), or a stage reads across the direction in which it writes, the threads of a block
+copy a tile into shared memory, consecutive threads along its rows, wait, and then each works on its own part of the
+tile. Results of a recurrence are written back in the same way. Rows of a tile are padded, so that threads a row apart
+use different banks of shared memory.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Asynchronous copies to shared memory, `cp.async` on GPUs that have it.
 
-A stage that is nothing but a copy (of an argument, as `cache_read` makes it, or of a stage in memory) and that a block
-has in shared memory is copied element by element: from sm_80 on a thread does not wait for what it loads, nor does it
-need a register for it. Along a sliding window the copies of the next iteration are begun before this one computes
-(double buffering): the circular buffer has room for them.
+A stage that is a plain copy (of an argument, as made by `cache_read`, or of a stage in memory) and is kept in shared
+memory is copied asynchronously: from sm_80 on, a thread neither waits for the load nor needs a register for it. Along a
+sliding window, the copies of the next iteration start before the current one is computed (double buffering); the
+circular buffer has room for them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Shared-memory allocation by live ranges: buffers of a block that are not live at the same time share memory.
 
-A buffer is needed from the first statement that writes it to the last one that reads it, and no two that are needed at
-the same time share memory. Those of one dtype share, so that no element is read as what it was not written as. What
-slides along a loop, or is copied meanwhile, has memory of its own.
+A buffer is live from the first statement that writes it to the last one that reads it, and two buffers that are live at
+the same time do not share memory. Only buffers of the same dtype share, so that no element is read with another type
+than it was written with. Buffers that slide along a loop, or are copied asynchronously, have memory of their own.
 """
 
 from __future__ import annotations

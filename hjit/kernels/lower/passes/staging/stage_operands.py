@@ -1,10 +1,10 @@
 """Tiled reductions: the operands that the threads of a block share are staged in shared memory, tile after tile.
 
-Of a product of matrices a row of one operand is read by all threads of a row, a column of the other by all of a column.
-Where the schedule cuts the reduction into tiles, the threads of a block copy what a tile needs of the operands, wait,
-and then each accumulates its own results over the tile, in registers that live from tile to tile. A thread has several
-results side by side (`unroll`), for each of which it reads fewer elements. Whatever several threads read is an operand,
-also the window of a stencil.
+In a matrix product, all threads of a row of results read the same row of one operand, and all threads of a column the
+same column of the other. If the schedule tiles the reduction, the threads of a block copy the operands of a tile, wait,
+and then accumulate their own results over the tile, in registers that live from tile to tile. A thread has several
+adjacent results (`unroll`), and so reads fewer elements for each. Anything that several threads read counts as an
+operand, including the window of a stencil.
 """
 
 from __future__ import annotations

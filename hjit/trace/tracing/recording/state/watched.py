@@ -1,6 +1,6 @@
 """Objects that outlive a call, which the traced function must not change, because compiled calls would not.
 
-What is watched is noted before the trace, compared after it, and put back: the function runs for real afterwards.
+They are recorded before the trace, compared after it, and restored: the function then runs for real.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The stages that the blocks of a CUDA nest compute for themselves, in shared memory.
 
-A stage is a member of its reader's nest where blocks compute little of it that others compute, too, and where they have
-the memory: stages that are not needed at the same time share it. More members at the end of a Graph may be fewer before
-them, so they are chosen as if each had its own memory, too; the choice is that whose nests move the fewest bytes, each
-nest its own bytes once, at sizes of 1024.
+A stage is a member of its reader's nest if its blocks recompute little and have enough shared memory; stages that are
+not live at the same time share it. More members at the end of a Graph may leave fewer before them, so members are first
+chosen as if each had its own memory, too; of both choices, the one whose nests move the fewest bytes is taken, counting
+the bytes of each nest once, at sizes of 1024.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Operands of products that are the same array, ``x @ x.T``, become separate arrays: each has its own required region.
 
-A task that computes a part of such a product needs some rows of one operand, and others of the other one: as one array
-it would need all that lie between.
+A task that computes a part of such a product needs some rows of one operand and other rows of the other one; as one
+array, it would need all rows in between.
 """
 
 from __future__ import annotations
