@@ -457,7 +457,7 @@ def stack(s: Sketch) -> Value:
 
 
 def concatenate(s: Sketch) -> Value:
-    """Channels of two images, or an image beside its mirror image."""
+    """Channels of two images, or an image joined with its mirror image."""
     if len(s.suiting(lambda v: v.is_image and "c" in v.axes)) < 2:
         v = s.some(lambda v: 2 * v.elements <= s.limit)
         axis = s.one("hw")

@@ -67,12 +67,12 @@ class _Worker:
 
             try:
                 work(owner, is_over)
-            except Exception as error:  # nobody waits for it
+            except Exception as error:  # there is no caller to raise it to
                 log.debug("work in the background has failed: %s: %s", type(error).__name__, error)
             del owner, work, is_over
 
     def end(self, seconds: float = LAST_SECONDS) -> bool:
-        """End the work at hand, and begin no other; has it ended in time?"""
+        """Ask the current work to end, and start no other. Has it ended in time?"""
         with self._lock:
             self._ends = True
             self._waiting.clear()

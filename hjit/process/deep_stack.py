@@ -78,7 +78,7 @@ class _DeepStacks:
                 raise RecursionError("maximum recursion depth exceeded, and no thread can be started") from None
 
     def after_fork(self) -> None:
-        """The child has no such thread; nor whoever held the lock."""
+        """The child has no such thread, nor the thread that held the lock."""
         if self._threads:
             sys.setrecursionlimit(self._limit)
         self._lock, self._threads = threading.RLock(), 0

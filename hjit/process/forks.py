@@ -107,7 +107,7 @@ def _never() -> bool:
     return False
 
 
-unfinished: Callable[[], bool] = _never  # does a compilation that nobody waits for hold the lock?
+unfinished: Callable[[], bool] = _never  # does an abandoned compilation hold the lock?
 
 
 def _wait_for_imports() -> None:

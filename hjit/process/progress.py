@@ -23,7 +23,7 @@ class Status:
         doing: the part of it that is done now.
         candidates: schedules that were compiled and timed.
         best, default: seconds of the fastest of them, and of the default schedule.
-        begin, end: when it began, and will end at the latest, by `time.perf_counter`; None: nobody knows.
+        begin, end: when it began, and will end at the latest, by `time.perf_counter`; None: unknown.
     """
 
     text: str
@@ -65,7 +65,7 @@ def milliseconds(seconds: float) -> str:
 
 
 def note(**changes: Any) -> None:
-    """Say what has changed of the work at hand (see `Status`); nothing where nobody looks."""
+    """Report what has changed about the current work (see `Status`); does nothing if it is not shown."""
     status = _current.get()
     if status is not None:
         for name, value in changes.items():
@@ -73,13 +73,13 @@ def note(**changes: Any) -> None:
 
 
 def ends_in(seconds: float) -> None:
-    """Say that the work at hand takes so many seconds more, at the most."""
+    """Report that the current work takes at most this many seconds more."""
     now = time.perf_counter()
     note(begin=now, end=now + seconds)
 
 
 def watched() -> Status | None:
-    """What is shown of the work at hand; None: nothing is."""
+    """What is shown about the current work; None: nothing."""
     return _current.get()
 
 

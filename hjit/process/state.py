@@ -56,7 +56,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_spent", "the time that has gone into the function it builds", "one a context"),
     ),
     "process.background": (
-        State("_worker", "the thread for what nobody waits for, and its work", "MAX_WAITING pieces of work", RESET),
+        State("_worker", "the thread for background work, and its work", "MAX_WAITING pieces of work", RESET),
     ),
     "process.threads": (State("_starting", "one thread starts others", "a lock", RESET),),
     "process.progress": (State("_current", "what is shown of the work that this thread does", "one a context"),),
@@ -69,7 +69,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("kernels", "threads that run kernels", "one number a thread that is inside", GATES),
         State("before_fork", "what is told before a fork whether kernels rest", "filled when modules are imported"),
         State("_held", "numba's lock during a fork", "one", GATES),
-        State("unfinished", "what says whether a compilation that nobody waits for holds that lock", "one"),
+        State("unfinished", "says whether an abandoned compilation holds that lock", "one"),
     ),
     "tuning.featuriser": (
         State("_known", "the compiled featuriser", "one"),
@@ -85,7 +85,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_lock", "one thread makes kernels", "a lock", RESET),
     ),
     "kernels.runtime.arena": (
-        State("_free", "blocks of scratch memory that nobody uses", "KEEP_BYTES", RESET),
+        State("_free", "free blocks of scratch memory", "KEEP_BYTES", RESET),
         State("_order", "numbers them", "a number"),
         State("_nothing", "the block of no bytes", "constant"),
     ),
@@ -93,9 +93,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_lock", "LLVM by one thread at a time", "a lock", RESET),
         State("_retired", "engines whose kernels are gone, for the next compilation to free", "those since then"),
     ),
-    "kernels.runtime.machine_code": (
-        State("_given_up", "a compilation that nobody waits for any more; in a child it never ends", "one"),
-    ),
+    "kernels.runtime.machine_code": (State("_given_up", "an abandoned compilation; in a child it never ends", "one"),),
     "kernels.runtime.kernel": (
         State("_kernels", "kernels by name, the latest used at the end", "KEPT kernels"),
         State("_others", "kernels by name that pipelines hold", "weak"),

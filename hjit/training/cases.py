@@ -108,7 +108,7 @@ class MeasurementLock:
 
     @contextlib.contextmanager
     def measuring(self) -> Iterator[None]:
-        """Nobody else works meanwhile."""
+        """No other work runs meanwhile."""
         with self._held("gate", fcntl.LOCK_EX), self._held("work", fcntl.LOCK_EX):
             yield
 

@@ -87,7 +87,7 @@ class Sampler:
         yield from (Schedule(x.tree, x.inlined) for _, x in found.finalists[:BEAM_PICKS])
 
     def _sample(self) -> Iterator[Schedule]:
-        """One schedule by dropout; none where that comes to an end without one."""
+        """One schedule by dropout; none if the search ends without one."""
         around: SearchOptions[State] = SearchOptions(
             keep=self.keep, seed=self._seed(), batch_size=500, stop=self._for_a_while()
         )

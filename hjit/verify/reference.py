@@ -39,7 +39,7 @@ from hjit.verify.tolerances import is_inexact
 from hjit.verify.work import PLAIN, WITH_ERRORS, Work
 
 CHUNK = 1 << 13  # elements at once: few enough to stay in the caches
-BORDER = 64  # elements that a line of a filter has beside those of a stage
+BORDER = 64  # elements that a line of a filter has in addition to those of a stage
 WHOLE = 4096  # elements of a stage that is always computed whole
 
 

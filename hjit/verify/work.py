@@ -14,7 +14,7 @@ from hjit.trace.ir.graph import Definition, Stage
 from hjit.trace.ir.poly import sizes_value
 from hjit.verify.definitions import is_long
 
-MAX_WORK = 64_000_000  # operations, beside a share of the function's own; about half a second
+MAX_WORK = 64_000_000  # operations, in addition to a share of the function's own; about half a second
 OWN_SHARE = 16  # of the function's operations, sums apart; an operation here takes about ten times as long as in NumPy
 SUM_SHARE = 64  # of those that are summed, which NumPy may leave to BLAS
 PLAIN = 1  # operations: one on elements as NumPy has them
@@ -78,6 +78,6 @@ class Work:
         return points, inner, sum(isinstance(e, (Op, Cast)) for e in walk(d.value)) + 1
 
     def _own(self, d: Definition) -> int:
-        """The work allowed for a definition beside `MAX_WORK`."""
+        """The work allowed for a definition in addition to `MAX_WORK`."""
         points, _, operations = self.size_of(d)
         return points * operations // (SUM_SHARE if d.order == "add" else OWN_SHARE)

@@ -371,7 +371,7 @@ class SlidingProduce:
     Attributes:
         last: is this the last of the stage's definitions, after which the iteration has come to `end`?
         axis: the one that moves. window: elements of it that an iteration reads at most; 0: all.
-        new: those that an iteration adds at most; 0: nobody knows.
+        new: an upper bound of those that an iteration adds; 0: unknown.
         is_apart: does it write where the iteration before it neither reads nor writes? Made by prefetch_windows.
     """
 

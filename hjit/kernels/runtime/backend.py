@@ -40,7 +40,7 @@ SECONDS_A_LINE = 6e-5
 ROOM_BYTES, ROOM_BYTES_A_LINE = 128 << 20, 8 << 10
 
 _lock = threading.Lock()
-_retired: deque[Any] = deque()  # engines whose code nobody can call any more
+_retired: deque[Any] = deque()  # engines whose code can no longer be called
 
 
 def machine_text(target: str) -> str:
@@ -162,7 +162,7 @@ def load_object(object_code: bytes, name: str) -> Compiled:
 
 
 def _retire(engine: Any) -> None:
-    """Free code that nobody can call any more: now, or when a compilation or a fork that holds the locks is over.
+    """Free code that can no longer be called: now, or once a compilation or a fork has released the locks.
 
     This runs wherever Python drops the last reference, in the middle of anything, and so never blocks.
     """

@@ -32,7 +32,7 @@ from hjit.process.signals import signal_safe
 
 log = logging.getLogger("hjit")
 
-KEPT = 64  # kernels that stay although nobody holds them: the same function is often decorated anew
+KEPT = 64  # unreferenced kernels that are kept, because the same function is often decorated again
 
 _kernels: dict[str, Kernel] = {}  # the latest used, the last of them at the end
 _others: weakref.WeakValueDictionary[str, Kernel] = weakref.WeakValueDictionary()  # as long as a pipeline holds them

@@ -8,13 +8,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-# -- a compilation with LLVM that nobody waits for any more
+# -- abandoned compilations with LLVM
 
 _given_up: Future[bytes] | None = None
 
 
 def give_up(call: Future[bytes]) -> None:
-    """LLVM goes on compiling, and nobody waits for it."""
+    """LLVM goes on compiling, and its result is not used."""
     global _given_up
     _given_up = call
 

@@ -154,7 +154,7 @@ def _of_parts(p: Any, options: Options, where: str) -> tuple[list[KernelFacts], 
         for e in part.entries:
             for v in e.variants:
                 kernels += Reading(
-                    v, options, False, here, Times(), "the part's own arguments are not at hand"
+                    v, options, False, here, Times(), "the part's own arguments are not available"
                 ).kernels()
                 breaks += _breaks(v, Times())
     return kernels, breaks

@@ -24,7 +24,7 @@ MAX_LANES = 256
 WARP = 32  # lanes of a warp: threads of a GPU that run in step
 MAX_THREADS = 1024  # of a block, on every GPU
 MAX_UNROLL = 256  # copies of one body: LLVM's time grows with them, see `MAX_CODE`
-# elements that the axes of a stage are rounded up to, all axes multiplied: a longer gap is memory that nobody reads
+# elements that the axes of a stage are rounded up to, all axes multiplied: a longer gap is memory that nothing reads
 MAX_ALIGN = 1 << 20
 MAX_PARTS = 1 << 16  # of a reduction: each is an element of a stage that is kept in memory
 # loops around one computation: lowering calls itself for each, and what it knows of tiles in tiles grows with the

@@ -110,7 +110,7 @@ class Encoder:
         self.ends = [0]
         self.leaves: list[_Leaf] = []
         self.keys: dict[tuple[int, ...], int] = {}
-        self.outer: dict[tuple[str, DimKey], int] = {}  # the loops around the node at hand, by dimension
+        self.outer: dict[tuple[str, DimKey], int] = {}  # the loops around the current node, by dimension
         self.inside: dict[str, Row] = {name: [] for name in names}
         self.columns = self.rows = self.numbers = self.environments = self.source_count = 0
         self.is_sliding = False

@@ -271,7 +271,7 @@ class NestCosts:
         return _OtherNests(inf if is_forbidden else cost, calls, allocated)
 
     def whole(self, allocated: Floats) -> Floats:
-        """What schedules cost beside their nests, of the bytes that they allocate in all."""
+        """The cost of schedules in addition to their nests, by the bytes that they allocate in total."""
         seconds = self._prepared.whole(allocated)
         return np.zeros(np.shape(allocated)) if seconds is None else _rounded(np.asarray(seconds, np.float64))
 

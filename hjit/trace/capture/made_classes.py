@@ -46,7 +46,7 @@ def traced_class(cls: Any) -> Any:
 
 
 def forget_classes(rec: Recorder) -> None:
-    """A trace has ended: nobody finds the classes that were made for it among the subclasses of the user's."""
+    """A trace has ended: remove the classes made for it from the subclasses of the user's."""
     for made in rec.clones.classes.values():
         for other in _ALONE:
             with contextlib.suppress(TypeError):  # CPython takes one that is laid out in memory as the bases are

@@ -11,7 +11,7 @@ def large_number(n: int) -> Sym:
 
 
 def with_numbers(p: Poly) -> Poly:
-    """The polynomial with all numbers as such: for what is to be known of the trace at hand."""
+    """The polynomial with all numbers as constants: for facts about the current trace only."""
     return p.substitute(_number)
 
 

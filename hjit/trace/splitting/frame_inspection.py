@@ -2,7 +2,7 @@
 
 These say how many frames above them something happened (warnings and log records with ``stacklevel=``), or look at
 frames themselves, as for the module of their caller. A statement that is moved into a function of its own is one frame
-further from its caller, and so is a function that a pipeline runs. Nobody else sees that.
+further from its caller, and so is a function that a pipeline runs. No other function can tell.
 """
 
 from __future__ import annotations

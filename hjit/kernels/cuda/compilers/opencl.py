@@ -31,7 +31,7 @@ def after_fork() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device of the OpenCL platform at hand, with a queue that runs in order."""
+    """A device of the available OpenCL platform, with an in-order queue."""
 
     context: Any
     queue: Any

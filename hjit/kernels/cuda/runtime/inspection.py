@@ -201,7 +201,7 @@ def middle_thread(bound: Bound, kernel: ptx.Kernel, x: Launch, count: int) -> In
 
 
 def launched(bound: Bound, launches: Sequence[Launch]) -> Iterator[tuple[int, Launch, int]]:
-    """Those that run at the sizes at hand: their numbers, and the iterations of their parallel loops."""
+    """Those that run at the given sizes: their numbers, and the iterations of their parallel loops."""
     for number, x in enumerate(launches):
         count = 1 if x.count is None else bound.number(x.count)
         if count > 0 and bound.number(x.points) > 0:

@@ -33,7 +33,7 @@ from hjit.sched.language.memory import C_ORDER
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import Poly, poly
 
-KEPT = 64  # the latest used kernels, which stay although nobody holds them: the same function is often decorated anew
+KEPT = 64  # latest unreferenced kernels that are kept, because the same function is often decorated again
 
 _kernels: dict[Any, Kernels] = {}  # by name and device, the latest used at the end
 _of_parents: list[dict[Any, Kernels]] = []  # of processes that this one was forked from

@@ -219,7 +219,7 @@ def select_lanes(code: Code, parts: Sequence[Val], offsets: Sequence[int], wante
 
 
 def looked_up(e: NestEmitter, x: Load, a: Indirect, index: Val) -> Val:
-    """A load that a value chooses the element of, which is at hand for all lanes."""
+    """A load at an index that is known for all lanes."""
     code, dtype = e.code, e.dtypes[x.source]
     at_hand = register_tables.looked_up(e, x, memory_dtype(dtype), index)
     if at_hand is not None:

@@ -31,7 +31,7 @@ def looked_up(e: NestEmitter, x: Load, cell: np.dtype[np.generic], index: Val | 
 
     Args:
         cell: its dtype in memory.
-        index: what the value that is the index is in all lanes, where it is at hand.
+        index: the value of the index in all lanes, if it is known already.
     """
     if cell.itemsize not in target.table_bytes(e.machine.features) or x.source in e.stores.storing:
         return None

@@ -283,7 +283,7 @@ class NestEmitter:
         return self.arith("add", self.read(k), const(plus, I64)) if plus else self.read(k)
 
     def read(self, k: int) -> Val:
-        """What is in slot `k` of the block at hand."""
+        """The contents of slot `k` of the parameter block."""
         at = self.code.emit(f"getelementptr i64, ptr %ctx, i64 {k}", I64, 1, pointer=True)
         return self.code.emit(f"load i64, ptr {at.text}, align 8", I64, 1, at)
 

@@ -66,6 +66,6 @@ def fill(address: int, image: bytearray) -> None:
 
 
 def free(address: int, size: int) -> None:
-    """Give pages back whose code nobody can call any more."""
+    """Free pages whose code can no longer be called."""
     if not sys.is_finalizing():
         _memory()[2](address, size)

@@ -80,7 +80,7 @@ def read_earlier_versions(graph: Graph) -> Graph:
     if all(v.number < 2 for v in versions.values()):
         return graph  # of a buffer with one copy there is nothing to save
     reads = [x for s in graph.stages for d in s.definitions for x in _reads(s, d, versions)]
-    kept = {*graph.outputs, *(i.name for i in graph.inputs)}  # in memory of their own, whoever reads them
+    kept = {*graph.outputs, *(i.name for i in graph.inputs)}  # in memory of their own, whatever reads them
     moved: dict[tuple[str, Definition], dict[str, str]] = {}
     for x in deadline.within("looking for versions", sorted(reads, key=lambda x: x.version.number)):
         name = next((v.name for v in x.earlier() if v.name in kept), x.version.name)

@@ -152,7 +152,7 @@ class Extern:
         return owned(_once(self.ready(arrays)[0], (), {}))
 
     def call(self, arrays: Sequence[np.ndarray[Any, Any]], unread: frozenset[int]) -> ExternResult:
-        """The outcome of a call with these arrays; `unread`: those that nobody reads afterwards."""
+        """The outcome of a call with these arrays; `unread`: those that nothing reads afterwards."""
         return call_extern(*self.ready(arrays), self.checkpoint is not None)
 
     def ready(self, arrays: Sequence[np.ndarray[Any, Any]]) -> tuple[Callable[[], Any], list[Any]]:

@@ -100,7 +100,7 @@ def _elsewhere() -> TraceError:
     reason = "it works on arrays of a function that is traced in another thread"
     advice = "let the threads call decorated functions, or compute with whole arrays: compiled code runs in parallel"
     error = TraceError(f"thread {threading.current_thread().name}", reason, advice, site()[0] or found.origin)
-    found.refusals.append(error)  # nobody may wait for what the thread raises
+    found.refusals.append(error)  # the thread's exception may go unnoticed
     return error
 
 

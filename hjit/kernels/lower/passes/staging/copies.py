@@ -53,7 +53,7 @@ def copy_async(nest: Nest, graph: Graph, machine: Machine) -> Nest:
 
 
 def _is_copy(graph: Graph, nest: Nest, b: Buffer) -> bool:
-    """Is a stage the same elements as another array has, which nobody writes meanwhile?"""
+    """Does a stage have the same elements as another array, which is not written meanwhile?"""
     s = graph.by_name.get(b.stage)
     if s is None or len(s.definitions) > 1 or s.dtype.itemsize not in BYTES:
         return False
