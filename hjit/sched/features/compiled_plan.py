@@ -30,7 +30,7 @@ class CompiledPlan:
         names: for each row of features the stage.
         start: of the features of each row those that are not worked out, [rows, len(SCHEDULE)].
         blocks: see `hjit.sched.features.featurise.Plan`.
-        otherwise: the recorded plan, used where the featuriser gives up.
+        fallback: the recorded plan, used where the featuriser gives up.
     """
 
     graph: SizedGraph
@@ -40,7 +40,7 @@ class CompiledPlan:
     names: tuple[str, ...]
     start: np.ndarray[tuple[int, int], np.dtype[np.float64]]
     blocks: tuple[tuple[int, Block, slice], ...]
-    otherwise: Callable[[Sizes], NestFeatures]
+    fallback: Callable[[Sizes], NestFeatures]
 
     @staticmethod
     def of(
@@ -48,7 +48,7 @@ class CompiledPlan:
         featuriser: Featuriser | None,
         nest: Node,
         placed: Mapping[str, Layout],
-        otherwise: Callable[[Sizes], NestFeatures],
+        fallback: Callable[[Sizes], NestFeatures],
     ) -> CompiledPlan:
         encoded = Encoder(graph, nest, placed).encoded()
         names: list[str] = []
@@ -60,7 +60,7 @@ class CompiledPlan:
                 names.append(called or x.group.stage)
         start = np.zeros((len(names), len(SCHEDULE)))
         start[:, NATIVE] = [graph.native_lanes(name) for name in names]
-        return CompiledPlan(graph, featuriser, tables_of(graph), encoded, tuple(names), start, tuple(blocks), otherwise)
+        return CompiledPlan(graph, featuriser, tables_of(graph), encoded, tuple(names), start, tuple(blocks), fallback)
 
     @property
     def head(self) -> str:
@@ -77,6 +77,6 @@ class CompiledPlan:
         if not run_featuriser(
             self.featuriser, tables.tables, nest.nest, work, sizes, self.graph.tasks or 0, values, numbers
         ):
-            return self.otherwise(tiles)
+            return self.fallback(tiles)
         np.maximum(values, 0.0, out=values)  # a piece without elements
         return finished(self.graph, self.names, values, numbers.T[:-1], self.blocks, numbers[:, -1])

@@ -156,7 +156,7 @@ class Plan:
     Attributes:
         head: the stage that the nest is of.
         program: the features that depend on sizes, then what loads are counted from, then `NestFeatures.allocated`.
-        open: the slots of those sizes.
+        size_slots: the slots of those sizes.
         names: for each row of features the stage: one for each computation, and each stage inlined into it.
         known: the features that do not depend on sizes, [rows, len(SCHEDULE)], and zeros for the others.
         to: positions of those others in `known`, flat.
@@ -166,7 +166,7 @@ class Plan:
     graph: SizedGraph
     head: str
     program: Program
-    open: list[int]
+    size_slots: list[int]
     names: tuple[str, ...]
     known: Array
     to: np.ndarray[Any, np.dtype[np.intp]]
@@ -211,7 +211,7 @@ class Plan:
     def run(self, tiles: Sizes) -> NestFeatures:
         """For `tiles` [batch, slots]."""
         batch = len(tiles)
-        *v, allocated = self.program.run(list(tiles[:, self.open].T.astype(np.float64)))
+        *v, allocated = self.program.run(list(tiles[:, self.size_slots].T.astype(np.float64)))
         numbers = np.array(v).reshape(len(v), -1)  # [numbers, batch], or one for all
         values = np.empty((batch, *self.known.shape))
         values[:] = self.known
