@@ -191,7 +191,8 @@ class VectorLoop:
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """The body for `lanes` consecutive values of the loop variable `var` at once: what depends on `var` is a vector.
+    """The body for `lanes` consecutive values of the loop variable `var` at once; expressions that depend on `var` are
+    vectors.
 
     Attributes:
         count: vectors that one iteration of the loop does, at ``var + k * lanes``.
@@ -209,7 +210,7 @@ class Vectors:
 
 @dataclass(frozen=True, slots=True)
 class LineStart:
-    """Names for where vectors of ``buffer[index]`` begin that are aligned in memory, of a loop over ``low .. high``.
+    """Names the first positions in ``low .. high`` from which vectors of ``buffer[index]`` are aligned in memory.
 
     Attributes:
         streams: is made 0 where results are streamed and the loop has at least `fewest` iterations, else -1.
@@ -231,7 +232,8 @@ class LineStart:
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """`body` where ``value >= 0``, else `otherwise`, which, where there is one, is right for any value and shorter."""
+    """`body` if ``value >= 0``, else `otherwise`. If there is an `otherwise`, it is correct for any value, only faster
+    code."""
 
     value: Poly
     body: tuple[Stmt, ...]
@@ -260,7 +262,7 @@ class ReductionLoop:
 
     @property
     def trip_count(self) -> int | None:
-        """How many iterations it has; None where only the run knows."""
+        """The number of iterations; None if it is only known at run time."""
         extent = self.end - self.begin
         return -(-extent.const // self.step) if extent.is_const else None
 
@@ -303,7 +305,8 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """``buffer[index] = running = op(running, element)`` for the iterations of a loop, which threads of a block share.
+    """``buffer[index] = running = op(running, element)`` for the iterations of a loop, computed by the threads of a
+    block.
 
     Attributes:
         var: of the loop over ``begin .. end``; `index` and `element` have it.
@@ -328,7 +331,7 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Declare:
-    """A register from here to the end of the body: a scalar, or a vector of `lanes`, which all begin as `initial`."""
+    """Declares a register for the rest of the body: a scalar, or a vector of `lanes`, all initialised to `initial`."""
 
     register: Register
     initial: Expr
@@ -337,7 +340,7 @@ class Declare:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A register that is set here and never again, from here to the end of the body: a scalar."""
+    """A scalar register that is set here only, for the rest of the body."""
 
     register: Register
     value: Expr
@@ -345,7 +348,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class CombineLanes:
-    """All lanes of the vector register `source` into the scalar register `target`, halves with halves.
+    """Combines all lanes of the vector register `source` into the scalar register `target`, in a tree.
 
     Attributes:
         op: the associative ufunc.
@@ -359,14 +362,14 @@ class CombineLanes:
 
 @dataclass(frozen=True, slots=True)
 class ResetWindow:
-    """Nothing of a stage is in its circular buffer."""
+    """Empties the circular buffer of a stage."""
 
     stage: str
 
 
 @dataclass(frozen=True, slots=True)
 class SlidingProduce:
-    """Compute what is new of a stage: ``var = max(first, how far earlier iterations have come)``, up to `end`.
+    """Compute the new part of a stage: from ``var = max(first, end of what earlier iterations computed)`` up to `end`.
 
     Attributes:
         last: is this the last of the stage's definitions, after which the iteration has come to `end`?
@@ -389,14 +392,14 @@ class SlidingProduce:
 
 @dataclass(frozen=True, slots=True)
 class Outlined:
-    """What is compiled as a function of its own; registers do not reach into it."""
+    """Statements that are compiled as a separate function; they do not access registers declared outside."""
 
     body: tuple[Stmt, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadLoop:
-    """``for var in range(begin, end, step)``, its iterations shared out among threads; at most `most` of them."""
+    """``for var in range(begin, end, step)``, with at most `most` iterations, which are distributed over threads."""
 
     var: Var
     begin: Poly
@@ -407,7 +410,8 @@ class ThreadLoop:
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """The body for each iteration of some loops, which the threads of a block share: the first takes the first one.
+    """The body for each iteration of some loops, distributed over the threads of a block, the first iteration to the
+    first thread.
 
     Consecutive threads take consecutive iterations of the last loop. Without loops the first thread runs the body,
     once. Bounds are the same for all threads; no thread waits for others inside.
@@ -419,7 +423,7 @@ class Threads:
 
 @dataclass(frozen=True, slots=True)
 class CombineThreads:
-    """The registers of all threads of a block into those of the first one, halves with halves.
+    """Combines the registers of all threads of a block into those of the first one, in a tree.
 
     With `lanes`, those of so many consecutive threads into those of the first of them; no barrier is needed then, and
     none is implied.
@@ -454,7 +458,7 @@ class ScanThreads:
 
 @dataclass(frozen=True, slots=True)
 class CopyAsync:
-    """Begin ``buffer[index] = load``: from memory of the device to that of the block, an element of 4 or 8 bytes.
+    """Start ``buffer[index] = load``, an asynchronous copy of 4 or 8 bytes from global to shared memory.
 
     It is done, and seen by its thread, after a `WaitForCopies`.
     """
@@ -466,19 +470,19 @@ class CopyAsync:
 
 @dataclass(frozen=True, slots=True)
 class CommitCopies:
-    """What each thread has begun to copy since the last one is a group."""
+    """Makes the copies that each thread has started since the last one a group."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitForCopies:
-    """All groups of copies are done but the last `groups` of them, each thread's own."""
+    """Each thread waits until all but its last `groups` groups of copies are done."""
 
     groups: int
 
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """All threads of a block come here before any goes on, and see what others wrote before."""
+    """All threads of a block wait here for each other, and then see what the others have written."""
 
 
 Stmt = (

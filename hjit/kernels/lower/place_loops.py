@@ -68,7 +68,7 @@ def _nests(graph: Graph, tops: list[Node], layouts: dict[str, Layout], fast: boo
 
 
 def _renamed(nest: Nest, top: Node, renaming: Renaming) -> Nest:
-    """The nest that differs from another one in arrays and sizes alone."""
+    """A nest that differs from another one in arrays and sizes only, as a `Renaming` of it."""
     assert isinstance(top, (Loop, Compute))
     count = None if nest.count is None else renaming.poly(nest.count)
     work, points = renaming.poly(nest.work), renaming.poly(nest.points)
@@ -163,7 +163,7 @@ def _blocks(n: NestContext, loops: list[Loop], counts: list[Poly], env: Env) -> 
 
 
 def _is_shifted(loop: Loop) -> bool:
-    """Does the last block of a loop start earlier where it would not be whole?"""
+    """Is the last block of a loop shifted inwards if it is not full?"""
     below = inner_loops(loop)
     return bool(below) and below[0].tail == "shift_inwards"
 
@@ -261,7 +261,7 @@ def _rounding(reads: Reads, top: Node) -> dict[str, dict[int, int]]:
 
 
 def _points(reads: Reads, compute: Compute) -> Poly:
-    """Elements that a computation writes; a reduction of nothing writes its initial value."""
+    """The number of elements that a computation writes; an empty reduction still writes its initial value."""
     return math.prod(definition_of(reads, compute).dims, start=ONE)
 
 

@@ -50,7 +50,7 @@ from hjit.trace.ir.poly import ZERO, Poly, Var, extremum, poly
 
 
 def block_reductions(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest without `Reduce`.
+    """Replace each `Reduce` by registers, loops and stores.
 
     Raises:
         ScheduleError: lanes share a reduction, and threads do something else between them.
@@ -60,7 +60,7 @@ def block_reductions(nest: Nest, graph: Graph, machine: Machine) -> Nest:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """A running value: the total, and its rounding error where that is carried along."""
+    """A running value: the total, and its rounding error if that is tracked."""
 
     total: Expr
     error: Expr | None = None
@@ -280,7 +280,7 @@ class Reductions:
 
 
 def _by_lanes(s: Stmt) -> tuple[tuple[ThreadLoop, ...], Reduce] | None:
-    """The loops over threads, and the reduction, where lanes of warps share one."""
+    """The thread loops and the reduction, if lanes of warps share a reduction."""
     match s:
         case Threads(loops=loops, body=(Reduce() as r,)) if any(t.warp_lanes for t in r.loops):
             return loops, r
@@ -371,7 +371,7 @@ def _split(loops: tuple[ReductionLoop, ...], most: int) -> tuple[tuple[Reduction
 
 
 def block_scans(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest without `Scan`."""
+    """Replace each `Scan` by loops and prefix scans."""
     if not nest.blocks:
         return nest
     return replace(nest, body=_with_scans(nest.body, nest.threads))

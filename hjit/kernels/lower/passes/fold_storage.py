@@ -17,7 +17,7 @@ from hjit.trace.ir.poly import ZERO, Poly, poly
 
 
 def fold_storage(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest whose sliding stages have circular buffers, where they can."""
+    """Give stages with sliding windows circular buffers, if possible."""
     slides: dict[str, list[SlidingProduce]] = {}
     for s in every(nest.body):
         if isinstance(s, SlidingProduce):

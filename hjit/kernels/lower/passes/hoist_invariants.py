@@ -26,7 +26,7 @@ Write = TypeVar("Write", Store, Set)
 
 
 def hoist_invariants(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest in which loops compute no value again and again."""
+    """Move loop-invariant expressions out of loops."""
     changing = frozenset((*nest.writes, *nest.buffers)).intersection(sources(nest.body))
     return replace(nest, body=_Hoisting(changing).body(nest.body))
 

@@ -28,7 +28,7 @@ Body = tuple[Stmt, ...]
 
 
 def outline(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest, in which the loops that are to be functions are `Outlined`."""
+    """Mark the loops that become functions as `Outlined`."""
     return replace(nest, body=_outlined(nest.body))
 
 
@@ -49,7 +49,7 @@ def _outlined(body: Body) -> Body:
 
 
 def _parts(s: Stmt) -> Iterator[Stmt | Body]:
-    """What of a statement may become a function: a loop, or what runs under a condition."""
+    """The part of a statement that may become a function: a loop, or the body of a condition."""
     match s:
         case For() | VectorLoop():
             if not _has_state((s,)):
@@ -59,12 +59,12 @@ def _parts(s: Stmt) -> Iterator[Stmt | Body]:
 
 
 def _has_state(body: Body) -> bool:
-    """Does a circular buffer begin or slide here? How far it has come is a variable of the function."""
+    """Does a circular buffer begin or slide here? Its position is a variable of the function."""
     return any(isinstance(s, (ResetWindow, SlidingProduce)) or any(map(_has_state, inner(s))) for s in body)
 
 
 def _shape(part: Stmt | Body) -> str:
-    """The text of statements with numbers for names, in the order in which they occur, and without constants."""
+    """The text of statements with names numbered in order of occurrence, and without constants."""
     names: dict[str, str] = {}
 
     def number(m: re.Match[str]) -> str:

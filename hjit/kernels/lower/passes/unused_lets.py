@@ -15,7 +15,7 @@ from hjit.trace.ir.poly import Poly, Var, deep_atoms
 
 
 def drop_unused_lets(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest without names of indices that nothing refers to."""
+    """Remove unused names of indices."""
     return replace(nest, body=_used(nest.body, nest.buffers))
 
 

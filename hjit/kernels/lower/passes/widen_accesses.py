@@ -27,7 +27,7 @@ BYTES = (16, 8, 4)  # of one access
 
 
 def widen_accesses(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest whose blocks of statements say what is side by side."""
+    """Find adjacent accesses in blocks of statements, and make each a `Row`."""
     read = set(sources(nest.body))
     written = {x.buffer for s in every(nest.body) if isinstance(s, Block) for x in s.stores}
     rows = {i.name for i in graph.inputs if i.layout and i.layout[-1] == 1} | {s.name for s in graph.stages if s.shape}

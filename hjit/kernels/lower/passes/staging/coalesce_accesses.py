@@ -34,7 +34,7 @@ Index = tuple[Poly, ...]
 
 
 def coalesce_accesses(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest whose threads read and write neighbours."""
+    """Stage accesses through shared memory, so that neighbouring threads access neighbouring elements."""
     if not nest.blocks:
         return nest
     made = _Coalescing(nest, graph)
@@ -44,7 +44,7 @@ def coalesce_accesses(nest: Nest, graph: Graph, machine: Machine) -> Nest:
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """What the threads of a block copy of an array.
+    """The part of an array that the threads of a block copy.
 
     Attributes:
         index: of the array, by the variables of `loops`.
@@ -90,7 +90,7 @@ class _Tile:
 
 @dataclass(frozen=True, slots=True)
 class _Strip:
-    """A walk of threads along rows, strip after strip: ``for strip: threads rows: for column``."""
+    """A loop in which each thread walks along a row, strip after strip: ``for strip: threads rows: for column``."""
 
     strips: For
     names: tuple[Let, ...]

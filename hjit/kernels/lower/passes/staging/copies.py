@@ -37,7 +37,7 @@ BYTES = (4, 8)  # of an element that is copied alone
 
 
 def prefetch_windows(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest in which copies that slide along a loop are an iteration ahead."""
+    """Run copies that slide along a loop one iteration ahead."""
     if not nest.blocks:
         return nest
     copies = {b.stage for b in nest.buffers.values() if b.shared and _is_copy(graph, nest, b)}
@@ -47,7 +47,7 @@ def prefetch_windows(nest: Nest, graph: Graph, machine: Machine) -> Nest:
 
 
 def copy_async(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest in which the threads of a block begin copies to shared memory, and wait for them before they go on."""
+    """Make copies to shared memory asynchronous, with a wait before their use."""
     copies = {b.stage for b in nest.buffers.values() if b.shared and _is_copy(graph, nest, b)}
     return replace(nest, body=tuple(_waiting(nest.body, copies))) if nest.blocks and copies else nest
 
@@ -67,7 +67,7 @@ def _is_copy(graph: Graph, nest: Nest, b: Buffer) -> bool:
 
 
 class _Ahead:
-    """Moves copies that slide along a loop to the iteration before.
+    """Moves copies that slide along a loop to the previous iteration.
 
     Attributes:
         buffers: of the nest, with room for what is ahead.
@@ -132,7 +132,7 @@ def _with_names(s: Stmt, renamed: dict[Var, Var]) -> Stmt:
 
 
 def _longer(b: Buffer, x: SlidingProduce) -> Buffer:
-    """A circular buffer with room for a window and what the next iteration adds to it."""
+    """A circular buffer with room for a window and the elements that the next iteration adds."""
     if b.fold is None:
         return b
     length = poly(1 << (x.window + x.new - 1).bit_length())
@@ -164,7 +164,7 @@ def _waiting(body: Body, copies: set[str]) -> Iterator[Stmt]:
 
 
 def _begin(body: Body, copies: set[str]) -> Body:
-    """Copies that somebody else waits for."""
+    """Start copies, without waiting for them."""
     return tuple(_begun(s, copies) for s in body)
 
 

@@ -34,7 +34,7 @@ Index = tuple[Poly, ...]
 
 
 def stage_operands(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest whose reductions in tiles read their operands from shared memory."""
+    """Stage the operands of tiled reductions in shared memory."""
     if not nest.blocks:
         return nest
     made = _Staging(nest, graph)
@@ -72,7 +72,7 @@ class _Axis:
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """What a tile needs of an array.
+    """The part of an array that a tile needs.
 
     Attributes:
         index: of one of the loads; those along the axes that are none of `axes` are the same for all threads.
@@ -109,7 +109,7 @@ class _Operand:
 
 
 class _Staging:
-    """Makes the tiles of a nest.
+    """Stages the operands of a nest.
 
     Attributes:
         buffers: of the tiles.
