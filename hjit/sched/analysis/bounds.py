@@ -70,8 +70,8 @@ class Reads:
         return DefinitionGroup(s.name, full, tuple(inverse.values()), footprints)
 
     def indices(self, stage: str, number: int) -> dict[str, tuple[tuple[Poly, ...], ...]]:
-        """By which indices a definition reads each axis of a source; of those that differ by constants, the least and
-        the greatest."""
+        """The indices by which a definition reads each axis of a source; of those that differ by constants, the least
+        and the greatest."""
         found = self._indices.get((stage, number))
         if found is None:
             loads: dict[str, list[tuple[Poly, ...]]] = {}
@@ -93,7 +93,7 @@ class Reads:
         return found
 
     def region(self, stage: str, uses: Uses[Definitions]) -> Region:
-        """How much of a stage its consumers need."""
+        """The region of a stage that its consumers require."""
         s = self.stages[stage]
         found = hulls(uses.of(stage), SYMBOLIC)
         region = (
@@ -104,14 +104,14 @@ class Reads:
         return _rounded(region, self.steps(stage), s.shape)
 
     def steps(self, stage: str) -> tuple[int, ...]:
-        """Per axis how many elements of a stage are computed together."""
+        """For each axis the number of elements of a stage that are computed together."""
         found = self._step.get(stage)
         if found is None:
             found = self._step[stage] = _steps(self.stages[stage])
         return found
 
     def whole_axes(self, stage: str) -> frozenset[int]:
-        """Axes along which no part of a stage can be computed alone."""
+        """The axes along which a stage cannot be computed in parts."""
         found = self._whole.get(stage)
         if found is None:
             found = self._whole[stage] = frozenset(whole_axes(self.stages[stage]))
@@ -119,8 +119,8 @@ class Reads:
 
 
 def _inverse(p: Poly, k: int, n: Poly, length: Poly) -> tuple[int, Over[Interval | None] | None]:
-    """Of an index ``c * Dim(k) + rest`` into an axis, c, and the interval of the dimension, of `n` elements, given the
-    axis's."""
+    """For an index ``c * Dim(k) + rest`` into an axis: c, and the function from the axis's interval to that of the
+    dimension of `n` elements."""
     c = p.coefficient(Dim(k))
     assert c is not None and c.is_const
     by, rest = c.const, p - poly(Dim(k)) * c
@@ -131,8 +131,8 @@ def _inverse(p: Poly, k: int, n: Poly, length: Poly) -> tuple[int, Over[Interval
 
 
 def _steps(s: Stage) -> tuple[int, ...]:
-    """Per axis how many elements pieces like ``out[0::2]`` and ``out[1::2]`` write side by side: regions are multiples
-    of it."""
+    """For each axis the step of interleaved pieces such as ``out[0::2]`` and ``out[1::2]``: regions are multiples of
+    it."""
     found = [1] * len(s.shape)
     for d in s.updates:
         for axis, p in enumerate(d.target):
@@ -144,7 +144,7 @@ def _steps(s: Stage) -> tuple[int, ...]:
 
 
 def _rounded(region: Region, steps: tuple[int, ...], shape: tuple[Poly, ...]) -> Region:
-    """The region, its parts of axes extended to multiples of the steps."""
+    """The region, with partial axes extended to multiples of the steps."""
     found = []
     for s, c, n in zip(region, steps, shape, strict=True):
         if c > 1 and s != whole(n):
@@ -162,14 +162,14 @@ def _rounded(region: Region, steps: tuple[int, ...], shape: tuple[Poly, ...]) ->
 
 
 def _inside(region: Region, around: Region | None, shape: tuple[Poly, ...]) -> Region:
-    """The region, its whole axes as those of the region around it."""
+    """The region, with whole axes replaced by those of the enclosing region."""
     if around is None:
         return region
     return tuple(wide if s == whole(n) else s for s, wide, n in zip(region, around, shape, strict=True))
 
 
 def _rounded_up(region: Region, sizes: Mapping[int, int], shape: tuple[Poly, ...], is_one: bool) -> Region:
-    """The region, some axes extended to multiples of a size, as far as there are elements.
+    """The region, with some axes extended to multiples of a size, as far as there are elements.
 
     Args:
         is_one: is it computed at once? Parts of it that are extended by themselves may each begin anywhere.
@@ -237,7 +237,7 @@ def all_of_it(stage: str, region: Region) -> Region:
 def infer_bounds(
     site: ComputeSite, name: Namer, served: Callable[[str, Region], Region] = all_of_it
 ) -> dict[str, Region]:
-    """The regions of all stages that begin at a site.
+    """The required regions of all stages that begin at a site.
 
     Args:
         served: the part of a region that its own producers must serve at each iteration; see

@@ -68,7 +68,7 @@ class DefinitionGroup(Generic[X]):
         return found
 
     def reading(self, dims: Any) -> Any:
-        """What stands for these iterations when what they read is worked out."""
+        """The iterations with which reads are evaluated."""
         return dims
 
 
@@ -90,7 +90,7 @@ class Uses(Generic[G]):
         self._of: dict[str, list[Use[G]]] = {stage: [] for stage in stages}
 
     def add(self, group: G, dims: Any) -> None:
-        """A consumer of all that it reads."""
+        """Add a consumer of everything that it reads."""
         reads = [source for source in group.footprints if source in self._of and source != group.stage]
         reading = group.reading(dims) if reads else None
         for source in reads:
@@ -101,7 +101,7 @@ class Uses(Generic[G]):
 
 
 def hulls(uses: Sequence[Use[Any]], domain: Domain[X]) -> Hulls[X] | None:
-    """What of each axis of an array its consumers need; None: there are none."""
+    """For each axis of an array, the hull of the intervals that its consumers need; None: there are no consumers."""
     if not uses:
         return None
     first, *others = uses

@@ -83,7 +83,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Site:
-    """Where a stage is computed, and which region of it.
+    """The place and the region of a computed stage.
 
     Attributes:
         region: what one production computes; with a sliding window, what earlier iterations have not computed.
@@ -146,11 +146,11 @@ class Sites:
     _allocated: dict[int, Num] = field(default_factory=dict)
 
     def allocated(self, *intervals: tuple[int, int]) -> Num:
-        """Bytes of all that is stored at places from first to last."""
+        """The bytes of everything stored at places from first to last."""
         return total(n for at, n in self.stored if any(a <= at <= b for a, b in intervals))
 
     def allocated_at(self, place: int) -> Num:
-        """Bytes of all that is stored at a place and further in, once the walk is over."""
+        """The bytes of everything stored at a place and further in, once the walk is done."""
         found = self._allocated.get(place)  # many ask for the same few
         if found is None:
             found = self._allocated[place] = self.allocated((place, self.ends[place]))
@@ -188,7 +188,7 @@ class _Walk:
         return vector_axes(self.graph.reads, self.nest)
 
     def _once(self, make: Callable[[], T], *key: Any) -> T:
-        """What `make` gives, made once for all nests."""
+        """The result of `make`, computed once for all nests."""
         found: T | None = self.memo.get(key)
         if found is None:
             found = self.memo[key] = make()
@@ -234,7 +234,7 @@ class _Walk:
         raise AssertionError(node)
 
     def _step(self, loop: Loop) -> Num:
-        """How far one iteration of a loop goes."""
+        """The number of elements that one iteration of a loop advances."""
         inner = self.inner.get(loop)
         return 1.0 if inner is None else self.size[inner]
 
@@ -253,7 +253,7 @@ class _Walk:
         return found
 
     def _whole(self, name: str, layout: Layout, top: int) -> None:
-        """A stage that is computed at the root."""
+        """Note a stage that is computed at the root."""
 
         def make() -> tuple[Allocation, Site]:
             region = tuple((0.0, n - 1.0) for n in self.graph.shape(name))
@@ -329,7 +329,7 @@ class _Walk:
         self._close(inside)
 
     def _entered(self, env: Env, loop: Loop) -> Env:
-        """Inside a loop, at its middle iteration; inside a vector loop, at all lanes."""
+        """The environment inside a loop, at its middle iteration; inside a vector loop, with all lanes."""
         head, group = _head(loop), self._group_of(loop)
         size, step = self.size.get(loop), self._step(loop)
 
@@ -368,7 +368,7 @@ class _Walk:
                 self._visit(x, env, place, alone)
 
     def _begun(self, site: Site, group: DefinitionGroup, env: Env) -> Env:
-        """Where the loops of a stage begin inside others."""
+        """The environment where the loops of a stage begin inside others."""
         return self._once(lambda: _opened(group, group.dims(site.region), site.count, env), "open", env, site, group)
 
     def _allocation(self, store: Store, region: Region, env: Env, of: Task | RequiredRegion) -> Allocation:
@@ -411,7 +411,7 @@ class _Walk:
             self._note(name, site, at, place)
 
     def _note(self, name: str, site: Site, stored: int, place: int) -> None:
-        """Where a stage is computed, and where it is stored."""
+        """Note where a stage is computed and stored."""
         self.found.sites[name] = site
         self.found.places[name] = stored, place
         self.found.stored.append((stored, site.memory.bytes))
@@ -454,7 +454,7 @@ class _Walk:
     def _regions(
         self, env: Env, computed: Iterable[Compute], sliding: Collection[str] = ()
     ) -> dict[str, RequiredRegion]:
-        """What is needed of the stages that begin under a place; see `hjit.sched.analysis.bounds.infer_bounds`."""
+        """Required regions of the stages that begin under a place; see `hjit.sched.analysis.bounds.infer_bounds`."""
         found: dict[str, RequiredRegion] = {}
         speeds: dict[str, Speeds] = {}
         slacks: dict[str, Speeds] = {}
@@ -482,7 +482,7 @@ TOP = Env({}, {}, [], [], {}, (), 1.0, None, None)
 
 
 def _opened(group: DefinitionGroup, dims: list[Interval], productions: Num, env: Env) -> Env:
-    """Where the loops of a stage begin that computes these dimensions."""
+    """The environment in which the loops of a stage begin, with these dimensions."""
     return Env(
         {**env.dims, group.stage: dims}, {}, dims, group.lengths(dims), {}, (), productions, env.outside, env.innermost
     )
@@ -507,7 +507,7 @@ def layout_of(store: Store) -> Layout:
 def steady(
     region: Region, wanted: Region, speeds: Speeds, steps: Sequence[int], slack: Speeds, loop: StageLoop
 ) -> RequiredRegion:
-    """What one iteration of a loop computes of a region when all before have been.
+    """The part of a region that an iteration computes after all earlier ones.
 
     Args:
         wanted: the region unclipped.
@@ -528,7 +528,7 @@ def steady(
 
 
 def _slack(consumers: Sequence[Use[DefinitionGroup]], axes: int, known: Mapping[str, Speeds]) -> Speeds:
-    """By how much longer what consumers need of a stage may be at its ends, along each axis, than it is in its middle.
+    """How much larger the required region of a stage can be at its ends than in its middle, for each axis.
 
     Args:
         known: that of the stages that begin at the same place; of those whose loops are open iterations are exact.
@@ -544,7 +544,7 @@ def _slack(consumers: Sequence[Use[DefinitionGroup]], axes: int, known: Mapping[
 
 
 def _speeds(stage: str, uses: Uses[DefinitionGroup], env: Env, known: dict[str, Speeds]) -> Speeds:
-    """How fast what consumers need of a stage moves along its axes with the loop around a place."""
+    """How fast the required region of a stage moves along its axes with the loop around a place."""
     if stage not in known:
         found = [x.footprint.speeds(_speeds_of_dims(x.group, uses, env, known)) for x in uses.of(stage)]
         known[stage] = tuple(map(max, *found)) if len(found) > 1 else found[0]

@@ -43,7 +43,7 @@ NOTHING: Mapping[int, Num] = {}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DefinitionGroup(propagation.DefinitionGroup[Interval]):
-    """What a computation of a schedule tree evaluates.
+    """Definitions of a stage that share their loops, at concrete sizes.
 
     Attributes:
         definitions: the numbers of those of the stage that share the loops.
@@ -71,7 +71,7 @@ class DefinitionGroup(propagation.DefinitionGroup[Interval]):
     is_plain: bool
 
     def lengths(self, dims: Dims) -> list[Num]:
-        """How many elements each dimension has."""
+        """The number of elements of each dimension."""
         if self.is_plain:
             return [
                 within(most(high - low + 1.0, min(n, 1.0)), 0.0, n)
@@ -85,7 +85,7 @@ class DefinitionGroup(propagation.DefinitionGroup[Interval]):
         return dims if self.is_plain else [(low, most(low, high)) for low, high in dims]
 
     def points(self, lengths: Sequence[Num]) -> Num:
-        """Evaluations of all definitions over dimensions of these lengths."""
+        """The number of evaluations of all definitions over dimensions of these lengths."""
         return total(product(lengths[:n]) for n in self.dimensions)
 
 
@@ -136,8 +136,8 @@ class SizedGraph:
         self._groups: dict[tuple[str, tuple[int, ...]], DefinitionGroup] = {}
 
     def forget(self) -> None:
-        """Start anew with what is recorded of nests, which takes the most memory by far; plans that somebody holds can
-        still be run."""
+        """Drop the recorded features of nests, which take the most memory by far; plans that are still referenced can
+        still run."""
         self._start()
 
     def _start(self) -> None:
@@ -148,7 +148,7 @@ class SizedGraph:
         self._loops: dict[tuple[str, DimKey, int], Var] = {}
 
     def inlining(self, stages: frozenset[str]) -> SizedGraph:
-        """The same with these stages inlined, and no others; what does not depend on that is shared."""
+        """A copy with exactly these stages inlined; it shares everything that does not depend on that."""
         new = copy.copy(self)
         new.inlined, new._groups = stages, {}
         new._start()
@@ -168,18 +168,18 @@ class SizedGraph:
         return found[::-1]
 
     def once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
-        """What `make` gives, made once."""
+        """The result of `make`, computed once."""
         found: T | None = self._made.get(key)
         if found is None:
             found = self._made[key] = make()
         return found
 
     def one_of(self, p: Poly) -> Poly:
-        """The same object for equal ones, which are compared at once then."""
+        """An interned object: equal ones are identical, and compare fast."""
         return self._polys.setdefault(p, p)
 
     def number(self, p: Poly) -> float:
-        """The number that a size is."""
+        """The value of a size."""
         return float(max(concrete(p, self._sizes).const, 0))
 
     def shape(self, name: str) -> tuple[float, ...]:
@@ -316,7 +316,7 @@ class SizedGraph:
                 self._look_through(name, tuple(_at(p, index) for p in inner), found, called)
 
     def required(self) -> dict[str, Region]:
-        """The part of each stage that the outputs depend on: what bounds inference finds at the root."""
+        """The region of each stage that the outputs depend on, from bounds inference at the root."""
         return self.once(("required",), SizedGraph.inlining(self, frozenset())._required)
 
     def _required(self) -> dict[str, Region]:
@@ -343,7 +343,8 @@ class SizedGraph:
     def completed(
         self, stage: str, needs: Hulls[Interval] | None, round_up: Mapping[int, Num] = NOTHING
     ) -> tuple[Region, Region]:
-        """What is computed where some of a stage is needed (None: which is unknown): unclipped, and within the stage.
+        """The region that is computed if some of a stage is needed (None: an unknown part): unclipped, and within the
+        stage.
 
         See `hjit.sched.analysis.bounds`: whole axes, multiples of the pieces that are written side by side, and of
         `round_up`.
@@ -369,8 +370,7 @@ class SizedGraph:
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """The interval of a dimension of `n` elements of which an axis is ``c * Dim + rest``; possibly none: it ends before
-    it begins."""
+    """The interval of a dimension of `n` elements if an axis is ``c * Dim + rest``; it may be empty (high < low)."""
 
     c: float
     rest: float
@@ -390,7 +390,7 @@ def _at(p: Poly, index: At) -> Poly:
 
 
 def is_computed(index: At) -> bool:
-    """Does an index depend on what is in memory?"""
+    """Does an index depend on values in memory?"""
     return any(p.has(Indirect) for p in index)
 
 
@@ -413,7 +413,7 @@ def _is_data(e: Expr) -> bool:
 
 
 def _evaluated(stage: str, d: Definition) -> Iterable[Expr]:
-    """What is evaluated at each point: all but the accumulator of a sum, which is in a register."""
+    """The expressions that are evaluated at each point: all but the accumulator of a sum, which is in a register."""
     x = accumulation_of(stage, d) if is_associative(d) and is_direct(d) else None
     return d.exprs() if x is None else (x.element,)
 

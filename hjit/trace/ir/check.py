@@ -27,7 +27,7 @@ class CheckedDefinition:
 
 
 def check_graph(graph: Graph, after: str = "", before: Graph | None = None) -> None:
-    """Raise where a Graph is not well formed.
+    """Raise an error if a Graph is not well formed.
 
     Args:
         after: the pass that has made it.
@@ -42,7 +42,7 @@ def check_graph(graph: Graph, after: str = "", before: Graph | None = None) -> N
 
 
 def faults(graph: Graph, before: Graph | None = None) -> Iterator[tuple[str, str]]:
-    """The rules that do not hold, by name, each with what is wrong.
+    """The violated rules, by name, with a description.
 
     Args:
         before: a Graph that is well formed: stages that are as there are not looked at again.
@@ -60,7 +60,7 @@ def faults(graph: Graph, before: Graph | None = None) -> Iterator[tuple[str, str
 
 
 def _is_as_before(s: Stage, graph: Graph, positions: Mapping[str, int], before: Graph) -> bool:
-    """Is all the same that rules ask of a stage: itself, what it reads, where that is computed?"""
+    """Is everything that the rules check about a stage unchanged: the stage, its sources, and their order?"""
     if s != before.by_name.get(s.name) or graph.scalars != before.scalars:
         return False
     for name in s.sources - {s.name}:
@@ -122,7 +122,8 @@ def value_has_the_dtype(checked: CheckedDefinition) -> Iterator[str]:
 
 
 def order_is_the_operation(checked: CheckedDefinition) -> Iterator[str]:
-    """An associative order is the operation of the value: of the own element, first, and one that reads no other."""
+    """An associative order is the operation of the value, whose first argument is the element itself, which nothing
+    else reads."""
     d = checked.definition
     if d.order in ("pure", "sequential"):
         return
@@ -132,7 +133,7 @@ def order_is_the_operation(checked: CheckedDefinition) -> Iterator[str]:
 
 
 def joined_updates_are_alike(checked: CheckedDefinition) -> Iterator[str]:
-    """What runs together is sequential, has the same dimensions, and is an update after another one."""
+    """Updates that run together are sequential, have the same dimensions, and follow another update."""
     d = checked.definition
     if not d.joined:
         return
@@ -147,7 +148,7 @@ def joined_updates_are_alike(checked: CheckedDefinition) -> Iterator[str]:
 
 
 def dimensions_exist(checked: CheckedDefinition, p: Poly) -> Iterator[str]:
-    """An index mentions dimensions of its definition only."""
+    """An index uses only dimensions of its definition."""
     ndims = len(checked.definition.extents)
     for a in deep_atoms(p):
         if isinstance(a, Dim) and not 0 <= a.k < ndims:
@@ -155,7 +156,7 @@ def dimensions_exist(checked: CheckedDefinition, p: Poly) -> Iterator[str]:
 
 
 def loop_variables_are_lowered(checked: CheckedDefinition, p: Poly) -> Iterator[str]:
-    """An index mentions no variables of the loop IR."""
+    """An index uses no variables of the loop IR."""
     yield from (f"the index {p} has the loop variable {a}" for a in deep_atoms(p) if isinstance(a, Var))
 
 
@@ -163,13 +164,13 @@ def loop_variables_are_lowered(checked: CheckedDefinition, p: Poly) -> Iterator[
 
 
 def sources_exist(checked: CheckedDefinition, e: Expr) -> Iterator[str]:
-    """What is loaded is an input or a stage."""
+    """A load reads an input or a stage."""
     if isinstance(e, Load) and e.source not in checked.graph.arrays:
         yield f"there is no {e.source}, which it loads"
 
 
 def sources_are_computed_first(checked: CheckedDefinition, e: Expr) -> Iterator[str]:
-    """What is loaded is an input or an earlier stage, or, in an update, the stage itself."""
+    """A load reads an input or an earlier stage, or, in an update, the stage itself."""
     if isinstance(e, Load) and e.source in checked.positions:
         here, there = checked.positions[checked.stage.name], checked.positions[e.source]
         if there > here or (there == here and checked.number == 0):

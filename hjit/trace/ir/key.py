@@ -22,7 +22,7 @@ class Key:
 
 
 class Writer:
-    """Writes programs as text in which names do not matter."""
+    """Writes programs as text that does not depend on names."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -94,7 +94,7 @@ def graph_key(graph: Graph) -> Key:
 
 
 def write_graph(graph: Graph) -> Writer:
-    """A Graph as text: a Writer that has written all of it."""
+    """The text of a Graph, as the Writer that has written it."""
     w = Writer()
     for k, i in enumerate(graph.inputs):
         w.names[i.name] = f"i{k}"

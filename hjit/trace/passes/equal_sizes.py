@@ -25,7 +25,7 @@ ROUNDS = 4  # what is equal may show only once other sizes are written alike
 def unify_sizes(
     graph: Graph, sizes: Mapping[str, int], equations: Iterable[Equation] = (), by_chance: bool = True
 ) -> Graph:
-    """The Graph with sizes that the function takes for equal written alike.
+    """Write sizes that are equal in this trace as the same symbol.
 
     Args:
         graph: as it was recorded.
@@ -45,7 +45,7 @@ def unify_sizes(
 
 
 def _is_size(p: Poly, sizes: Mapping[str, int]) -> bool:
-    """Does it depend on nothing but sizes? In loops, lengths may depend on the iteration."""
+    """Does it depend on sizes only? In loops, lengths may depend on the iteration."""
     return all(
         isinstance(a, (FloorDiv, Mod, Extremum)) or (isinstance(a, Sym) and a.name in sizes) for a in deep_atoms(p)
     )

@@ -18,7 +18,7 @@ from hjit.trace.ir.rewriting import fresh
 
 
 def separate_boundary_terms(graph: Graph) -> Graph:
-    """Terms that read across a boundary of the dimension along which lanes would run are stages of their own."""
+    """Make terms that read across a boundary of the vector dimension stages of their own."""
     names = set(graph.arrays)
     stages: list[Stage] = []
     for s in graph.stages:
@@ -65,7 +65,7 @@ def _separated(s: Stage, d: Definition, name: str) -> tuple[Stage, Definition]:
 
 
 def split_reductions(graph: Graph) -> Graph:
-    """A reduction to a few elements has two steps, of rows and then of their results, so that rows run in parallel."""
+    """Split a reduction to few elements into two steps, rows and then their results, so that rows run in parallel."""
     stages: list[Stage] = []
     names = set(graph.arrays)
     for s in graph.stages:

@@ -18,7 +18,7 @@ Dims = tuple[frozenset[int], ...]  # of each axis of an array the dimensions tha
 
 
 def separate_operands(graph: Graph, large: Collection[str]) -> tuple[Graph, dict[str, str]]:
-    """The Graph with an input for each further operand, and the array that each of these is.
+    """The Graph with an input for each repeated operand, and the array that each of these stands for.
 
     Args:
         large: the arrays that matter.

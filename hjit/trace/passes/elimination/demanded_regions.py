@@ -20,14 +20,14 @@ from hjit.trace.passes.limits import UNREAD_ELEMENTS
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What is read of an axis: `length` elements from `low` on."""
+    """The part of an axis that is read: `length` elements from `low` on."""
 
     low: Poly
     length: Poly
 
 
 def crop_to_demanded(graph: Graph) -> Graph:
-    """Every stage that is read in part only, and computed element by element, is the demanded region."""
+    """Crop stages that are computed element by element, and only read in part, to the demanded region."""
     stages: dict[str, Stage] = {}
     lows: dict[str, tuple[Poly, ...]] = {}
     reads: dict[str, list[list[Interval | None]]] = {
@@ -76,7 +76,7 @@ def _is_elementwise(s: Stage) -> bool:
 
 
 def _demands(s: Stage, reads: Sequence[Sequence[Interval | None]]) -> list[Demand] | None:
-    """What is read of each axis; None where that is not known, or nearly all."""
+    """The demand of each axis; None if it is unknown, or nearly the whole stage."""
     if not reads:
         return None
     found: list[Demand] = []
@@ -100,7 +100,7 @@ def _extreme(ends: Sequence[Poly | None], least: bool) -> Poly | None:
 
 
 def _demand(n: Poly, low: Poly | None, high: Poly | None) -> Demand:
-    """Of an axis of `n` elements those from `low` to `high`, if that is much less than all."""
+    """The demand of an axis of `n` elements: those from `low` to `high`, if that is much less than all."""
     if low is None or high is None:
         return Demand(ZERO, n)
     length, after = high - low + 1, n - 1 - high

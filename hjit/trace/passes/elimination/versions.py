@@ -27,13 +27,13 @@ from hjit.trace.passes.limits import EARLIER_VERSIONS
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """What an index of an array takes on, over all iterations; a span is None where it is not known."""
+    """The values of an index of an array, over all iterations; a span is None if it is not known."""
 
     index: tuple[Poly, ...]
     spans: tuple[Interval | None, ...]
 
     def is_apart(self, other: Region) -> bool:
-        """Is surely no element in both?"""
+        """Are the regions certainly disjoint?"""
         return any(map(never_equal, self.index, other.index)) or any(map(_lie_apart, self.spans, other.spans))
 
 
@@ -55,7 +55,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a definition of a stage reads of a version, other than in its place."""
+    """A read of a version by a definition of a stage, except in place."""
 
     stage: str
     definition: Definition = field(repr=False)
@@ -75,7 +75,7 @@ class Read:
 
 
 def read_earlier_versions(graph: Graph) -> Graph:
-    """As few versions of each buffer as possible are read by other stages than the next version."""
+    """Redirect reads to earlier versions, so that few versions of a buffer have readers other than the next one."""
     versions = _versions(graph)
     if all(v.number < 2 for v in versions.values()):
         return graph  # of a buffer with one copy there is nothing to save

@@ -64,7 +64,7 @@ _state = threading.local()
 
 
 class OutOfBounds(Exception):
-    """NumPy would raise an exception, for a value or for a warning that is an error: the plain function is to run."""
+    """NumPy would raise an exception, for a value or for a warning that is an error: the plain function must run."""
 
 
 def current() -> Recorder:
@@ -83,7 +83,7 @@ running: set[Recorder] = set()  # the traces of all threads
 
 
 def _elsewhere() -> TraceError:
-    """The error for a traced array where no trace runs: in a thread that a traced function started, or later."""
+    """The error for a traced array that is used where no trace runs: in another thread, or later."""
     frame: Any = sys._getframe(2)
     others = list(running)
     found = others[0] if len(others) == 1 else None
@@ -106,7 +106,7 @@ def _elsewhere() -> TraceError:
 
 @provides
 def running_trace() -> Recorder | None:
-    """The recorder of the trace that this thread runs, if it runs one."""
+    """The recorder of the trace that this thread runs, or None."""
     found: Recorder | None = getattr(_state, "recorder", None)
     return found
 
@@ -117,7 +117,7 @@ def tracing() -> bool:
 
 
 def rerolled_loops() -> list[Any]:
-    """The loops whose iterations this thread traces as one."""
+    """The re-rolled loops that this thread traces."""
     rec = getattr(_state, "recorder", None)
     return [] if rec is None else rec.loops
 
@@ -128,15 +128,15 @@ def supported_dtype(dtype: np.dtype[Any]) -> bool:
 
 
 class Postponing(Protocol):
-    """Makes stand-ins for the results of calls that are not made while tracing (for Dask, tasks make them)."""
+    """Makes placeholders for the results of calls that are not made while tracing (for Dask, tasks make them)."""
 
     def extern(
         self, rec: Recorder, operation: str, function: Any, needs: tuple[str, ...], arguments: FilledArguments
     ) -> ExternResult | None:
-        """The stand-in for an extern call, from its function, arguments and the arrays `needs`; None: call it now."""
+        """The placeholder for an extern call with its function, arguments and arrays `needs`; None: call it now."""
 
     def product(self, rec: Recorder, product: Product) -> np.ndarray[Any, Any]:
-        """The stand-in for a matrix product."""
+        """The placeholder for a matrix product."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +268,7 @@ class Recorder(TracedSizes):
 
     # -- names
     def unique(self, name: str) -> str:
-        """`name`, numbered where it is taken; a number costs one dictionary look-up."""
+        """`name`, with a number appended if it is taken."""
         n = self._names.get(name, 0) + 1
         self._names[name] = n
         if n == 1:
@@ -282,7 +282,7 @@ class Recorder(TracedSizes):
 
     # -- inputs
     def input(self, name: str, array: np.ndarray[Any, Any], where: tuple[Any, ...]) -> Source:
-        """Register an array that differs from call to call."""
+        """Register an input array, whose contents differ from call to call."""
         if not supported_dtype(array.dtype):
             raise self.error(
                 f"array of dtype {array.dtype}",
@@ -298,8 +298,7 @@ class Recorder(TracedSizes):
         return source
 
     def constant(self, array: np.ndarray[Any, Any], of_sizes: bool = False) -> Source:
-        """Register an array whose contents the function itself made; those that are `of_sizes` are no part of the
-        kernel."""
+        """Register an array that the function itself made; if `of_sizes`, its contents are no part of the kernel."""
         array = np.asarray(array, order="C")
         if not supported_dtype(array.dtype):
             raise self.error(f"array of dtype {array.dtype}", "hjit handles bool, integers and floats up to 64 bits")
@@ -345,7 +344,7 @@ class Recorder(TracedSizes):
         return stage
 
     def range_of(self, e: Expr) -> Range | None:
-        """The least and the greatest integer that an expression can be; None of floats.
+        """The range of an integer expression; None for floats.
 
         In a re-rolled loop arrays change: there loads are as wide as their dtype.
         """
@@ -356,7 +355,7 @@ class Recorder(TracedSizes):
         return Ranges(self.stages, self._contents, self._number)
 
     def is_given(self, stage: str) -> bool:
-        """Does an array depend on inputs or extern calls, and not on constants alone?"""
+        """Does an array depend on inputs or extern calls, rather than on constants alone?"""
         names, seen = [stage], set[str]()
         while names:
             name = names.pop()
@@ -394,7 +393,7 @@ class Recorder(TracedSizes):
         )
 
     def busiest(self) -> Origin | None:
-        """The source line that most operations come from."""
+        """The source line with the most operations."""
         lines = Counter(s.origin for s in self.stages.values())
         return lines.most_common(1)[0][0] if lines else None
 
@@ -424,11 +423,11 @@ class Recorder(TracedSizes):
     # -- loops as programs
     @property
     def records_program(self) -> bool:
-        """Are iterations of loops traced now that become a program?"""
+        """Are iterations being traced that become a loop program?"""
         return bool(self.loops) and bool(self.loops[0].is_program)
 
     def known_array(self, array: np.ndarray[Any, Any], of_sizes: bool) -> str:
-        """The stage of an array with known contents; equal arrays share one input, whichever path is traced."""
+        """The stage of an array with known contents; equal arrays share an input on all paths."""
         key = array.dtype.str, array.shape, array.tobytes()
         known = self.rerolled.numbers
         if key not in known:

@@ -25,7 +25,7 @@ LoopSite = tuple[Any, int]  # the code of a function and the offset of a loop in
 
 
 class CannotReroll(BaseException):
-    """A loop has to be unrolled; not an `Exception`, so that the traced code does not handle it.
+    """A loop must be unrolled; not an `Exception`, so that traced code does not handle it.
 
     Attributes:
         overwriting: or it can be traced without looking at what arrays hold, see `Attempt.overwriting`.
@@ -131,7 +131,7 @@ class Comparison:
 
 
 class LoopNumber:
-    """A whole number that is another one in each iteration of a loop that is traced once."""
+    """An integer that differs in each iteration of a loop that is traced once."""
 
     __slots__ = ()
 
@@ -141,7 +141,8 @@ class LoopNumber:
 
 
 class InductionVariable(LoopNumber):
-    """An integer that is affine in the iteration of a loop; deliberately not an int, so that nothing takes it for one.
+    """An integer that is affine in the iteration of a loop; deliberately not a subclass of int, so that no code treats
+    it as one.
 
     Attributes:
         loop: the loop, which notes every refusal, as the traced code may handle the exception after all.

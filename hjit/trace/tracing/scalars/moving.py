@@ -20,7 +20,7 @@ from hjit.trace.tracing.scalars.size import Size, size_poly
 
 
 class MovingLength(LoopNumber):
-    """The number of iterations of ``range(0, poly)``, `poly` being over variables of loops; deliberately not an int.
+    """The number of iterations of ``range(0, poly)``, where `poly` depends on loop variables; deliberately not an int.
 
     Attributes:
         loop: the innermost loop, which notes every refusal.
@@ -81,7 +81,7 @@ class MovingLength(LoopNumber):
 
 
 def _is_own(frame: FrameType) -> bool:
-    """Is it hjit that asks, which must not decide on a length?"""
+    """Is the caller hjit itself, which must not decide on a length?"""
     return type(frame.f_globals) is dict
 
 

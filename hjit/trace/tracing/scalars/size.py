@@ -34,7 +34,7 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class SizeGuard:
-    """What a trace assumes of sizes: the outcome of ``a op b``.
+    """An assumption of a trace about sizes: the outcome of ``a op b``.
 
     Attributes:
         op: a comparison, as "lt"; "is" where a small number has taken the place of `a`.
@@ -47,7 +47,7 @@ class SizeGuard:
 
 
 class Size(Int):
-    """A whole number with its polynomial; small ones are plain ints, constants of the kernel."""
+    """An integer with its polynomial; small ones are plain ints, constants of the kernel."""
 
     __slots__ = ("poly", "value")
     poly: Poly
@@ -258,7 +258,7 @@ def _note(op: str, a: Poly, b: Poly, holds: bool) -> None:
 
 @contextlib.contextmanager
 def size_guards_noted() -> Iterator[dict[SizeGuard, None]]:
-    """A block whose traces, of this thread, note what they take for granted of sizes."""
+    """A block in which traces of this thread record their assumptions about sizes."""
     global _watchers
     with _lock:
         _watchers += 1

@@ -56,11 +56,11 @@ class Attempt:
 
     @property
     def records_programs(self) -> bool:
-        """Are some loops programs?"""
+        """Are some loops run as programs?"""
         return bool(self.programs or self.places)
 
     def is_program(self, site: LoopSite) -> bool:
-        """Is a loop one?"""
+        """Is the loop run as a program?"""
         return site in self.programs or (bool(self.places) and place_of(site) in self.places)
 
     def is_large(self, site: LoopSite) -> bool:
@@ -72,7 +72,7 @@ class Attempt:
         return site in self.few or (bool(self.few) and place_of(site) in self.few)
 
     def moved(self, **changes: Any) -> Attempt:
-        """The same over code that is written otherwise."""
+        """The same settings for rewritten code."""
         places = self.places | {place_of(site) for site in self.programs}
         large, few = (frozenset(x if isinstance(x[0], str) else place_of(x) for x in y) for y in (self.large, self.few))
         none: frozenset[Any] = frozenset()
@@ -81,7 +81,7 @@ class Attempt:
 
 
 def place_of(site: LoopSite) -> tuple[str, int]:
-    """The line of a loop, which stays the same where a function is written otherwise."""
+    """The source line of a loop, which stays the same if the function is rewritten."""
     code, offset = site
     lines = (line for start, end, line in code.co_lines() if start <= offset < end and line is not None)
     return code.co_filename, next(lines, code.co_firstlineno)
