@@ -72,7 +72,7 @@ Tilings = Mapping[str, Sequence[Tiled]]
 
 
 def members_of(graph: Graph, tiled: Tilings) -> dict[str, Members]:
-    """By the stage whose nest it is.
+    """The members of each nest, by its stage.
 
     Args:
         tiled: of each stage the nests that it has at the root.
@@ -82,7 +82,7 @@ def members_of(graph: Graph, tiled: Tilings) -> dict[str, Members]:
 
 
 def _moved(graph: Graph, members: Mapping[str, Members]) -> tuple[int, int]:
-    """The bytes that the nests read and write, and how many nests there are."""
+    """The bytes that the nests read and write, and the number of nests."""
     inside = {name for x in members.values() for name in x.names}
     dtypes, total, nests = graph.dtypes, 0, 0
     for s in graph.stages:
@@ -173,7 +173,7 @@ def _each(x: Tiled, dim: int, count: int) -> Tiled | None:
 
 
 class _Block:
-    """What a block of a nest computes for itself, so far.
+    """The stages that a block of a nest computes for itself so far.
 
     Attributes:
         sizes: bytes of the members.
@@ -243,7 +243,7 @@ class _Block:
 
 @dataclass(slots=True)
 class _Slot:
-    """Memory that several stages have one after the other; `last`: the position of what reads it last."""
+    """Memory that several stages use in turn; `last`: the position of its last reader."""
 
     dtype: np.dtype[Any]
     size: int
@@ -251,7 +251,7 @@ class _Slot:
 
 
 def _is_cheap(s: Stage, region: Region, tiles: Mapping[Var, int]) -> bool:
-    """Do blocks compute little that others compute, too?"""
+    """Do blocks recompute only little?"""
     needed, new = 1, 1.0
     moving: set[Var] = set()
     for i in region:

@@ -21,7 +21,7 @@ ByStage = Mapping[str, Sequence[Node]]  # the nests of each stage
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What one iteration of a sum of products has in registers.
+    """The accumulators of one iteration of a sum of products.
 
     Attributes:
         rows, count: the dimension whose elements share their loads along the lanes, and how many of them.
@@ -36,7 +36,7 @@ class Block:
 
 
 def block_of(node: Node) -> Block | None:
-    """The block of accumulators of a nest, if it has one."""
+    """The block of accumulators of a nest, or None."""
     for x in walk_tree(node):
         match x:
             case Loop(
@@ -57,7 +57,7 @@ def block_of(node: Node) -> Block | None:
 
 
 def products_of(graph: Graph, nests: ByStage, taken: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """For each stage that is computed point by point from sums of products, and alone reads them, those sums.
+    """For each stage that is point-wise in sums of products which only it reads: those sums.
 
     They have its shape, and equal blocks.
     """
@@ -83,7 +83,7 @@ def products_of(graph: Graph, nests: ByStage, taken: Collection[str]) -> dict[st
 
 
 def with_products(s: Stage, nests: ByStage, products: Sequence[str]) -> Node:
-    """The nest of a stage in tiles, in each of which its sums of products are computed before it."""
+    """The nest of a stage in tiles; each tile first computes its sums of products."""
     block = block_of(nests[products[0]][0])
     assert block is not None
     others = [k for k in range(len(s.shape)) if k not in (block.rows, block.columns)]

@@ -24,7 +24,7 @@ ROW, COLUMN = Var("row"), Var("column")
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A nest at the root in whose iterations, over rows, other stages may be computed.
+    """A nest at the root in whose row iterations other stages may be computed.
 
     Attributes:
         nest: its number among those of the stage.
@@ -64,7 +64,7 @@ def named(stage: str, region: Region) -> Region:
 
 
 def _uses(reads: Reads, head: Head, points: Mapping[int, Var]) -> Uses[Definitions]:
-    """What a head reads, at a point of some of its dimensions and everywhere along the others."""
+    """The reads of a head, at a point of some of its dimensions and for all of the others."""
     uses: Uses[Definitions] = Uses(reads.stages)
     for number in head.group:
         group = reads.group(head.stage.name, number)
@@ -105,7 +105,7 @@ def members_of(
 
 
 def bytes_of_column(reads: Reads, head: Head, column: int, members: Sequence[str]) -> int | None:
-    """What the buffers of a group have for each element of a dimension of the head, `column`, other than its rows.
+    """The bytes that the buffers of a group have per element of a dimension of the head, `column`, other than its rows.
 
     Returns:
         None where strips of that dimension would compute more than a few neighbouring elements twice.
@@ -130,6 +130,6 @@ def bytes_of_column(reads: Reads, head: Head, column: int, members: Sequence[str
 
 
 def _new_rows(s: Interval) -> Interval:
-    """What one iteration adds to a window: those before it have computed the rest."""
+    """The rows that one iteration adds to a window."""
     new = advance(s.base, ROW, 1) if s.base.mentions(ROW) else None
     return s if new is None else replace(s, first=extremum("max", s.first, s.newest(max(new, 1)).first))

@@ -24,7 +24,7 @@ KERNEL: Uniform = None  # the address of the parameter block: what a block of nu
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """The text of a nest's function, and the numbers that it is given, from slot 1 of its block on."""
+    """The text of a nest's function, and its arguments, from slot 1 of its block on."""
 
     text: str
     uniforms: tuple[Uniform, ...]
@@ -32,7 +32,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Inner:
-    """A function that another one calls.
+    """An outlined function.
 
     Attributes:
         name, block: stand in the caller's text for its name, and for the slot where its numbers begin.
@@ -45,7 +45,7 @@ class Inner:
 
 
 def merged(functions: Sequence[Function]) -> list[Function]:
-    """The functions, of which those that differ in constants only have one text."""
+    """The functions; those that differ in constants only share one text."""
     shapes: dict[tuple[str, int], str] = {}  # a text, and how many numbers it is given -> the text without constants
     alike: dict[tuple[str, int], dict[str, list[str]]] = {}  # such a text -> texts -> their constants
     for f in functions:

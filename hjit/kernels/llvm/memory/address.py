@@ -14,7 +14,7 @@ Location = tuple[str, Poly]  # an array, and the index of an element in its memo
 
 
 def memory_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """bool is a byte in memory."""
+    """The dtype in memory: a bool is a byte."""
     return I8 if dtype == BOOL else dtype
 
 
@@ -46,7 +46,7 @@ def address(e: NestEmitter, source: str, flat: Poly) -> Val:
 
 
 def offset_address(e: NestEmitter, at: Val, dtype: np.dtype[Any], elements: int) -> Val:
-    """The address some elements further."""
+    """The address of an element further on."""
     if elements == 0:
         return at
     return e.code.emit(f"getelementptr {type_name(dtype)}, ptr {at.text}, i64 {elements}", I64, 1, at, pointer=True)

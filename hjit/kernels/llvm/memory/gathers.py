@@ -110,7 +110,7 @@ def _likely_pairs(locations: Sequence[Location]) -> Iterator[tuple[Between, Pair
 
 
 def apart(a: Expr, b: Expr, depth: int = DEEPEST) -> float | None:
-    """By what constant two values differ as they are written, whatever is clamped around it; None: by something else.
+    """The constant by which two values differ in their text, ignoring clamps; None: another difference.
 
     So ``minimum(i + 1, n)`` is 1 more than ``minimum(i, n)``. It may not be when it runs.
     """
@@ -128,7 +128,7 @@ def apart(a: Expr, b: Expr, depth: int = DEEPEST) -> float | None:
 
 
 def _split(e: Expr) -> tuple[object, float]:
-    """A value without the constant that is added to it, and that."""
+    """A value without an added constant, and that constant."""
     match e:
         case Index():
             return e.poly - e.poly.const, e.poly.const
@@ -140,7 +140,7 @@ def _split(e: Expr) -> tuple[object, float]:
 
 
 def gathered(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Val:
-    """Lanes from anywhere."""
+    """A gather: lanes from anywhere."""
     location = source, flat
     if location in e.paired.loaded:
         return e.paired.loaded[location]
@@ -210,7 +210,7 @@ def _lanes(e: NestEmitter, location: Location) -> tuple[Val, Val]:
 def elements(
     e: NestEmitter, source: str, base: Val, index: Val, cell: np.dtype[Any], loaded: np.dtype[Any] | None = None
 ) -> Val:
-    """Elements so far behind `base`, one for each lane.
+    """Elements at an offset from `base`, one for each lane.
 
     Args:
         loaded: with what comes after each, of which there must be so much.

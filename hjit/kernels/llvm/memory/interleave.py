@@ -25,7 +25,7 @@ Values = tuple[Expr, ...]  # one for each channel
 
 
 def joined(code: Code, values: Sequence[Val], lanes: int) -> Iterator[Val]:
-    """The vectors in which the lanes of some values alternate."""
+    """The vectors in which the lanes of some values are interleaved."""
     n = len(values)
     values = [splat(code, v, lanes) for v in values]
     for part in range(n):
@@ -64,7 +64,7 @@ def _arguments(values: Values) -> Iterator[Values]:
 
 
 def _operation(x: Expr) -> tuple[Any, ...]:
-    """What an expression does, whatever it does that to."""
+    """The operation of an expression, without its arguments."""
     return type(x), x.name if isinstance(x, Op) else "", x.dtype, tuple(a.dtype for a in x.args)
 
 
@@ -86,7 +86,7 @@ class _Order:
 
     # -- is it worth it?
     def is_better(self, values: Values) -> bool:
-        """Are there fewer shuffles than by joining, for which `n` vectors take `n - 1` each, as taking apart does?"""
+        """Does it take fewer shuffles than interleaving `n` vectors, or deinterleaving them: `n - 1` each?"""
         self.look(values)
         joining = self.n * (self.n - 1)
         whole = {
@@ -112,7 +112,7 @@ class _Order:
                 self.look(tuple(map(self.chosen_by, values)))
 
     def kind(self, values: Values) -> str:
-        """What the values are to each other: how `vectors` makes them."""
+        """The relation of values to each other, which determines how `vectors` computes them."""
         first = values[0]
         if all(x == first for x in values):
             return "same"

@@ -18,7 +18,7 @@ from hjit.trace.ir.poly import Poly
 
 
 def store_all(e: NestEmitter, stores: Sequence[Store], sets: Sequence[Set] = ()) -> None:
-    """Evaluate all values and locations, then store them, neighbours together, and set the registers."""
+    """Evaluate all values and addresses, then store them, adjacent ones together, and set the registers."""
     plain = [p for p in stores if p.atomic is None]
     locations = [(p.buffer, e.flat(p.buffer, p.index)) for p in plain]
     runs = list(_runs(e, locations))
@@ -59,7 +59,7 @@ _ATOMIC = {
 
 
 def _join(e: NestEmitter, op: str, buffer: str, flat: Poly, v: Val) -> None:
-    """Join a value to an element that other tasks join theirs to."""
+    """Combine a value with an element atomically."""
     how = _ATOMIC[e.dtypes[buffer].kind].get(op) or op.removeprefix("bitwise_")
     e.code.here(f"atomicrmw {how} ptr {address(e, buffer, flat).text}, {v} monotonic", v.dtype)
 
@@ -149,7 +149,7 @@ def store(e: NestEmitter, buffer: str, flat: Poly, v: Val, waiting: streaming_st
 
 
 def _scatter(e: NestEmitter, buffer: str, flat: Poly, v: Val) -> None:
-    """Each lane anywhere."""
+    """A store of each lane to its own address."""
     code, cell = e.code, type_name(v.dtype)
     index = e.integer(flat, e.lanes)
     for k in range(e.lanes):

@@ -27,7 +27,7 @@ _METADATA = f"{_HINT} = !{{i32 1}}"
 
 
 class Stores:
-    """Stores of one statement, written together at its end.
+    """Stores of one statement, emitted together at its end.
 
     Attributes:
         first: of the elements that an iteration of the vector loop computes, the number of the current vector's first

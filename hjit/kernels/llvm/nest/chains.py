@@ -18,7 +18,7 @@ from hjit.trace.ir.expressions import Cast, Expr, Op
 
 
 def evaluate(e: NestEmitter, values: Sequence[Expr]) -> None:
-    """Write the chains of some values, step by step where there are several."""
+    """Emit the chains of some values, interleaved if there are several."""
     links = _Links()
     tops = list(dict.fromkeys(top for x in values for top in links.tops(x)))
     if len(tops) < 2:
@@ -37,7 +37,7 @@ def evaluate(e: NestEmitter, values: Sequence[Expr]) -> None:
 
 
 def _registers(e: NestEmitter, x: Expr) -> int:
-    """How many registers a value takes."""
+    """The number of registers that a value takes."""
     return max(e.lanes * x.dtype.itemsize // e.machine.width, 1)
 
 

@@ -40,13 +40,13 @@ NAME = "@nest"  # stands for the name of a function
 
 
 def global_name(name: str) -> str:
-    """A name that LLVM takes without quotes."""
+    """A name that LLVM accepts without quotes."""
     return "const." + "".join(c if c.isalnum() and c.isascii() else "_" for c in name)
 
 
 @dataclass(frozen=True, slots=True)
 class VectorLoop:
-    """A loop whose iterations are the lanes of vectors; outside of any, as it is made.
+    """A loop whose iterations are vector lanes; the default stands for no such loop.
 
     Attributes:
         var: its variable, or None outside.
@@ -128,7 +128,7 @@ class NestEmitter:
 
     @contextmanager
     def vectorized(self, loop: VectorLoop) -> Iterator[None]:
-        """Within a vector loop; where lanes are masked, loads stay inside."""
+        """A block inside a vector loop; if lanes are masked, loads stay inside it."""
         before = self.within, self.guard
         self.within = loop
         if loop.mask is not None:
@@ -138,12 +138,12 @@ class NestEmitter:
 
     # -- names, functions and loops
     def name(self, var: Var, value: Poly) -> None:
-        """A name for an index, which is evaluated where it is first used."""
+        """Define a name for an index, which is evaluated at its first use."""
         self._forget(var)
         self.lets[var] = value
 
     def define(self, var: Var, value: Val) -> None:
-        """A name for a value."""
+        """Define a name for a value."""
         self._forget(var)
         self.vars[var] = value
 
@@ -152,7 +152,7 @@ class NestEmitter:
             self.known.rename()
 
     def defined(self, *parameters: str) -> str:
-        """The text of a function of what was written."""
+        """The text of the emitted function."""
         entry = "\n".join(["entry:", *self.allocas])
         head = ", ".join(["ptr noalias nocapture %ctx", *parameters])
         return f"define internal void {NAME}({head}) #0 {{\n{entry}\n{self.code.text()}\n  ret void\n}}"
@@ -165,12 +165,12 @@ class NestEmitter:
         return found
 
     def outlined(self, body: tuple[Stmt, ...]) -> str:
-        """The text of such a function."""
+        """The text of an outlined function."""
         self.stmts(body)
         return self.defined("i64 %task", *(f"i64 %arg{k}" for k in range(1, len(self.arguments) + 1)))
 
     def argument(self, a: Var) -> Val:
-        """A variable of the function around."""
+        """A variable of the caller as an argument."""
         assert self.around is not None
         self.arguments.append(self.around.integer(poly(a)))
         self.vars[a] = Val(f"%arg{len(self.arguments)}", I64, 1, 0)
@@ -232,7 +232,7 @@ class NestEmitter:
         code.close()
 
     def branch(self, condition: Val, body: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
-        """`body` where the condition holds, else `otherwise`; each a scope of its own."""
+        """`body` if the condition holds, else `otherwise`; each has its own scope."""
         code = self.code
         label = code.fresh("when")
         after = f"{label}.after"
@@ -288,7 +288,7 @@ class NestEmitter:
         return self.code.emit(f"load i64, ptr {at.text}, align 8", I64, 1, at)
 
     def uniform(self, what: Uniform) -> Val:
-        """A number that the nest is given."""
+        """A number that is an argument of the nest."""
         assert self.uniforms is not None
         return self.read(self.uniforms.setdefault(what, len(self.uniforms) + 1))
 
@@ -470,7 +470,7 @@ class NestEmitter:
 
     # -- memory layout
     def flat(self, source: str, index: tuple[Poly, ...]) -> Poly:
-        """The position of an element in elements from the start of its array."""
+        """The index of an element from the start of its array."""
         total = ZERO
         i = self.inputs.get(source)
         buffer = self.buffers.get(source)
@@ -507,7 +507,7 @@ class NestEmitter:
         return found
 
     def base(self, source: str, plus: int = 0) -> Val:
-        """The address of an array, and some bytes more."""
+        """The address of an array, plus some bytes."""
         i = self.inputs.get(source)
         if i is not None and i.data is not None:
             at = Val(f"@{global_name(source)}", I64, 1, 0, pointer=True)
