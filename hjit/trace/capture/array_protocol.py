@@ -16,7 +16,7 @@ _OWN_WAYS = ("__array_ufunc__", "__array_function__")  # which NumPy asks before
 
 
 def arrays_of(x: Any) -> Any:
-    """`x`, with what their `__array__` returns in place of such objects, also in the lists, tuples and dicts of it."""
+    """`x`, with objects replaced by the result of their `__array__`, also in lists, tuples and dicts."""
     t = type(x)
     if t in (list, tuple, dict):
         return with_items(arrays_of, x)

@@ -44,7 +44,7 @@ def _else_without_methods(
 
 @dataclass
 class Attempts:
-    """What the attempts at a function have shown.
+    """What the attempts at tracing a function have shown.
 
     Attributes:
         has_programs: does something run programs?
@@ -63,12 +63,12 @@ class Attempts:
     otherwise: Attempt | None = None
 
     def update(self, **changes: Any) -> None:
-        """The next attempt is made otherwise."""
+        """Change settings for the next attempt."""
         self.next = replace(self.next, **changes)
 
     @_else_without_methods
     def refused(self, rec: Recorder, refusal: CannotReroll) -> None:
-        """A loop cannot be traced as it was.
+        """A loop could not be traced with the current settings.
 
         Raises:
             TraceError: see `too_long`.
@@ -112,7 +112,7 @@ class Attempts:
 
     @_else_without_methods
     def long(self, rec: Recorder, error: TraceError) -> None:
-        """A loop that is traced iteration by iteration fills the trace.
+        """A loop that is traced iteration by iteration makes the trace too long.
 
         Raises:
             TraceError: it does so whatever is done.
@@ -136,7 +136,7 @@ class Attempts:
 
     @_else_without_methods
     def failed(self, rec: Recorder, error: Exception) -> None:
-        """An attempt has ended with another exception.
+        """An attempt has failed with another exception.
 
         Raises:
             OutOfBounds: NumPy refuses an index.

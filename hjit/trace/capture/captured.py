@@ -50,7 +50,7 @@ _VALUES = frozenset("pathlib fractions decimal datetime uuid ipaddress".split())
 
 
 class AccessPath:
-    """Where a captured value is found at later calls: a dict entry, an item, an attribute, a cell, an array's flag."""
+    """Where later calls find a captured value: a dict entry, an item, an attribute, a cell, an array's flag."""
 
     __slots__ = ("base", "kind", "name")
 
@@ -66,7 +66,7 @@ class AccessPath:
         return base.cell_contents if self.kind == "cell" else getattr(base, self.name)
 
     def key(self) -> tuple[Any, ...]:
-        """What tells it from other paths; the object at its start is the one itself, whatever it equals."""
+        """The identity of the path, which compares its first object by identity."""
         return (self.base.key() if type(self.base) is AccessPath else id(self.base), self.kind, self.name)
 
     def __str__(self) -> str:
@@ -108,7 +108,7 @@ _CONTAINERS = (list, *_DICTS, *_MUTABLE)
 
 
 def wrap(value: Any, path: AccessPath) -> Any:
-    """What traced code sees in place of a value that it captures."""
+    """The stand-in of a captured value in traced code."""
     if isinstance(value, types.ModuleType):
         return forward.module_proxy(value)
     if type(value) in (Tracer, ComplexTracer, HostScalar, MaskedRead):
@@ -144,7 +144,7 @@ def wrap(value: Any, path: AccessPath) -> Any:
 
 
 def guard(rec: Recorder, path: AccessPath, value: Any, kind: str) -> None:
-    """Later calls compare what is found there: its "value", its "identity", or the function of a bound "method"."""
+    """Guard a captured value: later calls compare its "value", its "identity", or the function of a bound "method"."""
     key = path.key()
     if key not in rec.captured.seen:
         rec.captured.seen[key] = value
@@ -152,7 +152,7 @@ def guard(rec: Recorder, path: AccessPath, value: Any, kind: str) -> None:
 
 
 def kept(x: Any) -> Any:
-    """What a cache of the user's code keeps, as traced code sees it: its arrays may be others at later calls.
+    """A value in a cache of the user's code, as traced code sees it: its arrays may differ at later calls.
 
     Small ones are constants of the trace, and compared with what they are now; large ones are read at every call.
     """
@@ -168,7 +168,7 @@ def kept(x: Any) -> Any:
 
 
 def guard_absent(path: AccessPath) -> None:
-    """Later calls look whether there is still nothing of that name. Special names are asked for by Python itself."""
+    """Guard that a name is absent, except special names, which Python itself looks up."""
     key = ("absent", path.key())
     if key not in current().captured.seen and not str(path).startswith("__"):
         current().captured.seen[key] = None
@@ -176,7 +176,7 @@ def guard_absent(path: AccessPath) -> None:
 
 
 def guard_present(path: AccessPath) -> None:
-    """Later calls look whether there is still something of that name."""
+    """Guard that a name is present."""
     key = ("present", path.key())
     if key not in current().captured.seen:
         current().captured.seen[key] = None
@@ -185,7 +185,7 @@ def guard_present(path: AccessPath) -> None:
 
 @provides
 def guard_writeable(name: str, value: bool) -> None:
-    """Later calls look whether the array that an input is can still be written, or not."""
+    """Guard whether the array of an input is writeable."""
     rec = current()
     kind, number = rec.inputs[name].where[:2]
     path = AccessPath(None, number, "leaf") if kind == "arg" else rec.captured.guards[number][0]
@@ -213,7 +213,7 @@ def _captured_array(rec: Recorder, value: np.ndarray[Any, Any], path: AccessPath
 
 
 def _guarded_contents(rec: Recorder, path: AccessPath, value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A small array of a dtype that kernels do not have: a value, compared at later calls."""
+    """A small array of a dtype that kernels do not support: a value, compared at later calls."""
     if value.nbytes > MAX_BYTES:
         raise rec.error(
             f"{path}: array of dtype {value.dtype}",
@@ -226,12 +226,12 @@ def _guarded_contents(rec: Recorder, path: AccessPath, value: np.ndarray[Any, An
 
 
 def without_memory(x: Any) -> np.ndarray[Any, Any]:
-    """What stands for an array of a device: one of the same shape, dtype and strides."""
+    """A stand-in for a device array: the same shape, dtype and strides, without memory."""
     return np.lib.stride_tricks.as_strided(np.zeros(1, x.dtype), x.shape, x.strides)
 
 
 def whole_array(x: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
-    """`x` without its class.
+    """`x` as a plain ndarray.
 
     Raises:
         TraceError: a subclass that computes in its own way, such as a masked array or a matrix.
@@ -276,7 +276,7 @@ def _guard_shape(rec: Recorder, path: AccessPath, shape: Any) -> None:
 
 
 def container_shape(value: Any) -> Any:
-    """What is guarded of a captured list, tuple or dict."""
+    """The guarded properties of a captured list, tuple or dict."""
     if isinstance(value, dict):
         keys = tuple(keys_of(value))
         return (type(value), keys, tuple(map(type, keys)))  # 1 and 1.0 are equal
@@ -406,7 +406,8 @@ def as_it_is(x: Any) -> Any:
 
 
 def _special(proxy: ObjectProxy, name: str, *args: Any) -> Any:
-    """Call a special method of the object; one written in Python runs on the proxy, so that what it reads is seen."""
+    """Call a special method of the object; if it is written in Python, it runs on the proxy, so that its reads are
+    seen."""
     value = as_it_is(proxy)
     found = class_attribute(type(value), name)
     if isinstance(found, types.FunctionType):
@@ -423,7 +424,7 @@ def _special(proxy: ObjectProxy, name: str, *args: Any) -> Any:
 
 
 def _guard_contents(proxy: ObjectProxy) -> None:
-    """Later calls look whether a list, tuple or dict of the user's class still has as many items, or the same keys."""
+    """Guard the length, or the keys, of a list, tuple or dict subclass."""
     shape = container_shape(as_it_is(proxy))
     if shape is not None:
         _guard_shape(current(), object.__getattribute__(proxy, "_hjit_path"), shape)
@@ -460,7 +461,7 @@ for _name in (*(f"__{name}__" for name in _SPECIAL), *_IN_PLACE):
 
 
 def class_attribute(cls: type, name: str) -> Any:
-    """What a class or one of its bases has of a name, as it is there; None: nothing."""
+    """The raw attribute of a class or its bases; None if there is none."""
     for base in cls.__mro__:
         if name in base.__dict__:
             return base.__dict__[name]
@@ -525,7 +526,7 @@ def captured_object(value: Any, path: AccessPath) -> Any:
 
 
 def _is_of_library(path: AccessPath) -> bool:
-    """Is it something of NumPy's or SciPy's own, that their code uses?"""
+    """Does it belong to NumPy or SciPy, and is used by their code?"""
     base = path.base
     while type(base) is AccessPath:
         base = base.base
@@ -534,7 +535,7 @@ def _is_of_library(path: AccessPath) -> bool:
 
 
 def watched_class(cls: type) -> type:
-    """The class, whose attributes, and what its methods reach, may not change: objects of it are made as they are."""
+    """The class itself; its attributes, and what its methods reach, are watched for changes."""
     watched = current().watched
     if is_own(cls) and cls not in watched.met:
         watched.met[cls] = None
@@ -543,7 +544,7 @@ def watched_class(cls: type) -> type:
 
 
 def is_own(x: Any) -> bool:
-    """Is this class, function or module the user's, or of a package that is not known?"""
+    """Does this class, function or module belong to the user, or to an unknown package?"""
     if not isinstance(x, type):
         top = ((x.__name__ if isinstance(x, types.ModuleType) else x.__module__) or "").partition(".")[0]
         return top not in NUMERIC and top not in sys.stdlib_module_names and top != "hjit"

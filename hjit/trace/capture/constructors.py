@@ -41,7 +41,7 @@ from hjit.trace.tracing.scalars.size import as_number
 
 
 def called(value: Any, frame: types.FrameType) -> Any:
-    """The traced version of a class or a ufunc where the frame loads it to call it, else itself."""
+    """The traced version of a class or a ufunc if the frame loads it in order to call it, else itself."""
     if isinstance(value, np.ufunc):
         if frame.f_lasti in callees(frame.f_code):
             return of_lists(value)
@@ -67,7 +67,7 @@ def called(value: Any, frame: types.FrameType) -> Any:
 
 @provides
 def class_seen(value: Any) -> Any:
-    """A scalar type of NumPy as it is, or as a `ScalarClass` where the function calls one in a variable.
+    """A NumPy scalar type, or a `ScalarClass` if the function calls one through a variable.
 
     Raises:
         TraceError: it is `type`, which says of a traced array what it is itself.
@@ -94,7 +94,7 @@ def _are_real(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def of_lists(ufunc: np.ufunc) -> Callable[..., Any]:
-    """The ufunc for lists of traced arrays, which NumPy would ask for their numbers."""
+    """A ufunc that accepts lists of traced arrays, which NumPy would convert."""
     nin = ufunc.nin
 
     def method(*args: Any, **kwargs: Any) -> Any:
@@ -208,7 +208,7 @@ def dtype_of_type(dtype: np.dtype[Any], frame: types.FrameType) -> Any:
 
 @provides
 def dtype_seen(dtype: np.dtype[Any]) -> Any:
-    """A dtype as it is, or as an `ArrayDtype` where the function calls a scalar type in a variable."""
+    """A dtype, or an `ArrayDtype` if the function calls a scalar type through a variable."""
     found = _DTYPES.get(dtype)
     return dtype if found is None or class_seen(dtype.type) is dtype.type else found
 

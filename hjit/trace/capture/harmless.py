@@ -30,7 +30,7 @@ _BOUND = (types.BuiltinMethodType, types.MethodType, types.MethodWrapperType)
 
 
 def is_harmless(value: Any) -> bool:
-    """Does it never change, or is it a function of one that does not?"""
+    """Is it immutable, or a method of an immutable object?"""
     if isinstance(value, _BOUND):
         owner = value.__self__
         return owner is None or isinstance(owner, types.ModuleType) or is_harmless(owner)

@@ -11,7 +11,7 @@ from hjit.trace.tracing.recording.recorder import current
 
 
 def made_attribute(module: types.ModuleType, name: str, names: dict[str, Any]) -> tuple[Any, AccessPath | None]:
-    """A module's attribute, and where it is found later, which is None where its look-up warns of nothing.
+    """A module's attribute, and where later calls find it, which is None if its look-up warns of nothing.
 
     The warnings are given at every call, where the function uses the attribute. Later look-ups would give more.
 

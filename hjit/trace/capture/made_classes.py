@@ -28,7 +28,7 @@ _LEFT = frozenset(("__class_getitem__", "__del__", "__prepare__"))
 
 
 def traced_class(cls: Any) -> Any:
-    """What stands for a class where traced code calls it or what belongs to it; the class itself where nothing does.
+    """The stand-in for a class that traced code calls, or whose attributes it calls; the class itself if there is none.
 
     Args:
         cls: a class, or what traced code already has in the place of one.
@@ -67,12 +67,12 @@ _ALONE: tuple[type, ...] = (_Alone, _AloneAbstract, _AloneGeneric)  # classes of
 
 
 def class_of(cls: type) -> type:
-    """The user's class that a class stands for; any other one as it is."""
+    """The user's class that a stand-in represents; any other class itself."""
     return getattr(cls, "_hjit_class", cls) if cls in current().clones.classes.values() else cls
 
 
 def is_made(x: Any) -> bool:
-    """Is this an object of a class that stands for one of the user's?"""
+    """Is this an instance of a stand-in for a user's class?"""
     return type(x) in current().clones.classes.values()
 
 
@@ -134,7 +134,7 @@ def _derived(cls: type) -> type:
 
 
 def _cloned(value: Any, clones: list[Any]) -> Any:
-    """An attribute of a class with clones of its functions, which are noted."""
+    """A class attribute with its functions replaced by clones, which are noted."""
 
     def clone(f: Any) -> Any:
         if not isinstance(f, types.FunctionType):

@@ -46,7 +46,7 @@ _EXTERNS = (  # modules whose functions are called as they are, between kernels
 
 @functools.lru_cache(maxsize=4096)
 def dispatched(function: Any) -> Callable[..., Any]:
-    """A function of the table: traced where an argument is, or where it makes an array."""
+    """A function of the dispatch table, which is traced if an argument is, or if it makes an array."""
     traced = functions()[function]
     makes = getattr(traced, "makes_arrays", False)
 
@@ -117,7 +117,7 @@ def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
 
 @functools.lru_cache(maxsize=1024)
 def _writing_parameters(function: Any) -> tuple[inspect.Signature | None, frozenset[str]]:
-    """A function's signature, and those of its parameters that have it write to an array that it is given."""
+    """A function's signature, and the parameters that make it write to an argument."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -127,7 +127,7 @@ def _writing_parameters(function: Any) -> tuple[inspect.Signature | None, frozen
 
 
 def _writes(function: Any, args: Any, kwargs: Any) -> bool:
-    """Does a call say that arrays that it is given may be written to?"""
+    """Does a call allow the function to write to its arguments?"""
     signature, names = _writing_parameters(function)
     if signature is None or not names:
         return False

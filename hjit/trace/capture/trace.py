@@ -169,7 +169,7 @@ class Trace:
 
     @property
     def goals(self) -> list[tuple[str, ...]]:
-        """The stages that each segment is to compute."""
+        """The stages that each segment must compute."""
         rec = self.recorder
         names = [stage for _, stage in self.writes]
         names += [n for r in self.results for n in r.stages]
@@ -178,7 +178,7 @@ class Trace:
 
 
 def flatten(x: Any, leaves: list[Any]) -> Any:
-    """The structure of arguments, their leaves appended to `leaves`; a leaf stands as its number."""
+    """The structure of arguments, with leaves replaced by their numbers; the leaves are appended to `leaves`."""
     t = type(x)
     if t in (list, tuple) or (isinstance(x, tuple) and hasattr(t, "_fields")):
         return PyTree(t, tuple(flatten(y, leaves) for y in x))
@@ -195,7 +195,7 @@ def flatten_arguments(args: Any, kwargs: Any) -> tuple[PyTree, list[Any]]:
 
 
 def python_function(function: Any) -> types.FunctionType:
-    """The function written in Python that a function, a method of an object, or a partial of one, calls.
+    """The Python function that a function, a bound method, or a partial of one, calls.
 
     Of a function of NumPy's that is none, it has the name only.
 
@@ -291,7 +291,7 @@ def _traced(
     originals: Sequence[Any],
     names: Sequence[str],
 ) -> Trace:
-    """One run of the function, in a block of the recorder's.
+    """One run of the function, with the recorder active.
 
     Raises:
         CannotReroll: with one of its loops taken iteration by iteration it may succeed.
@@ -331,7 +331,7 @@ def _traced(
 
 
 def _stand_in(rec: Recorder, leaf: int, x: Any, original: Any, name: str) -> Any:
-    """What the traced function is given for an argument; for the same object the same."""
+    """The stand-in of an argument; the same object has the same one."""
     if not isinstance(x, np.ndarray) and is_run_time(x):
         return HostScalar.leaf(rec.tape, leaf, x)
     if id(original) not in rec.caller.stand_ins:
@@ -363,7 +363,7 @@ def _watch(rec: Recorder, x: Any, path: tuple[Any, ...] = ()) -> None:
 
 
 def _shared_buffers(x: Any) -> Counter[TracedBuffer]:
-    """How often each buffer is returned; the same array twice counts once."""
+    """How many times each buffer is returned; the same array twice counts once."""
     counts: Counter[TracedBuffer] = Counter()
     seen: set[int] = set()
 
@@ -388,7 +388,7 @@ _Made = dict[int, tuple[Any, Any]]  # by the identity of what is returned: itsel
 
 
 def _result(x: Any, rec: Recorder, shared: Counter[TracedBuffer], made: _Made) -> Any:
-    """What is returned, as a `Result` or a `PyTree`; the same object is the same one."""
+    """The returned value, as a `Result` or a `PyTree`; identical objects have identical results."""
     if id(x) not in made:
         made[id(x)] = x, _new_result(x, rec, shared, made)
     return made[id(x)][1]

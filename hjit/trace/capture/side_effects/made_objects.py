@@ -90,7 +90,7 @@ def _effect(cls: type, names: frozenset[str]) -> str:
 
 
 def _methods(classes: Iterable[type], names: set[str]) -> Iterator[types.FunctionType]:
-    """The methods of these names, and those that Python calls by itself."""
+    """The methods of these names, and those that Python calls implicitly."""
     for cls in classes:
         for name, value in [(n, v) for base in cls.__mro__ if is_own(base) for n, v in vars(base).items()]:
             value = value.func if isinstance(value, functools.partialmethod) else value
@@ -155,7 +155,7 @@ def _asks_types(f: types.FunctionType, values: Iterable[Any], names: set[str]) -
 
 
 def _is_own_class(x: Any) -> bool:
-    """Is this a class of the user's, which no array is of?"""
+    """Is this a user's class, which is not that of an array?"""
     return isinstance(x, type) and is_own(x) and not issubclass(x, np.ndarray | np.generic)
 
 
