@@ -24,7 +24,7 @@ Work = Callable[[Any, Callable[[], bool]], None]  # given what gives the owner, 
 
 
 class _Worker:
-    """The thread, and what it has to do."""
+    """The background thread and its queue."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a signal handler may come here in the middle, and call a pipeline
@@ -34,7 +34,7 @@ class _Worker:
         self._is_registered = False
 
     def submit(self, owner: Any, work: Work) -> bool:
-        """Do some work later; False where there is too much already, or the interpreter ends."""
+        """Queue some work; False if there is too much already, or the interpreter is shutting down."""
         with self._lock:
             if self._ends or len(self._waiting) >= MAX_WAITING:
                 return False

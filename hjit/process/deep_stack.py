@@ -18,7 +18,7 @@ STACK_BYTES = 256 << 20  # of address space; memory is taken as it is used
 
 
 def with_deep_stack(f: Callable[..., T], *args: Any) -> T:
-    """``f(*args)``; where the caller's stack is too small for it, in a thread with a large one.
+    """Call ``f(*args)``, in a thread with a large stack if the caller's is too small.
 
     Where that shows in the middle, `f` is called a second time. It has the caller's context there, too. Meanwhile,
     other threads may recurse deeper as well.

@@ -16,7 +16,7 @@ PROGRESS_AFTER = 1.0  # seconds
 
 @dataclass(slots=True)
 class Status:
-    """What is known of some work while it is done; it may change at any time.
+    """The state of some work in progress; it may change at any time.
 
     Attributes:
         text: what is done.
@@ -60,7 +60,7 @@ _current: ContextVar[Status | None] = ContextVar("hjit_progress", default=None)
 
 
 def milliseconds(seconds: float) -> str:
-    """A time as people read it."""
+    """A time as text."""
     return f"{1e3 * seconds:.3g} ms"
 
 
@@ -130,7 +130,7 @@ def _display(status: Status) -> Any:
 
 
 class _Line:
-    """The line of a status."""
+    """The progress line of a status."""
 
     def __init__(self, status: Status) -> None:
         from rich.spinner import Spinner

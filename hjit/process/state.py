@@ -17,7 +17,7 @@ GATES = "reset by the handlers of `hjit.process.forks`"
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Something at a module's top that changes.
+    """A module-level variable that changes.
 
     Attributes:
         holds: what is in it.

@@ -44,7 +44,7 @@ WHOLE = 4096  # elements of a stage that is always computed whole
 
 
 class Reference:
-    """What the segments of a variant should compute.
+    """Reference values of the outputs of a variant's segments.
 
     Args:
         graphs: one for each segment.
@@ -126,7 +126,7 @@ class Reference:
         return found.value.reshape(shape)
 
     def is_settled(self, name: str) -> bool:
-        """Is a number that is decided on the same in hjit and in NumPy?
+        """Does a number that is decided on have the same value in hjit and in NumPy?
 
         Raises:
             WorkLimitExceeded: it would take too long.

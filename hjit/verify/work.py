@@ -25,11 +25,11 @@ STEP_WORK = 1000  # operations: the overhead of one on few elements
 
 
 class WorkLimitExceeded(Exception):
-    """It would take too long."""
+    """The comparison would take too long."""
 
 
 class Work:
-    """The operations done in a part of a comparison, and those that are left for all of it.
+    """The operations of a part of a comparison, and those that remain for all of it.
 
     Args:
         effort: how many times `MAX_WORK` is allowed.
