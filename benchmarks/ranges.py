@@ -4,7 +4,7 @@ The network does not extrapolate: what is beyond the range of its training set c
 `hjit.model.fit.limits`). So each feature of each stage of the applications, under their default schedules, should lie
 within the range that it has over stages of generated programs, on images of the sizes of a training. A row has the
 range of one feature, and the applications that leave it, with how far. The features of a definition alone
-(`hjit.model.names.PIPELINE`) have rows, too. Nothing is compiled or timed.
+(`hjit.model.feature_names.PIPELINE`) have rows, too. Nothing is compiled or timed.
 
 A fit leaves a few stages of the training set out of its limits, too: `limited` has what lies beyond what it would set
 for these programs. A training has more schedules of each program, and so wider limits.
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import apps
-from hjit.model.names import PIPELINE, SCHEDULE
+from hjit.model.feature_names import PIPELINE, SCHEDULE
 
 PROGRAMS, SEED = 200, 5_000_000  # generated programs: none of these seeds is used for training or tests
 WALKED, MOVES = 16, 8  # stages of a Graph at most, of which another schedule is looked at, and how far that one is

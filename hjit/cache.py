@@ -91,7 +91,7 @@ def _own(info: os.stat_result) -> bool:
 
 
 def _private(info: os.stat_result) -> bool:
-    """Is it a folder of this user, in which nobody else can put files?"""
+    """Is it a folder of this user, in which no other user can create files?"""
     return stat.S_ISDIR(info.st_mode) and _own(info) and not stat.S_IMODE(info.st_mode) & OTHERS_WRITE
 
 

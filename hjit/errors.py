@@ -10,7 +10,7 @@ from types import CodeType, FrameType, TracebackType
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A place in the user's source."""
+    """A location in the user's source."""
 
     filename: str
     line: int
@@ -21,7 +21,7 @@ class Origin:
 
 
 class HjitError(Exception):
-    """Base of all exceptions of hjit's own."""
+    """Base class of hjit's exceptions."""
 
 
 class TraceError(HjitError):
@@ -31,7 +31,7 @@ class TraceError(HjitError):
         operation: what was called, e.g. ``"numpy.fft.fft2"``.
         reason: why it cannot be traced.
         advice: what the user can do instead.
-        origin: the source line, or None where it is not known.
+        origin: the source line, or None if it is not known.
     """
 
     def __init__(self, operation: str, reason: str, advice: str = "", origin: Origin | None = None) -> None:
@@ -64,7 +64,7 @@ class ScheduleError(HjitError):
 
 
 class StageError(ScheduleError):
-    """A schedule that one stage keeps from being lowered.
+    """A schedule that cannot be lowered because of one stage.
 
     Attributes:
         stage: its name.
@@ -76,7 +76,7 @@ class StageError(ScheduleError):
 
 
 class SlidingError(StageError):
-    """The stage is stored outside a loop along which it cannot slide."""
+    """The stage is stored outside a loop along which it cannot have a sliding window."""
 
 
 class BlockError(StageError):
@@ -84,7 +84,7 @@ class BlockError(StageError):
 
 
 class CompileError(HjitError):
-    """The back end refused generated code: a fault of hjit, worth a report."""
+    """The back end rejected generated code: a bug in hjit, please report it."""
 
 
 class MemoryShortage(CompileError):
@@ -92,19 +92,19 @@ class MemoryShortage(CompileError):
 
 
 class DeviceError(HjitError):
-    """What a target needs is not on this machine: a package, a driver, a device."""
+    """A package, driver or device that the target needs is missing on this machine."""
 
 
 class ModelError(HjitError):
-    """A file of weights is damaged, or made for other features."""
+    """A file of weights is damaged, or was made for other features."""
 
 
 class CacheError(HjitError):
-    """A bundle of plans is damaged, or of another machine; or there is no such plan."""
+    """A bundle of plans is damaged or from another machine; or there is no such plan."""
 
 
 class OptionError(HjitError, ValueError):
-    """An option has a name or a value that hjit does not know."""
+    """An option has an unknown name or value."""
 
 
 class HjitWarning(UserWarning):

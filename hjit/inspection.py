@@ -35,16 +35,16 @@ FORESIGHT_SECONDS = 1.0  # CPU time for which `explain` may trace a call that ha
 
 @uncounted
 class Inspectable(Tunable[P, R]):
-    """A compiled function with methods that show what calls with some arguments run.
+    """A compiled function with methods that show how calls with given arguments run.
 
-    They take the arguments of a call. Those that show something compiled compile it where it is not yet, and raise a
-    `TraceError` where such calls cannot be traced as a whole; and what NumPy raises for the arguments.
+    They take the arguments of a call. Methods that show compiled code compile it if necessary. They raise a
+    `TraceError` if such calls cannot be traced as a whole, and any exception that NumPy raises for the arguments.
     """
 
     def variant_of(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], options: Options, schedule: Scheduler | None = None
     ) -> Variant:
-        """What a call with these arguments runs, or would run by these options and this schedule; for tools."""
+        """What a call with these arguments runs, or would run under these options and this schedule; for tools."""
         from hjit.call.build import TracingFailed
         from hjit.call.variant import OutOfBounds
 
@@ -76,7 +76,7 @@ class Inspectable(Tunable[P, R]):
         return variant
 
     def explain(self, *args: Any, **kwargs: Any) -> str:
-        """How calls with such arguments run, and where NumPy runs them: why, and what to do."""
+        """How calls with such arguments run; if NumPy runs them: why, and what to do."""
         structure, leaves = flatten_arguments(args, kwargs)
         if any(map(is_dask_array, leaves)):
             from hjit.call.other_arrays import on_dask
@@ -121,12 +121,12 @@ class Inspectable(Tunable[P, R]):
         return None
 
     def report(self, *args: Any, **kwargs: Any) -> Report:
-        """How calls with such arguments run, and why they take as long as they do.
+        """How calls with such arguments run, and where their time goes.
 
-        Text where it is printed, HTML in a notebook, and a page with pictures by its `save`: the Graph, the schedule
-        beside a drawing of its loops, what was compared when it was chosen, predicted cost by stage, term and line of
-        source, time and bytes against the machine's bandwidth, and graph breaks. Kernels run some times to be timed;
-        the arguments stay as they are, and the function itself is not called.
+        It prints as text, displays as HTML in a notebook, and `save` writes a page with pictures: the Graph, the
+        schedule next to a drawing of its loops, the candidates that the search compared, predicted cost by stage, term
+        and source line, time and bytes relative to the machine's bandwidth, and graph breaks. Kernels run several times
+        to be timed; the arguments are not changed, and the function itself is not called.
         """
         from hjit.report.performance.gather import Call
         from hjit.report.performance.report import report_of
@@ -151,13 +151,13 @@ class Inspectable(Tunable[P, R]):
         return [on_deep_stack(lowered, s.scheduled, options) for s in variant.segments if s.scheduled is not None]
 
     def graph(self, *args: Any, **kwargs: Any) -> Any:
-        """The canonical Graph that these arguments lead to; printable, and a picture in a notebook."""
+        """The canonical Graph for these arguments; printable, and a picture in a notebook."""
         from hjit.report.listing import Listing
 
         return Listing([p.graph for p in self._inspect(args, kwargs)])
 
     def tree(self, *args: Any, **kwargs: Any) -> Any:
-        """The schedule tree that these arguments run by: found by a search, given to `use`, or the default one.
+        """The schedule tree for these arguments: found by a search, given to `use`, or the default one.
 
         It is a picture in a notebook.
         """
@@ -195,11 +195,11 @@ class Inspectable(Tunable[P, R]):
         return Listing([p.program for p in self._inspect(args, kwargs)])
 
     def inspect_llvm(self, *args: Any, **kwargs: Any) -> str:
-        """The LLVM IR as it is handed to LLVM."""
+        """The LLVM IR before optimisation."""
         return "\n".join(p.llvm for p in self._on_cpu()._inspect(args, kwargs))
 
     def inspect_asm(self, *args: Any, **kwargs: Any) -> str:
-        """The machine's assembly after optimisation."""
+        """The assembly after optimisation."""
         from hjit.kernels.runtime.backend import assembly
 
         here = self._on_cpu()
@@ -216,22 +216,22 @@ class Inspectable(Tunable[P, R]):
         targets: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> Exported:
-        """Write the function as a C library, which needs no Python: ``f.export("f.so", img)`` writes also ``f.h``.
+        """Write the function as a C library, which does not need Python: ``f.export("f.so", img)`` also writes ``f.h``.
 
-        Other sizes of the arguments, other strides and other numbers are the C caller's; their dtypes, numbers of
-        dimensions, and what the code itself needs to know are those of `args`. What the function reads besides its
-        arguments is part of the library as it is now. The header says what the library takes.
+        Sizes, strides and numbers may differ from those of `args`; dtypes, numbers of dimensions, and values that the
+        code depends on may not. Anything else that the function reads is stored in the library as it is now. The
+        header describes what the library accepts.
 
         Args:
-            path: of a shared library, NAME.so, or of an object file, NAME.o; beside it a C file is then written.
-            name: of the C function; that of `path` without its suffix.
-            target: "cpu": the level of x86-64 that this machine has; "x86-64-v2", "-v3" or "-v4"; "aarch64": object
-                files only. The pipeline's own where it is not given.
-            targets: instead of it, several levels of x86-64, all in one library: the highest that the processor has is
-                chosen when the library is loaded. Object files are one for each level, ``NAME_v3.o``.
+            path: a shared library, NAME.so, or an object file, NAME.o, with a C file next to it.
+            name: the name of the C function; by default that of `path` without its suffix.
+            target: "cpu": this machine's x86-64 level; "x86-64-v2", "-v3" or "-v4"; "aarch64": object files only. The
+                default is the pipeline's target.
+            targets: several x86-64 levels instead, in one library: the highest level that the processor supports is
+                chosen when the library is loaded. There is an object file for each level, ``NAME_v3.o``.
 
         Raises:
-            OptionError: there is no such target, both `target` and `targets` are given, or one in the other's form.
+            OptionError: there is no such target, or both `target` and `targets` are given, or one in the other's form.
             FileNotFoundError: there is no such folder.
             HjitError: the function needs Python when it runs (a call that is not compiled, random numbers, a decision
                 on values), or there is no C compiler.
@@ -254,21 +254,21 @@ class Inspectable(Tunable[P, R]):
         return export(request, name or Path(path).stem, path, targets or where)
 
     def in_force(self) -> tuple[Options, Scheduler | None]:
-        """The options of a call that is made here, and the schedule that was given to `use`."""
+        """The options of a call made here, and the schedule that was given to `use`."""
         return self._state.options.here(), self._state.schedule
 
     # -- inspection of what runs on a GPU
     def inspect_cuda(self, *args: Any, **kwargs: Any) -> str:
-        """The CUDA C of the kernels that run on a GPU, as it is handed to NVRTC."""
+        """The CUDA C of the GPU kernels, as passed to NVRTC."""
         from hjit.kernels.cuda.runtime import inspection
 
         return "\n".join(map(inspection.cuda, self._device_kernels(args, kwargs)))
 
     def inspect_ptx(self, *args: Any, capability: int | None = None, **kwargs: Any) -> str:
-        """The PTX of the kernels that run on a GPU.
+        """The PTX of the GPU kernels.
 
         Args:
-            capability: compute capability, 90 for 9.0; None: the device's, or 80 where there is none.
+            capability: compute capability, 90 for 9.0; None: the device's, or 80 if there is no device.
 
         Raises:
             DeviceError: there is no NVRTC.
@@ -278,7 +278,7 @@ class Inspectable(Tunable[P, R]):
         return "\n".join(inspection.compiled(b, capability).ptx for b in self._device_kernels(args, kwargs))
 
     def inspect_sass(self, *args: Any, capability: int | None = None, **kwargs: Any) -> str:
-        """The machine code of the kernels that run on a GPU, as nvdisasm prints it; see `inspect_ptx`.
+        """The machine code of the GPU kernels, as printed by nvdisasm; see `inspect_ptx`.
 
         Raises:
             DeviceError: there is no NVRTC, or no disassembler.
@@ -288,10 +288,10 @@ class Inspectable(Tunable[P, R]):
         return "\n".join(inspection.sass(b, capability) for b in self._device_kernels(args, kwargs))
 
     def kernels(self, *args: Any, capability: int | None = None, **kwargs: Any) -> Any:
-        """A printable table of the kernels that run on a GPU: grid, block, registers, spills, shared memory of each.
+        """A printable table of the GPU kernels: grid, block, registers, spills and shared memory of each.
 
-        What runs between them has a line of its own: FFTs and products by libraries of the GPU, decisions, and what
-        runs on the host.
+        It has a line for each operation between kernels: FFTs and products by GPU libraries, decisions, and calls on
+        the host.
 
         Args:
             capability: see `inspect_ptx`.

@@ -20,7 +20,7 @@ from hjit.report.kinds import Row, rows_of
 
 
 class Accelerated:
-    """Modules whose public functions are pipelines; `undo`, or the end of a ``with`` block, puts the functions back.
+    """Modules whose public functions are pipelines; `undo`, or the end of a ``with`` block, restores the functions.
 
     Attributes:
         pipelines: by the names of the functions, ``package.module.function``.
@@ -52,14 +52,14 @@ class Accelerated:
                 self._keys.append((keyed, made[function]))
 
     def decorated(self, function: types.FunctionType) -> Any:
-        """A function of a script that is running: a pipeline from now on, unless its calls only begin something."""
+        """A function of a running script as a pipeline, unless it is a coroutine or generator function."""
         if function.__code__.co_flags & _NOT_PLAIN_CALLS:
             return function
         found = self.pipelines[function.__qualname__] = Pipeline(function, self._given)
         return found
 
     def undo(self) -> None:
-        """Put the functions back; what others have put in their place since then stays."""
+        """Restore the functions, unless other code has replaced them since."""
         for module, name, function in reversed(self._before):
             if getattr(getattr(module, name, None), "py_func", None) is function:
                 setattr(module, name, function)
@@ -90,9 +90,9 @@ class Accelerated:
 
 
 def accelerate(*names: str | types.ModuleType, **given: Unpack[GivenOptions]) -> Accelerated:
-    """Make the public functions of modules pipelines, from now on, or in a ``with`` block.
+    """Turn the public functions of modules into pipelines, from now on, or in a ``with`` block.
 
-    What a package calls inside by other names, and what was imported from a module before, stays as it is.
+    Functions that a package calls under other names, or that were imported from a module before, are not replaced.
 
     Args:
         names: of modules, such as ``"skimage.filters"``; or modules.

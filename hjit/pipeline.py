@@ -25,7 +25,7 @@ from hjit.options import GivenOptions, checked, resolve
 from hjit.process import forks, state
 from hjit.trace.capture.overlay import is_traced_call, load_table
 from hjit.trace.splitting.decorated import python_original
-from hjit.trace.tracing.dispatch import hook
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.frames import stack_level, uncounted
 from hjit.trace.tracing.recording.recorder import running
 
@@ -86,12 +86,12 @@ class Pipeline(Inspectable[P, R]):
         return _unpickle, (module, name, self._state.options.given)
 
     def into(self, out: Out, *args: P.args, **kwargs: P.kwargs) -> Out:
-        """Call the pipeline, and write its results to `out`: an array, or arrays nested as the function's results are.
+        """Call the pipeline and write its results to `out`: an array, or arrays nested like the function's results.
 
         Kernels write directly to arrays in C order that do not overlap the arguments, without allocation.
 
         Raises:
-            ValueError: `out` does not have the structure of the result, or an array not its shape or dtype.
+            ValueError: `out` does not have the structure of the result, or the shape or dtype of an array differs.
         """
         self.stats.calls += 1
         targets = leaves_of(out)
@@ -114,15 +114,16 @@ class Pipeline(Inspectable[P, R]):
         return out
 
     def use(self, schedule: Schedule | Root | Sequence[Root] | None) -> Pipeline[P, R]:
-        """Use this schedule from now on (later changes to it have no effect); None: the default one. Returns the
-        pipeline.
+        """Use this schedule from now on (later changes to it have no effect); None: the default one.
+
+        Returns the pipeline.
 
         Args:
-            schedule: directives, or trees: those that `tree` returns, perhaps changed by
+            schedule: directives, or trees as returned by `tree`, possibly changed by
                 `hjit.sched.language.transforms`.
 
         Raises:
-            ScheduleError: it is no schedule. The first call raises it if the schedule is not legal for the function.
+            ScheduleError: it is not a schedule. If it is not legal for the function, the first call raises this.
         """
         from hjit.sched.hand.schedule import usable
 
@@ -153,7 +154,7 @@ class BoundPipeline:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if running and is_traced_call(sys._getframe(1), args, kwargs):
-            return hook("wrap_callable")(self)(*args, **kwargs)
+            return forward.wrap_callable(self)(*args, **kwargs)
         return self._whole(self._owner, *args, **kwargs)
 
     @property

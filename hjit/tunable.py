@@ -28,20 +28,20 @@ class Tunable(CompiledFunction[P, R]):
     """A compiled function whose schedules can be tuned."""
 
     def tune(self, *args: Any, budget: float | None = None, **kwargs: Any) -> Tuned:
-        """Look for the fastest schedule of calls with such arguments: compile and time many, and learn from them.
+        """Search for the fastest schedule of calls with such arguments by compiling and timing many schedules.
 
-        What is found runs from the next call on, and is kept on disk: later processes find it, whatever search they
-        run by (``tune=False`` but for this pipeline excepted). It is never slower than the default schedule was when
-        both were timed. Ctrl-C ends it, and keeps the best so far. The arguments stay as they are, and the function is
-        not called; one that runs in parts is called once.
+        The result is used from the next call on, and kept on disk: later processes find it whatever their `tune`
+        option is, except ``tune=False``; this pipeline uses it in any case. It is never slower than the default
+        schedule when both were timed. Ctrl-C ends the search and keeps the best so far. The arguments are not changed,
+        and the function is not called, except once if it runs in parts.
 
         Args:
-            budget: seconds; None: those of the option `tune_budget`. It ends earlier where nothing more is gained.
+            budget: seconds; None: the option `tune_budget`. The search ends earlier if there is no further gain.
 
         Raises:
-            ScheduleError: the function runs by a schedule that was given to `use`, on a GPU or on Dask.
-            TraceError: nothing of it is compiled.
-            OptionError: the budget is no number of seconds.
+            ScheduleError: the function has a schedule from `use`, or runs on a GPU or on Dask arrays.
+            TraceError: no part of it is compiled.
+            OptionError: the budget is not a number of seconds.
         """
         from hjit.call.build import TracingFailed
         from hjit.call.variant import OutOfBounds
@@ -84,7 +84,7 @@ class Tunable(CompiledFunction[P, R]):
             raise ScheduleError(f"{self.__name__}: tune it with a NumPy array as large as one chunk")
 
     def tune_next(self, context: Any, seconds: float | None) -> None:
-        """Tune at the next call with arguments that are new then; None: no longer."""
+        """Tune at the next call with new arguments; None: stop doing so."""
         options = self._state.options
         options.forget(context)
         if seconds is not None:

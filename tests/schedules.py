@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from hjit.errors import ScheduleError
 from hjit.kernels.lower.lower import lower
-from hjit.model.names import SCHEDULE
+from hjit.model.feature_names import SCHEDULE
 from hjit.sched.analysis.sized import SizedGraph
 from hjit.sched.features.featurise import nest_features
 from hjit.sched.language.memory import C_ORDER

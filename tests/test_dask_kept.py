@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hjit
-from hjit.chunks import kept, kernels, limits, subgraphs, tasks
+from hjit.chunks import kept_stages, kernels, limits, subgraphs, tasks
 from hjit.chunks.cut import cut_graph
 from tests.fuzz import random_program
 from tests.test_dask import CASES, assert_as_numpy, chunked, equalised, image, stretched, tasks_of
@@ -34,8 +34,8 @@ def one_thread() -> Iterator[None]:
 def set_room(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
     """Bytes of what may be kept; whatever fits is."""
     monkeypatch.setattr(tasks, "kept_bytes", lambda: room)
-    monkeypatch.setattr(kept, "KEPT_COST", 0)
-    monkeypatch.setattr(kept, "TASK_COST", 0)
+    monkeypatch.setattr(kept_stages, "KEPT_COST", 0)
+    monkeypatch.setattr(kept_stages, "TASK_COST", 0)
 
 
 def kept_of(f: Callable[..., Any], *args: Any) -> set[str]:

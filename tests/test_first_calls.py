@@ -14,7 +14,7 @@ from hjit.call import build
 from hjit.call.breaks.limits import FEW_TRACES
 from hjit.options import Options
 from hjit.trace.capture import trace
-from hjit.trace.tracing.recording import iterations
+from hjit.trace.tracing.recording.loops import iterations
 from hjit.tuning import autoschedule
 from hjit.tuning.choice import Segment
 from hjit.tuning.plans import Plan

@@ -10,10 +10,10 @@ import pytest
 
 from benchmarks import apps, ranges
 from benchmarks.ranges import FEATURES, SMALL, Outside, compared, outside, table
+from hjit.model.feature_names import PIPELINE, SCHEDULE
 from hjit.model.generator import Program, _source, is_large, random_program
 from hjit.model.generator_gathers import batch_layer
 from hjit.model.generator_sketch import Sketch
-from hjit.model.names import PIPELINE, SCHEDULE
 from hjit.training.programs import IMAGES, LARGEST, PIXELS, SHORT, sizes
 
 

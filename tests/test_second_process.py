@@ -274,7 +274,7 @@ def test_a_condition_that_guards_a_call_is_computed(run: Any, tmp_path: Path) ->
     real = calls.record_extern_call
     def record(rec, extern):
         outcome = real(rec, extern)
-        assert not rec.assumed
+        assert not rec.known.assumed
         return outcome
     calls.record_extern_call = record
 """

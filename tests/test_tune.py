@@ -14,7 +14,7 @@ import pytest
 from hjit import cache
 from hjit.errors import HjitError
 from hjit.kernels.runtime.kernel import made
-from hjit.model.names import MACHINE, PIPELINE, SCHEDULE
+from hjit.model.feature_names import MACHINE, PIPELINE, SCHEDULE
 from hjit.options import Options
 from hjit.process import machine
 from hjit.training import cases

@@ -46,7 +46,7 @@ def halide_by_hand() -> Plot:
         for app, r in _given(results(file)["rows"], "hjit", schedule).items():
             x = r["ratios"]["halide manual"]
             rows.setdefault(app, {})[name] = Ratio(x["median"], x["low"], x["high"])
-    about = "Beside Halide scheduled by hand: Halide's time divided by hjit's, for hjit's schedules"
+    about = "Compared with Halide scheduled by hand: Halide's time divided by hjit's, for hjit's schedules"
     return Plot(svg.ratios(about, "Halide's time by hand / hjit's; medians, quartiles as lines", rows), about, file)
 
 
@@ -60,7 +60,7 @@ def halide_by_autoscheduler() -> Plot:
         for app, r in _given(data, "halide", schedule).items():
             if r["min_ms"] and ours[app]["min_ms"]:
                 rows[app][name] = Ratio(r["min_ms"] / ours[app]["min_ms"])
-    about = "Beside Halide's autoschedulers: their time divided by that of hjit's greedy search"
+    about = "Compared with Halide's autoschedulers: their time divided by that of hjit's greedy search"
     return Plot(svg.ratios(about, "the autoscheduler's time / hjit's; by minima", rows), about, file)
 
 

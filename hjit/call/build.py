@@ -223,7 +223,7 @@ def traced_call(request: Request) -> Trace:
     except Exception as error:
         raise_if_signalled(error)
         raise TracingFailed(error) from None
-    traced.recorder.roll_back()  # random numbers are drawn when the variant runs
+    traced.recorder.externs.roll_back()  # random numbers are drawn when the variant runs
     breaks = traced.recorder.breaks
     if any(e.impure for e in breaks) and any(e.call is None for e in breaks):
         raise TraceError(
@@ -251,7 +251,7 @@ def _no_device_arrays(traced: Trace, leaves: Sequence[Any]) -> None:
     Raises:
         TraceError: it does.
     """
-    for path, (kind, _) in traced.recorder.captures:
+    for path, (kind, _) in traced.recorder.captured.guards:
         if kind == "array" and is_device_array(look_up(path, leaves)):
             raise TraceError(str(path), "an array on the GPU", 'use target="cuda", or an array on the host')
 
@@ -308,7 +308,7 @@ def evaluate(
     found = {n: host(arrays[n]) for n in names if n in rec.inputs}
     wanted = tuple(dict.fromkeys(n for n in names if n not in found))
     if wanted:
-        values, slots = rec.tape.replay(leaves), rec.scalar_slots()
+        values, slots = rec.tape.replay(leaves), rec.scalars.slots()
         assert values is not None, "the arguments are those that are being traced"
         scalars = {name: values[slot.k] for name, (slot, _) in slots.items()}
         try:
@@ -317,7 +317,7 @@ def evaluate(
                 estimate = by_numpy.estimate(rec.graph(wanted), rec.sizes, options.fast_math)
             outputs = _outputs(rec, wanted, arrays, scalars, options, estimate)
         except IndexError:
-            rec.out_of_bounds = True
+            rec.findings.out_of_bounds = True
             raise
         found.update(zip(wanted, map(host, outputs), strict=True))
     return [found[n] for n in names]
@@ -344,7 +344,7 @@ def _outputs(
     kernels = None if stored is None else stored.load()
     # The process that stored the assumed outcomes evaluated those conditions in NumPy, had little left to compute here,
     # and stored no kernel. Now all of it is to be computed: still by NumPy, if that is quicker than compiling
-    if kernels is None and rec.assumed and by_numpy is not None and by_numpy.is_quicker_than_compiling:
+    if kernels is None and rec.known.assumed and by_numpy is not None and by_numpy.is_quicker_than_compiling:
         found = by_numpy.outputs(arrays, scalars)
         if found is not None:
             return found
@@ -502,7 +502,7 @@ def variant_of(
 ) -> Variant:
     """A variant of a trace, from its compiled segments."""
     rec, guards = traced.recorder, guards_of(traced)
-    slots = {name: slot.k for name, (slot, _) in rec.scalar_slots().items()}
+    slots = {name: slot.k for name, (slot, _) in rec.scalars.slots().items()}
     shapes = {n: (shape, dtype) for s in segments if s.bound is not None for n, shape, dtype in s.bound.outputs}
     allocated: dict[str, Any] = {**allocations(traced.results, shapes), **scratch_allocations(traced.results, shapes)}
     return variant(
@@ -519,7 +519,9 @@ def _is_simple(traced: Trace, guards: Guards, structure: PyTree) -> bool:
     """May calls use a hot path: nothing is captured or written, no argument is a container, and all graph breaks are
     matrix products?"""
     rec = traced.recorder
-    if any(e.product is None for e in rec.breaks) or rec.effects or rec.captures or traced.writes or guards.packed:
+    if any(e.product is None for e in rec.breaks) or any(
+        (rec.effects, rec.captured.guards, traced.writes, guards.packed)
+    ):
         return False
     args, kwargs = structure.items
     return not any(isinstance(x, PyTree) for x in (*args.items, *kwargs.items))
@@ -563,7 +565,7 @@ def _forget_call(traced: Trace) -> None:
     for s in rec.inputs.values():
         if s.where[0] != "constant":
             s.array = _like(s.array)
-    rec.captured.clear()
+    rec.captured.seen.clear()
     rec.forget()
 
 

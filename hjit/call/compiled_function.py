@@ -48,7 +48,7 @@ from hjit.process import float_errors, forks
 from hjit.process.garbage_collection import few_collections
 from hjit.trace.capture.overlay import is_traced_call
 from hjit.trace.capture.trace import flatten_arguments
-from hjit.trace.tracing.dispatch import hook
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.frames import uncounted
 from hjit.trace.tracing.recording.recorder import running
 
@@ -109,7 +109,7 @@ class CompiledFunction(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """The hot path: a kernel that is known to fit, or NumPy where that is known to run."""
         if running and is_traced_call(sys._getframe(1), args, kwargs):
-            traced: R = hook("wrap_callable")(self.py_func)(*args, **kwargs)
+            traced: R = forward.wrap_callable(self.py_func)(*args, **kwargs)
             return traced
         if comparing and threading.get_ident() in comparing:
             return self.py_func(*args, **kwargs)

@@ -91,5 +91,5 @@ def arguments_of(traced: Trace, leaves: Sequence[Any]) -> Arguments | None:
     values = rec.tape.replay(leaves) if rec.tape.ops else []
     if values is None:
         return None
-    scalars = {name: values[slot.k] for name, (slot, _) in rec.scalar_slots().items()}
+    scalars = {name: values[slot.k] for name, (slot, _) in rec.scalars.slots().items()}
     return Arguments({n: s.array for n, s in rec.inputs.items()}, scalars)

@@ -31,7 +31,7 @@ class Stats:
 
     Attributes:
         calls: calls of the pipeline.
-        traces: how often the function was traced.
+        traces: how many times the function was traced.
         compilations: kernels compiled.
         cache_hits: kernels loaded from the disk cache.
         fallbacks: calls that returned the plain function's result: no kernel served them, the kernel's first result

@@ -60,7 +60,7 @@ class Guards:
         if values is None:
             return None
         arrays: dict[str, Array] = {}
-        for path, (kind, expected) in rec.captures:
+        for path, (kind, expected) in rec.captured.guards:
             try:
                 value = look_up(path, leaves)
             except Exception as error:  # it is gone, or a descriptor raises
@@ -134,11 +134,11 @@ def guards_of(trace: Trace) -> Guards:
         any(n in packed_inputs or _overlaps_itself(rec.inputs[n].array) for n in written),
         frozenset(n for n, s in rec.inputs.items() if s.is_complex),
         _identities(
-            [(arguments[n], k) for k, n in rec.leaves.items() if k != arguments[n]],
+            [(arguments[n], k) for k, n in rec.caller.leaves.items() if k != arguments[n]],
             [ks for names in alike if len(ks := [arguments[n] for n in names if n in arguments]) > 1],
         ),
         tuple(names for names in alike if not all(n in arguments for n in names)),
-        tuple(sorted(rec.disjoint)),
+        tuple(sorted(rec.caller.disjoint)),
     )
 
 

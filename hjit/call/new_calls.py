@@ -142,13 +142,13 @@ class NewCalls:
         try:
             given, run_options = (call.args, call.kwargs), RunOptions(built.results)
             result = variant.run(call.leaves, guarded, call.targets, given, run_options)
-            for warning in variant.rec.warned:  # extern calls issued them while tracing, and are not made again
+            for warning in variant.rec.externs.warnings:  # issued while tracing, by calls that are not repeated
                 shown_warnings.give(warning)
             return result
         except OutOfBounds:
             return state.leave_to_numpy(call)
         except Mispredict:  # an assumed outcome was wrong; or a decision differs by the last bits of a sum
-            if not variant.rec.assumed:
+            if not variant.rec.known.assumed:
                 state.interprets = False
                 return PLAIN
             state.assumes = False
@@ -221,7 +221,7 @@ class NewCalls:
             with contextlib.suppress(HjitError, OutOfBounds, TracingFailed):  # it may be on the wrong path
                 return state.build(self.request(call.structure, call.leaves, options, state.schedule, expected))
         built = self._build_unsplit(call, options)
-        if all(v.rec.assumed for v in call.known):  # outcomes are stored for first calls of later processes
+        if all(v.rec.known.assumed for v in call.known):  # outcomes are stored for first calls of later processes
             outcomes.store(state.py_func, call.key, options, built.variant.rec)
         return built
 

@@ -1,4 +1,6 @@
-"""Required regions of all chunks at once: bounds inference over arrays of numbers, one for each chunk.
+"""Bounds inference for all chunks at once: the intervals are arrays of numbers, one for each chunk.
+
+There is no schedule tree here; `hjit.sched.analysis.propagation` says how this differs from bounds inference for loops.
 
 A region has an interval for each axis, ``(low, high)``, both included, as in `hjit.sched.analysis.footprint`; here the
 bounds are arrays of integers. An interval with ``high < low`` is empty.
@@ -25,7 +27,7 @@ Region = tuple[tuple[Numbers, Numbers], ...]
 
 
 class _Chunks(Arithmetic[Any]):
-    """Indices without run-time sizes over pairs of arrays."""
+    """Interval arithmetic on pairs of arrays, for indices without run-time sizes."""
 
     __slots__ = ("_known",)
     unknown: Interval = (-FAR, FAR)
@@ -70,7 +72,7 @@ class Access:
     borders: tuple[tuple[Over[Interval], int], ...]
 
     def is_inside(self, dims: Sequence[Interval], count: int) -> Any:
-        """Is no boundary mode of effect?"""
+        """Do no boundary modes have an effect?"""
         found: Any = np.ones(count, bool)
         for over, n in self.borders:
             low, high = over(dims)
@@ -78,7 +80,7 @@ class Access:
         return found
 
     def region(self, dims: Sequence[Interval], count: int) -> Region:
-        """The region that some iterations read, none of it where there are none."""
+        """The region that some iterations read; empty if there are none."""
         empty = np.zeros(count, bool)
         for low, high in dims:
             empty |= np.asarray(high) < np.asarray(low)
@@ -94,7 +96,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Loops:
-    """A definition of a stage, in numbers.
+    """A definition of a stage at concrete sizes.
 
     Attributes:
         extents: of its dimensions.
@@ -198,7 +200,7 @@ def hull(a: Region | None, b: Region) -> Region:
 
 
 def filled(region: Region, shape: Sequence[int]) -> Region:
-    """Regions of one element at least: kernels read no arrays that have none."""
+    """Regions with at least one element, because kernels cannot read empty arrays."""
     found = []
     for (low, high), n in zip(region, shape, strict=True):
         empty = high < low
@@ -207,7 +209,7 @@ def filled(region: Region, shape: Sequence[int]) -> Region:
 
 
 def elements(intervals: Iterable[Interval]) -> Any:
-    """How many points there are in regions, as floats: there may be too many for integers."""
+    """The number of points in regions, as floats because integers may overflow."""
     total: Any = 1.0
     for low, high in intervals:
         total = total * np.maximum(np.asarray(high) - np.asarray(low) + 1.0, 0.0)

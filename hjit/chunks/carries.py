@@ -26,7 +26,7 @@ DEEPEST = 16  # rows before a chunk that it may need
 
 @dataclass(frozen=True, slots=True)
 class Carry:
-    """How the chunks of a scan follow from each other.
+    """How the chunks of a scan continue from each other.
 
     Attributes:
         axis: along which.
@@ -61,12 +61,12 @@ class Carry:
         return tuple(rows if k == self.axis else x for k, x in enumerate(region))
 
     def is_first(self, region: Region, n: int) -> Any:
-        """Which chunks have none before them?"""
+        """Which chunks have no predecessor?"""
         low, high = region[self.axis]
         return low == 0 if self.step > 0 else high == n - 1
 
     def chunks(self, chunks: Sequence[int], sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """Chunks of the axis, those put together that could not go on from one another.
+        """Chunks of the axis, joined where they would be shorter than the carried rows.
 
         Each but the first begins at a row that the scan computes, and has more iterations than rows that it needs.
         """
@@ -83,7 +83,7 @@ class Carry:
 
 
 def carry_of(s: Stage) -> Carry | None:
-    """The axis along which chunks of a stage can follow from each other; None where there is none.
+    """The axis along which chunks of a stage can continue from each other; None if there is none.
 
     That is so where its last update is a scan whose outermost iterations are the rows of that axis, which reads a
     known number of rows before its own, and no other definition ties rows together.
@@ -127,12 +127,12 @@ def _depth(name: str, d: Definition, axis: int, step: int) -> int | None:
 
 
 def name_of_rows(graph: Graph, stage: str) -> str:
-    """The name of the array that a chunk's rows before it are given as."""
+    """The name of the input with the rows before a chunk."""
     return fresh(f"{stage}_before", graph.arrays)
 
 
 def continuing(graph: Graph, carries: Mapping[str, Carry]) -> Graph:
-    """The Graph for chunks that others come before: these stages load the rows before the chunk from inputs."""
+    """The Graph for chunks that follow others: these stages load the rows before the chunk from inputs."""
     stages, inputs = [], []
     for s in graph.stages:
         carry = carries.get(s.name)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from dask.base import tokenize
 
-from hjit.chunks.kept import subgraphs_with_kept
+from hjit.chunks.kept_stages import subgraphs_with_kept
 from hjit.chunks.limits import MAX_CUTS, SMALL_WORK
 from hjit.chunks.serialisation import serialise_graph
 from hjit.chunks.subgraphs import Cutter, Grid, Subgraph
@@ -26,8 +26,8 @@ from hjit.trace.ir.poly import sizes_value
 from hjit.trace.passes.delinearisation import delinearise
 from hjit.trace.passes.elimination.stage_elimination import drop_dead_stages, merge_equal_stages
 from hjit.trace.passes.fusion import fuse
-from hjit.trace.passes.operands import separate_operands
-from hjit.trace.passes.rows import rows_as_dims
+from hjit.trace.passes.row_updates import rows_as_dims
+from hjit.trace.passes.shared_operands import separate_operands
 
 Passes = tuple[Callable[[Graph], Graph], ...]
 PASSES: Passes = (  # before a Graph is cut

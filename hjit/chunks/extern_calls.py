@@ -28,7 +28,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The place of an array among the arguments.
+    """A placeholder for an array among the arguments.
 
     Attributes:
         number: of the array.
@@ -43,7 +43,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class ExternCall:
-    """A call with places for its arrays."""
+    """A call with placeholders for its arrays."""
 
     name: str
     function: Callable[..., Any]
@@ -70,7 +70,7 @@ class ExternCall:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a call's results before it is made.
+    """What is known about a call's results in advance.
 
     Attributes:
         first: the array that is cut.
@@ -102,7 +102,7 @@ def as_complex(parts: Array) -> Array:
 
 
 def as_parts(a: Array) -> Array:
-    """The parts of a complex array along a last axis; another one is itself."""
+    """The parts of a complex array along a last axis; other arrays are unchanged."""
     return np.stack([a.real, a.imag], -1) if a.dtype.kind == "c" else a
 
 
@@ -197,7 +197,7 @@ RULES: dict[str, tuple[Rule, Dtype]] = {
 
 
 def known_result(call: ExternCall, arrays: Sequence[tuple[Slot, np.dtype[Any]]]) -> Known | None:
-    """What is known of the result of a call; None where that is too little to make it later.
+    """What is known about a call's result; None if that is not enough to make the call later.
 
     Args:
         arrays: their places, by number, and dtypes.
@@ -309,7 +309,7 @@ def _in_chunks(array: Any, whole: frozenset[int], rank: int) -> Any:
 
 
 def described(call: ExternCall, known: Known, array: Any) -> str:
-    """How a call runs."""
+    """How a call runs, as text."""
     axes = sorted(known.whole)
     count = math.prod(map(len, array.chunks))
     if len(axes) == len(known.first.shape):

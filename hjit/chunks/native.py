@@ -23,7 +23,7 @@ GETTERS = (getter, getter_nofancy, getter_inline)
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What Dask loads the chunks of an array from.
+    """The source from which Dask loads the chunks of an array.
 
     Attributes:
         key: whose value it is.
@@ -54,7 +54,7 @@ def data(key: Key, value: Any) -> DataNode:
 
 
 def after(key: Key, computed: Task, earlier: Key) -> Task:
-    """A task that computes what another does, but not before a third one has run."""
+    """A task that computes the same as another one, but not before a third one has run."""
     return Task(key, _result_of, computed, TaskRef(earlier))
 
 
@@ -68,7 +68,7 @@ def is_task(x: Any) -> bool:
 
 
 def first_layer(first: str) -> dict[str, dict[Key, Any]]:
-    """The layer of a task that does nothing."""
+    """The layer with a task that does nothing."""
     return {first: {first: task(first, nothing, (), ())}}
 
 
@@ -77,7 +77,7 @@ def nothing() -> None:
 
 
 def source_of(array: Any, first: str) -> Source | None:
-    """What the chunks of an array are loaded from, as `da.from_array` has it; None where they are computed."""
+    """The source of an array's chunks, as made by `da.from_array`; None if they are computed."""
     graph = array.dask
     layer = graph.layers.get(array.name)
     if not isinstance(layer, Blockwise) or layer.task.func not in GETTERS or len(layer.indices) != 2:

@@ -35,7 +35,7 @@ TOGETHER = 0.25  # of a chunk: what other tasks need of it is one task up to her
 
 
 class Layout:
-    """How a window is put together from chunks: plain numbers, which Dask does not look into.
+    """How a window is assembled from chunks: plain numbers, which Dask does not inspect.
 
     Attributes:
         shape: of the window.
@@ -65,7 +65,7 @@ class Layout:
 
 
 class SourceWindow:
-    """A window that is read from what chunks are loaded from.
+    """A window that is read directly from the source of an array.
 
     Attributes:
         get, settings: as `Source` has them.
@@ -87,7 +87,7 @@ class SourceWindow:
 
 
 class WindowAssembly:
-    """What a task does with the chunks that it is given, which Dask does not look into.
+    """The function of a task that assembles a window from chunks; Dask does not inspect it.
 
     Attributes:
         row: the numbers of the kernel.
@@ -109,7 +109,7 @@ class WindowAssembly:
 
 
 class Excerpts:
-    """Slices, which Dask does not look into."""
+    """Slices, in a form that Dask does not inspect."""
 
     __slots__ = ("parts",)
 
@@ -121,14 +121,14 @@ class Excerpts:
 
 
 def excerpts(wanted: Excerpts, block: Array) -> tuple[Array, ...]:
-    """Parts of a chunk, without the rest of it."""
+    """Parts of a chunk, copied so that the chunk can be freed."""
     block = np.asarray(block)
     return tuple(block[part].copy(order="C") for part in wanted.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkPart:
-    """A chunk along an axis, as an interval has it.
+    """The part of a chunk that an interval of an axis needs.
 
     Attributes:
         offset: the chunk, from the first one of the interval.
@@ -145,7 +145,7 @@ class ChunkPart:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A chunk that a window has some of; the same for all windows that lie alike to chunks of the same lengths.
+    """The part of a chunk that a window needs; the same object for all windows with the same relative position.
 
     Attributes:
         offset: the chunk, from the first one of the window.
@@ -203,7 +203,7 @@ def excerpts_of(*parts: tuple[Ends, ...]) -> Excerpts:
 
 
 def is_better_merged(chunks: Sequence[Sequence[int]], region: Region, count: int) -> bool:
-    """Is an array so small, and in so many chunks, that they are better put together for tasks that read many of them?
+    """Is an array so small, and in so many chunks, that tasks that read many of them should read one merged chunk?
 
     Args:
         chunks: of the array.
@@ -220,7 +220,7 @@ def is_better_merged(chunks: Sequence[Sequence[int]], region: Region, count: int
 
 
 class _Cuts:
-    """What is cut out of one chunk."""
+    """The excerpts of one chunk."""
 
     __slots__ = ("numbers", "share")
 
@@ -235,7 +235,7 @@ class _Cuts:
 
 
 class Reads:
-    """What the tasks of a part read of one array."""
+    """The reads of one array by the tasks of a part."""
 
     def __init__(self, array: Any, region: Region, key: str) -> None:
         """
@@ -309,7 +309,7 @@ class Reads:
 
 
 class SourceReads:
-    """What the tasks of a part read of one array that is loaded from a source: each its window, from there."""
+    """The reads of one array by the tasks of a part, each of a window directly from its source."""
 
     def __init__(self, source: Source, region: Region) -> None:
         """`region`: the window of each task."""

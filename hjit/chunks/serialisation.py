@@ -94,7 +94,7 @@ def serialise_graph(graph: Graph) -> tuple[Row, ...]:
 
 
 def deserialise_graph(rows: tuple[Row, ...]) -> Graph:
-    """The Graph that rows are of."""
+    """The inverse of `serialise_graph`."""
     made: list[Any] = []
 
     def resolved(x: Any) -> Any:

@@ -70,8 +70,8 @@ class Cutter:
     Attributes:
         shapes: of the arrays whose chunks results follow: those that are read, or all arguments where none is.
         chunks: of the arrays that it reads: the lengths along each axis.
-        aliases: inputs that are another array (`hjit.trace.passes.operands`).
-        kept: stages that subgraphs need and do not compute themselves (`hjit.chunks.kept`).
+        aliases: inputs that are another array (`hjit.trace.passes.shared_operands`).
+        kept: stages that subgraphs need and do not compute themselves (`hjit.chunks.kept_stages`).
     """
 
     def __init__(
@@ -309,11 +309,11 @@ class Cutter:
         return once > SMALL_WORK and work > most * once
 
     def _is_long(self, name: str) -> bool:
-        """Are there more iterations than each chunk may do?"""
+        """Are there more iterations than a chunk may have?"""
         return any(math.prod(loops.extents) > SMALL_WORK for loops in self.bounds.loops(name))
 
     def _sees_too_much(self, source: str, region: Region, count: int) -> bool:
-        """Do chunks read all of a large array, rather than what lies near them?"""
+        """Do chunks read all of a large array, rather than a neighbourhood?"""
         shape = self.bounds.shapes[source]
         size = float(math.prod(shape))
         if count == 1 or size <= SMALL_WORK or (source not in self.position and self._is_one(source)):
@@ -333,7 +333,7 @@ def _computes_much(dims: Sequence[Interval], region: Region, count: int) -> bool
 
 
 def is_reduction(s: Stage) -> bool:
-    """Can a stage be combined from partial results, each of a part of its reduction domain?"""
+    """Can a stage be combined from partial results over parts of its reduction domain?"""
     if not isinstance(s.initial, Const) or not s.updates:
         return False
     (op,) = {d.order for d in s.updates} if len({d.order for d in s.updates}) == 1 else ("",)

@@ -38,7 +38,7 @@ def run_chunk(placed: WindowAssembly, kernel: SubgraphKernel, *blocks: Array) ->
 
 
 def combined(operations: str, *results: Any) -> Any:
-    """Partial results of one reduction, or tuples of those of several, put together."""
+    """Combine partial results of one reduction, or tuples of those of several."""
     ufuncs = [getattr(np, name) for name in operations.split()]
     with np.errstate(all="ignore"):
         if len(ufuncs) == 1:
@@ -68,7 +68,7 @@ def _with_layer(key: str, layer: dict[Any, Any], depends: Sequence[Any]) -> High
 
 
 def without_empty(chunks: Grid) -> Grid:
-    """Chunks without those of length zero: no task computes or reads one."""
+    """Chunks without empty ones: no task computes or reads these."""
     return tuple(tuple(n for n in along if n) or (0,) for along in chunks)
 
 
@@ -219,7 +219,7 @@ class Tasks:
 
     # -- what a person reads
     def lines(self) -> Iterator[str]:
-        """How each subgraph is computed."""
+        """How each subgraph is computed, as text."""
         read = {*self.arrays, *self.cutter.position}
         grids = {
             **{n: a.chunks for n, a in self.arrays.items()},

@@ -38,7 +38,7 @@ MAX_SHARED_DIFFERENCE = 256  # that origins, or lengths, may differ by to be one
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """The Graph of some chunks of a subgraph, and their numbers.
+    """The Graph of some chunks of a subgraph, and its run-time sizes for each of them.
 
     Attributes:
         names: of the run-time sizes that are a chunk's own.
@@ -57,7 +57,7 @@ class Windows:
 
 
 class _Columns:
-    """The run-time sizes of chunks; those that are the same but for a constant are one."""
+    """The run-time sizes of chunks; sizes that differ by a constant share a column."""
 
     def __init__(self, chunks: Numbers, is_inside: bool) -> None:
         self.chunks, self.is_inside = chunks, is_inside
@@ -301,7 +301,7 @@ def shifted(origins: Sequence[Poly]) -> Change:
 
 
 def with_constants(graph: Graph, values: Mapping[str, int]) -> Graph:
-    """The Graph with numbers for some run-time sizes, without the updates that have no iterations then."""
+    """The Graph with numbers for some run-time sizes, without updates that then have no iterations."""
     if not values:
         return graph
 

@@ -37,12 +37,12 @@ def bundle(path: str | os.PathLike[str], *items: Any) -> None:
     """Write the kernels of pipelines to a file for `hjit.load`.
 
     Args:
-        items: pipelines that have been called: the kernels of all their calls; or tuples of a pipeline, a method that
-            is one or a partial of one, and the arguments of a call, ``(f, img, 0.5)``. A kernel serves other sizes, and
-            other numbers, where an exported function does; see `Pipeline.export`.
+        items: pipelines that have been called, for the kernels of all their calls; or tuples of a pipeline (or a method
+            that is one, or a partial of one) and the arguments of a call, ``(f, img, 0.5)``. A kernel accepts other
+            sizes and numbers as an exported function does; see `Pipeline.export`.
 
     Raises:
-        HjitError: a function needs Python when it runs, or has not been called; or it is no pipeline.
+        HjitError: a function needs Python when it runs, has not been called, or is not a pipeline.
         OptionError: the pipelines have several targets, or a GPU.
         OSError: the file cannot be written.
     """

@@ -103,7 +103,7 @@ def described(
             inputs.append(("data", len(data)))
             data.append(_in_c_order(i.name, rec.inputs[i.name].array))
     position = {i.name: k for k, i in enumerate(i for i in graph.inputs if i.data is None)}
-    slots = {n: slot.k for n, (slot, _) in rec.scalar_slots().items()}
+    slots = {n: slot.k for n, (slot, _) in rec.scalars.slots().items()}
     views: list[View] = []
     result = _result_of(polymorphic, graph, leaf_of, views)
     return Description(

@@ -25,7 +25,7 @@ class Parameter:
     """One leaf of the arguments.
 
     Attributes:
-        kind: "array", "number" or "static": of the latter only the value at hand will do.
+        kind: "array", "number" or "static": of the latter only the example's value is accepted.
         type: dtype of an array, as "<f4"; see `numbers.kind_of` of a number.
         shape: an array's.
         layout: an array's strides in elements where these are constants of the kernel.

@@ -33,10 +33,10 @@ class Exported:
     """What `Pipeline.export` has written.
 
     Attributes:
-        files: paths; of an object file also the C code that is compiled together with it.
-        target: the processors that it is for; several levels are in one library.
-        sizes: run-time sizes, as "img.0".
-        fixed: those of them for which only the numbers of the example will do.
+        files: their paths; with an object file, also that of the C code that is compiled with it.
+        target: the processors that it is for, possibly several levels.
+        sizes: run-time sizes, such as "img.0".
+        fixed: those of them that must have the example's value.
         header: the text of the C header.
     """
 

@@ -162,13 +162,13 @@ def _arguments_alone(d: Description) -> tuple[int, ...] | None:
 
 
 class Loaded:
-    """A function of a bundle; call it as the pipeline that it was made of.
+    """A function of a bundle, called like the pipeline that it was made from.
 
-    A call that the bundle has no kernel for (other dtypes, or numbers of dimensions) is an `HjitError` that says what
-    it has, unless `hjit.load` was given the function.
+    A call without a kernel in the bundle (other dtypes, or numbers of dimensions) raises an `HjitError` that lists the
+    available ones, unless `hjit.load` was given the function.
 
     Attributes:
-        function: what runs calls that the bundle has no kernel for; None: they are errors.
+        function: runs calls that the bundle has no kernel for; None: they are errors.
     """
 
     def __init__(
@@ -271,15 +271,15 @@ def _loaded(path: str, name: str, function: Callable[..., Any] | None, num_threa
 
 
 def load(path: str | os.PathLike[str], *functions: Callable[..., Any], num_threads: int | None = None) -> Bundle:
-    """The functions that `hjit.bundle` has written to a file. Its machine code runs: load no file of unknown origin.
+    """Load the functions of a file written by `hjit.bundle`. It contains machine code: do not load untrusted files.
 
     Args:
-        functions: plain ones, or pipelines, found by their names: they run calls that the file has no kernel for.
-        num_threads: of a call; None: as the option of that name says.
+        functions: plain functions or pipelines, matched by name, which run calls that the file has no kernel for.
+        num_threads: the number of threads of a call; None: the option of that name.
 
     Raises:
-        HjitError: the file is damaged, is no bundle, or was made for another processor, or by another version; or it
-            has none of `functions`.
+        HjitError: the file is damaged, is not a bundle, or was made for another processor or by another version; or it
+            does not contain one of `functions`.
         OSError: it cannot be read.
     """
     where = os.path.abspath(path)  # also when the process changes its folder, and for another one

@@ -41,7 +41,7 @@ class PolymorphicTrace:
         names: run-time sizes of the arguments, as "img.0", in order.
         constants: numbers of all others.
         size_guards: what must hold of them.
-        fixed: those of `names` for which only the number at hand will do.
+        fixed: those of `names` for which only the example's number is accepted.
     """
 
     trace: Trace

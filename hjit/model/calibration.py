@@ -43,7 +43,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Terms whose units change together: what of the machine they depend on is the same."""
 
-RIDGE = 0.02  # of the square of a factor's logarithm, less the mean of all, beside the mean square of errors
+RIDGE = 0.02  # weight of the squared deviations of logarithms of factors, relative to mean squared errors
 LEAST_RIDGE = 1e-6  # of the mean: of programs that tell nothing all factors are 1
 STEPS, FINEST = 40, 1e-6  # of Gauss-Newton, and how small a step is the last
 LONGEST_STEP = 0.5  # of a factor's logarithm

@@ -1,4 +1,4 @@
-"""What a search asks of a cost model, and one that needs no training.
+"""The interface between a search and a cost model, and a cost model without training.
 
 A cost is a sum over stages, so a search asks for the costs of stages and keeps the sum of each loop nest. `Cost` is the
 interface; the trained `hjit.model.network.Network` is one, `WeightedSum` another. In NumPy all through.
@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from hjit.model.names import OPERATIONS, PIPELINE, SCHEDULE
+from hjit.model.feature_names import OPERATIONS, PIPELINE, SCHEDULE
 from hjit.model.terms import Array
 
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from hjit.errors import ModelError
 from hjit.model.costs import Cost
-from hjit.model.names import MACHINE, PIPELINE, SCHEDULE
+from hjit.model.feature_names import MACHINE, PIPELINE, SCHEDULE
 from hjit.model.network import (
     AT_ROOT,
     BANDWIDTH,
@@ -413,7 +413,7 @@ def scaled(network: Network, programs: Sequence[Program]) -> Network:
 def _slope(x: Array, y: Array) -> Array:
     """The slope of the line with the least sum of absolute errors, [1], by weighted least squares again and again.
 
-    Of samples that were measured beside other work some are twice as slow, whatever the program.
+    Some samples that were measured while other work was running are twice as slow, whatever the program.
     """
     columns = np.stack([x, np.ones_like(x)], 1).astype(np.float64)
     weights = np.ones(len(x))

@@ -1,7 +1,7 @@
-"""Stages of random programs as large applications have them, on indices and on arrays of other shapes than the image.
+"""Random stages like those of large applications: gathers, and arrays of other shapes than the image's.
 
-Warps and look-ups by up to 32 gathers, scatters into grids, volumes of four dimensions, blocks, mosaics, products of
-matrices, and arguments of other sizes than the image's. What decides on an index is exact.
+They have warps and look-ups with up to 32 gathers, scatters into grids, four-dimensional volumes, blocks, mosaics,
+matrix products, and arguments of other sizes than the image's. Values that determine an index are exact.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Stages of random programs whose pixels depend on the same pixel of other stages, or on its neighbours."""
+"""Random stages that are point-wise, or read a few neighbours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a random program is written with: values with units and bounds, and the text of the function so far.
+"""A random program under construction: values with units and bounds, and the text of the function so far.
 
 A value knows the meaning of its axes and how often each was halved (the units of Adams 2019, section 5, which make it
 safe to mix stages), between which numbers it lies, and whether every correct compiler gives the same bits. So nothing

@@ -1,4 +1,4 @@
-"""The kinds of stages that random programs are made of: one function each, and `KINDS`, the table of their weights.
+"""The kinds of stages of random programs, a function each, and `KINDS`, the table of their weights.
 
 The vocabulary is that of the generator of Adams 2019, section 5 (convolutions, pooling, activations, resampling, unary
 and binary operations, all-to-all, scans, slices, histograms), and what NumPy image code does besides. A stage reads
@@ -457,7 +457,7 @@ def stack(s: Sketch) -> Value:
 
 
 def concatenate(s: Sketch) -> Value:
-    """Channels of two images, or an image beside its mirror image."""
+    """Channels of two images, or an image joined with its mirror image."""
     if len(s.suiting(lambda v: v.is_image and "c" in v.axes)) < 2:
         v = s.some(lambda v: 2 * v.elements <= s.limit)
         axis = s.one("hw")

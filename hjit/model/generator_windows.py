@@ -1,4 +1,4 @@
-"""Stages of random programs as large applications have them, on windows: long sums, filters, chains and pyramids.
+"""Random stages like those of large applications: long sums, filters, chains and pyramids.
 
 What these and `hjit.model.generator_gathers` add to the other kinds is size: expressions of a hundred operations, loads
 of a hundred neighbours, chains and pyramids of many stages.

@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import ModelError
-from hjit.model.names import MACHINE, PIPELINE, SCHEDULE
+from hjit.model.feature_names import MACHINE, PIPELINE, SCHEDULE
 from hjit.model.terms import COEFFICIENTS, GUESSES, WHOLE, WHOLE_GUESSES, Array, stage_costs, whole_terms
 
 FORMAT = "hjit-network-2"

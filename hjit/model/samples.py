@@ -1,4 +1,4 @@
-"""Samples, measured schedules of programs, as bytes: some hundred each, which weights are fitted to again later.
+"""Serialised samples (measured schedules of programs), some hundred bytes each, for fitting weights again later.
 
 They are an npz under LZMA. All programs lie one after the other in its arrays, features of schedules one feature
 after the other, since a schedule shares most of them with the next:
@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import ModelError
+from hjit.model.feature_names import MACHINE, PIPELINE, SCHEDULE
 from hjit.model.fit import Program
-from hjit.model.names import MACHINE, PIPELINE, SCHEDULE
 from hjit.process.files import replacing
 
 FORMAT = "hjit-samples-1"

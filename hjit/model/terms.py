@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.model.names import MACHINE, SCHEDULE
+from hjit.model.feature_names import MACHINE, SCHEDULE
 
 Array = Any  # of numpy or jax.numpy
 
@@ -153,7 +153,7 @@ def whole_terms(allocated: Array, machine: Array, xp: ModuleType = np) -> Array:
     """What the coefficients of a whole schedule multiply, [batch, len(WHOLE)], not negative.
 
     The paper has `working_set_at_root` among the features of every stage, where it would couple the costs of all loop
-    nests, each of which is costed once. Here it has terms of its own, beside those of the nests: pages that are
+    nests, each of which is costed once. Here it has terms of its own, in addition to those of the nests: pages that are
     touched for the first time, and memory that the last cache does not hold from one nest to the next.
 
     Args:

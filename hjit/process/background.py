@@ -1,8 +1,8 @@
-"""Work that nobody waits for, in one thread: a piece at a time, in the order in which it was given.
+"""A background thread for low-priority work, one item at a time, first in, first out.
 
-The thread is a daemon that begins with the first piece and ends when none is left. At the interpreter's exit no other
-piece is begun, and the one at hand is told to end and waited for. A forked child has neither thread nor work. A piece
-belongs to an object: once that is gone it is told to end, too, or is not begun.
+The thread is a daemon that starts with the first item and ends when none is left. At the interpreter's exit, no further
+item is started, and the current one is asked to end and waited for. A forked child has neither the thread nor its work.
+An item belongs to an object: once that is gone, the item is asked to end, or is not started.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Work = Callable[[Any, Callable[[], bool]], None]  # given what gives the owner, 
 
 
 class _Worker:
-    """The thread, and what it has to do."""
+    """The background thread and its queue."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # a signal handler may come here in the middle, and call a pipeline
@@ -34,7 +34,7 @@ class _Worker:
         self._is_registered = False
 
     def submit(self, owner: Any, work: Work) -> bool:
-        """Do some work later; False where there is too much already, or the interpreter ends."""
+        """Queue some work; False if there is too much already, or the interpreter is shutting down."""
         with self._lock:
             if self._ends or len(self._waiting) >= MAX_WAITING:
                 return False
@@ -67,12 +67,12 @@ class _Worker:
 
             try:
                 work(owner, is_over)
-            except Exception as error:  # nobody waits for it
+            except Exception as error:  # there is no caller to raise it to
                 log.debug("work in the background has failed: %s: %s", type(error).__name__, error)
             del owner, work, is_over
 
     def end(self, seconds: float = LAST_SECONDS) -> bool:
-        """End the work at hand, and begin no other; has it ended in time?"""
+        """Ask the current work to end, and start no other. Has it ended in time?"""
         with self._lock:
             self._ends = True
             self._waiting.clear()

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Spent:
-    """The time that a function, and its parts, have taken to be built for some arguments.
+    """The time spent on building a function, and its parts, for some arguments.
 
     Attributes:
         building: seconds of the processor's time, those of searches among them.
@@ -53,7 +53,7 @@ class OverBudget(BaseException):
 
 
 class _Deadline:
-    """What is left of the budget.
+    """The remaining budget.
 
     Attributes:
         seconds: the whole budget.
@@ -114,7 +114,7 @@ def budget(seconds: float | None, function: str = "", origin: Origin | None = No
 
 @contextlib.contextmanager
 def counting(total: Spent) -> Iterator[None]:
-    """What a block spends belongs to a total: that of a function, whichever part of it is built."""
+    """Count the time of a block for a function, whichever of its parts is built."""
     token = _spent.set(total)
     start = time.process_time()
     try:
@@ -138,7 +138,7 @@ def blame(origin: Origin | None) -> None:
 
 @contextlib.contextmanager
 def paused() -> Iterator[None]:
-    """The time of a block does not count."""
+    """Do not count the time of a block."""
     now = _current.get()
     if now is None:
         yield
@@ -153,7 +153,7 @@ def paused() -> Iterator[None]:
 
 
 def check(doing: str, origin: Origin | None = None) -> None:
-    """Go on only if there is time left.
+    """Raise `OverBudget` if there is no time left.
 
     Raises:
         OverBudget: there is not.
@@ -171,7 +171,7 @@ def within(doing: str, some: Iterable[T]) -> Iterator[T]:
 
 
 def require(doing: str, seconds: float) -> None:
-    """Begin what cannot be interrupted only if that many seconds are left.
+    """Raise `OverBudget` unless at least this many seconds are left, before work that cannot be interrupted.
 
     Raises:
         OverBudget: there is not.
@@ -192,7 +192,7 @@ def allowance(expected: float) -> float | None:
 
 
 def counted(f: Callable[..., T]) -> Callable[..., T]:
-    """The same function; its time counts in whatever thread it is called."""
+    """The same function, whose time counts in any thread."""
     now = _current.get()
     if now is None:
         return f

@@ -34,7 +34,7 @@ def _names(variable: str) -> frozenset[str]:
 
 
 def wants(topic: str) -> bool:
-    """Does `HJIT_DEBUG` name this one of `TOPICS`?"""
+    """Is this one of `TOPICS` in `HJIT_DEBUG`?"""
     return topic in _names("HJIT_DEBUG")
 
 
@@ -44,7 +44,7 @@ def checks() -> bool:
 
 
 def is_on() -> bool:
-    """Is anything to be printed or validated on the way of a first call?"""
+    """Is anything to be printed or validated during a first call?"""
     return bool(_names("HJIT_DEBUG") or _names("HJIT_PRINT_AFTER") or checks())
 
 
@@ -64,7 +64,7 @@ def check_names(passes: Iterable[str]) -> None:
 
 
 def say(topic: str, title: str, text: Callable[[], object]) -> None:
-    """Print `text()` under a title if the topic is wanted."""
+    """Print `text()` under a title if the topic is enabled."""
     if wants(topic):
         _print(f"{topic}: {title}", text())
 

@@ -1,4 +1,4 @@
-"""Deep recursion: functions on deep expressions run in a thread with a large stack where the caller's is too small."""
+"""Deep recursion: functions on deep expressions run in a thread with a large stack if the caller's is too small."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STACK_BYTES = 256 << 20  # of address space; memory is taken as it is used
 
 
 def with_deep_stack(f: Callable[..., T], *args: Any) -> T:
-    """``f(*args)``; where the caller's stack is too small for it, in a thread with a large one.
+    """Call ``f(*args)``, in a thread with a large stack if the caller's is too small.
 
     Where that shows in the middle, `f` is called a second time. It has the caller's context there, too. Meanwhile,
     other threads may recurse deeper as well.
@@ -78,7 +78,7 @@ class _DeepStacks:
                 raise RecursionError("maximum recursion depth exceeded, and no thread can be started") from None
 
     def after_fork(self) -> None:
-        """The child has no such thread; nor whoever held the lock."""
+        """The child has no such thread, nor the thread that held the lock."""
         if self._threads:
             sys.setrecursionlimit(self._limit)
         self._lock, self._threads = threading.RLock(), 0

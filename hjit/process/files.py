@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all."""
+"""Atomic writing of files: a reader sees a whole file or none."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ _latest: tuple[Any, bool] = (None, False)  # such an object, and the answer
 
 
 def are_reported() -> bool:
-    """Is `numpy.errstate` or `numpy.seterr` in force with another word than "ignore" and "warn"?"""
+    """Does `numpy.errstate` or `numpy.seterr` ask for anything but "ignore" and "warn"?"""
     global _latest
     now = object() if _settings is None else _settings.get(None)
     known, answer = _latest

@@ -32,14 +32,14 @@ POLL_SECONDS = 1e-4  # between two looks at who is still inside
 
 
 class Gate:
-    """What threads pass through; it costs one look at a flag while there is no fork."""
+    """A gate that threads pass through; it costs one check of a flag while there is no fork."""
 
     def __init__(self) -> None:
         self._inside: dict[int, int] = {}  # by thread, how often it has entered
         self._closed: threading.Event | None = None
 
     def close(self, seconds: float) -> bool:
-        """Let no other thread in, and wait for those inside; have all left?"""
+        """Keep other threads out, and wait for those inside; have all left?"""
         me, deadline = threading.get_ident(), time.monotonic() + seconds
         self._closed = threading.Event()
         while any(thread != me for thread in tuple(self._inside)):
@@ -50,13 +50,13 @@ class Gate:
         return True
 
     def open(self) -> None:
-        """After the fork, in the parent."""
+        """Reopen the gate after the fork, in the parent."""
         closed, self._closed = self._closed, None
         if closed is not None:
             closed.set()
 
     def reset(self) -> None:
-        """After the fork, in the child: no other thread is there."""
+        """Reset the gate after the fork, in the child, which has no other threads."""
         self._inside.clear()
         self._closed = None
 
@@ -78,7 +78,7 @@ class Gate:
 
     @contextlib.contextmanager
     def outside(self) -> Iterator[None]:
-        """Out of the gate while the user's own code runs: it may take any time, fork, or wait for another thread."""
+        """Leave the gate while the user's own code runs: it may take any time, fork, or wait for another thread."""
         me, inside = threading.get_ident(), self._inside
         depth = inside.pop(me, 0)
         try:
@@ -107,11 +107,11 @@ def _never() -> bool:
     return False
 
 
-unfinished: Callable[[], bool] = _never  # does a compilation that nobody waits for hold the lock?
+unfinished: Callable[[], bool] = _never  # does an abandoned compilation hold the lock?
 
 
 def _wait_for_imports() -> None:
-    """Wait until no thread imports modules of hjit's: a child waits for ever for one that is half imported.
+    """Wait until no thread is importing hjit's modules: in the child, a half-finished import never ends.
 
     Threads that tune in the background import some outside the gates.
     """

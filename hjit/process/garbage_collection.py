@@ -1,4 +1,4 @@
-"""A pause for Python's garbage collector while hjit compiles: there is little for it to find."""
+"""Pausing Python's garbage collector while hjit compiles, when there is little garbage to find."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts of the machine that the cost model reads: `hjit.model.names.MACHINE`.
+"""Facts of the machine that the cost model reads: `hjit.model.feature_names.MACHINE`.
 
 Measurements are kept in the disk cache: they take as long as a short search, and all processes should search with the
 same facts.
@@ -32,7 +32,7 @@ UNITS = {"K": 10, "M": 20, "G": 30}  # of sizes in sysfs, as powers of two
 def facts(
     threads: int, vector_bytes: int, cache_dir: str | os.PathLike[str] = "", mode: str = "off"
 ) -> tuple[float, ...]:
-    """The facts in the order of `MACHINE`: threads, vector bytes, bytes of one core's caches, bytes a second.
+    """The facts in the order of `MACHINE`: threads, vector bytes, bytes of one core's caches, bytes per second.
 
     Args:
         cache_dir, mode: of the disk cache, as in `hjit.cache`.
@@ -56,7 +56,7 @@ def memory() -> int:
 
 
 def kept_bandwidth(threads: int, cache_dir: str | os.PathLike[str], mode: str) -> float:
-    """What `bandwidth` measured once on such a machine."""
+    """The result of `bandwidth`, measured once per type of machine."""
     name = "machine_" + cache.digest(cpu(), str(caches()), str(threads), str(COPIED_BYTES))[:40]
     text = cache.load(name, cache_dir, mode, "facts")
     try:
@@ -85,13 +85,13 @@ def cpu() -> str:
 
 
 def kind() -> str:
-    """What machines have in common on which the same schedules are fast: the processor and its caches."""
+    """The type of machine for which schedules are valid: the processor and its caches."""
     return f"{cpu()}, caches {', '.join(f'{n >> 10} KiB' for n in caches().values())}"
 
 
 @functools.lru_cache(maxsize=1)
 def processor() -> str:
-    """All that the system says of the first processor, but for what changes while it runs; "" where it says nothing.
+    """Everything that the system reports about the first processor, except what changes at run time; "" if nothing.
 
     Which instructions LLVM may use follows from it, and from the system and Python, which are part of the text.
     """

@@ -1,4 +1,4 @@
-"""Work that takes long is shown on a terminal: what is done, how far it is, the best so far, and the time left."""
+"""Progress of long work on a terminal: what is being done, how far it is, the best result so far, and the time left."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ PROGRESS_AFTER = 1.0  # seconds
 
 @dataclass(slots=True)
 class Status:
-    """What is known of some work while it is done; it may change at any time.
+    """The state of some work in progress; it may change at any time.
 
     Attributes:
         text: what is done.
         doing: the part of it that is done now.
         candidates: schedules that were compiled and timed.
         best, default: seconds of the fastest of them, and of the default schedule.
-        begin, end: when it began, and will end at the latest, by `time.perf_counter`; None: nobody knows.
+        begin, end: when it began, and will end at the latest, by `time.perf_counter`; None: unknown.
     """
 
     text: str
@@ -60,12 +60,12 @@ _current: ContextVar[Status | None] = ContextVar("hjit_progress", default=None)
 
 
 def milliseconds(seconds: float) -> str:
-    """A time as people read it."""
+    """A time as text."""
     return f"{1e3 * seconds:.3g} ms"
 
 
 def note(**changes: Any) -> None:
-    """Say what has changed of the work at hand (see `Status`); nothing where nobody looks."""
+    """Report what has changed about the current work (see `Status`); does nothing if it is not shown."""
     status = _current.get()
     if status is not None:
         for name, value in changes.items():
@@ -73,13 +73,13 @@ def note(**changes: Any) -> None:
 
 
 def ends_in(seconds: float) -> None:
-    """Say that the work at hand takes so many seconds more, at the most."""
+    """Report that the current work takes at most this many seconds more."""
     now = time.perf_counter()
     note(begin=now, end=now + seconds)
 
 
 def watched() -> Status | None:
-    """What is shown of the work at hand; None: nothing is."""
+    """What is shown about the current work; None: nothing."""
     return _current.get()
 
 
@@ -130,7 +130,7 @@ def _display(status: Status) -> Any:
 
 
 class _Line:
-    """The line of a status."""
+    """The progress line of a status."""
 
     def __init__(self, status: Status) -> None:
         from rich.spinner import Spinner

@@ -1,4 +1,4 @@
-"""What shows warnings, with another function in its place for a time, in one thread.
+"""Intercepting warnings in one thread, by replacing the function that shows them.
 
 Filters, and what has been shown already, are as they are, so that other threads see no difference.
 """
@@ -18,7 +18,7 @@ _showing = threading.RLock()  # whose thread has put a function in place of the 
 
 
 class Intercepted:
-    """A block whose warnings, but for hjit's own, are given to a function, and not shown.
+    """A block whose warnings, except hjit's own, are passed to a function instead of being shown.
 
     Attributes:
         show: what shows warnings else.
@@ -53,12 +53,12 @@ class Intercepted:
 
 
 def of_the_compiler() -> Intercepted:
-    """A block that compiles source: of that Python has warned when it compiled it."""
+    """A block that compiles source, about which Python has already warned."""
     return Intercepted(lambda message: None)
 
 
 def of_another_run() -> Intercepted:
-    """A block that runs code besides the run that counts, which gives its warnings."""
+    """A block for an additional run of code, whose warnings are not shown."""
     return Intercepted(forget)
 
 
@@ -76,7 +76,7 @@ def forget(message: Any, names: dict[str, Any] | None = None) -> None:
 
 
 def give(message: Any) -> None:
-    """Give a warning that was taken and forgotten before, as its filters say."""
+    """Show a warning that was intercepted and forgotten before, as the filters say."""
     names = names_of(message.filename)
     names = {} if names is None else names
     module, registry = names.get("__name__") or "<string>", names.setdefault("__warningregistry__", {})

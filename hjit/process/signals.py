@@ -24,7 +24,7 @@ POLL_SECONDS = 0.25  # between two looks at the time that a call has taken
 
 
 class _Pool:
-    """At most `n` threads that wait for work; they end with the process."""
+    """At most `n` worker threads, which end with the process."""
 
     def __init__(self, purpose: str, n: int) -> None:
         self._purpose, self._n = purpose, n
@@ -87,7 +87,7 @@ def _pool(purpose: str, n: int) -> _Pool:
 
 
 def signal_safe(f: Callable[..., T], *args: Any) -> T:
-    """``f(*args)``, uninterrupted: an exception that a signal handler raises meanwhile is raised afterwards."""
+    """``f(*args)``, uninterrupted: an exception from a signal handler is raised afterwards."""
     if threading.current_thread() is not threading.main_thread():
         return f(*args)
     call: Future[T] = Future()
@@ -128,7 +128,7 @@ def after_fork() -> None:
 
 
 class Unfinished(Exception):
-    """A call has taken its time, and goes on.
+    """A call has used up its time, and continues.
 
     Attributes:
         call: what becomes of it.

@@ -1,4 +1,4 @@
-"""State that lives between calls: all of it, with its bound, and what becomes of it in a forked child.
+"""A table of all state that outlives a call: its bound, and what happens to it in a forked child.
 
 A test walks the package, and fails where something that may change is at a module's top and not in this table.
 Functions with an `lru_cache` need not be in it where that has a bound: what they give never changes.
@@ -17,7 +17,7 @@ GATES = "reset by the handlers of `hjit.process.forks`"
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Something at a module's top that changes.
+    """A module-level variable that changes.
 
     Attributes:
         holds: what is in it.
@@ -56,7 +56,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_spent", "the time that has gone into the function it builds", "one a context"),
     ),
     "process.background": (
-        State("_worker", "the thread for what nobody waits for, and its work", "MAX_WAITING pieces of work", RESET),
+        State("_worker", "the thread for background work, and its work", "MAX_WAITING pieces of work", RESET),
     ),
     "process.threads": (State("_starting", "one thread starts others", "a lock", RESET),),
     "process.progress": (State("_current", "what is shown of the work that this thread does", "one a context"),),
@@ -69,7 +69,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("kernels", "threads that run kernels", "one number a thread that is inside", GATES),
         State("before_fork", "what is told before a fork whether kernels rest", "filled when modules are imported"),
         State("_held", "numba's lock during a fork", "one", GATES),
-        State("unfinished", "what says whether a compilation that nobody waits for holds that lock", "one"),
+        State("unfinished", "says whether an abandoned compilation holds that lock", "one"),
     ),
     "tuning.featuriser": (
         State("_known", "the compiled featuriser", "one"),
@@ -85,7 +85,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_lock", "one thread makes kernels", "a lock", RESET),
     ),
     "kernels.runtime.arena": (
-        State("_free", "blocks of scratch memory that nobody uses", "KEEP_BYTES", RESET),
+        State("_free", "free blocks of scratch memory", "KEEP_BYTES", RESET),
         State("_order", "numbers them", "a number"),
         State("_nothing", "the block of no bytes", "constant"),
     ),
@@ -93,9 +93,7 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_lock", "LLVM by one thread at a time", "a lock", RESET),
         State("_retired", "engines whose kernels are gone, for the next compilation to free", "those since then"),
     ),
-    "kernels.runtime.machine_code": (
-        State("_given_up", "a compilation that nobody waits for any more; in a child it never ends", "one"),
-    ),
+    "kernels.runtime.machine_code": (State("_given_up", "an abandoned compilation; in a child it never ends", "one"),),
     "kernels.runtime.kernel": (
         State("_kernels", "kernels by name, the latest used at the end", "KEPT kernels"),
         State("_others", "kernels by name that pipelines hold", "weak"),
@@ -131,7 +129,6 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
     ),
     "trace.tracing.dispatch": (
         State("_FUNCTIONS", "what traces NumPy's functions", "filled when modules are imported"),
-        State("_HOOKS", "what is asked about functions first", "filled when modules are imported"),
     ),
     "trace.tracing.frames": (State("_places", "lines and names of instructions, by code", "MAX_CODES codes"),),
     "trace.tracing.recording.recorder": (

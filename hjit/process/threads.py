@@ -20,8 +20,8 @@ _starting = threading.RLock()  # the size of stacks belongs to the process
 
 
 def are_greenlets() -> bool:
-    """Are threads greenlets, as gevent and eventlet make of them? These run in one thread of the system, and
-    have one stack: what is on it of one that waits is somewhere else meanwhile."""
+    """Are threads greenlets, as with gevent and eventlet? These share a thread of the system and its stack: the stack
+    of one that waits is swapped out."""
     return not isinstance(_thread.start_new_thread, BuiltinFunctionType)
 
 

@@ -1,4 +1,4 @@
-"""Rows of texts in columns."""
+"""Text in aligned columns."""
 
 from __future__ import annotations
 

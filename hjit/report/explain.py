@@ -1,4 +1,4 @@
-"""`f.explain`: in words, how calls run."""
+"""`f.explain`: how calls run, as text."""
 
 from __future__ import annotations
 

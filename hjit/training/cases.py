@@ -1,4 +1,4 @@
-"""Programs under schedules, compiled and measured: what the cost model learns from.
+"""Programs under schedules, compiled and measured: the cost model's training data.
 
 Every result is compared with that of the other schedules, and the default schedule's with NumPy's own, so each sample
 is a test, too: a wrong one is reported, and nothing is learnt from it. All schedules of a program are timed in rounds,
@@ -108,7 +108,7 @@ class MeasurementLock:
 
     @contextlib.contextmanager
     def measuring(self) -> Iterator[None]:
-        """Nobody else works meanwhile."""
+        """No other work runs meanwhile."""
         with self._held("gate", fcntl.LOCK_EX), self._held("work", fcntl.LOCK_EX):
             yield
 

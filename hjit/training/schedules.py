@@ -1,4 +1,4 @@
-"""Schedules that are worth measuring: those that a search looks at, those that it picks, and random ones.
+"""Schedules worth measuring: those that a search considers, those that it picks, and random ones.
 
 A cost model that has seen only random schedules errs most where a search goes, to what it thinks cheap. So a share of
 what is measured are the picks of the present weights (Adams 2019, section 5): by a greedy search, by a beam, by local

@@ -1,10 +1,10 @@
-"""Tuning that goes on: batches of schedules are compiled and timed, and the cost model learns between them.
+"""Autotuning: batches of schedules are compiled and timed, and the cost model is fitted between batches.
 
-The procedure of Adams 2019, section 4.3. A function's kernels are tuned one after the other, each for its share of the
-time. Schedules of a batch are timed in interleaved rounds, together with the default schedule and the fastest one so
-far, so that a machine that is slow for a while is slow for all of them. It ends when some batches in a row bring no
-gain, or the time is over, or by Ctrl-C: what was found until then counts. In the end the fastest is timed once more
-against the default schedule, which runs unless it is clearly slower.
+The procedure is that of Adams 2019, section 4.3. A function's kernels are tuned one after the other, each for its share
+of the time. Schedules of a batch are timed in interleaved rounds, together with the default schedule and the fastest
+one so far, so that a temporarily slow machine is slow for all of them. Tuning ends after some batches without a gain,
+when the time is up, or on Ctrl-C, which keeps the result so far. At the end, the fastest schedule is timed once more
+against the default one, which is used unless it is clearly slower.
 """
 
 from __future__ import annotations

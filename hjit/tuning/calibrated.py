@@ -1,7 +1,7 @@
-"""Where corrections of the cost model for this machine are kept: one entry of the user's cache folder.
+"""Storage of the cost model's corrections for this machine: one entry of the user's cache folder.
 
-It is named after the processor and its caches, and says for which weights it is: those of another version are not
-corrected by it. `hjit.model.calibration` says what is corrected, `hjit calibrate` measures.
+The entry is named after the processor and its caches, and records the weights that it corrects: weights of another
+version are not corrected by it. `hjit.model.calibration` defines the corrections, `hjit calibrate` measures them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The featuriser of `hjit.sched.native` as machine code: compiled once per machine, in half a second, and cached.
 
-Most searches finish sooner than that with features recorded in Python. So it is compiled only when a search takes long,
-or when the searches of this process have taken as long together.
+Most searches finish sooner than that with features recorded in Python. So it is compiled only when one search, or all
+searches of this process together, have taken that long.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The plans that are on disk, for people: listed, shown as text, and carried to another machine of the kind.
+"""Managing the plans on disk: listing, showing, exporting and importing them.
 
-A bundle is a JSON file of plans with what they are found under. A plan says what was the fastest where it was measured,
-so a bundle is taken only by the same version of hjit on the same kind of processor. What it holds is data: trees are
-checked when a plan is used, as those of the cache are.
+A bundle is a JSON file of plans with their keys. A plan is the fastest schedule on the machine where it was measured,
+so a bundle is accepted only by the same version of hjit on the same type of processor. It contains data only: trees are
+checked when a plan is used, as for the cache.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The cost model of one Graph, from what was timed of it (Adams 2019, section 4.3).
 
-With JAX and Optax the network is fitted to the schedules that were timed, from the weights of this process. Without
-them schedules are ranked by these weights as they are, and only the mean error of the Graph is corrected.
+With JAX and Optax, the network is fitted to the timed schedules, starting from the weights of this process. Without
+them, schedules are ranked by these weights, and only the mean error of the Graph is corrected.
 """
 
 from __future__ import annotations

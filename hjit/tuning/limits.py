@@ -1,7 +1,7 @@
 """Limits and thresholds of tuning, with their units, and where they come from.
 
-What is the machine's own (cores, caches, vector width) is taken from `hjit.process.machine` and the target. A number
-without a source was chosen by hand.
+Properties of the machine (cores, caches, vector width) come from `hjit.process.machine` and the target. Numbers without
+a source were chosen by hand.
 """
 
 from __future__ import annotations

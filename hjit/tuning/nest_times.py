@@ -1,7 +1,7 @@
 """How long each nest of a kernel takes, and which stages have a share in that.
 
-A kernel that notes times tells the seconds of each nest, and the cost model predicts those of each stage. What can be
-compared is a part: nests that have no stage in common with others.
+A kernel that records times gives the seconds of each nest, while the cost model predicts those of each stage. They are
+compared for parts: sets of nests that share no stage with others.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Plans: the schedules that searches found, kept on disk.
 
-A plan is found under the canonical Graph, the order of magnitude of its sizes, the machine, and what searched. It says
-which stages are inlined, and the tree, with stages by their position: so it serves every Graph with the same key,
-whatever its variables are called.
+A plan's key is the canonical Graph, the order of magnitude of its sizes, the machine, and the kind of search. It
+contains the inlined stages, and the tree, with stages by their position, so it serves every Graph with the same key,
+whatever its variables are named.
 """
 
 from __future__ import annotations

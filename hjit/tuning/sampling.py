@@ -1,9 +1,9 @@
 """Schedules of one Graph that are worth timing, in batches (Adams 2019, section 4.3).
 
-Most are found by a greedy search with random dropout: the state that is predicted to be the best is expanded with a
-probability p, else the next one, and so on. p is such that one sample in twenty drops nothing: (1/20)^(1/d) for d
-decisions. What a plain beam finds, what local search makes of the fastest schedule so far, and some that are few moves
-from that one, are always among them. Searches have the sets of rules of `hjit.sched.search.portfolio` round-robin.
+Most are found by a greedy search with random dropout: the state with the best prediction is expanded with a probability
+p, otherwise the next one, and so on. p is such that one sample in twenty drops nothing: (1/20)^(1/d) for d decisions.
+The results of a plain beam search, of local search from the fastest schedule so far, and some neighbours of that are
+always included. Searches use the sets of rules of `hjit.sched.search.portfolio` round-robin.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Sampler:
         yield from (Schedule(x.tree, x.inlined) for _, x in found.finalists[:BEAM_PICKS])
 
     def _sample(self) -> Iterator[Schedule]:
-        """One schedule by dropout; none where that comes to an end without one."""
+        """One schedule by dropout; none if the search ends without one."""
         around: SearchOptions[State] = SearchOptions(
             keep=self.keep, seed=self._seed(), batch_size=500, stop=self._for_a_while()
         )

@@ -1,6 +1,6 @@
-"""The cost model's weights: those that come with hjit, or one's own, of `hjit train`, which `HJIT_WEIGHTS` names.
+"""The cost model's weights: those that come with hjit, or the file that `HJIT_WEIGHTS` names.
 
-Where this machine was calibrated for them (`hjit calibrate`), they are corrected.
+If this machine was calibrated for them (`hjit calibrate`), they are corrected.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ OURS, NUMPYS, SAME_WAY = range(3)  # the columns of `Approx.errors`
 
 @dataclass(slots=True)
 class Approx:
-    """Values and what is known of their errors.
+    """Values with error bounds.
 
     Attributes:
         errors: bounds by column; None: no error at all. Their shapes broadcast to that of `value`.
@@ -37,7 +37,7 @@ class Approx:
 
     @property
     def doubtful(self) -> Array | None:
-        """Where the value may be another one in hjit or in NumPy; None: nowhere."""
+        """Where the value may differ in hjit or in NumPy; None: nowhere."""
         if self.errors is None:
             return self.nonfinite
         found = (self.errors[OURS] > 0) | (self.errors[NUMPYS] > 0)
@@ -45,7 +45,7 @@ class Approx:
 
 
 def wider(dtype: np.dtype[Any]) -> Any:
-    """A float type with more digits than a dtype."""
+    """A float type with more digits than the given one."""
     return np.longdouble if dtype.itemsize == 8 else np.float64
 
 

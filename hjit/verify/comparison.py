@@ -41,7 +41,7 @@ _Make = Callable[[Tolerance, str, Callable[[Any], Any]], Any]
 
 @dataclass(frozen=True, slots=True)
 class Rounded:
-    """How an array of results may differ, element by element.
+    """The allowed differences of an array of results, element by element.
 
     Attributes:
         tolerance: where there is no reference.
@@ -56,7 +56,7 @@ class Rounded:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """How a call may differ from NumPy's.
+    """The allowed differences of a call from NumPy's.
 
     Attributes:
         results: in the structure of the results; see `Comparison.compare`.
@@ -102,7 +102,7 @@ def allowed_of(
 
 
 def is_exact(allowed: Any) -> bool:
-    """Must results have NumPy's bits? `allowed`: as in `Comparison.compare`."""
+    """Must results be bit-identical? `allowed`: as in `Comparison.compare`."""
     if isinstance(allowed, (Tolerance, Rounded)):
         return allowed == EXACT
     return all(map(is_exact, allowed.values() if isinstance(allowed, dict) else allowed))
@@ -133,7 +133,7 @@ class Comparison:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Are there differences that are no roundings?"""
+        """Are there differences that roundings do not explain?"""
         return self.why is not None or self.flipped > 0 or self.unbounded > 0
 
     def compare(self, ours: Any, expected: Any, allowed: Any) -> None:
@@ -262,7 +262,7 @@ def _apart(x: Any, y: Any) -> Any:
 
 
 def _within(x: Any, near: Approx, column: int) -> Any:
-    """Which elements are within the error bounds of the reference."""
+    """The elements that are within the error bounds of the reference."""
     v = near.value
     found = (x == v) | ((x != x) & (v != v))
     if near.errors is not None:

@@ -12,7 +12,7 @@ SAMPLE_EACH, SAMPLE_ALL = 64, 4096  # elements in the sample: of each sum at lea
 
 
 def is_direct(s: Stage) -> bool:
-    """Does no element of a stage depend on another one?"""
+    """Does no element of a stage depend on other elements of it?"""
     if s.initial is None:
         return False
     for k, d in enumerate(s.definitions):

@@ -1,4 +1,4 @@
-"""Error bounds of extern functions: by a rule if one is known, else by experiment."""
+"""Error bounds of extern functions: by a rule if one is known, otherwise by experiment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def bounds(graph_break: GraphBreak, needs: Sequence[Approx], results: Sequence[A
 
 
 def is_guess(graph_break: GraphBreak) -> bool:
-    """Are its error bounds tried out?"""
+    """Were its error bounds found by experiment?"""
     return graph_break.rule not in _RULES
 
 
@@ -169,7 +169,7 @@ def reordered(needs: Sequence[Approx], results: Sequence[Array]) -> list[Columns
 
 
 def larger(a: Columns | None, b: Columns | None) -> Columns | None:
-    """The larger of two error bounds, element by element; None: there is no error."""
+    """The larger of two error bounds, element by element; None: no error."""
     if a is None or b is None:
         return b if a is None else a
     return np.maximum(a[0], b[0]), np.maximum(a[1], b[1]), np.maximum(a[2], b[2])

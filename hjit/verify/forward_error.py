@@ -49,7 +49,7 @@ _ALIAS = {"radians": "deg2rad", "degrees": "rad2deg", "reordered": "positive"}
 
 
 def evaluate_op(e: Op, args: Sequence[Any]) -> Array:
-    """An operation in NumPy."""
+    """Evaluate an operation in NumPy."""
     with np.errstate(all="ignore"):
         if e.name == "select":
             return np.asarray(np.where(*args).astype(e.dtype))
@@ -61,7 +61,7 @@ def evaluate_op(e: Op, args: Sequence[Any]) -> Array:
 
 
 def apply(e: Op, args: Sequence[Approx], inexact: bool, fast: bool) -> Approx:
-    """An operation on approximate values.
+    """Apply an operation to approximate values.
 
     Args:
         inexact: may its last bits differ between hjit and NumPy?
@@ -167,7 +167,7 @@ def _with_limits(
 
 
 def _is_ordinary(dtype: np.dtype[Any], value: Array, errors: Columns) -> bool:
-    """Are all values finite and far from overflow? Mostly they are, and that is quick to see."""
+    """Are all values finite and far from overflow? This is the common case, and quick to check."""
     if dtype.kind != "f" or not value.size:
         return False
     most = max(-float(value.min()), float(value.max()))
@@ -322,7 +322,7 @@ _RULES: dict[str, _Rule] = {
 
 
 def truth(a: Approx) -> tuple[Array, Array]:
-    """Where a value may be true, and where it must be, in hjit or in NumPy."""
+    """Where a value may be true, and where it must be true, in hjit or in NumPy."""
     now, doubtful = np.asarray(a.value != 0), a.doubtful
     if doubtful is None:
         return now, now

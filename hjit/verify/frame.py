@@ -1,4 +1,4 @@
-"""Expressions of a Graph at some indices, with bounds of their errors."""
+"""Evaluating expressions of a Graph at some indices, with error bounds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OF_THE_SAME = COMPARISONS | {"subtract", "divide"}  # whose result is known wher
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What a call has: arrays by input, run-time sizes, and scalars by name."""
+    """The inputs of a call: arrays by input, run-time sizes, and scalars by name."""
 
     arrays: Mapping[str, Array]
     sizes: Mapping[str, int]
@@ -53,7 +53,7 @@ class Arrays(Protocol):
 
 
 class Frame(IndexEvaluator):
-    """Expressions at some indices of the dimensions around them."""
+    """Evaluates expressions at some indices of their dimensions."""
 
     def __init__(self, run: Arrays, segment: int, dims: Sequence[Any]) -> None:
         self.run, self.segment, self.dims, self.sizes = run, segment, dims, run.inputs.sizes

@@ -89,7 +89,7 @@ def _finite(a: Array) -> Array:
 def _with_overflow(value: Array, largest: Any, errors: Columns, nonfinite: Array | None) -> Approx:
     """A sum in an order that is open: a partial sum may overflow in hjit or in NumPy alone.
 
-    That makes it infinite, or NaN beside an infinity of the other sign.
+    That makes it infinite, or NaN together with an infinity of the other sign.
     """
     broken = np.asarray(largest.astype(wider(value.dtype)) + errors[NUMPYS] > np.finfo(value.dtype).max)
     if nonfinite is not None:

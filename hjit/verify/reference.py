@@ -39,12 +39,12 @@ from hjit.verify.tolerances import is_inexact
 from hjit.verify.work import PLAIN, WITH_ERRORS, Work
 
 CHUNK = 1 << 13  # elements at once: few enough to stay in the caches
-BORDER = 64  # elements that a line of a filter has beside those of a stage
+BORDER = 64  # elements that a line of a filter has in addition to those of a stage
 WHOLE = 4096  # elements of a stage that is always computed whole
 
 
 class Reference:
-    """What the segments of a variant should compute.
+    """Reference values of the outputs of a variant's segments.
 
     Args:
         graphs: one for each segment.
@@ -126,7 +126,7 @@ class Reference:
         return found.value.reshape(shape)
 
     def is_settled(self, name: str) -> bool:
-        """Is a number that is decided on the same in hjit and in NumPy?
+        """Does a number that is decided on have the same value in hjit and in NumPy?
 
         Raises:
             WorkLimitExceeded: it would take too long.

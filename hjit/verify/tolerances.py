@@ -1,4 +1,4 @@
-"""How results may differ from NumPy's, as far as the Graph alone tells: which of them must have NumPy's bits."""
+"""Tolerances of results, from the Graph alone: which must be bit-identical to NumPy's."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def tolerances(
 
 
 def is_inexact(program: Program, fast_math: bool) -> bool:
-    """May what loops compute of exact numbers differ from NumPy's results?"""
+    """May loops on exact numbers give other results than NumPy?"""
     for s in every(program.body):
         orders = [d.order for d in s.stage.updates if s.stage.dtype.kind == "f"] if isinstance(s, Define) else []
         if any(order in ("add", "multiply") for order in orders):

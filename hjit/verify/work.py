@@ -1,4 +1,4 @@
-"""A limit on the work of a comparison: it is counted in advance, so that none is begun that takes too long.
+"""A limit on the work of a comparison, which is estimated in advance.
 
 The unit is one NumPy operation on one element of an array that stays in the caches.
 """
@@ -14,7 +14,7 @@ from hjit.trace.ir.graph import Definition, Stage
 from hjit.trace.ir.poly import sizes_value
 from hjit.verify.definitions import is_long
 
-MAX_WORK = 64_000_000  # operations, beside a share of the function's own; about half a second
+MAX_WORK = 64_000_000  # operations, in addition to a share of the function's own; about half a second
 OWN_SHARE = 16  # of the function's operations, sums apart; an operation here takes about ten times as long as in NumPy
 SUM_SHARE = 64  # of those that are summed, which NumPy may leave to BLAS
 PLAIN = 1  # operations: one on elements as NumPy has them
@@ -25,11 +25,11 @@ STEP_WORK = 1000  # operations: the overhead of one on few elements
 
 
 class WorkLimitExceeded(Exception):
-    """It would take too long."""
+    """The comparison would take too long."""
 
 
 class Work:
-    """The operations done in a part of a comparison, and those that are left for all of it.
+    """The operations of a part of a comparison, and those that remain for all of it.
 
     Args:
         effort: how many times `MAX_WORK` is allowed.
@@ -78,6 +78,6 @@ class Work:
         return points, inner, sum(isinstance(e, (Op, Cast)) for e in walk(d.value)) + 1
 
     def _own(self, d: Definition) -> int:
-        """The work allowed for a definition beside `MAX_WORK`."""
+        """The work allowed for a definition in addition to `MAX_WORK`."""
         points, _, operations = self.size_of(d)
         return points * operations // (SUM_SHARE if d.order == "add" else OWN_SHARE)

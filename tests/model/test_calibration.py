@@ -19,8 +19,8 @@ from hjit.model.calibration import (
     from_json,
     to_json,
 )
+from hjit.model.feature_names import MACHINE
 from hjit.model.fit import Program
-from hjit.model.names import MACHINE
 from hjit.model.terms import COEFFICIENTS
 from tests.model.test_fit import truth
 

@@ -10,6 +10,7 @@ import pytest
 from hjit.errors import ModelError
 from hjit.model import network
 from hjit.model.costs import WeightedSum
+from hjit.model.feature_names import MACHINE, OPERATIONS, PIPELINE, SCHEDULE
 from hjit.model.fit import (
     BATCH,
     Accuracy,
@@ -23,7 +24,6 @@ from hjit.model.fit import (
     split,
     steadied,
 )
-from hjit.model.names import MACHINE, OPERATIONS, PIPELINE, SCHEDULE
 from hjit.model.network import Network, prepare
 from hjit.model.terms import stage_costs
 

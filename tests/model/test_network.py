@@ -11,7 +11,7 @@ import pytest
 from hjit.errors import ModelError
 from hjit.model import network
 from hjit.model.costs import Cost, WeightedSum
-from hjit.model.names import MACHINE, OPERATIONS, PIPELINE, SCHEDULE
+from hjit.model.feature_names import MACHINE, OPERATIONS, PIPELINE, SCHEDULE
 from hjit.model.network import Network, load, prepare
 from hjit.model.terms import COEFFICIENTS, WHOLE_GUESSES
 from tests.test_import import loaded_by
@@ -199,8 +199,8 @@ def test_random_networks_follow_their_seed() -> None:
 
 
 def test_a_process_that_predicts_loads_no_jax() -> None:
-    code = "import numpy as np, hjit.model.costs, hjit.model.fit\nfrom hjit.model import network, names\n"
-    code += "x = network.random(0).stages(*(np.ones(s) for s in ((2, len(names.PIPELINE)), (3, 2, len(names.SCHEDULE)), len(names.MACHINE))))"
+    code = "import numpy as np, hjit.model.costs, hjit.model.fit\nfrom hjit.model import network, feature_names\n"
+    code += "x = network.random(0).stages(*(np.ones(s) for s in ((2, len(feature_names.PIPELINE)), (3, 2, len(feature_names.SCHEDULE)), len(feature_names.MACHINE))))"
     assert loaded_by(code) == []
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit.model.names import MACHINE, SCHEDULE
+from hjit.model.feature_names import MACHINE, SCHEDULE
 from hjit.model.terms import COEFFICIENTS, stage_costs, terms
 
 

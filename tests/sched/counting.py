@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from hjit.model.names import SCHEDULE
+from hjit.model.feature_names import SCHEDULE
 from hjit.sched.analysis.bounds import vector_axes
 from hjit.sched.language.tree import Compute, Loop, Node, Store, computes, dims_of, walk
 from hjit.trace.ir.expressions import Const, Index

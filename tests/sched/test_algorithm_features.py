@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit.model.names import OPERATIONS, PIPELINE
+from hjit.model.feature_names import OPERATIONS, PIPELINE
 from hjit.sched.features.algorithm_features import access_class, jacobian, pipeline_features
 from hjit.trace.ir.expressions import Load
 from hjit.trace.ir.poly import Boundary, Dim, Indirect, Mod, Poly, Sym, deep_atoms, poly

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from hjit.model.names import SCHEDULE
+from hjit.model.feature_names import SCHEDULE
 from hjit.sched.language.build import parallel_loops
 from hjit.sched.language.tree import Loop, Root, Store
 from hjit.trace.ir.poly import sizes_value

@@ -13,7 +13,7 @@ import pytest
 
 from hjit.errors import ScheduleError
 from hjit.kernels.lower.lower import lower
-from hjit.model.names import PIPELINE, SCHEDULE
+from hjit.model.feature_names import PIPELINE, SCHEDULE
 from hjit.sched.analysis.sized import SizedGraph
 from hjit.sched.analysis.tape import Num, Program, Tape, ceil_div, choose, floor_div, least, most, power_of_two
 from hjit.sched.default.schedules import default_schedule
@@ -283,7 +283,7 @@ def test_a_tree_is_its_nests(case: str) -> None:
 def nest_key(graph: SizedGraph, nest: Node, placed: Mapping[str, Layout]) -> str:
     """What the features of a nest depend on, for one SizedGraph."""
     inside = layouts_of(nest)
-    sources = {source for c in computes(nest) for source in graph.part(c.stage, c.definitions).footprints}
+    sources = {source for c in computes(nest) for source in graph.group(c.stage, c.definitions).footprints}
     outside = [f"{name}{layout}" for name, layout in sorted(placed.items()) if name in sources and name not in inside]
     return f"{nest} {', '.join(outside)}"
 

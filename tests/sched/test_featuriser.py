@@ -14,7 +14,7 @@ import pytest
 from benchmarks.search import counted_searches, plans
 from hjit import cache
 from hjit.errors import CompileError
-from hjit.model.names import SCHEDULE
+from hjit.model.feature_names import SCHEDULE
 from hjit.options import Options
 from hjit.sched.analysis.sized import SizedGraph
 from hjit.sched.default.schedules import default_schedule

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from hjit.model.names import SCHEDULE
+from hjit.model.feature_names import SCHEDULE
 from tests.sched.loop_counts import stored
 from tests.sched.lowered import lowered
 

@@ -1,7 +1,7 @@
 """Required regions, propagated over intervals of numbers."""
 
 from hjit.sched.analysis.footprint import NUMERIC
-from hjit.sched.analysis.propagation import Footprint, Part, Uses, hulls, propagate
+from hjit.sched.analysis.propagation import DefinitionGroup, Footprint, Uses, hulls, propagate
 from hjit.sched.analysis.sites import sites_of
 from hjit.sched.analysis.sized import SizedGraph
 from hjit.sched.language.tree import Compute, Loop, Node, Store
@@ -13,19 +13,19 @@ HERE = (bounds_of(poly(Dim(0)), NUMERIC),)
 AROUND = (bounds_of(poly(Dim(0)) + 1, NUMERIC, first=-1),)
 
 
-def part(name: str, **reads: tuple[object, ...]) -> Part[object]:
+def group(name: str, **reads: tuple[object, ...]) -> DefinitionGroup[object]:
     footprints = {s: Footprint((parts,)) for s, parts in reads.items()}
-    return Part(name, [(0.0, 99.0)], ((0, 0, 1, None),), footprints)
+    return DefinitionGroup(name, [(0.0, 99.0)], ((0, 0, 1, None),), footprints)
 
 
 def test_regions_grow_from_the_last_consumer_back() -> None:
     found = {}
 
-    def begin(stage: str, uses: Uses[Part[object]]) -> object:
+    def begin(stage: str, uses: Uses[DefinitionGroup[object]]) -> object:
         found[stage] = hulls(uses.of(stage), NUMERIC)
         return found[stage]
 
-    parts = [part("out", b=AROUND), part("b", a=AROUND, b=AROUND), part("a")]
+    parts = [group("out", b=AROUND), group("b", a=AROUND, b=AROUND), group("a")]
     propagate(parts, {"a": 0, "b": 1, "out": 2}, {"out": [(5.0, 5.0)]}, begin)
     assert found == {"b": ((4.0, 6.0),), "a": ((3.0, 7.0),)}
 
@@ -33,9 +33,9 @@ def test_regions_grow_from_the_last_consumer_back() -> None:
 def test_a_consumer_that_needs_the_whole_axis_is_not_forgotten_beside_others() -> None:
     """Whichever of the two is first."""
     for readers in ((HERE, ()), ((), HERE)):
-        uses: Uses[Part[object]] = Uses(["a"])
+        uses: Uses[DefinitionGroup[object]] = Uses(["a"])
         for parts in readers:
-            uses.add(part("reader", a=parts), [(2.0, 3.0)])
+            uses.add(group("reader", a=parts), [(2.0, 3.0)])
         assert hulls(uses.of("a"), NUMERIC) == (None,)
     assert hulls((), NUMERIC) is None
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hjit.model.costs import WeightedSum
-from hjit.model.names import SCHEDULE
+from hjit.model.feature_names import SCHEDULE
 from hjit.model.network import UNFITTED, Network
 from hjit.model.network import random as random_network
 from hjit.options import Options
@@ -216,7 +216,7 @@ def test_the_first_form_is_that_of_the_default_schedule(program: Program) -> Non
     by_root = {x.stage: x for x in root_schedule(program.graph, Target(64)).children if isinstance(x, Store)}
     for s in program.graph.stages:
         for group, nest in zip(program.space.groups[s.name], by_root[s.name].children, strict=True):
-            extents = program.space.sized.part(s.name, group).extents
+            extents = program.space.sized.group(s.name, group).extents
             template = next(program.space.templates.of(s, group, extents, at_root=True))
             ours, theirs = chosen(template.node, template.sizes[0]), nest
             assert [(x.dim, x.kind, x.size) for x in walk(ours) if isinstance(x, Loop) and x.kind != "serial"] == [

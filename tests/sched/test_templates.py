@@ -121,6 +121,6 @@ def test_few_tasks_cost_infinitely_much_where_there_may_be_more() -> None:
         rows = space.nest_costs(Store(s.name, (template.node,)), template.sizes)
         for row, cost in zip(template.sizes, rows, strict=True):
             node = chosen(template.node, row)
-            costs_of[parallel_iterations(node, space.sized.part(s.name, (0,)).extents)] = cost
+            costs_of[parallel_iterations(node, space.sized.group(s.name, (0,)).extents)] = cost
     few = [c for t, c in costs_of.items() if 1 < t < 8]
     assert few and set(few) == {math.inf} and any(c < math.inf for t, c in costs_of.items() if t >= 8)

@@ -16,7 +16,7 @@ from hjit.trace.tracing.scalars.host import TapeEntry
 def scalars_of(recorder: Any, leaves: list[Any]) -> dict[str, Any]:
     values = recorder.tape.replay(leaves)
     assert values is not None
-    return {name: values[slot.k] for name, (slot, _) in recorder.scalar_slots().items()}
+    return {name: values[slot.k] for name, (slot, _) in recorder.scalars.slots().items()}
 
 
 def trace_of(function: Any, *args: Any, **kwargs: Any) -> tuple[Trace, list[Any]]:

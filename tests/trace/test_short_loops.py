@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hjit.trace.capture.loops.paths import Path
-from hjit.trace.tracing.recording.iterations import MAX_PARTS
+from hjit.trace.tracing.recording.loops.unrolled import MAX_PARTS
 from tests.numpy_check import check
 from tests.trace.test_rerolling import definitions, same
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hjit.trace.tracing.recording.watched import MAX_REACHED, Watched
+from hjit.trace.tracing.recording.state.watched import MAX_REACHED, Watched
 
 
 class Odd(dict[str, Any]):

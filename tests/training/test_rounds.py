@@ -14,7 +14,7 @@ import pytest
 from hjit import cli
 from hjit.errors import HjitError, ModelError
 from hjit.model import network
-from hjit.model.names import PIPELINE, SCHEDULE
+from hjit.model.feature_names import PIPELINE, SCHEDULE
 from hjit.training import cases, programs, rounds
 from hjit.training.cases import MeasurementLock, measured
 from hjit.training.rounds import Settings, Training

@@ -12,9 +12,9 @@ import pytest
 from hjit import cli
 from hjit.errors import ModelError
 from hjit.model import samples
+from hjit.model.feature_names import MACHINE, PIPELINE, SCHEDULE
 from hjit.model.fit import Program
 from hjit.model.fit import fit as hjit_fit
-from hjit.model.names import MACHINE, PIPELINE, SCHEDULE
 from hjit.model.samples import Dataset
 from hjit.training import programs, rounds
 from hjit.training.rounds import Settings, Training

@@ -12,7 +12,7 @@ from hjit.call.breaks.limits import MAX_CALLEES
 from hjit.call.stored import splits
 from hjit.call.stored.refusals import Refusal
 from hjit.options import Options
-from hjit.trace.splitting.frames_above import looks_at_frames
+from hjit.trace.splitting.frame_inspection import looks_at_frames
 from hjit.trace.splitting.source import NoSource
 from hjit.trace.splitting.split import Fragment
 

@@ -147,7 +147,7 @@ class FirstCalls:
                     found = _without_random(variant, ran, streamed, found, ours, numpys, limits)
                 verdict = self.verdicts[variant.signature, streamed]
                 decides_now = found.is_proof or verdict.doubts >= MAX_DOUBTS  # else the next call is compared anyway
-                if found.why is not None and decides_now and variant.rec.has_uninitialised:
+                if found.why is not None and decides_now and variant.rec.findings.reads_uninitialised:
                     found = self._without(uninitialised(draws), found, ours, numpys, limits, list(after))
                 flipped += self._judge(verdict, found, allowed)
                 if changed:

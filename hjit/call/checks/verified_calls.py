@@ -66,12 +66,12 @@ class VerifiedCalls:
         with shown_warnings.of_another_run():
             ran = runs_of(variant, guarded, call, stores)
         if ran is None:
-            outgrown = None if is_known else variant.rec.outgrown
+            outgrown = None if is_known else variant.rec.findings.checked_int
             if outgrown is not None and state.options.of(call.key[0]).on_unsupported == "break":
                 raise TraceError("loop", "an int of Python outgrows 64 bits", "compute with NumPy's numbers", outgrown)
             return PLAIN
-        if ran.missed is not None and (is_known or variant.rec.assumed):
-            state.assumes = state.assumes and not variant.rec.assumed
+        if ran.missed is not None and (is_known or variant.rec.known.assumed):
+            state.assumes = state.assumes and not variant.rec.known.assumed
             return MISS
         missed = None if ran.missed is None else variant.breaks[ran.missed]
         if missed is not None and missed.call is not None and not state.interprets:

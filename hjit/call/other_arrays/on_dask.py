@@ -184,7 +184,7 @@ def traced_call(settings: CallSettings, structure: PyTree, leaves: list[Any]) ->
     options = TracingOptions(arrays.computed, blas=lambda name: "auto", postpone=arrays)
     traced: Trace = with_deep_stack(lambda: trace(settings.function, structure, seen, names, options, leaves))
     rec = traced.recorder
-    rec.roll_back()
+    rec.externs.roll_back()
     if any(e.impure for e in rec.breaks):
         raise TraceError("numpy.random", "random numbers would be the same for all chunks", "draw them with Dask")
     for name, _ in traced.writes:
@@ -286,7 +286,7 @@ class CallArrays:
         """What computes a Graph."""
         settings = self.settings
         values = rec.tape.replay(self.leaves) or ()
-        scalars = {name: values[slot.k] for name, (slot, _) in rec.scalar_slots().items() if slot.k < len(values)}
+        scalars = {name: values[slot.k] for name, (slot, _) in rec.scalars.slots().items() if slot.k < len(values)}
         graph = _with_known(rec, graph)
         known = {x.name for x in graph.inputs if x.data is not None}
         arrays = {name: x for name, x in self.arrays(rec).items() if name not in known}

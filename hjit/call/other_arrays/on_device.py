@@ -98,7 +98,7 @@ def host_copy(x: Any) -> Any:
 
 def arrays_of(rec: Recorder, leaves: Sequence[Any]) -> dict[str, Any]:
     """The inputs of a trace by name: the arrays themselves, for which the trace has stand-ins."""
-    paths = {expected: path for path, (kind, expected) in rec.captures if kind == "array"}
+    paths = {expected: path for path, (kind, expected) in rec.captured.guards if kind == "array"}
     found: dict[str, Any] = {}
     for name, s in rec.inputs.items():
         found[name] = s.array
@@ -133,7 +133,7 @@ def on_copies(call: Call, function: Callable[[Call], Any]) -> Any:
 def has_copies(rec: Recorder) -> bool:
     """Can NumPy run the function on copies of all captured arrays? They are globals and in closures then, see
     `hjit.trace.capture.cupy_names.by_numpy`; not attributes of objects, nor in containers."""
-    paths = (path for path, (kind, _) in rec.captures if kind == "array")
+    paths = (path for path, (kind, _) in rec.captured.guards if kind == "array")
     return all(type(p.base) is not type(p) and p.kind in ("item", "cell") for p in paths)
 
 

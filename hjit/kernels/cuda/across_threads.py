@@ -1,15 +1,17 @@
-"""What the threads of a block do together: their registers combined, or scanned, by shuffles and shared memory."""
+"""Cooperative operations of a block's threads: reductions and scans of registers, by shuffles and shared memory."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 
 from hjit.kernels.cuda.ctext import Operand, c_type, storage_type, suffix
 from hjit.kernels.cuda.operations.ufuncs import apply
+from hjit.kernels.cuda.writer import Writer
 from hjit.kernels.lower.loopir import CombineThreads, ScanThreads
 from hjit.kernels.lower.program import Nest
 from hjit.kernels.lower.uniform import is_barrier
@@ -24,13 +26,12 @@ def truth(dtype: np.dtype[Any]) -> str:
     return " != 0" if dtype.kind == "b" else ""
 
 
-class AcrossThreads:
+class AcrossThreads(Writer):
     """The part of the text of a kernel in which threads exchange registers.
 
     Attributes:
         threads: of a block.
         registers: -> the variable.
-        heads: the kernel's first lines.
         loops: around what is written, in which all threads of a block run the same iterations.
         combining: shared memory in which registers of threads are combined, by number and dtype.
         combined: the part of it that the text has used so far.
@@ -41,23 +42,16 @@ class AcrossThreads:
     nest: Nest
     threads: int
     registers: dict[str, str]
-    heads: list[str]
     known: dict[Expr, Operand]
-    depth: int
 
     def __init__(self) -> None:
+        super().__init__()
         self.loops = 0
         self.combining: dict[tuple[int, np.dtype[Any]], str] = {}
         self.combined: set[str] = set()
         self.scanning: dict[np.dtype[Any], str] = {}
         self.uses_shuffles = False
         self.shared_bytes = 0
-
-    @abstractmethod
-    def line(self, text: str) -> None: ...
-
-    @abstractmethod
-    def fresh(self, name: str) -> str: ...
 
     @abstractmethod
     def share(self, exprs: Sequence[Expr]) -> None: ...
@@ -76,15 +70,12 @@ class AcrossThreads:
         self.uses_shuffles = True
         heads = [] if s.lanes else ["HJ_FIRST_WARP "]
         heads.append(f"for (i32 n = {(s.lanes or WARP) // 2}; n > 0; n /= 2) ")
-        for head in heads:
-            self.line(f"{head}{{")
-            self.depth += 1
-        types = [storage_type(r.dtype) for r in s.source]
-        others = [f"hj_shuffle_down_{t}({name}, n)" for t, name in zip(types, own, strict=True)]
-        self.assign(own, self.combination(s, own, others))
-        for _ in heads:
-            self.depth -= 1
-            self.line("}")
+        with ExitStack() as blocks:
+            for head in heads:
+                blocks.enter_context(self.braces(head))
+            types = [storage_type(r.dtype) for r in s.source]
+            others = [f"hj_shuffle_down_{t}({name}, n)" for t, name in zip(types, own, strict=True)]
+            self.assign(own, self.combination(s, own, others))
 
     def combine_warps(self, s: CombineThreads, own: Sequence[str]) -> None:
         """Each thread of the first warp takes what those have that are whole warps further on."""
@@ -105,11 +96,8 @@ class AcrossThreads:
             here = of_warps(first, before)
             return self.combination(s, here, of_warps(first + half, before)) if first + half < known else here
 
-        self.line(f"if (HJ_THREAD_X < {WARP}) {{")
-        self.depth += 1
-        self.assign(own, of_warps(0, halves))
-        self.depth -= 1
-        self.line("}")
+        with self.braces(f"if (HJ_THREAD_X < {WARP}) "):
+            self.assign(own, of_warps(0, halves))
 
     def scan_threads(self, s: ScanThreads) -> None:
         """Within warps by shuffles; the total of each warp through shared memory; that by shuffles in all warps."""
@@ -119,11 +107,8 @@ class AcrossThreads:
         self.steps(s.op, dtype, own)
         shared = self.of_warps(t, dtype)
         self.line("HJ_BARRIER();")  # the step before this one may still be read
-        self.line(f"if ((HJ_THREAD_X & {WARP - 1}) == {WARP - 1}) {{")
-        self.depth += 1
-        self.assign([f"{shared}[{k * warps} + HJ_THREAD_X / {WARP}]" for k in range(len(own))], own)
-        self.depth -= 1
-        self.line("}")
+        with self.braces(f"if ((HJ_THREAD_X & {WARP - 1}) == {WARP - 1}) "):
+            self.assign([f"{shared}[{k * warps} + HJ_THREAD_X / {WARP}]" for k in range(len(own))], own)
         self.line("HJ_BARRIER();")
         all_ = self.fresh("warps")
         self.line(f"{c_type(dtype)} {all_} = {shared}[HJ_THREAD_X & {WARP - 1}]{truth(dtype)};")
@@ -140,14 +125,11 @@ class AcrossThreads:
     def steps(self, op: str, dtype: np.dtype[Any], names: Sequence[str]) -> None:
         """An inclusive prefix scan of each register over the threads of a warp (Hillis and Steele)."""
         t = storage_type(dtype)
-        self.line(f"for (i32 n = 1; n < {WARP}; n *= 2) {{")
-        self.depth += 1
-        for name in names:
-            before = self.fresh("before")
-            self.line(f"const {c_type(dtype)} {before} = hj_shuffle_up_{t}({name}, n){truth(dtype)};")
-            self.line(f"if ((HJ_THREAD_X & {WARP - 1}) >= n) {name} = {self.joined(op, dtype, before, name)};")
-        self.depth -= 1
-        self.line("}")
+        with self.braces(f"for (i32 n = 1; n < {WARP}; n *= 2) "):
+            for name in names:
+                before = self.fresh("before")
+                self.line(f"const {c_type(dtype)} {before} = hj_shuffle_up_{t}({name}, n){truth(dtype)};")
+                self.line(f"if ((HJ_THREAD_X & {WARP - 1}) >= n) {name} = {self.joined(op, dtype, before, name)};")
 
     def joined(self, op: str, dtype: np.dtype[Any], first: str, second: str) -> str:
         return apply(op, (Operand(first, dtype), Operand(second, dtype)), dtype)
@@ -157,7 +139,7 @@ class AcrossThreads:
         name = self.scanning.get(dtype)
         if name is None:
             name = self.scanning[dtype] = self.fresh(f"warps_{suffix(dtype)}")
-            self.heads.append(f"    HJ_SHARED {t} {name}[{WARP}];")
+            self.head(f"HJ_SHARED {t} {name}[{WARP}];")
             self.shared_bytes += dtype.itemsize * WARP
         return name
 
@@ -187,7 +169,7 @@ class AcrossThreads:
         name = self.combining.get((number, dtype))
         if name is None:
             name = self.combining[number, dtype] = self.fresh(f"all_{suffix(dtype)}_{number}")
-            self.heads.append(f"    HJ_SHARED {storage_type(dtype)} {name}[{self.threads}];")
+            self.head(f"HJ_SHARED {storage_type(dtype)} {name}[{self.threads}];")
             self.shared_bytes += dtype.itemsize * self.threads
             if self.shared_bytes > MAX_SHARED_BYTES:
                 self.refuse(self.nest.stage, "block", MAX_SHARED_BYTES)

@@ -1,4 +1,4 @@
-"""C texts of values: operands, type names and exact literals, in what CUDA C and OpenCL C share.
+"""Values as C text: operands, type names and exact literals, in the common subset of CUDA C and OpenCL C.
 
 A value of a dtype has the C type `c_type`; a half is held as its 16 bits (``f16``), and computed in single. Texts are
 primary expressions, parenthesised where they are not a name or a call, so that they can be put next to any operator.

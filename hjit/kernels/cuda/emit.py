@@ -1,4 +1,4 @@
-"""The CUDA emitter: loop IR -> kernels in the C that CUDA and OpenCL share, one for each nest.
+"""The CUDA emitter: loop IR -> kernels in the common subset of CUDA C and OpenCL C, one for each nest.
 
 An iteration of a nest's parallel loops is a thread's, or of its loops over blocks a block's, whose threads share what
 is inside `Threads`, and the shared buffers. A nest without such loops runs in one thread. What a kernel needs of
@@ -9,7 +9,6 @@ that a block of statements uses more than once have names; the compiler finds wh
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -125,11 +124,7 @@ class _Kernel(AcrossThreads):
         self.windows: dict[str, str] = {}
         self.buffers: dict[str, str] = {}
         self.firsts: dict[str, str] = {}
-        self.heads: list[str] = []
         self.known: dict[Expr, Operand] = {}
-        self.taken: Counter[str] = Counter()
-        self.lines: list[str] = []
-        self.depth = 1
         sizes = (Sym(f"{i.name}.{k}") for i in graph.inputs for k in range(len(i.shape)))
         self.signs = Signs([BEGIN, *sizes])
         self.index = IndexPrinter(self.atom, self.value, bits, not_negative=self.signs.is_natural)
@@ -168,7 +163,7 @@ class _Kernel(AcrossThreads):
         if any("status" in x for x in self.lines):
             self.parameters.setdefault(Parameter("status"), "status")
         if self.uses_shuffles:
-            self.heads.append(f"    HJ_SHUFFLES({self.threads})")
+            self.head(f"HJ_SHUFFLES({self.threads})")
         parameters = ", ".join(f"{self._type(p)}{n}" for p, n in self.parameters.items())
         return f"HJ_KERNEL(@, {self.threads}, 1, 1)({parameters}) {{\n" + "\n".join([*self.heads, *self.lines]) + "\n}"
 
@@ -212,15 +207,6 @@ class _Kernel(AcrossThreads):
         advice = "make the tiles smaller, or compute it at the root"
         raise ScheduleError(f"{stage} is kept by each {who}: {why}; {advice}")
 
-    def line(self, text: str) -> None:
-        self.lines.append("    " * self.depth + text)
-
-    def fresh(self, name: str) -> str:
-        """A new C name."""
-        plain = "v_" + re.sub(r"\W", "_", name)
-        self.taken[plain] += 1
-        return plain if self.taken[plain] == 1 else self.fresh(f"{name}_{self.taken[plain]}")
-
     def parameter(self, p: Parameter) -> str:
         found = self.parameters.get(p)
         if found is None:
@@ -236,13 +222,10 @@ class _Kernel(AcrossThreads):
 
     def inside(self, head: str, body: Sequence[Stmt], *first: str) -> None:
         """Statements in braces."""
-        self.line(f"{head}{{")
-        self.depth += 1
-        for text in first:
-            self.line(text)
-        self.body(body)
-        self.depth -= 1
-        self.line("}")
+        with self.braces(head):
+            for text in first:
+                self.line(text)
+            self.body(body)
 
     def named(self, var: Var, text: str) -> None:
         """A name for an index from here on."""
@@ -308,13 +291,10 @@ class _Kernel(AcrossThreads):
         if not tests:
             self.inside(head, s.body, *lines)
             return
-        self.line(f"{head}{{")
-        self.depth += 1
-        for text in lines:
-            self.line(text)
-        self.inside(f"if ({' && '.join(tests)}) ", s.body)
-        self.depth -= 1
-        self.line("}")
+        with self.braces(head):
+            for text in lines:
+                self.line(text)
+            self.inside(f"if ({' && '.join(tests)}) ", s.body)
 
     def trip_count(self, x: ThreadLoop) -> str:
         """How many iterations a loop over threads has, as a name or a number."""
@@ -354,16 +334,13 @@ class _Kernel(AcrossThreads):
     def sliding_produce(self, s: SlidingProduce) -> None:
         """What is new in this iteration."""
         done, t = self.windows[s.stage], self.index.type
-        self.line("{")
-        self.depth += 1
-        self.named(s.var, f"hj_index_max_{t}({self.at(s.first)}, {done})")
-        self.signs.bind(s.var, s.first)
-        begin = self.names[s.var]
-        self.body(s.body)
-        if s.last:
-            self.line(f"{done} = hj_index_max_{t}({begin}, {self.at(s.end)});")
-        self.depth -= 1
-        self.line("}")
+        with self.braces():
+            self.named(s.var, f"hj_index_max_{t}({self.at(s.first)}, {done})")
+            self.signs.bind(s.var, s.first)
+            begin = self.names[s.var]
+            self.body(s.body)
+            if s.last:
+                self.line(f"{done} = hj_index_max_{t}({begin}, {self.at(s.end)});")
 
     def declare(self, s: Declare) -> None:
         name, t = self.fresh(s.register.name), c_type(s.register.dtype)
@@ -377,9 +354,11 @@ class _Kernel(AcrossThreads):
         self.registers[s.register.name] = name
 
     def block(self, s: Block) -> None:
-        """All values first, and places that depend on values, in names of their own, then stores and registers."""
-        self.line("{")
-        self.depth += 1
+        """All values first, and indices that depend on values, in names of their own, then stores and registers."""
+        with self.braces():
+            self._block(s)
+
+    def _block(self, s: Block) -> None:
         rows = [row for row in s.rows if self.is_contiguous(row.array)]
         for row in rows:
             if row.array not in self.nest.writes:
@@ -398,8 +377,6 @@ class _Kernel(AcrossThreads):
             self.store(put, v)
         for x, v in zip(s.sets, values[len(s.stores) :], strict=True):
             self.set(x, v)
-        self.depth -= 1
-        self.line("}")
 
     def is_contiguous(self, array: str) -> bool:
         """Do the elements of a row lie side by side?"""
@@ -455,8 +432,7 @@ class _Kernel(AcrossThreads):
 
     def keep(self, e: Expr, text: str) -> Operand:
         """A name for a value, from here on."""
-        self.taken["t"] += 1
-        name = f"t_{self.taken['t']}"
+        name = self.numbered("t")
         self.line(f"const {c_type(e.dtype)} {name} = {text};")
         found = self.known[e] = Operand(name, e.dtype)
         return found
@@ -518,7 +494,7 @@ class _Kernel(AcrossThreads):
         if source not in self.firsts:
             self.firsts[source] = self.fresh(source)
             at, offset = self.parameter(memory), self.parameter(Parameter("offset", source))
-            self.heads.append(f"    HJ_GLOBAL const {storage_type(i.dtype)} *{self.firsts[source]} = {at} + {offset};")
+            self.head(f"HJ_GLOBAL const {storage_type(i.dtype)} *{self.firsts[source]} = {at} + {offset};")
         return self.firsts[source]
 
     def places(self, source: str, index: Sequence[Poly], b: Buffer | None) -> Iterator[Poly]:

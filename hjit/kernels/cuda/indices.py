@@ -1,7 +1,7 @@
 """Index polynomials as C expressions of 32 or 64 bits.
 
-Floor division and remainder have Python's signs. All boundary modes but one are periodic; most indices are less than
-a period beyond the axis, so that a division is done for the others only.
+Floor division and remainder have Python's signs. All boundary modes but one are periodic; most indices are less than a
+period beyond the axis, so only the others need a division.
 """
 
 from __future__ import annotations

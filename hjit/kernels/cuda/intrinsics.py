@@ -1,4 +1,4 @@
-"""What CUDA C and OpenCL C each write in their own way: bit casts, halves, wide accesses, atomics, shuffles, copies.
+"""Operations that CUDA C and OpenCL C spell differently: bit casts, halves, wide accesses, atomics, shuffles, copies.
 
 Definitions by the name that a kernel uses; the prelude puts in those that are used.
 

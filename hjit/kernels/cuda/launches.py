@@ -1,4 +1,4 @@
-"""What the emitter makes: the text of kernels, their parameters, and how they are launched."""
+"""The emitter's output: the source of kernels, their parameters, and how they are launched."""
 
 from __future__ import annotations
 

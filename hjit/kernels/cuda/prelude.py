@@ -1,4 +1,4 @@
-"""What stands before the text of kernels so that one text compiles as CUDA C and as OpenCL C.
+"""The prelude of kernels, which makes one source compile as CUDA C and as OpenCL C.
 
 A kernel is written in C99 without recursion, with the names below and those of `operations`, `intrinsics`, `indices`::
 

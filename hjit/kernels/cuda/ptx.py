@@ -1,4 +1,4 @@
-"""What one thread runs of a kernel, by following its PTX.
+"""Counts the instructions that one thread of a kernel executes, by interpreting its PTX.
 
 The integers of a kernel are computed as the PTX says, from the sizes of a call and the numbers of block and thread, so
 that its loops have their trip counts, and its branches are taken or not. What is in memory, and floats, are not known:

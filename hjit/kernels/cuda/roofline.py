@@ -1,4 +1,4 @@
-"""What a kernel takes at least on a GPU: the roofline model (Williams, Waterman and Patterson, CACM 52(4), 2009).
+"""A lower bound on the time of a GPU kernel: the roofline model (Williams, Waterman and Patterson, CACM 52(4), 2009).
 
 A kernel moves what it reads and writes between memory and the chip once, and computes all its operations; it takes as
 long as the slower of both, and a launch. How many of its threads a multiprocessor holds at once says whether there are

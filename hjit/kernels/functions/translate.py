@@ -1,13 +1,13 @@
-"""Functions in a small part of Python to LLVM IR: whole numbers, floats, and arrays of them that somebody else holds.
+"""A compiler from a small subset of Python to LLVM IR: integers, floats, and arrays that the caller allocates.
 
-What hjit itself computes in tight loops over tables is written so that it runs as it is, and compiled where a process
-can: numba takes a minute for what this takes a second for, as nothing is to be inferred. A function's arguments and
-results have annotations: ``int`` (64 bits), ``float`` (a double), ``bool``, ``Ints1``, ``Floats2`` and so on (arrays of
-so many axes, in C order), tuples of numbers as results, or a `typing.NamedTuple` of arrays. Its local variables have
-the type of what is first assigned to them, a float where that is so later. There are assignments, ``if``, ``while``,
-``for`` over ranges and tuples, numbers' operators, ``min``, ``max``, ``abs``, ``len``, ``float``, ``int``, ``shape``,
-the functions of `UNARY`, calls of functions before it, and subscripts; fewer subscripts than axes are a part of an
-array.
+hjit's own tight loops over tables are written in this subset, so that they run as Python and can also be compiled.
+numba would take a minute where this takes a second, because no types have to be inferred. Arguments and results of a
+function are annotated: ``int`` (64 bits), ``float`` (a double), ``bool``, ``Ints1``, ``Floats2`` and so on (arrays of
+that many axes, in C order), tuples of numbers as results, or a `typing.NamedTuple` of arrays. A local variable has the
+type of its first value, or float if a later one is a float. The subset has assignments, ``if``, ``while``, ``for`` over
+ranges and tuples, arithmetic and comparison operators, ``min``, ``max``, ``abs``, ``len``, ``float``, ``int``,
+``shape``, the functions of `UNARY`, calls of functions defined earlier, and subscripts; with fewer subscripts than
+axes, the result is a subarray.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The LLVM emitter: loop IR -> one module of LLVM IR as text.
 
 Every nest is a function ``nest(ctx, begin, end, task)`` over a part of its parallel iterations. The driver runs the
-nests in order and splits those that have enough work into tasks. What a nest needs of addresses, strides, scalars and
-sizes is handed to it as numbers (`Uniform`), so that nests that differ in nothing else, as the levels of a pyramid,
-share a function. Each folder imports those above it only (`tests/test_rooms.py`):
+nests in order and splits those that have enough work into tasks. Addresses, strides, scalars and sizes are passed to
+a nest as arguments (`Uniform`), so that nests that differ only in these, such as the levels of a pyramid, share a
+function. Each folder imports only those above it (`tests/test_rooms.py`):
 
     builder/        LLVM IR as text: values, scopes, where instructions go; functions that differ in constants merged
     vecmath/        operations on vectors
@@ -40,7 +40,7 @@ from hjit.trace.ir.poly import Poly
 def emit_module(
     graph: Graph, program: Program, params: Params, name: str, machine: Machine, longest: float = math.inf
 ) -> str:
-    """LLVM IR of a kernel whose entry is ``i32 name(ptr params)``; it returns 1 where an index is out of bounds.
+    """LLVM IR of a kernel with the entry ``i32 name(ptr params)``, which returns 1 if an index is out of bounds.
 
     Raises:
         BlockError: a block has more than `longest` instructions.
@@ -78,7 +78,7 @@ def emit_module(
 
 
 class _Renumbered:
-    """The numbers that a nest is given which has the code of another one."""
+    """The arguments of a nest that shares the code of another one."""
 
     def __init__(self, params: Params, renaming: Renaming) -> None:
         self.renaming = renaming

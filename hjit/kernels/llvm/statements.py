@@ -1,4 +1,4 @@
-"""LLVM IR of each statement of the loop IR, and the tables by which `NestEmitter` dispatches on them."""
+"""LLVM IR of each statement of the loop IR, and the dispatch tables of `NestEmitter`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from hjit.kernels.llvm.builder.code import BOOL, I64, Val, const, splat
 from hjit.kernels.llvm.memory import gathers, loads, stores, streaming_stores
 from hjit.kernels.llvm.nest import indices, outline, registers
 from hjit.kernels.llvm.nest.emitter import ATOMS, STATEMENTS, VALUES, NestEmitter, VectorLoop
+from hjit.kernels.llvm.nest.state import PairedLoads
 from hjit.kernels.lower.loopir import (
     BEGIN,
     END,
@@ -34,8 +35,8 @@ from hjit.trace.ir.poly import Boundary, Indirect
 
 def nest_function(e: NestEmitter, nest: Nest) -> str:
     """The text of the function of a nest, named `NAME`."""
-    e.written = set(nest.writes)
-    e.changing = frozenset(e.written.intersection(sources(nest.body)))
+    e.stores.written = set(nest.writes)
+    e.stores.changing = frozenset(e.stores.written.intersection(sources(nest.body)))
     e.buffers = nest.buffers
     e.vars[BEGIN], e.vars[END] = Val("%begin", I64, 1, 0), Val("%end", I64, 1, 0)
     e.stmts(nest.body)
@@ -82,9 +83,9 @@ def _if(e: NestEmitter, s: If) -> None:
 
 def _block(e: NestEmitter, s: Block) -> None:
     loads.prefetch(e, s.ahead)
-    e.paired = gathers.paired(e, stmt_exprs(s))
+    e.paired = PairedLoads(gathers.paired(e, stmt_exprs(s)))
     stores.store_all(e, s.stores, s.sets)
-    e.paired, e.brought = {}, {}
+    e.paired = PairedLoads()
 
 
 def _reset_window(e: NestEmitter, s: ResetWindow) -> None:

@@ -1,7 +1,7 @@
 """The thresholds of the LLVM emitter. Those of the machine are in `Machine` and in `hjit.sched.language.target`.
 
-Most limit the time that LLVM takes, whose passes are superlinear in the length of a block or function. "Timed" means:
-on the applications of `benchmarks/apps`, on x86-64 with AVX-512; the others are estimates.
+Most of them limit LLVM's time, as its passes are superlinear in the length of a block or function. "Timed" means: on
+the applications of `benchmarks/apps`, on x86-64 with AVX-512; the others are estimates.
 """
 
 from __future__ import annotations

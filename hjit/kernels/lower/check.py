@@ -1,6 +1,6 @@
-"""What holds of the loop IR after each pass of lowering; `HJIT_CHECK=1` looks at it after each of them.
+"""Invariants of the loop IR after each pass of lowering; `HJIT_CHECK=1` checks them.
 
-`RULES` has what must hold of each kind of statement, `GONE` the pass that removes a kind, and `MADE_BY` the one that
+`RULES` has the invariants of each kind of statement, `GONE` the pass that removes a kind, and `MADE_BY` the pass that
 makes it.
 """
 

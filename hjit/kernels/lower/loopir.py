@@ -1,4 +1,4 @@
-"""The loop IR: what the back ends print. Indices are polynomials over loop variables (`Var`) and run-time sizes.
+"""The grammar of the loop IR. Indices are polynomials over loop variables (`Var`) and run-time sizes.
 
     Program = nest*                                   in program.py: one for each root of the schedule tree, in order
     Stmt = Let(var, value) | Choose(var, test, yes, no)                       indices by name
@@ -37,7 +37,7 @@ INTERIOR = Var("interior")  # not negative where no index of a block is near a b
 
 
 class Register(Expr):
-    """The value of a register, as it is when the expression is evaluated; declared around it by `Declare`."""
+    """The current value of a register, which an enclosing `Declare` declares."""
 
     __slots__ = ("name",)
     name: str
@@ -52,7 +52,7 @@ class Register(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Let:
-    """A name for an index that is used below."""
+    """Names an index for the statements that follow."""
 
     var: Var
     value: Poly
@@ -60,7 +60,7 @@ class Let:
 
 @dataclass(frozen=True, slots=True)
 class Choose:
-    """A name for one of two indices: `yes` where ``test >= 0``, else `no`."""
+    """Names one of two indices: `yes` if ``test >= 0``, else `no`."""
 
     var: Var
     test: Poly
@@ -73,8 +73,8 @@ class Store:
     """``buffer[index] = value``.
 
     Attributes:
-        atomic: the ufunc by which the value is joined to what is there, also by other tasks at once.
-        stream: may whole vectors of it be written past the caches?
+        atomic: the ufunc that combines the value with the element, atomically; None: a plain store.
+        stream: may whole vectors be stored with non-temporal stores?
     """
 
     buffer: str
@@ -94,7 +94,7 @@ class Set:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`count` elements from ``array[index]`` on along the last axis, as one access where the address allows it."""
+    """`count` elements from ``array[index]`` on, along the last axis, in one access if the address is aligned."""
 
     array: str
     index: tuple[Poly, ...]
@@ -107,11 +107,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Evaluate all values, which share their common sub-expressions, and all places, then store and set the registers.
+    """Evaluate all values, sharing common sub-expressions, and all indices; then store, and set the registers.
 
     Attributes:
-        ahead: what later iterations load, fetched into the caches.
-        rows: of the loads and stores, those that are one access; made by widen_accesses.
+        ahead: loads of later iterations, to be prefetched.
+        rows: loads and stores that are one access each; made by widen_accesses.
     """
 
     stores: tuple[Store, ...]
@@ -125,15 +125,15 @@ class For:
     """``for var in range(begin, end, step)``.
 
     Attributes:
-        limit: where an iteration would pass it, it starts earlier instead, at ``limit - step``, and repeats what
-            the one before it did; None: nothing like that.
-        first: where an iteration would start before it, it starts there; None: nothing like that.
-        kind: "serial", or of a known trip count: "unroll", code for each iteration, and "unroll_and_jam", in which they
-            also share loads; `hjit.kernels.lower.passes.unroll_and_jam` makes an end of them. "gpu_thread": shared out
-            among the threads of a block, by `hjit.kernels.lower.passes.distribute_threads`.
-        rare: does it run what vectors leave over, so that its code is to be short rather than fast?
-        most: iterations that it never has more of, where that is known.
-        until: where this bool holds before an iteration, the loop ends; None: it has all of them.
+        limit: an iteration that would pass it starts earlier instead, at ``limit - step``, and repeats some of the
+            previous one's work ("shift_inwards"); None: no limit.
+        first: an iteration that would start before it starts there; None: no such bound.
+        kind: "serial"; with a known trip count, "unroll" or "unroll_and_jam", which
+            `hjit.kernels.lower.passes.unroll_and_jam` removes; "gpu_thread": distributed over the threads of a block by
+            `hjit.kernels.lower.passes.distribute_threads`.
+        rare: is it a remainder of a vector loop, whose code should be short rather than fast?
+        most: an upper bound of the trip count, if one is known.
+        until: the loop ends if this bool is true before an iteration; None: it runs all of them.
     """
 
     var: Var
@@ -151,7 +151,7 @@ class For:
 
 @dataclass(frozen=True, slots=True)
 class LineAlignment:
-    """The store by which a vector loop is aligned: ``buffer[index]`` moves by `step`, an odd number, with the loop."""
+    """The store to which a vector loop is aligned: ``buffer[index]`` moves by `step`, an odd number, with the loop."""
 
     buffer: str
     index: tuple[Poly, ...]
@@ -160,19 +160,19 @@ class LineAlignment:
 
 @dataclass(frozen=True, slots=True)
 class VectorLoop:
-    """A loop whose iterations are to be lanes of vectors: ``low .. high`` in vectors, the remainder one by one.
+    """A loop to be vectorised: the steady state is ``low .. high``, the remainder runs one element at a time.
 
     Attributes:
         begin, end: the whole range.
-        low, high: where no boundary handling along `var` is needed; `body` has none.
+        low, high: the range in which no boundary handling along `var` is needed; `body` has none.
         lanes: elements of a vector.
-        copies: vectors of one iteration; they share loads.
-        align: `var` is a multiple of this at each iteration.
-        tail: "shift_inwards": the last vector starts earlier, see `For`. "predicate": of the last vector some lanes do
-            nothing, or what the last one does. "guard_with_if": single elements.
-        body: of one vector at `var`.
-        remainder: of one element; none where there are always vectors enough for all of them.
-        line: what is aligned where results are streamed.
+        copies: vectors per iteration; they share loads.
+        align: `var` is a multiple of this in each iteration.
+        tail: "shift_inwards": the last vector starts earlier, see `For`. "predicate": some lanes of the last vector are
+            masked off, or repeat the last active one. "guard_with_if": single elements.
+        body: the statements of one vector at `var`.
+        remainder: the statements of one element; empty if vectors always cover the range.
+        line: the store whose cache lines are aligned, if results are streamed.
     """
 
     var: Var
@@ -191,7 +191,8 @@ class VectorLoop:
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """The body for `lanes` consecutive values of the loop variable `var` at once: what depends on `var` is a vector.
+    """The body for `lanes` consecutive values of the loop variable `var` at once; expressions that depend on `var` are
+    vectors.
 
     Attributes:
         count: vectors that one iteration of the loop does, at ``var + k * lanes``.
@@ -209,7 +210,7 @@ class Vectors:
 
 @dataclass(frozen=True, slots=True)
 class LineStart:
-    """Names for where vectors of ``buffer[index]`` begin that are aligned in memory, of a loop over ``low .. high``.
+    """Names the first positions in ``low .. high`` from which vectors of ``buffer[index]`` are aligned in memory.
 
     Attributes:
         streams: is made 0 where results are streamed and the loop has at least `fewest` iterations, else -1.
@@ -231,7 +232,8 @@ class LineStart:
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """`body` where ``value >= 0``, else `otherwise`, which, where there is one, is right for any value and shorter."""
+    """`body` if ``value >= 0``, else `otherwise`. If there is an `otherwise`, it is correct for any value, only faster
+    code."""
 
     value: Poly
     body: tuple[Stmt, ...]
@@ -260,7 +262,7 @@ class ReductionLoop:
 
     @property
     def trip_count(self) -> int | None:
-        """How many iterations it has; None where only the run knows."""
+        """The number of iterations; None if it is only known at run time."""
         extent = self.end - self.begin
         return -(-extent.const // self.step) if extent.is_const else None
 
@@ -303,7 +305,8 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """``buffer[index] = running = op(running, element)`` for the iterations of a loop, which threads of a block share.
+    """``buffer[index] = running = op(running, element)`` for the iterations of a loop, computed by the threads of a
+    block.
 
     Attributes:
         var: of the loop over ``begin .. end``; `index` and `element` have it.
@@ -328,7 +331,7 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Declare:
-    """A register from here to the end of the body: a scalar, or a vector of `lanes`, which all begin as `initial`."""
+    """Declares a register for the rest of the body: a scalar, or a vector of `lanes`, all initialised to `initial`."""
 
     register: Register
     initial: Expr
@@ -337,7 +340,7 @@ class Declare:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A register that is set here and never again, from here to the end of the body: a scalar."""
+    """A scalar register that is set here only, for the rest of the body."""
 
     register: Register
     value: Expr
@@ -345,7 +348,7 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class CombineLanes:
-    """All lanes of the vector register `source` into the scalar register `target`, halves with halves.
+    """Combines all lanes of the vector register `source` into the scalar register `target`, in a tree.
 
     Attributes:
         op: the associative ufunc.
@@ -359,19 +362,19 @@ class CombineLanes:
 
 @dataclass(frozen=True, slots=True)
 class ResetWindow:
-    """Nothing of a stage is in its circular buffer."""
+    """Empties the circular buffer of a stage."""
 
     stage: str
 
 
 @dataclass(frozen=True, slots=True)
 class SlidingProduce:
-    """Compute what is new of a stage: ``var = max(first, how far earlier iterations have come)``, up to `end`.
+    """Compute the new part of a stage: from ``var = max(first, end of what earlier iterations computed)`` up to `end`.
 
     Attributes:
         last: is this the last of the stage's definitions, after which the iteration has come to `end`?
         axis: the one that moves. window: elements of it that an iteration reads at most; 0: all.
-        new: those that an iteration adds at most; 0: nobody knows.
+        new: an upper bound of those that an iteration adds; 0: unknown.
         is_apart: does it write where the iteration before it neither reads nor writes? Made by prefetch_windows.
     """
 
@@ -389,14 +392,14 @@ class SlidingProduce:
 
 @dataclass(frozen=True, slots=True)
 class Outlined:
-    """What is compiled as a function of its own; registers do not reach into it."""
+    """Statements that are compiled as a separate function; they do not access registers declared outside."""
 
     body: tuple[Stmt, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadLoop:
-    """``for var in range(begin, end, step)``, its iterations shared out among threads; at most `most` of them."""
+    """``for var in range(begin, end, step)``, with at most `most` iterations, which are distributed over threads."""
 
     var: Var
     begin: Poly
@@ -407,7 +410,8 @@ class ThreadLoop:
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """The body for each iteration of some loops, which the threads of a block share: the first takes the first one.
+    """The body for each iteration of some loops, distributed over the threads of a block, the first iteration to the
+    first thread.
 
     Consecutive threads take consecutive iterations of the last loop. Without loops the first thread runs the body,
     once. Bounds are the same for all threads; no thread waits for others inside.
@@ -419,7 +423,7 @@ class Threads:
 
 @dataclass(frozen=True, slots=True)
 class CombineThreads:
-    """The registers of all threads of a block into those of the first one, halves with halves.
+    """Combines the registers of all threads of a block into those of the first one, in a tree.
 
     With `lanes`, those of so many consecutive threads into those of the first of them; no barrier is needed then, and
     none is implied.
@@ -454,7 +458,7 @@ class ScanThreads:
 
 @dataclass(frozen=True, slots=True)
 class CopyAsync:
-    """Begin ``buffer[index] = load``: from memory of the device to that of the block, an element of 4 or 8 bytes.
+    """Start ``buffer[index] = load``, an asynchronous copy of 4 or 8 bytes from global to shared memory.
 
     It is done, and seen by its thread, after a `WaitForCopies`.
     """
@@ -466,19 +470,19 @@ class CopyAsync:
 
 @dataclass(frozen=True, slots=True)
 class CommitCopies:
-    """What each thread has begun to copy since the last one is a group."""
+    """Makes the copies that each thread has started since the last one a group."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitForCopies:
-    """All groups of copies are done but the last `groups` of them, each thread's own."""
+    """Each thread waits until all but its last `groups` groups of copies are done."""
 
     groups: int
 
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """All threads of a block come here before any goes on, and see what others wrote before."""
+    """All threads of a block wait here for each other, and then see what the others have written."""
 
 
 Stmt = (

@@ -1,28 +1,28 @@
 """Lowering: Graph + schedule tree -> loop IR, a list of passes.
 
-    place_loops        the tree, opened into loops around definitions: bounds are inferred, windows slide
-    fold_storage       line buffers in place of whole images
-    unroll_and_jam     unrolled loops become code for each iteration; those that do not depend on each other share loads
-    split_at_wraps     loops apart where an index wraps around at a run-time place, on a CPU
-    partition_loops    borders apart from the interior: no clamp, wrap or mask where vectors run
-    drop_unused_lets   names of indices that nothing refers to
-    prefetch_windows   copies that slide along a loop are an iteration ahead (CUDA)
-    partition_blocks   blocks at the border apart from those in the interior (CUDA)
-    outline            loops that occur again and again become functions
-    stream_stores      results that nothing reads again may be stored past the caches
-    vectorize          vector loops: prologue, steady state, epilogue, and the last vector by its tail strategy
-    distribute_threads loops over threads: what the threads of a block do together (CUDA)
-    coalesce_accesses  what neighbouring threads would read or write a row apart goes through shared memory (CUDA)
-    privatise_scatters each block updates a copy in shared memory, and joins it to the result (CUDA)
-    stage_operands     reductions in tiles read what several threads need from shared memory (CUDA)
+    place_loops        turns the schedule tree into loops: bounds inference, sliding windows
+    fold_storage       storage folding: line buffers instead of whole images
+    unroll_and_jam     replaces unrolled loops by copies of their body; independent iterations share loads
+    split_at_wraps     splits loops where an index wraps around at a run-time position (CPU)
+    partition_loops    loop partitioning: the interior gets loops without clamps, wraps and masks
+    drop_unused_lets   removes unused names of indices
+    prefetch_windows   copies that slide along a loop run one iteration ahead (CUDA)
+    partition_blocks   blocks in the interior get code without boundary handling (CUDA)
+    outline            repeated loops become functions (CPU)
+    stream_stores      marks results that nothing reads again for non-temporal stores (CPU)
+    vectorize          vector loops: prologue, steady state, epilogue, tail strategy (CPU)
+    distribute_threads distributes iterations of cooperative loops over the threads of a block (CUDA)
+    coalesce_accesses  transposes accesses that are a row apart through shared memory (CUDA)
+    privatise_scatters each block updates a copy in shared memory, and adds it to the result (CUDA)
+    stage_operands     tiled reductions read operands that threads share from shared memory (CUDA)
     block_reductions   accumulators in registers, and how they are combined
     block_scans        prefix scans by the threads of a block, a few tiles at a time (CUDA)
-    replace_scalars    what iterations read of earlier ones stays in registers
-    hoist_invariants   what all iterations of a loop compute alike is computed before it
-    widen_accesses     what is read or written side by side, in one access (CUDA)
-    copy_async         copies to shared memory that threads begin, and wait for later (CUDA)
-    share_memory       buffers that are not needed at the same time lie in the same shared memory (CUDA)
-    insert_barriers    where threads read what others of their block have written (CUDA)
+    replace_scalars    loop-carried scalar replacement
+    hoist_invariants   loop-invariant code motion
+    widen_accesses     adjacent elements in one access (CUDA)
+    copy_async         asynchronous copies to shared memory (CUDA)
+    share_memory       buffers that are not live at the same time share memory (CUDA)
+    insert_barriers    barriers where threads read what others have written (CUDA)
 
 Each but the first is a function from nest to nest; `show` sees the Program after each. The back ends print the result.
 """
@@ -105,11 +105,11 @@ def lower(
     """The loop nests of a Graph under a schedule.
 
     Args:
-        show: is given the name of each pass and what it makes.
-        passes: after the first one, those of the target.
+        show: called with the name and the result of each pass.
+        passes: the passes of the target, after the first one.
 
     Raises:
-        ScheduleError: a stage cannot slide along the loop that the schedule asks for.
+        ScheduleError: a stage cannot slide along the loop at which the schedule stores it.
     """
     program = place_loops(graph, schedule, machine.fast_math)
     done = [place_loops.__name__]

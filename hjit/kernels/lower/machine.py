@@ -1,4 +1,4 @@
-"""What the passes and emitters of the CPU must know of the machine."""
+"""The properties of the machine that the CPU passes and emitters depend on."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Nests that differ only in their arrays and sizes: one of them is lowered and emitted for all.
+"""Nest merging: of nests that differ only in arrays and sizes, one is lowered and emitted for all.
 
-The iterations of a loop that was traced one by one, say. Two such nests have the same text once arrays and sizes are
-numbered in the order in which they occur. What else the code depends on is part of the text: the loops of the schedule,
-and how each array is laid out in memory.
+An example are the iterations of a loop that was traced one by one. Two nests can be merged if they have the same text
+once arrays and sizes are numbered in order of occurrence. Everything else that the code depends on is part of the text:
+the loops of the schedule, and the layout of each array in memory.
 """
 
 from __future__ import annotations

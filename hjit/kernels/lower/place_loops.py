@@ -1,8 +1,8 @@
-"""The first pass of lowering: the schedule tree, opened into loops around each definition.
+"""The first pass of lowering: turns the schedule tree into loops around each definition.
 
-Nest by nest (`build_nest`): the loops that tasks share, then the walk down the tree, on which bounds are inferred,
-windows slide and tails are chosen (`hjit.kernels.lower.placing.walk`). Loops are as the tree has them: unrolled ones
-are still loops, vector loops still run over the border, too.
+Nest by nest (`build_nest`): the loops that are divided into tasks, then the walk down the tree, which infers bounds,
+slides windows and chooses tails (`hjit.kernels.lower.placing.walk`). The loops are those of the tree: unrolled loops
+are still loops, and vector loops still include the border.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _nests(graph: Graph, tops: list[Node], layouts: dict[str, Layout], fast: boo
 
 
 def _renamed(nest: Nest, top: Node, renaming: Renaming) -> Nest:
-    """The nest that differs from another one in arrays and sizes alone."""
+    """A nest that differs from another one in arrays and sizes only, as a `Renaming` of it."""
     assert isinstance(top, (Loop, Compute))
     count = None if nest.count is None else renaming.poly(nest.count)
     work, points = renaming.poly(nest.work), renaming.poly(nest.points)
@@ -118,7 +118,7 @@ def build_nest(reads: Reads, layouts: dict[str, Layout], top: Node, fast: bool) 
         fast=fast,
     )
     env, lets = _outermost(n, top, local)
-    env = env.opened(stage.name, reads.part(stage.name, first.definitions[-1]).dims(whole_region(stage)))
+    env = env.opened(stage.name, reads.group(stage.name, first.definitions[-1]).dims(whole_region(stage)))
     work = sum((_work(reads, c) for c in computes(top)), ZERO)
     points = sum((_points(reads, c) for c in computes(top)), ZERO)
     counts = [_iterations(env.remains(x), step_of(x)) for x in loops]
@@ -163,7 +163,7 @@ def _blocks(n: NestContext, loops: list[Loop], counts: list[Poly], env: Env) -> 
 
 
 def _is_shifted(loop: Loop) -> bool:
-    """Does the last block of a loop start earlier where it would not be whole?"""
+    """Is the last block of a loop shifted inwards if it is not full?"""
     below = inner_loops(loop)
     return bool(below) and below[0].tail == "shift_inwards"
 
@@ -261,7 +261,7 @@ def _rounding(reads: Reads, top: Node) -> dict[str, dict[int, int]]:
 
 
 def _points(reads: Reads, compute: Compute) -> Poly:
-    """Elements that a computation writes; a reduction of nothing writes its initial value."""
+    """The number of elements that a computation writes; an empty reduction still writes its initial value."""
     return math.prod(definition_of(reads, compute).dims, start=ONE)
 
 

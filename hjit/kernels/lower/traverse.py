@@ -1,4 +1,4 @@
-"""Walks over the loop IR: what is inside a statement, what it reads, and the same statement with other parts."""
+"""Traversals of the loop IR: children and reads of a statement, and a statement with its children replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Knuth's two-sum, for expressions of the loop IR and for values of an emitter alike."""
+"""Knuth's two-sum, for expressions of the loop IR and for values of an emitter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of ufuncs that are one operation, for both back ends."""
+"""ufuncs that are single operations, for both back ends."""
 
 ALIASES = {
     "divide": "true_divide",

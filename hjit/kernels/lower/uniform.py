@@ -1,4 +1,4 @@
-"""Barriers in uniform flow only: all threads of a block reach each barrier, or none does.
+"""Checks that barriers are in uniform control flow: all threads of a block reach each barrier, or none does.
 
 A barrier that some threads of a block do not reach is undefined in CUDA (`__syncthreads`) and in OpenCL (`barrier`).
 Whatever is outside of a `Threads` statement is run by every thread; so what is to be shown is that the branches and the

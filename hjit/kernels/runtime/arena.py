@@ -1,4 +1,4 @@
-"""Scratch memory: blocks that calls borrow and return, so that a warm call touches no new pages."""
+"""Scratch memory: blocks that calls borrow and return, so that a warm call does not page-fault."""
 
 from __future__ import annotations
 

@@ -40,11 +40,11 @@ SECONDS_A_LINE = 6e-5
 ROOM_BYTES, ROOM_BYTES_A_LINE = 128 << 20, 8 << 10
 
 _lock = threading.Lock()
-_retired: deque[Any] = deque()  # engines whose code nobody can call any more
+_retired: deque[Any] = deque()  # engines whose code can no longer be called
 
 
 def machine_text(target: str) -> str:
-    """A text of everything about the machine that object code depends on."""
+    """A text of every property of the machine that object code depends on."""
     before, name, after = _machine_texts()
     return "|".join([before, name if target == "cpu" else target, after])
 
@@ -112,7 +112,7 @@ def compile_module(text: str, name: str, target: str) -> bytes:
 
 
 def compile_within(seconds: float | None, text: str, name: str, target: str) -> bytes:
-    """`compile_module`, given up where it takes more of the processor's time.
+    """`compile_module`, abandoned if it takes more CPU time.
 
     LLVM's passes have no limits of their own, and some rewrite for ever what they are given. The thread goes on, to the
     end of the process if need be, and with it LLVM's lock is taken.
@@ -131,7 +131,7 @@ def compile_within(seconds: float | None, text: str, name: str, target: str) -> 
 
 @lru_cache(maxsize=1)
 def _initialise() -> None:
-    """LLVM knows this processor from here on, and the libraries that kernels call are there."""
+    """Initialise LLVM for this processor, and make the libraries that kernels call known to it."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     features.load_libraries()
@@ -162,7 +162,7 @@ def load_object(object_code: bytes, name: str) -> Compiled:
 
 
 def _retire(engine: Any) -> None:
-    """Free code that nobody can call any more: now, or when a compilation or a fork that holds the locks is over.
+    """Free code that can no longer be called: now, or once a compilation or a fork has released the locks.
 
     This runs wherever Python drops the last reference, in the middle of anything, and so never blocks.
     """
@@ -201,7 +201,7 @@ def assembly(text: str, name: str, target: str) -> str:
 
 @atexit.register
 def _keep_llvm() -> None:
-    """Where a daemon thread compiles to the very end, LLVM is not destroyed under it."""
+    """Keep LLVM alive at exit if a daemon thread is still compiling."""
     numbas = forks.compiler_lock()
     if _lock.locked() or (numbas is not None and numbas.is_locked()):
         threads.keep_libraries_at_exit()

@@ -50,7 +50,7 @@ def bind(
 
 
 def kernel_for(scheduled: Scheduled, options: Options, small: bool = True) -> Kernel:
-    """The compiled kernel: of this process, from the disk cache, or new. `small`: are all arrays?"""
+    """The compiled kernel: from this process, from the disk cache, or newly compiled. `small`: are all arrays small?"""
     name = scheduled.name(options, small)
     found = kernel_named(name, options, lambda: _compile(scheduled, name, options, small))
     assert found is not None
@@ -161,7 +161,7 @@ def named_nests(kernel: Kernel, graph: Graph) -> tuple[tuple[str, ...], ...]:
 
 
 def _check_scratch(total: int, taken: Mapping[str, int]) -> None:
-    """Has the machine the memory that a schedule keeps stages in?
+    """Does the machine have the memory for a schedule's intermediate stages?
 
     Raises:
         ScheduleError: it has not.

@@ -32,7 +32,7 @@ from hjit.process.signals import signal_safe
 
 log = logging.getLogger("hjit")
 
-KEPT = 64  # kernels that stay although nobody holds them: the same function is often decorated anew
+KEPT = 64  # unreferenced kernels that are kept, because the same function is often decorated again
 
 _kernels: dict[str, Kernel] = {}  # the latest used, the last of them at the end
 _others: weakref.WeakValueDictionary[str, Kernel] = weakref.WeakValueDictionary()  # as long as a pipeline holds them
@@ -42,12 +42,12 @@ _made = threading.local()
 
 
 def made() -> tuple[int, int]:
-    """How many kernels this thread has compiled, and loaded from disk."""
+    """The numbers of kernels that this thread has compiled, and loaded from disk."""
     return getattr(_made, "compiled", 0), getattr(_made, "loaded", 0)
 
 
 def count(compiled: int = 0, loaded: int = 0) -> None:
-    """This thread has made more kernels, or another one for it."""
+    """Add to the numbers of kernels that this thread has made."""
     before = made()
     _made.compiled, _made.loaded = before[0] + compiled, before[1] + loaded
 
@@ -76,7 +76,7 @@ class Kernel:
 
 
 def kernel_named(name: str, options: Options, make: Callable[[], Kernel] | None = None) -> Kernel | None:
-    """The kernel of a name: of this process, or from the disk cache; else the one that `make` compiles.
+    """The kernel of a name: from this process, from the disk cache, or compiled by `make`.
 
     Raises:
         OverBudget: LLVM is busy with another one for ever.
@@ -97,7 +97,7 @@ def kernel_named(name: str, options: Options, make: Callable[[], Kernel] | None 
 
 
 def _known(name: str) -> Kernel | None:
-    """The kernel of this process, from now on the latest one."""
+    """The kernel of this process, which becomes the most recently used one."""
     with _order:
         found = _kernels.pop(name, None) or _others.get(name)
         if found is not None:
@@ -152,7 +152,7 @@ def after_fork() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What a kernel takes for one set of sizes and strides.
+    """The arguments of a kernel for one set of sizes and strides.
 
     Attributes:
         inputs: names of the arrays to pass, in order.
@@ -209,7 +209,7 @@ class Bound:
         given: bool = False,
         streamed: bool = False,
     ) -> bool:
-        """Compute `outputs`, which are C-contiguous; False where an index, or a Python int, was out of bounds.
+        """Compute `outputs`, which are C-contiguous; False if an index, or a Python int, was out of bounds.
 
         Args:
             given: had they been there before? Of a new array the system clears the pages when they are first written,
@@ -281,7 +281,7 @@ def slot_format(dtype: np.dtype[Any]) -> str:
 
 
 def slot_bits(value: Any, dtype: np.dtype[Any]) -> bytes:
-    """A number as the 8 bytes of its slot, converted as NumPy converts numbers that it is given together with arrays.
+    """A number as the 8 bytes of its slot, converted as NumPy converts numbers that are passed together with arrays.
 
     Raises:
         OverflowError: a Python int that the dtype cannot hold, as NumPy has it.

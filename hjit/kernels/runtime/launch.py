@@ -49,7 +49,7 @@ _FOR = ctypes.CFUNCTYPE(
 
 @functools.lru_cache(maxsize=1)
 def cores() -> int:
-    """Cores that this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -112,7 +112,7 @@ def tbb_parallel_for() -> int:
 
 
 def _extension(name: str) -> Any:
-    """An extension module of numba, by itself: numba takes longer to import than kernels to load.
+    """An extension module of numba without numba itself, whose import takes longer than loading kernels.
 
     Raises:
         ImportError: there is none.

@@ -1,4 +1,4 @@
-"""From a canonical Graph and its schedule to LLVM IR: lower, emit. Imported only to compile."""
+"""Lowering and emitting: a canonical Graph and its schedule -> LLVM IR. Imported only to compile."""
 
 from __future__ import annotations
 

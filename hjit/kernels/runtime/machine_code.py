@@ -8,19 +8,19 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-# -- a compilation with LLVM that nobody waits for any more
+# -- abandoned compilations with LLVM
 
 _given_up: Future[bytes] | None = None
 
 
 def give_up(call: Future[bytes]) -> None:
-    """LLVM goes on compiling, and nobody waits for it."""
+    """Abandon a compilation: LLVM goes on, and its result is not used."""
     global _given_up
     _given_up = call
 
 
 def is_busy() -> bool:
-    """Does LLVM still compile what it was given too much time for? It holds its lock: nothing can be compiled."""
+    """Is LLVM still running an abandoned compilation? It holds LLVM's lock, so nothing can be compiled."""
     return _given_up is not None and not _given_up.done()
 
 

@@ -1,4 +1,4 @@
-"""Buffer allocation by live ranges: two stages that no nest needs at the same time share scratch memory."""
+"""Buffer allocation by live ranges: stages that are not live at the same time share scratch memory."""
 
 from __future__ import annotations
 

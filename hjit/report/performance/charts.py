@@ -1,4 +1,4 @@
-"""Charts of a report: SVG without other packages. Each is said in a table beside it, too."""
+"""Charts of a report as SVG, without other packages. A table next to each chart has the same data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kernel costs as the cost model has it: by stage, by term, and by line of source."""
+"""The costs of a kernel according to the cost model: by stage, by term, and by line of source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hjit.errors import Origin
-from hjit.model.names import SCHEDULE
+from hjit.model.feature_names import SCHEDULE
 from hjit.model.network import IS_OUTPUT
 from hjit.model.terms import COEFFICIENTS, terms
 from hjit.options import Options

@@ -1,4 +1,4 @@
-"""What `Pipeline.report` says, as values: of the kernels that run, of the search that chose them, of the source."""
+"""The data of `Pipeline.report`: the kernels that run, the search that chose them, the source."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Facts:
     """All that a report says.
 
     Attributes:
-        machine: facts by name, see `hjit.model.names.MACHINE`; none where kernels run on a GPU.
+        machine: facts by name, see `hjit.model.feature_names.MACHINE`; none where kernels run on a GPU.
         source: lines by the function that they are of.
     """
 

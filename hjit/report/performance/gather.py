@@ -1,4 +1,4 @@
-"""What there is to say of a call, gathered."""
+"""Collecting the facts about a call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hjit.call.arguments import is_dask_array, leaf_names
 from hjit.call.variant import Variant
 from hjit.errors import HjitError, Origin, TraceError
 from hjit.kernels.runtime import features, launch
-from hjit.model.names import MACHINE
+from hjit.model.feature_names import MACHINE
 from hjit.options import Options
 from hjit.process import machine
 from hjit.report.performance.facts import BreakFacts, Facts, KernelFacts
@@ -154,7 +154,7 @@ def _of_parts(p: Any, options: Options, where: str) -> tuple[list[KernelFacts], 
         for e in part.entries:
             for v in e.variants:
                 kernels += Reading(
-                    v, options, False, here, Times(), "the part's own arguments are not at hand"
+                    v, options, False, here, Times(), "the part's own arguments are not available"
                 ).kernels()
                 breaks += _breaks(v, Times())
     return kernels, breaks

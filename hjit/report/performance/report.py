@@ -25,7 +25,7 @@ MACHINE_UNITS = {"bandwidth": (1e-9, "GB/s, of a copy by all threads"), "cores":
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How a call runs; see `Pipeline.report`. Text by `str`, HTML in a notebook, a page of its own by `save`."""
+    """How a call runs; see `Pipeline.report`. `str` gives text, a notebook shows HTML, `save` writes a page."""
 
     facts: Facts
 
@@ -38,7 +38,7 @@ class Report:
         return tabs(f"Report on {self.facts.name}", [(name, made(self.facts)) for name, made in SECTIONS.items()])
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it as one HTML page, with its pictures, that needs neither network nor scripts.
+        """Write one HTML page, pictures included, which needs neither network nor scripts.
 
         Raises:
             OSError: the file cannot be written.
@@ -47,7 +47,7 @@ class Report:
 
 
 def report_of(call: Call) -> Report:
-    """Gather what there is to say of a call."""
+    """Collect the facts about a call."""
     return Report(facts_of(call))
 
 

@@ -1,4 +1,4 @@
-"""Lines of source with what they cost."""
+"""Source lines with their costs."""
 
 from __future__ import annotations
 

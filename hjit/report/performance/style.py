@@ -1,4 +1,4 @@
-"""How reports look: tables with captions, tabs without JavaScript, light and dark."""
+"""The style of reports: tables with captions, tabs without JavaScript, light and dark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernels of a call timed one by one, on its own arguments; nothing of the caller's is changed."""
+"""Timing the kernels of a call one by one, on its own arguments; none of the caller's arrays is changed."""
 
 from __future__ import annotations
 

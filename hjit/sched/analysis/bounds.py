@@ -1,8 +1,8 @@
-"""Bounds inference: how much of each stage must be computed at a place in the tree.
+"""Bounds inference for lowering: the region of each stage that is required at a place in the schedule tree.
 
-From the consumers back to the producers: what a consumer computes there, through the indices by which it reads, is
-what of the producer it needs there (`hjit.sched.analysis.propagation`). Axes that cannot be told, or that a stage must
-have whole, are whole axes. All is in polynomials, for lowering; `hjit.sched.analysis.sites` does the same in numbers.
+Regions are polynomials of the sizes. `hjit.sched.analysis.propagation` walks from the consumers back to the producers,
+and lists the other modules that infer regions. An axis is required whole where its interval is not known, or where the
+stage cannot be cut along it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from hjit.sched.analysis.propagation import Footprint, Part, Uses, hulls, propagate
+from hjit.sched.analysis.propagation import DefinitionGroup, Footprint, Uses, hulls, propagate
 from hjit.sched.language.tree import Compute, Loop, Node, dims_of
 from hjit.trace.ir.graph import Graph, Stage, single_dim
 from hjit.trace.ir.intervals import SYMBOLIC, Interval, Over, bounds_of, ends, whole
@@ -22,16 +22,16 @@ from hjit.trace.ir.poly import ZERO, Dim, Poly, extremum, poly
 Region = tuple[Interval, ...]  # one interval for each axis
 Dims = Mapping[int, Interval]  # one for each dimension of a definition
 Namer = Callable[[str, Region], Region]  # gives the bounds of a stage's region names, so that expressions stay small
-Definitions = Part[Interval | None]  # on symbols, each of one definition
+Definitions = DefinitionGroup[Interval | None]  # on symbols, each of one definition
 
 
 class Reads:
-    """What of a Graph bounds inference asks again and again."""
+    """The definitions of a Graph as bounds inference needs them: footprints, inverse targets, whole axes; memoised."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.stages = graph.by_name
-        self._parts: dict[tuple[str, int], Definitions] = {}
+        self._groups: dict[tuple[str, int], Definitions] = {}
         self._indices: dict[tuple[str, int], dict[str, tuple[tuple[Poly, ...], ...]]] = {}
         self._moving: dict[tuple[str, int, int], dict[str, frozenset[int]]] = {}
         self._whole: dict[str, frozenset[int]] = {}
@@ -42,14 +42,14 @@ class Reads:
         """Stages in the order of the Graph."""
         return {s.name: k for k, s in enumerate(self.graph.stages)}
 
-    def part(self, stage: str, number: int) -> Definitions:
+    def group(self, stage: str, number: int) -> Definitions:
         """One definition of a stage."""
-        found = self._parts.get((stage, number))
+        found = self._groups.get((stage, number))
         if found is None:
-            found = self._parts[stage, number] = self._part(self.stages[stage], number)
+            found = self._groups[stage, number] = self._group(self.stages[stage], number)
         return found
 
-    def _part(self, s: Stage, number: int) -> Definitions:
+    def _group(self, s: Stage, number: int) -> Definitions:
         d = s.definitions[number]
         full = {k: whole(n) for k, n in enumerate(d.extents)}
         inverse: dict[int, tuple[int, int, int, Over[Interval | None] | None]] = {}
@@ -67,11 +67,11 @@ class Reads:
             for source, axes in self.indices(s.name, number).items()
             if source in self.stages and source != s.name
         }
-        return Part(s.name, full, tuple(inverse.values()), footprints)
+        return DefinitionGroup(s.name, full, tuple(inverse.values()), footprints)
 
     def indices(self, stage: str, number: int) -> dict[str, tuple[tuple[Poly, ...], ...]]:
-        """By which indices a definition reads each axis of a source; of those that differ by constants, the least and
-        the greatest."""
+        """The indices by which a definition reads each axis of a source; of those that differ by constants, the least
+        and the greatest."""
         found = self._indices.get((stage, number))
         if found is None:
             loads: dict[str, list[tuple[Poly, ...]]] = {}
@@ -93,7 +93,7 @@ class Reads:
         return found
 
     def region(self, stage: str, uses: Uses[Definitions]) -> Region:
-        """How much of a stage its consumers need."""
+        """The region of a stage that its consumers require."""
         s = self.stages[stage]
         found = hulls(uses.of(stage), SYMBOLIC)
         region = (
@@ -104,14 +104,14 @@ class Reads:
         return _rounded(region, self.steps(stage), s.shape)
 
     def steps(self, stage: str) -> tuple[int, ...]:
-        """Per axis how many elements of a stage are computed together."""
+        """For each axis the number of elements of a stage that are computed together."""
         found = self._step.get(stage)
         if found is None:
             found = self._step[stage] = _steps(self.stages[stage])
         return found
 
     def whole_axes(self, stage: str) -> frozenset[int]:
-        """Axes along which no part of a stage can be computed alone."""
+        """The axes along which a stage cannot be computed in parts."""
         found = self._whole.get(stage)
         if found is None:
             found = self._whole[stage] = frozenset(whole_axes(self.stages[stage]))
@@ -119,8 +119,8 @@ class Reads:
 
 
 def _inverse(p: Poly, k: int, n: Poly, length: Poly) -> tuple[int, Over[Interval | None] | None]:
-    """Of an index ``c * Dim(k) + rest`` into an axis, c, and the interval of the dimension, of `n` elements, given the
-    axis's."""
+    """For an index ``c * Dim(k) + rest`` into an axis: c, and the function from the axis's interval to that of the
+    dimension of `n` elements."""
     c = p.coefficient(Dim(k))
     assert c is not None and c.is_const
     by, rest = c.const, p - poly(Dim(k)) * c
@@ -131,8 +131,8 @@ def _inverse(p: Poly, k: int, n: Poly, length: Poly) -> tuple[int, Over[Interval
 
 
 def _steps(s: Stage) -> tuple[int, ...]:
-    """Per axis how many elements pieces like ``out[0::2]`` and ``out[1::2]`` write side by side: regions are multiples
-    of it."""
+    """For each axis the step of interleaved pieces such as ``out[0::2]`` and ``out[1::2]``: regions are multiples of
+    it."""
     found = [1] * len(s.shape)
     for d in s.updates:
         for axis, p in enumerate(d.target):
@@ -144,7 +144,7 @@ def _steps(s: Stage) -> tuple[int, ...]:
 
 
 def _rounded(region: Region, steps: tuple[int, ...], shape: tuple[Poly, ...]) -> Region:
-    """The region, its parts of axes extended to multiples of the steps."""
+    """The region, with partial axes extended to multiples of the steps."""
     found = []
     for s, c, n in zip(region, steps, shape, strict=True):
         if c > 1 and s != whole(n):
@@ -162,14 +162,14 @@ def _rounded(region: Region, steps: tuple[int, ...], shape: tuple[Poly, ...]) ->
 
 
 def _inside(region: Region, around: Region | None, shape: tuple[Poly, ...]) -> Region:
-    """The region, its whole axes as those of the region around it."""
+    """The region, with whole axes replaced by those of the enclosing region."""
     if around is None:
         return region
     return tuple(wide if s == whole(n) else s for s, wide, n in zip(region, around, shape, strict=True))
 
 
 def _rounded_up(region: Region, sizes: Mapping[int, int], shape: tuple[Poly, ...], is_one: bool) -> Region:
-    """The region, some axes extended to multiples of a size, as far as there are elements.
+    """The region, with some axes extended to multiples of a size, as far as there are elements.
 
     Args:
         is_one: is it computed at once? Parts of it that are extended by themselves may each begin anywhere.
@@ -237,7 +237,7 @@ def all_of_it(stage: str, region: Region) -> Region:
 def infer_bounds(
     site: ComputeSite, name: Namer, served: Callable[[str, Region], Region] = all_of_it
 ) -> dict[str, Region]:
-    """The regions of all stages that begin at a site.
+    """The required regions of all stages that begin at a site.
 
     Args:
         served: the part of a region that its own producers must serve at each iteration; see
@@ -252,8 +252,8 @@ def infer_bounds(
         found[stage] = name(stage, _rounded_up(region, site.round_up.get(stage, {}), shape, stage in site.begun))
         return served(stage, found[stage])
 
-    parts = [reads.part(c.stage, number) for c in site.computed for number in c.definitions]
-    propagate(parts, reads.position, site.opened, begin)
+    groups = [reads.group(c.stage, number) for c in site.computed for number in c.definitions]
+    propagate(groups, reads.position, site.opened, begin)
     return found
 
 

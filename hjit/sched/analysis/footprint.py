@@ -1,7 +1,7 @@
-"""Footprints in numbers: which regions of arrays ranges of iterations read, and what those are in memory.
+"""Footprints in numbers: the regions of arrays that ranges of iterations read, and the memory that they occupy.
 
-The interval arithmetic of `hjit.sched.analysis.bounds` once more, over numbers in place of polynomials: a schedule is
-judged for concrete sizes, and for many tilings of it at once (`hjit.sched.analysis.tape`).
+This is the interval arithmetic of `hjit.sched.analysis.bounds` over numbers instead of polynomials: a schedule is
+evaluated at concrete sizes, and for many tilings at once (`hjit.sched.analysis.tape`).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ ANYWHERE: Interval = (-FAR, FAR)
 
 
 def extent(x: Interval) -> Num:
-    """How many elements an interval has."""
+    """The number of elements of an interval."""
     return x[1] - x[0] + 1.0
 
 
 def clipped(x: Interval, n: float) -> Interval:
-    """The part of an interval in ``[0, n)``; where it lies outside, the element that is nearest."""
+    """The part of an interval in ``[0, n)``; if it lies outside, the nearest element."""
     low, high = x
     if type(low) is float and type(high) is float:  # without calls: there are many
         last = n - 1.0
@@ -157,13 +157,13 @@ def footprint(
 
 
 def is_bounded(p: Poly) -> bool:
-    """Has an index a boundary condition?"""
+    """Does an index have a boundary condition?"""
     return p.has(Boundary)
 
 
 @lru_cache(maxsize=1 << 12)
 def _slack(indices: tuple[Poly, ...], extents: tuple[float, ...]) -> int:
-    """How much longer the loose bounds of an axis are than they would be without boundary conditions."""
+    """The difference between the loose bounds of an axis and those without boundary conditions."""
     if not any(map(is_bounded, indices)):
         return 0
     return _loose_length(ends(indices), extents) - _loose_length(ends(map(_unbounded, indices)), extents)
@@ -192,7 +192,7 @@ def _loose_length(indices: Iterable[Poly], extents: Sequence[float]) -> int:
 
 
 def _unbounded(p: Poly) -> Poly:
-    """An index as it is in the middle of an array."""
+    """An index without boundary conditions, as in the middle of an array."""
     while is_bounded(p):
         p = p.substitute(lambda a: a.arg if isinstance(a, Boundary) else None)
     return p
@@ -248,7 +248,7 @@ class Memory:
         return self.itemsize * product(lengths[axis] for axis in self.order[len(self.order) - self.row :])
 
     def touched(self, region: Region) -> tuple[Num, Num]:
-        """Bytes of a region, and how many contiguous pieces of memory it is; of a buffer no more than it has."""
+        """The bytes of a region, and the number of contiguous pieces of memory; of a buffer, no more than it has."""
         lengths = [high - low + 1.0 for low, high in region]
         if self.is_buffer:
             lengths = list(map(least, lengths, self.lengths))
@@ -269,7 +269,7 @@ class Memory:
 
 
 def row_axes(small: Sequence[bool], order: Sequence[int]) -> int:
-    """How many of the fastest axes make a row; `small`: axes of few elements, like the channels of a pixel."""
+    """The number of fastest axes that make up a row; `small`: axes of few elements, like the channels of a pixel."""
     found = 0
     for axis in reversed(order):
         found += 1

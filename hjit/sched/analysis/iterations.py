@@ -1,5 +1,5 @@
-"""The environment of a place in the schedule tree at concrete sizes, as `hjit.kernels.lower.placing.environment` is on
-symbols: which range of each dimension an iteration covers, and how often the place runs.
+"""The environment of a place in the schedule tree at concrete sizes (`hjit.kernels.lower.placing.environment` has
+symbols): the range of each dimension that an iteration covers, and how often the place runs.
 
 The middle iteration of each loop represents all of them (Adams 2019, section 7).
 """
@@ -16,7 +16,7 @@ from hjit.sched.language.tree import DimKey, Loop, dims_of
 
 
 class Remaining(NamedTuple):
-    """The part of a dimension that is left inside some of the loops over it.
+    """The part of a dimension that remains inside some of the loops over it.
 
     Attributes:
         low, length: of the part that the represented iteration covers.
@@ -75,12 +75,12 @@ class Env:
 
     @property
     def times(self) -> Num:
-        """How often the place runs."""
+        """How many times the place runs."""
         return self.productions * product(x.pieces for x in self.remaining.values())
 
 
 def remaining_of(env: Env, loop: Loop) -> Remaining:
-    """What remains of a loop's dimension outside of the loop."""
+    """The remaining range of a loop's dimension outside of the loop."""
     found = env.remaining.get(loop.dim)
     if found is not None:
         return found

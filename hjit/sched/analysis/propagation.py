@@ -1,7 +1,24 @@
-"""Required regions, propagated from consumers back to producers: bounds inference over intervals of any kind.
+"""Bounds inference: required regions, propagated from consumers back to producers.
 
-What a consumer computes, through the indices by which it reads, is what of its producer it needs. Of an interval it
-matters only how indices are evaluated over it (`hjit.trace.ir.intervals.Domain`).
+What a consumer computes, through the indices by which it reads, is what it requires of its producer. The propagation is
+written once, for intervals of any kind: a `hjit.trace.ir.intervals.Domain` says how indices are evaluated over them.
+
+==========================================  ==========================  ========================================
+module                                      intervals                   for
+==========================================  ==========================  ========================================
+`hjit.sched.analysis.bounds`                polynomials of the sizes    lowering: the loops of all sizes
+`hjit.sched.analysis.sites`                 numbers, or expressions     features: concrete sizes, many tilings
+                                            of tile sizes (`tape`)      at once
+==========================================  ==========================  ========================================
+
+Three other modules infer regions without this propagation, since their problem is another one:
+
+- `hjit.sched.native.regions` is `sites` once more, as loops over tables of numbers that are compiled; tests compare the
+  two.
+- `hjit.chunks.bounds` has no schedule tree. Each chunk of a result is a region of its own (intervals are arrays of
+  numbers, one for each chunk), regions may be empty, and it also says whether boundary modes have an effect.
+- `hjit.trace.passes.elimination.demanded_regions` shrinks whole stages before there is a schedule. An extent must stay
+  one polynomial, without minima and maxima, as it becomes the shape of the stage.
 """
 
 from __future__ import annotations
@@ -28,13 +45,13 @@ class Footprint(Generic[X]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part(Generic[X]):
-    """What a computation of a schedule tree evaluates: definitions of a stage that share their loops.
+class DefinitionGroup(Generic[X]):
+    """Definitions of a stage that share their loops: what a `Compute` node of a schedule tree evaluates.
 
     Attributes:
-        whole: the intervals of all iterations, by dimension.
-        inverse: of the dimensions those that one axis of the stage tells: dimension, axis, how far the axis moves with
-            the dimension, and the function from the interval of the axis to that of the dimension; None: they are one.
+        whole: the iteration domain: an interval for each dimension.
+        inverse: the dimensions that an axis of the stage determines: dimension, axis, how far the axis moves with the
+            dimension, and the function from the axis's interval to the dimension's; None: the identity.
         footprints: what is loaded, by source.
     """
 
@@ -51,40 +68,40 @@ class Part(Generic[X]):
         return found
 
     def reading(self, dims: Any) -> Any:
-        """What stands for these iterations when what they read is worked out."""
+        """The iterations with which reads are evaluated."""
         return dims
 
 
-P = TypeVar("P", bound=Part[Any])
+G = TypeVar("G", bound=DefinitionGroup[Any])
 
 
-class Use(NamedTuple, Generic[P]):
+class Use(NamedTuple, Generic[G]):
     """A consumer, and the iterations that it runs."""
 
-    part: P
+    group: G
     footprint: Any
     dims: Any
 
 
-class Uses(Generic[P]):
+class Uses(Generic[G]):
     """The consumers so far of some stages; consumers are added from the last one back."""
 
     def __init__(self, stages: Iterable[str]) -> None:
-        self._of: dict[str, list[Use[P]]] = {stage: [] for stage in stages}
+        self._of: dict[str, list[Use[G]]] = {stage: [] for stage in stages}
 
-    def add(self, part: P, dims: Any) -> None:
-        """A consumer of all that it reads."""
-        reads = [source for source in part.footprints if source in self._of and source != part.stage]
-        reading = part.reading(dims) if reads else None
+    def add(self, group: G, dims: Any) -> None:
+        """Add a consumer of everything that it reads."""
+        reads = [source for source in group.footprints if source in self._of and source != group.stage]
+        reading = group.reading(dims) if reads else None
         for source in reads:
-            self._of[source].append(Use(part, part.footprints[source], reading))
+            self._of[source].append(Use(group, group.footprints[source], reading))
 
-    def of(self, stage: str) -> Sequence[Use[P]]:
+    def of(self, stage: str) -> Sequence[Use[G]]:
         return self._of.get(stage, ())
 
 
 def hulls(uses: Sequence[Use[Any]], domain: Domain[X]) -> Hulls[X] | None:
-    """What of each axis of an array its consumers need; None: there are none."""
+    """For each axis of an array, the hull of the intervals that its consumers need; None: there are no consumers."""
     if not uses:
         return None
     first, *others = uses
@@ -107,10 +124,10 @@ def _hull(parts: Sequence[Over[X]], dims: Any, domain: Domain[X], total: X | Non
 
 
 def propagate(
-    computed: Iterable[P],
+    computed: Iterable[G],
     position: Mapping[str, int],
     opened: Mapping[str, Any],
-    begin: Callable[[str, Uses[P]], Sequence[Any]],
+    begin: Callable[[str, Uses[G]], Sequence[Any]],
 ) -> None:
     """Bounds inference at a place in the tree.
 
@@ -120,12 +137,12 @@ def propagate(
         opened: of the stages whose loops are open there, the iterations that are still to run.
         begin: of a stage that begins under the place, the region that its own producers must serve, given who uses it.
     """
-    here: dict[str, list[P]] = {}
-    for part in computed:
-        here.setdefault(part.stage, []).append(part)
-    uses: Uses[P] = Uses(stage for stage in here if opened.get(stage) is None)
+    here: dict[str, list[G]] = {}
+    for group in computed:
+        here.setdefault(group.stage, []).append(group)
+    uses: Uses[G] = Uses(stage for stage in here if opened.get(stage) is None)
     for stage in sorted(here, key=position.__getitem__, reverse=True):
         dims = opened.get(stage)
         region = begin(stage, uses) if dims is None else ()
-        for part in here[stage]:
-            uses.add(part, part.dims(region) if dims is None else dims)
+        for group in here[stage]:
+            uses.add(group, group.dims(region) if dims is None else dims)

@@ -24,7 +24,7 @@ from hjit.sched.analysis.bounds import vector_axes
 from hjit.sched.analysis.footprint import ANYWHERE, NUMERIC, Interval, Memory, Region, extent, joined
 from hjit.sched.analysis.iterations import Env, StageLoop, narrowed, remaining_of
 from hjit.sched.analysis.propagation import Use, Uses, hulls, propagate
-from hjit.sched.analysis.sized import Part, SizedGraph
+from hjit.sched.analysis.sized import DefinitionGroup, SizedGraph
 from hjit.sched.analysis.sliding import STILL, Speeds
 from hjit.sched.analysis.tape import Num, Truth, ceil_div, choose, least, most, power_of_two, product, total
 from hjit.sched.language.build import flattened, parallel_loops
@@ -83,7 +83,7 @@ class Allocation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Site:
-    """Where a stage is computed, and which region of it.
+    """The place and the region of a computed stage.
 
     Attributes:
         region: what one production computes; with a sliding window, what earlier iterations have not computed.
@@ -112,7 +112,7 @@ class Leaf:
         place: the place of its task.
     """
 
-    part: Part
+    group: DefinitionGroup
     site: Site
     task: Task
     env: Env
@@ -146,11 +146,11 @@ class Sites:
     _allocated: dict[int, Num] = field(default_factory=dict)
 
     def allocated(self, *intervals: tuple[int, int]) -> Num:
-        """Bytes of all that is stored at places from first to last."""
+        """The bytes of everything stored at places from first to last."""
         return total(n for at, n in self.stored if any(a <= at <= b for a, b in intervals))
 
     def allocated_at(self, place: int) -> Num:
-        """Bytes of all that is stored at a place and further in, once the walk is over."""
+        """The bytes of everything stored at a place and further in, once the walk is done."""
         found = self._allocated.get(place)  # many ask for the same few
         if found is None:
             found = self._allocated[place] = self.allocated((place, self.ends[place]))
@@ -188,7 +188,7 @@ class _Walk:
         return vector_axes(self.graph.reads, self.nest)
 
     def _once(self, make: Callable[[], T], *key: Any) -> T:
-        """What `make` gives, made once for all nests."""
+        """The result of `make`, computed once for all nests."""
         found: T | None = self.memo.get(key)
         if found is None:
             found = self.memo[key] = make()
@@ -220,21 +220,21 @@ class _Walk:
         found: dict[str, dict[int, Num]] = {}
         for x in self.sized:
             if x.tail == "round_up":
-                for k, axis, c, _ in self._part_of(x).inverse:
+                for k, axis, c, _ in self._group_of(x).inverse:
                     if k == x.dim:
                         sizes = found.setdefault(x.stage, {})
                         sizes[axis] = most(sizes.get(axis, 1.0), self.size[x] * float(c))
         return found
 
-    def _part_of(self, node: Loop | Compute) -> Part:
+    def _group_of(self, node: Loop | Compute) -> DefinitionGroup:
         """The first computation of a node's stage under it."""
         for c in self.under[node]:
             if c.stage == node.stage:
-                return self.graph.part(c.stage, c.definitions)
+                return self.graph.group(c.stage, c.definitions)
         raise AssertionError(node)
 
     def _step(self, loop: Loop) -> Num:
-        """How far one iteration of a loop goes."""
+        """The number of elements that one iteration of a loop advances."""
         inner = self.inner.get(loop)
         return 1.0 if inner is None else self.size[inner]
 
@@ -253,7 +253,7 @@ class _Walk:
         return found
 
     def _whole(self, name: str, layout: Layout, top: int) -> None:
-        """A stage that is computed at the root."""
+        """Note a stage that is computed at the root."""
 
         def make() -> tuple[Allocation, Site]:
             region = tuple((0.0, n - 1.0) for n in self.graph.shape(name))
@@ -268,27 +268,27 @@ class _Walk:
 
     def _nest(self, item: Loop | Compute, stores: Sequence[Store]) -> None:
         """One loop nest. Stages that are stored around it, but not computed at the root, have storage in each task."""
-        part, place, under = self._part_of(item), self._new_place(), self.under[item]
-        opened = self._once(lambda: _opened(part, part.whole, 1.0, TOP), "top", part)
+        group, place, under = self._group_of(item), self._new_place(), self.under[item]
+        opened = self._once(lambda: _opened(group, group.whole, 1.0, TOP), "top", group)
         env = self._middle_task(item, opened)
-        task = self._once(lambda: self._task(part, env, under), "task", env, under)
+        task = self._once(lambda: self._task(group, env, under), "task", env, under)
         self.task = task, place
         for x in stores:
             if x.stage in task.regions:
                 self.allocations[x.stage] = self._allocation(x, task.regions[x.stage], env, task), place
         self._visit(item, env, place, ())
         self._close(place)
-        self.found.inside.setdefault(part.stage, []).append((place, self.found.ends[place]))
+        self.found.inside.setdefault(group.stage, []).append((place, self.found.ends[place]))
 
-    def _task(self, part: Part, env: Env, under: Sequence[Compute]) -> Task:
-        dims = env.dims[part.stage]
+    def _task(self, group: DefinitionGroup, env: Env, under: Sequence[Compute]) -> Task:
+        dims = env.dims[group.stage]
         regions = {name: x.region for name, x in self._regions(env, under).items()}
         for c in under:
-            if c.stage == part.stage:
+            if c.stage == group.stage:
                 regions[c.stage] = joined(
-                    regions.get(c.stage), self.graph.part(c.stage, c.definitions).written.region(dims)
+                    regions.get(c.stage), self.graph.group(c.stage, c.definitions).written.region(dims)
                 )
-        return Task(part.stage, env.times, dims, regions)
+        return Task(group.stage, env.times, dims, regions)
 
     def _middle_task(self, item: Loop | Compute, env: Env) -> Env:
         """The environment of the middle task: a block of iterations, whole inner parallel loops first."""
@@ -320,8 +320,8 @@ class _Walk:
 
     def _visit(self, node: Loop | Compute, env: Env, place: int, alone: tuple[bool, ...]) -> None:
         if isinstance(node, Compute):
-            part = self.graph.part(node.stage, node.definitions)
-            self.found.leaves.append(Leaf(part, self.found.sites[node.stage], self.task[0], env, alone, self.task[1]))
+            group = self.graph.group(node.stage, node.definitions)
+            self.found.leaves.append(Leaf(group, self.found.sites[node.stage], self.task[0], env, alone, self.task[1]))
             return
         inside, under = self._new_place(), self.under[node]
         is_alone = len(under) == 1 or all(c.stage == node.stage for c in under)
@@ -329,8 +329,8 @@ class _Walk:
         self._close(inside)
 
     def _entered(self, env: Env, loop: Loop) -> Env:
-        """Inside a loop, at its middle iteration; inside a vector loop, at all lanes."""
-        head, part = _head(loop), self._part_of(loop)
+        """The environment inside a loop, at its middle iteration; inside a vector loop, with all lanes."""
+        head, group = _head(loop), self._group_of(loop)
         size, step = self.size.get(loop), self._step(loop)
 
         def make() -> Env:
@@ -338,7 +338,7 @@ class _Walk:
             if head.kind == "vector":
                 return replace(env, loops=(*env.loops, own))
             dims, remaining = narrowed(env, head, step)
-            runs_iterations = head.kind != "unroll" and dims_of(head.dim)[0] < part.pure
+            runs_iterations = head.kind != "unroll" and dims_of(head.dim)[0] < group.pure
             return Env(
                 dims,
                 remaining,
@@ -351,7 +351,7 @@ class _Walk:
                 own,
             )
 
-        return self._once(make, "in", env, head, part, size, step)
+        return self._once(make, "in", env, head, group, size, step)
 
     def _inside(self, children: tuple[Node, ...], env: Env, place: int, alone: tuple[bool, ...]) -> None:
         """What runs at a place."""
@@ -362,14 +362,14 @@ class _Walk:
         for x in items:
             if x.stage in new:
                 at = len(self.found.ends)
-                self._visit(x, self._begun(self.found.sites[x.stage], self._part_of(x), env), place, ())
+                self._visit(x, self._begun(self.found.sites[x.stage], self._group_of(x), env), place, ())
                 self.found.inside.setdefault(x.stage, []).append((at, len(self.found.ends) - 1))
             else:
                 self._visit(x, env, place, alone)
 
-    def _begun(self, site: Site, part: Part, env: Env) -> Env:
-        """Where the loops of a stage begin inside others."""
-        return self._once(lambda: _opened(part, part.dims(site.region), site.count, env), "open", env, site, part)
+    def _begun(self, site: Site, group: DefinitionGroup, env: Env) -> Env:
+        """The environment where the loops of a stage begin inside others."""
+        return self._once(lambda: _opened(group, group.dims(site.region), site.count, env), "open", env, site, group)
 
     def _allocation(self, store: Store, region: Region, env: Env, of: Task | RequiredRegion) -> Allocation:
         """The storage of a part of a stage, which is that `of` something."""
@@ -411,7 +411,7 @@ class _Walk:
             self._note(name, site, at, place)
 
     def _note(self, name: str, site: Site, stored: int, place: int) -> None:
-        """Where a stage is computed, and where it is stored."""
+        """Note where a stage is computed and stored."""
         self.found.sites[name] = site
         self.found.places[name] = stored, place
         self.found.stored.append((stored, site.memory.bytes))
@@ -454,12 +454,12 @@ class _Walk:
     def _regions(
         self, env: Env, computed: Iterable[Compute], sliding: Collection[str] = ()
     ) -> dict[str, RequiredRegion]:
-        """What is needed of the stages that begin under a place; see `hjit.sched.analysis.bounds.infer_bounds`."""
+        """Required regions of the stages that begin under a place; see `hjit.sched.analysis.bounds.infer_bounds`."""
         found: dict[str, RequiredRegion] = {}
         speeds: dict[str, Speeds] = {}
         slacks: dict[str, Speeds] = {}
 
-        def begin(name: str, uses: Uses[Part]) -> Region:
+        def begin(name: str, uses: Uses[DefinitionGroup]) -> Region:
             consumers = uses.of(name)
             needs = hulls(consumers, NUMERIC)
             wanted, region = self.graph.completed(name, needs, self.round_up.get(name, {}))
@@ -473,18 +473,18 @@ class _Walk:
             slacks[name] = slack
             return found[name].part
 
-        parts = [self.graph.part(c.stage, c.definitions) for c in computed]
-        propagate(parts, self.graph.position, env.dims, begin)
+        groups = [self.graph.group(c.stage, c.definitions) for c in computed]
+        propagate(groups, self.graph.position, env.dims, begin)
         return found
 
 
 TOP = Env({}, {}, [], [], {}, (), 1.0, None, None)
 
 
-def _opened(part: Part, dims: list[Interval], productions: Num, env: Env) -> Env:
-    """Where the loops of a stage begin that computes these dimensions."""
+def _opened(group: DefinitionGroup, dims: list[Interval], productions: Num, env: Env) -> Env:
+    """The environment in which the loops of a stage begin, with these dimensions."""
     return Env(
-        {**env.dims, part.stage: dims}, {}, dims, part.lengths(dims), {}, (), productions, env.outside, env.innermost
+        {**env.dims, group.stage: dims}, {}, dims, group.lengths(dims), {}, (), productions, env.outside, env.innermost
     )
 
 
@@ -507,7 +507,7 @@ def layout_of(store: Store) -> Layout:
 def steady(
     region: Region, wanted: Region, speeds: Speeds, steps: Sequence[int], slack: Speeds, loop: StageLoop
 ) -> RequiredRegion:
-    """What one iteration of a loop computes of a region when all before have been.
+    """The part of a region that an iteration computes after all earlier ones.
 
     Args:
         wanted: the region unclipped.
@@ -527,38 +527,40 @@ def steady(
     return RequiredRegion(region, tuple(found), windows)
 
 
-def _slack(consumers: Sequence[Use[Part]], axes: int, known: Mapping[str, Speeds]) -> Speeds:
-    """By how much longer what consumers need of a stage may be at its ends, along each axis, than it is in its middle.
+def _slack(consumers: Sequence[Use[DefinitionGroup]], axes: int, known: Mapping[str, Speeds]) -> Speeds:
+    """How much larger the required region of a stage can be at its ends than in its middle, for each axis.
 
     Args:
         known: that of the stages that begin at the same place; of those whose loops are open iterations are exact.
     """
     found: Speeds = (STILL,) * axes
     for use in consumers:
-        dims = [STILL] * len(use.part.extents)
-        if use.part.stage in known:
-            for k, axis, c, _ in use.part.inverse:
-                dims[k] = known[use.part.stage][axis] / c
+        dims = [STILL] * len(use.group.extents)
+        if use.group.stage in known:
+            for k, axis, c, _ in use.group.inverse:
+                dims[k] = known[use.group.stage][axis] / c
         found = tuple(map(max, found, use.footprint.slacks(dims)))
     return found
 
 
-def _speeds(stage: str, uses: Uses[Part], env: Env, known: dict[str, Speeds]) -> Speeds:
-    """How fast what consumers need of a stage moves along its axes with the loop around a place."""
+def _speeds(stage: str, uses: Uses[DefinitionGroup], env: Env, known: dict[str, Speeds]) -> Speeds:
+    """How fast the required region of a stage moves along its axes with the loop around a place."""
     if stage not in known:
-        found = [x.footprint.speeds(_speeds_of_dims(x.part, uses, env, known)) for x in uses.of(stage)]
+        found = [x.footprint.speeds(_speeds_of_dims(x.group, uses, env, known)) for x in uses.of(stage)]
         known[stage] = tuple(map(max, *found)) if len(found) > 1 else found[0]
     return known[stage]
 
 
-def _speeds_of_dims(part: Part, uses: Uses[Part], env: Env, known: dict[str, Speeds]) -> list[Fraction]:
+def _speeds_of_dims(
+    group: DefinitionGroup, uses: Uses[DefinitionGroup], env: Env, known: dict[str, Speeds]
+) -> list[Fraction]:
     """How fast the dimensions of a stage do: with its own loop, or as its region moves with that of another stage."""
-    found = [STILL] * len(part.extents)
-    if env.innermost is not None and env.innermost.loop.stage == part.stage:
+    found = [STILL] * len(group.extents)
+    if env.innermost is not None and env.innermost.loop.stage == group.stage:
         first, *rest = dims_of(env.innermost.loop.dim)
-        found[first] = Fraction(1, max(int(math.prod(part.extents[k] for k in rest)), 1))
-    elif part.stage not in env.dims and uses.of(part.stage):
-        region = _speeds(part.stage, uses, env, known)
-        for k, axis, c, _ in part.inverse:
+        found[first] = Fraction(1, max(int(math.prod(group.extents[k] for k in rest)), 1))
+    elif group.stage not in env.dims and uses.of(group.stage):
+        region = _speeds(group.stage, uses, env, known)
+        for k, axis, c, _ in group.inverse:
             found[k] = region[axis] / c
     return found

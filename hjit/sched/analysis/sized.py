@@ -1,4 +1,4 @@
-"""A Graph in numbers: what the features of its schedules ask again and again, worked out once for concrete sizes."""
+"""`SizedGraph`: a Graph at concrete sizes, with memoised facts that the features of its schedules need."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ NOTHING: Mapping[int, Num] = {}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part(propagation.Part[Interval]):
-    """What a computation of a schedule tree evaluates.
+class DefinitionGroup(propagation.DefinitionGroup[Interval]):
+    """Definitions of a stage that share their loops, at concrete sizes.
 
     Attributes:
         definitions: the numbers of those of the stage that share the loops.
@@ -71,7 +71,7 @@ class Part(propagation.Part[Interval]):
     is_plain: bool
 
     def lengths(self, dims: Dims) -> list[Num]:
-        """How many elements each dimension has."""
+        """The number of elements of each dimension."""
         if self.is_plain:
             return [
                 within(most(high - low + 1.0, min(n, 1.0)), 0.0, n)
@@ -85,7 +85,7 @@ class Part(propagation.Part[Interval]):
         return dims if self.is_plain else [(low, most(low, high)) for low, high in dims]
 
     def points(self, lengths: Sequence[Num]) -> Num:
-        """Evaluations of all definitions over dimensions of these lengths."""
+        """The number of evaluations of all definitions over dimensions of these lengths."""
         return total(product(lengths[:n]) for n in self.dimensions)
 
 
@@ -105,8 +105,8 @@ class SizedGraph:
             what it takes.
         memo: what `hjit.sched.analysis.sites` has computed for places in nests.
         featuriser: the compiled featuriser of `hjit.sched.native`; None: features are recorded in Python.
-        counts, reads_of, blocks: the points at which `hjit.sched.features.load_counts` counts loads, the loads of parts
-            by array, and what was counted.
+        counts, reads_of, blocks: the points at which `hjit.sched.features.load_counts` counts loads, the loads of
+            groups by array, and what was counted.
     """
 
     def __init__(
@@ -133,11 +133,11 @@ class SizedGraph:
         self._inputs = {x.name: x for x in graph.inputs}
         self._made: dict[tuple[Any, ...], Any] = {}
         self._polys: dict[Poly, Poly] = {}
-        self._parts: dict[tuple[str, tuple[int, ...]], Part] = {}
+        self._groups: dict[tuple[str, tuple[int, ...]], DefinitionGroup] = {}
 
     def forget(self) -> None:
-        """Start anew with what is recorded of nests, which takes the most memory by far; plans that somebody holds can
-        still be run."""
+        """Drop the recorded features of nests, which take the most memory by far; plans that are still referenced can
+        still run."""
         self._start()
 
     def _start(self) -> None:
@@ -148,9 +148,9 @@ class SizedGraph:
         self._loops: dict[tuple[str, DimKey, int], Var] = {}
 
     def inlining(self, stages: frozenset[str]) -> SizedGraph:
-        """The same with these stages inlined, and no others; what does not depend on that is shared."""
+        """A copy with exactly these stages inlined; it shares everything that does not depend on that."""
         new = copy.copy(self)
-        new.inlined, new._parts = stages, {}
+        new.inlined, new._groups = stages, {}
         new._start()
         return new
 
@@ -168,18 +168,18 @@ class SizedGraph:
         return found[::-1]
 
     def once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
-        """What `make` gives, made once."""
+        """The result of `make`, computed once."""
         found: T | None = self._made.get(key)
         if found is None:
             found = self._made[key] = make()
         return found
 
     def one_of(self, p: Poly) -> Poly:
-        """The same object for equal ones, which are compared at once then."""
+        """An interned object: equal ones are identical, and compare fast."""
         return self._polys.setdefault(p, p)
 
     def number(self, p: Poly) -> float:
-        """The number that a size is."""
+        """The value of a size."""
         return float(max(concrete(p, self._sizes).const, 0))
 
     def shape(self, name: str) -> tuple[float, ...]:
@@ -232,13 +232,13 @@ class SizedGraph:
         return self.once(("lanes", stage), count)
 
     # -- definitions
-    def part(self, stage: str, definitions: tuple[int, ...]) -> Part:
+    def group(self, stage: str, definitions: tuple[int, ...]) -> DefinitionGroup:
         """What definitions of a stage compute together."""
-        found = self._parts.get((stage, definitions))
+        found = self._groups.get((stage, definitions))
         if found is None:
-            key = "part", stage, definitions, self._through(stage)
-            found = self._parts[stage, definitions] = self.once(
-                key, lambda: self._part(self.stages[stage], definitions)
+            key = "group", stage, definitions, self._through(stage)
+            found = self._groups[stage, definitions] = self.once(
+                key, lambda: self._group(self.stages[stage], definitions)
             )
         return found
 
@@ -249,7 +249,7 @@ class SizedGraph:
         found = self.stages[stage].sources & self.inlined
         return found.union(*map(self._through, found))
 
-    def _part(self, s: Stage, numbers: tuple[int, ...]) -> Part:
+    def _group(self, s: Stage, numbers: tuple[int, ...]) -> DefinitionGroup:
         ds = [s.definitions[n] for n in numbers]
         last, shape = ds[-1], self.shape(s.name)
         extents = tuple(map(self.number, last.extents))
@@ -278,7 +278,7 @@ class SizedGraph:
         }
         written = self._footprint(shape, [tuple(concrete(p, self._sizes) for p in d.target) for d in ds])
         dimensions = tuple(len(d.extents) for d in ds)
-        return Part(
+        return DefinitionGroup(
             s.name, [(0.0, n - 1.0) for n in extents], tuple(inverse), footprints,
             numbers, extents, len(last.dims), dimensions, written, tuple(found),
             {source: len(indices) for source, indices in by_source.items() if any(map(is_computed, indices))},
@@ -316,7 +316,7 @@ class SizedGraph:
                 self._look_through(name, tuple(_at(p, index) for p in inner), found, called)
 
     def required(self) -> dict[str, Region]:
-        """The part of each stage that the outputs depend on: what bounds inference finds at the root."""
+        """The region of each stage that the outputs depend on, from bounds inference at the root."""
         return self.once(("required",), SizedGraph.inlining(self, frozenset())._required)
 
     def _required(self) -> dict[str, Region]:
@@ -328,20 +328,23 @@ class SizedGraph:
             if s.name in self.inlined:
                 continue
             for n in range(len(s.definitions)):
-                part = self.part(s.name, (n,))
-                for source, w in part.footprints.items():
+                group = self.group(s.name, (n,))
+                for source, w in group.footprints.items():
                     if source != s.name:
-                        needs[source] = joined(needs.get(source), w.needs(part.reading(part.dims(region))))
+                        needs[source] = joined(needs.get(source), w.needs(group.reading(group.dims(region))))
         return found
 
-    def minimum(self, part: Part) -> Num:
+    def minimum(self, group: DefinitionGroup) -> Num:
         """points_computed_minimum of appendix A."""
-        return self.once(("minimum", part), lambda: part.points(part.lengths(part.dims(self.required()[part.stage]))))
+        return self.once(
+            ("minimum", group), lambda: group.points(group.lengths(group.dims(self.required()[group.stage])))
+        )
 
     def completed(
         self, stage: str, needs: Hulls[Interval] | None, round_up: Mapping[int, Num] = NOTHING
     ) -> tuple[Region, Region]:
-        """What is computed where some of a stage is needed (None: which is unknown): unclipped, and within the stage.
+        """The region that is computed if some of a stage is needed (None: an unknown part): unclipped, and within the
+        stage.
 
         See `hjit.sched.analysis.bounds`: whole axes, multiples of the pieces that are written side by side, and of
         `round_up`.
@@ -367,8 +370,7 @@ class SizedGraph:
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """The interval of a dimension of `n` elements of which an axis is ``c * Dim + rest``; possibly none: it ends before
-    it begins."""
+    """The interval of a dimension of `n` elements if an axis is ``c * Dim + rest``; it may be empty (high < low)."""
 
     c: float
     rest: float
@@ -388,7 +390,7 @@ def _at(p: Poly, index: At) -> Poly:
 
 
 def is_computed(index: At) -> bool:
-    """Does an index depend on what is in memory?"""
+    """Does an index depend on values in memory?"""
     return any(p.has(Indirect) for p in index)
 
 
@@ -411,7 +413,7 @@ def _is_data(e: Expr) -> bool:
 
 
 def _evaluated(stage: str, d: Definition) -> Iterable[Expr]:
-    """What is evaluated at each point: all but the accumulator of a sum, which is in a register."""
+    """The expressions that are evaluated at each point: all but the accumulator of a sum, which is in a register."""
     x = accumulation_of(stage, d) if is_associative(d) and is_direct(d) else None
     return d.exprs() if x is None else (x.element,)
 

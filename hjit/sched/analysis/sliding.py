@@ -1,9 +1,9 @@
-"""Sliding windows: how far what is needed of a stage moves with a loop, and how early the loop must begin.
+"""Sliding windows: how far the required region of a stage moves with a loop, and how many warm-up iterations it needs.
 
-Of what an iteration needs of a stage, those before it have computed all but the last elements (`Arithmetic.newest`), as
-many as its base moves on (`hjit.trace.ir.intervals.Interval.base`). Lowering must not compute fewer: `advance` is an
-upper bound, for steps that are known. For features, whose steps are those of many tilings, `rates` are means over all
-iterations, which add up along chains of stages.
+Of the region that an iteration requires, earlier ones have computed all but the last elements (`Arithmetic.newest`): as
+many as its base moves (`hjit.trace.ir.intervals.Interval.base`). Lowering must not compute fewer, so `advance` is an
+upper bound for known steps. Features, whose steps are those of many tilings, use `rates`: means over all iterations,
+which add up along chains of stages.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ STILL = Fraction(0)
 
 @lru_cache(maxsize=1 << 14)
 def advance(p: Poly, var: Var, step: int) -> int | None:
-    """An upper bound of how much an expression grows when `var` grows by `step` (which may be negative); None where it
-    may fall."""
+    """An upper bound of the growth of an expression when `var` grows by `step` (which may be negative); None if it may
+    decrease."""
     total = 0
     for m, c in p.terms.items():
         if not any(a == var or poly(a).mentions(var) for a in m):
@@ -41,7 +41,7 @@ def advance(p: Poly, var: Var, step: int) -> int | None:
 
 
 def warm_up_iterations(base: Poly, var: Var, step: int, reach: int, new: int, most: int) -> int | None:
-    """How many iterations of `step` early a window must begin, so that none adds more than `new` elements; None: more
+    """How many iterations of `step` earlier a window must start, so that none adds more than `new` elements; None: more
     than `most`.
 
     Args:

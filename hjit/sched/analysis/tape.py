@@ -1,9 +1,9 @@
-"""Arithmetic on numbers that depend on the sizes of tiles: recorded once, then run for as many tilings as one likes.
+"""Batched expression tape: arithmetic on numbers that depend on tile sizes, recorded once and run for many tilings.
 
-Candidates of one decision share their tree and differ in tile sizes. The features of a tree are worked out once over
-`Var`s in place of the sizes; every operation goes on a `Tape`, equal ones once, and the tape runs on arrays with one
-number for each tiling. What does not depend on sizes is a plain float and is worked out at once; so is what follows
-from the ranges of numbers, so that most of the clipping of regions to images is never recorded.
+Candidates of one decision share their tree and differ in tile sizes. The features of a tree are computed once, with
+`Var`s instead of the sizes; every operation is recorded on a `Tape`, equal ones once, and the tape runs on arrays with
+one number for each tiling. Numbers that do not depend on sizes are plain floats and are computed at once, as are
+results that follow from ranges of numbers, so most of the clipping of regions to images is never recorded.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Line = tuple[Operation, int, int, int, int | None]
 
 
 class Var:
-    """A number, or the truth of a condition: what the tape has at `base`, plus a constant. Those that are compared are
-    whole.
+    """A recorded number or condition: the tape's value at `base`, plus a constant. Numbers that are compared are
+    integers.
 
     `low` and `high` are bounds of it.
     """
@@ -36,15 +36,15 @@ class Var:
 
     @property
     def at(self) -> int:
-        """Where the tape has it."""
+        """The position on the tape."""
         return self.base if self.plus == 0.0 else self.tape.line("add", self.base, self.tape.constant(self.plus))
 
     def is_same(self, other: object) -> bool:
-        """Is it surely the same number?"""
+        """Is it certainly the same number?"""
         return isinstance(other, Var) and (self.base, self.plus) == (other.base, other.plus)
 
     def within(self, low: float, high: float) -> Var:
-        """The same number, known to lie between two."""
+        """The same number, with known bounds."""
         return Var(self.tape, self.base, self.plus, max(low, self.low), min(high, self.high))
 
     def __add__(self, other: Num) -> Num:
@@ -161,7 +161,7 @@ def _quotient(a: Range, b: Range, rounded: Callable[[float], float] = float) -> 
 
 
 def _times(a: Range, b: Range) -> Range:
-    """Bounds of a product; of what may be negative none."""
+    """Bounds of a product; none for factors that may be negative."""
     if a[0] < 0.0 or b[0] < 0.0:
         return -inf, inf
     return a[0] * b[0], a[1] * b[1] if a[1] and b[1] else 0.0
@@ -180,7 +180,7 @@ RANGES: dict[str, Callable[..., Range]] = {
 
 
 class Tape:
-    """Operations in the order in which they run, over numbers that are given, all of them at least 1.
+    """Operations in the order in which they run, over input numbers, which are at least 1.
 
     Positions count all numbers: the given ones, constants, and results.
 
@@ -200,7 +200,7 @@ class Tape:
         self._constants: dict[float, int] = {}
 
     def input(self) -> Var:
-        """One more number that is given."""
+        """Add an input number."""
         return Var(self, self._add(None, None), 0.0, 1.0, inf)
 
     def record(self, name: str, *args: Num | Truth) -> Var:
@@ -221,7 +221,7 @@ class Tape:
         return Var(self, self.line(name, *at), 0.0, low, high)
 
     def position(self, x: Num) -> int:
-        """Where a number is."""
+        """The position of a number on the tape."""
         if isinstance(x, Var):
             return x.at if x.plus else x.base
         return self.constant(x)
@@ -248,7 +248,7 @@ class Tape:
         return len(self.start) - 1
 
     def needed(self, positions: Iterable[int]) -> set[int]:
-        """These positions, and all that they are worked out from."""
+        """These positions, and all positions that they depend on."""
         found: set[int] = set()
         work = list(positions)
         lines = self.lines
@@ -264,7 +264,7 @@ class Tape:
 
 
 class Program:
-    """What some numbers of a tape are worked out by.
+    """The part of a tape that computes some of its numbers.
 
     Args:
         inputs: the positions of the numbers that are given.
@@ -319,21 +319,21 @@ def most(a: Num, b: Num) -> Num:
 
 
 def choose(condition: Truth, a: Num, b: Num) -> Num:
-    """`a` where the condition holds, else `b`."""
+    """`a` if the condition holds, else `b`."""
     if not isinstance(condition, Var) or a == b or _same(a, b):
         return a if condition else b
     return condition.tape.record("choose", condition, a, b)
 
 
 def floor_div(a: Num, b: Num) -> Num:
-    """``a / b`` of whole numbers, rounded down."""
+    """``a / b`` of integers, rounded down."""
     if isinstance(a, float) and isinstance(b, float):
         return a // b
     return a if b == 1.0 else 1.0 if _same(a, b) else _recorded("floor_div", a, b)
 
 
 def ceil_div(a: Num, b: Num) -> Num:
-    """``a / b`` of whole numbers, rounded up."""
+    """``a / b`` of integers, rounded up."""
     if isinstance(a, float) and isinstance(b, float):
         return -(-a // b)
     return a if b == 1.0 else 1.0 if _same(a, b) else _recorded("ceil_div", a, b)
@@ -345,7 +345,7 @@ def power_of_two(n: Num) -> Num:
 
 
 def ratio(a: Num, b: Num) -> Num:
-    """``a / b`` of counts; where `b` is none, so is `a`."""
+    """``a / b`` of counts; zero if both are."""
     return a / most(b, 1.0)
 
 
@@ -355,7 +355,7 @@ def within(x: Num, low: float, high: float) -> Num:
 
 
 def product(numbers: Iterable[Num]) -> Num:
-    """All of them multiplied."""
+    """The product of numbers."""
     total: Num = 1.0
     for n in numbers:
         total = total * n
@@ -363,7 +363,7 @@ def product(numbers: Iterable[Num]) -> Num:
 
 
 def total(numbers: Iterable[Num]) -> Num:
-    """All of them added."""
+    """The sum of numbers."""
     return sum(numbers, 0.0)
 
 

@@ -1,8 +1,8 @@
 """Default schedules on CUDA.
 
-Every stage is computed at the root in tiles, a block of threads each, so that neighbouring threads write neighbouring
-elements; but a stage of which blocks of its reader need little more than others do is computed there, in shared memory.
-A reduction along rows has a block for each result. What cannot run in threads, runs in one.
+Every stage is computed at the root in tiles, one block of threads each, so that neighbouring threads write neighbouring
+elements, unless it is cheap to recompute in the blocks of its reader: then it is computed there, in shared memory. A
+reduction along rows has a block for each result. Stages that cannot run in threads run in one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hjit.sched.default.members import Tiled, members_of
+from hjit.sched.default.cuda_fusion import Tiled, members_of
 from hjit.sched.default.schedules import loads_of_rows
 from hjit.sched.default.thresholds import (
     BLOCK,
@@ -50,7 +50,7 @@ from hjit.trace.passes.cuda.block_reductions import contiguity, runs_along_rows
 
 
 def cuda_schedule(graph: Graph) -> Root:
-    """The schedule of a canonical Graph; legal for every one."""
+    """The default schedule of a canonical Graph on a GPU; it is always legal."""
     tiled = {s.name: tuple(_tiled(graph, s, group) for group in groups(s)) for s in graph.stages}
     members = members_of(graph, tiled)
     inside = {name for x in members.values() for name in x.names}
@@ -114,12 +114,12 @@ def _pure(d: Definition) -> list[int]:
 
 
 def _serial(d: Definition) -> list[Step]:
-    """The loops of a reduction, one iteration after the other."""
+    """The serial loops of a reduction."""
     return [(k, "serial", None) for k in range(len(d.dims), len(d.extents))]
 
 
 def _has_long_loop(d: Definition) -> bool:
-    """Is one of a reduction's loops long?"""
+    """Does a reduction have a long loop?"""
     return any(not n.is_const or n.const >= LONG_REDUCTION for n in d.rdims)
 
 
@@ -143,7 +143,7 @@ def _walks_rows(graph: Graph, s: Stage, d: Definition) -> bool:
 
 
 def _reads_across(graph: Graph, d: Definition) -> bool:
-    """Are elements that a row apart in an array side by side in the result?"""
+    """Are elements that are a row apart in an array adjacent in the result?"""
     dims = _long_dims(d)
     found = [_ranks(graph, x.source, x.index, dims) for x in d.loads]
     return bool(dims) and any(dims[-1] in ranks and max(ranks, key=ranks.__getitem__) != dims[-1] for ranks in found)
@@ -170,7 +170,7 @@ class ThreadTile:
     planes: int = 0
 
     def along(self, dims: Sequence[int], has_columns: bool) -> dict[int, int]:
-        """Dimensions -> how many elements of a thread lie along them.
+        """Dimensions -> the number of elements of a thread along each.
 
         Args:
             dims: that are tiled.
@@ -192,7 +192,7 @@ def _in_tiles(
     threads: int,
     own: ThreadTile = ThreadTile(),
 ) -> Tiled:
-    """Blocks of so many threads over tiles of some dimensions.
+    """Blocks of threads over tiles of some dimensions.
 
     Args:
         inside: the loops of each element.
@@ -224,7 +224,7 @@ def _split_short(d: Definition, dims: Sequence[int]) -> tuple[Sequence[int], Seq
 
 
 def _block_shape(d: Definition, dims: Sequence[int], threads: int) -> dict[int, int]:
-    """How many threads of a block lie along each dimension: along the last one first."""
+    """The number of threads of a block along each dimension, the last one first."""
     found: dict[int, int] = {}
     for k in reversed(dims):
         most = threads if k == dims[0] else min(threads, TILE_COLUMNS)
@@ -234,7 +234,7 @@ def _block_shape(d: Definition, dims: Sequence[int], threads: int) -> dict[int, 
 
 
 def _scattered(graph: Graph, s: Stage, d: Definition, group: tuple[int, ...]) -> Tiled | None:
-    """Atomic updates: blocks that do many of them, so that it is little to join what they have found to the result."""
+    """Atomic updates: each block does many of them, so that merging its copy into the result is cheap."""
     if not is_atomic(s, d) or s.dtype.itemsize < 4 or (d.dims and not _has_long_loop(d)):
         return None  # there are no atomics of narrower words
     x = _in_tiles(d, group, range(len(d.dims), len(d.extents)), (), BLOCK)
@@ -245,7 +245,7 @@ def _scattered(graph: Graph, s: Stage, d: Definition, group: tuple[int, ...]) ->
 
 
 def _scanned(graph: Graph, s: Stage, d: Definition, group: tuple[int, ...]) -> Tiled | None:
-    """A long scan: along rows by the threads of a block together, along columns by a thread for each part of one."""
+    """A long scan: along rows by the threads of a block together, along columns by one thread for each part."""
     scan = scan_of(s, d) if _has_long_loop(d) and group == group[-1:] else None
     if scan is None:
         return None
@@ -261,21 +261,21 @@ def _scanned(graph: Graph, s: Stage, d: Definition, group: tuple[int, ...]) -> T
 
 
 def _in_one_thread(graph: Graph, s: Stage, d: Definition, group: tuple[int, ...]) -> Tiled | None:
-    """Writes to computed places, of which the last one counts."""
+    """Stores to computed indices, of which the last one must win."""
     if not d.is_scatter or d.order != "pure":
         return None
     return Tiled(group, (), (*((k, "serial", None) for k in _pure(d)), *_serial(d)))
 
 
 def _transposed(graph: Graph, s: Stage, d: Definition, group: tuple[int, ...]) -> Tiled | None:
-    """Tiles in which threads read neighbouring elements as well as they write them."""
+    """Tiles in which threads read and write neighbouring elements."""
     if d.order != "pure" or not _reads_across(graph, d):
         return None
     return _in_tiles(d, group, _pure(d), _serial(d), TRANSPOSE_BLOCK)
 
 
 def _rows(d: Definition) -> int:
-    """How many rows of a stencil a thread computes: what several of them read it loads once."""
+    """The number of rows of a stencil that a thread computes, so that it loads shared elements once."""
     if d.order != "pure" or d.rdims or len(d.dims) < 2 or len(d.value.loads) < MIN_STENCIL:
         return 1
     k = len(d.dims) - 2
@@ -302,7 +302,7 @@ def _planes(d: Definition) -> int:
 
 
 def _columns(s: Stage, d: Definition) -> int:
-    """How many neighbours a thread computes, of types that are narrower than what it can load at once."""
+    """The number of adjacent elements that a thread computes, for types that are narrower than its widest load."""
     if d.order != "pure" or d.is_scatter or len(d.loads) >= MIN_STENCIL:
         return 1
     return min(max(THREAD_BYTES // max(s.dtype.itemsize, *(x.dtype.itemsize for x in d.loads), 1), 1), THREAD_COLUMNS)
@@ -354,7 +354,7 @@ def _terms_by_shared_bytes(d: Definition, elements: int) -> int:
 
 
 def _accumulator_words(s: Stage) -> int:
-    """Registers for one sum: of a float one in double precision and two in its own, or twice as many; else one."""
+    """The registers of one sum: two for a float in double precision, or twice as many; otherwise one."""
     words = -(-s.dtype.itemsize // 4)
     return 2 + 2 * words + 2 * (words == 2) if s.dtype.kind == "f" else words
 
@@ -371,7 +371,7 @@ def _has_many_terms(d: Definition) -> bool:
 
 
 def _along_rows(graph: Graph, s: Stage, d: Definition, group: tuple[int, ...]) -> Tiled | None:
-    """A block for each result, or for few side by side; consecutive threads take what lies side by side."""
+    """A block for each result, or for a few adjacent ones; consecutive threads read adjacent elements."""
     is_worth_it = _has_many_terms(d) or not d.dims
     if not (is_associative(d) and is_direct(d) and is_worth_it and runs_along_rows(d, s.name)):
         return None
@@ -401,7 +401,7 @@ RULES: tuple[Rule, ...] = (  # the first that knows loops for a definition
 
 
 def _with_members(graph: Graph, s: Stage, x: Tiled, names: Sequence[str]) -> Node:
-    """A nest whose blocks compute other stages for themselves first."""
+    """A nest whose blocks first compute other stages for themselves."""
     inner = nest(s.name, x.group, x.inner)
     own = [nest_in_block(graph.stage(name), group) for name in names for group in groups(graph.stage(name))]
     children = stored(names, (*own, inner))
@@ -411,7 +411,7 @@ def _with_members(graph: Graph, s: Stage, x: Tiled, names: Sequence[str]) -> Nod
 
 
 def nest_in_block(s: Stage, group: tuple[int, ...]) -> Node:
-    """The loops of a stage that a block computes: its threads share all its elements."""
+    """The loops of a stage that a block computes cooperatively."""
     d = s.definitions[group[-1]]
     return nest(
         s.name, group, [(k, "gpu_thread" if k < len(d.dims) else "serial", None) for k in range(len(d.extents))]

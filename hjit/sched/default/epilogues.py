@@ -1,7 +1,8 @@
-"""Which sums of products are computed in tiles of the stage that reads them, as in ``np.maximum(a @ b + bias, 0)``.
+"""GEMM epilogue fusion: sums of products that are computed in tiles of the stage that reads them, as in ``np.maximum(a
+@ b + bias, 0)``.
 
-A block of sums leaves the registers once in any case. What follows point by point reads it from the nearest cache, and
-no whole product is written to memory and read again.
+A block of sums has to leave the registers once in any case. The point-wise stage after it then reads it from the
+nearest cache, and the whole product is never written to memory.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ ByStage = Mapping[str, Sequence[Node]]  # the nests of each stage
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What one iteration of a sum of products has in registers.
+    """The accumulators of one iteration of a sum of products.
 
     Attributes:
         rows, count: the dimension whose elements share their loads along the lanes, and how many of them.
@@ -35,7 +36,7 @@ class Block:
 
 
 def block_of(node: Node) -> Block | None:
-    """The block of accumulators of a nest, if it has one."""
+    """The block of accumulators of a nest, or None."""
     for x in walk_tree(node):
         match x:
             case Loop(
@@ -56,7 +57,7 @@ def block_of(node: Node) -> Block | None:
 
 
 def products_of(graph: Graph, nests: ByStage, taken: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """For each stage that is computed point by point from sums of products, and alone reads them, those sums.
+    """For each stage that is point-wise in sums of products which only it reads: those sums.
 
     They have its shape, and equal blocks.
     """
@@ -82,7 +83,7 @@ def products_of(graph: Graph, nests: ByStage, taken: Collection[str]) -> dict[st
 
 
 def with_products(s: Stage, nests: ByStage, products: Sequence[str]) -> Node:
-    """The nest of a stage in tiles, in each of which its sums of products are computed before it."""
+    """The nest of a stage in tiles; each tile first computes its sums of products."""
     block = block_of(nests[products[0]][0])
     assert block is not None
     others = [k for k in range(len(s.shape)) if k not in (block.rows, block.columns)]

@@ -1,8 +1,8 @@
-"""Which stages the default schedule computes inside their consumers' nest, through line buffers.
+"""Line buffers: the stages that the default schedule computes inside their consumers' nest.
 
 A group is a head stage whose rows run in parallel tasks, and producers of which each iteration needs only a few rows.
-Each task walks along its rows; a producer computes what no earlier iteration of the task has. Whole intermediate images
-are then never written to memory.
+Each task walks along its rows; a producer computes the rows that earlier iterations of the task have not. Whole
+intermediate images are never written to memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROW, COLUMN = Var("row"), Var("column")
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A nest at the root in whose iterations, over rows, other stages may be computed.
+    """A nest at the root in whose row iterations other stages may be computed.
 
     Attributes:
         nest: its number among those of the stage.
@@ -64,11 +64,11 @@ def named(stage: str, region: Region) -> Region:
 
 
 def _uses(reads: Reads, head: Head, points: Mapping[int, Var]) -> Uses[Definitions]:
-    """What a head reads, at a point of some of its dimensions and everywhere along the others."""
+    """The reads of a head, at a point of some of its dimensions and for all of the others."""
     uses: Uses[Definitions] = Uses(reads.stages)
     for number in head.group:
-        part = reads.part(head.stage.name, number)
-        uses.add(part, part.whole | {k: Interval.point(poly(var)) for k, var in points.items() if k in part.whole})
+        group = reads.group(head.stage.name, number)
+        uses.add(group, group.whole | {k: Interval.point(poly(var)) for k, var in points.items() if k in group.whole})
     return uses
 
 
@@ -99,13 +99,13 @@ def members_of(
         if (sum(members.values()) + found[1]) * step <= MAX_GROUP_ROWS:
             members[s.name] = found[1]
             for number in range(len(s.definitions)):
-                part = reads.part(s.name, number)
-                uses.add(part, part.dims(region))
+                group = reads.group(s.name, number)
+                uses.add(group, group.dims(region))
     return tuple(reversed(members))
 
 
 def bytes_of_column(reads: Reads, head: Head, column: int, members: Sequence[str]) -> int | None:
-    """What the buffers of a group have for each element of a dimension of the head, `column`, other than its rows.
+    """The bytes that the buffers of a group have per element of a dimension of the head, `column`, other than its rows.
 
     Returns:
         None where strips of that dimension would compute more than a few neighbouring elements twice.
@@ -124,12 +124,12 @@ def bytes_of_column(reads: Reads, head: Head, column: int, members: Sequence[str
         # storage is folded to lengths that are powers of two
         total += s.dtype.itemsize * math.prod(1 << (n - 1).bit_length() for n in others)
         for number in range(len(s.definitions)):
-            part = reads.part(name, number)
-            uses.add(part, part.dims(tuple(map(_new_rows, region))))
+            group = reads.group(name, number)
+            uses.add(group, group.dims(tuple(map(_new_rows, region))))
     return total
 
 
 def _new_rows(s: Interval) -> Interval:
-    """What one iteration adds to a window: those before it have computed the rest."""
+    """The rows that one iteration adds to a window."""
     new = advance(s.base, ROW, 1) if s.base.mentions(ROW) else None
     return s if new is None else replace(s, first=extremum("max", s.first, s.newest(max(new, 1)).first))

@@ -1,7 +1,7 @@
 """The default schedule: every stage at root, rows in parallel, the innermost dimension in explicit vectors.
 
-Point-wise chains are already fused in the canonical Graph. What is decided here is, for each definition, which
-dimension the vector lanes run along, which small dimensions are unrolled, and what runs in parallel.
+Point-wise chains are already fused in the canonical Graph. For each definition, this module decides which dimension the
+vector lanes run along, which small dimensions are unrolled, and what runs in parallel.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _vectors(node: Node) -> Loop | None:
 
 
 def lanes_across(s: Stage, nests: Sequence[Node], axis: int) -> int:
-    """How many rows along an axis a scan computes at once, as lanes of vectors."""
+    """The number of rows along an axis that a scan computes at once, as vector lanes."""
     for k, d in enumerate(s.definitions):
         vectors = _vectors(next(x for x in nests if any(k in c.definitions for c in computes(x))))
         if not is_direct(d) and vectors is not None and vectors.dim == single_dim(d.target[axis], len(d.dims)):
@@ -116,7 +116,7 @@ def _strip(column: int | None, target: Target) -> int | None:
 
 
 def _jammed(s: Stage, node: Node) -> Node:
-    """A stencil's nest with rows that run together, where they load much the same: what several read is loaded once."""
+    """A stencil's nest with jammed rows, if they have many loads in common."""
     d = s.definitions[0]
     vectors = _vectors(node)
     if d.order != "pure" or vectors is None or not isinstance(vectors.dim, int):

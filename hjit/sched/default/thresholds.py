@@ -1,4 +1,4 @@
-"""The numbers by which default schedules are chosen. What is the machine's own is in `hjit.sched.language.target`.
+"""The thresholds of default schedules. Properties of the machine are in `hjit.sched.language.target`.
 
 Where an application of `benchmarks/apps` is named, the number is from timing it on x86-64 with AVX-512 and AVX2.
 """

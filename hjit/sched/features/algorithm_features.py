@@ -1,7 +1,7 @@
 """The features of stages that do not depend on the schedule (Adams 2019, section 4.1).
 
-Histograms of the operations that compute one point, the dtype, and how arrays are accessed, told by the Jacobians of
-indices: how fast each index moves with each dimension.
+Histograms of the operations of one point, the dtype, and access patterns by the Jacobians of indices: how fast each
+index moves with each dimension.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.model.names import PIPELINE
+from hjit.model.feature_names import PIPELINE
 from hjit.sched.language.definitions import is_associative
 from hjit.trace.ir.analysis.accumulations import accumulation_of
 from hjit.trace.ir.borders import INSIDE
@@ -53,7 +53,7 @@ _NAMES = {
     "round": "rint floor ceil trunc",
 }
 BUCKETS = {name: bucket for bucket, names in _NAMES.items() for name in names.split()}
-"""Ufunc -> its bucket of `hjit.model.names.OPERATIONS`; what is not here is "other"."""
+"""Ufunc -> its bucket of `hjit.model.feature_names.OPERATIONS`; what is not here is "other"."""
 
 SAME_TYPE = {"uint32": "int32", "uint64": "int64", "float16": "int16"}
 
@@ -71,7 +71,7 @@ def pipeline_features(graph: Graph, sizes: Mapping[str, int]) -> np.ndarray[Any,
         sizes: the numbers of the run-time sizes by name.
 
     Returns:
-        float32 [stages, len(PIPELINE)], in the orders of the Graph and of `hjit.model.names`.
+        float32 [stages, len(PIPELINE)], in the orders of the Graph and of `hjit.model.feature_names`.
     """
     found = np.zeros((len(graph.stages), len(PIPELINE)), np.float32)
     known: Known = {}
@@ -215,7 +215,7 @@ def _atom_slope(a: Atom, k: int) -> Slope:
 
 
 def access_class(j: Jacobian, taps: int) -> str:
-    """The class of an access, of `hjit.model.names.ACCESSES`.
+    """The class of an access, of `hjit.model.feature_names.ACCESSES`.
 
     "stencil": one of several `taps` of one array that differ by constants only, or an index that adds dimensions up, as
     that of a window does. "slice": some index is fixed. "broadcast": some dimension does not matter.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hjit.model.names import SCHEDULE
+from hjit.model.feature_names import SCHEDULE
 from hjit.sched.analysis.sized import SizedGraph
 from hjit.sched.features.load_counts import Block
 from hjit.sched.features.results import NestFeatures, Sizes, finished
@@ -30,7 +30,7 @@ class CompiledPlan:
         names: for each row of features the stage.
         start: of the features of each row those that are not worked out, [rows, len(SCHEDULE)].
         blocks: see `hjit.sched.features.featurise.Plan`.
-        otherwise: the recorded plan, used where the featuriser gives up.
+        fallback: the recorded plan, used where the featuriser gives up.
     """
 
     graph: SizedGraph
@@ -40,7 +40,7 @@ class CompiledPlan:
     names: tuple[str, ...]
     start: np.ndarray[tuple[int, int], np.dtype[np.float64]]
     blocks: tuple[tuple[int, Block, slice], ...]
-    otherwise: Callable[[Sizes], NestFeatures]
+    fallback: Callable[[Sizes], NestFeatures]
 
     @staticmethod
     def of(
@@ -48,19 +48,19 @@ class CompiledPlan:
         featuriser: Featuriser | None,
         nest: Node,
         placed: Mapping[str, Layout],
-        otherwise: Callable[[Sizes], NestFeatures],
+        fallback: Callable[[Sizes], NestFeatures],
     ) -> CompiledPlan:
         encoded = Encoder(graph, nest, placed).encoded()
         names: list[str] = []
         blocks: list[tuple[int, Block, slice]] = []
         for x in encoded.leaves:
-            for called in (None, *x.part.calls):
-                block = Block(x.part, x.vector, x.unrolled, x.layouts, (), called)
+            for called in (None, *x.group.calls):
+                block = Block(x.group, x.vector, x.unrolled, x.layouts, (), called)
                 blocks.append((len(names), block, x.numbers))
-                names.append(called or x.part.stage)
+                names.append(called or x.group.stage)
         start = np.zeros((len(names), len(SCHEDULE)))
         start[:, NATIVE] = [graph.native_lanes(name) for name in names]
-        return CompiledPlan(graph, featuriser, tables_of(graph), encoded, tuple(names), start, tuple(blocks), otherwise)
+        return CompiledPlan(graph, featuriser, tables_of(graph), encoded, tuple(names), start, tuple(blocks), fallback)
 
     @property
     def head(self) -> str:
@@ -77,6 +77,6 @@ class CompiledPlan:
         if not run_featuriser(
             self.featuriser, tables.tables, nest.nest, work, sizes, self.graph.tasks or 0, values, numbers
         ):
-            return self.otherwise(tiles)
+            return self.fallback(tiles)
         np.maximum(values, 0.0, out=values)  # a piece without elements
         return finished(self.graph, self.names, values, numbers.T[:-1], self.blocks, numbers[:, -1])

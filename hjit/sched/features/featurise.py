@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.model.names import SCHEDULE
+from hjit.model.feature_names import SCHEDULE
 from hjit.sched.analysis.sites import layout_of, sites_of
 from hjit.sched.analysis.sized import SizedGraph
 from hjit.sched.analysis.tape import Array, Num, Program, Tape, Var
@@ -48,7 +48,7 @@ def schedule_features(graph: SizedGraph, root: Root, tiles: np.ndarray[Any, Any]
 
     Returns:
         float64 [batch, stages, len(SCHEDULE)], finite and not negative: the stages in the order of the Graph, the
-        features in that of `hjit.model.names`.
+        features in that of `hjit.model.feature_names`.
 
     Raises:
         ValueError: `tiles` has not one column for each loop of a size.
@@ -156,7 +156,7 @@ class Plan:
     Attributes:
         head: the stage that the nest is of.
         program: the features that depend on sizes, then what loads are counted from, then `NestFeatures.allocated`.
-        open: the slots of those sizes.
+        size_slots: the slots of those sizes.
         names: for each row of features the stage: one for each computation, and each stage inlined into it.
         known: the features that do not depend on sizes, [rows, len(SCHEDULE)], and zeros for the others.
         to: positions of those others in `known`, flat.
@@ -166,7 +166,7 @@ class Plan:
     graph: SizedGraph
     head: str
     program: Program
-    open: list[int]
+    size_slots: list[int]
     names: tuple[str, ...]
     known: Array
     to: np.ndarray[Any, np.dtype[np.intp]]
@@ -211,7 +211,7 @@ class Plan:
     def run(self, tiles: Sizes) -> NestFeatures:
         """For `tiles` [batch, slots]."""
         batch = len(tiles)
-        *v, allocated = self.program.run(list(tiles[:, self.open].T.astype(np.float64)))
+        *v, allocated = self.program.run(list(tiles[:, self.size_slots].T.astype(np.float64)))
         numbers = np.array(v).reshape(len(v), -1)  # [numbers, batch], or one for all
         values = np.empty((batch, *self.known.shape))
         values[:] = self.known
@@ -248,8 +248,8 @@ class Structure:
         structure = _structure(nest, sizes)
         known = graph.structures.get(structure)
         if known is None:
-            parts = [graph.part(c.stage, c.definitions) for c in computes(nest)]
-            sources = tuple(dict.fromkeys(name for part in parts for name in part.footprints))
+            groups = [graph.group(c.stage, c.definitions) for c in computes(nest)]
+            sources = tuple(dict.fromkeys(name for group in groups for name in group.footprints))
             known = graph.structures[structure] = next(graph.numbers), sources
         number, sources = known
         return Structure(graph, nest, placed, (number, *map(placed.get, sources)), sizes)
@@ -320,7 +320,7 @@ def _recorded(graph: SizedGraph, nest: Node, placed: Placed, fixed: Sequence[int
         key = measures.key()
         if key not in sites.memo:
             row, block = measures.row(), measures.block()
-            calls = ((name, inlined(graph, name, row), replace(block, called=name)) for name in leaf.part.calls)
-            sites.memo[key] = Rows.of(graph.tape, [(leaf.part.stage, row, block), *calls])
+            calls = ((name, inlined(graph, name, row), replace(block, called=name)) for name in leaf.group.calls)
+            sites.memo[key] = Rows.of(graph.tape, [(leaf.group.stage, row, block), *calls])
         parts.append((sites.memo[key], measures.working_sets()))
     return Plan.of(graph, sites.heads[0], sizes, parts, sites.allocated_at(0))

@@ -1,4 +1,4 @@
-"""Loads of vectors, counted by trying: the addresses that the lanes of a block of unrolled code load, in numbers."""
+"""Load counts: the distinct vectors that the lanes of a block of unrolled code load, counted from their addresses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hjit.sched.analysis.sized import At, Part, SizedGraph, is_computed
+from hjit.sched.analysis.sized import At, DefinitionGroup, SizedGraph, is_computed
 from hjit.sched.analysis.tape import Array, Num
 from hjit.sched.language.memory import C_ORDER, Layout
 from hjit.sched.language.tree import DimKey, dims_of
@@ -27,7 +27,7 @@ APART = 1 << 20  # elements between neighbouring lanes of a gather, as far as an
 
 
 def loads_of_block(
-    graph: SizedGraph, part: Part, vector: DimKey | None, lanes: int, copies: Copies, layouts: Layouts
+    graph: SizedGraph, group: DefinitionGroup, vector: DimKey | None, lanes: int, copies: Copies, layouts: Layouts
 ) -> tuple[float, float, float]:
     """Loads of a block of unrolled vectors, each distinct one counted once, for one vector of it (Adams 2019, section
     4.1).
@@ -41,19 +41,19 @@ def loads_of_block(
         scalar_loads_per_vector, vector_loads_per_vector, scalar_loads_per_scalar of appendix A. A scalar beside vectors
         is not unrolled.
     """
-    reads = reads_of(graph, part, layouts)
+    reads = reads_of(graph, group, layouts)
     # definitions that are evaluated at each point of the loops
-    alike = sum(n == part.dimensions[-1] for n in part.dimensions)
+    alike = sum(n == group.dimensions[-1] for n in group.dimensions)
     points = math.prod(n for _, n, _ in copies) * alike
     if vector is None:
-        return 0.0, 0.0, _total(graph, part, reads, None, 1, copies).distinct / points
-    alone = _total(graph, part, reads, None, 1, ()).distinct / alike
-    found = _total(graph, part, reads, vector, lanes, copies)
+        return 0.0, 0.0, _total(graph, group, reads, None, 1, copies).distinct / points
+    alone = _total(graph, group, reads, None, 1, ()).distinct / alike
+    found = _total(graph, group, reads, vector, lanes, copies)
     return found.scalars / points, found.vectors / points, alone
 
 
 def calls_of_block(
-    graph: SizedGraph, part: Part, name: str, vector: DimKey | None, lanes: int, copies: Copies
+    graph: SizedGraph, group: DefinitionGroup, name: str, vector: DimKey | None, lanes: int, copies: Copies
 ) -> tuple[float, float]:
     """How often a block calls a stage that is inlined, each distinct evaluation counted once: for one vector of it, and
     for a scalar.
@@ -61,17 +61,17 @@ def calls_of_block(
     Args:
         vector, copies: as in `loads_of_block`.
     """
-    reads = graph.reads_of.get((part, name))
+    reads = graph.reads_of.get((group, name))
     if reads is None:
-        calls = ((name, index) for index in part.calls[name])
-        reads = graph.reads_of[part, name] = _groups_of(graph, calls, {name: C_ORDER})
-    alike = sum(n == part.dimensions[-1] for n in part.dimensions)
+        calls = ((name, index) for index in group.calls[name])
+        reads = graph.reads_of[group, name] = _groups_of(graph, calls, {name: C_ORDER})
+    alike = sum(n == group.dimensions[-1] for n in group.dimensions)
     points = math.prod(n for _, n, _ in copies) * alike
     if vector is None:
-        each = _total(graph, part, reads, None, 1, copies).distinct / points
+        each = _total(graph, group, reads, None, 1, copies).distinct / points
         return each, each
-    return _total(graph, part, reads, vector, lanes, copies).distinct / points, len(part.calls[name]) / len(
-        part.definitions
+    return _total(graph, group, reads, vector, lanes, copies).distinct / points, len(group.calls[name]) / len(
+        group.definitions
     )
 
 
@@ -84,10 +84,10 @@ class Count(NamedTuple):
 
 
 def _total(
-    graph: SizedGraph, part: Part, reads: Sequence[Read], vector: DimKey | None, lanes: int, copies: Copies
+    graph: SizedGraph, group: DefinitionGroup, reads: Sequence[Read], vector: DimKey | None, lanes: int, copies: Copies
 ) -> Count:
-    """The sums over all arrays. Many may be read alike, and by other parts."""
-    key = part.extents, vector, lanes, copies
+    """The sums over all arrays. Many may be read alike, and by other groups."""
+    key = group.extents, vector, lanes, copies
     points = graph.counts.get(key)
     if points is None:
         points = graph.counts[key] = _Points(*key)
@@ -105,7 +105,7 @@ class Block:
         called: the inlined stage whose calls are counted; None: loads are.
     """
 
-    part: Part
+    group: DefinitionGroup
     vector: DimKey | None
     dims: tuple[DimKey, ...]
     layouts: Layouts
@@ -122,7 +122,7 @@ class Block:
         return np.array([known[row] for row in rows])
 
     def _count(self, graph: SizedGraph, *numbers: int) -> tuple[float, ...]:
-        key = self.part, self.vector, self.dims, *self.layouts.values(), self.called, numbers
+        key = self.group, self.vector, self.dims, *self.layouts.values(), self.called, numbers
         found: tuple[float, ...] | None = graph.blocks.get(key)
         if found is None:
             found = graph.blocks[key] = self._counted(graph, *numbers)
@@ -131,8 +131,8 @@ class Block:
     def _counted(self, graph: SizedGraph, lanes: int, *numbers: int) -> tuple[float, ...]:
         copies = tuple(zip(self.dims, numbers[::2], numbers[1::2], strict=True))
         if self.called is not None:
-            return calls_of_block(graph, self.part, self.called, self.vector, lanes, copies)
-        return loads_of_block(graph, self.part, self.vector, lanes, copies, self.layouts)
+            return calls_of_block(graph, self.group, self.called, self.vector, lanes, copies)
+        return loads_of_block(graph, self.group, self.vector, lanes, copies, self.layouts)
 
 
 class _Points:
@@ -267,12 +267,12 @@ class Read:
     innermost: float
 
 
-def reads_of(graph: SizedGraph, part: Part, layouts: Layouts) -> list[Read]:
-    """The loads of a part by array; every gather is one of its own."""
-    key = part, tuple(layouts[source] for source in part.footprints)
+def reads_of(graph: SizedGraph, group: DefinitionGroup, layouts: Layouts) -> list[Read]:
+    """The loads of a group by array; every gather is one of its own."""
+    key = group, tuple(layouts[source] for source in group.footprints)
     found: list[Read] | None = graph.reads_of.get(key)
     if found is None:
-        found = graph.reads_of[key] = _groups_of(graph, part.loads, layouts)
+        found = graph.reads_of[key] = _groups_of(graph, group.loads, layouts)
     return found
 
 

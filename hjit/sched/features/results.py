@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.model.names import SCHEDULE
+from hjit.model.feature_names import SCHEDULE
 from hjit.sched.analysis.sized import SizedGraph
 from hjit.sched.analysis.tape import Array
 from hjit.sched.features.load_counts import Block

@@ -1,4 +1,4 @@
-"""What appendix A of Adams 2019 names, of one computation of a schedule tree.
+"""The schedule features of one computation (Adams 2019, appendix A).
 
 Where the paper leaves it open, or this tree differs from the paper's, its terms are read as follows:
 
@@ -62,42 +62,42 @@ class Measures:
     def here(self) -> tuple[Hashable, ...]:
         """What all but `reads` and `block` depends on."""
         leaf = self.leaf
-        return leaf.part, leaf.env, leaf.site, leaf.task, tuple(alone for _, alone in self.chain())
+        return leaf.group, leaf.env, leaf.site, leaf.task, tuple(alone for _, alone in self.chain())
 
     def key(self) -> tuple[Hashable, ...]:
         """What `row` and `block` depend on."""
         sites = self.sites.sites
         sources = tuple(
-            (sites.get(name), name in self.sites.heads, self.layouts.get(name)) for name in self.leaf.part.footprints
+            (sites.get(name), name in self.sites.heads, self.layouts.get(name)) for name in self.leaf.group.footprints
         )
         return "row", *self.here(), sources
 
     def counts(self) -> Row:
         """How often, how much, and how much at once."""
-        part, site, task = self.leaf.part, self.leaf.site, self.leaf.task
-        each = part.points(part.lengths(part.dims(site.run))) * ratio(site.runs, site.allocation.count)
-        is_head = part.stage == task.head
+        group, site, task = self.leaf.group, self.leaf.site, self.leaf.task
+        each = group.points(group.lengths(group.dims(site.run))) * ratio(site.runs, site.allocation.count)
+        is_head = group.stage == task.head
         return {
             "num_realizations": site.allocation.count,
             "num_productions": site.count,
             "points_computed_per_realization": each,
-            "points_computed_per_production": part.points(self.leaf.env.lengths),
+            "points_computed_per_production": group.points(self.leaf.env.lengths),
             "points_computed_total": each * site.allocation.count,
-            "points_computed_minimum": self.graph.minimum(part),
+            "points_computed_minimum": self.graph.minimum(group),
             "inner_parallelism": task.count if is_head else 1.0,
             "outer_parallelism": 1.0 if is_head else task.count,
         }
 
     def tile(self) -> Row:
         """The innermost tile."""
-        part, env = self.leaf.part, self.leaf.env
+        group, env = self.leaf.group, self.leaf.env
         opened = {k for key in env.tile for k in dims_of(key)}
         parts = [(k, n) for k, n in enumerate(env.lengths) if k not in opened] + [
             (dims_of(key)[0], x.length) for key, x in env.tile.items()
         ]
-        pure, every = product(n for k, n in parts if k < part.pure), product(n for _, n in parts)
+        pure, every = product(n for k, n in parts if k < group.pure), product(n for _, n in parts)
         last = max(
-            (k for k, o in enumerate(env.loops) if _runs_iterations(o) and dims_of(o.loop.dim)[0] < part.pure),
+            (k for k, o in enumerate(env.loops) if _runs_iterations(o) and dims_of(o.loop.dim)[0] < group.pure),
             default=-1,
         )
         blocks = [o for o in env.loops[last + 1 :] if o.loop.kind == "unroll"]
@@ -107,7 +107,7 @@ class Measures:
 
     def sizes(self) -> Row:
         """Bytes of the stage itself at the sites."""
-        name, site = self.leaf.part.stage, self.leaf.site
+        name, site = self.leaf.group.stage, self.leaf.site
         root, stored = self.graph.memory(name, Layout(site.allocation.layout.order)), site.memory
         found: Row = {
             "bytes_at_realization": stored.bytes,
@@ -133,28 +133,28 @@ class Measures:
 
     def reads(self) -> Row:
         """Bytes and contiguous pieces of memory read by a realization, by a task and by a vector."""
-        part, task = self.leaf.part, self.leaf.task
-        during = task.dims if part.stage == task.head else part.dims(task.regions[part.stage])
-        allocation, vector = self.leaf.site.allocation, self.leaf.env.dims[part.stage]
+        group, task = self.leaf.group, self.leaf.task
+        during = task.dims if group.stage == task.head else group.dims(task.regions[group.stage])
+        allocation, vector = self.leaf.site.allocation, self.leaf.env.dims[group.stage]
         places: dict[str, tuple[Hashable, Dims]] = {  # what the ranges of the dimensions follow from, and those
-            "realization": (allocation, part.dims(allocation.region)),
+            "realization": (allocation, group.dims(allocation.region)),
             "task": (task, during),
             "vector": (tuple(vector), vector),
         }
         found: Row = {f"unique_{what}_read_per_{word}": 0.0 for word in places for what in ("bytes", "lines")}
         allocated: Num = 0.0
         memo = self.sites.memo  # many arrays are read alike, and in many nests
-        for name, w in part.footprints.items():
+        for name, w in group.footprints.items():
             memory = self.source(name)
-            is_outside = name != part.stage and (name not in self.sites.sites or name in self.sites.heads)
+            is_outside = name != group.stage and (name not in self.sites.sites or name in self.sites.heads)
             for word, (place, dims) in places.items():
                 if word == "task" and not (is_outside and memory.is_order_fixed):
                     continue
                 if word == "realization" and not memory.is_order_fixed:
                     place, dims = places["vector"]  # what is not placed yet is computed as far inwards as may be
-                key = "touched", part, w, memory, place
+                key = "touched", group, w, memory, place
                 if key not in memo:
-                    memo[key] = self._touched(w, memory, dims, part.gathers.get(name, 0))
+                    memo[key] = self._touched(w, memory, dims, group.gathers.get(name, 0))
                 size, lines = memo[key]
                 found[f"unique_bytes_read_per_{word}"] += size
                 found[f"unique_lines_read_per_{word}"] += lines
@@ -169,13 +169,13 @@ class Measures:
 
         `gathers`: how many loads one evaluation has, where they are at computed places.
         """
-        part = self.leaf.part
-        size, lines = memory.touched(w.region(part.reading(dims)))
-        if not part.is_plain:
-            some = least(product(part.lengths(dims)), 1.0)
+        group = self.leaf.group
+        size, lines = memory.touched(w.region(group.reading(dims)))
+        if not group.is_plain:
+            some = least(product(group.lengths(dims)), 1.0)
             size, lines = size * some, lines * some
         if gathers:
-            loads = part.points(part.lengths(dims)) * float(gathers)
+            loads = group.points(group.lengths(dims)) * float(gathers)
             size, lines = least(size, loads * memory.itemsize), least(lines, loads)
         return size, lines
 
@@ -188,10 +188,10 @@ class Measures:
 
     def vectors(self, total: Num) -> Row:
         """How many vectors and scalars."""
-        part, env = self.leaf.part, self.leaf.env
+        group, env = self.leaf.group, self.leaf.env
         found: Row = {
             "vector_size": 1.0,
-            "native_vector_size": self.graph.native_lanes(part.stage),
+            "native_vector_size": self.graph.native_lanes(group.stage),
             "num_vectors": 0.0,
             "num_scalars": total,
         }
@@ -199,7 +199,7 @@ class Measures:
         if chain:
             n = product(env.lengths[k] for k in dims_of(chain[0].loop.dim))
             vectors, scalars = whole_vectors(
-                self.chain(), n, part.is_repeatable and dims_of(chain[0].loop.dim)[-1] < part.pure
+                self.chain(), n, group.is_repeatable and dims_of(chain[0].loop.dim)[-1] < group.pure
             )
             rows = ratio(total, n)
             lanes = chain[-1].size
@@ -221,16 +221,16 @@ class Measures:
                 lanes, vector = o.size, o.loop.dim
         layouts = {
             name: self.layouts.get(name, None if name in self.graph.stages else C_ORDER)
-            for name in self.leaf.part.footprints
+            for name in self.leaf.group.footprints
         }
-        return Block(self.leaf.part, vector, tuple(dims), layouts, (lanes, *numbers))
+        return Block(self.leaf.group, vector, tuple(dims), layouts, (lanes, *numbers))
 
     def working_sets(self) -> Row:
         """Bytes of all that is allocated at the sites and further in."""
         sites = self.sites
-        stored, computed = sites.places[self.leaf.part.stage]
+        stored, computed = sites.places[self.leaf.group.stage]
         return {
-            "working_set": sites.allocated(*sites.inside[self.leaf.part.stage]),
+            "working_set": sites.allocated(*sites.inside[self.leaf.group.stage]),
             "working_set_at_task": sites.allocated_at(self.leaf.place),
             "working_set_at_production": sites.allocated_at(computed),
             "working_set_at_realization": sites.allocated_at(stored),

@@ -1,4 +1,4 @@
-"""What directives mean: loops with names, and the schedule tree that they make of a Graph.
+"""The meaning of directives: named loops, and the schedule tree that they make of a Graph.
 
 A stage begins with one loop for each dimension; `split`, `fuse` and the like make new ones. Stages and
 loops without directives are as in the default schedule. Users give them by the methods of `hjit.sched.hand.schedule`.
@@ -399,7 +399,7 @@ def all_loops(own: StageSchedule) -> list[NamedLoop]:
 # -- from directives to a tree
 
 
-def _nests(own: StageSchedule, otherwise: Mapping[str, Sequence[Node]]) -> tuple[Node, ...]:
+def _nests(own: StageSchedule, defaults: Mapping[str, Sequence[Node]]) -> tuple[Node, ...]:
     """The nests of a stage: by directives, or as in the default schedule."""
     found: list[Node] = []
     for number, group in enumerate(groups(own.stage)):
@@ -407,7 +407,7 @@ def _nests(own: StageSchedule, otherwise: Mapping[str, Sequence[Node]]) -> tuple
             steps: list[Step] = [(x.dim, x.kind, x.size, x.tail) for x in own.loops[number]]
             found.append(nest(own.stage.name, group, steps))
         else:
-            found.append(otherwise[own.stage.name][number])
+            found.append(defaults[own.stage.name][number])
         if number in own.prefetches:
             _check_read(own.stage, group, (source for source, _, _ in own.prefetches[number]))
             found[-1] = _prefetching(found[-1], tuple(own.prefetches[number]))

@@ -43,9 +43,9 @@ FORMAT = 1
 
 
 class Schedule:
-    """A partial schedule of a pipeline, from `f.schedule(*args)`; `f.use(s)` makes the pipeline run by it.
+    """A partial schedule of a pipeline, from `f.schedule(*args)`; `f.use(s)` applies it.
 
-    What no directive says is as in the default schedule.
+    Anything without a directive is as in the default schedule.
     """
 
     longest_block = math.inf  # who unrolls by hand means it
@@ -62,7 +62,7 @@ class Schedule:
         self._target = target or Target()
 
     def copy(self) -> Schedule:
-        """Another schedule of the same directives."""
+        """A copy of the schedule."""
         return Schedule(self._make, self._directives, self._target)
 
     # -- by hand
@@ -76,11 +76,11 @@ class Schedule:
         return StageHandle(self, stage, 0)
 
     def cache_read(self, source: str) -> StageHandle:
-        """A copy of an input or of a stage, which all that read it read instead: a stage with a place and a layout of
-        its own.
+        """Copy an input or a stage; all consumers read the copy. Returns the stage of the copy, which has its own place
+        and layout.
 
         Raises:
-            ScheduleError: there is nothing of that name to copy.
+            ScheduleError: there is no input or stage of that name.
         """
         return self._new_stage(
             (source, 0, "cache_read", ()), cache_name(source), f"there is no input or stage {source} to copy"
@@ -93,12 +93,12 @@ class Schedule:
 
     @property
     def stages(self) -> list[str]:
-        """Names of the stages, those inlined into others not among them."""
+        """Names of the stages, except inlined ones."""
         return [s.name for g in self.graphs() for s in g.stages]
 
     @property
     def inlined(self) -> list[str]:
-        """Names of the stages that are inlined; any directive but `inline` makes them stages of their own."""
+        """Names of the inlined stages; any directive but `inline` makes one a separate stage."""
         known = set(self.stages)
         return [name for name in self._whole if name not in known]
 
@@ -174,14 +174,14 @@ class Schedule:
             for x in all_loops(schedule_of(g.stage(stage), self._directives))
         ]
 
-    def _new_stage(self, directive: Directive, name: str, otherwise: str) -> StageHandle:
+    def _new_stage(self, directive: Directive, name: str, message: str) -> StageHandle:
         """The stage that a directive makes: `name`, or something like it."""
         before = set(self.stages)
         self.add(directive)
         new = [n for n in self.stages if n not in before and n != directive[0]] or [n for n in self.stages if n == name]
         if not new:
             self._directives.pop()
-            raise ScheduleError(otherwise)
+            raise ScheduleError(message)
         return StageHandle(self, new[0], 0)
 
     def _known(self, stage: str) -> None:
@@ -263,10 +263,10 @@ class Schedule:
 
     @staticmethod
     def load(file: str | os.PathLike[str]) -> Schedule:
-        """The schedule in a file that `save` wrote.
+        """Load a schedule that `save` has written.
 
         Raises:
-            ScheduleError: the file holds no schedule.
+            ScheduleError: the file does not contain a schedule.
             OSError: it cannot be read.
         """
         try:
@@ -398,8 +398,8 @@ def _directive_text(d: Directive) -> str:
 class StageHandle:
     """Directives for one stage; each returns the handle, so that they chain.
 
-    Sizes and distances are whole numbers of iterations or elements. A directive that names what is not there, or asks
-    for what cannot be, raises a `ScheduleError`, and the schedule stays as it was.
+    Sizes and distances are integers, in iterations or elements. A directive that names a loop or stage that does not
+    exist, or is not possible, raises a `ScheduleError` and leaves the schedule unchanged.
     """
 
     def __init__(self, schedule: Schedule, stage: str, group: int) -> None:
@@ -427,7 +427,7 @@ class StageHandle:
         """Run `size` iterations of `loop` as an inner loop.
 
         Args:
-            tail: what happens where fewer are left, see `hjit.sched.language.tree.Loop`.
+            tail: the tail strategy, if the size does not divide the extent; see `hjit.sched.language.tree.Loop`.
         """
         return self._add("split", loop, outer, inner, size, *_unless_auto(tail))
 
@@ -438,17 +438,17 @@ class StageHandle:
         return self.split(y, yo, yi, ysize, tail).split(x, xo, xi, xsize, tail).reorder(yo, xo, yi, xi)
 
     def reorder(self, *loops: str) -> StageHandle:
-        """Put loops into this order, outermost first, in the places that they have now."""
+        """Reorder these loops, outermost first, among the positions that they have now."""
         return self._add("reorder", *loops)
 
     def fuse(self, outer: str, inner: str, name: str) -> StageHandle:
-        """Run two neighbouring dimensions as one."""
+        """Fuse two adjacent loops into one."""
         return self._add("fuse", outer, inner, name)
 
     def parallel(self, loop: str, size: int | None = None, tail: Tail = "auto") -> StageHandle:
-        """Run the iterations as tasks; with a size, so many in each, as a loop ``yt`` inside that over the tasks ``y``.
+        """Run the iterations as tasks; with a size, that many per task, as a loop ``yt`` in the loop ``y`` over tasks.
 
-        What is stored at the loop over the tasks, and computed at ``yt``, slides over the iterations of one task.
+        A stage stored at the task loop and computed at ``yt`` has a sliding window over the iterations of a task.
         """
         return (
             self._add("kind", loop, "parallel") if size is None else self._add("tasks", loop, size, *_unless_auto(tail))
@@ -475,40 +475,40 @@ class StageHandle:
         )
 
     def gpu_blocks(self, *loops: str) -> StageHandle:
-        """Run each iteration of these loops, the outermost ones, in a block of threads of its own."""
+        """Run each iteration of these outermost loops in its own block of threads."""
         for loop in loops:
             self._add("kind", loop, "gpu_block")
         return self
 
     def gpu_threads(self, *loops: str) -> StageHandle:
-        """Share the iterations of these loops, which are directly inside each other, among the threads of a block.
+        """Distribute the iterations of these directly nested loops over the threads of a block.
 
-        Consecutive threads take consecutive iterations of the last one. There are as many threads as the loops of a
-        result or of a stage at the root have iterations, where their sizes are known, but at most 1024.
+        Consecutive threads run consecutive iterations of the last loop. There are as many threads as the loops of a
+        result or a stage at the root have iterations, if their sizes are known, but at most 1024.
         """
         for loop in loops:
             self._add("kind", loop, "gpu_thread")
         return self
 
     def gpu_lanes(self, loop: str, size: int | None = None) -> StageHandle:
-        """Run the iterations of a loop in the lanes of one warp; with a size, so many of them.
+        """Run the iterations of a loop as lanes of one warp; with a size, that many lanes.
 
-        There are 32 lanes at most, a power of two. Over what is not reduced, it is the last loop over threads. Over a
-        reduction each result has so many lanes: each of them reduces every 32nd element, say, and shuffles combine
-        what they have, without shared memory or a barrier.
+        The number of lanes is a power of two, at most 32. Over a pure dimension, it is the innermost thread loop. Over
+        a reduction, each result has that many lanes: with 32, each lane reduces every 32nd element, and shuffles
+        combine the partial results, without shared memory or a barrier.
         """
         return self._add("kind", loop, "gpu_lane") if size is None else self._add("inner", loop, "gpu_lane", size)
 
     def gpu_tile(self, y: str, x: str, yi: str, xi: str, ysize: int, xsize: int, tail: Tail = "auto") -> StageHandle:
-        """Compute tiles of two loops: a block for each, whose threads share its elements."""
+        """Tile two loops: each tile is a block, and its elements are distributed over the threads."""
         tiled = self.tile(y, x, y, x, yi, xi, ysize, xsize, tail)
         return tiled.gpu_blocks(y, x).gpu_threads(yi, xi)
 
     def rfactor(self, loop: str, parts: int) -> StageHandle:
-        """Do a reduction in `parts` parts of a reduction dimension, then join them; the stage of the parts is returned.
+        """Split a reduction dimension into `parts` partial results, then combine them; returns the stage of the parts.
 
         Raises:
-            ScheduleError: `loop` runs over no whole reduction dimension, or the operation is not associative.
+            ScheduleError: `loop` is not a whole reduction dimension, or the operation is not associative.
         """
         check_number("rfactor", parts, MAX_PARTS, "parts")
         for g in self._schedule.graphs():
@@ -529,46 +529,45 @@ class StageHandle:
         raise ScheduleError(f"there is no stage {self.stage}")
 
     def compute_at(self, consumer: str | StageHandle, loop: str) -> StageHandle:
-        """Compute what each iteration of a consumer's loop needs, inside it."""
+        """Compute the stage inside a consumer's loop: in each iteration, the region that it needs."""
         return self._add("compute_at", _name(consumer), loop)
 
     def store_at(self, consumer: str | StageHandle, loop: str) -> StageHandle:
-        """Keep the stage for all iterations of the loops inside `loop`: each computes only what is new."""
+        """Store the stage at `loop`, for all iterations of the loops inside: each computes only what is new."""
         return self._add("store_at", _name(consumer), loop)
 
     def store_root(self) -> StageHandle:
-        """Keep the stage for all iterations of a parallel loop that one task runs."""
+        """Store the stage for all iterations that one task of a parallel loop runs."""
         return self._add("store_root")
 
     def root(self) -> StageHandle:
-        """Compute all of the stage before its consumers."""
+        """Compute the whole stage before its consumers."""
         return self._add("root")
 
     def inline(self) -> StageHandle:
-        """Compute it wherever it is read."""
+        """Compute the stage wherever it is read."""
         return self._add("inline")
 
     def store_in(self, memory: Memory) -> StageHandle:
-        """Keep the stage in "shared" memory or in "register"s of a GPU: the former inside loops over blocks, the
-        latter inside loops over threads. "heap", the default, is what its place asks for."""
+        """Store the stage in "shared" memory or in "register"s of a GPU: the former inside loops over blocks, the
+        latter inside loops over threads. "heap", the default, depends on where it is stored."""
         return self._add("store_in", memory)
 
     def prefetch(self, array: str, loop: str, distance: int) -> StageHandle:
-        """Fetch what it will read of an input or a stage so many elements of a loop's dimension later: what others read
-        by then, before they wait.
+        """Prefetch what the stage will read of an input or a stage, `distance` elements ahead in the loop's dimension.
 
         Raises:
-            ScheduleError: the stage is a reduction, or the loop runs over several dimensions. That it does not read the
-                array says the first use of the schedule, when it is known what is inlined.
+            ScheduleError: the stage is a reduction, or the loop runs over several dimensions. Whether the stage reads
+                the array is checked at the first use of the schedule, since it depends on what is inlined.
         """
         return self._add("prefetch", array, loop, distance)
 
     def reorder_storage(self, *axes: int) -> StageHandle:
-        """Lay the axes out in memory in this order, the slowest first."""
+        """The order of the axes in memory, the slowest first."""
         return self._add("storage", *axes)
 
     def align_storage(self, axis: int, n: int) -> StageHandle:
-        """Make the length of an axis in memory a multiple of `n` elements."""
+        """Pad the length of an axis in memory to a multiple of `n` elements."""
         return self._add("align", axis, n)
 
 

@@ -1,4 +1,4 @@
-"""Parts from which schedule trees are built: nests over the dimensions of a stage, and placing them in a tree."""
+"""Builders of schedule trees: nests over the dimensions of a stage, and placing them in a tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What definitions permit: to be computed in another order, more than once, by several tasks at once."""
+"""Properties of definitions that schedules depend on: may they be reordered, repeated, computed by several tasks?"""
 
 from __future__ import annotations
 

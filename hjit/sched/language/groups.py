@@ -1,4 +1,4 @@
-"""Which definitions of a stage one nest computes together."""
+"""Grouping the definitions of a stage into nests."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""How large the numbers and the trees of schedules may be. What is larger is refused before anything is lowered.
+"""Limits of the numbers and the size of schedule trees; anything larger is refused before lowering.
 
-A schedule may come from a person, a file, or a file that was damaged. Every number below has room for schedules that
-anybody would write; beyond it machine integers wrap round, or LLVM takes minutes, or ends the process.
-`hjit.sched.language.check` applies them to trees, `hjit.sched.hand.directives` to directives as they are given, so that
-the message names the line that is wrong.
+A schedule may come from a person, a file, or a damaged file. Every limit leaves room for any reasonable schedule;
+beyond it, machine integers overflow, or LLVM takes minutes or aborts the process. `hjit.sched.language.check` applies
+the limits to trees, `hjit.sched.hand.directives` to directives when they are given, so that the message names the
+offending line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_LANES = 256
 WARP = 32  # lanes of a warp: threads of a GPU that run in step
 MAX_THREADS = 1024  # of a block, on every GPU
 MAX_UNROLL = 256  # copies of one body: LLVM's time grows with them, see `MAX_CODE`
-# elements that the axes of a stage are rounded up to, all axes multiplied: a longer gap is memory that nobody reads
+# elements that the axes of a stage are rounded up to, all axes multiplied: a longer gap is memory that nothing reads
 MAX_ALIGN = 1 << 20
 MAX_PARTS = 1 << 16  # of a reduction: each is an element of a stage that is kept in memory
 # loops around one computation: lowering calls itself for each, and what it knows of tiles in tiles grows with the

@@ -1,4 +1,4 @@
-"""What schedules must know of the machine that code is for."""
+"""The target of a schedule: properties of the machine that code is compiled for."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def split(root: Root, graph: Graph, path: Path, size: int) -> Root:
     """The loop at `path` with an inner loop of `size` elements directly inside it.
 
     Raises:
-        ScheduleError: it is no loop, or `size` does not fit between the loops of its dimension.
+        ScheduleError: it is not a loop, or `size` does not fit between the loops of its dimension.
     """
     loop = _loop(root, path)
     if LOOP_KINDS[loop.kind].is_straight_line:
@@ -59,10 +59,10 @@ def split(root: Root, graph: Graph, path: Path, size: int) -> Root:
 
 
 def resize(root: Root, graph: Graph, path: Path, size: int | None) -> Root:
-    """The loop of a size at `path` with another size; None: without that loop.
+    """The inner loop at `path` with another size; None: without that loop.
 
     Raises:
-        ScheduleError: it is no loop of a size, or `size` does not fit between the loops of its dimension.
+        ScheduleError: it is not an inner loop, or `size` does not fit between the loops of its dimension.
     """
     loop = _loop(root, path)
     if loop.size is None:
@@ -76,10 +76,10 @@ def resize(root: Root, graph: Graph, path: Path, size: int | None) -> Root:
 
 
 def change_type(root: Root, graph: Graph, path: Path, kind: LoopKind) -> Root:
-    """The loop at `path` as a loop of another kind.
+    """The loop at `path` with another kind.
 
     Raises:
-        ScheduleError: it cannot be one.
+        ScheduleError: that kind is not legal there.
     """
     if kind not in LOOP_KINDS:
         raise ScheduleError(f"there is no kind of loop {kind}; there are {', '.join(LOOP_KINDS)}")
@@ -87,10 +87,10 @@ def change_type(root: Root, graph: Graph, path: Path, kind: LoopKind) -> Root:
 
 
 def reorder(root: Root, graph: Graph, path: Path) -> Root:
-    """The loop at `path` exchanged with the one directly inside it.
+    """The loop at `path` interchanged with the one directly inside it.
 
     Raises:
-        ScheduleError: there is not just a loop of the same stage inside it, or the order matters.
+        ScheduleError: its only child is not a loop of the same stage, or the order matters.
     """
     outer = _loop(root, path)
     inner = outer.children[0]
@@ -120,12 +120,12 @@ def hoist_compute(root: Root, graph: Graph, stage: str) -> Root:
 
 
 def lower_compute(root: Root, graph: Graph, stage: str) -> Root:
-    """The stage computed in the next loop inwards around all that reads it, its storage where it is.
+    """The stage computed one loop further in, around all of its consumers; its storage stays.
 
-    From the root both move.
+    From the root, both move.
 
     Raises:
-        ScheduleError: no loop further in is around all its consumers, or the stage is a result.
+        ScheduleError: no loop further in contains all of its consumers, or the stage is a result.
     """
     if stage in graph.outputs:
         raise ScheduleError(f"{stage} is a result, so it is computed at the root")
@@ -142,7 +142,7 @@ def lower_compute(root: Root, graph: Graph, stage: str) -> Root:
 
 
 def hoist_storage(root: Root, graph: Graph, stage: str) -> Root:
-    """The storage one loop further out, so that iterations of that loop share it.
+    """The storage one loop further out, shared by the iterations of that loop.
 
     Raises:
         ScheduleError: it is outside all loops.
@@ -158,7 +158,7 @@ def lower_storage(root: Root, graph: Graph, stage: str) -> Root:
     """The storage one loop further in.
 
     Raises:
-        ScheduleError: it is where the stage is computed.
+        ScheduleError: it is at the loop where the stage is computed.
     """
     x = _lifted(root, stage)
     inner = [p for p in _loops_on(x.bare, x.site) if len(p) > len(x.outer)]

@@ -1,8 +1,9 @@
-"""The features of computations, in numbers: `hjit.sched.features.schedule_features`, compiled; see `regions`."""
+"""The features of computations: `hjit.sched.features.schedule_features` in the compiled subset of Python; see
+`regions`."""
 
 from __future__ import annotations
 
-from hjit.model.names import SCHEDULE
+from hjit.model.feature_names import SCHEDULE
 from hjit.sched.native import records as rec
 from hjit.sched.native.records import Floats1, Floats2, Floats3, NestTables, Tables, Work
 from hjit.sched.native.regions import (
@@ -10,8 +11,8 @@ from hjit.sched.native.regions import (
     compiled,
     copy_dims,
     floor_div,
-    part_dims,
-    part_lengths,
+    group_dims,
+    group_lengths,
     points,
     ratio,
     read_region,
@@ -39,14 +40,14 @@ assert len(SCHEDULE) == FEATURES
 @compiled
 def count(g: Tables, n: NestTables, w: Work, c: int, tasks_count: float, is_head: bool, row: Floats1) -> None:
     """How often, how much, and how much at once."""
-    part, s = n.computations[c, rec.C_PART], n.computations[c, rec.C_STAGE]
-    part_dims(g, part, w.site_axes[s], rec.Z_RUN_LOW, w.one)
-    part_lengths(g, part, w.one, w.lengths)
-    each = points(g, part, w.lengths) * ratio(w.sites[s, rec.Z_RUNS], w.sites[s, rec.Z_REALIZATIONS])
+    group, s = n.computations[c, rec.C_GROUP], n.computations[c, rec.C_STAGE]
+    group_dims(g, group, w.site_axes[s], rec.Z_RUN_LOW, w.one)
+    group_lengths(g, group, w.one, w.lengths)
+    each = points(g, group, w.lengths) * ratio(w.sites[s, rec.Z_RUNS], w.sites[s, rec.Z_REALIZATIONS])
     row[NUM_REALIZATIONS], row[NUM_PRODUCTIONS] = w.sites[s, rec.Z_REALIZATIONS], w.sites[s, rec.Z_COUNT]
     row[POINTS_REALIZATION] = each
     row[POINTS_TOTAL] = each * w.sites[s, rec.Z_REALIZATIONS]
-    row[POINTS_MINIMUM] = g.floats[g.ints[part + rec.P_FLOATS]]
+    row[POINTS_MINIMUM] = g.floats[g.ints[group + rec.G_FLOATS]]
     row[INNER_PARALLELISM] = tasks_count if is_head else 1.0
     row[OUTER_PARALLELISM] = 1.0 if is_head else tasks_count
 
@@ -54,11 +55,11 @@ def count(g: Tables, n: NestTables, w: Work, c: int, tasks_count: float, is_head
 @compiled
 def tile(g: Tables, n: NestTables, w: Work, c: int, env: int, row: Floats1) -> None:
     """The innermost tile."""
-    part = n.computations[c, rec.C_PART]
+    group = n.computations[c, rec.C_GROUP]
     opened, at = w.envs[env, rec.E_OPENED], w.envs[env, rec.E_TILE]
-    for k in range(g.ints[part + rec.P_DIMS]):
+    for k in range(g.ints[group + rec.G_DIMS]):
         w.lengths[k] = w.dims[opened, k, rec.LENGTH]
-    row[POINTS_PRODUCTION] = points(g, part, w.lengths)
+    row[POINTS_PRODUCTION] = points(g, group, w.lengths)
     pure, every = 1.0, 1.0
     if at >= 0:
         for key in range(n.keys.shape[0]):
@@ -68,18 +69,18 @@ def tile(g: Tables, n: NestTables, w: Work, c: int, env: int, row: Floats1) -> N
         for key in range(n.keys.shape[0]):
             if w.known[at, key]:
                 every *= w.left[at, key, rec.L_LENGTH]
-                if n.keys[key, 1] < g.ints[part + rec.P_PURE]:
+                if n.keys[key, 1] < g.ints[group + rec.G_PURE]:
                     pure *= w.left[at, key, rec.L_LENGTH]
-    for k in range(g.ints[part + rec.P_DIMS]):
+    for k in range(g.ints[group + rec.G_DIMS]):
         every *= w.lengths[k]
-        if k < g.ints[part + rec.P_PURE]:
+        if k < g.ints[group + rec.G_PURE]:
             pure *= w.lengths[k]
     copies, always = 1.0, False
     loops = n.computations[c, rec.C_LOOPS]
     for k in range(n.lists[loops], 0, -1):
         node = n.lists[loops + k]
         kind = n.nodes[node, rec.N_KIND]
-        if kind <= rec.PARALLEL and n.keys[n.nodes[node, rec.N_KEY], 1] < g.ints[part + rec.P_PURE]:
+        if kind <= rec.PARALLEL and n.keys[n.nodes[node, rec.N_KEY], 1] < g.ints[group + rec.G_PURE]:
             break
         if kind == rec.UNROLL:
             if n.nodes[node, rec.N_OPTIONAL]:
@@ -139,17 +140,17 @@ def fewest(
 @compiled
 def touched(g: Tables, n: NestTables, w: Work, c: int, source: int, dims: Floats2) -> tuple[float, float]:
     """Bytes of an array that iterations read, and contiguous pieces."""
-    part, memory, t = n.computations[c, rec.C_PART], n.sources[source, rec.S_MEMORY], n.sources[source, rec.S_STAGE]
+    group, memory, t = n.computations[c, rec.C_GROUP], n.sources[source, rec.S_MEMORY], n.sources[source, rec.S_STAGE]
     some, loads = 1.0, 0.0
     if n.sources[source, rec.S_GATHERS]:
-        part_lengths(g, part, dims, w.lengths)
-        loads = points(g, part, w.lengths) * n.sources[source, rec.S_GATHERS]
-    if not g.ints[part + rec.P_PLAIN]:
-        part_lengths(g, part, dims, w.lengths)
-        for k in range(g.ints[part + rec.P_DIMS]):
+        group_lengths(g, group, dims, w.lengths)
+        loads = points(g, group, w.lengths) * n.sources[source, rec.S_GATHERS]
+    if not g.ints[group + rec.G_PLAIN]:
+        group_lengths(g, group, dims, w.lengths)
+        for k in range(g.ints[group + rec.G_DIMS]):
             some *= w.lengths[k]
         some = min(some, 1.0)
-        for k in range(g.ints[part + rec.P_DIMS]):
+        for k in range(g.ints[group + rec.G_DIMS]):
             w.two[k, 0], w.two[k, 1] = dims[k, 0], max(dims[k, 0], dims[k, 1])
         read_region(g, n.sources[source, rec.S_FOOTPRINT], w.two, w.region, w.stack)
     else:
@@ -192,8 +193,8 @@ def memory_bytes(g: Tables, n: NestTables, w: Work, source: int) -> float:
 @compiled
 def read(g: Tables, n: NestTables, w: Work, c: int, env: int, task: int, is_head: bool, row: Floats1) -> None:
     """Bytes and contiguous pieces of memory read by a realization, by a task and by a vector."""
-    part, s = n.computations[c, rec.C_PART], n.computations[c, rec.C_STAGE]
-    dims = g.ints[part + rec.P_DIMS]
+    group, s = n.computations[c, rec.C_GROUP], n.computations[c, rec.C_STAGE]
+    dims = g.ints[group + rec.G_DIMS]
     for column in (
         READ_BYTES_REALIZATION, READ_LINES_REALIZATION, READ_BYTES_TASK, READ_LINES_TASK, READ_BYTES_VECTOR,
         READ_LINES_VECTOR, ALLOCATION_READ,
@@ -207,7 +208,7 @@ def read(g: Tables, n: NestTables, w: Work, c: int, env: int, task: int, is_head
         row[READ_BYTES_VECTOR] += size
         row[READ_LINES_VECTOR] += lines
         if is_fixed:
-            part_dims(g, part, w.site_axes[s], rec.Z_STORED_LOW, w.one)
+            group_dims(g, group, w.site_axes[s], rec.Z_STORED_LOW, w.one)
             size, lines = touched(g, n, w, c, source, w.one)
         row[READ_BYTES_REALIZATION] += size
         row[READ_LINES_REALIZATION] += lines
@@ -218,7 +219,7 @@ def read(g: Tables, n: NestTables, w: Work, c: int, env: int, task: int, is_head
             if is_head:
                 copy_dims(w, task, dims, w.one)
             else:
-                part_dims(g, part, w.site_axes[s], rec.Z_TASK_LOW, w.one)
+                group_dims(g, group, w.site_axes[s], rec.Z_TASK_LOW, w.one)
             size, lines = touched(g, n, w, c, source, w.one)
             row[READ_BYTES_TASK] += size
             row[READ_LINES_TASK] += lines
@@ -279,7 +280,7 @@ def whole_vectors(n: NestTables, w: Work, chain: int, m: float, shifts: bool) ->
 @compiled
 def vectors(g: Tables, n: NestTables, w: Work, c: int, env: int, row: Floats1) -> None:
     """How many vectors and scalars."""
-    part = n.computations[c, rec.C_PART]
+    group = n.computations[c, rec.C_GROUP]
     row[VECTOR_SIZE], row[NUM_VECTORS], row[NUM_SCALARS] = 1.0, 0.0, row[POINTS_TOTAL]
     array = n.stages[n.computations[c, rec.C_STAGE], rec.T_ARRAY]
     row[NATIVE_SIZE] = g.floats[g.ints[array + rec.A_FLOATS] + 1]
@@ -291,7 +292,7 @@ def vectors(g: Tables, n: NestTables, w: Work, c: int, env: int, row: Floats1) -
     elements, last = 1.0, n.keys[key, n.keys[key, 0]]
     for k in range(n.keys[key, 0]):
         elements *= w.dims[opened, n.keys[key, 1 + k], rec.LENGTH]
-    shifts = g.ints[part + rec.P_REPEATABLE] != 0 and last < g.ints[part + rec.P_PURE]
+    shifts = g.ints[group + rec.G_REPEATABLE] != 0 and last < g.ints[group + rec.G_PURE]
     many, scalars = whole_vectors(n, w, chain, elements, shifts)
     rows = ratio(row[POINTS_TOTAL], elements)
     row[VECTOR_SIZE] = w.loops[n.lists[chain + n.lists[chain]], rec.O_SIZE]

@@ -12,7 +12,7 @@ import numpy as np
 
 from hjit.sched.analysis.bounds import vector_axes
 from hjit.sched.analysis.sites import layout_of
-from hjit.sched.analysis.sized import Part, SizedGraph
+from hjit.sched.analysis.sized import DefinitionGroup, SizedGraph
 from hjit.sched.language.build import flattened, parallel_loops
 from hjit.sched.language.memory import C_ORDER, Layout
 from hjit.sched.language.tree import Compute, DimKey, Loop, Node, computes, dims_of, own, walk
@@ -40,7 +40,7 @@ class Leaf:
         numbers: where the numbers of its block are.
     """
 
-    part: Part
+    group: DefinitionGroup
     row: int
     vector: DimKey | None
     unrolled: tuple[DimKey, ...]
@@ -52,7 +52,7 @@ class Leaf:
 class _Leaf:
     """A `Leaf` before all layouts are known."""
 
-    part: Part
+    group: DefinitionGroup
     row: int
     vector: DimKey | None
     unrolled: tuple[DimKey, ...]
@@ -110,7 +110,7 @@ class Encoder:
         self.ends = [0]
         self.leaves: list[_Leaf] = []
         self.keys: dict[tuple[int, ...], int] = {}
-        self.outer: dict[tuple[str, DimKey], int] = {}  # the loops around the node at hand, by dimension
+        self.outer: dict[tuple[str, DimKey], int] = {}  # the loops around the current node, by dimension
         self.inside: dict[str, Row] = {name: [] for name in names}
         self.columns = self.rows = self.numbers = self.environments = self.source_count = 0
         self.is_sliding = False
@@ -143,9 +143,9 @@ class Encoder:
         """A node, and all inside it."""
         under = computes(node)
         first = under[0] if under[0].stage == node.stage else own(node, node.stage)
-        part = self.graph.part(node.stage, first.definitions)
+        group = self.graph.group(node.stage, first.definitions)
         row = [0] * at.NODE
-        row[at.N_STAGE], row[at.N_PART] = self.number[node.stage], self.tables.part(self.graph, part)
+        row[at.N_STAGE], row[at.N_GROUP] = self.number[node.stage], self.tables.group(self.graph, group)
         row[at.N_AROUND], row[at.N_TASK_PLACE] = around.row, around.task
         row[at.N_BEGINS], row[at.N_SLIDES] = begins, slides
         row[at.N_FIRST], row[at.N_LAST] = len(self.computations), len(self.computations) + len(under)
@@ -160,7 +160,7 @@ class Encoder:
             self._loop(node, row, around)
         else:
             row[at.N_IS] = at.COMPUTE
-            self._compute(node, part, around)
+            self._compute(node, group, around)
 
     def _loop(self, loop: Loop, row: Row, around: _Around) -> None:
         number = len(self.nodes) - 1
@@ -193,7 +193,7 @@ class Encoder:
         self._close(row[at.N_PLACE])
 
     # -- computations
-    def _compute(self, node: Compute, part: Part, around: _Around) -> None:
+    def _compute(self, node: Compute, group: DefinitionGroup, around: _Around) -> None:
         for key in [key for key in self.outer if key[0] == node.stage]:
             del self.outer[key]  # what follows is another computation, with loops of its own
         vectors = {x.dim for _, x in around.loops if x.kind == "vector"}
@@ -201,22 +201,22 @@ class Encoder:
         lanes = [x.dim for _, x in around.loops if x.kind == "vector" and x.size is not None]
         numbers = slice(self.numbers, self.numbers + 1 + 2 * len(unrolled))
         row = [0] * at.COMPUTATION
-        row[at.C_PART], row[at.C_STAGE] = self.tables.part(self.graph, part), self.number[node.stage]
-        row[at.C_SOURCES], row[at.C_SOURCE_COUNT] = self.source_count, len(part.footprints)
+        row[at.C_GROUP], row[at.C_STAGE] = self.tables.group(self.graph, group), self.number[node.stage]
+        row[at.C_SOURCES], row[at.C_SOURCE_COUNT] = self.source_count, len(group.footprints)
         row[at.C_LOOPS] = self._list([k for k, _ in around.loops])
         row[at.C_CHAIN] = self._list([k for k, x in around.loops if x.dim in vectors])
-        row[at.C_ROW], row[at.C_INLINED], row[at.C_NUMBERS] = self.rows, len(part.calls), self.numbers
+        row[at.C_ROW], row[at.C_INLINED], row[at.C_NUMBERS] = self.rows, len(group.calls), self.numbers
         row[at.C_TASK_PLACE] = around.task
         self.computations.append(row)
-        self.leaves.append(_Leaf(part, self.rows, lanes[-1] if lanes else None, unrolled, numbers))
-        self.rows += 1 + len(part.calls)
+        self.leaves.append(_Leaf(group, self.rows, lanes[-1] if lanes else None, unrolled, numbers))
+        self.rows += 1 + len(group.calls)
         self.numbers = numbers.stop
-        self.source_count += len(part.footprints)
+        self.source_count += len(group.footprints)
 
     def _leaf(self, x: _Leaf) -> Leaf:
         stages = self.graph.stages
-        layouts = {name: self.layouts.get(name, None if name in stages else C_ORDER) for name in x.part.footprints}
-        return Leaf(x.part, x.row, x.vector, x.unrolled, layouts, x.numbers)
+        layouts = {name: self.layouts.get(name, None if name in stages else C_ORDER) for name in x.group.footprints}
+        return Leaf(x.group, x.row, x.vector, x.unrolled, layouts, x.numbers)
 
     def _source(self, name: str) -> tuple[int, int, bool]:
         """An array that is read: its stage in the nest or -1, its memory, and is it outside of the nest? See
@@ -243,13 +243,13 @@ class Encoder:
         known: dict[str, tuple[int, int, bool]] = {}
         sources: list[Row] = []
         for x in self.leaves:
-            for name, footprint in self.tables.sources(x.part):
+            for name, footprint in self.tables.sources(x.group):
                 found = known.get(name)
                 if found is None:
                     found = known[name] = self._source(name)
                 number, memory, is_outside = found
-                gathers = x.part.gathers.get(name, 0)
-                sources.append([number, footprint, memory, is_outside and name != x.part.stage, gathers])
+                gathers = x.group.gathers.get(name, 0)
+                sources.append([number, footprint, memory, is_outside and name != x.group.stage, gathers])
         vectors = vector_axes(self.graph.reads, self.nest) if self.is_sliding else {}  # of no matter elsewhere
         stages = [self._stage(name, vectors) for name in self.number]
         width = max(map(len, self.keys), default=1)

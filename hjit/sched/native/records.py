@@ -1,4 +1,4 @@
-"""What the native featuriser works on: tables of whole numbers and floats, and the names of their columns.
+"""The data of the compiled featuriser: tables of integers and floats, and the names of their columns.
 
 `hjit.sched.native.tables` writes the `Tables` of a Graph, `hjit.sched.native.nests` those of a nest (`NestTables`), and
 the featuriser (`regions`, `places`, `measures`) reads them, and keeps its intermediate results in a `Work`.
@@ -23,8 +23,8 @@ M_NDIM, M_ROW, M_FIXED, M_FLOATS, M_ORDER = range(5)
 # count, and so many rows of a dimension, a numerator and a denominator) and its intervals (a count, and where each is)
 W_NDIM, W_FLOATS, W_AXES = range(3)
 X_MOVING, X_SLACK, X_RATES, X_INTERVALS, AXIS = range(5)
-# A part. Floats: points that are computed at the least, extents of the dimensions
-P_ARRAY, P_DIMS, P_PURE, P_REPEATABLE, P_PLAIN, P_WRITTEN, P_FLOATS, P_DEFINITIONS, P_INVERSE = range(9)
+# A group of definitions. Floats: points that are computed at the least, extents of the dimensions
+G_ARRAY, G_DIMS, G_PURE, G_REPEATABLE, G_PLAIN, G_WRITTEN, G_FLOATS, G_DEFINITIONS, G_INVERSE = range(9)
 I_DIM, I_AXIS, I_FACTOR, I_SOLVED, I_REST, I_ELEMENTS, INVERSE = range(7)
 # An index over intervals of dimensions: operations on a stack, each with its arguments
 END, CONST, DIM, TIMES, QUOTIENT, REMAINDER, LEAST, MOST, MIRROR, WRAP = range(10)
@@ -38,16 +38,26 @@ AUTO, GUARD, PREDICATE = range(3)
 # its dimension, and kind; the column of its size (-1: it has none), whether it may be no loop, its tail; the
 # computations under it; the loop inside it over the same dimension; is nothing of other stages inside; parallel loops
 # from here on; does its stage begin here, and is it stored further out; where what is inside is listed: loops and
-# computations, and stages that are stored; the part of its first computation
+# computations, and stages that are stored; the group of its first computation
 (
     N_IS, N_STAGE, N_PLACE, N_TASK_PLACE, N_AROUND, N_KEY, N_KIND, N_COLUMN, N_OPTIONAL, N_TAIL, N_FIRST, N_LAST,
-    N_INNER, N_ALONE, N_PARALLEL, N_BEGINS, N_SLIDES, N_ITEMS, N_STORES, N_PART, NODE,
+    N_INNER, N_ALONE, N_PARALLEL, N_BEGINS, N_SLIDES, N_ITEMS, N_STORES, N_GROUP, NODE,
 ) = range(21)  # fmt: skip
-# A computation: its part, stage; lists of sources (rows), loops, and loops over the dimension of the vectors; the
+# A computation: its group, stage; lists of sources (rows), loops, and loops over the dimension of the vectors; the
 # first of its rows of features, how many stages are inlined into it; where the numbers of its block are
-C_PART, C_STAGE, C_SOURCES, C_SOURCE_COUNT, C_LOOPS, C_CHAIN, C_ROW, C_INLINED, C_NUMBERS, C_TASK_PLACE, COMPUTATION = (
-    range(11)
-)
+(
+    C_GROUP,
+    C_STAGE,
+    C_SOURCES,
+    C_SOURCE_COUNT,
+    C_LOOPS,
+    C_CHAIN,
+    C_ROW,
+    C_INLINED,
+    C_NUMBERS,
+    C_TASK_PLACE,
+    COMPUTATION,
+) = range(11)
 # What a computation reads: the stage (-1: none of the nest's), footprint, memory, is it outside of the nest, how many
 # loads an evaluation has at computed places
 S_STAGE, S_FOOTPRINT, S_MEMORY, S_OUTSIDE, S_GATHERS, SOURCE = range(6)

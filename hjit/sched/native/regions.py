@@ -1,7 +1,7 @@
-"""Required regions, in numbers: `hjit.sched.analysis.bounds`, `footprint` and `sites._regions`, compiled.
+"""Required regions: `hjit.sched.analysis.bounds`, `footprint` and `sites._regions` in the compiled subset of Python.
 
-Written in the part of Python that `hjit.kernels.functions` compiles: no objects, no memory of its own. It also runs as
-it is. The functions that are marked `compiled` may call each other; `hjit.tuning.featuriser` compiles them.
+It is written in the subset of Python that `hjit.kernels.functions` compiles (no objects, no allocation), and also runs
+as plain Python. Functions marked `compiled` may call each other; `hjit.tuning.featuriser` compiles them.
 """
 
 from __future__ import annotations
@@ -188,16 +188,16 @@ def read_region(g: Tables, footprint: int, dims: Floats2, found: Floats2, stack:
         found[axis, 0], found[axis, 1] = clip(low, g.floats[shape + axis]), clip(high, g.floats[shape + axis])
 
 
-# -- parts
+# -- groups of definitions
 
 
 @compiled
-def part_dims(g: Tables, part: int, region: Floats2, at: int, found: Floats2) -> None:
-    """`Part.dims`: the iterations that write a region, columns `at` and after it of [axes, ...], into `found`."""
-    extents = g.ints[part + rec.P_FLOATS] + 1
-    for k in range(g.ints[part + rec.P_DIMS]):
+def group_dims(g: Tables, group: int, region: Floats2, at: int, found: Floats2) -> None:
+    """`DefinitionGroup.dims`: the iterations that write a region (two columns of [axes, ...], from `at` on)."""
+    extents = g.ints[group + rec.G_FLOATS] + 1
+    for k in range(g.ints[group + rec.G_DIMS]):
         found[k, 0], found[k, 1] = 0.0, g.floats[extents + k] - 1.0
-    rows = g.ints[part + rec.P_INVERSE]
+    rows = g.ints[group + rec.G_INVERSE]
     for row in range(rows + 1, rows + 1 + g.ints[rows] * rec.INVERSE, rec.INVERSE):
         k, axis = g.ints[row + rec.I_DIM], g.ints[row + rec.I_AXIS]
         low, high = region[axis, at], region[axis, at + 1]
@@ -212,26 +212,26 @@ def part_dims(g: Tables, part: int, region: Floats2, at: int, found: Floats2) ->
 
 
 @compiled
-def reading(g: Tables, part: int, dims: Floats2) -> None:
-    """`Part.reading`, in place."""
-    if not g.ints[part + rec.P_PLAIN]:
-        for k in range(g.ints[part + rec.P_DIMS]):
+def reading(g: Tables, group: int, dims: Floats2) -> None:
+    """`DefinitionGroup.reading`, in place."""
+    if not g.ints[group + rec.G_PLAIN]:
+        for k in range(g.ints[group + rec.G_DIMS]):
             dims[k, 1] = max(dims[k, 0], dims[k, 1])
 
 
 @compiled
-def part_lengths(g: Tables, part: int, dims: Floats2, found: Floats1) -> None:
-    """`Part.lengths`, into [dimensions]."""
-    extents = g.ints[part + rec.P_FLOATS] + 1
-    for k in range(g.ints[part + rec.P_DIMS]):
-        least = min(g.floats[extents + k], 1.0) if g.ints[part + rec.P_PLAIN] else 0.0
+def group_lengths(g: Tables, group: int, dims: Floats2, found: Floats1) -> None:
+    """`DefinitionGroup.lengths`, into [dimensions]."""
+    extents = g.ints[group + rec.G_FLOATS] + 1
+    for k in range(g.ints[group + rec.G_DIMS]):
+        least = min(g.floats[extents + k], 1.0) if g.ints[group + rec.G_PLAIN] else 0.0
         found[k] = max(dims[k, 1] - dims[k, 0] + 1.0, least)
 
 
 @compiled
-def points(g: Tables, part: int, lengths: Floats1) -> float:
-    """`Part.points`."""
-    at = g.ints[part + rec.P_DEFINITIONS]
+def points(g: Tables, group: int, lengths: Floats1) -> float:
+    """`DefinitionGroup.points`."""
+    at = g.ints[group + rec.G_DEFINITIONS]
     total = 0.0
     for d in range(g.ints[at]):
         product = 1.0
@@ -305,17 +305,17 @@ def begin(g: Tables, n: NestTables, w: Work, b: int, s: int, env: int, any_slide
 def rates_of_dims(g: Tables, n: NestTables, w: Work, c: int, env: int) -> None:
     """How fast the dimensions of a computation move with the loop around a place, and their slack, into
     `Work.dim_rates`."""
-    part, s = n.computations[c, rec.C_PART], n.computations[c, rec.C_STAGE]
-    for k in range(g.ints[part + rec.P_DIMS]):
+    group, s = n.computations[c, rec.C_GROUP], n.computations[c, rec.C_STAGE]
+    for k in range(g.ints[group + rec.G_DIMS]):
         w.dim_rates[k, 0], w.dim_rates[k, 1], w.dim_rates[k, 2], w.dim_rates[k, 3] = 0, 1, 0, 1
     loop, is_open = w.envs[env, rec.E_INNER], w.opened[env, s] >= 0
     if loop >= 0 and n.nodes[loop, rec.N_STAGE] == s:
         key = n.nodes[loop, rec.N_KEY]
         rest = 1.0
         for k in range(1, n.keys[key, 0]):
-            rest *= g.floats[g.ints[part + rec.P_FLOATS] + 1 + n.keys[key, 1 + k]]
+            rest *= g.floats[g.ints[group + rec.G_FLOATS] + 1 + n.keys[key, 1 + k]]
         w.dim_rates[n.keys[key, 1], 0], w.dim_rates[n.keys[key, 1], 1] = reduced(w, 1, max(int(rest), 1))
-    rows = g.ints[part + rec.P_INVERSE]
+    rows = g.ints[group + rec.G_INVERSE]
     for row in range(rows + 1, rows + 1 + g.ints[rows] * rec.INVERSE, rec.INVERSE):
         k, axis, c1 = g.ints[row + rec.I_DIM], g.ints[row + rec.I_AXIS], g.ints[row + rec.I_FACTOR]
         if not is_open:
@@ -388,16 +388,16 @@ def regions(g: Tables, n: NestTables, w: Work, b: int, env: int, first: int, las
         c = n.order[position]
         if not first <= c < last:
             continue
-        part, s = n.computations[c, rec.C_PART], n.computations[c, rec.C_STAGE]
+        group, s = n.computations[c, rec.C_GROUP], n.computations[c, rec.C_STAGE]
         at = w.opened[env, s]
         if at < 0:
             if s != before:
                 begin(g, n, w, b, s, env, any_slides)
-            part_dims(g, part, w.required[b, s], rec.R_PART_LOW, w.one)
+            group_dims(g, group, w.required[b, s], rec.R_PART_LOW, w.one)
         else:
-            copy_dims(w, at, g.ints[part + rec.P_DIMS], w.one)
+            copy_dims(w, at, g.ints[group + rec.G_DIMS], w.one)
         before = s
-        reading(g, part, w.one)
+        reading(g, group, w.one)
         if any_slides:
             rates_of_dims(g, n, w, c, env)
         sources = n.computations[c, rec.C_SOURCES]

@@ -1,7 +1,7 @@
-"""The walk down a nest, as in `hjit.sched.analysis.iterations` and `sites`, in the compiled subset; see `regions`.
+"""The walk down a nest: `hjit.sched.analysis.iterations` and `sites` in the compiled subset of Python; see `regions`.
 
-An environment (`Env` there) is a row of several arrays of `Work`. What it has of the dimensions is that of the one
-stage whose loops are the innermost; `Work.opened` says where those of the others are.
+An environment (`Env` in `hjit.sched.analysis.iterations`) is a row in several arrays of `Work`. It holds the dimensions
+of the stage with the innermost loops; `Work.opened` has the rows of the other stages.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from hjit.sched.native.regions import (
     ceil_div,
     compiled,
     floor_div,
+    group_dims,
+    group_lengths,
     is_among,
-    part_dims,
-    part_lengths,
     power_of_two,
     read_region,
     regions,
@@ -34,10 +34,10 @@ def times(w: Work, env: int) -> float:
 
 
 @compiled
-def open_env(g: Tables, w: Work, new: int, s: int, part: int, outer: int, productions: float) -> None:
+def open_env(g: Tables, w: Work, new: int, s: int, group: int, outer: int, productions: float) -> None:
     """Where the loops of a stage begin that computes the dimensions in `Work.one`; `outer`: around it, or -1."""
-    part_lengths(g, part, w.one, w.lengths)
-    for k in range(g.ints[part + rec.P_DIMS]):
+    group_lengths(g, group, w.one, w.lengths)
+    for k in range(g.ints[group + rec.G_DIMS]):
         w.dims[new, k, rec.LOW], w.dims[new, k, rec.HIGH] = w.one[k, 0], w.one[k, 1]
         w.dims[new, k, rec.BASE_LOW], w.dims[new, k, rec.BASE_HIGH] = w.one[k, 0], w.one[k, 1]
         w.dims[new, k, rec.LENGTH] = w.lengths[k]
@@ -135,7 +135,7 @@ def enter(g: Tables, n: NestTables, w: Work, sizes: Floats1, env: int, node: int
     copy_env(w, env, new, s)
     if kind != rec.VECTOR:
         narrow(n, w, new, key, w.loops[node, rec.O_STEP])
-        if kind != rec.UNROLL and n.keys[key, 1] < g.ints[n.nodes[node, rec.N_PART] + rec.P_PURE]:
+        if kind != rec.UNROLL and n.keys[key, 1] < g.ints[n.nodes[node, rec.N_GROUP] + rec.G_PURE]:
             w.envs[new, rec.E_TILE] = new
         w.envs[new, rec.E_OUTSIDE], w.envs[new, rec.E_INNER] = env, node
     w.inside[node] = new
@@ -285,7 +285,7 @@ def written(g: Tables, n: NestTables, w: Work, env: int, s: int, first: int, las
         w.two[k, 0], w.two[k, 1] = w.dims[env, k, rec.LOW], w.dims[env, k, rec.HIGH]
     for c in range(first, last):
         if n.computations[c, rec.C_STAGE] == s:
-            read_region(g, g.ints[n.computations[c, rec.C_PART] + rec.P_WRITTEN], w.two, w.region, w.stack)
+            read_region(g, g.ints[n.computations[c, rec.C_GROUP] + rec.G_WRITTEN], w.two, w.region, w.stack)
             for axis in range(g.ints[n.stages[s, rec.T_ARRAY] + rec.A_NDIM]):
                 site = w.site_axes[s, axis]
                 low, high = w.region[axis, 0], w.region[axis, 1]
@@ -298,11 +298,11 @@ def written(g: Tables, n: NestTables, w: Work, env: int, s: int, first: int, las
 def begin_nest(g: Tables, n: NestTables, w: Work, sizes: Floats1, tasks: int, item: int, new: int) -> tuple[int, int]:
     """One loop nest: its first environment, and the next one that is free. What is stored around it and not computed at
     the root, each task has for itself."""
-    s, part = n.nodes[item, rec.N_STAGE], n.nodes[item, rec.N_PART]
-    extents = g.ints[part + rec.P_FLOATS] + 1
-    for k in range(g.ints[part + rec.P_DIMS]):
+    s, group = n.nodes[item, rec.N_STAGE], n.nodes[item, rec.N_GROUP]
+    extents = g.ints[group + rec.G_FLOATS] + 1
+    for k in range(g.ints[group + rec.G_DIMS]):
         w.one[k, 0], w.one[k, 1] = 0.0, g.floats[extents + k] - 1.0
-    open_env(g, w, new, s, part, -1, 1.0)
+    open_env(g, w, new, s, group, -1, 1.0)
     env, new = middle_task(n, w, sizes, tasks, new, item, new + 1)
     first, last = n.nodes[item, rec.N_FIRST], n.nodes[item, rec.N_LAST]
     regions(g, n, w, 0, env, first, last, False)
@@ -323,6 +323,6 @@ def begin_nest(g: Tables, n: NestTables, w: Work, sizes: Floats1, tasks: int, it
 @compiled
 def begun_env(g: Tables, n: NestTables, w: Work, node: int, new: int) -> None:
     """Where the loops of a stage begin inside others."""
-    s, part = n.nodes[node, rec.N_STAGE], n.nodes[node, rec.N_PART]
-    part_dims(g, part, w.site_axes[s], rec.Z_LOW, w.one)
-    open_env(g, w, new, s, part, w.inside[n.nodes[node, rec.N_AROUND]], w.sites[s, rec.Z_COUNT])
+    s, group = n.nodes[node, rec.N_STAGE], n.nodes[node, rec.N_GROUP]
+    group_dims(g, group, w.site_axes[s], rec.Z_LOW, w.one)
+    open_env(g, w, new, s, group, w.inside[n.nodes[node, rec.N_AROUND]], w.sites[s, rec.Z_COUNT])

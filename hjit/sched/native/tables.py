@@ -1,4 +1,4 @@
-"""The tables of a Graph that the native featuriser reads: arrays, parts, footprints, memory, once for each."""
+"""The tables of a Graph that the native featuriser reads: arrays, definition groups, footprints, memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hjit.sched.analysis.footprint import Footprint
-from hjit.sched.analysis.sized import Part, SizedGraph, Solved
+from hjit.sched.analysis.sized import DefinitionGroup, SizedGraph, Solved
 from hjit.sched.language.memory import C_ORDER, Layout
 from hjit.sched.native.records import (
     CONST,
@@ -51,14 +51,13 @@ class GraphTables:
     """The tables of a Graph, whichever stages are inlined; each record is written when it is first asked for.
 
     Attributes:
-        dims, axes, deep: the most dimensions that a part has, axes that an array has, and intervals that an index needs
-            at once.
+        dims, axes, deep: the most dimensions of a group, axes of an array, and intervals that an index needs at once.
     """
 
     def __init__(self) -> None:
         self._ints, self._floats = _Growing(np.int64), _Growing(np.float64)
         self._known: dict[Hashable, int] = {}
-        self._sources: dict[Part, list[tuple[str, int]]] = {}
+        self._sources: dict[DefinitionGroup, list[tuple[str, int]]] = {}
         self.dims = self.axes = self.deep = 1
 
     @property
@@ -110,30 +109,30 @@ class GraphTables:
             found += [bool(parts), slack, self._ints.add([len(rates), *rows]), self._ints.add([len(at), *at])]
         return found
 
-    def part(self, graph: SizedGraph, part: Part) -> int:
+    def group(self, graph: SizedGraph, group: DefinitionGroup) -> int:
         """What a computation evaluates."""
-        found = self._known.get(part)  # without a function of its own: there are many
-        return self._once(part, lambda: self._part(graph, part)) if found is None else found
+        found = self._known.get(group)  # without a function of its own: there are many
+        return self._once(group, lambda: self._group(graph, group)) if found is None else found
 
-    def sources(self, part: Part) -> list[tuple[str, int]]:
-        """The arrays that a part reads, and the footprint of each."""
-        found = self._sources.get(part)
+    def sources(self, group: DefinitionGroup) -> list[tuple[str, int]]:
+        """The arrays that a group reads, and the footprint of each."""
+        found = self._sources.get(group)
         if found is None:
-            found = self._sources[part] = [(name, self.footprint(w)) for name, w in part.footprints.items()]
+            found = self._sources[group] = [(name, self.footprint(w)) for name, w in group.footprints.items()]
         return found
 
-    def _part(self, graph: SizedGraph, part: Part) -> list[int]:
-        self.dims = max(self.dims, len(part.extents))
-        floats = self._floats.add([graph.minimum(part), *part.extents])  # type: ignore[list-item]
+    def _group(self, graph: SizedGraph, group: DefinitionGroup) -> list[int]:
+        self.dims = max(self.dims, len(group.extents))
+        floats = self._floats.add([graph.minimum(group), *group.extents])  # type: ignore[list-item]
         rows: list[int] = []
-        for k, axis, c, solved in part.inverse:
+        for k, axis, c, solved in group.inverse:
             assert solved is None or isinstance(solved, Solved)
             rows += [k, axis, c, solved is not None]
             rows += [int(solved.rest), int(solved.n)] if solved is not None else [0, 0]
         return [
-            self.array(graph, part.stage), len(part.extents), part.pure, part.is_repeatable, part.is_plain,
-            self.footprint(part.written), floats, self._ints.add([len(part.dimensions), *part.dimensions]),
-            self._ints.add([len(part.inverse), *rows]),
+            self.array(graph, group.stage), len(group.extents), group.pure, group.is_repeatable, group.is_plain,
+            self.footprint(group.written), floats, self._ints.add([len(group.dimensions), *group.dimensions]),
+            self._ints.add([len(group.inverse), *rows]),
         ]  # fmt: skip
 
     # -- indices, as `hjit.trace.ir.intervals.bounds_of` has them over pairs of numbers

@@ -1,4 +1,4 @@
-"""The nests of a stage alone at the root: rows in parallel, lanes along the dimension that suits the memory best."""
+"""Nests for a stage alone at the root: rows in parallel, vectors along the dimension with the best memory accesses."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The numbers by which nests are chosen. What is the machine's own is in `hjit.sched.language.target.Target`.
+"""The thresholds of root nests. Properties of the machine are in `hjit.sched.language.target.Target`.
 
-Where an application of `benchmarks/apps` is named, the number is from timing it on x86-64 with AVX-512 and AVX2.
-Others were set once, and no application has asked for another value.
+If an application of `benchmarks/apps` is named, the number is from timing it on x86-64 with AVX-512 and AVX2. The
+others were set once, and no application has needed another value.
 """
 
 from __future__ import annotations

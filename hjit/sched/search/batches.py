@@ -20,7 +20,7 @@ NONE: Sizes = np.zeros((1, 0), np.int64)  # the one choice of a nest whose sizes
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NestCost:
-    """What is known of a child of the root, for each choice of the sizes of its loops.
+    """The cost of a child of the root, and what else is known of it, for each choice of its loop sizes.
 
     Attributes:
         costs: inf where a rule forbids it.
@@ -41,7 +41,7 @@ class NestCost:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Ways to make one decision that differ in sizes of loops only: a `hjit.sched.search.successors.Family`.
+    """Variants of one decision that differ in loop sizes only: a `hjit.sched.search.successors.Family`.
 
     Attributes:
         step: number of the decision that is next.
@@ -111,7 +111,7 @@ class State:
         return self._nests
 
     def share(self, known: dict[Node, Node]) -> None:
-        """Have the same objects as other states for equal nests, which are then compared at once."""
+        """Replace nests by equal ones of other states, so that comparing them is fast."""
         self._nests = tuple(known.setdefault(x, x) for x in self.nests)
 
     @property

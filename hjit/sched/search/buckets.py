@@ -59,7 +59,7 @@ class Buckets:
 
 
 def _outline(node: Node, depth: int) -> Hashable:
-    """A tree down to a depth of loops, without the sizes of the last depth; of what is deeper only the stages count."""
+    """A tree down to a depth of loops, without the sizes at the last depth; only the stages of deeper levels count."""
     match node:
         case Compute():
             return node
@@ -79,7 +79,7 @@ def _outline(node: Node, depth: int) -> Hashable:
 
 
 def _sizes_above(node: Node, depth: int) -> Iterator[int]:
-    """The sizes that count in an outline."""
+    """The sizes that are part of an outline."""
     if isinstance(node, Loop):
         if depth > 0 and node.size is not None:
             yield node.size
@@ -90,7 +90,7 @@ def _sizes_above(node: Node, depth: int) -> Iterator[int]:
 
 
 def _unique(rows: Sizes) -> tuple[Sizes, Ints]:
-    """The rows that there are, in order, and which of them each is.
+    """The distinct rows in order, and the number of the distinct row of each.
 
     `np.unique` compares rows as structured elements, and makes a TypeError of the KeyboardInterrupt that ends one.
     """

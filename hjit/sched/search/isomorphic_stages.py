@@ -66,7 +66,7 @@ class IsomorphicStages:
 
 
 def _around(node: Node, stage: str) -> tuple[Node, ...] | None:
-    """What is around the first nest of a stage, outermost first; None where it is not computed there."""
+    """The nodes around the first nest of a stage, outermost first; None if it is not computed there."""
     if isinstance(node, Compute):
         return () if node.stage == stage else None
     if isinstance(node, Loop) and node.stage == stage:
@@ -79,7 +79,7 @@ def _around(node: Node, stage: str) -> tuple[Node, ...] | None:
 
 
 def _signature(s: Stage, graph: Graph) -> Hashable:
-    """What isomorphic stages have in common: all but the constants in them, and which stages they read."""
+    """The signature that isomorphic stages share: everything but constants and the names of sources."""
     return s.name in graph.outputs, s.shape, s.dtype, tuple(_of_definition(d) for d in s.definitions)
 
 
@@ -109,5 +109,5 @@ def _renamed(node: Node, old: str, new: str) -> Node:
 
 
 def _own(node: Loop | Store, stage: str) -> Node:
-    """The child in which a stage is computed."""
+    """The child of the root in which a stage is computed."""
     return next(x for x in node.children if any(c.stage == stage for c in computes(x)))

@@ -17,7 +17,7 @@ from math import inf
 import numpy as np
 
 from hjit.model.costs import Cost, PreparedCost
-from hjit.model.names import SCHEDULE
+from hjit.model.feature_names import SCHEDULE
 from hjit.sched.analysis.sized import SizedGraph
 from hjit.sched.features.algorithm_features import pipeline_features
 from hjit.sched.features.featurise import Structure, nest_features
@@ -40,7 +40,7 @@ CALLS, AT_ROOT = SCHEDULE.index("inlined_calls"), SCHEDULE.index("working_set_at
 
 @dataclass(slots=True)
 class SearchCounters:
-    """What the searches of a space have done.
+    """Counters of the searches of a space.
 
     Attributes:
         evaluations: number of schedules whose cost was evaluated.
@@ -53,8 +53,7 @@ class SearchCounters:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _OtherNests:
-    """Some nests together: what they cost, how often they evaluate each inlined stage, [stages], and bytes that they
-    allocate."""
+    """Several nests together: their cost, their evaluations of each inlined stage, [stages], and their bytes."""
 
     cost: float
     calls: Floats
@@ -74,7 +73,7 @@ class _Featurised:
 
 @dataclass(slots=True)
 class _Memory:
-    """What is kept of costs.
+    """The memoised costs.
 
     Attributes:
         known: of nests whose sizes are chosen or open, by all that their costs depend on.
@@ -95,10 +94,10 @@ class _Memory:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What schedules are searched for.
+    """The machine that schedules are searched for.
 
     Attributes:
-        facts: of the machine, see `hjit.model.names.MACHINE`.
+        facts: of the machine, see `hjit.model.feature_names.MACHINE`.
         cores: number of threads.
     """
 
@@ -146,20 +145,20 @@ class NestCosts:
 
     @staticmethod
     def like(nests: NestCosts, cost: Cost) -> NestCosts:
-        """The same under another cost model; what features need is shared."""
+        """The same under another cost model; memoised features are shared."""
         new = copy.copy(nests)
         new.cost_model, new.counters, new._memory = cost, SearchCounters(), _Memory()
         return new
 
     def sized_for(self, inlined: frozenset[str]) -> SizedGraph:
-        """The Graph in numbers, with some stages inlined."""
+        """The `SizedGraph` with some stages inlined."""
         sized = self._sized.get(inlined)
         if sized is None:
             sized = self._sized[inlined] = self.sized.inlining(inlined)
         return sized
 
     def compute_by(self, featuriser: Featuriser | None) -> None:
-        """From now on a compiled featuriser computes the features of nests that are not known yet."""
+        """Compute the features of new nests by a compiled featuriser from now on."""
         for x in self._sized.values():
             x.featuriser = featuriser
 
@@ -178,7 +177,7 @@ class NestCosts:
 
     @property
     def plans(self) -> int:
-        """Of how many nests it is kept how their features are worked out."""
+        """The number of nests for which the computation of features is kept."""
         return sum(len(x.plans) for x in self._sized.values())
 
     def forget(self, limit: int | None = None) -> None:
@@ -217,7 +216,7 @@ class NestCosts:
                 memory.unchanged[self._chosen_key(nest, b.inlined, b.layouts, b.undecided)] = memory.known[key]
 
     def costs(self, batch: Batch, rows: Rows) -> Floats:
-        """The costs of states: those of their nests together."""
+        """The costs of states: the sums over their nests."""
         others = self._others(batch)
         if batch.changed is None:
             return np.full(len(batch.sizes[rows]), others.cost + float(self.whole(np.array(others.allocated))))
@@ -271,14 +270,14 @@ class NestCosts:
         return _OtherNests(inf if is_forbidden else cost, calls, allocated)
 
     def whole(self, allocated: Floats) -> Floats:
-        """What schedules cost beside their nests, of the bytes that they allocate in all."""
+        """The cost of schedules in addition to their nests, by the bytes that they allocate in total."""
         seconds = self._prepared.whole(allocated)
         return np.zeros(np.shape(allocated)) if seconds is None else _rounded(np.asarray(seconds, np.float64))
 
     @functools.cached_property
     def _least(self) -> Floats:
         """Evaluations that each stage needs at the least."""
-        parts = [[self.sized.part(s.name, group) for group in self.groups[s.name]] for s in self.graph.stages]
+        parts = [[self.sized.group(s.name, group) for group in self.groups[s.name]] for s in self.graph.stages]
         return np.array([sum(map(self.sized.minimum, each)) for each in parts], np.float64)
 
     def keep(self, batch: Batch, row: int, nest: Node) -> None:
@@ -308,7 +307,7 @@ class NestCosts:
         layouts: Layouts = IN_C_ORDER,
         undecided: frozenset[str] = NOTHING,
     ) -> NestCost:
-        """What is known of a nest, for each choice of its sizes.
+        """The cost of a nest, and what else is known of it, for each choice of its sizes.
 
         Args:
             layouts: of what is not in C order in memory.
@@ -361,7 +360,7 @@ class NestCosts:
     def _key(
         self, nest: Node, sizes: Sizes, through: frozenset[str], layouts: Layouts, undecided: frozenset[str]
     ) -> Hashable:
-        """All that the costs of a nest depend on: layouts, and what is not placed, as far as it reads that."""
+        """Everything that the cost of a nest depends on: layouts, and stages that are not placed, if it reads them."""
         if not layouts and not undecided:
             return nest, sizes.tobytes(), through
         read = self._read_by(nest, through)
@@ -433,13 +432,13 @@ class NestCosts:
     def _default_tasks(self, stage: str) -> Iterator[float]:
         s = self.graph.stage(stage)
         for group in self.groups[stage]:
-            extents = self.sized.part(stage, group).extents
+            extents = self.sized.group(stage, group).extents
             first = next(iter(self.templates.of(s, group, extents, True)))
             yield parallel_iterations(chosen(first.node, first.sizes[0]), extents)
 
 
 def _rounded(costs: Floats) -> Floats:
-    """Costs without the bits that depend on what else was computed with them."""
+    """Costs rounded to the bits that do not depend on what else was computed with them."""
     mantissas, exponents = np.frexp(costs)
     return np.asarray(np.ldexp(np.rint(mantissas * 2.0**COST_BITS), exponents - COST_BITS), np.float64)
 

@@ -1,4 +1,4 @@
-"""Searches of one space under several sets of rules, of which the cheapest schedule counts.
+"""Portfolio search: searches of one space under several sets of rules, of which the cheapest schedule is taken.
 
 What a search decides first looks cheap or expensive by what is assumed of the stages that are decided on later, and no
 assumption is right for all Graphs. A producer with a level of tiles of its own costs a little less while those further
@@ -42,7 +42,7 @@ SAMPLED: Sequence[Mapping[str, Any]] = (
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """A search of a space under some rules."""
+    """The result of searching a space under some rules."""
 
     space: Space
     found: Found[State]
@@ -93,12 +93,12 @@ def beam_searches(
 
 
 def cheapest_first(found: Iterable[Searched]) -> list[Searched]:
-    """Searches in the order of what they found."""
+    """Searches, the one with the cheapest result first."""
     return sorted(found, key=lambda x: x.found.cost)
 
 
 def completed(space: Space, found: Found[State]) -> Found[State]:
-    """What a search found; where it was ended before that, how far it came, with all other stages at the root."""
+    """The result of a search; if it was stopped, its furthest state with all other stages at the root."""
     if found.finalists or found.halted is None:
         return found
     stages = [s.name for s in space.graph.stages]

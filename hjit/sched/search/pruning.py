@@ -1,4 +1,4 @@
-"""The prunings of Adams 2019, section 3.2, each a rule that can be switched off."""
+"""The pruning rules of Adams 2019, section 3.2; each can be switched off."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.model.names import SCHEDULE
+from hjit.model.feature_names import SCHEDULE
 from hjit.sched.language.build import Path, at
 from hjit.sched.language.definitions import is_associative, is_direct
 from hjit.sched.language.kinds import LOOP_KINDS
@@ -33,7 +33,7 @@ _AT = {name: k for k, name in enumerate(SCHEDULE)}
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules and their numbers.
+    """The pruning rules and their parameters.
 
     Attributes:
         recompute: how often a value may be computed, in the mean over a stage; inf: as often as one likes.
@@ -76,7 +76,7 @@ class Rules:
     optimistic: bool = False
 
     def is_site(self, graph: Graph, root: Root, path: Path) -> bool:
-        """May a stage be computed in a loop? Not where loops are unrolled or vectors, nor inside a sum."""
+        """May a stage be computed in a loop? Not in unrolled or vector loops, nor inside a sum."""
         x: Root | Node = root
         for k in path:
             assert not isinstance(x, Compute)
@@ -109,7 +109,8 @@ class Rules:
                 yield site[:k]
 
     def tile_sizes(self, around: Sequence[Loop], inner: int, dim: int, extent: float) -> tuple[int, ...]:
-        """Sizes of a tile: that of the loops inside it, which is no tile, and multiples, less than those around it."""
+        """Sizes of a tile: that of the loops inside it, which means no tile, and multiples of it below the enclosing
+        size."""
         above = [x.size for x in around if x.dim == dim and x.size is not None]
         if len(above) >= self.tile_levels:
             return (inner,)
@@ -120,7 +121,7 @@ class Rules:
     def pruned(
         self, features: Features, points: Features, cores: int, most: float = inf
     ) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Which schedules compute too much again, or run in too few tasks.
+        """The schedules that recompute too much, or have too few tasks.
 
         Args:
             features: [batch, stages, len(SCHEDULE)].
@@ -137,12 +138,12 @@ class Rules:
         return np.asarray((self.is_too_often(computed, points) | few).any(-1))
 
     def is_too_often(self, computed: Features, points: Features | float) -> Features:
-        """Which stages are computed too much again, by one child of the root or by all that they are inlined into."""
+        """The stages that are recomputed too much, by one child of the root or by all that they are inlined into."""
         return np.asarray(computed > self.recompute * points)
 
 
 @functools.lru_cache(maxsize=64)
 def log_spaced(most: int, each: int, least: int = 1) -> tuple[int, ...]:
-    """Whole numbers, `each` of them from one power of two to the next as far as there are so many, up to `most`."""
+    """Integers up to `most`, `each` of them from one power of two to the next, if there are that many."""
     spaced = (m << k for k in range(most.bit_length()) for m in range(each, 2 * each))
     return tuple(n for n in (*range(1, each), *spaced) if least <= n <= most)

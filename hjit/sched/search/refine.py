@@ -54,7 +54,7 @@ Move = Callable[[], Schedule]
 
 
 def refined(space: Space, start: Schedule, seed: int = 0, stop: Callable[[], bool] = never) -> Refined:
-    """The schedule after all moves that make it cheaper.
+    """Apply moves as long as one lowers the cost.
 
     Args:
         start: legal.
@@ -82,7 +82,7 @@ def refined(space: Space, start: Schedule, seed: int = 0, stop: Callable[[], boo
 
 
 def _made(space: Space, move: Move) -> Schedule | None:
-    """What a move makes of a schedule; None where that is not legal, or the rules forbid it."""
+    """The schedule after a move; None if it is not legal, or pruned."""
     try:
         new = move()
     except ScheduleError:
@@ -107,7 +107,7 @@ def moves(space: Space, of: Schedule, rng: random.Random) -> Iterator[Move]:
 
 
 def random_walk(space: Space, start: Schedule, steps: int, rng: random.Random) -> Schedule:
-    """The schedule some random moves away, none of which a rule forbids; the cost does not matter."""
+    """The schedule after some random moves that no rule forbids, whatever their cost."""
     for _ in range(steps):
         some = list(moves(space, start, rng))
         for move in rng.sample(some, len(some)):
@@ -119,7 +119,7 @@ def random_walk(space: Space, start: Schedule, steps: int, rng: random.Random) -
 
 
 def _of_loops(space: Space, of: Schedule, graph: Graph, child: int) -> Iterator[Move]:
-    """Loops split, resized, of another kind, and exchanged."""
+    """Moves of loops: split, resize, change the kind, interchange."""
 
     def moved(transform: Callable[..., Root], *more: object) -> Move:
         return lambda: replace(of, tree=transform(of.tree, graph, *more))
@@ -137,7 +137,7 @@ def _of_loops(space: Space, of: Schedule, graph: Graph, child: int) -> Iterator[
 
 
 def _of_stages(space: Space, of: Schedule, graph: Graph, stages: tuple[str, ...]) -> Iterator[Move]:
-    """Stages computed or stored one loop further out or in, or inlined."""
+    """Moves of stages: compute or store one loop further out or in, or inline."""
     for name in stages:
         for transform in (
             transforms.hoist_compute,
@@ -170,7 +170,7 @@ def _at_root(space: Space, of: Schedule, name: str) -> Schedule:
 
 
 def is_permitted(space: Space, nest: Node, inlined: frozenset[str]) -> bool:
-    """Has a child of the root no vector that is too wide, and no unrolled body that is too long?"""
+    """Does a child of the root have neither too wide vectors nor too long unrolled bodies?"""
     if space.rules.native_vectors and any(
         isinstance(x, Loop) and x.kind == "vector" and (x.size or 1) > _widest(space, x) for x in walk(nest)
     ):

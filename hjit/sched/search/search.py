@@ -1,4 +1,4 @@
-"""The search of a tree of decisions for a cheap complete state: one loop, of which the known searches are settings.
+"""The search: one loop over a tree of decisions, of which the known searches are settings.
 
 The loop is the memory-bounded best-first beam search (MB2FBS) of Gao 2022, Algorithm 2. A queue holds states, the best
 first. Every round expands the first `beta1` of them (forward), keeps the `beta2` after them as they are (onward), and
@@ -36,7 +36,7 @@ from hjit.sched.search.thresholds import FINALIST_COST
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """The parameters of Gao 2022, Algorithm 2; each is a whole number or `math.inf`.
+    """The parameters of Gao 2022, Algorithm 2; each is an integer or `math.inf`.
 
     Attributes:
         beta1: how many states a round expands.
@@ -94,7 +94,7 @@ def never() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Options(Generic[State]):
-    """What a search does around Algorithm 2; the defaults are the bare algorithm.
+    """Options of a search besides Algorithm 2; the defaults are the plain algorithm.
 
     Attributes:
         passes: number of searches one after the other; each knows what those before it found.
@@ -166,7 +166,7 @@ class Improvement:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What happened in a search.
+    """Statistics of a search.
 
     Attributes:
         expansions: number of states expanded.
@@ -185,7 +185,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Found(Generic[State]):
-    """What a search found.
+    """The result of a search.
 
     Attributes:
         finalists: the best complete states and their costs, the cheapest first; of equal ones one. Empty if none was
@@ -274,7 +274,7 @@ class _Pass:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Step(Generic[State]):
-    """Ways on from a node."""
+    """Successors of a node."""
 
     family: Family[State]
     rows: Ints
@@ -305,7 +305,7 @@ class _Node(Generic[State]):
 
 
 class _Search(Generic[State]):
-    """What the passes share: counts, finalists, random numbers."""
+    """The state that all passes share: counts, finalists, random numbers."""
 
     def __init__(self, tree: Tree[State], parameters: Parameters, options: Options[State]) -> None:
         self.tree, self.parameters, self.options = tree, parameters, options
@@ -348,12 +348,12 @@ class _Search(Generic[State]):
         self._halt(queue)
 
     def _halt(self, nodes: Sequence[_Node[State]]) -> None:
-        """Keep the best of the deepest states that are not complete."""
+        """Keep the best of the deepest incomplete states."""
         left = [n for n in nodes if not n.complete]
         self.halted = min(left, key=lambda n: (-n.depth, n.rank)).state if left else None
 
     def _taken(self, queue: list[_Node[State]]) -> list[_Node[State]]:
-        """The first `beta1` that dropout leaves; they and those dropped go out of the queue."""
+        """The first `beta1` nodes that dropout leaves; these and the dropped ones leave the queue."""
         keep, count = self.options.keep, _index(self.parameters.beta1)
         if keep == 1:
             taken = queue[:count]
@@ -408,7 +408,7 @@ class _Search(Generic[State]):
         return [x for x in steps if len(x.rows)]
 
     def _sampled(self, steps: Sequence[_Step[State]], numbers: Sequence[Ints]) -> list[_Step[State]]:
-        """Of the B states of each bucket log2(B) random ones."""
+        """For a bucket of B states, log2(B) random ones."""
         groups: dict[int, list[tuple[int, int]]] = {}
         for n, own in enumerate(numbers):
             for k, number in enumerate(own.tolist()):
@@ -423,7 +423,7 @@ class _Search(Generic[State]):
         ]
 
     def _costed(self, steps: Sequence[_Step[State]]) -> list[tuple[_Step[State], Floats]]:
-        """The steps with their costs; only the first ones where there is no time for the others."""
+        """The steps with their costs; only the first ones if there is no time for the others."""
         found: list[tuple[_Step[State], Floats]] = []
         for k, some in enumerate(_portions(steps, _index(self.options.batch_size))):
             if k and self.options.stop():
@@ -441,7 +441,7 @@ class _Search(Generic[State]):
     def _sorted(
         self, onward: list[_Node[State]], found: Sequence[tuple[_Step[State], Floats]], this: _Pass
     ) -> list[_Node[State]]:
-        """The queue of some nodes and the states after them, the best first, as far as they can be expanded."""
+        """The queue of some nodes and their successors, the best first, as far as they can be expanded."""
         steps = [x for x, _ in found]
         costs = np.array([n.cost for n in onward])
         costs = np.concatenate([costs, *(c for _, c in found)])
@@ -496,7 +496,7 @@ class _Search(Generic[State]):
 
 
 def _portions(steps: Sequence[_Step[State]], most: int) -> Iterator[list[_Step[State]]]:
-    """The steps in parts of so many states at most."""
+    """The steps in portions with a limited number of states."""
     part: list[_Step[State]] = []
     room = most
     for x in steps:
@@ -513,7 +513,7 @@ def _portions(steps: Sequence[_Step[State]], most: int) -> Iterator[list[_Step[S
 
 
 def _places(costs: Floats, depths: Ints, buckets: Ints) -> Ints:
-    """Which of its bucket and depth each state is, the cheapest being 1; of equal ones the older one is first."""
+    """The rank of each state in its bucket and depth, the cheapest being 1; of equal ones, the older one is first."""
     order = np.lexsort((costs, buckets, depths))
     new = np.ones(len(order), np.bool_)
     new[1:] = (np.diff(buckets[order]) != 0) | (np.diff(depths[order]) != 0)

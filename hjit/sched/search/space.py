@@ -56,7 +56,7 @@ TemplateKey = tuple[str, tuple[int, ...], bool, tuple[int, ...], bool]
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is decided: where a stage is computed (`group` is None), or the loops of one of its nests."""
+    """A decision: where a stage is computed (`group` is None), or the loops of one of its nests."""
 
     stage: str
     group: tuple[int, ...] | None
@@ -110,14 +110,14 @@ class Space:
 
     @staticmethod
     def like(space: Space, cost: Cost) -> Space:
-        """The same space under another cost model; what features need is shared."""
+        """The same space under another cost model; memoised features are shared."""
         new = copy.copy(space)
         new.nests = NestCosts.like(space.nests, cost)
         return new
 
     @staticmethod
     def freezing(space: Space, frozen: Mapping[str, str], frozen_loops: Collection[str] = ()) -> Space:
-        """The same space with some stages frozen; what was measured is shared.
+        """The same space with some stages frozen; memoised costs are shared.
 
         Args:
             frozen: for some stages where they are computed, "root", "inline" or "apart", which is either: what is not
@@ -130,7 +130,7 @@ class Space:
 
     @staticmethod
     def under(space: Space, rules: Rules) -> Space:
-        """The same space under rules that prune nests alike, and choose other ones; what was measured is shared."""
+        """The same space under rules with the same pruning of nests; memoised costs are shared."""
         new = copy.copy(space)
         new.rules, new.buckets = rules, Buckets()
         new._freeze(space.frozen, space.frozen_loops)
@@ -143,17 +143,18 @@ class Space:
 
     @property
     def undecided_steps(self) -> int:
-        """How many decisions leave a choice."""
+        """The number of decisions that leave a choice."""
         return len(self.decisions) - len(self._forced)
 
     @property
     def kinds(self) -> int:
-        """How many stages there are, isomorphic ones counted once."""
+        """The number of stages, isomorphic ones counted once."""
         return len(set(self._isomorphic.kind.values()))
 
     @property
     def start(self) -> State:
-        """Nothing is decided but what is frozen: readers are costed with what will be inlined into them."""
+        """The initial state: only frozen stages are decided; readers are costed with the stages that will be inlined
+        into them."""
         inlined = frozenset(
             s.name for s in self.graph.stages if self.frozen.get(s.name) == "inline" and self.may_inline(s)
         )
@@ -161,7 +162,7 @@ class Space:
 
     # -- the tree of decisions (hjit.sched.search.search.Tree)
     def families(self, state: State) -> list[Batch]:
-        """All ways to make the next decision that the rules permit, after those that leave no choice."""
+        """All permitted variants of the next decision, after decisions without a choice."""
         while state.batch.step in self._forced:
             (batch,) = self._batches(state)
             state = batch[0]
@@ -200,7 +201,7 @@ class Space:
         )
 
     def _is_forced(self, s: Stage, group: tuple[int, ...] | None) -> bool:
-        """Is there nothing to choose, whatever was decided before?"""
+        """Is there only one choice, whatever the earlier decisions were?"""
         if group is not None:
             return s.name in self.frozen_loops
         only = self.frozen.get(s.name)
@@ -262,7 +263,7 @@ class Space:
         return self._after(state, (*nests[:number], *tree.children, *nests[number + 1 :]))
 
     def _is_permitted(self, batch: Batch) -> bool:
-        """Does no rule forbid the one choice of a batch?"""
+        """Is the only choice of a batch permitted by all rules?"""
         ((cost,),) = self.cost([(batch, np.zeros(1, np.int64))])
         return bool(cost < inf)
 
@@ -289,7 +290,7 @@ class Space:
                 yield from self._inside(state, s, order)
 
     def _orders(self, state: State, s: Stage) -> list[tuple[int, ...]]:
-        """How a stage may be laid out: in C order, or with that axis innermost along which a reader's vectors run."""
+        """The layouts of a stage: C order, or the axis along which a reader's vectors run innermost."""
         found: dict[tuple[int, ...], None] = {(): None}
         if not self.rules.orders or s.name in self.graph.outputs or len(s.shape) < 2:
             return [*found]
@@ -307,18 +308,18 @@ class Space:
         for x in walk(nest):
             if isinstance(x, Loop) and x.kind == "vector" and x.stage in readers:
                 c = next(c for c in computes(x) if c.stage == x.stage)
-                part = self.nests.sized_for(self.nests.through(nest, inlined)).part(c.stage, c.definitions)
-                for index in (index for source, index in part.loads if source == s.name):
+                group = self.nests.sized_for(self.nests.through(nest, inlined)).group(c.stage, c.definitions)
+                for index in (index for source, index in group.loads if source == s.name):
                     along = [k for k in axes if away_from_borders(index[k]).mentions(Dim(dims_of(x.dim)[-1]))]
                     if along and axes[-1] not in along:
                         yield *(k for k in axes if k != along[-1]), along[-1]
 
     def may_inline(self, s: Stage) -> bool:
-        """One pure definition that no gather reads, and nothing that it reads is written in the same nest."""
+        """Is it a single pure definition that no gather reads, with no source that is written in the same nest?"""
         return s.initial is not None and not s.updates and s.name not in self.graph.outputs
 
     def is_short(self, inlined: frozenset[str]) -> bool:
-        """Are all stages evaluated in few operations, with some inlined? Each place that reads one evaluates it."""
+        """Do all stages take few operations per evaluation, with some stages inlined at each of their uses?"""
         found = self._short.get(inlined)
         if found is None:
             lengths: dict[str, float] = {}
@@ -343,7 +344,7 @@ class Space:
         return found
 
     def _inside(self, state: State, s: Stage, order: tuple[int, ...]) -> Iterator[Batch]:
-        """In a loop around all consumers, or in a new level of tiles there."""
+        """Computed in a loop around all consumers, or in a new level of tiles there."""
         layouts = _with_order(state.batch.layouts, s.name, order)
         readers = self._readers(s.name, state.inlined)
         for number, nest in enumerate(state.nests):
@@ -367,7 +368,7 @@ class Space:
         return found
 
     def _with_stage(self, nest: Node, own: Store, readers: Collection[str]) -> Iterator[tuple[Node, Sizes]]:
-        """The nest with the nests of another stage at each of the places in it that there may be."""
+        """The nest with the nests of another stage inserted at each possible place."""
         whole = Root((nest,))
         empty = replace(own, children=())
         sites = [p for p in loops_around(whole, readers) if self.rules.is_site(self.graph, whole, p)]
@@ -403,7 +404,7 @@ class Space:
         loop = at(whole, site)
         assert isinstance(loop, Loop)
         c = next(c for c in computes(loop) if c.stage == loop.stage)
-        return self.sized.part(c.stage, c.definitions).extents
+        return self.sized.group(c.stage, c.definitions).extents
 
     # -- the loops of a nest
     def _loops(self, state: State, s: Stage, group: tuple[int, ...]) -> Iterator[Batch]:
@@ -431,7 +432,7 @@ class Space:
         key = s.name, group, at_root, order, self.rules.plane_loops
         found = self._legal.get(key)
         if found is None:
-            every = [*self.templates.of(s, group, self.sized.part(s.name, group).extents, at_root, *key[3:])]
+            every = [*self.templates.of(s, group, self.sized.group(s.name, group).extents, at_root, *key[3:])]
             legal = [x for x in every if self._is_legal(s, x)]
             found = self._legal[key] = legal or every
         return found
@@ -441,7 +442,7 @@ class Space:
         key = s.name, group, at_root, order, self.rules.plane_loops
         found = self._first.get(key)
         if found is None:
-            first = next(iter(self.templates.of(s, group, self.sized.part(s.name, group).extents, at_root, order)))
+            first = next(iter(self.templates.of(s, group, self.sized.group(s.name, group).extents, at_root, order)))
             node = chosen(first.node, first.sizes[0]) if self._is_legal(s, first) else None
             if node is None or (at_root and self.nest_costs(Store(s.name, (node,), order), NONE) == inf):
                 node = next(self._permitted(s, group, at_root, order), node)
@@ -462,7 +463,7 @@ class Space:
         return self._first_template(s, group, at_root, order).node
 
     def _is_legal(self, s: Stage, template: Template) -> bool:
-        """Is a template legal, by the rules of `hjit.sched.language.check`, where it is alone? Sizes do not matter."""
+        """Is a template alone legal, by the rules of `hjit.sched.language.check`? Sizes do not matter."""
         node = chosen(template.node, template.sizes[0])
         part = Graph(self.graph.inputs, self.graph.scalars, (s,), tuple(n for n in self.graph.outputs if n == s.name))
         return next(nest_faults(Root((Store(s.name, (node,)),)), part), None) is None
@@ -550,7 +551,7 @@ def _has_parallel_loops(loop: Loop) -> bool:
 
 
 def is_divisible(s: Stage) -> bool:
-    """Can parts of a stage be computed alone, along one of its axes at least? Scans run along others."""
+    """Can a stage be computed in parts along at least one axis? Scans run along others."""
     return any(all(_runs_along(d, axis) for d in s.definitions) for axis in range(len(s.shape)))
 
 

@@ -1,4 +1,4 @@
-"""What `hjit.sched.search.search` searches: a tree of states, in families whose states are costed together."""
+"""The interface of a search space: a tree of states, in families whose states are costed together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class Family(Protocol[State_co]):
-    """States after equally many decisions, all or none of them complete, that are costed together; by number."""
+    """States of the same depth, all complete or none, that are costed together; referred to by number."""
 
     @property
     def depth(self) -> int:
@@ -35,7 +35,8 @@ Some = tuple[Family[State], Ints]  # a family, and the rows of those of its stat
 
 
 class Tree(Protocol[State]):
-    """What is searched. Complete states have no children that matter; others may have none, and end there."""
+    """The interface of a search space. Children of complete states are ignored; other states without children are dead
+    ends."""
 
     def families(self, state: State) -> Iterable[Family[State]]:
         """The states after one more decision, in an order that is always the same."""

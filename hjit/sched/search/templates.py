@@ -1,4 +1,4 @@
-"""The nests that a definition may have on a CPU: what is vectorised, unrolled, tiled and parallel.
+"""Nest templates: the tilings, vectorisations and unrollings of a definition that are considered on a CPU.
 
 A `Template` is a structure of loops with choices for their sizes, so that all choices are costed at once. The structure
 has every loop that any of its choices has; `chosen` removes loops of one iteration.
@@ -65,7 +65,7 @@ Sizes = np.ndarray[Any, np.dtype[np.int64]]  # [choices, columns]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Template:
-    """A nest with choices for its sizes.
+    """A loop structure with choices for its sizes.
 
     Attributes:
         node: the nest; a loop of the size -k - 1 has the sizes of column k.
@@ -77,7 +77,7 @@ class Template:
 
 
 def chosen(node: Node, sizes: Sequence[int]) -> Node:
-    """The nest with one of the choices, without loops of one iteration."""
+    """The nest for one of the choices, without loops of one iteration."""
     return _chosen(node, sizes)[0]
 
 
@@ -103,13 +103,13 @@ def _chosen(node: Node, sizes: Sequence[int]) -> tuple[Node, dict[tuple[str, Dim
 
 
 def columns(node: Node, sizes: Sizes) -> Sizes:
-    """The choices with a column for each loop of a size, in the order of `walk`: what `hjit.sched.features` takes."""
+    """The choices with a column for each loop with a size, in the order of `walk`, for `hjit.sched.features`."""
     found = [sizes[:, -n - 1] if n < 0 else np.full(len(sizes), n) for n in loop_sizes(node)]
     return np.stack(found, 1) if found else np.zeros((len(sizes), 0), np.int64)
 
 
 def parallel_iterations(node: Node, extents: Sequence[float]) -> float:
-    """Iterations of the parallel loops of a nest, all together."""
+    """The total number of iterations of the parallel loops of a nest."""
     total = 1.0
     for loop in parallel_loops(node):
         inside = next(
@@ -322,7 +322,7 @@ class Templates:
 
 @functools.lru_cache(maxsize=1024)
 def native_widths(s: Stage, d: Definition, target: Target, lanes_dim: int) -> tuple[int, ...]:
-    """Lanes: a native vector of the widest type at work, or of the narrowest one (Adams 2019, section 3.2)."""
+    """The lanes of a native vector of the widest type in use, or of the narrowest one (Adams 2019, section 3.2)."""
     wide = vector_lanes(s, d, target, lanes_dim)
     sizes = [e.dtype.itemsize for e in walk(d.value) if e.dtype.kind != "b" and not _is_index(e)]
     narrow = filled_lanes(d, lanes_dim, max(target.vector_bytes // min([*sizes, s.dtype.itemsize]), 1))
@@ -423,7 +423,7 @@ def _step(k: int, inner: Inner, option: tuple[int, int, int]) -> int:
 
 @functools.lru_cache(maxsize=256)
 def product_of(options: tuple[tuple[int, ...], ...]) -> Sizes:
-    """Every combination of some sizes; one array for equal options, so that they are compared once."""
+    """Every combination of some sizes; memoised, so that equal arrays are identical."""
     found = np.array([*itertools.product(*options)], np.int64)
     found.flags.writeable = False
     return found

@@ -1,4 +1,4 @@
-"""Unrolled bodies of a nest: how many copies loops make of them, and how many instructions these have."""
+"""The number of copies that unrolling makes of the bodies of a nest, and their instructions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hjit.trace.ir.analysis.costs import instruction_count
 
 
 def unrolled_instructions(nests: NestCosts, nest: Node, inlined: frozenset[str]) -> int:
-    """Instructions of all copies of the longest unrolled body, with those of the stages that are inlined into it.
+    """The instructions of all copies of the longest unrolled body, including inlined stages.
 
     0 where no loop is unrolled.
     """
@@ -21,7 +21,7 @@ def unrolled_instructions(nests: NestCosts, nest: Node, inlined: frozenset[str])
 
 
 def own_compute(loop: Loop) -> Compute:
-    """What a loop computes of the stage that it is a loop of."""
+    """The computation of a loop's own stage inside it."""
     return next(c for c in computes(loop) if c.stage == loop.stage)
 
 
@@ -31,7 +31,7 @@ def _bodies(nests: NestCosts, node: Node, copies: int, lanes: int) -> Iterator[t
         yield node, copies, lanes
         return
     if isinstance(node, Loop) and node.kind in ("unroll", "vector"):
-        extents = nests.sized.part(node.stage, own_compute(node).definitions).extents
+        extents = nests.sized.group(node.stage, own_compute(node).definitions).extents
         size = math.prod(int(extents[k]) for k in dims_of(node.dim)) if node.size is None else node.size
         if node.kind == "unroll":
             copies *= max(size // iteration_size(node, dims_of(node.dim)[-1]), 1)
@@ -42,8 +42,8 @@ def _bodies(nests: NestCosts, node: Node, copies: int, lanes: int) -> Iterator[t
 
 
 def _length(nests: NestCosts, c: Compute, lanes: int, inlined: frozenset[str]) -> int:
-    """Instructions of one evaluation, with those of the stages that are inlined into it."""
-    calls = nests.sized_for(nests.through(c, inlined)).part(c.stage, c.definitions).calls
+    """The instructions of one evaluation, including inlined stages."""
+    calls = nests.sized_for(nests.through(c, inlined)).group(c.stage, c.definitions).calls
     own = sum(instruction_count(nests.graph.stage(c.stage).definitions[n].value, lanes) for n in c.definitions)
     return own + sum(
         len(indices) * instruction_count(nests.graph.stage(name).definitions[0].value, lanes)

@@ -8,19 +8,19 @@ from __future__ import annotations
 import types
 from typing import Any
 
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.tracer import has_tracer
-from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.scalars.host import with_items
 
 _OWN_WAYS = ("__array_ufunc__", "__array_function__")  # which NumPy asks before it converts anything
 
 
 def arrays_of(x: Any) -> Any:
-    """`x`, with what their `__array__` returns in place of such objects, also in the lists, tuples and dicts of it."""
+    """`x`, with objects replaced by the result of their `__array__`, also in lists, tuples and dicts."""
     t = type(x)
     if t in (list, tuple, dict):
         return with_items(arrays_of, x)
     method = getattr(t, "__array__", None)
     if type(method) is not types.FunctionType or any(hasattr(t, n) for n in _OWN_WAYS):
         return x
-    return hook("clone")(method)(x) if has_tracer(getattr(x, "__dict__", None)) else x
+    return forward.clone(method)(x) if has_tracer(getattr(x, "__dict__", None)) else x

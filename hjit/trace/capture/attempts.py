@@ -1,4 +1,5 @@
-"""What earlier attempts at tracing a function have shown: which of its loops are traced as one iteration, and so on.
+"""Repeated attempts at tracing a function; each knows from earlier ones which loops to trace as one iteration, and so
+on.
 
 A loop is traced as one iteration that becomes an update of arrays; else iteration by iteration; else, where that fills
 the trace, with what is around it and inside as a program (`hjit.trace.capture.loops.programs`). Loops whose iterations
@@ -13,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from hjit.errors import BudgetError, InherentError, LongLoop, TraceError
-from hjit.trace.tracing.recording.attempt import Attempt, Growing
 from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder
+from hjit.trace.tracing.recording.state.attempt import Attempt, Growing
 from hjit.trace.tracing.scalars.host import captured_number
 from hjit.trace.tracing.scalars.induction import CannotReroll, LoopSite
 
@@ -43,7 +44,7 @@ def _else_without_methods(
 
 @dataclass
 class Attempts:
-    """What the attempts at a function have shown.
+    """What the attempts at tracing a function have shown.
 
     Attributes:
         has_programs: does something run programs?
@@ -62,12 +63,12 @@ class Attempts:
     otherwise: Attempt | None = None
 
     def update(self, **changes: Any) -> None:
-        """The next attempt is made otherwise."""
+        """Change settings for the next attempt."""
         self.next = replace(self.next, **changes)
 
     @_else_without_methods
     def refused(self, rec: Recorder, refusal: CannotReroll) -> None:
-        """A loop cannot be traced as it was.
+        """A loop could not be traced with the current settings.
 
         Raises:
             TraceError: see `too_long`.
@@ -115,12 +116,12 @@ class Attempts:
 
     @_else_without_methods
     def long(self, rec: Recorder, error: TraceError) -> None:
-        """A loop that is traced iteration by iteration fills the trace.
+        """A loop that is traced iteration by iteration makes the trace too long.
 
         Raises:
             TraceError: it does so whatever is done.
         """
-        if rec.has_methods:
+        if rec.findings.runs_methods:
             self.update(traces_methods=True)
         elif self.next.records_programs:
             if all(map(self.next.is_program, rec.unrolled.short)):
@@ -139,19 +140,19 @@ class Attempts:
 
     @_else_without_methods
     def failed(self, rec: Recorder, error: Exception) -> None:
-        """An attempt has ended with another exception.
+        """An attempt has failed with another exception.
 
         Raises:
             OutOfBounds: NumPy refuses an index.
             Exception: this one, where nothing else can be tried.
         """
-        if rec.out_of_bounds:
+        if rec.findings.out_of_bounds:
             raise OutOfBounds from None
         if isinstance(error, BudgetError):
             raise error
-        if rec.has_ints:
+        if rec.findings.computes_ints:
             self.update(decides_ints=True)  # what takes no computed int may take one that is known
-        elif rec.has_methods:
+        elif rec.findings.runs_methods:
             self.update(traces_methods=True)
         elif self.next.records_programs:
             self._without_programs()

@@ -20,6 +20,7 @@ from hjit.trace.capture.loops.rewriting.choices import choose
 from hjit.trace.capture.made_classes import class_of
 from hjit.trace.ops.arrays.strides import interface
 from hjit.trace.ops.complex_numbers.operands import joined
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, is_complex
 from hjit.trace.tracing.arrays.grown import GrownList
 from hjit.trace.tracing.arrays.masked import MaskedRead
@@ -37,7 +38,6 @@ from hjit.trace.tracing.arrays.tracer import (
     python_int,
     python_type,
 )
-from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.externs.opaque import Opaque
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
 from hjit.trace.tracing.scalars.host import HostScalar, is_host, record
@@ -143,7 +143,7 @@ def _callable(x: Any) -> bool:
 
 
 def _math(function: Callable[..., Any], ufunc: np.ufunc | None) -> Callable[..., Any]:
-    """A function of `math`; of a computed number it is `ufunc`, and where that is no number Python raises."""
+    """A function of `math`: for a computed number it is `ufunc`; if that has no value, Python raises."""
 
     def method(*args: Any) -> Any:
         args = tuple(as_number(as_traced(x)) for x in args)
@@ -168,7 +168,7 @@ def _math(function: Callable[..., Any], ufunc: np.ufunc | None) -> Callable[...,
 
 
 def _is_real_number(x: Any) -> bool:
-    """What `math` makes a float of without asking: a number, but no complex one."""
+    """Does `math` convert it to a float directly? That is, a real number."""
     return x.is_scalar if is_tracer(x) else isinstance(x.value if is_host(x) else x, (int, float, np.floating))
 
 
@@ -195,7 +195,7 @@ def _trunc(x: Any, /) -> Any:
 
 
 def _extreme(function: Callable[..., Any], ufunc: np.ufunc, beats: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """`max` or `min`, where all that it compares has one type, so that its result has that whatever the values are."""
+    """`max` or `min`, if all arguments have the same type, which then is the result's."""
 
     def later(first: Any, x: Any) -> Any:
         if not has_tracer((first, x)):
@@ -209,11 +209,11 @@ def _extreme(function: Callable[..., Any], ufunc: np.ufunc, beats: Callable[[Any
         return found
 
     def of_indices(first: Any, x: Any) -> Any:
-        """Where one of two is the larger in all iterations, it stays an index."""
+        """If one of the two is larger in all iterations, the result stays an index."""
         replaces = is_below(x, first) if function is min else is_below(first, x)
         if replaces is not None:
             return x if replaces else first
-        indices = (hook("index_value")(n.poly) if type(n) is Size else as_traced(n) for n in (first, x))
+        indices = (forward.index_value(n.poly) if type(n) is Size else as_traced(n) for n in (first, x))
         return python_int(call(ufunc, *indices))
 
     def method(*args: Any, **kwargs: Any) -> Any:
@@ -262,7 +262,7 @@ def _divmod(a: Any, b: Any, /) -> Any:
 
 
 def _number_type(x: Any) -> Any:
-    """The type of a scalar; None for what is none, or has one that kernels do not have."""
+    """The type of a scalar; None if it is not a scalar, or of a type that kernels do not have."""
     if is_tracer(x):
         return None if not x.is_scalar else python_type(x) if x.weak else x.dtype.type
     value = x.value if is_host(x) else x
@@ -278,7 +278,7 @@ def _isscalar(x: Any) -> bool:
 
 def _copy(x: Any) -> Any:
     """As `copy.copy`, which calls a method of the class that an array says it has."""
-    return x.__copy__() if issubclass(type(x), Traced) else hook("clone")(copy.copy)(x)
+    return x.__copy__() if issubclass(type(x), Traced) else forward.clone(copy.copy)(x)
 
 
 def _map(function: Any, *items: Any, **options: Any) -> Any:

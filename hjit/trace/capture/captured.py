@@ -29,14 +29,15 @@ from hjit.trace.capture.harmless import is_harmless
 from hjit.trace.capture.side_effects import effects
 from hjit.trace.capture.side_effects.environment import VARIABLES, traced_path
 from hjit.trace.capture.side_effects.impure import GENERATORS, NUMPY_GENERATORS, GeneratorProxy, PythonRandomProxy
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_source
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Tracer
 from hjit.trace.tracing.complex_memory import supported_complex
-from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.externs.opaque import Opaque
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.recording.recorder import Recorder, current, supported_dtype
-from hjit.trace.tracing.recording.watched import keys_of
+from hjit.trace.tracing.recording.state.watched import keys_of
 from hjit.trace.tracing.scalars.host import HostScalar, static_value
 
 MAX_ITEMS = 4096  # items of a captured container that are looked at; of a larger one only its identity is guarded
@@ -49,7 +50,7 @@ _VALUES = frozenset("pathlib fractions decimal datetime uuid ipaddress".split())
 
 
 class AccessPath:
-    """Where a captured value is found at later calls: a dict entry, an item, an attribute, a cell, an array's flag."""
+    """Where later calls find a captured value: a dict entry, an item, an attribute, a cell, an array's flag."""
 
     __slots__ = ("base", "kind", "name")
 
@@ -65,7 +66,7 @@ class AccessPath:
         return base.cell_contents if self.kind == "cell" else getattr(base, self.name)
 
     def key(self) -> tuple[Any, ...]:
-        """What tells it from other paths; the object at its start is the one itself, whatever it equals."""
+        """The identity of the path, which compares its first object by identity."""
         return (self.base.key() if type(self.base) is AccessPath else id(self.base), self.kind, self.name)
 
     def __str__(self) -> str:
@@ -107,9 +108,9 @@ _CONTAINERS = (list, *_DICTS, *_MUTABLE)
 
 
 def wrap(value: Any, path: AccessPath) -> Any:
-    """What traced code sees in place of a value that it captures."""
+    """The stand-in of a captured value in traced code."""
     if isinstance(value, types.ModuleType):
-        return hook("module_proxy")(value)
+        return forward.module_proxy(value)
     if type(value) in (Tracer, ComplexTracer, HostScalar, MaskedRead):
         return value
     rec = current()
@@ -124,7 +125,7 @@ def wrap(value: Any, path: AccessPath) -> Any:
         return captured_object(value, path)
     if isinstance(value, PLAIN):
         guard(rec, path, value, "value")
-        return hook("dtype_seen")(value) if isinstance(value, np.dtype) else value
+        return forward.dtype_seen(value) if isinstance(value, np.dtype) else value
     if (
         type(value) is set
         and path.kind != "leaf"
@@ -135,7 +136,7 @@ def wrap(value: Any, path: AccessPath) -> Any:
         guard(rec, path, set(value), "value")
         rec.watched.add(seen, str(path))
         return seen
-    traced = hook("wrap_callable")(value)
+    traced = forward.wrap_callable(value)
     guard(rec, path, value, "identity")
     if traced is not value:
         return traced
@@ -143,15 +144,15 @@ def wrap(value: Any, path: AccessPath) -> Any:
 
 
 def guard(rec: Recorder, path: AccessPath, value: Any, kind: str) -> None:
-    """Later calls compare what is found there: its "value", its "identity", or the function of a bound "method"."""
+    """Guard a captured value: later calls compare its "value", its "identity", or the function of a bound "method"."""
     key = path.key()
-    if key not in rec.captured:
-        rec.captured[key] = value
-        rec.captures.append((path, (kind, value)))
+    if key not in rec.captured.seen:
+        rec.captured.seen[key] = value
+        rec.captured.guards.append((path, (kind, value)))
 
 
 def kept(x: Any) -> Any:
-    """What a cache of the user's code keeps, as traced code sees it: its arrays may be others at later calls.
+    """A value in a cache of the user's code, as traced code sees it: its arrays may differ at later calls.
 
     Small ones are constants of the trace, and compared with what they are now; large ones are read at every call.
     """
@@ -167,52 +168,52 @@ def kept(x: Any) -> Any:
 
 
 def guard_absent(path: AccessPath) -> None:
-    """Later calls look whether there is still nothing of that name. Special names are asked for by Python itself."""
+    """Guard that a name is absent, except special names, which Python itself looks up."""
     key = ("absent", path.key())
-    if key not in current().captured and not str(path).startswith("__"):
-        current().captured[key] = None
-        current().captures.append((path, ("absent", None)))
+    if key not in current().captured.seen and not str(path).startswith("__"):
+        current().captured.seen[key] = None
+        current().captured.guards.append((path, ("absent", None)))
 
 
 def guard_present(path: AccessPath) -> None:
-    """Later calls look whether there is still something of that name."""
+    """Guard that a name is present."""
     key = ("present", path.key())
-    if key not in current().captured:
-        current().captured[key] = None
-        current().captures.append((path, ("present", None)))
+    if key not in current().captured.seen:
+        current().captured.seen[key] = None
+        current().captured.guards.append((path, ("present", None)))
 
 
 @provides
 def guard_writeable(name: str, value: bool) -> None:
-    """Later calls look whether the array that an input is can still be written, or not."""
+    """Guard whether the array of an input is writeable."""
     rec = current()
     kind, number = rec.inputs[name].where[:2]
-    path = AccessPath(None, number, "leaf") if kind == "arg" else rec.captures[number][0]
+    path = AccessPath(None, number, "leaf") if kind == "arg" else rec.captured.guards[number][0]
     guard(rec, AccessPath(path, "writeable", "flag"), value, "value")
 
 
 def _captured_array(rec: Recorder, value: np.ndarray[Any, Any], path: AccessPath, original: Any) -> Any:
     """`original`: the array that `value` stands for."""
     key = path.key()
-    if key not in rec.captured:
-        if id(original) in rec.seen_as:
-            tracer = rec.seen_as[id(original)][1]
-            rec.captures.append((path, ("array", tracer.buffer.argument)))
-            rec.captured[key] = tracer
+    if key not in rec.captured.seen:
+        if id(original) in rec.caller.stand_ins:
+            tracer = rec.caller.stand_ins[id(original)][1]
+            rec.captured.guards.append((path, ("array", tracer.buffer.argument)))
+            rec.captured.seen[key] = tracer
             return tracer
         plain = whole_array(value, str(path))
         if not supported_dtype(plain.dtype) and not supported_complex(plain.dtype):
             return _guarded_contents(rec, path, plain)
-        number = len(rec.captures)
+        number = len(rec.captured.guards)
         tracer = any_source(value, str(path) if str(path).isidentifier() else "captured", ("captured", number))
-        rec.captures.append((path, ("array", tracer.buffer.argument)))
-        rec.captured[key] = tracer
-        rec.seen_as[id(original)] = original, tracer
-    return rec.captured[key]
+        rec.captured.guards.append((path, ("array", tracer.buffer.argument)))
+        rec.captured.seen[key] = tracer
+        rec.caller.stand_ins[id(original)] = original, tracer
+    return rec.captured.seen[key]
 
 
 def _guarded_contents(rec: Recorder, path: AccessPath, value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A small array of a dtype that kernels do not have: a value, compared at later calls."""
+    """A small array of a dtype that kernels do not support: a value, compared at later calls."""
     if value.nbytes > MAX_BYTES:
         raise rec.error(
             f"{path}: array of dtype {value.dtype}",
@@ -225,12 +226,12 @@ def _guarded_contents(rec: Recorder, path: AccessPath, value: np.ndarray[Any, An
 
 
 def without_memory(x: Any) -> np.ndarray[Any, Any]:
-    """What stands for an array of a device: one of the same shape, dtype and strides."""
+    """A stand-in for a device array: the same shape, dtype and strides, without memory."""
     return np.lib.stride_tricks.as_strided(np.zeros(1, x.dtype), x.shape, x.strides)
 
 
 def whole_array(x: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
-    """`x` without its class.
+    """`x` as a plain ndarray.
 
     Raises:
         TraceError: a subclass that computes in its own way, such as a masked array or a matrix.
@@ -245,7 +246,7 @@ def _captured_container(rec: Recorder, value: Any, path: AccessPath) -> Any:
     if len(value) > MAX_ITEMS:
         guard(rec, path, value, "identity")
         rec.watched.add_all(value, str(path), is_own)
-        rec.containers[id(value)] = value, path
+        rec.caller.containers[id(value)] = value, path
         return value
     is_map = isinstance(value, (dict, types.MappingProxyType))
     names: Any = list(value) if is_map else range(len(value))
@@ -255,7 +256,7 @@ def _captured_container(rec: Recorder, value: Any, path: AccessPath) -> Any:
         return types.MappingProxyType(dict(zip(names, items, strict=True)))
     seen = _copied_dict(value, items) if isinstance(value, dict) else type(value)(items)
     rec.watched.add(seen, str(path))
-    rec.containers[id(seen)] = seen, path
+    rec.caller.containers[id(seen)] = seen, path
     return seen
 
 
@@ -269,13 +270,13 @@ def _copied_dict(value: dict[Any, Any], items: list[Any]) -> dict[Any, Any]:
 
 def _guard_shape(rec: Recorder, path: AccessPath, shape: Any) -> None:
     key = ("shape", path.key())
-    if key not in rec.captured:
-        rec.captured[key] = shape
-        rec.captures.append((path, ("shape", shape)))
+    if key not in rec.captured.seen:
+        rec.captured.seen[key] = shape
+        rec.captured.guards.append((path, ("shape", shape)))
 
 
 def container_shape(value: Any) -> Any:
-    """What is guarded of a captured list, tuple or dict."""
+    """The guarded properties of a captured list, tuple or dict."""
     if isinstance(value, dict):
         keys = tuple(keys_of(value))
         return (type(value), keys, tuple(map(type, keys)))  # 1 and 1.0 are equal
@@ -303,23 +304,23 @@ class ObjectProxy:
             return watched_class(type(value)) if type(sys._getframe(1).f_globals) is not dict else type(value)
         path = object.__getattribute__(self, "_hjit_path")
         found = class_attribute(type(value), name)
-        function = hook("function_of")(found)
+        function = forward.function_of(found)
         is_in_object = name in getattr(value, "__dict__", {})
         if isinstance(function, types.FunctionType) and not is_in_object:
             guard(current(), AccessPath(path, name, "attr"), found, "method")
-            return types.MethodType(hook("clone")(function), self)
+            return types.MethodType(forward.clone(function), self)
         if isinstance(found, property) and found.fget is not None:
             guard(current(), AccessPath(AccessPath(path, "__class__", "attr"), name, "attr"), found, "identity")
-            return hook("clone")(found.fget)(self)
+            return forward.clone(found.fget)(self)
         if isinstance(found, classmethod):
-            return types.MethodType(hook("wrap_callable")(found.__func__), watched_class(type(value)))
+            return types.MethodType(forward.wrap_callable(found.__func__), watched_class(type(value)))
         getter = class_attribute(type(found), "__get__")
         if isinstance(getter, types.FunctionType) and is_own(type(found)) and not is_in_object:
             owner = next(base for base in type(value).__mro__ if name in vars(base))
-            return hook("clone")(getter)(wrap(found, AccessPath(vars(owner), name)), self, watched_class(type(value)))
+            return forward.clone(getter)(wrap(found, AccessPath(vars(owner), name)), self, watched_class(type(value)))
         asked = class_attribute(type(value), "__getattr__") if found is None and not name.startswith("__") else None
         if isinstance(asked, types.FunctionType) and not is_in_object:
-            return hook("clone")(asked)(self, name)
+            return forward.clone(asked)(self, name)
         try:
             plain = getattr(value, name)
         except AttributeError:
@@ -341,9 +342,9 @@ class ObjectProxy:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         value = object.__getattribute__(self, "_hjit_object")
-        method = hook("function_of")(class_attribute(type(value), "__call__"))
+        method = forward.function_of(class_attribute(type(value), "__call__"))
         if isinstance(method, types.FunctionType):
-            return hook("clone")(method)(self, *args, **kwargs)
+            return forward.clone(method)(self, *args, **kwargs)
         if method is None:
             raise TypeError(f"'{type(value).__name__}' object is not callable")
         raise outlives("self(...)", "an object")
@@ -352,7 +353,7 @@ class ObjectProxy:
         value, path = as_it_is(self), object.__getattribute__(self, "_hjit_path")
         found = class_attribute(type(value), "__getitem__")
         if isinstance(found, types.FunctionType):
-            return hook("clone")(found)(self, key)
+            return forward.clone(found)(self, key)
         key = static_value(key)
         return wrap(value[key], AccessPath(path, key))
 
@@ -360,7 +361,7 @@ class ObjectProxy:
         value = as_it_is(self)
         found = class_attribute(type(value), "__iter__")
         if isinstance(found, types.FunctionType):
-            return hook("clone")(found)(self)
+            return forward.clone(found)(self)
         _guard_contents(self)
         if isinstance(value, dict):
             return iter(keys_of(value))
@@ -405,11 +406,12 @@ def as_it_is(x: Any) -> Any:
 
 
 def _special(proxy: ObjectProxy, name: str, *args: Any) -> Any:
-    """Call a special method of the object; one written in Python runs on the proxy, so that what it reads is seen."""
+    """Call a special method of the object; if it is written in Python, it runs on the proxy, so that its reads are
+    seen."""
     value = as_it_is(proxy)
     found = class_attribute(type(value), name)
     if isinstance(found, types.FunctionType):
-        return hook("clone")(found)(proxy, *args)
+        return forward.clone(found)(proxy, *args)
     if name == "__ne__" and isinstance(class_attribute(type(value), "__eq__"), types.FunctionType):
         equal = _special(proxy, "__eq__", *args)
         return equal if equal is NotImplemented else not equal
@@ -422,7 +424,7 @@ def _special(proxy: ObjectProxy, name: str, *args: Any) -> Any:
 
 
 def _guard_contents(proxy: ObjectProxy) -> None:
-    """Later calls look whether a list, tuple or dict of the user's class still has as many items, or the same keys."""
+    """Guard the length, or the keys, of a list, tuple or dict subclass."""
     shape = container_shape(as_it_is(proxy))
     if shape is not None:
         _guard_shape(current(), object.__getattribute__(proxy, "_hjit_path"), shape)
@@ -459,7 +461,7 @@ for _name in (*(f"__{name}__" for name in _SPECIAL), *_IN_PLACE):
 
 
 def class_attribute(cls: type, name: str) -> Any:
-    """What a class or one of its bases has of a name, as it is there; None: nothing."""
+    """The raw attribute of a class or its bases; None if there is none."""
     for base in cls.__mro__:
         if name in base.__dict__:
             return base.__dict__[name]
@@ -471,13 +473,13 @@ def captured_object(value: Any, path: AccessPath) -> Any:
     cls = type(value)
     name = "argument" if path.kind == "leaf" else str(path)
     if isinstance(value, types.ModuleType):
-        return hook("module_proxy")(value)
+        return forward.module_proxy(value)
     if cls in (types.MappingProxyType, *_DICTS):
         return _captured_container(current(), value, path)
     if isinstance(value, type):
         watched_class(value)
         if path.kind == "leaf":
-            hook("check_output")(value)
+            forward.check_output(value)
     if isinstance(value, np.void):  # an element of a structured array, which can be changed
         seen = value.copy()
         current().watched.add(seen, name)
@@ -487,7 +489,7 @@ def captured_object(value: Any, path: AccessPath) -> Any:
     if isinstance(value, random.Random):
         return PythonRandomProxy(value)
     if isinstance(value, (types.BuiltinMethodType, types.MethodType)) and isinstance(value.__self__, GENERATORS):
-        return hook("wrap_callable")(value)
+        return forward.wrap_callable(value)
     if isinstance(value, (logging.Logger, logging.LoggerAdapter)):
         return effects.LoggerProxy(value)
     if value is os.environ:
@@ -513,18 +515,18 @@ def captured_object(value: Any, path: AccessPath) -> Any:
             f"{name}: {cls.__name__}", "hjit cannot see when its contents change", "use a list, tuple or dict"
         )
     if isinstance(value, np.dtype):
-        return hook("dtype_seen")(value)
+        return forward.dtype_seen(value)
     if cls is types.SimpleNamespace:
         return ObjectProxy(value, path)
     if cls is type or (isinstance(value, type) and is_own(cls)):
-        return hook("class_seen")(value)
+        return forward.class_seen(value)
     if is_own(cls) and not isinstance(value, enum.Enum):
         return ObjectProxy(value, path)
     return value if is_harmless(value) or _is_of_library(path) else Opaque(value, name)
 
 
 def _is_of_library(path: AccessPath) -> bool:
-    """Is it something of NumPy's or SciPy's own, that their code uses?"""
+    """Does it belong to NumPy or SciPy, and is used by their code?"""
     base = path.base
     while type(base) is AccessPath:
         base = base.base
@@ -533,7 +535,7 @@ def _is_of_library(path: AccessPath) -> bool:
 
 
 def watched_class(cls: type) -> type:
-    """The class, whose attributes, and what its methods reach, may not change: objects of it are made as they are."""
+    """The class itself; its attributes, and what its methods reach, are watched for changes."""
     watched = current().watched
     if is_own(cls) and cls not in watched.met:
         watched.met[cls] = None
@@ -542,7 +544,7 @@ def watched_class(cls: type) -> type:
 
 
 def is_own(x: Any) -> bool:
-    """Is this class, function or module the user's, or of a package that is not known?"""
+    """Does this class, function or module belong to the user, or to an unknown package?"""
     if not isinstance(x, type):
         top = ((x.__name__ if isinstance(x, types.ModuleType) else x.__module__) or "").partition(".")[0]
         return top not in NUMERIC and top not in sys.stdlib_module_names and top != "hjit"

@@ -21,7 +21,7 @@ _FUNCTIONS = (types.FunctionType, classmethod, staticmethod, property, type)
 
 
 def guard_class_attributes(rec: Recorder) -> None:
-    """Later calls look whether the attributes of classes that the trace was handed are what they were."""
+    """Guard the attributes of classes that traced code has received."""
     classes = [cls for cls in rec.watched.met if not issubclass(cls, enum.Enum)]
     if not classes:
         return
@@ -48,7 +48,7 @@ def _guard_attribute(rec: Recorder, path: AccessPath, value: Any) -> None:
 
 
 def _is_plain(x: Any) -> bool:
-    """Is it a plain value, or are these in containers of Python's own?"""
+    """Is it a plain value, or a built-in container of these?"""
     if type(x) in (list, tuple, set, dict):
         return len(x) <= MAX_BYTES and all(map(_is_plain, (*x, *x.values()) if type(x) is dict else x))
     return isinstance(x, PLAIN)

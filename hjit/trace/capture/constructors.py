@@ -1,4 +1,4 @@
-"""NumPy's classes where traced code calls them: ``np.uint8(x)``, ``x.dtype.type(y)``, ``np.ndarray(shape, dtype)``.
+"""NumPy's classes called by traced code: ``np.uint8(x)``, ``x.dtype.type(y)``, ``np.ndarray(shape, dtype)``.
 
 A class is also compared, looked up and given as a dtype, and is left alone there: the bytecode tells whether it is
 loaded to be called. Where it reaches a call by way of a variable, NumPy asks for the numbers of the array: then the
@@ -19,6 +19,7 @@ from hjit.trace.capture.array_protocol import arrays_of
 from hjit.trace.capture.made_classes import traced_class
 from hjit.trace.capture.side_effects.impure import GENERATOR_CLASSES
 from hjit.trace.capture.side_effects.made_objects import check_output
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.scalar_class import ArrayDtype, ScalarClass, notice_call, plain_class
@@ -32,7 +33,7 @@ from hjit.trace.tracing.arrays.tracer import (
     has_tracer,
     is_tracer,
 )
-from hjit.trace.tracing.dispatch import hook, provides
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.frames import callees, compared, holders, identities, reads
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import HostScalar, is_host, record
@@ -40,7 +41,7 @@ from hjit.trace.tracing.scalars.size import as_number
 
 
 def called(value: Any, frame: types.FrameType) -> Any:
-    """The traced version of a class or a ufunc where the frame loads it to call it, else itself."""
+    """The traced version of a class or a ufunc if the frame loads it in order to call it, else itself."""
     if isinstance(value, np.ufunc):
         if frame.f_lasti in callees(frame.f_code):
             return of_lists(value)
@@ -66,7 +67,7 @@ def called(value: Any, frame: types.FrameType) -> Any:
 
 @provides
 def class_seen(value: Any) -> Any:
-    """A scalar type of NumPy as it is, or as a `ScalarClass` where the function calls one in a variable.
+    """A NumPy scalar type, or a `ScalarClass` if the function calls one through a variable.
 
     Raises:
         TraceError: it is `type`, which says of a traced array what it is itself.
@@ -77,7 +78,7 @@ def class_seen(value: Any) -> Any:
     if type(value) is not type or value not in STAND_INS:
         return value
     rec = current()
-    rec.has_class = True
+    rec.findings.reads_scalar_types = True
     return STAND_INS[value] if rec.attempt.classes else value
 
 
@@ -93,17 +94,17 @@ def _are_real(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def of_lists(ufunc: np.ufunc) -> Callable[..., Any]:
-    """The ufunc for lists of traced arrays, which NumPy would ask for their numbers."""
+    """A ufunc that accepts lists of traced arrays, which NumPy would convert."""
     nin = ufunc.nin
 
     def method(*args: Any, **kwargs: Any) -> Any:
         # NumPy, which would ask the traced array what to do, takes longer
         if len(args) == nin and kwargs.keys() <= _OUT and _are_real(args, kwargs):
-            return hook("ufunc_call")(ufunc, "__call__", args, kwargs)
+            return forward.ufunc_call(ufunc, "__call__", args, kwargs)
         args, kwargs = arrays_of(args), arrays_of(kwargs)
         args = tuple(as_tracer(x) if type(x) in (list, tuple) and has_tracer(x) else x for x in args)
         if kwargs.get("out", ufunc) is None and len(args) == nin and any(issubclass(type(x), Traced) for x in args):
-            return hook("ufunc_call")(ufunc, "__call__", args, kwargs)  # NumPy would not tell it from no `out` at all
+            return forward.ufunc_call(ufunc, "__call__", args, kwargs)  # NumPy would not tell it from no `out` at all
         return ufunc(*args, **kwargs)
 
     return functools.wraps(ufunc, updated=())(method)
@@ -207,7 +208,7 @@ def dtype_of_type(dtype: np.dtype[Any], frame: types.FrameType) -> Any:
 
 @provides
 def dtype_seen(dtype: np.dtype[Any]) -> Any:
-    """A dtype as it is, or as an `ArrayDtype` where the function calls a scalar type in a variable."""
+    """A dtype, or an `ArrayDtype` if the function calls a scalar type through a variable."""
     found = _DTYPES.get(dtype)
     return dtype if found is None or class_seen(dtype.type) is dtype.type else found
 

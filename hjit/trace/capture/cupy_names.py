@@ -23,7 +23,7 @@ _OWN = ("cupy.cuda", "cupy.testing", "cupy.random")  # modules that are no other
 
 
 def numpy_of(value: Any) -> Any:
-    """What a module, function or class of CuPy is another name of; any other value is itself."""
+    """The NumPy or SciPy counterpart of a CuPy module, function or class; any other value itself."""
     if sys.modules.get("cupy") is None:
         return value
     if isinstance(value, types.ModuleType):
@@ -84,7 +84,7 @@ def array_module(*args: Any) -> types.ModuleType:
 
 
 def by_numpy(function: Any) -> Callable[..., Any]:
-    """A function, with NumPy and SciPy where it, or a Python function that it calls, names CuPy."""
+    """A function with CuPy replaced by NumPy and SciPy, if it, or a Python function that it calls, uses CuPy."""
     if sys.modules.get("cupy") is not None and isinstance(function, types.FunctionType) and _uses_cupy(function):
         return _clone(function, {})
     return function  # type: ignore[no-any-return]
@@ -115,7 +115,7 @@ def _seen(value: Any, overlays: dict[int, _Globals]) -> Any:
 
 
 class _CuPy(types.ModuleType):
-    """A module of CuPy whose names are NumPy's."""
+    """A module of CuPy with NumPy's functions."""
 
     def __init__(self, module: types.ModuleType) -> None:
         super().__init__(module.__name__)

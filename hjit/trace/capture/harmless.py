@@ -1,4 +1,4 @@
-"""Objects whose use while a function is traced changes nothing: they are seen as they are."""
+"""Types whose use changes nothing: traced code gets such objects as they are."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BOUND = (types.BuiltinMethodType, types.MethodType, types.MethodWrapperType)
 
 
 def is_harmless(value: Any) -> bool:
-    """Does it never change, or is it a function of one that does not?"""
+    """Is it immutable, or a method of an immutable object?"""
     if isinstance(value, _BOUND):
         owner = value.__self__
         return owner is None or isinstance(owner, types.ModuleType) or is_harmless(owner)

@@ -1,4 +1,4 @@
-"""Attributes that a module's own `__getattr__` makes, and warns of: names that are deprecated."""
+"""Attributes that a module's own `__getattr__` makes, with a warning: deprecated names."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import types
 from typing import Any
 
 from hjit.trace.capture.captured import AccessPath, guard, guard_absent
-from hjit.trace.tracing.dispatch import hook
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.recording.recorder import current
 
 
 def made_attribute(module: types.ModuleType, name: str, names: dict[str, Any]) -> tuple[Any, AccessPath | None]:
-    """A module's attribute, and where it is found later, which is None where its look-up warns of nothing.
+    """A module's attribute, and where later calls find it, which is None if its look-up warns of nothing.
 
     The warnings are given at every call, where the function uses the attribute. Later look-ups would give more.
 
@@ -25,7 +25,7 @@ def made_attribute(module: types.ModuleType, name: str, names: dict[str, Any]) -
     if make is None or name in vars(module) or name.startswith("__"):
         return getattr(module, name), None
     look_up = types.FunctionType(_look_up.__code__, {"getattr": getattr, "__name__": names.get("__name__")})
-    noted = hook("NotedWarnings")()
+    noted = forward.NotedWarnings()
     with noted:
         value = look_up(module, name)
     if not noted.noted:

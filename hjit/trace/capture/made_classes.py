@@ -1,4 +1,4 @@
-"""The user's classes where traced code makes objects of them, or calls what belongs to a class.
+"""The user's classes: instances that traced code makes, and class attributes that it calls.
 
 Their methods run as they are, which is enough for what asks traced arrays by NumPy's protocols. Where that fails, the
 function is traced again with a class in the place of each: one that is derived from it, with clones of its functions.
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hjit.trace.capture.captured import NUMERIC, is_own, watched_class
-from hjit.trace.tracing.dispatch import hook
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.recording.recorder import Recorder, current
 
 T = typing.TypeVar("T")
@@ -28,7 +28,7 @@ _LEFT = frozenset(("__class_getitem__", "__del__", "__prepare__"))
 
 
 def traced_class(cls: Any) -> Any:
-    """What stands for a class where traced code calls it or what belongs to it; the class itself where nothing does.
+    """The stand-in for a class that traced code calls, or whose attributes it calls; the class itself if there is none.
 
     Args:
         cls: a class, or what traced code already has in the place of one.
@@ -37,7 +37,7 @@ def traced_class(cls: Any) -> Any:
     if type(cls) not in _METACLASSES or not _is_traceable(cls) or _asks_for_subclasses(cls):
         return cls
     if not rec.attempt.traces_methods:
-        rec.has_methods = rec.attempt.traces_methods is None
+        rec.findings.runs_methods = rec.attempt.traces_methods is None
         return cls
     if cls not in rec.clones.classes:
         made = rec.clones.classes[cls] = _derived(watched_class(cls))
@@ -46,7 +46,7 @@ def traced_class(cls: Any) -> Any:
 
 
 def forget_classes(rec: Recorder) -> None:
-    """A trace has ended: nobody finds the classes that were made for it among the subclasses of the user's."""
+    """A trace has ended: remove the classes made for it from the subclasses of the user's."""
     for made in rec.clones.classes.values():
         for other in _ALONE:
             with contextlib.suppress(TypeError):  # CPython takes one that is laid out in memory as the bases are
@@ -67,12 +67,12 @@ _ALONE: tuple[type, ...] = (_Alone, _AloneAbstract, _AloneGeneric)  # classes of
 
 
 def class_of(cls: type) -> type:
-    """The user's class that a class stands for; any other one as it is."""
+    """The user's class that a stand-in represents; any other class itself."""
     return getattr(cls, "_hjit_class", cls) if cls in current().clones.classes.values() else cls
 
 
 def is_made(x: Any) -> bool:
-    """Is this an object of a class that stands for one of the user's?"""
+    """Is this an instance of a stand-in for a user's class?"""
     return type(x) in current().clones.classes.values()
 
 
@@ -134,12 +134,12 @@ def _derived(cls: type) -> type:
 
 
 def _cloned(value: Any, clones: list[Any]) -> Any:
-    """An attribute of a class with clones of its functions, which are noted."""
+    """A class attribute with its functions replaced by clones, which are noted."""
 
     def clone(f: Any) -> Any:
         if not isinstance(f, types.FunctionType):
             return f
-        clones.append(hook("clone")(f))
+        clones.append(forward.clone(f))
         return clones[-1]
 
     if isinstance(value, property):

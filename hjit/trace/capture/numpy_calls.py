@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.capture.array_protocol import arrays_of
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.grown import arrays_of_lists
 from hjit.trace.tracing.arrays.masked import has_masked_read
 from hjit.trace.tracing.arrays.tracer import has_tracer, is_simple_call
-from hjit.trace.tracing.dispatch import functions, hook, provides, source_of
+from hjit.trace.tracing.dispatch import functions, source_of
 from hjit.trace.tracing.externs.calls import concrete, extern_call
 from hjit.trace.tracing.externs.foreign import foreign
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import static_captured
 
@@ -45,7 +47,7 @@ _EXTERNS = (  # modules whose functions are called as they are, between kernels
 
 @functools.lru_cache(maxsize=4096)
 def dispatched(function: Any) -> Callable[..., Any]:
-    """A function of the table: traced where an argument is, or where it makes an array."""
+    """A function of the dispatch table, which is traced if an argument is, or if it makes an array."""
     traced = functions()[function]
     makes = getattr(traced, "makes_arrays", False)
 
@@ -56,10 +58,10 @@ def dispatched(function: Any) -> Callable[..., Any]:
             args, kwargs = static_captured(args), static_captured(kwargs)
         args, kwargs = arrays_of(arrays_of_lists(args)), arrays_of(kwargs)
         if has_masked_read(args, kwargs):
-            return hook("masked_call")(function, args, kwargs)
+            return forward.masked_call(function, args, kwargs)
         if makes or has_tracer(args) or has_tracer(kwargs):
-            if hook("wants_complex")(function, args, kwargs):
-                return hook("complex_call")(function, args, kwargs)
+            if forward.wants_complex(function, args, kwargs):
+                return forward.complex_call(function, args, kwargs)
             return traced(*args, **kwargs)
         return concrete(function, args, kwargs)
 
@@ -92,11 +94,11 @@ def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
     source = source_of(function)
     is_python = isinstance(source, types.FunctionType)
     if has_masked_read(args, kwargs) and not isinstance(function, np.ufunc):
-        if traced is not None or not is_python or hook("knows_masked")(function):
-            return hook("masked_call")(function, args, kwargs)
-        return hook("clone")(source)(*args, **kwargs)  # perhaps it does no more than reads under a mask can take
-    if hook("wants_complex")(function, args, kwargs):
-        return hook("complex_call")(function, args, kwargs)
+        if traced is not None or not is_python or forward.knows_masked(function):
+            return forward.masked_call(function, args, kwargs)
+        return forward.clone(source)(*args, **kwargs)  # perhaps it does no more than reads under a mask can take
+    if forward.wants_complex(function, args, kwargs):
+        return forward.complex_call(function, args, kwargs)
     if traced is not None:
         return traced(*args, **kwargs)
     if isinstance(function, np.ufunc):
@@ -111,12 +113,12 @@ def numpy_call(function: Any, args: Any, kwargs: Any) -> Any:
         return extern_call(name, function, args, kwargs)
     if not is_python:
         raise current().error(name, "hjit does not know this function")
-    return hook("clone")(source)(*args, **kwargs)
+    return forward.clone(source)(*args, **kwargs)
 
 
 @functools.lru_cache(maxsize=1024)
 def _writing_parameters(function: Any) -> tuple[inspect.Signature | None, frozenset[str]]:
-    """A function's signature, and those of its parameters that have it write to an array that it is given."""
+    """A function's signature, and the parameters that make it write to an argument."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -126,7 +128,7 @@ def _writing_parameters(function: Any) -> tuple[inspect.Signature | None, frozen
 
 
 def _writes(function: Any, args: Any, kwargs: Any) -> bool:
-    """Does a call say that arrays that it is given may be written to?"""
+    """Does a call allow the function to write to its arguments?"""
     signature, names = _writing_parameters(function)
     if signature is None or not names:
         return False

@@ -1,4 +1,4 @@
-"""Running a function under observation: clones of Python functions whose globals hand out tracing versions.
+"""Running a function under observation: clones of Python functions whose globals return traced versions.
 
 CPython looks globals up with ``__getitem__`` when they are a subclass of dict. A clone of the user's function with such
 globals sees a tracing ``numpy``, tracing SciPy functions, clones of the Python functions it calls, and tracers for
@@ -66,9 +66,11 @@ from hjit.trace.capture.side_effects.impure import (
     replaced,
 )
 from hjit.trace.splitting.decorated import python_original
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.tracer import has_tracer
-from hjit.trace.tracing.dispatch import functions, hook, is_dispatched, provides
+from hjit.trace.tracing.dispatch import functions, is_dispatched
 from hjit.trace.tracing.externs.foreign import foreign
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.frames import compared, mapped
 from hjit.trace.tracing.recording.recorder import current, tracing
 from hjit.trace.tracing.scalars.host import HostScalar, is_host, is_run_time, known_number, static_captured
@@ -129,7 +131,7 @@ _USES_OF_TYPE = frozenset(("isinstance", "issubclass", "map"))
 
 
 def _called_or_class(name: str, names: dict[str, Any]) -> Any:
-    """``float(x)`` is traced, ``dtype=float`` is the class: the bytecode that asks tells which.
+    """``float(x)`` is traced, ``dtype=float`` is the class: the bytecode of the caller tells which.
 
     `type` itself is handed out where it is compared only: in a variable it would be called with a traced array.
 
@@ -193,15 +195,15 @@ def _filled_later(cell: types.CellType) -> types.CellType:
 
 
 def _seen(function: Any, value: Any, path: AccessPath) -> Any:
-    """What is in a function's closure or defaults; a number of the user's is read at every call."""
+    """The contents of a function's closure or defaults; numbers are read at every call."""
     rec = current()
     is_library = (getattr(function, "__module__", None) or "").partition(".")[0] in NUMERIC
     if rec.attempt.freeze_captured or is_library or is_host(value) or not is_run_time(value):
         return wrap(value, path)
     key = path.key()
-    if key not in rec.captured:
-        rec.captured[key] = HostScalar.found(rec.tape, path, value)
-    return rec.captured[key]
+    if key not in rec.captured.seen:
+        rec.captured.seen[key] = HostScalar.found(rec.tape, path, value)
+    return rec.captured.seen[key]
 
 
 def _defaults(function: Any, name: str) -> Any:
@@ -252,7 +254,7 @@ def overlay(under: dict[str, Any]) -> Overlay:
 
 
 def replacement(value: Any) -> Any:
-    """What stands for a function that is traced without its source; None where there is nothing."""
+    """The replacement of a function that is traced without its source, or None."""
     try:
         return _REPLACED.get(value) or (dispatched(value) if value in functions() else None)
     except TypeError:  # not hashable
@@ -261,7 +263,7 @@ def replacement(value: Any) -> Any:
 
 @provides
 def wrap_callable(value: Any) -> Any:
-    """The traced version of a function, method or class; `value` itself where there is nothing to take over."""
+    """The traced version of a function, method or class; `value` itself if there is nothing to replace."""
     if value is type:
         class_seen(value)
     value = numpy_of(value)
@@ -295,7 +297,7 @@ def wrap_callable(value: Any) -> Any:
     if isinstance(value, functools.partial):
         return Partial(value)
     if type(value) is np.vectorize:
-        return hook("vectorized")(value)
+        return forward.vectorized(value)
     if function_of(value) is not value:
         return _of_pipeline(value)
     if type(value) is _CACHE:
@@ -312,7 +314,7 @@ def wrap_callable(value: Any) -> Any:
 
 @provides
 def function_of(value: Any) -> Any:
-    """What a pipeline, or a function that another compiler has decorated, was made of; else `value` itself."""
+    """The original function of a pipeline, or of one decorated by another compiler; else `value` itself."""
     given = python_original(value)
     is_own = type(value).__module__ == "hjit.pipeline"
     return given if isinstance(given, types.FunctionType) or is_own else value
@@ -336,7 +338,7 @@ def _of_pipeline(value: Any) -> Any:
 
 
 def is_traced_call(frame: types.FrameType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Is a pipeline called, from a frame, by code that is traced, or with what stands for arrays?"""
+    """Is a pipeline called by traced code, or with traced arrays?"""
     return tracing() and (type(frame.f_globals) is Overlay or has_tracer(args) or has_tracer(kwargs))
 
 
@@ -353,7 +355,7 @@ def _is_compiled(value: Any) -> bool:
 
 
 def _cached_function(value: Any) -> Callable[..., Any]:
-    """functools.lru_cache and its like: the cache cannot hold tracers, so traced arguments pass it by."""
+    """functools.lru_cache and the like: the cache cannot hold tracers, so traced arguments bypass it."""
 
     @functools.wraps(value.__wrapped__, updated=())
     def method(*args: Any, **kwargs: Any) -> Any:
@@ -391,7 +393,7 @@ class ModuleProxy(types.ModuleType):
 
 
 def _attribute(module: types.ModuleType, name: str, cache: dict[str, Any], names: dict[str, Any]) -> Any:
-    """What stands for a module's attribute; kept in `cache` where that is the same in all traces.
+    """The stand-in of a module's attribute, kept in `cache` if it is the same in all traces.
 
     Args:
         names: globals of the code that uses it.
@@ -510,7 +512,7 @@ def _load_families() -> None:
 
 
 def _load_scipy() -> None:
-    """What stands for SciPy: a process that does not use it does not load it."""
+    """The replacements of SciPy's functions, which are loaded only if the process uses SciPy."""
     for name in ("ndimage", "signal"):
         if f"scipy.{name}" in sys.modules:
             importlib.import_module(f"hjit.trace.ops.stencils.{name}")

@@ -1,4 +1,4 @@
-"""`trace`: run a function on tracers and keep what it computes, writes and returns."""
+"""`trace`: runs a function on tracers and returns what it computes, writes and returns."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Dim, FloorDiv, Mod, Poly, Sym, deep_atoms, poly
 from hjit.trace.splitting.decorated import python_original
 from hjit.trace.splitting.locations import RETURNED
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.buffers import COPY_IT, TracedBuffer
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_source
 from hjit.trace.tracing.arrays.grown import GrownList, Item
@@ -33,9 +34,10 @@ from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.scalar_class import ClassCalled, MethodConverts, plain_class
 from hjit.trace.tracing.arrays.tracer import Tracer, is_tracer
 from hjit.trace.tracing.complex_memory import complex_of
-from hjit.trace.tracing.dispatch import hook, is_dispatched, source_of
+from hjit.trace.tracing.dispatch import is_dispatched, source_of
 from hjit.trace.tracing.recording.checks import finish_checks
-from hjit.trace.tracing.recording.iterations import MAX_OPERATIONS, MAX_UNROLLED, Iterations, ManyParts
+from hjit.trace.tracing.recording.loops.iterations import MAX_OPERATIONS, MAX_UNROLLED, Iterations
+from hjit.trace.tracing.recording.loops.unrolled import ManyParts
 from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder, TracingOptions
 from hjit.trace.tracing.scalars.host import HostScalar, is_host, is_run_time, static_value
 from hjit.trace.tracing.scalars.induction import CannotReroll
@@ -51,12 +53,12 @@ class Result:
             "compacted" (name: stage of rows, value: a `Compacted`), "list" (name: likewise of its first numbers, value:
             a `ListOfItems`), "host" (value: entry of the tape), "constant" (value: an array, copied at each call) or
             "static" (value).
-        weak: is it a scalar that is a Python float?
-        order: of an array that is not in C order, for each axis that of the stage.
-        is_complex: is the stage, or the argument, the parts of a complex array?
-        read_only: of an array that may not be written.
-        is_computed: is a view one of a stage, and not of an argument?
-        is_view: is it not the argument itself that is returned, but a new array of all its elements?
+        weak: is the scalar a Python float?
+        order: for an array that is not in C order, the stage's axis of each of its axes.
+        is_complex: does the stage, or the argument, hold the parts of a complex array?
+        read_only: is the array read-only?
+        is_computed: is it a view of a stage, rather than of an argument?
+        is_view: is it a view of all of the argument, rather than the argument itself?
     """
 
     kind: str
@@ -75,7 +77,7 @@ class Result:
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """The stages that it is made of; of a view it may be an argument."""
+        """The stages that it is made from; the name of a view may also be that of an argument."""
         if self.kind == "compacted":
             return self.name, self.value.lengths
         if self.kind == "list":
@@ -88,7 +90,7 @@ class Result:
         return not (self.is_scalar or self.order or self.is_complex or self.read_only)
 
     def returned(self, array: np.ndarray[Any, Any]) -> Any:
-        """A computed array as the function returns it: itself, transposed, a NumPy scalar or a Python float."""
+        """What the function returns for a computed array: the array, a transpose, a NumPy scalar or a Python float."""
         found = self._seen(complex_of(array), self.order[:-1]) if self.is_complex else self._seen(array, self.order)
         if self.read_only and not self.is_scalar:
             found.flags.writeable = False
@@ -102,22 +104,22 @@ class Result:
         return owner(array) if order or self.is_complex else array
 
     def of_argument(self, array: Any) -> Any:
-        """An argument as what the function returns."""
+        """What the function returns for an argument."""
         return array[...] if self.is_view else array
 
     def arranged(self, array: np.ndarray[Any, Any]) -> Any:
-        """Numbers, one for each element of the stage, as the result has them; of a complex one those of its parts."""
+        """An array in the layout of the stage, rearranged to that of the result; complex results keep their parts."""
         if self.is_complex:
             return array.transpose(self.order) if self.order else array
         return self._seen(array, self.order)
 
     def as_stage(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """The other way round: the stage of what the function returns."""
+        """The inverse of `arranged`."""
         return array.transpose(np.argsort(self.order)) if self.order else array
 
 
 def owner(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The array that owns the memory of a view, where that shows all of it as it lies there; else the view."""
+    """The array that owns the memory of a view if the view shows all of it unchanged; else the view."""
     if type(x) is not np.ndarray:  # of a device
         return x
     base = x.base
@@ -190,7 +192,7 @@ class Trace:
 
     @property
     def goals(self) -> list[tuple[str, ...]]:
-        """The stages that each segment is to compute."""
+        """The stages that each segment must compute."""
         rec = self.recorder
         names = [stage for _, stage in self.writes]
         names += [n for r in self.results for n in r.stages]
@@ -199,7 +201,7 @@ class Trace:
 
 
 def flatten(x: Any, leaves: list[Any]) -> Any:
-    """The structure of arguments, their leaves appended to `leaves`; a leaf stands as its number."""
+    """The structure of arguments, with leaves replaced by their numbers; the leaves are appended to `leaves`."""
     t = type(x)
     if t in (list, tuple) or (isinstance(x, tuple) and hasattr(t, "_fields")):
         return PyTree(t, tuple(flatten(y, leaves) for y in x))
@@ -216,7 +218,7 @@ def flatten_arguments(args: Any, kwargs: Any) -> tuple[PyTree, list[Any]]:
 
 
 def python_function(function: Any) -> types.FunctionType:
-    """The function written in Python that a function, a method of an object, or a partial of one, calls.
+    """The Python function that a function, a bound method, or a partial of one, calls.
 
     Of a function of NumPy's that is none, it has the name only.
 
@@ -281,7 +283,7 @@ def trace(
         most = MAX_UNROLLED if attempt.unrolled - attempt.rolled else MAX_OPERATIONS
         rec = Recorder(options, code.co_name, origin, attempt)
         if is_bounded:  # the recorder alone has it, as it holds frames that are to end with the trace
-            rec.iterations = Iterations(code, most)
+            rec.unrolled.iterations = Iterations(code, most)
         try:
             with rec, Finalisation() as finalisation:
                 known = leaves if originals is None else originals
@@ -312,7 +314,7 @@ def _traced(
     originals: Sequence[Any],
     names: Sequence[str],
 ) -> Trace:
-    """One run of the function, in a block of the recorder's.
+    """One run of the function, with the recorder active.
 
     Raises:
         CannotReroll: with one of its loops taken iteration by iteration it may succeed.
@@ -331,13 +333,13 @@ def _traced(
         run = clone(function) if isinstance(function, types.FunctionType) else wrap_callable(function)
     with settings_kept(rec), NotedWarnings(runs_again=True):
         returned = run(*args, **kwargs)
-        rec.forget_frames()  # generators that they hold are closed where the function ends
+        rec.unrolled.forget_frames()  # generators that they hold are closed where the function ends
     finalisation.check()
     if rec.loops or rec.rerolled.refused:  # the code has handled the exception that left it
         raise CannotReroll(rec.rerolled.refused or rec.loops[-1].site, "an exception")
-    if rec.class_called:  # likewise
+    if rec.findings.calls_scalar_types:  # likewise
         raise ClassCalled
-    if rec.out_of_bounds:
+    if rec.findings.out_of_bounds:
         raise OutOfBounds
     if rec.refusals:
         raise rec.refusals[0]
@@ -346,20 +348,20 @@ def _traced(
     guard_class_attributes(rec)
     shared = _shared_buffers(returned)
     result = _result(returned, rec, shared, {})
-    traced = Trace(rec, result, tuple(rec.written.items()))
+    traced = Trace(rec, result, tuple(rec.caller.written.items()))
     finish_checks(rec, [n for names in traced.goals for n in names])
     return traced
 
 
 def _stand_in(rec: Recorder, leaf: int, x: Any, original: Any, name: str) -> Any:
-    """What the traced function is given for an argument; for the same object the same."""
+    """The stand-in of an argument; the same object has the same one."""
     if not isinstance(x, np.ndarray) and is_run_time(x):
         return HostScalar.leaf(rec.tape, leaf, x)
-    if id(original) not in rec.seen_as:
-        rec.seen_as[id(original)] = original, _first_stand_in(leaf, x, name)
-    seen = rec.seen_as[id(original)][1]
+    if id(original) not in rec.caller.stand_ins:
+        rec.caller.stand_ins[id(original)] = original, _first_stand_in(leaf, x, name)
+    seen = rec.caller.stand_ins[id(original)][1]
     if isinstance(x, np.ndarray):
-        rec.leaves[leaf] = seen.buffer.argument
+        rec.caller.leaves[leaf] = seen.buffer.argument
     return seen
 
 
@@ -379,12 +381,12 @@ def _watch(rec: Recorder, x: Any, path: tuple[Any, ...] = ()) -> None:
         rec.watched.add(y, "argument")
         if issubclass(type(y), (list, tuple, dict)):
             if path:
-                rec.containers[id(y)] = y, (*path, key)
+                rec.caller.containers[id(y)] = y, (*path, key)
             _watch(rec, y, (*path, key))
 
 
 def _shared_buffers(x: Any) -> Counter[TracedBuffer]:
-    """How often each buffer is returned; the same array twice counts once."""
+    """How many times each buffer is returned; the same array twice counts once."""
     counts: Counter[TracedBuffer] = Counter()
     seen: set[int] = set()
 
@@ -409,7 +411,7 @@ _Made = dict[int, tuple[Any, Any]]  # by the identity of what is returned: itsel
 
 
 def _result(x: Any, rec: Recorder, shared: Counter[TracedBuffer], made: _Made) -> Any:
-    """What is returned, as a `Result` or a `PyTree`; the same object is the same one."""
+    """The returned value, as a `Result` or a `PyTree`; identical objects have identical results."""
     if id(x) not in made:
         made[id(x)] = x, _new_result(x, rec, shared, made)
     return made[id(x)][1]
@@ -423,26 +425,26 @@ def _new_result(x: Any, rec: Recorder, shared: Counter[TracedBuffer], made: _Mad
     if t is ComplexTracer:
         return _complex_result(x, rec, shared)
     if t is MaskedRead:
-        found = hook("compacted")(x)
+        found = forward.compacted(x)
         if found is None:
             raise rec.error("return", "an array read under a boolean mask: its length depends on the image's values")
         return Result("compacted", found.rows, value=found)
     if t is GrownList:
-        columns = tuple(hook("compacted")(read) for read in x.reads())
+        columns = tuple(forward.compacted(read) for read in x.reads())
         if None in columns:
             raise x.error("return")
         return Result("list", columns[0].rows, value=ListOfItems(x.item, columns))
     if is_host(x):
         return Result("host", value=x.k)
-    if id(x) in rec.watched.containers and t is not np.ndarray and rec.place_of(x) is None:
+    if id(x) in rec.watched.containers and t is not np.ndarray and rec.caller.path_of(x) is None:
         raise rec.error(
             RETURNED, f"it is the {t.__name__} itself, which outlives the call", "return a copy", InherentError
         )
     if t in (list, tuple) or (isinstance(x, tuple) and hasattr(t, "_fields")):
-        return PyTree(t, tuple(_result(y, rec, shared, made) for y in x), caller_path=rec.place_of(x))
+        return PyTree(t, tuple(_result(y, rec, shared, made) for y in x), caller_path=rec.caller.path_of(x))
     if t in (dict, OrderedDict):
         items = tuple(_result(y, rec, shared, made) for y in x.values())
-        return PyTree(t, items, tuple(x), rec.place_of(x))
+        return PyTree(t, items, tuple(x), rec.caller.path_of(x))
     if t is Size:
         x = int(x)
     elif t is np.ndarray and not x.dtype.hasobject:  # objects may be traced arrays
@@ -464,7 +466,7 @@ def _array_result(x: Tracer, rec: Recorder, shared: Counter[TracedBuffer]) -> Re
     other = None if root is buffer else x.dtype
     if root.argument and not x.is_scalar:
         if x.is_whole and root is buffer and not x.read_only:
-            return Result("argument", buffer.argument, is_view=not any(x is y for y in rec.outside))
+            return Result("argument", buffer.argument, is_view=not any(x is y for y in rec.caller.tracers))
         if _is_strided(x):
             return Result(
                 "view", root.argument, shape=rec.polys(x.shape), index=x.index, dtype=other, read_only=x.read_only

@@ -15,7 +15,7 @@ import numpy as np
 
 from hjit.errors import Origin, TraceError
 from hjit.trace.capture.constructors import STAND_INS
-from hjit.trace.tracing.dispatch import provides
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.frames import instruction, is_own
 from hjit.trace.tracing.recording.recorder import current
 
@@ -76,7 +76,7 @@ _BY_INSTRUCTION = {
 
 @provides
 def asks_for_numbers(frame: types.FrameType | None) -> TraceError:
-    """The error for code that asks for the numbers of a traced array; `frame`: where `__array__` was called."""
+    """The error for code that needs the values of a traced array; `frame`: the caller of `__array__`."""
     outside: types.FrameType | None = None  # the code that is not traced, as the traced code has called it
     while frame is not None and (type(frame.f_globals) is dict or is_own(frame.f_code)):
         outside = frame if not is_own(frame.f_code) else outside
@@ -127,7 +127,7 @@ def _named(callee: Any, name: str) -> str:
 
 
 def source_of(frame: types.FrameType) -> str:
-    """The source text of the expression that the frame is at, on one line; "" where it is not known."""
+    """The source text of the expression that the frame evaluates, on one line; "" if it is not known."""
     places = list(frame.f_code.co_positions())
     line, last, begin, end = places[frame.f_lasti // 2]
     if line is None or last is None or begin is None or end is None:
@@ -139,7 +139,7 @@ def source_of(frame: types.FrameType) -> str:
 
 
 def _callee(frame: types.FrameType, text: str) -> tuple[str, Any]:
-    """What a call names, and the object; None where that takes more than looking names up."""
+    """The name of a call's function, and the object; None if finding it takes more than looking up names."""
     try:
         node = ast.parse(text, mode="eval").body
     except SyntaxError:
@@ -168,7 +168,7 @@ def shortened(text: str) -> str:
 
 
 def as_trace_error(name: str, error: BaseException, home: str) -> TraceError:
-    """The error for an exception that only tracing raises; `home`: the file of the decorated function."""
+    """The `TraceError` for an exception that only occurs while tracing; `home`: the file of the decorated function."""
     if isinstance(error.__cause__, TraceError):
         return error.__cause__
     traced: list[Origin] = []

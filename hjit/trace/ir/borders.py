@@ -34,7 +34,7 @@ def fold_select(e: Expr) -> Expr:
 
 
 def piecewise(s: Stage) -> Expr | None:
-    """The value of a stage that regions are written into, at a point of it; None where something else is written."""
+    """The value of a stage at a point, if regions are written into it; None if other updates are."""
     value = s.initial
     for d in s.updates:
         region = _region(s, d)
@@ -68,7 +68,7 @@ def _clamped(value: Expr, s: Stage, region: list[Side]) -> Expr:
 
 
 def _region(s: Stage, d: Definition) -> list[Side] | None:
-    """The region that an update writes; None where that is not rectangular, or its values depend on the stage."""
+    """The region that an update writes; None if it is not rectangular, or its values depend on the stage."""
     if d.order != "pure" or s.name in d.sources:
         return None
     found: list[Side] = []

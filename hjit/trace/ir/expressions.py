@@ -23,13 +23,12 @@ _put = object.__setattr__  # of what is immutable
 
 
 def _setters(cls: type, *slots: str) -> tuple[Callable[[Any, Any], None], ...]:
-    """What sets slots of an immutable class, in half the time of `_put`: a trace makes some expressions for each
-    operation."""
+    """Setters of an immutable class's slots, twice as fast as `_put`; a trace makes many expressions."""
     return tuple(vars(cls)[slot].__set__ for slot in slots)
 
 
 class Expr:
-    """Base of the value expressions. Subclasses are immutable; equality is structural.
+    """Base class of expressions. Subclasses are immutable; equality is structural.
 
     Attributes:
         args: the expressions that this one is computed from, those inside indices not counted.
@@ -98,7 +97,7 @@ _SET_DTYPE, _SET_KEY, _SET_HASH = _setters(Expr, "dtype", "_key", "_hash")
 
 
 class Const(Expr):
-    """A number, exactly as its dtype holds it."""
+    """A number of exactly this dtype."""
 
     __slots__ = ("bits",)
     bits: bytes
@@ -121,7 +120,7 @@ class Const(Expr):
 
 
 def _bits(value: Any, dtype: np.dtype[Any]) -> bytes:
-    """A number as its dtype holds it."""
+    """The bits of a number in its dtype."""
     with np.errstate(all="ignore"):
         return np.asarray(value).astype(dtype).tobytes()
 
@@ -208,7 +207,7 @@ _SET_NAME, _SET_ARGS = _setters(Op, "name", "args")
 
 
 class Cast(Expr):
-    """``astype``: NumPy's conversion, out-of-range values as this machine's C compiler has them."""
+    """``astype``: NumPy's conversion; out-of-range values are converted as by this machine's C compiler."""
 
     __slots__ = ("arg", "args")
     arg: Expr
@@ -227,7 +226,7 @@ class Cast(Expr):
 
 
 def cast(e: Expr, dtype: Any) -> Expr:
-    """`e` as `dtype`; nothing where it has it already, a constant where `e` is one."""
+    """`e` as `dtype`; `e` itself if it has that dtype, a constant if `e` is one."""
     if e.dtype is dtype or e.dtype == (dtype := np.dtype(dtype)):
         return e
     if isinstance(e, Const):
@@ -236,7 +235,7 @@ def cast(e: Expr, dtype: Any) -> Expr:
 
 
 def select(condition: Expr, a: Expr, b: Expr) -> Expr:
-    """`a` where the bool `condition` holds, else `b`; both of one dtype."""
+    """`a` if the bool `condition` holds, else `b`; both have the same dtype."""
     return Op("select", (condition, a, b), a.dtype)
 
 
@@ -269,7 +268,7 @@ def walk(*roots: Expr, args: Callable[[Expr], Iterable[Expr]] | None = None) -> 
 
 
 class _Rewriting:
-    """One `rewrite`; `memo` has what became of each expression."""
+    """The state of one `rewrite`; `memo` maps expressions to their replacements."""
 
     __slots__ = ("change", "memo")
 
@@ -318,7 +317,7 @@ def map_polys(e: Expr, f: Callable[[Poly], Poly]) -> Expr:
 
 
 class _Substitution:
-    """One `substitute`; `memo` has what became of each expression."""
+    """The state of one `substitute`; `memo` maps expressions to their replacements."""
 
     __slots__ = ("change", "memo")
 
@@ -354,7 +353,7 @@ def substitute(e: Expr, change: Change, memo: dict[Expr, Expr] | None = None) ->
 
 
 def renumber(dims: Sequence[Poly]) -> Change:
-    """A change of atoms that puts ``dims[k]`` in place of dimension k."""
+    """A substitution of atoms that replaces dimension k by ``dims[k]``."""
 
     def change(a: Atom) -> IntLike | None:
         return dims[a.k] if isinstance(a, Dim) else None
@@ -368,8 +367,8 @@ def loads(*roots: Expr) -> tuple[Load, ...]:
 
 
 def describe(*roots: Expr, share_loads: bool = False) -> tuple[list[str], list[str]]:
-    """Expressions as text, what they share written once: the lines that name it, and the texts. `share_loads`: loads,
-    too."""
+    """Expressions as text, common sub-expressions written once: the lines that define them, and the texts.
+    `share_loads`: also loads."""
     nodes = list(arguments_first(roots))
     readers = Counter(a for e in nodes for a in e.args) + Counter(roots)
     text: dict[Expr, str] = {}

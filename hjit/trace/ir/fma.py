@@ -79,7 +79,7 @@ def _halves(a: Array) -> tuple[Array, Array]:
 
 
 def _odd(s: Array, error: Array) -> Array:
-    """A sum rounded to odd: where it is not exact, the neighbour whose last bit is set."""
+    """A sum rounded to odd: if it is not exact, the neighbour whose last bit is set."""
     s = np.asarray(s)
     bits = s.view(np.int64)
     inexact = (error != 0) & (bits & 1 == 0) & np.isfinite(s) & np.isfinite(error)

@@ -62,7 +62,7 @@ class Definition:
 
     @cached_property
     def extents(self) -> tuple[Poly, ...]:
-        """Of all dimensions, the pure ones first."""
+        """The extents of all dimensions, the pure ones first."""
         return self.dims + self.rdims
 
     @cached_property
@@ -81,7 +81,7 @@ class Definition:
 
     @cached_property
     def sources(self) -> frozenset[str]:
-        """What is read."""
+        """The arrays that are read."""
         return frozenset(load.source for load in self.loads)
 
     def __str__(self) -> str:
@@ -150,13 +150,13 @@ class Stage:
 
     @cached_property
     def definitions(self) -> tuple[Definition, ...]:
-        """The pure one, where there is one, and the updates."""
+        """The pure definition, if there is one, and the updates."""
         first = () if self.initial is None else (pure(self.shape, self.initial),)
         return first + self.updates
 
     @cached_property
     def steps(self) -> tuple[tuple[Definition, ...], ...]:
-        """The definitions in their order, those that are `joined` together."""
+        """The definitions in order, with `joined` ones grouped."""
         found: list[tuple[Definition, ...]] = []
         for d in self.definitions:
             found[-1:] = [(*found[-1], d)] if d.joined else [*found[-1:], (d,)]
@@ -173,7 +173,7 @@ class Stage:
 
     @cached_property
     def sources(self) -> frozenset[str]:
-        """What is read, the stage itself where updates read it."""
+        """The arrays that are read, including the stage itself if updates read it."""
         return frozenset(load.source for load in self.loads)
 
     def __str__(self) -> str:
@@ -184,7 +184,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An array that the kernel is given.
+    """An array argument of the kernel.
 
     Attributes:
         layout: per axis the stride in elements where it is a constant of the kernel, or None.
@@ -205,13 +205,13 @@ class Input:
 
 
 def element_strides(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
-    """The strides of an array in elements, as layouts of inputs have them."""
+    """The strides of an array in elements, as in layouts of inputs."""
     return tuple(s // array.itemsize for s in array.strides)
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A number that the kernel is given."""
+    """A scalar argument of the kernel."""
 
     name: str
     dtype: np.dtype[Any]
@@ -250,12 +250,12 @@ class Graph:
 
     @cached_property
     def dtypes(self) -> dict[str, np.dtype[Any]]:
-        """Of inputs and stages."""
+        """The dtypes of inputs and stages."""
         return {n: x.dtype for n, x in self.arrays.items()}
 
     @cached_property
     def shapes(self) -> dict[str, tuple[Poly, ...]]:
-        """Of inputs and stages."""
+        """The shapes of inputs and stages."""
         return {n: x.shape for n, x in self.arrays.items()}
 
     def consumers(self) -> dict[str, list[str]]:
@@ -281,7 +281,7 @@ def compose(outer: Sequence[Poly], inner: Sequence[Poly]) -> tuple[Poly, ...]:
 
 
 def single_dim(p: Poly, ndims: int) -> int | None:
-    """k where an index is ``c * Dim(k) + offset`` with c > 0 and `offset` fixed."""
+    """k if an index is ``c * Dim(k) + offset`` with c > 0 and a fixed `offset`."""
     found = None
     for m, c in p.terms.items():
         for a in m:

@@ -1,4 +1,4 @@
-"""What reductions start from."""
+"""Identity elements of reductions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IDENTITIES: dict[str, Any] = {
 
 
 def start_value(name: str, dtype: np.dtype[Any]) -> Any:
-    """What the reduction `name` starts from."""
+    """The initial value of the reduction `name`."""
     start = IDENTITIES[name]
     if start is not None:
         return dtype.type(start) if dtype.kind != "u" or start >= 0 else np.array(start).astype(dtype)[()]

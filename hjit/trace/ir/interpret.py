@@ -1,6 +1,7 @@
-"""A Graph computed by plain NumPy, definition by definition: slow, simple, and the judge of the compiler.
+"""An interpreter of Graphs in plain NumPy: slow, simple, and the reference for the compiler.
 
-It tells a fault of tracing from a fault of lowering: both have the same Graph, only one has compiled code.
+It separates faults of tracing from faults of lowering: both use the same Graph, but only lowering affects compiled
+code.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _ALIAS = {"radians": "deg2rad", "degrees": "rad2deg", "reordered": "positive"}
 
 
 class IndexEvaluator:
-    """Index polynomials at some values of their dimensions; subclasses say what a value read from an array is.
+    """Evaluates index polynomials; subclasses define values that are read from arrays.
 
     Attributes:
         dims: the value of each dimension, a number or an array.
@@ -131,7 +132,7 @@ class _Run(IndexEvaluator):
             self._define(stage, d, [*first, *map(slice, pure[len(first) :])], inner)
 
     def define_together(self, stage: Stage, step: Sequence[Definition]) -> None:
-        """Definitions that are joined: all values of an iteration, and then all stores."""
+        """Run definitions that are joined: in each iteration, all values are computed before all stores."""
         out = self.arrays[stage.name]
         pure, inner = ([sizes_value(n, self.sizes) for n in ns] for ns in (step[0].dims, step[0].rdims))
         if 0 in pure or 0 in inner:
@@ -177,7 +178,7 @@ def varies(p: Poly, first: int) -> bool:
 
 
 def _grids(block: Sequence[slice]) -> list[Any]:
-    """The dimensions of a block of points."""
+    """The open grids of a block of points."""
     return list(np.ogrid[tuple(slice(s.start or 0, s.stop) for s in block)]) if block else []
 
 
@@ -192,7 +193,7 @@ def _blocks(stage: Stage, d: Definition, pure: Sequence[int], inner: Sequence[in
 
 
 def points_at_once(stage: Stage, d: Definition, pure: Sequence[int], inner: Sequence[int]) -> tuple[int, int]:
-    """How many points of a definition are computed at once, and how much of the first dimension that is."""
+    """How many points of a definition are computed at once, and the corresponding length of the first dimension."""
     is_reduction = d.order not in ("pure", "sequential")
     row = math.prod(pure[1:]) * (math.prod(inner) if is_reduction else 1)
     rows = pure[0] if pure else 1
@@ -218,7 +219,7 @@ def _boundary(mode: str, i: Any, n: Any) -> Any:
 def evaluate(
     e: Expr, dims: Mapping[int, Any], arrays: Mapping[str, Array], sizes: Mapping[str, int], scalars: Mapping[str, Any]
 ) -> Array:
-    """An expression at some indices of the dimensions that it mentions.
+    """The values of an expression at some indices of its dimensions.
 
     Raises:
         IndexError: a gather is out of bounds.

@@ -35,7 +35,7 @@ from hjit.trace.ir.poly import (
 
 
 class Number(Protocol):
-    """What bounds are made of; ``//`` rounds down."""
+    """The numbers of bounds; ``//`` rounds down."""
 
     def __add__(self, other: Any, /) -> Any: ...
     def __sub__(self, other: Any, /) -> Any: ...
@@ -75,7 +75,7 @@ class Arithmetic(Generic[N]):
         return (x[0] * c, x[1] * c) if c >= 0 else (x[1] * c, x[0] * c)
 
     def linear(self, first: int, last: int, terms: Sequence[tuple[Over[Pair[N]], int]]) -> Over[Pair[N]]:
-        """The sum of a constant of first .. last and of intervals times coefficients."""
+        """The sum of the constants first .. last and of intervals times coefficients."""
         if not first and not last and len(terms) == 1 and terms[0][1] == 1:
             return terms[0][0]
         start = self.number(first), self.number(last)
@@ -94,7 +94,7 @@ class Arithmetic(Generic[N]):
         return x[0] // by, x[1] // by
 
     def remainder(self, x: Pair[N], n: N) -> Pair[N]:
-        """Of a division by `n`: whatever is divided, it is in ``0 .. n - 1``."""
+        """The interval of a remainder by `n`: ``0 .. n - 1``."""
         return self.number(0), n - self.number(1)
 
     def extremum(self, which: str, x: Pair[N], y: Pair[N]) -> Pair[N]:
@@ -102,7 +102,7 @@ class Arithmetic(Generic[N]):
         return pick(x[0], y[0]), pick(x[1], y[1])
 
     def gathered(self, a: Indirect) -> Over[Pair[N]] | None:
-        """The bounds of an index that depends on values; None: they are not known."""
+        """The bounds of a data-dependent index; None: unknown."""
         return None
 
     def hull(self, x: Pair[N], y: Pair[N]) -> Pair[N]:
@@ -121,7 +121,7 @@ class Arithmetic(Generic[N]):
         return self.least(x[0], end - x[1]), self.most(x[1], -x[0] - edge)
 
     def newest(self, x: Pair[N], new: N) -> Pair[N]:
-        """The last `new` elements: what an iteration adds to a sliding window when all before have been."""
+        """The last `new` elements: what an iteration adds to a sliding window."""
         return x[1] - (new - self.number(1)), x[1]
 
     def solved(self, x: Pair[N], c: N, rest: N, n: N) -> Pair[N]:
@@ -158,12 +158,12 @@ class Interval:
 
     @staticmethod
     def of(low: Poly, high: Poly) -> Interval:
-        """Bounds that are known before any loop runs."""
+        """An interval that is known before any loop runs."""
         return Interval(low, high, ZERO, low, high)
 
     @staticmethod
     def point(p: Poly) -> Interval:
-        """One index."""
+        """The interval of one index."""
         moving = _moving(p)
         rest = p - moving
         return Interval(p, p, moving, rest, rest)
@@ -176,7 +176,7 @@ class Interval:
 
     @property
     def length(self) -> Poly:
-        """How many elements it has at most."""
+        """An upper bound of the number of elements."""
         return self.last - self.first + 1
 
     @property
@@ -189,7 +189,7 @@ class Interval:
         return self.first, self.last
 
     def hull(self, other: Interval) -> Interval | None:
-        """The smallest interval around both; None where they move apart."""
+        """The smallest interval around both; None if they move apart."""
         shift = other.base - self.base
         if any(_moves(a) for a in shift.atoms()):
             steady = self._steady(), other._steady()
@@ -234,13 +234,14 @@ class Interval:
         return Interval(low, high, self.base // c, first // c, last, True)
 
     def newest(self, new: int) -> Interval:
-        """What an iteration adds to a sliding window when all before have been: its last `new` elements."""
+        """The part that an iteration adds to a sliding window: the last `new` elements."""
         first, last = POLYS.newest(self.loose, poly(new))
         low = self.base + first if self.partial else POLYS.newest(self.exact, poly(new))[0]
         return Interval(low, self.high, self.base, first, last, self.partial)
 
     def clipped(self, extent: Poly) -> Interval:
-        """The exact bounds brought into an axis of length `extent`; not empty, unless it is a part that may be."""
+        """The interval with its exact bounds clipped to an axis of length `extent`; not empty, unless it is a part that
+        may be."""
         if self.low == ZERO and self.high == extent - 1:
             return whole(extent)
         if self.partial:
@@ -269,7 +270,7 @@ def _moves(a: Atom) -> bool:
 
 
 class Domain(Protocol[X]):
-    """The operations of indices on intervals of one kind, `Arithmetic`'s or `Interval`.
+    """The interval operations that indices need, implemented by `Arithmetic` and by `Interval`.
 
     Attributes:
         unknown: what stands for an index that cannot be told.
@@ -332,7 +333,7 @@ def _part(m: Monomial, domain: Domain[X], full: Any) -> Over[X]:
 
 
 class _Symbolic:
-    """Indices over `Interval`s; None is unknown."""
+    """Interval operations over `Interval`s; None is unknown."""
 
     unknown: Interval | None = None
 
@@ -403,13 +404,12 @@ SYMBOLIC = _Symbolic()
 
 
 def interval(p: Poly, dims: Mapping[int, Interval], full: Mapping[int, Interval]) -> Interval | None:
-    """Bounds of an index, `dims` giving those of each dimension here, `full` its whole range; None where they cannot be
-    told."""
+    """The bounds of an index, from those of its dimensions (`dims`) and their whole ranges (`full`); None: unknown."""
     return bounds_of(p, SYMBOLIC, full)(dims)
 
 
 def without_constants(polys: Iterable[Poly]) -> dict[Poly, tuple[int, int]]:
-    """Polynomials without their constants, each with the least and the greatest constant that it has."""
+    """Polynomials without their constants, each with its least and its greatest constant."""
     found: dict[Poly, tuple[int, int]] = {}
     for p in polys:
         rest = p - p.const
@@ -419,7 +419,7 @@ def without_constants(polys: Iterable[Poly]) -> dict[Poly, tuple[int, int]]:
 
 
 def ends(indices: Iterable[Poly]) -> tuple[Poly, ...]:
-    """Of indices that differ by a constant the least and the greatest: what the others read is between.
+    """Of indices that differ by constants, the least and the greatest; the others lie in between.
 
     So it is of those that are clamped or mirrored after they differ: the interval of a mirrored index begins at the
     smaller, and ends at the larger, of one bound that grows with the constant and one that falls.
@@ -434,7 +434,7 @@ def ends(indices: Iterable[Poly]) -> tuple[Poly, ...]:
 
 
 def _mirrored(p: Poly) -> Boundary | None:
-    """The boundary condition that an index is all of; none that begins again at the other end."""
+    """The boundary condition that an index consists of, unless it wraps around."""
     if len(p.terms) == 1 and not p.const:
         ((m, c),) = p.terms.items()
         if c == 1 and len(m) == 1 and isinstance(m[0], Boundary) and m[0].mode != "wrap":
@@ -443,7 +443,7 @@ def _mirrored(p: Poly) -> Boundary | None:
 
 
 def upper_bound(p: Poly) -> int | None:
-    """A constant that a size never exceeds, as its quotients and minima say; None where they say nothing.
+    """A constant upper bound of a size, from its quotients and minima; None if there is none.
 
     Quotients by constants are bounded as in `is_never_negative`, those inside others, too.
     """

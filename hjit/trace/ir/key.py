@@ -1,4 +1,4 @@
-"""The key of a Graph: a text that is equal for equal programs, whatever their variables are called.
+"""The key of a Graph: a text that is equal for equal programs, whatever their variables are named.
 
 Shared sub-expressions are written once and numbered, so the text grows with the Graph, not with its tree form.
 The same walk fixes the order in which a kernel takes its run-time sizes.
@@ -22,7 +22,7 @@ class Key:
 
 
 class Writer:
-    """Writes programs as text in which names do not matter."""
+    """Writes programs as text that does not depend on names."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -94,7 +94,7 @@ def graph_key(graph: Graph) -> Key:
 
 
 def write_graph(graph: Graph) -> Writer:
-    """A Graph as text: a Writer that has written all of it."""
+    """The text of a Graph, as the Writer that has written it."""
     w = Writer()
     for k, i in enumerate(graph.inputs):
         w.names[i.name] = f"i{k}"

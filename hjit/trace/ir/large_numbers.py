@@ -1,4 +1,4 @@
-"""Numbers above `SMALL` are run-time sizes of a kernel, which all of them share. Their names say what they are."""
+"""Integers above `SMALL`, which are run-time sizes of a kernel, named after their value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def large_number(n: int) -> Sym:
 
 
 def with_numbers(p: Poly) -> Poly:
-    """The polynomial with all numbers as such: for what is to be known of the trace at hand."""
+    """The polynomial with all numbers as constants: for facts about the current trace only."""
     return p.substitute(_number)
 
 

@@ -17,7 +17,7 @@ SMALL = 16  # sizes up to here are constants of the kernel, so that they unroll
 
 
 class Atom:
-    """Base of what a polynomial is made of; immutable, hashed once.
+    """Base class of the atoms of polynomials; immutable, hashed once.
 
     Attributes:
         parts: the polynomials, and the expression, inside it.
@@ -61,7 +61,7 @@ class Dim(Atom):
 
 
 class Sym(Atom):
-    """A size or offset that is a run-time parameter of the kernel."""
+    """A run-time size or offset, a parameter of the kernel."""
 
     __slots__ = fields = ("name",)
     name: str
@@ -103,7 +103,7 @@ class Mod(Atom):
 
 
 class Extremum(Atom):
-    """The smaller (`which` = "min") or the larger ("max") of two."""
+    """The minimum (`which` = "min") or maximum ("max") of two indices."""
 
     __slots__ = fields = ("which", "a", "b")
     which: str
@@ -115,7 +115,7 @@ class Extremum(Atom):
 
 
 class Boundary(Atom):
-    """An index brought into [0, extent) as a boundary mode says.
+    """An index mapped into [0, extent) by a boundary condition.
 
     Modes: ``clamp`` (np.pad's edge), ``wrap``, ``reflect`` (the edge is not repeated), ``symmetric`` (it is).
     """
@@ -130,7 +130,7 @@ class Boundary(Atom):
 
 
 class Indirect(Atom):
-    """An integer that an expression of the Graph yields: the index of a gather.
+    """A data-dependent index: the integer value of an expression.
 
     `extent` is the size of the axis that it indexes: NumPy's bounds check and its negative indices apply.
     None: the value is known to be in range.
@@ -155,7 +155,7 @@ IntLike = Union[int, "Poly", Atom]
 
 
 class Poly:
-    """sum of ``coefficient * product of atoms``, plus a constant."""
+    """A sum of ``coefficient * product of atoms``, plus a constant."""
 
     __slots__ = ("_deep", "_exprs", "_hash", "const", "terms")
     terms: dict[Monomial, int]
@@ -403,7 +403,7 @@ ZERO, ONE = Poly({}, 0), Poly({}, 1)
 
 
 def poly(x: IntLike) -> Poly:
-    """Lift an int or an atom."""
+    """An int or an atom as a polynomial."""
     if isinstance(x, Poly):
         return x
     if isinstance(x, Atom):

@@ -17,7 +17,7 @@ from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Atom, Dim, FloorDiv, Mod, Poly, Sym, Var, deep_atoms
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import Tracer, call, from_stage, is_tracer
-from hjit.trace.tracing.dispatch import provides
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.moving import MovingLength
 from hjit.trace.tracing.scalars.size import Size
@@ -107,7 +107,6 @@ def _shares_elements(a: Tracer) -> bool:
     return False
 
 
-@provides
 def stand_in(a: Tracer) -> np.ndarray[Any, Any] | None:
     """An array with the shape and the strides of a traced one, whose elements must not be touched."""
     found = strides(a)

@@ -1,7 +1,7 @@
-"""Delinearisation: flat indices that are only ever taken apart again become rows and columns.
+"""Delinearisation: flat indices that are only used after being split again become rows and columns.
 
-``(matrix @ image.reshape(3, -1)).reshape(3, height, width)`` is such a case: the product has one axis for rows and
-columns, and what reads it takes its indices apart by divisions, from which nobody can tell which rows it needs.
+An example is ``(matrix @ image.reshape(3, -1)).reshape(3, height, width)``: the product has one axis for rows and
+columns, and its readers split indices by divisions, which hide from bounds inference which rows they need.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_FACTOR = 64  # the largest number among them
 
 
 def delinearise(graph: Graph) -> Graph:
-    """Updates over a flat index that is only divided into rows and columns run over rows and columns."""
+    """Split the dimension of updates over a flat index that is only divided into rows and columns."""
     return replace(graph, stages=tuple(replace(s, updates=tuple(map(_delinearised, s.updates))) for s in graph.stages))
 
 
@@ -55,13 +55,13 @@ def _delinearised(d: Definition) -> Definition:
 
 
 def _divisors(d: Definition, k: int) -> list[Poly]:
-    """What the dimension's index is divided by."""
+    """The divisors of the dimension's index."""
     atoms = (a for e in walk(*d.exprs()) for p in e.polys for a in deep_atoms(p))
     return list(dict.fromkeys(a.by for a in atoms if isinstance(a, (FloorDiv, Mod)) and a.arg == poly(Dim(k))))
 
 
 def _split(d: Definition, k: int, by: Poly, rows: Poly) -> Definition | None:
-    """The definition with dimension k as two, or None where the flat index itself is used."""
+    """The definition with dimension k split in two, or None if the flat index itself is used."""
     bare, split = False, _split_dim(k, by)
 
     def change(a: Atom) -> IntLike | None:
@@ -80,7 +80,7 @@ def _split(d: Definition, k: int, by: Poly, rows: Poly) -> Definition | None:
 
 
 def delinearise_stages(graph: Graph) -> Graph:
-    """A stage whose axis is a flat index of rows and columns to all that read it has an axis for each."""
+    """Split the axis of stages that all readers index by row and column."""
     for name in [s.name for s in graph.stages if s.name not in graph.outputs]:
         new: Graph | None = graph
         while new is not None:
@@ -89,7 +89,7 @@ def delinearise_stages(graph: Graph) -> Graph:
 
 
 def _with_rows(graph: Graph, s: Stage) -> Graph | None:
-    """The Graph with one axis of a stage as two; None where no axis can be."""
+    """The Graph with one axis of a stage split in two; None if no axis can be."""
     for axis, n in enumerate(s.shape):
         for by in dict.fromkeys((*_row_lengths(n), *_own_divisors(s, axis))):
             rows, rest = n.divide(by)
@@ -177,7 +177,7 @@ def _is_never_positive(p: Poly) -> bool:
 
 
 def _modulus(a: Boundary | Mod) -> Poly:
-    """What the value of an atom is always below."""
+    """An upper bound (exclusive) of an atom's value."""
     return a.extent if isinstance(a, Boundary) else a.by
 
 
@@ -224,7 +224,7 @@ def _split_dim(k: int, by: Poly) -> Change:
 
 
 def _simplified(e: Expr, extents: tuple[Poly, ...]) -> Expr:
-    """The expression without remainders of what is never as large as the divisor, and without such quotients."""
+    """The expression without remainders and quotients of values that are always below the divisor."""
 
     def change(a: Atom) -> IntLike | None:
         if isinstance(a, FloorDiv | Mod) and _is_below(a.arg, a.by, extents):

@@ -1,9 +1,9 @@
-"""Sizes that a function takes for equal, and that are equal, as one symbol.
+"""Sizes that the function assumes to be equal, and that are, become one symbol.
 
-The arrays that a call brings have a symbol for each axis. Where a stage reads an axis of another array from end to end
-(``a + b``, ``out[:] = a``), its loops run over one size and the array has another: that they are equal no later pass
-can prove, so boundary conditions stay, buffers are as long as whole axes, and tiles of the two are not the same tiles.
-A trace serves one set of shapes only, so what is equal in it may be written as one.
+The arrays of a call have a symbol for each axis. If a stage reads an axis of another array from end to end (``a + b``,
+``out[:] = a``), its loops run over one size and the array has another. No later pass can prove that they are equal, so
+boundary conditions remain, buffers span whole axes, and the tiles of the two do not match. A trace serves one set of
+shapes only, so sizes that are equal in it may become one symbol.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROUNDS = 4  # what is equal may show only once other sizes are written alike
 def unify_sizes(
     graph: Graph, sizes: Mapping[str, int], equations: Iterable[Equation] = (), by_chance: bool = True
 ) -> Graph:
-    """The Graph with sizes that the function takes for equal written alike.
+    """Write sizes that are equal in this trace as the same symbol.
 
     Args:
         graph: as it was recorded.
@@ -45,7 +45,7 @@ def unify_sizes(
 
 
 def _is_size(p: Poly, sizes: Mapping[str, int]) -> bool:
-    """Does it depend on nothing but sizes? In loops, lengths may depend on the iteration."""
+    """Does it depend on sizes only? In loops, lengths may depend on the iteration."""
     return all(
         isinstance(a, (FloorDiv, Mod, Extremum)) or (isinstance(a, Sym) and a.name in sizes) for a in deep_atoms(p)
     )

@@ -1,7 +1,7 @@
 """Fission of reductions: terms with boundary conditions as stages of their own, and reductions in two steps.
 
 The loops of a pure stage are partitioned: vectors run where no boundary condition applies, single elements at the ends.
-A reduction's loop is not, so that each lane of ``np.abs(laplace(img)).sum()`` would evaluate the boundary condition.
+A reduction's loop is not, so each lane of ``np.abs(laplace(img)).sum()`` would evaluate the boundary condition.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hjit.trace.ir.rewriting import fresh
 
 
 def separate_boundary_terms(graph: Graph) -> Graph:
-    """Terms that read across a boundary of the dimension along which lanes would run are stages of their own."""
+    """Make terms that read across a boundary of the vector dimension stages of their own."""
     names = set(graph.arrays)
     stages: list[Stage] = []
     for s in graph.stages:
@@ -65,7 +65,7 @@ def _separated(s: Stage, d: Definition, name: str) -> tuple[Stage, Definition]:
 
 
 def split_reductions(graph: Graph) -> Graph:
-    """A reduction to a few elements has two steps, of rows and then of their results, so that rows run in parallel."""
+    """Split a reduction to few elements into two steps, rows and then their results, so that rows run in parallel."""
     stages: list[Stage] = []
     names = set(graph.arrays)
     for s in graph.stages:

@@ -1,4 +1,4 @@
-"""Fusion of point-wise chains: a stage becomes part of its consumers where that costs no or little extra arithmetic."""
+"""Fusion of point-wise chains: a stage is inlined into its consumers if that adds little or no arithmetic."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Use = tuple[str, int, tuple[Poly, ...]]
 
 
 def fuse(graph: Graph, requested: Rewrites = NO_REWRITES) -> Graph:
-    """Put the definitions of cheap or once-used pure stages in place of their loads."""
+    """Inline cheap pure stages, and those with one use."""
     uses: dict[str, dict[Use, None]] = {s.name: {} for s in graph.stages}
     inlined: set[str] = set()
     by_name = graph.by_name
@@ -119,7 +119,7 @@ def _fraction(index: tuple[Poly, ...]) -> float:
 
 
 def _narrows(e: Expr) -> bool:
-    """Does a cast leave less to store than what it casts?"""
+    """Does a cast leave fewer bytes to store than its operand?"""
     inner = e
     while isinstance(inner, Cast):
         inner = inner.arg
@@ -150,7 +150,7 @@ def _depth(e: Expr, known: dict[Expr, int]) -> int:
 
 
 def inline(graph: Graph, names: Collection[str]) -> Graph:
-    """Replace every load of the named pure stages by their definition, unless that is nested too deeply."""
+    """Replace every load of the named pure stages by their definition, unless it is nested too deeply."""
     values: dict[str, Expr] = {}
     memo: dict[Expr, Expr] = {}
     depths: dict[Expr, int] = {}
@@ -172,7 +172,7 @@ def inline(graph: Graph, names: Collection[str]) -> Graph:
 
 
 def inline_after(graph: Graph, requested: Rewrites = NO_REWRITES) -> Graph:
-    """Inline stages of the canonical Graph, also those that were not pure when chains were fused."""
+    """Inline stages of the canonical Graph, including stages that were not pure when chains were fused."""
     pure = {s.name for s in graph.stages if s.name not in graph.outputs and s.initial is not None and not s.updates}
     names = {n for n in pure if n in requested.inlined_after or n in requested.inlined}
     return inline(graph, names) if names else graph

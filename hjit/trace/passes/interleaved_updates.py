@@ -1,4 +1,4 @@
-"""Interleaved updates: what a stage is written by in steps, as ``out[0::2]`` and ``out[1::2]``."""
+"""Interleaved updates: strided pieces of a stage that are written separately, as ``out[0::2]`` and ``out[1::2]``."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def _residues(p: Poly, d: Definition, extent: Poly) -> tuple[int, int] | None:
 
 
 def write_disjoint(a: Definition, b: Definition) -> bool:
-    """Do two updates surely write disjoint elements, as those of two channels, or of even and odd rows?"""
+    """Are the elements that two updates write certainly disjoint, like two channels, or even and odd rows?"""
     return any(map(never_equal, a.target, b.target))
 
 
 def never_equal(p: Poly, q: Poly) -> bool:
-    """Do two indices surely differ, whatever their iterations?"""
+    """Do two indices certainly differ, whatever their iterations?"""
     step = math.gcd(*(c for x in (p, q) for c in x.terms.values()))
     return p.const != q.const if step == 0 else (p.const - q.const) % step != 0
 
@@ -80,7 +80,7 @@ def adjacent_axis(a: Definition, b: Definition, name: str) -> int | None:
 
 
 def equalise_interleaved(graph: Graph) -> Graph:
-    """Interleaved updates, as ``out[0::2]`` and ``out[1::2]``, get equal extents; what is left becomes updates."""
+    """Give interleaved updates, as ``out[0::2]`` and ``out[1::2]``, equal extents; the remainder becomes updates."""
     return replace(graph, stages=tuple(replace(s, updates=tuple(_equalised(s))) for s in graph.stages))
 
 
@@ -121,7 +121,7 @@ def _interleaved(a: Definition, b: Definition, name: str) -> tuple[int, int] | N
 
 
 def _is_longer(a: Poly, b: Poly) -> bool:
-    """Is a length at least another one? Of the same or of two quotients by one number it is known."""
+    """Is a length at least another one? Known for equal lengths, and for two quotients by the same number."""
     if a == b:
         return True
     x, y = list(a.atoms()), list(b.atoms())

@@ -1,7 +1,7 @@
 """The thresholds of the canonicaliser. Costs are in additions (`hjit.trace.ir.analysis.costs`).
 
-They decide what a kernel computes, and so its key: a Graph has one canonical form, whatever the machine. One says on
-what it was measured; the others are estimates.
+They determine what a kernel computes, and so its key: a Graph has one canonical form, whatever the machine. Limits that
+were measured say on what; the others are estimates.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NESTED_DIVISIONS = 16  # of one index; their text may double with each view of a
 # -- dead stores: the cost of an initial value that a scan computes, perhaps one element at a time
 INITIAL_COST = 2
 
-# -- demanded regions: elements at the ends of an axis; so few are computed though nobody reads them
+# -- demanded regions: elements at the ends of an axis; so few are computed although nothing reads them
 UNREAD_ELEMENTS = 16
 
 # -- versions of a buffer: so many before one that is read are tried, so that time grows with their number only

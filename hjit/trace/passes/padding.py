@@ -10,7 +10,7 @@ from hjit.trace.ir.graph import Graph, Stage
 
 
 def select_padding(graph: Graph) -> Graph:
-    """A constant stage with regions written into it is a select between those and the constant."""
+    """Rewrite a constant stage with regions written into it as a select between those and the constant."""
     return replace(graph, stages=tuple(_pure(s) for s in graph.stages))
 
 

@@ -1,4 +1,4 @@
-"""Privatisation: reductions in parts of a dimension, each with a partial result of its own, which are then joined."""
+"""Privatisation: a reduction in parts of a dimension, each with a partial result; these are then combined."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hjit.trace.passes.limits import HISTOGRAM_PARTS
 
 
 def privatise_histograms(graph: Graph) -> Graph:
-    """Histograms of integers are counted in parts of the image, which run in parallel, and then added up."""
+    """Count histograms of integers in parts of the image, which run in parallel, and add these up."""
     stages: list[Stage] = []
     names = set(graph.arrays)
     for s in graph.stages:
@@ -31,7 +31,7 @@ def privatise_histograms(graph: Graph) -> Graph:
 
 
 def _is_histogram(s: Stage, d: Definition) -> bool:
-    """Scattered into little memory from much, by an operation whose order does not matter."""
+    """Is it a scatter from much memory into little, by an operation whose order does not matter?"""
     little = (len(s.shape) == 1 and len(d.rdims) > 1) or all(n.is_const for n in s.shape)
     return (
         d.is_scatter
@@ -44,12 +44,12 @@ def _is_histogram(s: Stage, d: Definition) -> bool:
 
 
 def is_separable(s: Stage, d: Definition) -> bool:
-    """Can the update be computed in parts of a reduction dimension, which are joined by the same operation?"""
+    """Can the update be computed in parts of a reduction dimension, and combined by the same operation?"""
     return d.order not in ("pure", "sequential") and accumulation_of(s.name, d) is not None
 
 
 def in_parts(s: Stage, d: Definition, k: int, parts: int, name: str) -> tuple[Stage, Definition]:
-    """A stage of the partial results over parts of reduction dimension `k`, and the update that joins them."""
+    """A stage of the partial results over parts of reduction dimension `k`, and the update that combines them."""
     assert isinstance(d.value, Op)
     pure = len(d.dims)
     rows = d.rdims[k]

@@ -45,7 +45,7 @@ def parts_name(stage: str) -> str:
 
 
 def cache_reads(graph: Graph, requested: Rewrites = NO_REWRITES) -> Graph:
-    """Consumers of some inputs and stages read copies of them (TVM's `cache_read`, Halide's `in`)."""
+    """Let consumers of some inputs and stages read copies of them (TVM's `cache_read`, Halide's `in`)."""
     stages: list[Stage] = []
     copies: dict[str, str] = {}
     names = set(graph.arrays)
@@ -79,7 +79,7 @@ def cache_reads(graph: Graph, requested: Rewrites = NO_REWRITES) -> Graph:
 
 
 def rfactor(graph: Graph, requested: Rewrites = NO_REWRITES) -> Graph:
-    """Reductions in parts of one of their dimensions, which are then joined (Halide's `rfactor`, Suriana 2017)."""
+    """Compute reductions in parts of one of their dimensions, and combine these (Halide's `rfactor`, Suriana 2017)."""
     stages: list[Stage] = []
     names = set(graph.arrays)
 
@@ -99,12 +99,12 @@ def rfactor(graph: Graph, requested: Rewrites = NO_REWRITES) -> Graph:
 
 
 def factors(s: Stage, d: Definition, k: int) -> bool:
-    """Can reduction dimension `k` be factored? Not where NumPy's order is kept, as in `np.add.at` of floats."""
+    """Can reduction dimension `k` be factored? Not if NumPy's order must be kept, as in `np.add.at` of floats."""
     return k < len(d.rdims) and is_separable(s, d) and (not d.is_scatter or s.dtype.kind in "iub")
 
 
 def pack(graph: Graph, requested: Rewrites = NO_REWRITES) -> Graph:
-    """The right matrix of a product is copied, so that the columns that a block of the result needs lie side by side.
+    """Copy the right matrix of a product, so that the columns that a block of the result needs are contiguous.
 
     Its rows are as far apart as the matrix is wide, often by a power of two: then all compete for the same few
     cache sets (Goto and van de Geijn 2008, section 4). Of a transposed matrix the transposed copy is packed, whose

@@ -12,7 +12,7 @@ _DECLARES = (ast.Global, ast.Nonlocal)
 
 
 def drop_dead(tree: ast.FunctionDef) -> dict[str, None]:
-    """Removes a function's dead statements, not those of functions inside it; the tree is changed.
+    """Remove a function's dead statements, except those of inner functions; the tree is changed.
 
     ``global`` and ``nonlocal`` stay: they hold for the whole function.
 
@@ -29,7 +29,7 @@ def drop_dead(tree: ast.FunctionDef) -> dict[str, None]:
 
 
 def binding(names: dict[str, None]) -> list[ast.stmt]:
-    """A statement without code that makes names local; none where there are no names."""
+    """A statement without effect that makes names local; none if there are no names."""
     if not names:
         return []
     targets: list[ast.expr] = [ast.Name(n, ast.Store()) for n in names]
@@ -37,7 +37,7 @@ def binding(names: dict[str, None]) -> list[ast.stmt]:
 
 
 def _own(s: ast.stmt) -> Iterator[ast.AST]:
-    """A statement and what it is made of, without what is in functions and classes."""
+    """The nodes of a statement, except those in functions and classes."""
     yield s
     if not isinstance(s, SCOPES):
         for x in children(s):

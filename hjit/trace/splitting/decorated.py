@@ -1,4 +1,4 @@
-"""What pipelines, and functions that other compilers have decorated, were made of."""
+"""The original functions of pipelines, and of functions decorated by other compilers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def python_original(value: Any) -> Any:
-    """Its `py_func`: of a pipeline, or of a function that another compiler has decorated; else `value` itself.
+    """The `py_func` of a pipeline, or of a function decorated by another compiler; else `value` itself.
 
     No other object is asked for it: a module that stands for a missing one raises in its `__getattr__`. What
     `functools.wraps` has made of a pipeline has a copy of that attribute, and computes in its own way.

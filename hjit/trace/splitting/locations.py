@@ -1,4 +1,4 @@
-"""Where in a function an exception came up."""
+"""The location in a function at which an exception was raised."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RETURNED = "returned value"  # in place of a name: the statement at the end cann
 
 @dataclass(frozen=True, slots=True)
 class SourceRange:
-    """Where in a source something is: lines from 1, columns from 0; no columns: the whole line."""
+    """A range in a source: lines from 1, columns from 0; without columns: the whole line."""
 
     line: int
     end_line: int
@@ -20,7 +20,7 @@ class SourceRange:
     end_column: int | None = None
 
     def is_in(self, s: ast.AST) -> bool:
-        """Is it part of a node?"""
+        """Is it inside a node?"""
         first, last = s.lineno, s.end_lineno or s.lineno  # type: ignore[attr-defined]
         if self.column is None or self.end_column is None:
             return bool(first <= self.line <= last)
@@ -29,7 +29,7 @@ class SourceRange:
 
 
 def location_of(error: BaseException, code: types.CodeType) -> SourceRange | None:
-    """Where in a function an exception came up; None where it did not while the function ran."""
+    """The location in a function at which an exception was raised; None if the function was not running."""
     tb = error.__traceback__
     while tb is not None:
         own = tb.tb_frame.f_code
@@ -43,12 +43,12 @@ def location_of(error: BaseException, code: types.CodeType) -> SourceRange | Non
 
 
 def is_deeper(error: BaseException, code: types.CodeType) -> bool:
-    """Did it come up in a function that this one calls, and that was traced as well?"""
+    """Was it raised in a traced function that this one calls?"""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__) if type(frame.f_globals) is not dict]
     own = [k for k, frame in enumerate(frames) if _is_of(frame.f_code, code)]
     return bool(own) and own[0] + 1 < len(frames)
 
 
 def _is_of(own: types.CodeType, code: types.CodeType) -> bool:
-    """Are these the code of one function? What is traced may be written anew."""
+    """Are these the code of one function? Traced code may be a rewritten copy."""
     return (own.co_filename, own.co_firstlineno, own.co_name) == (code.co_filename, code.co_firstlineno, code.co_name)

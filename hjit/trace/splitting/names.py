@@ -1,4 +1,4 @@
-"""What statements read and bind, and which names are bound for certain after them."""
+"""The names that statements read and bind, and those that are certainly bound after them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BINDS = frozenset(
 
 
 def children(x: ast.AST) -> list[ast.AST]:
-    """What a node is made of, in order; `ast.iter_child_nodes` takes several times as long."""
+    """The children of a node, in order; `ast.iter_child_nodes` takes several times as long."""
     found: list[ast.AST] = []
     if type(x) in _LEAF:
         return found
@@ -48,7 +48,7 @@ def walk(x: ast.AST) -> Iterator[ast.AST]:
 
 
 def loads(nodes: Iterable[ast.AST]) -> Counter[str]:
-    """How often names are read, those of comprehensions' own variables not counted."""
+    """How many times names are read, except the variables of comprehensions."""
     found: Counter[str] = Counter()
     for x in nodes:
         _loads(x, found, frozenset())
@@ -122,7 +122,7 @@ def stores(nodes: Iterable[ast.AST], in_expressions: bool = True) -> dict[str, N
 
 
 def declared(nodes: Iterable[ast.AST]) -> frozenset[str]:
-    """The names that ``global`` and ``nonlocal`` give to functions: to what `nodes` are part of, or are themselves."""
+    """The names that ``global`` and ``nonlocal`` declare in functions: those that contain `nodes`, or are `nodes`."""
     found: set[str] = set()
     for x in nodes:
         inner = children(x)
@@ -132,7 +132,7 @@ def declared(nodes: Iterable[ast.AST]) -> frozenset[str]:
 
 
 def bound_by(test: ast.AST) -> set[str]:
-    """The names that an expression binds, whatever it evaluates to: not those of ``c`` in ``a or c``."""
+    """The names that an expression certainly binds: not those of ``c`` in ``a or c``."""
     match test:
         case ast.BoolOp():
             return bound_by(test.values[0])
@@ -162,7 +162,7 @@ _EXITS = (ast.Raise, ast.Return, ast.Break, ast.Continue)
 
 
 def definitely_bound(body: Iterable[ast.stmt]) -> set[str]:
-    """The names that are bound for certain when statements have run to their end."""
+    """The names that are certainly bound after statements."""
     found: set[str] = set()
     for s in body:
         found -= unbound_by(s)
@@ -190,7 +190,7 @@ def definitely_bound(body: Iterable[ast.stmt]) -> set[str]:
 
 
 def first_reads(body: Iterable[ast.stmt]) -> dict[str, None]:
-    """The names that statements may read before they bind them themselves, in order."""
+    """The names that statements may read before they bind them, in order."""
     found: dict[str, None] = {}
     bound: set[str] = set()
     for s in body:
@@ -211,7 +211,7 @@ def first_reads(body: Iterable[ast.stmt]) -> dict[str, None]:
 
 
 def live_before(body: Iterable[ast.stmt], after: frozenset[str], jump: frozenset[str] = frozenset()) -> frozenset[str]:
-    """The names whose values may still be read when statements begin.
+    """The names that are live before statements.
 
     Args:
         after: those that may be read when they have run. jump: when they leave the loop around them, or go on with it.
@@ -222,7 +222,7 @@ def live_before(body: Iterable[ast.stmt], after: frozenset[str], jump: frozenset
 
 
 def loop_live(s: ast.For | ast.While, after: frozenset[str]) -> frozenset[str]:
-    """The names that may be read when an iteration of a loop has ended."""
+    """The names that are live at the end of an iteration of a loop."""
     again = frozenset(loads([s.test])) if isinstance(s, ast.While) else frozenset[str]()
     ended = after | again | live_before(s.orelse, after)
     target = frozenset(stores([s.target])) if isinstance(s, ast.For) else frozenset[str]()
@@ -260,8 +260,8 @@ _END_NO_EXCEPTION = frozenset(
 
 
 def _ends_no_exception(x: ast.withitem) -> bool:
-    """Is it one of the context managers that let all exceptions through? Another one may end them, as
-    `contextlib.suppress` does: then what its block would have bound is what it was before."""
+    """Is it a context manager that never suppresses exceptions? After others, such as `contextlib.suppress`, names that
+    the block binds may have their old values."""
     match x.context_expr:
         case ast.Call(ast.Attribute(attr=name)) | ast.Call(ast.Name(id=name)):
             return name in _END_NO_EXCEPTION

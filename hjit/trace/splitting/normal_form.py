@@ -1,4 +1,4 @@
-"""A simple statement as several: one for each operation, in the order in which Python evaluates them."""
+"""Splitting a simple statement into one statement per operation, in Python's order of evaluation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OPERATIONS = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Subscript)
 
 
 def steps(s: ast.stmt, first: int) -> list[ast.stmt]:
-    """A statement as several, of which each computes one operation; itself alone where it has no more.
+    """A statement split into one statement for each operation; unchanged if it has only one.
 
     Args:
         first: the number of the first value in between.
@@ -67,7 +67,7 @@ def _starred(e: ast.expr, found: list[ast.stmt], names: Iterator[str]) -> ast.ex
 
 
 def _named(e: ast.expr, found: list[ast.stmt], names: Iterator[str]) -> ast.expr:
-    """A name for what computes something, or may have effects, which then happen in their order."""
+    """A name for an operation, or for anything with side effects, which then happen in order."""
     if not any(isinstance(x, OPERATIONS) for x in walk(e)):
         return e
     e = _parts(e, found, names)

@@ -1,4 +1,4 @@
-"""The syntax tree of a function, with the positions of its code, and functions made of changed trees."""
+"""The syntax tree of a function, with the positions of its code, and functions made from changed trees."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _FUTURE = annotations.compiler_flag  # of the only future statement that still c
 
 
 class NoSource(Exception):
-    """There is no source of a function, or none that could be changed."""
+    """A function has no source, or none that can be changed."""
 
 
 def tree_of(function: types.FunctionType) -> ast.FunctionDef:
-    """A function's syntax tree, which may be changed; a lambda's as that of a function that returns its value.
+    """A function's syntax tree, which may be changed; a lambda becomes a function that returns its value.
 
     Raises:
         NoSource: there is none; or it is a generator, a coroutine, or has names that its class mangles.
@@ -60,7 +60,7 @@ def tree_of(function: types.FunctionType) -> ast.FunctionDef:
 
 
 def is_of_source(function: types.FunctionType) -> bool:
-    """Is a function what its source says, and not what the file was changed to since?"""
+    """Does a function match its source? The file may have changed since."""
     if hasattr(function, TREE):
         return True
     try:
@@ -90,7 +90,7 @@ def _module(text: str) -> ast.Module:
 
 
 def _around(x: ast.AST, line: int) -> Iterator[ast.AST]:
-    """The nodes of a tree that a line is part of, those of decorators included."""
+    """The nodes of a tree that contain a line, including decorators."""
     yield x
     for y in children(x):
         first = min([getattr(y, "lineno", line), *(z.lineno for z in getattr(y, "decorator_list", ()))])
@@ -99,7 +99,7 @@ def _around(x: ast.AST, line: int) -> Iterator[ast.AST]:
 
 
 def copied(x: T) -> T:
-    """A syntax tree, or a list of them, anew: `copy.deepcopy` takes ten times as long."""
+    """A copy of a syntax tree, or of a list of them; `copy.deepcopy` takes ten times as long."""
     if isinstance(x, list):
         return [copied(y) for y in x]  # type: ignore[return-value]
     if not isinstance(x, ast.AST) or not (x._fields or isinstance(x, ast.stmt)):
@@ -174,7 +174,7 @@ def made(
     more: Mapping[str, Any] = MappingProxyType({}),
     defaults: bool = False,
 ) -> types.FunctionType:
-    """A function of what `code_of` has made, that sees the globals and the closure of another one.
+    """A function from the result of `code_of`, with the globals and the closure of another one.
 
     Args:
         tree: what it was made of, see `tree_of`.

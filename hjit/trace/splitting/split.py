@@ -1,4 +1,4 @@
-"""A function that cannot be traced, as parts that perhaps can, and what is between them as it is.
+"""Splitting a function that cannot be traced into parts that may be, and the code between them.
 
 The function keeps its control flow and runs in Python at every call. Runs of its statements, as long as possible,
 become functions of their own: what they read are their parameters, what is read after them they return.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hjit.trace.splitting.dead_code import binding, drop_dead
-from hjit.trace.splitting.frames_above import points_above
+from hjit.trace.splitting.frame_inspection import points_above
 from hjit.trace.splitting.locations import RETURNED, SourceRange
 from hjit.trace.splitting.names import (
     SCOPES,
@@ -62,7 +62,7 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A function in parts: code, for which there are no functions yet.
+    """A split function: code, without function objects yet.
 
     Attributes:
         code: of what runs the parts.
@@ -113,7 +113,7 @@ def split(
     is_loop: bool = False,
     is_deeper: bool = True,
 ) -> Split | None:
-    """The function in parts, without what is at `place`; where that is not known, in halves. None: it has no parts.
+    """Split a function around the statement at `place`; if that is not known, in halves. None: it has no parts.
 
     Args:
         place: or a name that is read there.
@@ -139,7 +139,7 @@ def split(
 
 
 def value_of(function: types.FunctionType, name: str) -> Any:
-    """The value of a variable of a function around this one, of a global, or of what a module has; else None."""
+    """The value of a variable of an enclosing function, of a global, or of a module's attribute; else None."""
     name, _, attribute = name.partition(".")
     cells, value = function.__code__.co_freevars, None
     if name not in cells:
@@ -192,7 +192,7 @@ class _Splitter:
         self.temporaries = 0
 
     def parts(self) -> dict[str, tuple[types.CodeType, int, int]]:
-        """Changes the tree; the parts by the names by which it calls them."""
+        """Split the function (its tree is changed); returns the parts by the names under which it calls them."""
         body = self.cut(self.tree.body)  # the cut first: names of values in between belong to the function
         self.own = {*self.parameters, *stores(body), *self.dead} - self.outer
         inner = [x for s in body for x in walk(s) if isinstance(x, SCOPES)]
@@ -205,11 +205,11 @@ class _Splitter:
 
     # -- what is left out
     def number(self, nodes: Iterable[ast.AST]) -> int | None:
-        """Which of some nodes the place is in."""
+        """The index of the node that contains the place."""
         return next((k for k, x in enumerate(nodes) if self.place is not None and self.place.is_in(x)), None)
 
     def cut(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        """The statements with that at the place marked, as small as it can be."""
+        """The statements with the smallest possible statement around the place marked."""
         at = self.number(body)
         if self.is_returned and isinstance(body[-1], ast.Return):
             return [*body[:-1], *self.broken(body[-1])]
@@ -218,14 +218,14 @@ class _Splitter:
         return [*body[:at], *self.broken(body[at]), *body[at + 1 :]]
 
     def halves(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        """Statements of which it is not known which cannot be traced: no part has more than half of them."""
+        """Split statements in halves if it is not known which one cannot be traced."""
         if len(body) == 1:
             (s,) = body
             return self.broken(s)
         return [*body[: len(body) // 2], *self.marked([ast.Pass()]), *body[len(body) // 2 :]]
 
     def broken(self, s: ast.stmt) -> list[ast.stmt]:
-        """The statement that cannot be traced, or in which something is that cannot."""
+        """Mark the statement that cannot be traced, or contains the place."""
         match s:
             case ast.For() if self.is_loop:
                 return self.marked([s])
@@ -282,7 +282,7 @@ class _Splitter:
         return self.marked([s])
 
     def marked(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        """Statements that no part has whole."""
+        """Mark statements that no part contains as a whole."""
         for s in body:
             s.hjit_kept = True  # type: ignore[attr-defined]
             if not isinstance(s, ast.Pass):
@@ -291,7 +291,7 @@ class _Splitter:
 
     # -- what is put together
     def grouped(self, body: list[ast.stmt], bound: set[str], after: Names, jump: Names) -> list[ast.stmt]:
-        """A block whose statements are calls of parts, as far as they can be.
+        """A block whose statements are replaced by calls of parts, as far as possible.
 
         Args:
             bound: names that have values for certain where it begins.
@@ -416,7 +416,7 @@ class _Splitter:
         return self.asked[name]
 
     def part(self, run: list[ast.stmt], bound: set[str], live: Names) -> list[ast.stmt]:
-        """Statements as the call of a part; as they are where they do no work, or cannot be apart."""
+        """Statements as the call of a part; unchanged if they do no work, or cannot be moved."""
         if not any(isinstance(x, WORK) for s in run for x in walk(s)) or all(map(_is_trivial, run)):
             return list(run)
         read = [n for n in first_reads(run) if n in self.own]
@@ -449,13 +449,13 @@ def _text(s: ast.stmt) -> str:
 
 
 def _size(tree: ast.AST) -> tuple[int, int]:
-    """How many operations and statements there are: parts have fewer, so that what is split again and again ends."""
+    """The number of operations and statements: parts have fewer, so repeated splitting ends."""
     nodes = list(walk(tree))
     return sum(isinstance(x, WORK) for x in nodes), sum(isinstance(x, ast.stmt) for x in nodes)
 
 
 def _place_of_name(tree: ast.AST, name: str) -> SourceRange | None:
-    """Where a name is read first."""
+    """The location at which a name is read first."""
     found = [x for x in walk(tree) if isinstance(x, ast.Name) and x.id == name and isinstance(x.ctx, ast.Load)]
     x = min(found, key=lambda x: (x.lineno, x.col_offset), default=None)
     return None if x is None else SourceRange(x.lineno, x.end_lineno or x.lineno, x.col_offset, x.end_col_offset)
@@ -467,7 +467,7 @@ def _tuple(names: Sequence[str], context: ast.expr_context) -> ast.expr:
 
 
 def _value(s: ast.stmt) -> ast.AST:
-    """What a statement computes."""
+    """The expression that a statement computes."""
     found = getattr(s, "value", None)
     return s if found is None else found
 
@@ -491,7 +491,7 @@ def _of_loop(s: ast.AST) -> Iterable[ast.AST]:
 
 
 def _ignores_errors(x: ast.withitem) -> bool:
-    """Is it ``np.errstate`` with nothing but "ignore"? Compiled code knows no other."""
+    """Is it ``np.errstate`` with "ignore" only? This is what compiled code does."""
     match x:
         case ast.withitem(ast.Call(ast.Attribute(attr="errstate"), [], keywords), None):
             return all(isinstance(k.value, ast.Constant) and k.value.value == "ignore" for k in keywords)
@@ -499,18 +499,18 @@ def _ignores_errors(x: ast.withitem) -> bool:
 
 
 def _changes_warnings(x: ast.withitem) -> bool:
-    """May it make errors or records of warnings, which compiled code does not give?"""
+    """May it turn warnings into errors or record them? Compiled code issues none."""
     names = {_name(y) or getattr(y, "attr", "") for y in walk(x.context_expr)}
     return not names.isdisjoint(("errstate", "catch_warnings", "simplefilter", "warns", "raises"))
 
 
 def _is_trivial(s: ast.stmt) -> bool:
-    """Does it only take apart what there is: attributes, items of tuples, numbers?"""
+    """Does it only access attributes, items of tuples and numbers?"""
     return isinstance(s, ast.Assign) and not any(isinstance(x, (ast.Call, ast.BinOp, ast.Compare)) for x in walk(s))
 
 
 def _counts_frames(x: ast.AST) -> bool:
-    """Is it a warning or a log record that says how many frames above it something happened?"""
+    """Is it a warning or a log record with a stack level?"""
     match x:
         case ast.Call(ast.Name(id="warn") | ast.Attribute(attr="warn"), [_, _, _, *_]):
             return True

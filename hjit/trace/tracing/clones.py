@@ -1,4 +1,4 @@
-"""The functions of a trace: what the traced code sees in place of functions, pipelines and globals."""
+"""The clones of a trace: what traced code gets in place of functions, pipelines and globals."""
 
 from __future__ import annotations
 

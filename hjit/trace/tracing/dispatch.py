@@ -1,6 +1,6 @@
-"""The dispatch table: what NumPy's and SciPy's functions do to tracers, and the operations that tracers need.
+"""The dispatch table: the traced versions of NumPy's and SciPy's functions.
 
-The modules of `hjit.trace.ops` and `hjit.trace.capture` fill it when they are loaded; so tracers know none of them.
+The modules of `hjit.trace.ops` and `hjit.trace.capture` fill it when they are imported.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {}
-_HOOKS: dict[str, Callable[..., Any]] = {}
 
 
 def implements(*functions: Any) -> Callable[[Function], Function]:
@@ -38,14 +37,3 @@ def is_dispatched(function: Any) -> bool:
 def source_of(function: Any) -> Any:
     """The implementation of a function that `is_dispatched`, which may be no Python; of others the function itself."""
     return getattr(function, "_implementation", function) if is_dispatched(function) else function
-
-
-def provides(function: Function) -> Function:
-    """Register an operation by its name, for modules below to call by `hook`."""
-    _HOOKS[function.__name__] = function
-    return function
-
-
-def hook(name: str) -> Callable[..., Any]:
-    """An operation that a module above provides."""
-    return _HOOKS[name]

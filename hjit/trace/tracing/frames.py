@@ -1,4 +1,4 @@
-"""Frames of Python: whether they are hjit's own, and what they are about to do."""
+"""Python frames: whether they are hjit's own, and which instruction comes next."""
 
 from __future__ import annotations
 

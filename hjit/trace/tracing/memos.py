@@ -1,4 +1,4 @@
-"""What a trace has worked out already and meets again: array code asks for the same shapes and views many times."""
+"""Memoised results of a trace: array code often asks for the same shapes and views."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from hjit.kernels.cuda.emit import emit_module
 from hjit.kernels.lower.loopir import Barrier
 from hjit.kernels.lower.lower import CUDA, lower
 from hjit.kernels.lower.program import Program
-from hjit.sched.default import members
+from hjit.sched.default import cuda_fusion
 from hjit.sched.default.cuda import cuda_schedule
 from hjit.sched.hand.schedule import Schedule
 from tests.kernels.cuda.launching import needs_device
@@ -138,5 +138,5 @@ def test_blocks_compute_more_stages_than_have_memory_of_their_own(monkeypatch: p
         return len(lower(graph, cuda_schedule(graph), passes=CUDA).nests)
 
     with_reuse = kernels()
-    monkeypatch.setattr(members._Block, "memory", lambda self, sizes: sum(sizes.values()))
+    monkeypatch.setattr(cuda_fusion._Block, "memory", lambda self, sizes: sum(sizes.values()))
     assert with_reuse < kernels()

@@ -1,7 +1,7 @@
-"""What a compiler makes of kernels; those that spill registers are compiled again, with room for more.
+"""Compiled kernels with their resources; kernels that spill registers are compiled again with a larger limit.
 
-Where it may choose, ptxas has a multiprocessor hold more threads at once, and registers spilled for that. It is told to
-make do with fewer threads then: as many as need no spills.
+By default, ptxas may spill registers so that a multiprocessor can hold more threads. Such a kernel is compiled again
+for fewer threads: as many as need no spills.
 """
 
 from __future__ import annotations

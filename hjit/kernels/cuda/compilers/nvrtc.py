@@ -1,8 +1,8 @@
-"""CUDA C to machine code by NVRTC, with no driver and no GPU.
+"""Compiling CUDA C to machine code with NVRTC, which needs neither a driver nor a GPU.
 
-The library is that of the package ``nvidia-cuda-nvrtc`` or ``nvidia-cuda-nvrtc-cu12``, or of an installed CUDA. Its
-interface is a few C functions, called through ctypes. There may be several, of which a driver takes the code of some:
-`cuda` is the CUDA that a driver is for, 12 say, and an NVRTC of a later one is passed over; None: there is no driver.
+The library is that of the package ``nvidia-cuda-nvrtc`` or ``nvidia-cuda-nvrtc-cu12``, or of an installed CUDA; its C
+interface is called through ctypes. If there are several, a driver accepts the code of some only: `cuda` is the CUDA
+version that the driver supports, such as 12, and later NVRTCs are skipped; None: there is no driver.
 """
 
 from __future__ import annotations

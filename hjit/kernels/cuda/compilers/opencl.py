@@ -1,6 +1,6 @@
-"""Kernels on an OpenCL device of the host, PoCL: what runs a kernel's text where there is no GPU.
+"""Kernels on an OpenCL device of the host (PoCL): runs GPU kernels where there is no GPU.
 
-Arrays are used where they are, without a copy, so that a kernel touches the memory that its caller sees.
+Arrays are used in place, without a copy, so that a kernel accesses the memory that its caller sees.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def after_fork() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device of the OpenCL platform at hand, with a queue that runs in order."""
+    """A device of the available OpenCL platform, with an in-order queue."""
 
     context: Any
     queue: Any

@@ -1,7 +1,7 @@
-"""A processor that is newer than PoCL's LLVM.
+"""A work-around for processors that are newer than PoCL's LLVM.
 
-LLVM calls such a processor "generic", PoCL passes that name to Clang, and Clang knows no x86 processor of that name:
-nothing compiles. PoCL has no setting for the name, so it is replaced where the device keeps it.
+LLVM calls such a processor "generic", and PoCL passes that name to Clang, which has no x86 processor of that name, so
+nothing compiles. PoCL has no option for the name; it is replaced in the device's own record.
 """
 
 from __future__ import annotations

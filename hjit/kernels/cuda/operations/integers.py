@@ -1,4 +1,4 @@
-"""NumPy's integer and bool ufuncs in C, with nothing that is undefined."""
+"""NumPy's integer and bool ufuncs in C, without undefined behaviour."""
 
 from __future__ import annotations
 

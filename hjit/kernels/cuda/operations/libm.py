@@ -1,4 +1,4 @@
-"""exp, log, sin and the other transcendental functions: the languages' own ones, where they are exact enough.
+"""exp, log, sin and other transcendental functions: the language's own where they are accurate enough.
 
 Bounds are the largest errors in units in the last place. For CUDA, powf apart, none is below what its programming guide
 has ("Mathematical Functions"; found by extensive tests, no proof), nor below what LLVM's conformance tests of GPUs

@@ -1,8 +1,8 @@
-"""Kernels over bands of rows: each runs as soon as the rows that it reads are there, while others are on their way.
+"""Kernels over bands of rows: each runs as soon as its input rows have arrived, while other rows are being copied.
 
-For arrays of the host that are large. Uploads come in bands; behind each, every launch runs so many of its blocks as
-find their rows, and rows of results that no block writes again are downloaded. What reads an image as a whole waits for
-all of it. A plan is made of sizes alone, once for all calls with these.
+For large arrays of the host. They are uploaded in bands of rows; after each band, every launch runs the blocks whose
+input rows have arrived, and rows of results that no later block writes are downloaded. A kernel that reads the whole
+image waits for all of it. The plan depends on sizes only, and is made once for all calls with the same sizes.
 """
 
 from __future__ import annotations

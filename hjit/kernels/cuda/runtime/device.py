@@ -1,6 +1,6 @@
-"""What runs kernels: a GPU through CuPy, or, for machines without one, PoCL; and why there may be neither.
+"""The device that runs kernels: a GPU through CuPy, or PoCL on machines without one; and why neither is available.
 
-``HJIT_CUDA_DEVICE`` says which: "cupy" (the default), or "opencl".
+``HJIT_CUDA_DEVICE`` selects it: "cupy" (the default) or "opencl".
 """
 
 from __future__ import annotations

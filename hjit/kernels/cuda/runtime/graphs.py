@@ -1,9 +1,9 @@
-"""The launches of several kernels as one CUDA graph, where that is faster.
+"""The launches of several kernels as one CUDA graph, if that is faster.
 
-For small images the host takes longer to launch kernels one by one than a GPU to run them. Launches that come again
-with the same memory and numbers are captured, and some runs of either kind are timed by events, which nothing waits
-for. Then one kind stays. A graph holds addresses: it is known by all that its kernels are given, and so never runs with
-what another call was given.
+For small images, the host takes longer to launch kernels one by one than a GPU to run them. Launches that repeat with
+the same addresses and numbers are captured; some runs with and without the graph are timed by events, without waiting
+for them, and the faster way is kept. A graph contains addresses, so its key is everything that its kernels get, and it
+never runs with the arguments of another call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What becomes of a function on a GPU: its CUDA C, PTX and machine code, and what each kernel needs."""
+"""The steps of a function on a GPU, for people: its CUDA C, PTX and machine code, and the resources of each kernel."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def middle_thread(bound: Bound, kernel: ptx.Kernel, x: Launch, count: int) -> In
 
 
 def launched(bound: Bound, launches: Sequence[Launch]) -> Iterator[tuple[int, Launch, int]]:
-    """Those that run at the sizes at hand: their numbers, and the iterations of their parallel loops."""
+    """Those that run at the given sizes: their numbers, and the iterations of their parallel loops."""
     for number, x in enumerate(launches):
         count = 1 if x.count is None else bound.number(x.count)
         if count > 0 and bound.number(x.points) > 0:

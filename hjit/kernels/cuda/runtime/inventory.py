@@ -1,4 +1,4 @@
-"""What this machine has for kernels on a GPU: driver, compiler, devices, and how fast these copy."""
+"""What this machine has for GPU kernels: driver, compiler, devices, and their copy bandwidth."""
 
 from __future__ import annotations
 

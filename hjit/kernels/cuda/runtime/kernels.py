@@ -1,7 +1,7 @@
-"""The kernels of a Graph on a device: of this process, from the disk cache, or new.
+"""The kernels of a Graph on a device: from this process, from the disk cache, or newly compiled.
 
-They serve every Graph with the same key: what launches name of a Graph (arrays, sizes, scalars) is kept by its
-position. A disk entry holds all that a launch needs, so that a process that finds it neither lowers nor compiles.
+A kernel serves every Graph with the same key: launches refer to arrays, sizes and scalars by their position in the
+Graph. A disk entry has everything that a launch needs, so a process that finds it neither lowers nor compiles.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from hjit.sched.language.memory import C_ORDER
 from hjit.trace.ir.graph import Graph
 from hjit.trace.ir.poly import Poly, poly
 
-KEPT = 64  # the latest used kernels, which stay although nobody holds them: the same function is often decorated anew
+KEPT = 64  # latest unreferenced kernels that are kept, because the same function is often decorated again
 
 _kernels: dict[Any, Kernels] = {}  # by name and device, the latest used at the end
 _of_parents: list[dict[Any, Kernels]] = []  # of processes that this one was forked from

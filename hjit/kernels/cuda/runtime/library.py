@@ -1,7 +1,7 @@
-"""Functions that libraries of the GPU compute, through CuPy: FFTs by cuFFT, products of complex matrices by cuBLAS.
+"""Functions of GPU libraries, called through CuPy: FFTs (cuFFT) and products of complex matrices (cuBLAS).
 
-A call is read by NumPy's or SciPy's signature, and becomes one or two calls of CuPy. What CuPy has no form for, or
-would compute otherwise, is left to NumPy: `call_of` gives None.
+A call is parsed by NumPy's or SciPy's signature, and becomes one or two calls of CuPy. If CuPy lacks the function, or
+would compute something else, NumPy runs: `call_of` returns None.
 """
 
 from __future__ import annotations

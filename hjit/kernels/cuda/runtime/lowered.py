@@ -1,4 +1,4 @@
-"""From a canonical Graph and its schedule to kernels' text: lower, emit. Imported only where kernels are made."""
+"""Lowering and emitting: a canonical Graph and its schedule -> source of kernels. Imported only to compile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long basic blocks of LLVM IR, on which LLVM would spend minutes: marks without an instruction divide their loads."""
+"""Splitting the loads of long basic blocks of LLVM IR by markers, because LLVM's time is not linear in their length."""
 
 from __future__ import annotations
 

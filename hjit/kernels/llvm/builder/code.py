@@ -132,8 +132,7 @@ class Code:
 
     @contextlib.contextmanager
     def pinned(self) -> Iterator[None]:
-        """What is written meanwhile stays in its block: it is not hoisted out of loops, and nothing after it shares
-        it."""
+        """Instructions emitted meanwhile stay in their block: they are neither hoisted nor shared with later code."""
         self._is_pinned = True
         try:
             yield
@@ -155,7 +154,7 @@ class Code:
         return self.emit(f"call {result} @{function}({', '.join(map(str, args))})", dtype, lanes, *args)
 
     def opaque(self, x: Val) -> Val:
-        """A number of which LLVM is to know nothing; or a vector that fits in a register."""
+        """Hide a number, or a vector that fits in a register, from LLVM's optimiser."""
         register = "r" if x.lanes == 1 else "v"
         return self.emit(f'call {x.type} asm "", "={register},0"({x})', x.dtype, x.lanes, x)
 
@@ -219,7 +218,7 @@ def const(value: Any, dtype: DTypeLike, lanes: int = 1) -> Val:
 
 
 def splat(code: Code, x: Val, lanes: int) -> Val:
-    """A scalar in all lanes."""
+    """A scalar broadcast to all lanes."""
     if x.lanes == lanes:
         return x
     if not x.text.startswith("%"):
@@ -233,7 +232,7 @@ def splat(code: Code, x: Val, lanes: int) -> Val:
 
 
 def shuffle(code: Code, a: Val, b: Val, mask: Sequence[int]) -> Val:
-    """``shufflevector``; -1 leaves a lane open."""
+    """``shufflevector``; -1 leaves a lane undefined."""
     if _is_rewritten_for_ever(code, a.dtype, mask):
         return _opaque(code, _shuffled(code, _opaque(code, a), _opaque(code, b), mask))
     return _shuffled(code, a, b, mask)

@@ -1,6 +1,8 @@
-"""Functions of nests that differ in nothing but constants become one, which is given the constants as numbers.
+"""Function merging: functions of nests that differ in constants only become one, which takes the constants as
+arguments.
 
-The shifts of a search window, say: a nest for each position, which differ in their offsets. LLVM compiles one of them.
+For example, the shifts of a search window make a nest for each position, and these differ in their offsets. LLVM
+compiles only one of them.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ KERNEL: Uniform = None  # the address of the parameter block: what a block of nu
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """The text of a nest's function, and the numbers that it is given, from slot 1 of its block on."""
+    """The text of a nest's function, and its arguments, from slot 1 of its block on."""
 
     text: str
     uniforms: tuple[Uniform, ...]
@@ -30,7 +32,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Inner:
-    """A function that another one calls.
+    """An outlined function.
 
     Attributes:
         name, block: stand in the caller's text for its name, and for the slot where its numbers begin.
@@ -43,7 +45,7 @@ class Inner:
 
 
 def merged(functions: Sequence[Function]) -> list[Function]:
-    """The functions, of which those that differ in constants only have one text."""
+    """The functions; those that differ in constants only share one text."""
     shapes: dict[tuple[str, int], str] = {}  # a text, and how many numbers it is given -> the text without constants
     alike: dict[tuple[str, int], dict[str, list[str]]] = {}  # such a text -> texts -> their constants
     for f in functions:

@@ -1,4 +1,4 @@
-"""Where a NumPy array object keeps the address of its elements."""
+"""The offset of the data pointer in a NumPy array object."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Drivers of kernels with many nests: a table of calls, and a loop over it.
+"""The driver of a kernel with many nests: a table of calls, and a loop over it.
 
-A driver that calls each nest in code of its own grows by some eighty lines with every nest, and LLVM takes longer for
-it than for the nests. In the table a call is a row of numbers: the function, and the slots of its arguments. These are
-computed first, each once, from a second table of sums of products of sizes.
+A driver that calls each nest by code of its own grows by some eighty lines per nest, and compiling it takes LLVM longer
+than the nests. In the table, a call is a row of numbers: the function, and the slots of its arguments. The arguments
+are computed first, each once, from a second table of sums of products of sizes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SERIAL = -1  # in place of the slot of the number of parallel iterations
 
 
 class Values:
-    """The numbers that calls are given, in slots behind those of the parameter block.
+    """The arguments of calls, in slots after those of the parameter block.
 
     Attributes:
         atoms: divisions, minima and the like, which are computed by code -> slot.
@@ -79,7 +79,7 @@ class Values:
 
 
 def given_to(calls: Sequence[Call]) -> Iterable[Uniform]:
-    """All numbers that calls need."""
+    """The arguments that all calls need."""
     for c in calls:
         yield from (c.nest.points, c.nest.work, *c.uniforms)
         if c.nest.count is not None:
@@ -255,10 +255,10 @@ def _effects(e: NestEmitter, *lines: str) -> None:
 
 
 def _read(what: str, slot: str) -> tuple[str, str]:
-    """The number in a slot."""
+    """Load a slot."""
     return f"%{what}.slot = getelementptr i64, ptr %ctx, i64 {slot}", f"%{what} = load i64, ptr %{what}.slot"
 
 
 def _put(e: NestEmitter, slot: int, value: str) -> None:
-    """Keep a number in a slot."""
+    """Store to a slot."""
     _effects(e, f"%put{slot} = getelementptr i64, ptr %ctx, i64 {slot}", f"store {value}, ptr %put{slot}")

@@ -1,4 +1,4 @@
-"""The driver of a kernel: resolves parameters, then runs the nests in order, in parallel where the work pays for it."""
+"""The driver of a kernel: resolves parameters, then runs the nests in order, in parallel if there is enough work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOT_OPTIMISED = "nounwind noinline optnone"
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """Text of the driver and its tasks, and what they declare."""
+    """The text of the driver and its tasks, and their declarations."""
 
     text: str
     declarations: dict[str, None]
@@ -91,7 +91,7 @@ def _run(e: NestEmitter, call: Call, number: int) -> None:
 
 
 def _give(e: NestEmitter, call: Call) -> None:
-    """Write the numbers that a nest is given."""
+    """Store the arguments of a nest."""
     for k, what in enumerate(call.uniforms, 1):
         # None: `KERNEL`
         value = "ptr %ctx" if what is None else e.slot(*what) if isinstance(what, tuple) else e.integer(what)
@@ -100,7 +100,7 @@ def _give(e: NestEmitter, call: Call) -> None:
 
 
 def _resolve(params: Params) -> list[str]:
-    """Addresses in place of array objects and scratch offsets."""
+    """Replace array objects and scratch offsets by addresses."""
     lines = [f"  %status.at = getelementptr i64, ptr %ctx, i64 {STATUS}", "  store i64 0, ptr %status.at"]
     offset = data_offset()
     lines += _in_slots(
@@ -145,7 +145,7 @@ def _in_slots(what: str, slots: Sequence[int], *lines: str) -> list[str]:
 
 
 def _task(function: str) -> str:
-    """What a thread runs: tasks [first, first + n) of a nest, each a part of its range."""
+    """The function that a thread runs: tasks [first, first + n) of a nest, each a part of its range."""
     return f"""define internal void @{function}.task(ptr %args, ptr %dims, ptr %steps, ptr %data) #0 {{
   %first = load i64, ptr %args
   %n = load i64, ptr %dims

@@ -1,4 +1,4 @@
-"""How a kernel runs one of its nests: here, or as tasks on the threads."""
+"""Launching a nest from the driver: on the calling thread, or as tasks on the thread pool."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Call:
 
 
 def status(e: NestEmitter, label: str) -> None:
-    """End the kernel where a nest has failed; else go on at `label`."""
+    """Return from the kernel if a nest has failed; otherwise continue at `label`."""
     code = e.code
     code.effect(f"%{label}.at = getelementptr i64, ptr %ctx, i64 {STATUS}")
     code.effect(f"%{label}.status = load i64, ptr %{label}.at")
@@ -31,7 +31,7 @@ def status(e: NestEmitter, label: str) -> None:
 
 
 def note_time(e: NestEmitter, place: int | str) -> None:
-    """Note the clock of the processor, in a kernel that does: at a place of its times."""
+    """Record the processor's time stamp counter at a position of the kernel's times, if the kernel records times."""
     slot = e.params.times
     if slot is None:
         return
@@ -50,7 +50,7 @@ def note_time(e: NestEmitter, place: int | str) -> None:
 
 
 def launch(e: NestEmitter, function: str, task: str, count: str, work: str) -> None:
-    """Run a nest: here, or as tasks on the threads where there is work for them."""
+    """Run a nest on this thread, or as tasks on the thread pool if there is enough work."""
     code = e.code
     p = code.fresh("p")
     for line in (

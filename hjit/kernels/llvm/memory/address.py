@@ -1,4 +1,4 @@
-"""Where elements of arrays are in memory, and what is there."""
+"""Addresses of array elements, and how elements are represented in memory."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from hjit.kernels.llvm.builder.code import BOOL, I8, I64, Val, type_name
 from hjit.kernels.llvm.nest.emitter import NestEmitter
 from hjit.trace.ir.poly import Poly
 
+Location = tuple[str, Poly]  # an array, and the index of an element in its memory
+
 
 def memory_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """bool is a byte in memory."""
+    """The dtype in memory: a bool is a byte."""
     return I8 if dtype == BOOL else dtype
 
 
@@ -44,7 +46,7 @@ def address(e: NestEmitter, source: str, flat: Poly) -> Val:
 
 
 def offset_address(e: NestEmitter, at: Val, dtype: np.dtype[Any], elements: int) -> Val:
-    """The address some elements further."""
+    """The address of an element further on."""
     if elements == 0:
         return at
     return e.code.emit(f"getelementptr {type_name(dtype)}, ptr {at.text}, i64 {elements}", I64, 1, at, pointer=True)

@@ -1,9 +1,9 @@
-"""Gathers: elements that values choose, each lane its own.
+"""Gathers: loads from data-dependent indices, a separate one for each lane.
 
-What a gather takes is in how many elements it loads, much less in how wide they are. Interpolation reads elements side
-by side, of the columns ``i`` and ``i + 1`` of an image, a grid or a table, and one load of each lane can bring both.
-Whether two indices are that close is known where they differ by a constant. Where they are two values, which a clamp or
-NumPy's negative indices may have changed, a branch compares them: there is hardly a vector in which they are not.
+The cost of a gather depends on the number of elements that it loads, much less on their width. Interpolation reads
+adjacent elements, of the columns ``i`` and ``i + 1`` of an image, a grid or a table, so one wider load per lane can
+load both. If the two indices differ by a constant, this is decided at compile time. If both are values, possibly
+changed by a clamp or by NumPy's negative indices, a branch compares them: they are adjacent in nearly all vectors.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hjit.kernels.llvm.builder.code import BOOL, I32, I64, Val, const, shuffle, type_name
-from hjit.kernels.llvm.memory.address import address, memory_dtype, read
+from hjit.kernels.llvm.memory.address import Location, address, memory_dtype, read
 from hjit.kernels.llvm.nest import indices
 from hjit.kernels.llvm.nest.emitter import NestEmitter
 from hjit.kernels.llvm.thresholds import MAX_PAIRS
@@ -28,25 +28,24 @@ from hjit.trace.ir.poly import Indirect, Poly, poly
 PAIRS: dict[int, np.dtype[Any]] = {1: np.dtype("u2"), 2: np.dtype("u4"), 4: np.dtype("u8")}
 DEEPEST = 8  # operations between an index and where it differs from another one
 
-Place = tuple[str, Poly]  # an array, and the position in it
-Pair = tuple[Place, Place]
+Pair = tuple[Location, Location]
 Between = tuple[Indirect, Indirect]  # the indices of the two of a pair
 
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """Pairs of places, each the one before the other if an index is the one before another index.
+    """Pairs of adjacent locations, provided that one index is one less than another.
 
     Attributes:
-        indices: these two; None: of one pair, of which it is known.
+        indices: these two; None: of one pair that is known to be adjacent.
     """
 
     pairs: tuple[Pair, ...]
     indices: Between | None
 
 
-def paired(e: NestEmitter, values: Sequence[Expr]) -> dict[Place, Paired]:
-    """What is in pairs of the loads that the values of a statement have, by place, each in one at most.
+def paired(e: NestEmitter, values: Sequence[Expr]) -> dict[Location, Paired]:
+    """The pairs among the loads of a statement's values, by location; a location is in one pair at most.
 
     An array that the nest writes has none: its loads stay where they are, each for itself.
     """
@@ -54,19 +53,19 @@ def paired(e: NestEmitter, values: Sequence[Expr]) -> dict[Place, Paired]:
     if not is_vector or sum(_is_gathered(e, x) for x in loads(*values)) < 2:
         return {}
     chosen = [x for x in walk(*values, args=_taken) if isinstance(x, Load) and _is_gathered(e, x)]
-    places = dict.fromkeys((x.source, e.flat(x.source, x.index)) for x in chosen)
-    some = [p for p in places if e.varies(p[1]) and _may_pair(e, p[0])]
+    locations = dict.fromkeys((x.source, e.flat(x.source, x.index)) for x in chosen)
+    some = [p for p in locations if e.varies(p[1]) and _may_pair(e, p[0])]
     by_indices: dict[Between | None, list[Pair]] = {}
-    taken: set[Place] = set()
+    taken: set[Location] = set()
     for between, pair in (*_constant_pairs(some), *_likely_pairs(some)):
         if taken.isdisjoint(pair):
             by_indices.setdefault(between, []).append(pair)
             taken.update(pair)
-    found: dict[Place, Paired] = {}
+    found: dict[Location, Paired] = {}
     for between, pairs in by_indices.items():
         n = 1 if between is None else MAX_PAIRS
         for together in (tuple(pairs[k : k + n]) for k in range(0, len(pairs), n)):
-            found.update(dict.fromkeys((place for pair in together for place in pair), Paired(together, between)))
+            found.update(dict.fromkeys((location for pair in together for location in pair), Paired(together, between)))
     return found
 
 
@@ -87,19 +86,19 @@ def _may_pair(e: NestEmitter, source: str) -> bool:
     return cell.itemsize in (PAIRS.keys() if _has_gathers(e, source, cell, True) else (1, 4, 8))
 
 
-def _constant_pairs(places: Sequence[Place]) -> Iterator[tuple[None, Pair]]:
+def _constant_pairs(locations: Sequence[Location]) -> Iterator[tuple[None, Pair]]:
     """Those that are one element apart."""
-    known = {*places}
-    for source, flat in places:
+    known = {*locations}
+    for source, flat in locations:
         after = source, flat + 1
         if after in known:
             yield None, ((source, flat), after)
 
 
-def _likely_pairs(places: Sequence[Place]) -> Iterator[tuple[Between, Pair]]:
+def _likely_pairs(locations: Sequence[Location]) -> Iterator[tuple[Between, Pair]]:
     """Those of which one has another index than the other, which is written as the next one."""
-    alike: dict[Place, list[tuple[Indirect, Place]]] = {}
-    for source, flat in places:
+    alike: dict[Location, list[tuple[Indirect, Location]]] = {}
+    for source, flat in locations:
         for a in flat.atoms():
             if isinstance(a, Indirect) and flat.coefficient(a) == 1:
                 alike.setdefault((source, flat - poly(a)), []).append((a, (source, flat)))
@@ -111,7 +110,7 @@ def _likely_pairs(places: Sequence[Place]) -> Iterator[tuple[Between, Pair]]:
 
 
 def apart(a: Expr, b: Expr, depth: int = DEEPEST) -> float | None:
-    """By what constant two values differ as they are written, whatever is clamped around it; None: by something else.
+    """The constant by which two values differ in their text, ignoring clamps; None: another difference.
 
     So ``minimum(i + 1, n)`` is 1 more than ``minimum(i, n)``. It may not be when it runs.
     """
@@ -129,7 +128,7 @@ def apart(a: Expr, b: Expr, depth: int = DEEPEST) -> float | None:
 
 
 def _split(e: Expr) -> tuple[object, float]:
-    """A value without the constant that is added to it, and that."""
+    """A value without an added constant, and that constant."""
     match e:
         case Index():
             return e.poly - e.poly.const, e.poly.const
@@ -141,26 +140,26 @@ def _split(e: Expr) -> tuple[object, float]:
 
 
 def gathered(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Val:
-    """Lanes from anywhere."""
-    place = source, flat
-    if place in e.brought:
-        return e.brought[place]
-    found = e.paired.get(place)
+    """A gather: lanes from anywhere."""
+    location = source, flat
+    if location in e.paired.loaded:
+        return e.paired.loaded[location]
+    found = e.paired.pairs.get(location)
     if found is None:
-        return elements(e, source, *_lanes(e, place), memory_dtype(dtype))
+        return elements(e, source, *_lanes(e, location), memory_dtype(dtype))
     if found.indices is None:
         ((first, second),) = found.pairs
-        return _both(e, first, _lanes(e, first))[place == second]
-    e.brought.update(_compared(e, found.pairs, found.indices))
-    return e.brought[place]
+        return _both(e, first, _lanes(e, first))[location == second]
+    e.paired.loaded.update(_compared(e, found.pairs, found.indices))
+    return e.paired.loaded[location]
 
 
-def _compared(e: NestEmitter, pairs: Sequence[Pair], between: Between) -> dict[Place, Val]:
+def _compared(e: NestEmitter, pairs: Sequence[Pair], between: Between) -> dict[Location, Val]:
     """The elements of pairs, loaded together where the second index is one more than the first in all lanes."""
     code = e.code
     i, j = (indices.lanes_of(e, a) for a in between)
-    lanes_of = {place: _lanes(e, place) for pair in pairs for place in pair}
-    cells = {place: memory_dtype(e.dtypes[place[0]]) for place in lanes_of}
+    lanes_of = {location: _lanes(e, location) for pair in pairs for location in pair}
+    cells = {location: memory_dtype(e.dtypes[location[0]]) for location in lanes_of}
     if max(i.depth, j.depth) < len(code.scopes) - 1:  # loaded outside of this loop, in which there is no branch
         return {p: elements(e, p[0], *lanes, cells[p]) for p, lanes in lanes_of.items()}
     after = code.emit(f"add {i}, {const(1, i.dtype, i.lanes).text}", i.dtype, i.lanes, i)
@@ -183,8 +182,8 @@ def _compared(e: NestEmitter, pairs: Sequence[Pair], between: Between) -> dict[P
     }
 
 
-def _both(e: NestEmitter, first: Place, lanes: tuple[Val, Val]) -> tuple[Val, Val]:
-    """The elements at a place of each lane, and those after them."""
+def _both(e: NestEmitter, first: Location, lanes: tuple[Val, Val]) -> tuple[Val, Val]:
+    """The element at a location of each lane, and the one after it."""
     code, source, (base, index) = e.code, first[0], lanes
     cell = memory_dtype(e.dtypes[source])
     if cell.itemsize in PAIRS:
@@ -199,9 +198,9 @@ def _both(e: NestEmitter, first: Place, lanes: tuple[Val, Val]) -> tuple[Val, Va
     return shuffle(code, both, both, range(0, both.lanes, 2)), shuffle(code, both, both, range(1, both.lanes, 2))
 
 
-def _lanes(e: NestEmitter, place: Place) -> tuple[Val, Val]:
+def _lanes(e: NestEmitter, location: Location) -> tuple[Val, Val]:
     """An address, and how many elements behind it each lane's is."""
-    source, flat = place
+    source, flat = location
     if not e.machine.small:
         return e.base(source), e.integer(flat, e.lanes)
     still = Poly({m: c for m, c in flat.terms.items() if not e.varies(Poly({m: c}, 0))}, flat.const)
@@ -211,7 +210,7 @@ def _lanes(e: NestEmitter, place: Place) -> tuple[Val, Val]:
 def elements(
     e: NestEmitter, source: str, base: Val, index: Val, cell: np.dtype[Any], loaded: np.dtype[Any] | None = None
 ) -> Val:
-    """Elements so far behind `base`, one for each lane.
+    """Elements at an offset from `base`, one for each lane.
 
     Args:
         loaded: with what comes after each, of which there must be so much.
@@ -219,7 +218,7 @@ def elements(
     code, lanes, loaded = e.code, e.lanes, loaded or cell
     # scratch may be read past its end
     whole = loaded if loaded.itemsize >= 4 else I32 if source in e.params.scratch and cell.kind != "f" else None
-    if whole is not None and source not in e.storing and _has_gathers(e, source, cell, loaded != cell):
+    if whole is not None and source not in e.stores.storing and _has_gathers(e, source, cell, loaded != cell):
         at = code.emit(
             f"getelementptr {type_name(cell)}, ptr {base.text}, {index}", I64, lanes, base, index, pointer=False
         )
@@ -234,7 +233,7 @@ def elements(
             at,
             e.guard,
             e.unchanged(source),
-            version=e.versions[source],
+            version=e.stores.versions[source],
         )
         if whole == loaded:
             return found

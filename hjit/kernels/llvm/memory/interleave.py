@@ -1,8 +1,9 @@
-"""Values that are stored adjacently, as the channels of pixels are: vectors in the order of memory.
+"""Interleaving: values that are stored adjacently, such as the channels of pixels, as vectors in memory order.
 
-Of ``out[y, x, c]`` with the lanes along x, each channel is a vector of its own; shuffles interleave them for the store,
-and deinterleave the channels of what is read. Where all channels are computed alike from adjacent elements, vectors in
-the order of memory will do, and what the channels share is repeated. It is done where that takes fewer shuffles.
+In ``out[y, x, c]`` with lanes along x, each channel is a separate vector; shuffles interleave the channels for the
+store, and deinterleave those of loads. If all channels are computed in the same way from adjacent elements, vectors in
+memory order are used instead, and values that the channels share are repeated. The variant with fewer shuffles is
+chosen.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Values = tuple[Expr, ...]  # one for each channel
 
 
 def joined(code: Code, values: Sequence[Val], lanes: int) -> Iterator[Val]:
-    """The vectors in which the lanes of some values alternate."""
+    """The vectors in which the lanes of some values are interleaved."""
     n = len(values)
     values = [splat(code, v, lanes) for v in values]
     for part in range(n):
@@ -63,7 +64,7 @@ def _arguments(values: Values) -> Iterator[Values]:
 
 
 def _operation(x: Expr) -> tuple[Any, ...]:
-    """What an expression does, whatever it does that to."""
+    """The operation of an expression, without its arguments."""
     return type(x), x.name if isinstance(x, Op) else "", x.dtype, tuple(a.dtype for a in x.args)
 
 
@@ -85,7 +86,7 @@ class _Order:
 
     # -- is it worth it?
     def is_better(self, values: Values) -> bool:
-        """Are there fewer shuffles than by joining, for which `n` vectors take `n - 1` each, as taking apart does?"""
+        """Does it take fewer shuffles than interleaving `n` vectors, or deinterleaving them: `n - 1` each?"""
         self.look(values)
         joining = self.n * (self.n - 1)
         whole = {
@@ -111,7 +112,7 @@ class _Order:
                 self.look(tuple(map(self.chosen_by, values)))
 
     def kind(self, values: Values) -> str:
-        """What the values are to each other: how `vectors` makes them."""
+        """The relation of values to each other, which determines how `vectors` computes them."""
         first = values[0]
         if all(x == first for x in values):
             return "same"

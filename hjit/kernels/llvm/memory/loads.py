@@ -29,7 +29,7 @@ def most_shuffled(lanes: int) -> int:
 
 
 def load(e: NestEmitter, x: Load) -> Val:
-    """The value of a load: a vector where its address differs between lanes."""
+    """The value of a load: a vector if its address differs between lanes."""
     constant = _constant(e, x)
     if constant is not None:
         return constant
@@ -64,8 +64,7 @@ def _check_unmoving(e: NestEmitter, x: Load) -> None:
 
 
 def _pattern(e: NestEmitter, flat: Poly) -> list[int] | None:
-    """The distance of each lane's element from the first one's, where divisions of the variable make a fixed
-    pattern."""
+    """The distance of each lane's element from the first one's, if divisions of the variable make a fixed pattern."""
     moving = Poly({m: c for m, c in flat.terms.items() if any(e.varies(poly(a)) for a in m)}, 0)
     key = moving, e.vector, e.within.align, e.lanes
     if key not in e.patterns:
@@ -121,14 +120,14 @@ def _from_memory(code: Code, v: Val, dtype: np.dtype[Any]) -> Val:
 
 
 def to_memory(code: Code, v: Val) -> Val:
-    """A value as it is stored."""
+    """A value as represented in memory."""
     if v.dtype != BOOL:
         return v
     return code.emit(f"zext {v} to {type_name(I8, v.lanes)}", I8, v.lanes, v)
 
 
 def _masked_load(e: NestEmitter, source: str, flat: Poly, dtype: np.dtype[Any]) -> Val:
-    """Neighbouring elements of the lanes that do something; zero in the others."""
+    """Adjacent elements of the active lanes; zero in the others."""
     assert e.mask is not None
     mask, t = e.mask[0], type_name(dtype, e.lanes)
     at = address(e, source, flat)
@@ -219,7 +218,7 @@ def select_lanes(code: Code, parts: Sequence[Val], offsets: Sequence[int], wante
 
 
 def looked_up(e: NestEmitter, x: Load, a: Indirect, index: Val) -> Val:
-    """A load that a value chooses the element of, which is at hand for all lanes."""
+    """A load at an index that is known for all lanes."""
     code, dtype = e.code, e.dtypes[x.source]
     at_hand = register_tables.looked_up(e, x, memory_dtype(dtype), index)
     if at_hand is not None:

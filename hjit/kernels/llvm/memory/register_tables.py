@@ -1,8 +1,8 @@
 """In-register table lookup: by AVX-512's ``vpermi2``, which permutes the lanes of two registers by a third.
 
-Two registers hold 128 bytes of a table; in larger ones every pair is looked up, and further bits of the index select
-among the results. NEON's ``tbl`` takes bytes from four registers of 16, and zeros where the index is beyond them: so
-the results of all fours are put together.
+Two registers hold 128 bytes of a table; in larger tables every pair of registers is looked up, and further bits of the
+index select among the results. NEON's ``tbl`` looks up bytes in four registers of 16, and returns zero for indices
+beyond them, so the results of all groups of four are combined.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def looked_up(e: NestEmitter, x: Load, cell: np.dtype[np.generic], index: Val | 
 
     Args:
         cell: its dtype in memory.
-        index: what the value that is the index is in all lanes, where it is at hand.
+        index: the value of the index in all lanes, if it is known already.
     """
-    if cell.itemsize not in target.table_bytes(e.machine.features) or x.source in e.storing:
+    if cell.itemsize not in target.table_bytes(e.machine.features) or x.source in e.stores.storing:
         return None
     flat = e.flat(x.source, x.index)
     found = _chosen(e, x, flat)
@@ -114,7 +114,7 @@ class _Table:
         self.source, self.start, self.extent, self.cell = there.source, there.start, there.extent, there.cell
         self.bits = np.dtype(f"i{self.cell.itemsize}")  # what is permuted, whatever it means
         self.lanes = register // self.cell.itemsize
-        self.unchanged, self.version = e.unchanged(self.source), e.versions[self.source]
+        self.unchanged, self.version = e.unchanged(self.source), e.stores.versions[self.source]
         self.parts = [self._part(k) for k in range(n)]
 
     def _part(self, k: int) -> Val:

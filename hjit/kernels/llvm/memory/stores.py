@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from hjit.kernels.llvm.builder.code import BOOL, I64, Val, const, shuffle, splat, type_name
 from hjit.kernels.llvm.memory import interleave, streaming_stores
-from hjit.kernels.llvm.memory.address import address, offset_address
+from hjit.kernels.llvm.memory.address import Location, address, offset_address
 from hjit.kernels.llvm.memory.loads import most_shuffled, to_memory
 from hjit.kernels.llvm.nest import chains, registers
 from hjit.kernels.llvm.nest.emitter import NestEmitter
@@ -16,22 +16,20 @@ from hjit.kernels.lower.loopir import Set, Store
 from hjit.trace.ir.expressions import Expr
 from hjit.trace.ir.poly import Poly
 
-Place = tuple[str, Poly]  # an array, and the position in it
-
 
 def store_all(e: NestEmitter, stores: Sequence[Store], sets: Sequence[Set] = ()) -> None:
-    """Evaluate all values and places, then store them, neighbours together, and set the registers."""
+    """Evaluate all values and addresses, then store them, adjacent ones together, and set the registers."""
     plain = [p for p in stores if p.atomic is None]
-    places = [(p.buffer, e.flat(p.buffer, p.index)) for p in plain]
-    runs = list(_runs(e, places))
+    locations = [(p.buffer, e.flat(p.buffer, p.index)) for p in plain]
+    runs = list(_runs(e, locations))
     chains.evaluate(e, [plain[at.start].value for at in runs if at.stop - at.start == 1])
     values = [(at, _vectors(e, [p.value for p in plain[at]])) for at in runs]
     joining = [(p, to_memory(e.code, e.value(p.value))) for p in stores if p.atomic is not None]
     kept = [e.value(x.value) for x in sets]
-    if len(stores) > 1:  # places that depend on values are those before any store
+    if len(stores) > 1:  # locations that depend on values are those before any store
         for x in (x for p in stores for q in p.index for x in q.exprs):
             e.value(x)
-    _store_runs(e, places, values)
+    _store_runs(e, locations, values)
     for p, v in joining:
         assert p.atomic is not None
         _join(e, p.atomic, p.buffer, e.flat(p.buffer, p.index), v)
@@ -61,18 +59,18 @@ _ATOMIC = {
 
 
 def _join(e: NestEmitter, op: str, buffer: str, flat: Poly, v: Val) -> None:
-    """Join a value to an element that other tasks join theirs to."""
+    """Combine a value with an element atomically."""
     how = _ATOMIC[e.dtypes[buffer].kind].get(op) or op.removeprefix("bitwise_")
     e.code.here(f"atomicrmw {how} ptr {address(e, buffer, flat).text}, {v} monotonic", v.dtype)
 
 
-def _store_runs(e: NestEmitter, places: Sequence[Place], runs: Sequence[tuple[slice, Sequence[Val]]]) -> None:
-    """Store runs of places, of which there are vectors in the order of memory."""
+def _store_runs(e: NestEmitter, locations: Sequence[Location], runs: Sequence[tuple[slice, Sequence[Val]]]) -> None:
+    """Store runs of locations, of which there are vectors in the order of memory."""
     waiting = streaming_stores.Stores(e)
-    of_a_vector = len(places) // e.within.count
+    of_a_vector = len(locations) // e.within.count
     for run, vectors in runs:
         waiting.first = run.start // of_a_vector * e.lanes
-        buffer, flat = places[run.start]
+        buffer, flat = locations[run.start]
         if len(vectors) == 1:
             store(e, buffer, flat, vectors[0], waiting)
             continue
@@ -84,24 +82,24 @@ def _store_runs(e: NestEmitter, places: Sequence[Place], runs: Sequence[tuple[sl
     waiting.finish()
 
 
-def _runs(e: NestEmitter, places: Sequence[Place]) -> Iterator[slice]:
-    """Places that fill a contiguous run of lanes together, else each alone."""
+def _runs(e: NestEmitter, locations: Sequence[Location]) -> Iterator[slice]:
+    """Locations that fill a contiguous run of lanes together, else each alone."""
     start = 0
-    while start < len(places):
-        n = _side_by_side(e, places[start:])
+    while start < len(locations):
+        n = _side_by_side(e, locations[start:])
         yield slice(start, start + n)
         start += n
 
 
-def _side_by_side(e: NestEmitter, places: Sequence[Place]) -> int:
-    """How many of the first places fill a contiguous run of lanes."""
-    buffer, flat = places[0]
+def _side_by_side(e: NestEmitter, locations: Sequence[Location]) -> int:
+    """How many of the first locations fill a contiguous run of lanes."""
+    buffer, flat = locations[0]
     if e.vector is None or e.mask is not None or not e.varies(flat):
         return 1
     c = flat.coefficient(e.vector)
-    if c is None or not c.is_const or not 2 <= c.const <= most_shuffled(e.lanes) or c.const > len(places):
+    if c is None or not c.is_const or not 2 <= c.const <= most_shuffled(e.lanes) or c.const > len(locations):
         return 1
-    return c.const if all(b == buffer and p - flat == k for k, (b, p) in enumerate(places[: c.const])) else 1
+    return c.const if all(b == buffer and p - flat == k for k, (b, p) in enumerate(locations[: c.const])) else 1
 
 
 def store(e: NestEmitter, buffer: str, flat: Poly, v: Val, waiting: streaming_stores.Stores) -> None:
@@ -132,8 +130,8 @@ def store(e: NestEmitter, buffer: str, flat: Poly, v: Val, waiting: streaming_st
         waiting.whole(buffer, v, address(e, buffer, flat - (lanes - 1)), range(lanes - 1, -1, -1))
         return
     if e.mask is not None:
-        places, base = e.integer(flat, lanes), e.base(buffer)
-        to = code.emit(f"getelementptr {type_name(v.dtype)}, ptr {base.text}, {places}", I64, lanes, base, places)
+        offsets, base = e.integer(flat, lanes), e.base(buffer)
+        to = code.emit(f"getelementptr {type_name(v.dtype)}, ptr {base.text}, {offsets}", I64, lanes, base, offsets)
         name = f"llvm.masked.scatter.{suffix(v.dtype, lanes)}.v{lanes}p0"
         code.declare(f"declare void @{name}({v.type}, <{lanes} x ptr>, i32, <{lanes} x i1>)")
         code.effect(f"call void @{name}({v}, <{lanes} x ptr> {to.text}, i32 {v.dtype.itemsize}, {e.mask[0]})")
@@ -151,7 +149,7 @@ def store(e: NestEmitter, buffer: str, flat: Poly, v: Val, waiting: streaming_st
 
 
 def _scatter(e: NestEmitter, buffer: str, flat: Poly, v: Val) -> None:
-    """Each lane anywhere."""
+    """A store of each lane to its own address."""
     code, cell = e.code, type_name(v.dtype)
     index = e.integer(flat, e.lanes)
     for k in range(e.lanes):

@@ -1,12 +1,13 @@
-"""Streaming stores: whole vectors of a result that no cache holds go to memory without its lines being read first.
+"""Streaming (non-temporal) stores: whole vectors of large results bypass the caches, and their lines are not read
+first.
 
-A store to memory that is not in a cache costs twice its bytes: the line is read, changed, and written back later. A
+A store to memory that is not in a cache moves twice its bytes: the line is read, changed, and written back later. A
 store with a non-temporal hint writes a whole line without reading it (Intel's optimization manual, "Cacheability
-control"). It requires an aligned address. So the code has both stores, and each iteration takes the one that its
-address allows; a vector loop begins so far before its first element that its later iterations are aligned
-(`hjit.kernels.lower.passes.vectorize`). An iteration that is shifted inwards, the first or the last, recomputes
-elements of its neighbour, and leaves their stores to it: a line that is partly stored and then streamed is written
-twice, and waited for (unsharp: 1.4 times slower).
+control"), but requires an aligned address. So the code has both kinds of stores, and each iteration takes the one that
+its address allows; a vector loop begins so far before its first element that later iterations are aligned
+(`hjit.kernels.lower.passes.vectorize`). A first or last iteration that is shifted inwards recomputes elements of its
+neighbour and does not store them: a line that is partly stored and then streamed is written twice, with a stall
+(unsharp: 1.4 times slower).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _METADATA = f"{_HINT} = !{{i32 1}}"
 
 
 class Stores:
-    """Stores of one statement, written together at its end.
+    """Stores of one statement, emitted together at its end.
 
     Attributes:
         first: of the elements that an iteration of the vector loop computes, the number of the current vector's first

@@ -1,9 +1,9 @@
-"""Interleaved dependence chains: long unrolled sums, several of them step by step.
+"""Interleaved dependence chains: several long unrolled sums are evaluated in alternation.
 
-Each step of ``total = total + w[k] * x[k]`` waits for the one before, for some cycles in which a processor could begin
-others. Of such chains in one block, as of the channels of a pixel or of jammed rows, the first steps come first, then
-the second ones, and so on: what the chains share is loaded once and used at once, instead of being spilled until the
-next chain begins. Every sum keeps its own order.
+Each step of ``total = total + w[k] * x[k]`` waits some cycles for the previous one, while the processor could begin
+other work. If a block has several such chains, such as the channels of a pixel or jammed rows, their first steps are
+emitted first, then the second ones, and so on: a value that the chains share is loaded once and used at once, instead
+of being spilled until the next chain begins. Every sum keeps its own order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hjit.trace.ir.expressions import Cast, Expr, Op
 
 
 def evaluate(e: NestEmitter, values: Sequence[Expr]) -> None:
-    """Write the chains of some values, step by step where there are several."""
+    """Emit the chains of some values, interleaved if there are several."""
     links = _Links()
     tops = list(dict.fromkeys(top for x in values for top in links.tops(x)))
     if len(tops) < 2:
@@ -37,7 +37,7 @@ def evaluate(e: NestEmitter, values: Sequence[Expr]) -> None:
 
 
 def _registers(e: NestEmitter, x: Expr) -> int:
-    """How many registers a value takes."""
+    """The number of registers that a value takes."""
     return max(e.lanes * x.dtype.itemsize // e.machine.width, 1)
 
 

@@ -1,13 +1,11 @@
-"""What the parts of the LLVM emitter share: the state of the function that is written, its integers, loops and
-branches.
+"""`NestEmitter`: the state of the function that is being emitted, its integers, loops and branches.
 
-How statements, boundary conditions, gathers and loads are written is in tables here, which
-`hjit.kernels.llvm.statements` fills.
+The tables of this module say how statements, boundary conditions, gathers and loads are emitted;
+`hjit.kernels.llvm.statements` fills them.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ import numpy as np
 from hjit.errors import CompileError
 from hjit.kernels.llvm.builder.code import BOOL, I64, Code, Val, const, splat, type_name
 from hjit.kernels.llvm.builder.function_merging import Inner, Uniform
+from hjit.kernels.llvm.nest.state import PairedLoads, RegisterState, StoreState
 from hjit.kernels.llvm.nest.value_table import ValueTable
 from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.lower.loopir import For, Register, Stmt
@@ -41,13 +40,13 @@ NAME = "@nest"  # stands for the name of a function
 
 
 def global_name(name: str) -> str:
-    """A name that LLVM takes without quotes."""
+    """A name that LLVM accepts without quotes."""
     return "const." + "".join(c if c.isalnum() and c.isascii() else "_" for c in name)
 
 
 @dataclass(frozen=True, slots=True)
 class VectorLoop:
-    """A loop whose iterations are the lanes of vectors; outside of any, as it is made.
+    """A loop whose iterations are vector lanes; the default stands for no such loop.
 
     Attributes:
         var: its variable, or None outside.
@@ -65,26 +64,26 @@ class VectorLoop:
 
 
 class NestEmitter:
-    """Writes the function of one nest.
+    """Emits the function of one nest.
 
     Attributes:
-        uniforms: the numbers that it is given -> their slots. None: it reads the parameter block of the kernel itself.
+        uniforms: the numbers that it takes as arguments -> their slots. None: it reads the parameter block itself.
         ranges: what the indices of look-ups can be.
         first: the constant part of the first address in each array.
         patterns: distances between lanes of an index; see `hjit.kernels.llvm.memory.loads`.
         vars: loop variables -> their values.
         iterations: of each loop: where its iteration begins if it is not shifted inwards, and the step.
-        lets: names of indices -> what they stand for; evaluated where they are first used.
-        within: the vector loop around.
-        changing: the arrays that it reads and writes.
-        bodies: those that are being written, and the depth of their scopes. storing: what the statement at hand stores.
-        versions: how often each array was stored to so far.
-        paired: loads of the statement at hand that one load brings two of, see `hjit.kernels.llvm.memory.gathers`.
-        brought: what these have brought.
-        guard: loads stay as deep as this, as further out their index may be out of bounds.
-        registers: their memory, and their lanes. named: those that are set once, and their values.
-        functions: those that are called.
-        around: of such a function, that which calls it. arguments: the values that it is given of that one's variables.
+        lets: names of indices -> what they stand for; evaluated at their first use.
+        within: the enclosing vector loop.
+        guard: loads stay at least this deep, because their index may be out of bounds further out.
+        known: values that were emitted already.
+        stores: which arrays are stored to.
+        paired: loads of the current statement that are done in pairs.
+        registers: the registers of the loop IR.
+        done: of stages with sliding windows: up to where they are computed.
+        functions: the outlined functions that it calls.
+        around: in an outlined function, the emitter of the caller.
+        arguments: in an outlined function, the caller's variables that are passed to it.
     """
 
     def __init__(self, graph: Graph, params: Params, machine: Machine, layouts: dict[str, Layout]) -> None:
@@ -102,20 +101,14 @@ class NestEmitter:
         self.block = "entry"
         self.guard = Val("", I64, 1, 0)
         self.lets: dict[Var, Poly] = {}
-        self.written: set[str] = set()
-        self.changing: frozenset[str] = frozenset()
-        self.bodies: list[tuple[int, tuple[Stmt, ...]]] = []
-        self.storing: tuple[str, ...] = ()
-        self.versions: Counter[str] = Counter()
+        self.stores = StoreState()
         self.buffers: dict[str, Buffer] = {}
         self.done: dict[str, str] = {}
         self.sizes: dict[Atom, bool] = {}
         self.first: dict[str, int] = {}
         self.patterns: dict[tuple[Poly, Var | None, int, int], list[int] | None] = {}
-        self.paired: dict[tuple[str, Poly], Any] = {}
-        self.brought: dict[tuple[str, Poly], Val] = {}
-        self.registers: dict[str, tuple[str, int]] = {}
-        self.named: dict[str, Val] = {}
+        self.paired = PairedLoads()
+        self.registers = RegisterState()
         self.functions: list[Inner] = []
         self.around: NestEmitter | None = None
         self.arguments: list[Val] = []
@@ -135,7 +128,7 @@ class NestEmitter:
 
     @contextmanager
     def vectorized(self, loop: VectorLoop) -> Iterator[None]:
-        """Within a vector loop; where lanes are masked, loads stay inside."""
+        """A block inside a vector loop; if lanes are masked, loads stay inside it."""
         before = self.within, self.guard
         self.within = loop
         if loop.mask is not None:
@@ -145,12 +138,12 @@ class NestEmitter:
 
     # -- names, functions and loops
     def name(self, var: Var, value: Poly) -> None:
-        """A name for an index, which is evaluated where it is first used."""
+        """Define a name for an index, which is evaluated at its first use."""
         self._forget(var)
         self.lets[var] = value
 
     def define(self, var: Var, value: Val) -> None:
-        """A name for a value."""
+        """Define a name for a value."""
         self._forget(var)
         self.vars[var] = value
 
@@ -159,7 +152,7 @@ class NestEmitter:
             self.known.rename()
 
     def defined(self, *parameters: str) -> str:
-        """The text of a function of what was written."""
+        """The text of the emitted function."""
         entry = "\n".join(["entry:", *self.allocas])
         head = ", ".join(["ptr noalias nocapture %ctx", *parameters])
         return f"define internal void {NAME}({head}) #0 {{\n{entry}\n{self.code.text()}\n  ret void\n}}"
@@ -167,16 +160,17 @@ class NestEmitter:
     def inside(self) -> NestEmitter:
         """The emitter of a function that this one calls."""
         found = NestEmitter(self.graph, self.params, self.machine, self.layouts)
-        found.around, found.written, found.changing, found.buffers = self, self.written, self.changing, self.buffers
+        found.around, found.buffers = self, self.buffers
+        found.stores.written, found.stores.changing = self.stores.written, self.stores.changing
         return found
 
     def outlined(self, body: tuple[Stmt, ...]) -> str:
-        """The text of such a function."""
+        """The text of an outlined function."""
         self.stmts(body)
         return self.defined("i64 %task", *(f"i64 %arg{k}" for k in range(1, len(self.arguments) + 1)))
 
     def argument(self, a: Var) -> Val:
-        """A variable of the function around."""
+        """A variable of the caller as an argument."""
         assert self.around is not None
         self.arguments.append(self.around.integer(poly(a)))
         self.vars[a] = Val(f"%arg{len(self.arguments)}", I64, 1, 0)
@@ -238,7 +232,7 @@ class NestEmitter:
         code.close()
 
     def branch(self, condition: Val, body: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
-        """`body` where the condition holds, else `otherwise`; each a scope of its own."""
+        """`body` if the condition holds, else `otherwise`; each has its own scope."""
         code = self.code
         label = code.fresh("when")
         after = f"{label}.after"
@@ -264,14 +258,14 @@ class NestEmitter:
         self.block = after
 
     def stmts(self, body: tuple[Stmt, ...]) -> None:
-        self.bodies.append((len(self.code.scopes) - 1, body))
+        self.stores.bodies.append((len(self.code.scopes) - 1, body))
         for s in body:
-            self.storing = own = stored(s)
+            self.stores.storing = own = stored(s)
             self.stmt(s)
-            self.versions.update(own)
-            if self.changing:
+            self.stores.versions.update(own)
+            if self.stores.changing:
                 self.known.forget()
-        self.bodies.pop()
+        self.stores.bodies.pop()
 
     def stmt(self, s: Stmt) -> None:
         STATEMENTS[type(s)](self, s)
@@ -289,12 +283,12 @@ class NestEmitter:
         return self.arith("add", self.read(k), const(plus, I64)) if plus else self.read(k)
 
     def read(self, k: int) -> Val:
-        """What is in slot `k` of the block at hand."""
+        """The contents of slot `k` of the parameter block."""
         at = self.code.emit(f"getelementptr i64, ptr %ctx, i64 {k}", I64, 1, pointer=True)
         return self.code.emit(f"load i64, ptr {at.text}, align 8", I64, 1, at)
 
     def uniform(self, what: Uniform) -> Val:
-        """A number that the nest is given."""
+        """A number that is an argument of the nest."""
         assert self.uniforms is not None
         return self.read(self.uniforms.setdefault(what, len(self.uniforms) + 1))
 
@@ -335,8 +329,8 @@ class NestEmitter:
 
     def is_changing(self, p: Poly) -> bool:
         """Is an index read from memory that the nest writes?"""
-        exprs = p.exprs if self.changing else ()
-        return bool(exprs) and any(x.source in self.changing for x in loads(*exprs))
+        exprs = p.exprs if self.stores.changing else ()
+        return bool(exprs) and any(x.source in self.stores.changing for x in loads(*exprs))
 
     def by_depth(self, p: Poly) -> list[Poly]:
         """The loop-invariant part of an index that changes, and the rest: a row's address is computed before its
@@ -355,7 +349,7 @@ class NestEmitter:
         found = self.known.integers.get(key)
         if found is None:
             found = self._product(m, c, lanes)
-            if not (self.changing and any(a.parts for a in m) and self.is_changing(Poly({m: 1}, 0))):
+            if not (self.stores.changing and any(a.parts for a in m) and self.is_changing(Poly({m: 1}, 0))):
                 self.known.remember(key, found, everywhere=False)
         return found
 
@@ -476,7 +470,7 @@ class NestEmitter:
 
     # -- memory layout
     def flat(self, source: str, index: tuple[Poly, ...]) -> Poly:
-        """The position of an element in elements from the start of its array."""
+        """The index of an element from the start of its array."""
         total = ZERO
         i = self.inputs.get(source)
         buffer = self.buffers.get(source)
@@ -513,7 +507,7 @@ class NestEmitter:
         return found
 
     def base(self, source: str, plus: int = 0) -> Val:
-        """The address of an array, and some bytes more."""
+        """The address of an array, plus some bytes."""
         i = self.inputs.get(source)
         if i is not None and i.data is not None:
             at = Val(f"@{global_name(source)}", I64, 1, 0, pointer=True)
@@ -531,9 +525,10 @@ class NestEmitter:
         """A guard: no loop deeper than it stores to an array."""
         if not self.is_mutable(source):
             return Val("", I64, 1, 0)
-        inside = (depth for depth, body in reversed(self.bodies) if any(source in stored(s) for s in every(body)))
+        bodies = reversed(self.stores.bodies)
+        inside = (depth for depth, body in bodies if any(source in stored(s) for s in every(body)))
         return Val("", I64, 1, next(inside, 0))
 
     def is_mutable(self, source: str) -> bool:
         """Does this nest write the array, so that its loads stay where they are?"""
-        return source in self.written
+        return source in self.stores.written

@@ -1,8 +1,8 @@
-"""Indices that are no polynomials: values read from arrays, checked against the axis, and boundary conditions.
+"""Indices that are not polynomials: values loaded from arrays, checked against the axis, and boundary conditions.
 
-All boundary modes but one are periodic. Most indices are less than a period beyond the ends of the axis: those need no
-division. For the others there is one, in a branch that hardly ever runs; an index that does not change in the innermost
-loop is divided outside of that.
+All boundary modes but one are periodic. Most indices are less than a period beyond the axis, and need no division. The
+others do, in a branch that is rarely taken; for an index that is invariant in the innermost loop, the division is
+outside of it.
 """
 
 from __future__ import annotations

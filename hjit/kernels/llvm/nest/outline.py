@@ -1,6 +1,6 @@
-"""Functions that a nest calls: their text, and the names that calls of them have in the end.
+"""Outlined functions of a nest: their text, and their final names.
 
-Which loops become functions is decided by `hjit.kernels.lower.passes.outlining`; equal ones are compiled once: see
+`hjit.kernels.lower.passes.outlining` decides which loops become functions; equal ones are compiled once, see
 `hjit.kernels.llvm.builder.function_merging`.
 """
 

@@ -10,37 +10,37 @@ from hjit.kernels.llvm.vecmath import apply as vecmath
 from hjit.kernels.lower.loopir import CombineLanes, Declare, Name, Register, Set
 from hjit.kernels.lower.two_sum import two_sum
 
-Parts = tuple[Val, ...]  # a total, or a total and its rounding error
+Accumulator = tuple[Val, ...]  # a total, or a total and its rounding error (compensated summation)
 
 
 def declare(e: NestEmitter, s: Declare) -> None:
     name = s.register.name
-    if name not in e.registers:
-        e.registers[name] = e.alloca(type_name(s.register.dtype, s.lanes)), s.lanes
+    if name not in e.registers.memory:
+        e.registers.memory[name] = e.alloca(type_name(s.register.dtype, s.lanes)), s.lanes
     assign(e, s.register, e.value(s.initial))
     e.known.forget()
 
 
 def name(e: NestEmitter, s: Name) -> None:
-    e.named[s.register.name] = e.value(s.value)
+    e.registers.named[s.register.name] = e.value(s.value)
 
 
 def value(e: NestEmitter, r: Register) -> Val:
     """What a register holds now."""
-    if r.name in e.named:
-        return e.named[r.name]
-    at, lanes = e.registers[r.name]
+    if r.name in e.registers.named:
+        return e.registers.named[r.name]
+    at, lanes = e.registers.memory[r.name]
     return e.code.here(f"load {type_name(r.dtype, lanes)}, ptr {at}", r.dtype, lanes)
 
 
 def lanes(e: NestEmitter, r: Register) -> int:
     """The lanes of what a register holds."""
-    return e.named[r.name].lanes if r.name in e.named else e.registers[r.name][1]
+    return e.registers.named[r.name].lanes if r.name in e.registers.named else e.registers.memory[r.name][1]
 
 
 def assign(e: NestEmitter, r: Register, v: Val) -> None:
     """Set a register; a scalar is in all lanes of a vector."""
-    at, lanes = e.registers[r.name]
+    at, lanes = e.registers.memory[r.name]
     e.code.effect(f"store {splat(e.code, v, lanes)}, ptr {at}")
 
 
@@ -59,32 +59,32 @@ def combine_lanes(e: NestEmitter, s: CombineLanes) -> None:
     e.known.forget()
 
 
-def _horizontal(e: NestEmitter, op: str, parts: Parts) -> Parts:
-    """All lanes into one."""
-    lanes = parts[0].lanes
+def _horizontal(e: NestEmitter, op: str, total: Accumulator) -> Accumulator:
+    """Combine all lanes into one."""
+    lanes = total[0].lanes
     if lanes == 1:
-        return parts
+        return total
     half = 1 << ((lanes - 1).bit_length() - 1)
-    low, high = _some(e, parts, 0, half), _some(e, parts, half, lanes - half)
+    low, high = _some(e, total, 0, half), _some(e, total, half, lanes - half)
     if lanes == 2 * half:
         return _horizontal(e, op, _combine(e, op, low, high))
     return _combine(e, op, _horizontal(e, op, low), _horizontal(e, op, high))
 
 
-def _some(e: NestEmitter, parts: Parts, first: int, count: int) -> Parts:
-    """`count` lanes."""
+def _some(e: NestEmitter, total: Accumulator, first: int, count: int) -> Accumulator:
+    """`count` lanes, from `first` on."""
     if count == 1:
-        return tuple(e.code.emit(f"extractelement {v}, i64 {first}", v.dtype, 1, v) for v in parts)
-    return tuple(shuffle(e.code, v, v, range(first, first + count)) for v in parts)
+        return tuple(e.code.emit(f"extractelement {v}, i64 {first}", v.dtype, 1, v) for v in total)
+    return tuple(shuffle(e.code, v, v, range(first, first + count)) for v in total)
 
 
-def _combine(e: NestEmitter, op: str, a: Parts, b: Parts) -> Parts:
-    """Two partial results into one."""
+def _combine(e: NestEmitter, op: str, a: Accumulator, b: Accumulator) -> Accumulator:
+    """Combine two partial results."""
 
     def apply(name: str, x: Val, y: Val) -> Val:
         return vecmath.apply(e.code, name, (x, y), x.dtype)
 
     if len(a) == 1:
         return (apply(op, a[0], b[0]),)
-    total, lost = two_sum(a[0], b[0], apply)
-    return total, apply("add", apply("add", a[1], lost), b[1])
+    joined, lost = two_sum(a[0], b[0], apply)
+    return joined, apply("add", apply("add", a[1], lost), b[1])

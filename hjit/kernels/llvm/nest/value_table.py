@@ -1,4 +1,4 @@
-"""Which values are written already, and where they are known."""
+"""A table of emitted values, and of the scopes in which they are available."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ Known = Poly | tuple[Poly, int] | tuple[tuple[Atom, ...], int, int] | tuple[str,
 
 
 class ValueTable:
-    """Values that are written already: integers are known further in, too, other values in their own loop or branch
-    only.
+    """Emitted values: integers are also available in inner scopes, other values in their own loop or branch only.
 
     Attributes:
         integers: an index -> its value; what is open at the moment.
@@ -27,18 +26,18 @@ class ValueTable:
         self._added: list[list[Known]] = [[]]
 
     def open(self) -> None:
-        """A loop or a branch begins."""
+        """Enter a loop or a branch."""
         self.values.append({})
         self._added.append([])
 
     def close(self) -> None:
-        """It ends."""
+        """Leave it."""
         self.values.pop()
         for key in self._added.pop():
             self.integers.pop(key, None)
 
     def rename(self) -> None:
-        """A name stands for another index from now on."""
+        """A name has a new meaning from now on."""
         for keys in self._added:
             for key in keys:
                 self.integers.pop(key, None)
@@ -46,7 +45,7 @@ class ValueTable:
         self.forget()
 
     def forget(self) -> None:
-        """Memory was written: what was read of it before may be another value by now."""
+        """Memory was written: values that were loaded from it are no longer valid."""
         self.values[-1].clear()
 
     def remember(self, key: Known, value: Val, everywhere: bool) -> None:

@@ -1,7 +1,7 @@
 """NumPy's `astype` in LLVM IR: every pair of dtypes, with what NumPy gives out of range.
 
-On x86, C's conversion of a float that an integer cannot hold is the processor's, so the processor's own instructions
-are called: LLVM's ``fptosi`` is undefined there. Elsewhere the saturating conversions are NumPy's.
+On x86, C converts a float that an integer cannot hold as the processor does, so the processor's instructions are
+called: LLVM's ``fptosi`` is undefined there. On other processors NumPy's conversions saturate.
 """
 
 from __future__ import annotations

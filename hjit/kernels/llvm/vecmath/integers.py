@@ -1,4 +1,4 @@
-"""NumPy's integer and bool ufuncs in LLVM IR, with nothing that traps or is undefined."""
+"""NumPy's integer and bool ufuncs in LLVM IR, without traps or undefined behaviour."""
 
 from __future__ import annotations
 

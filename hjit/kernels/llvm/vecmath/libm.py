@@ -1,4 +1,4 @@
-"""log, sin and the other functions of the C library: libmvec's vector variants where there are, else one call a
+"""log, sin and the other functions of the C library: libmvec's vector variants if there are any, else one call per
 lane."""
 
 from __future__ import annotations

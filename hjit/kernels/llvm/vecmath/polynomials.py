@@ -1,4 +1,4 @@
-"""exp and the power of floats as polynomials: no tables, no branches, as fast for arguments that under- or overflow.
+"""exp and powers of floats as polynomials: no tables or branches, and no slow path for overflow and underflow.
 
 libmvec's exp calls the scalar function for each result that is not normal, as a bilateral filter's weights often are.
 """

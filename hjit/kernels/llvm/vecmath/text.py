@@ -1,4 +1,4 @@
-"""Short ways of writing one LLVM instruction, and of splitting vectors; used by the vecmath modules."""
+"""Helpers of the vecmath modules: emitting single instructions, splitting vectors."""
 
 from __future__ import annotations
 

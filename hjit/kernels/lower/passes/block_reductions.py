@@ -1,8 +1,9 @@
-"""Reductions: accumulators in registers, several at a time, combined at the end. Prefix scans by a block's threads.
+"""Register blocking of reductions: several accumulators at a time, combined at the end. Prefix scans by a block's
+threads.
 
-Every `Reduce` becomes registers, loops around blocks that set them, and the stores of what they hold in the end. A
-`Scan` becomes a loop over a few tiles at a time, of which each thread has one element each, so that neighbouring
-threads access neighbouring elements; the running total is carried from one step to the next.
+Every `Reduce` becomes registers, loops around blocks that set them, and final stores. A `Scan` becomes a loop over a
+few tiles at a time, of which each thread has one element each, so that neighbouring threads access neighbouring
+elements; the running total is carried from step to step.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from hjit.trace.ir.poly import ZERO, Poly, Var, extremum, poly
 
 
 def block_reductions(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest without `Reduce`.
+    """Replace each `Reduce` by registers, loops and stores.
 
     Raises:
         ScheduleError: lanes share a reduction, and threads do something else between them.
@@ -59,7 +60,7 @@ def block_reductions(nest: Nest, graph: Graph, machine: Machine) -> Nest:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """A running value: the total, and its rounding error where that is carried along."""
+    """A running value: the total, and its rounding error if that is tracked."""
 
     total: Expr
     error: Expr | None = None
@@ -279,7 +280,7 @@ class Reductions:
 
 
 def _by_lanes(s: Stmt) -> tuple[tuple[ThreadLoop, ...], Reduce] | None:
-    """The loops over threads, and the reduction, where lanes of warps share one."""
+    """The thread loops and the reduction, if lanes of warps share a reduction."""
     match s:
         case Threads(loops=loops, body=(Reduce() as r,)) if any(t.warp_lanes for t in r.loops):
             return loops, r
@@ -370,7 +371,7 @@ def _split(loops: tuple[ReductionLoop, ...], most: int) -> tuple[tuple[Reduction
 
 
 def block_scans(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest without `Scan`."""
+    """Replace each `Scan` by loops and prefix scans."""
     if not nest.blocks:
         return nest
     return replace(nest, body=_with_scans(nest.body, nest.threads))

@@ -1,7 +1,7 @@
-"""Loops over threads, as what the threads of a block do together.
+"""Cooperative loops: the iterations of loops over threads are distributed over the threads of a block.
 
-Loops over threads that are directly inside each other count as one, so that all threads have work although its sides
-are no multiples of theirs. What no such loop is around runs in the first thread.
+Thread loops that are directly nested count as one loop, so that all threads have work even if the extents are not
+multiples of the block's. Statements outside of such loops run in the first thread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ THREADS = 256
 
 
 def distribute_threads(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest without loops over threads."""
+    """Distribute the iterations of loops over threads."""
     if not nest.blocks:
         return nest
     body = _shared_out(nest.body)
@@ -65,18 +65,18 @@ def _distributed(s: Stmt) -> Stmt:
 
 
 def _depends(s: For, loops: Sequence[ThreadLoop]) -> bool:
-    """Are its bounds others for each iteration of loops around it?"""
+    """Do its bounds depend on enclosing loops?"""
     return any(p.mentions(t.var) for t in loops for p in (s.begin, s.end))
 
 
 def _serial(s: Stmt) -> Stmt:
-    """Inside a thread every loop is one after the other."""
+    """Make all loops inside a thread serial."""
     s = with_bodies(s, lambda body: tuple(map(_serial, body)))
     return replace(s, kind="serial") if isinstance(s, For) and s.kind == "gpu_thread" else s
 
 
 def _threads(stage: str, body: Body) -> int:
-    """How many threads a block has: as the stage of the nest has iterations for, where that is known."""
+    """The number of threads of a block: the iterations of the nest's stage, if that number is known."""
     known = ([n for n in most if n is not None] for most in _iterations(stage, body) if None not in most)
     wanted = next(map(math.prod, known), THREADS)
     return min(max(-(-wanted // WARP), 1) * WARP, MAX_THREADS)

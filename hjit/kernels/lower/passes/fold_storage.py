@@ -1,7 +1,7 @@
-"""Storage folding: a stage that slides along a loop keeps only what one iteration reads (Halide 2012, section 4.3).
+"""Storage folding: a stage with a sliding window keeps only what one iteration reads (Halide 2012, section 4.3).
 
-The axis that moves becomes circular, its length rounded up to a power of two, so that a mask wraps an index. Where
-`SlidingProduce` has no window all of the axis is kept.
+The axis that moves becomes a circular buffer, whose length is rounded up to a power of two so that indices wrap by a
+mask. If `SlidingProduce` has no window, the whole axis is kept.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hjit.trace.ir.poly import ZERO, Poly, poly
 
 
 def fold_storage(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest whose sliding stages have circular buffers, where they can."""
+    """Give stages with sliding windows circular buffers, if possible."""
     slides: dict[str, list[SlidingProduce]] = {}
     for s in every(nest.body):
         if isinstance(s, SlidingProduce):

@@ -1,8 +1,8 @@
-"""Loop-invariant code motion: what a loop's iterations all compute alike is computed before it, and named.
+"""Loop-invariant code motion: values that all iterations share are computed before the loop, and named.
 
-An expression goes out of every loop that none of its indices depends on, where memory that it reads is not written by
-the nest. It stays inside conditions, functions and windows that slide: what they read may not be there otherwise.
-Names of indices go out, too, where nothing that they compute can fail: a loop that has no iterations computes nothing.
+An expression is moved out of every loop that none of its indices depends on, if the nest does not write the memory that
+it reads. It stays inside conditions, functions and sliding windows, outside of which its operands may not exist. Names
+of indices are moved as well if computing them cannot fail, because a loop without iterations must compute nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Write = TypeVar("Write", Store, Set)
 
 
 def hoist_invariants(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest in which loops compute no value again and again."""
+    """Move loop-invariant expressions out of loops."""
     changing = frozenset((*nest.writes, *nest.buffers)).intersection(sources(nest.body))
     return replace(nest, body=_Hoisting(changing).body(nest.body))
 

@@ -1,7 +1,7 @@
-"""Barriers: where the threads of a block read, or write again, what others of them have written.
+"""Barriers: before threads of a block read or overwrite what other threads have written.
 
-Threads of one `Threads` statement do not wait for each other; a barrier goes before the next one that touches the same
-memory, and as few as that needs.
+Threads do not wait within one `Threads` statement; a barrier is inserted before the next one that accesses the same
+memory, and no more barriers than needed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hjit.trace.ir.graph import Graph
 
 
 def insert_barriers(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest in which no two threads of a block touch the same memory at once, one of them writing.
+    """Insert barriers, so that no thread of a block accesses memory that another one is writing.
 
     Raises:
         CompileError: some threads of a block may not reach a barrier, see `check_uniform`.
@@ -43,7 +43,7 @@ def insert_barriers(nest: Nest, graph: Graph, machine: Machine) -> Nest:
 
 @dataclass(frozen=True, slots=True)
 class _Accesses:
-    """Memory that threads have read and written since the last barrier.
+    """The memory that threads have read and written since the last barrier.
 
     Attributes:
         joined: what has been updated atomically, and by which operation: in any order, but not in that of others.
@@ -61,7 +61,7 @@ class _Accesses:
         return replace(self, read=self.read - {name}, written=self.written - {name})
 
     def clashes(self, later: _Accesses, again: frozenset[str]) -> bool:
-        """Does what comes later touch what must be done before?
+        """Do later accesses conflict with these?
 
         Args:
             again: memory whose elements are written more than once.
@@ -77,7 +77,7 @@ class _Accesses:
 
 
 class _Barriers:
-    """Puts them into a nest.
+    """Inserts barriers into a nest.
 
     Attributes:
         memory: of buffers of a block the one in whose memory they are, themselves for instance.
@@ -126,12 +126,12 @@ class _Barriers:
         return self.body(body, since.union(before))
 
     def wait(self, body: Body, since: _Accesses) -> Body:
-        """The barrier that statements need before them, if they do."""
+        """The barrier that statements need before them, if any."""
         own = self.touched(body)
         return (Barrier(),) if since.clashes(own, self.shared) else ()
 
     def touched(self, body: Iterable[Stmt]) -> _Accesses:
-        """What statements read and write of the common memory."""
+        """The accesses of statements to memory that threads share."""
         body = tuple(body)
         stores = [x for s in every(body) if isinstance(s, Block) for x in s.stores]
         read = {*sources(body), *(x.source for s in every(body) for p in own_polys(s) for x in loads(*p.exprs))}

@@ -1,6 +1,6 @@
-"""Border and interior: where no boundary handling changes anything there is other code.
+"""Loop partitioning: separate code for the interior, where boundary conditions have no effect.
 
-On a CPU that is the part of a vector loop, on a GPU the blocks that do not come near a border.
+On a CPU the interior is a part of a vector loop; on a GPU it is the blocks that are not near a border.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Range = tuple[Poly, Poly]
 
 
 def split_at_wraps(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest whose vector loops are two where an index wraps around at a run-time place, as that of ``np.roll``.
+    """Split vector loops where an index wraps around at a run-time position, as in ``np.roll``.
 
     What lies before that place, and what lies behind it, is read without a break: each loop has an interior of its own.
     """
@@ -63,8 +63,7 @@ def _split(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 
 def _at_wrap(s: VectorLoop) -> tuple[Stmt, ...]:
-    """A vector loop as those before and behind the place where indices wrap around; itself where there is none, or
-    several."""
+    """A vector loop split at the position where indices wrap around; unchanged if there is none, or several."""
     inside = [*every(s.body)]
     if any(isinstance(t, Scan | ResetWindow) for t in inside):
         return (s,)
@@ -100,17 +99,17 @@ def _changed(s: Stmt, change: Callable[[Atom], IntLike | None]) -> Stmt:
 
 
 def partition_loops(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest whose vector loops run over their interior, at aligned indices where divisions ask for that."""
+    """Restrict vector loops to their interior, with aligned indices if divisions need them."""
     return replace(nest, body=tuple(map(_partitioned, nest.body)))
 
 
 def partition_blocks(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest whose blocks have other code where no index of theirs is near a border."""
+    """Give blocks separate code if none of their indices is near a border."""
     return replace(nest, body=_blocks_apart(nest.body)) if nest.blocks else nest
 
 
 def _blocks_apart(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """The statements of a block, or of a loop of it, with both codes."""
+    """The statements of a block, or of a loop in it, with both versions of the code."""
     loops = [k for k, s in enumerate(body) if isinstance(s, For) and s.kind != "gpu_thread" and has_threads(s)]
     if loops:  # what is decided is decided as far inside as threads do not differ
         return tuple(with_bodies(s, _blocks_apart) if k in loops else s for k, s in enumerate(body))

@@ -1,7 +1,8 @@
-"""Loops inside a nest that occur again and again become functions of their own, of which LLVM compiles one.
+"""Outlining: loops that occur repeatedly in a nest become functions, which LLVM compiles once.
 
-The stages of a search window that are computed row by row, say: as many loops as it has positions, that differ in where
-they read and write. In one function, what is known before its loops is alive in all of them, and LLVM takes long.
+An example are the stages of a search window that are computed row by row: there is a loop for each position, and these
+differ in the addresses that they read and write. In a single function, all values computed before the loops would be
+live throughout, which slows LLVM down.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Body = tuple[Stmt, ...]
 
 
 def outline(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest, in which the loops that are to be functions are `Outlined`."""
+    """Mark the loops that become functions as `Outlined`."""
     return replace(nest, body=_outlined(nest.body))
 
 
@@ -48,7 +49,7 @@ def _outlined(body: Body) -> Body:
 
 
 def _parts(s: Stmt) -> Iterator[Stmt | Body]:
-    """What of a statement may become a function: a loop, or what runs under a condition."""
+    """The part of a statement that may become a function: a loop, or the body of a condition."""
     match s:
         case For() | VectorLoop():
             if not _has_state((s,)):
@@ -58,12 +59,12 @@ def _parts(s: Stmt) -> Iterator[Stmt | Body]:
 
 
 def _has_state(body: Body) -> bool:
-    """Does a circular buffer begin or slide here? How far it has come is a variable of the function."""
+    """Does a circular buffer begin or slide here? Its position is a variable of the function."""
     return any(isinstance(s, (ResetWindow, SlidingProduce)) or any(map(_has_state, inner(s))) for s in body)
 
 
 def _shape(part: Stmt | Body) -> str:
-    """The text of statements with numbers for names, in the order in which they occur, and without constants."""
+    """The text of statements with names numbered in order of occurrence, and without constants."""
     names: dict[str, str] = {}
 
     def number(m: re.Match[str]) -> str:

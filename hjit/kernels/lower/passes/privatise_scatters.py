@@ -1,8 +1,8 @@
-"""Scatters of whole numbers: each block of threads has a copy of what they update, in shared memory, and joins it to
-the result once.
+"""Privatised scatters of integers: each block of threads updates a copy in shared memory, and adds it to the result
+once.
 
-Atomic updates of shared memory are 32 bits wide; those of 64 bits are loops of compare-and-swap. A sum of 64 bits has
-32 in its copies where so many updates cannot exceed them, as in every histogram.
+Atomic updates of shared memory are 32 bits wide; 64-bit ones are loops of compare-and-swap. A 64-bit sum has 32-bit
+copies if the number of updates cannot overflow them, as in every histogram.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ ELEMENT = Var("element")
 
 
 def privatise_scatters(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest whose blocks update copies of their own, where these fit and have no more elements than are updated."""
+    """Let blocks update private copies, if these fit into shared memory and have no more elements than there are
+    updates."""
     first = next((k for k, s in enumerate(nest.body) if not isinstance(s, Let | ResetWindow)), len(nest.body))
     names, body = nest.body[:first], nest.body[first:]
     stores = [x for x in _stores(body) if x.buffer == nest.stage]
@@ -56,7 +57,7 @@ def privatise_scatters(nest: Nest, graph: Graph, machine: Machine) -> Nest:
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """The part of a stage that the threads of a block update.
+    """The part of a stage that the threads of a block update in a private copy.
 
     Attributes:
         op: the ufunc that joins values.
@@ -94,7 +95,7 @@ class _Copy:
         return (cleared, *map(self.redirected, body), joined)
 
     def redirected(self, s: Stmt) -> Stmt:
-        """A statement that updates the copy in place of the stage."""
+        """A statement that updates the copy instead of the stage."""
         if isinstance(s, Block):
             return replace(s, stores=tuple(self.store(x) if x.buffer == self.stage.name else x for x in s.stores))
         return with_bodies(s, lambda body: tuple(map(self.redirected, body)))
@@ -120,7 +121,7 @@ class _Copy:
 
 
 def _copy(s: Stage, stores: Sequence[Store], body: Body, names: set[Var]) -> _Copy | None:
-    """What of a stage the threads of a block update, if a block can have a copy of it."""
+    """The part of a stage that the threads of a block update; None if a block cannot have a copy of it."""
     op = stores[0].atomic
     assert op is not None
     dtype = s.dtype if s.dtype.itemsize == WORD else _narrow(stores, _most(body, s.name)) if op == "add" else None
@@ -149,7 +150,7 @@ def _narrow(stores: Sequence[Store], updates: int | None) -> np.dtype[Any] | Non
 
 
 def _most(body: Body, stage: str) -> int | None:
-    """How many updates of a stage the statements do at most; None where only the run knows."""
+    """An upper bound of the updates of a stage in the statements; None if it is only known at run time."""
     total = 0
     for s in body:
         if not any(x.buffer == stage for x in _stores((s,))):

@@ -1,6 +1,6 @@
-"""Loops whose iterations read what earlier ones have stored keep it in registers (loop-carried scalar replacement).
+"""Loop-carried scalar replacement: values that an iteration stores and a later one reads stay in registers.
 
-Otherwise a recurrence, such as a running sum along a row, waits for store-to-load forwarding, which takes longer than
+Without it, a recurrence such as a running sum along a row waits for store-to-load forwarding, which takes longer than
 the addition.
 """
 
@@ -25,7 +25,7 @@ Index = tuple[Poly, ...]
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What a loop keeps of one store.
+    """A store whose values a loop keeps in registers.
 
     Attributes:
         loads: what reads it, by how many iterations later.
@@ -36,7 +36,7 @@ class Carried:
 
 
 def replace_scalars(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest whose recurrences are in registers."""
+    """Keep the loop-carried values of recurrences in registers."""
     return replace(nest, body=_Recurrences(nest).body(nest.body))
 
 

@@ -1,6 +1,6 @@
-"""Results that are written once and not read again may bypass the caches.
+"""Streaming stores: large results that are written once and not read again bypass the caches.
 
-How: `hjit.kernels.llvm.memory.streaming_stores`.
+`hjit.kernels.llvm.memory.streaming_stores` emits them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hjit.trace.ir.poly import ZERO, Poly, Var, deep_atoms
 
 
 def stream_stores(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest whose stores of such results are marked, and whose vector loops know what to align."""
+    """Mark stores for streaming, and choose the alignment of vector loops for them."""
     names = frozenset(written_once(graph)) & frozenset(nest.writes)
     if not names or "x86" not in machine.features:
         return nest

@@ -1,4 +1,4 @@
-"""Unroll and jam: code for each iteration of a loop; independent iterations share one body, and its loads."""
+"""Unroll and jam: loops are replaced by copies of their body; independent iterations share loads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hjit.trace.ir.graph import Graph
 
 
 def unroll_and_jam(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest without unrolled loops."""
+    """Replace unrolled loops by copies of their body."""
     return replace(nest, body=_unrolled(nest.body))
 
 
@@ -32,7 +32,7 @@ def _iterations(s: Stmt) -> tuple[Stmt, ...]:
 
 
 def jam(bodies: Sequence[tuple[Stmt, ...]]) -> tuple[Stmt, ...]:
-    """Bodies of the same shape statement by statement into one; else one after the other."""
+    """Merge bodies that have the same shape, statement by statement; concatenate others."""
     if len({len(b) for b in bodies}) == 1:
         merged = [_merge(group) for group in zip(*bodies, strict=True)]
         if all(m is not None for m in merged):
@@ -41,7 +41,7 @@ def jam(bodies: Sequence[tuple[Stmt, ...]]) -> tuple[Stmt, ...]:
 
 
 def _merge(group: tuple[Stmt, ...]) -> Stmt | None:
-    """Statements as one; None where they differ in more than what is joined."""
+    """Merge statements; None if they differ in more than their operands."""
     first = group[0]
     joins = JOINED.get(type(first))
     if joins is None or any(type(s) is not type(first) for s in group):

@@ -1,4 +1,4 @@
-"""Names of indices that nothing refers to are dropped: inferred bounds have names whether or not they are needed."""
+"""Removing unused `Let`s: bounds inference names all bounds, needed or not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hjit.trace.ir.poly import Poly, Var, deep_atoms
 
 
 def drop_unused_lets(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest without names of indices that nothing refers to."""
+    """Remove unused names of indices."""
     return replace(nest, body=_used(nest.body, nest.buffers))
 
 

@@ -1,7 +1,7 @@
-"""Vector loops: whole vectors, what is left of them, and single elements at both sides.
+"""Vector loops: a scalar prologue, whole vectors, and an epilogue.
 
-Every `VectorLoop` becomes loops over `Vectors`: its steady state, whose iterations do several vectors; an epilogue of
-single vectors; the last vector by its tail strategy; and loops over single elements before and behind.
+Every `VectorLoop` becomes loops over `Vectors`: the steady state, whose iterations compute several vectors; an epilogue
+of single vectors; the last vector according to the tail strategy; and loops over single elements before and after.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ FEWEST_ITERATIONS = 8  # of a loop that is aligned to the lines of the cache, so
 
 
 def vectors_at_once(lanes: int, copies: int, align: int) -> tuple[int, ...]:
-    """The vectors that one iteration of a `VectorLoop` may do, at multiples of `align`: all copies, or one for the
-    rest."""
+    """The numbers of vectors per iteration of a `VectorLoop`, at multiples of `align`: all copies, or one in the
+    epilogue."""
     return tuple(n for n in dict.fromkeys((copies, 1)) if n * lanes % align == 0)
 
 
 def vectorize(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest without `VectorLoop`."""
+    """Replace each `VectorLoop` by loops over `Vectors` and single elements."""
     return replace(nest, body=_vectorized(nest.body))
 
 
@@ -73,7 +73,7 @@ def _vectors(
 
 
 def _shifted(s: VectorLoop) -> Iterator[Stmt]:
-    """All of the interior in vectors, where it has elements enough for one."""
+    """The interior in vectors, with the last one shifted inwards, if there are enough elements for one."""
     n = s.high - s.low
     line = None
     if s.line is not None:
@@ -113,7 +113,7 @@ def _shifted(s: VectorLoop) -> Iterator[Stmt]:
 
 
 def _stepped(s: VectorLoop) -> Iterator[Stmt]:
-    """Whole vectors from the first element of the interior on, then the rest of it by its tail strategy."""
+    """Whole vectors from the first element of the interior on, then the remainder by the tail strategy."""
     done = s.low
     for count in vectors_at_once(s.lanes, s.copies, s.align):
         end = _name(s, f"end{count}")
@@ -138,7 +138,7 @@ def _sides(s: VectorLoop, before: tuple[Poly, Poly], behind: tuple[Poly, Poly], 
 
 
 def _single(s: VectorLoop, low: Poly, high: Poly) -> Iterator[Stmt]:
-    """Single elements before `low` and from `high` on."""
+    """Single elements, before `low` and from `high` on."""
     if s.low == s.begin:
         yield For(s.var, high, s.end, 1, s.remainder, rare=True)
     else:

@@ -1,9 +1,9 @@
-"""What a thread reads or writes side by side, in one access.
+"""Wide accesses: adjacent elements that a thread reads or writes become one access.
 
-A block of statements that has been unrolled along rows stores neighbours. Those of an array that make up 4, 8 or 16
-bytes are a `Row`, and so is what it reads at the same distance from their beginning: where one is aligned, so are the
-others, but for what rows of an image are no multiple of that. In shared memory, what a thread reads side by side of a
-tile is a `Row` where it begins at a multiple of its length whichever thread it is.
+A block of statements that was unrolled along rows stores adjacent elements. If those of an array make up 4, 8 or 16
+bytes, they become a `Row`, and so do the elements that the block reads at the same relative positions: if one is
+aligned, the others are as well, unless the rows of an image have another length. In shared memory, adjacent reads of a
+thread are a `Row` if their start is a multiple of its length for every thread.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BYTES = (16, 8, 4)  # of one access
 
 
 def widen_accesses(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest whose blocks of statements say what is side by side."""
+    """Find adjacent accesses in blocks of statements, and make each a `Row`."""
     read = set(sources(nest.body))
     written = {x.buffer for s in every(nest.body) if isinstance(s, Block) for x in s.stores}
     rows = {i.name for i in graph.inputs if i.layout and i.layout[-1] == 1} | {s.name for s in graph.stages if s.shape}

@@ -1,4 +1,4 @@
-"""Buffers: memory that a task has for stages computed inside its nest."""
+"""Buffers of a task: memory of stages that are computed inside its nest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hjit.trace.ir.poly import ZERO, Poly, Sym, Var, extremum, poly
 
 
 def allocate(n: NestContext, stage: str, held: Region, in_thread: bool) -> Stmts:
-    """The buffer of a stage, which holds a region; names for its origin where other code is for the place, too."""
+    """The buffer for a region of a stage; its origin gets a name if the nest has separate code for different places."""
     if stage in n.buffers and not n.is_doubled:
         return ()
     origin = [s.low for s in held]

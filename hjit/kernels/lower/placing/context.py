@@ -1,4 +1,4 @@
-"""A nest while its loops are placed."""
+"""`NestContext` and what else the walk down one nest shares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lowering environment: the remaining range of every dimension at a place in the tree."""
+"""The lowering environment: the remaining range of every dimension at a place in the schedule tree."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Env:
     in_thread: bool = False
 
     def opened(self, stage: str, dims: dict[int, Interval]) -> Env:
-        """Inside a stage that computes `dims`."""
+        """The environment inside a stage that computes `dims`."""
         return replace(
             self,
             intervals=self.intervals | {stage: dict(dims)},
@@ -83,7 +83,7 @@ class Env:
         return Remaining(Interval(ZERO, total - 1, ZERO, ZERO, loose - 1))
 
     def within(self, loop: Loop, interval: Interval, size: int | None = None) -> Env:
-        """Where `interval` of a loop's dimension remains."""
+        """The environment in which `interval` of a loop's dimension remains."""
         stage, key = loop.stage, loop.dim
         dims = dict(self.intervals[stage])
         if isinstance(key, int):
@@ -110,7 +110,7 @@ class Env:
         return replace(self, remaining=self.remaining | parts)
 
     def tile(self, loop: Loop, low: Poly, step: int) -> Env:
-        """Inside the iteration of a loop that begins at `low`."""
+        """The environment inside the iteration of a loop that starts at `low`."""
         left = self.remains(loop)
         if step == 1:
             return self.at(loop, low)
@@ -119,11 +119,11 @@ class Env:
         return self.within(loop, Interval.tile(low, step, left.interval.high))
 
     def at(self, loop: Loop, p: Poly) -> Env:
-        """At one index of a loop's dimension."""
+        """The environment at one index of a loop's dimension."""
         return self.within(loop, Interval.point(p), 1)
 
     def deeper(self, var: Var, step: int, begin: Poly) -> Env:
-        """Inside one more loop."""
+        """The environment inside one more loop."""
         return replace(self, depth=self.depth + 1, iteration=(var, step, begin))
 
     def absorb(self, loop: Loop) -> Env:

@@ -1,4 +1,5 @@
-"""Questions about the loops of a tree: which run inside one, how far its iterations go, whether vectors run in it."""
+"""Queries about the loops of a tree: which run inside a loop, how far its iterations advance, whether it contains
+vector loops."""
 
 from __future__ import annotations
 

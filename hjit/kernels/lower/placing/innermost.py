@@ -1,4 +1,4 @@
-"""What a computation does at one point of its loops: the stores of its definitions, and what it prefetches."""
+"""The innermost statements of a computation: the stores of its definitions, and prefetches."""
 
 from __future__ import annotations
 

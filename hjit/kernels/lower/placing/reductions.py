@@ -1,4 +1,4 @@
-"""Reductions of associative operations: accumulators in registers, over all loops from the first reduction one on."""
+"""Associative reductions: accumulators in registers, across all reduction loops."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which rows of arrays a nest touches, block by block: it may run over part of an image while others are on their way.
+"""The rows of arrays that each block of a nest reads and writes, so that it can run while other rows are being copied.
 
-Rows are along the first axis of an array. Bounds inference of one iteration of the outermost loop over blocks says how
-far it reads, and from where on it writes.
+Rows are along the first axis of an array. Bounds inference for one iteration of the outermost block loop gives the last
+row that it reads and the first row that it writes.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def rows_of(n: NestContext, top: Node, loop: Loop, count: Poly, env: Env) -> Row
     begins: list[Poly] = []
     for c in computes(top):
         for number in c.definitions:
-            part = n.reads.part(c.stage, number)
-            dims = head if c.stage == n.head else part.dims(regions[c.stage])
+            group = n.reads.group(c.stage, number)
+            dims = head if c.stage == n.head else group.dims(regions[c.stage])
             for source, end in _read(n.reads, c.stage, number, dims):
                 if source not in regions:
                     ends[source] = _most(ends.get(source), end)
@@ -74,7 +74,7 @@ def _length(reads: Reads, source: str) -> Poly:
 
 def _read(reads: Reads, stage: str, number: int, dims: Dims) -> Iterator[tuple[str, Poly]]:
     """How far a definition reads each array but its own."""
-    full = reads.part(stage, number).whole
+    full = reads.group(stage, number).whole
     for source, axes in reads.indices(stage, number).items():
         if source != stage:
             yield source, _interval(axes[0] if axes else (), dims, full, _length(reads, source))[1]
@@ -85,7 +85,7 @@ def _written(reads: Reads, stage: str, number: int, dims: Dims) -> tuple[Poly, P
     rows than it writes, or scatters, that is all of it."""
     s = reads.stages[stage]
     d, n = s.definitions[number], _length(reads, stage)
-    begin, end = _interval(d.target[:1], dims, reads.part(stage, number).whole, n)
+    begin, end = _interval(d.target[:1], dims, reads.group(stage, number).whole, n)
     own = ((x, other) for other in s.definitions for x in other.loads if x.source == stage)
     is_row_by_row = not d.is_scatter and all(x.index[:1] == other.target[:1] for x, other in own)
     return begin, end if is_row_by_row else n

@@ -1,4 +1,4 @@
-"""Scans whose iterations the threads of a block share, and those of which a thread does a part."""
+"""Scans that the threads of a block compute together, and scans of which each thread computes a part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sliding windows: which part of a stage each iteration of a loop must compute that earlier ones have not.
+"""Sliding windows: the part of a stage that an iteration must compute because earlier iterations have not.
 
 A stage that is computed inside a loop but stored outside of it keeps what earlier iterations computed (Halide 2012,
 section 4.3). Along the axis that moves with the loop only the last elements are kept, in a circular buffer as long as
@@ -193,8 +193,8 @@ def _needed_early(site: SlidingSite, windows: dict[str, Window], regions: dict[s
         if stage not in windows and any(p.exprs for d in definitions for x in d.loads for p in x.index):
             why = f"it reads {stage}, which looks up elements at computed indices, and is stored inside the loop"
             raise _error(site, window, why)
-        parts = (site.reads.part(stage, k) for k in range(len(definitions)))
-        work += ((source, window) for part in parts for source in part.footprints)
+        groups = (site.reads.group(stage, k) for k in range(len(definitions)))
+        work += ((source, window) for group in groups for source in group.footprints)
     return frozenset(found)
 
 

@@ -1,4 +1,4 @@
-"""Tail strategies: what becomes of the last iteration of a loop whose trip count does not divide its range."""
+"""Tail strategies: the last iteration of a loop whose step does not divide its range."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """The walk down the schedule tree of one nest, which turns it into loops around definitions.
 
 A place is the inside of a loop, or the top of the nest. There, bounds inference (`hjit.sched.analysis.bounds`) finds
-A place is the inside of a loop, or the top of the nest. There, bounds inference (`hjit.sched.analysis.bounds`) finds
-their memory; then follows a nest for each. A loop becomes vectors, copies or iterations, with a strategy for the last
-one (`tails`). A computation becomes stores (`leaves`), or one reduction over the loops around it (`reductions`).
+the regions of the stages that begin at the place, `sliding_windows` the part of them that earlier iterations have not
+computed, and `buffers` their memory; then follows a nest for each. A loop becomes vectors, copies or iterations, with a
+strategy for the last one (`tails`). A computation becomes stores (`innermost`), or one reduction over the loops around
+it (`reductions`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Body = Callable[[Env], Stmts]
 
 
 def visit(n: NestContext, node: Node, env: Env) -> Stmts:
-    """The statements of a loop or of a computation."""
+    """Lower a loop or a computation to statements."""
     match node:
         case Compute():
             return (innermost.block_of(n, node, env.intervals[node.stage]),)
@@ -42,7 +43,7 @@ def visit(n: NestContext, node: Node, env: Env) -> Stmts:
 
 
 def place(n: NestContext, children: tuple[Node, ...], env: Env) -> tuple[Stmts, int]:
-    """The statements inside a loop, and its warm-up: how many iterations early the loop must start."""
+    """The statements inside a loop, and the number of its warm-up iterations."""
     items, stores = flattened(children)
     new = list(dict.fromkeys(x.stage for x in items if x.stage not in env.intervals))
     if not new and not stores:
@@ -81,13 +82,13 @@ def _site(n: NestContext, computed: list[Compute], new: list[str], env: Env) -> 
 
 
 def _realise(n: NestContext, node: Loop | Compute, region: Region, env: Env) -> Stmts:
-    """One nest of a stage, over the part of it that a region requires."""
-    part = n.reads.part(node.stage, own(node, node.stage).definitions[-1])
-    return visit(n, node, env.opened(node.stage, part.dims(region)))
+    """One nest of a stage, over the required part of a region."""
+    group = n.reads.group(node.stage, own(node, node.stage).definitions[-1])
+    return visit(n, node, env.opened(node.stage, group.dims(region)))
 
 
 def _slide(n: NestContext, x: Loop | Compute, w: Window, region: Region, env: Env, is_last: bool) -> SlidingProduce:
-    """Compute what is new of a stage in an iteration."""
+    """Compute the new part of a stage in an iteration."""
     var = n.var(f"{x.stage}.new")
     stmts = _realise(n, x, w.part(region, poly(var)), env)
     if not w.new:  # computed whole in the first iteration; updates must not be repeated in later ones
@@ -159,7 +160,7 @@ def _threads(n: NestContext, node: Loop, env: Env, left: Remaining) -> Stmt:
 
 
 def _vectors(n: NestContext, node: Loop, env: Env, left: Remaining, lanes: int, copies: int, body: Body) -> Stmt:
-    """Vectors over the remaining range, and single elements where no vector fits."""
+    """Vectors over the remaining range, and single elements where there is no room for a vector."""
     var = n.loop_var(node)
     inside = env.at(node, poly(var)).absorb(node).deeper(var, 1, left.low)
     single = replace(inside, scalar=True)
@@ -171,7 +172,7 @@ def _vectors(n: NestContext, node: Loop, env: Env, left: Remaining, lanes: int, 
 
 
 def _unrolled(n: NestContext, node: Loop, env: Env, left: Remaining, body: Body) -> Stmts:
-    """Code for each iteration, or a loop if their number is not known, or does not fit."""
+    """A copy of the body for each iteration, or a loop if their number is unknown or too large."""
     step, size = step_of(node), left.known
     d = definition_of(n.reads, own(node, node.stage))
     is_pure = dims_of(node.dim)[-1] < len(d.dims)
@@ -197,7 +198,7 @@ def _not_unrolled(n: NestContext, node: Loop, env: Env, left: Remaining, body: B
 
 
 def iterations(n: NestContext, node: Loop, env: Env, begin: Poly, end: Poly) -> Stmts:
-    """A serial loop over part of the remaining range, in steps of the size of the next loop inside."""
+    """A serial loop over part of the remaining range, with the size of the next inner loop as its step."""
     vectors = vectors_below(node)
     if vectors is not None and node.kind != "vector":
         part = Remaining(replace(env.remains(node).interval, low=begin, high=end - 1))

@@ -1,4 +1,4 @@
-"""Temporaries of a `Program` that one step alone reads, each element once, become part of that step."""
+"""Fusion in a `Program`: a temporary that only one step reads, each element once, becomes part of that step."""
 
 from __future__ import annotations
 

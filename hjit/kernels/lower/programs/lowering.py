@@ -1,7 +1,7 @@
 """Lowering of a `Program`: its steps, in their order, as statements of one nest.
 
-Numbers are registers. The innermost loop of a step is vectors, where its elements lie side by side. A step whose values
-read what it stores at other points stores them in a temporary first.
+Numbers are registers. The innermost loop of a step is vectorised if its elements are contiguous. A step that reads
+elements that it stores at other points stores to a temporary first.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 
 
 class NotLinked(Exception):
-    """Only LLVM can load it."""
+    """Only LLVM can load this object code."""
 
 
 @functools.lru_cache(maxsize=1)
@@ -28,7 +28,7 @@ def _memory() -> tuple[Any, Any, Any]:
 
 
 def pages(size: int) -> int:
-    """The address of new pages.
+    """Allocate pages.
 
     Raises:
         NotLinked: there are none.
@@ -44,7 +44,7 @@ _FAILED = ctypes.c_void_p(-1).value
 
 
 def has_room(size: int) -> bool:
-    """Does the system give the process so much more memory? Yes where it is not asked."""
+    """Does the system have this much more memory for the process? True if that is unknown."""
     if not sys.platform.startswith("linux"):
         return True
     try:
@@ -55,7 +55,7 @@ def has_room(size: int) -> bool:
 
 
 def fill(address: int, image: bytearray) -> None:
-    """Write pages, for good: from now on they can be executed, and no longer be written.
+    """Write pages and make them executable and read-only.
 
     Raises:
         NotLinked: the system does not let them be executed.
@@ -66,6 +66,6 @@ def fill(address: int, image: bytearray) -> None:
 
 
 def free(address: int, size: int) -> None:
-    """Give pages back whose code nobody can call any more."""
+    """Free pages whose code can no longer be called."""
     if not sys.is_finalizing():
         _memory()[2](address, size)

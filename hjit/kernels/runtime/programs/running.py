@@ -1,4 +1,4 @@
-"""What runs the loops that a trace leaves to no Graph: programs, bound to sizes.
+"""Running loop programs, bound to sizes: the loops of a trace that a Graph cannot express.
 
 How a kernel is bound is on disk, too: a process that finds it there loads no compiler.
 """

@@ -357,7 +357,7 @@ class CarriedVariables:
             ends = (("less", -HALF), ("greater", HALF))
             below, above = (Op(name, (e, Const(end, e.dtype)), np.bool_) for name, end in ends)
             large = Op("logical_or", (below, above), np.bool_)
-            self.rec.outgrown = self.rec.outgrown or self.rec.line()
+            self.rec.findings.checked_int = self.rec.findings.checked_int or self.rec.line()
             self.rec.checks.append(self.rec.stage(large, (), np.bool_, name="large").name)
 
     def _find(self, variable: InductionVariable, now: Mapping[str, Any], read: Collection[str]) -> bool:

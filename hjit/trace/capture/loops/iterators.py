@@ -25,8 +25,8 @@ from hjit.trace.ir.expressions import Load
 from hjit.trace.ir.poly import SMALL, Indirect, poly
 from hjit.trace.tracing.arrays.traced import Traced
 from hjit.trace.tracing.arrays.tracer import as_tracer, is_tracer, python_int, stage_of
-from hjit.trace.tracing.dispatch import provides
-from hjit.trace.tracing.recording.iterations import RunningLoop, ShortLoop
+from hjit.trace.tracing.forward import provides
+from hjit.trace.tracing.recording.loops.unrolled import RunningLoop, ShortLoop
 from hjit.trace.tracing.recording.recorder import Recorder, current, tracing
 from hjit.trace.tracing.scalars.host import static_value
 from hjit.trace.tracing.scalars.induction import CannotReroll, InductionVariable, LoopSite, as_traced, extreme
@@ -74,7 +74,7 @@ def _is_rolled(plain: range, frame: FrameType) -> bool:
             return True
         if site not in attempt.unrolled:
             start = plain[-1 if loop.is_reversed else 0]
-            rec.parts.begin(site, ShortLoop(frame, loop.offset, loop.end, loop.variable, start))
+            rec.unrolled.parts.begin(site, ShortLoop(frame, loop.offset, loop.end, loop.variable, start))
             rec.unrolled.begin(site, RunningLoop(frame, loop.offset, loop.end))
     rec.unrolled.has_short |= bool(rec.loops) or n > SMALL
     return (n > SMALL and rec.attempt.rolls_short) or (bool(rec.loops) and rec.attempt.rolls_inside)

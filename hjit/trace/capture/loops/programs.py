@@ -432,7 +432,7 @@ def _run(rec: Recorder, program: Program, arrays: Sequence[str]) -> tuple[str, .
     try:
         done = record_extern_call(rec, ExternCall("loops", call, needs))
     except OutOfBounds:
-        rec.out_of_bounds = True
+        rec.findings.out_of_bounds = True
         raise
     done.program = program
     return done.gives

@@ -42,8 +42,8 @@ from hjit.trace.tracing.arrays.buffers import serials
 from hjit.trace.tracing.arrays.grown import GrowingList
 from hjit.trace.tracing.arrays.tracer import call, is_tracer, python_int, stage_of
 from hjit.trace.tracing.frames import traced_frame
-from hjit.trace.tracing.recording.attempt import place_of
 from hjit.trace.tracing.recording.recorder import Recorder
+from hjit.trace.tracing.recording.state.attempt import place_of
 from hjit.trace.tracing.scalars.induction import CannotReroll, Comparison, InductionVariable, LoopSite
 
 MAX_CONDITIONS, MAX_PATHS = 16, 64  # on one path through an iteration, and paths through it: each is traced (chosen)
@@ -189,8 +189,8 @@ class TracedLoop:
     __reversed__ = __iter__  # its iterations are in the order of the loop already
 
     def __next__(self) -> Any:
-        if self.mark is not None and self.rec.iterations is not None:
-            self.rec.iterations.go_back(self.frame, self.loop.offset)
+        if self.mark is not None and self.rec.unrolled.iterations is not None:
+            self.rec.unrolled.iterations.go_back(self.frame, self.loop.offset)
         if self.mark is None:
             self._begin()
         elif self._is_left():
@@ -209,11 +209,11 @@ class TracedLoop:
     def _begin(self) -> None:
         rec = self.rec
         self.around = [(loop, loop.known) for loop in rec.loops]
-        self.effects = len(rec.breaks), len(rec.undo)
+        self.effects = len(rec.breaks), len(rec.externs.undo)
         self.unrolled_before = 0
-        if rec.iterations is not None:
-            rec.iterations.begin_loop(*traced_frame())
-            self.unrolled_before = rec.iterations.operations
+        if rec.unrolled.iterations is not None:
+            rec.unrolled.iterations.begin_loop(*traced_frame())
+            self.unrolled_before = rec.unrolled.iterations.operations
         self.var = Var(f"iteration{len(rec.loops)}")
         rec.loops.append(self)
         start, step = self.iterations.start, self.iterations.step
@@ -251,8 +251,8 @@ class TracedLoop:
     def _begin_path(self) -> None:
         self._forget_conditions()
         self.outcomes = {}
-        if self.rec.iterations is not None:
-            self.rec.iterations.operations = self.unrolled_before
+        if self.rec.unrolled.iterations is not None:
+            self.rec.unrolled.iterations.operations = self.unrolled_before
         for limit in self.iterations.limits:
             limit.narrow()
         if self.iterations.condition is not None:
@@ -308,7 +308,7 @@ class TracedLoop:
         rec = self.rec
         if rec.rerolled.refused:
             raise CannotReroll(rec.rerolled.refused, "an exception that the code has handled")
-        if rec.loops[-1:] != [self] or self.effects != (len(rec.breaks), len(rec.undo)):
+        if rec.loops[-1:] != [self] or self.effects != (len(rec.breaks), len(rec.externs.undo)):
             raise self.refusal("a decision, a draw or a call of another library in the loop")
         try:
             is_known = self.carried.keep_lists(self.found.changed())

@@ -69,7 +69,7 @@ _installed = False
 
 
 def install_audit_hook() -> None:
-    """Add the hook, for good: Python has no way to remove one. Outside of traces it costs some 50 ns an event."""
+    """Add the audit hook, permanently: Python cannot remove one. Outside of traces it costs some 50 ns per event."""
     global _installed
     if not _installed:
         _installed = True

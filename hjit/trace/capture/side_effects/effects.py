@@ -1,4 +1,4 @@
-"""Effects: warnings and log records that a function gives while it computes.
+"""Effects: warnings and log records that a function issues while it computes.
 
 The trace records them, and every call gives them in order, once all is computed and before an argument is changed: a
 call that proves to need another variant, or plain NumPy, has given none. An effect of another kind is refused.
@@ -24,9 +24,9 @@ import numpy as np
 
 from hjit.trace.capture.side_effects.environment import QUERIES, VARIABLES, answer, guarded_query
 from hjit.trace.capture.side_effects.impure import READS_OR_WRITES, refused, sees_frames
-from hjit.trace.splitting.frames_above import FRAME_READERS
-from hjit.trace.tracing.dispatch import provides
+from hjit.trace.splitting.frame_inspection import FRAME_READERS
 from hjit.trace.tracing.externs.calls import Arguments, within
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.frames import is_counted, is_own
 from hjit.trace.tracing.recording.events import Effect
 from hjit.trace.tracing.recording.recorder import current
@@ -38,14 +38,14 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 def record(kind: str, call: Callable[..., None], args: Any, blocked: Callable[[], bool] | None = None) -> None:
-    """``call(*args)`` at every call of the function, instead of now; arrays among the arguments are computed for it."""
+    """Record an effect, ``call(*args)``, for every call of the function; arrays among the arguments are computed."""
     rec = current()
     if rec.loops:
         raise rec.loops[-1].refusal(f"{kind} in the loop")
     given = Arguments(late=True)
     frozen = given.freeze(tuple(args))
     needs, places = given.needs()
-    settings = tuple(again() for again in rec.settings)
+    settings = tuple(again() for again in rec.externs.contexts)
 
     def give(arrays: Sequence[np.ndarray[Any, Any]], values: Sequence[Any]) -> None:
         with within(settings):
@@ -98,7 +98,7 @@ def place(level: int) -> Callable[[], SourceLine]:
 
 @provides
 def traced_line(frame: FrameType | None = None) -> SourceLine | None:
-    """The line of the traced function, or of what it calls, that runs; None: it is a function of C itself.
+    """The line of the traced function, or of its callees, that runs; None: a C function itself.
 
     Args:
         frame: one of hjit's, where others than the one that asks may lie between.
@@ -109,7 +109,7 @@ def traced_line(frame: FrameType | None = None) -> SourceLine | None:
 
 @provides
 def calling_line() -> SourceLine | None:
-    """The line that calls a function which is traced, or compiled, now; None: it is in another thread."""
+    """The line that calls a traced or compiled function; None: it is in another thread."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and (is_own(frame.f_code) or not is_counted(frame.f_code)):
         frame = frame.f_back
@@ -137,11 +137,11 @@ class ErrState:
 
     def __enter__(self) -> Any:
         self.real = self.cls(**self.given)
-        current().settings.append(self.again)
+        current().externs.contexts.append(self.again)
         return self.real.__enter__()
 
     def __exit__(self, *exc: object) -> Any:
-        current().settings.remove(self.again)
+        current().externs.contexts.remove(self.again)
         return self.real.__exit__(*exc)
 
     def __call__(self, function: Any) -> Any:
@@ -159,10 +159,10 @@ def _check_errors(name: str, given: dict[str, Any], known: tuple[str | None, ...
 
 
 def set_errors(all: Any = None, divide: Any = None, over: Any = None, under: Any = None, invalid: Any = None) -> Any:
-    """`numpy.seterr`, whose settings hold for extern calls from here on; see `settings_kept`, too."""
+    """`numpy.seterr`, whose settings apply to later extern calls; see also `settings_kept`."""
     given = {"all": all, "divide": divide, "over": over, "under": under, "invalid": invalid}
     _check_errors("numpy.seterr", given, ("ignore", "warn", None))  # "warn" may be what it gave, put back
-    current().settings.append(lambda: lambda: np.errstate(**given))
+    current().externs.contexts.append(lambda: lambda: np.errstate(**given))
     return np.seterr(**given)
 
 
@@ -172,7 +172,7 @@ def errors(cls: Any, name: str) -> Callable[..., ErrState]:
 
 
 class CatchWarnings:
-    """`warnings.catch_warnings`: what it ignores is ignored at every call.
+    """`warnings.catch_warnings`: warnings that it ignores are ignored at every call.
 
     Compiled code gives no warnings, so recording them is refused.
     """
@@ -210,20 +210,20 @@ class CatchWarnings:
         return filtered
 
     def __enter__(self) -> None:
-        current().settings.append(self.again)
-        current().warning_filters.append(self)
+        current().externs.contexts.append(self.again)
+        current().externs.warning_filters.append(self)
 
     def __exit__(self, *exc: object) -> None:
-        current().settings.remove(self.again)
-        current().warning_filters.remove(self)
+        current().externs.contexts.remove(self.again)
+        current().externs.warning_filters.remove(self)
 
 
 def _filter(function: Callable[..., None]) -> Callable[..., None]:
     def method(action: str, *args: Any, **kwargs: Any) -> None:
         rec = current()
-        if not rec.warning_filters:
+        if not rec.externs.warning_filters:
             raise _refusal(f"warnings.{function.__name__}", "it changes settings that outlive the function")
-        rec.warning_filters[-1].add(function, action, args, kwargs)
+        rec.externs.warning_filters[-1].add(function, action, args, kwargs)
 
     return method
 
@@ -242,7 +242,7 @@ def _warn(message: Any, category: Any = None, stacklevel: int = 1, source: Any =
 
 
 def give_warning(message: Any, category: Any, where: Callable[[], SourceLine], source: Any) -> None:
-    """A warning at every call, in a line that is found then."""
+    """Issue a warning at every call, at a line that is found then."""
 
     def give(message: Any) -> None:
         at = where()
@@ -255,7 +255,7 @@ def give_warning(message: Any, category: Any, where: Callable[[], SourceLine], s
 
 @provides
 def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
-    """A warning that NumPy gives of the sizes of arrays, or of how it is called, at the line that calls it."""
+    """A warning that NumPy issues about the sizes of arrays, or about how it is called, at the calling line."""
     _warn(message, category)
 
 
@@ -273,7 +273,7 @@ def _warn_explicit(message: Any, category: Any, filename: str, lineno: int, *mod
 
 
 def _raised(category: type) -> bool:
-    """May warnings of this category be errors now? Then the plain function is to say where."""
+    """May warnings of this category be errors now? Then the plain function must raise them."""
     for action, text, of, module, line in warnings.filters:
         if issubclass(category, of):
             if action == "error":
@@ -362,7 +362,7 @@ def _root(name: str) -> Callable[..., None]:
 
 
 class RefusedFile:
-    """A file that the function has from outside: reading or writing it is refused."""
+    """A file object from outside the function, whose use is refused."""
 
     __slots__ = ("_hjit_name",)
 
@@ -428,7 +428,7 @@ MODULES: dict[str, Any] = {
 
 
 def replaced() -> dict[Any, Any]:
-    """Functions and classes of the standard library and NumPy that have effects, and what stands for them."""
+    """Functions and classes of the standard library and NumPy that have effects, with their replacements."""
     found: dict[Any, Any] = {
         warnings.warn: _warn,
         warnings.warn_explicit: _warn_explicit,

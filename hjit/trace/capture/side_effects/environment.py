@@ -1,4 +1,4 @@
-"""What the function asks of its environment: files, folders, the process. Each answer is a guard of the trace.
+"""Queries of the function about its environment: files, folders, the process. Each answer is guarded.
 
 Later calls ask again, and another answer traces anew. A question that raises an exception is answered by that.
 """
@@ -28,7 +28,7 @@ _OF_PATHS = """exists is_file is_dir is_symlink is_mount is_junction is_socket i
 
 
 def answer(ask: Callable[[], Any]) -> Any:
-    """The answer to a question, now and at later calls.
+    """The guarded answer to a query.
 
     Raises:
         Exception: what the question raises; later calls find out whether it does so again.
@@ -117,7 +117,7 @@ def traced_path(path: pathlib.Path) -> Any:
 
 
 class _Variables(MutableMapping[str, str]):
-    """`os.environ`, to be read only."""
+    """A read-only `os.environ`."""
 
     __setitem__ = refused("os.environ[...] = ...", READS_OR_WRITES, "do it outside the function")
     __delitem__ = refused("del os.environ[...]", READS_OR_WRITES, "do it outside the function")
@@ -140,7 +140,7 @@ VARIABLES = _Variables()
 
 
 def replaced() -> dict[Any, Any]:
-    """Functions and classes of the standard library that ask, and what stands for them."""
+    """Functions and classes of the standard library that query the environment, with their replacements."""
     return {
         **{function: guarded_query(function) for function in QUERIES},
         pathlib.Path: TracedPath,

@@ -1,4 +1,4 @@
-"""Exceptions of hjit's own that come up where objects are finalised, and that Python would print and drop."""
+"""hjit's exceptions in finalisers, which Python would print and ignore."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must run at every call, or not at all: random numbers, the clock, input and output.
+"""Impure functions, which run at every call or are refused: random numbers, the clock, input and output.
 
 Random numbers of NumPy and of Python's `random` are drawn at every call, from the stream that the function names.
 Everything else whose result changes from call to call is refused, because a trace would freeze it.
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.splitting.frames_above import FRAME_READERS
+from hjit.trace.splitting.frame_inspection import FRAME_READERS
 from hjit.trace.tracing.arrays.traced import Traced
 from hjit.trace.tracing.arrays.tracer import has_tracer
 from hjit.trace.tracing.externs.calls import extern_call
@@ -53,7 +53,7 @@ _PYTHON_NUMBERS = frozenset(
 def refused(
     name: str, reason: str = "its result changes from call to call", advice: str = "pass it as an argument"
 ) -> Callable[..., Any]:
-    """Stands for a function that cannot be traced.
+    """A replacement for a function that cannot be traced.
 
     Raises:
         TraceError: it is called.
@@ -66,12 +66,12 @@ def refused(
 
 
 def sees_frames(name: str) -> Callable[..., Any]:
-    """Stands for one of `FRAME_READERS`: the frames of a trace are other ones, and each call has its own callers."""
+    """A replacement for one of `FRAME_READERS`: the frames of a trace differ, and each call has its own callers."""
     return refused(name, "it sees frames of its callers, which differ from call to call", "ask outside the function")
 
 
 class ThreadClass:
-    """A class of threads, whose work cannot be traced: to make one is refused."""
+    """A replacement for a class of threads, whose work cannot be traced: making one is refused."""
 
     def __init__(self, cls: type[threading.Thread]) -> None:
         self.cls = cls
@@ -88,7 +88,7 @@ class ThreadClass:
 
 
 class _Clock:
-    """`datetime.datetime` or `datetime.date` without today."""
+    """A replacement for `datetime.datetime` or `datetime.date`, without the current time."""
 
     def __init__(self, cls: type) -> None:
         self.cls = cls
@@ -119,7 +119,8 @@ def default_rng(seed: Any = None) -> Any:
 
 
 class OwnGenerator(np.random.Generator):
-    """A generator that the function makes: what it draws is the same at every call, but it sees no array's numbers."""
+    """A generator that the function makes: its numbers are the same at every call, but it cannot draw from traced
+    arrays."""
 
     def shuffle(self, x: Any, axis: int = 0) -> None:
         _shuffle(super().shuffle, x, axis)
@@ -208,7 +209,7 @@ class GeneratorProxy:
 
 
 def draw(function: Any, stream: Any, module: str = "numpy.random") -> Callable[..., Any]:
-    """A function that draws from a stream, called at every call; the stream is as it was where the trace fails."""
+    """A function that draws from a stream at every call; if the trace fails, the stream is rewound."""
     name = f"{module}.{function.__name__}"
 
     @functools.wraps(function)
@@ -221,7 +222,7 @@ def draw(function: Any, stream: Any, module: str = "numpy.random") -> Callable[.
 
 
 def _rewind(stream: Any) -> Callable[[], None]:
-    """Puts a stream back to where it is now."""
+    """Returns a function that rewinds a stream to its current position."""
     if isinstance(stream, random.Random):
         return functools.partial(stream.setstate, stream.getstate())
     if isinstance(stream, np.random.RandomState):
@@ -281,7 +282,7 @@ class PythonRandomProxy:
 
 
 def of_loaded_modules() -> dict[Any, Any]:
-    """Functions of `IMPURE`, and what stands for them."""
+    """Functions of `IMPURE`, with their replacements."""
     modules = ((module, sys.modules[module], names) for module, names in IMPURE.items() if module in sys.modules)
     return {
         getattr(module, name): refused(f"{where}.{name}", advice="call it outside the function")
@@ -292,7 +293,7 @@ def of_loaded_modules() -> dict[Any, Any]:
 
 
 def replaced() -> dict[Any, Any]:
-    """Impure functions and classes of the standard library and NumPy, and what stands for them."""
+    """Impure functions and classes of the standard library and NumPy, with their replacements."""
     found: dict[Any, Any] = {np.random.default_rng: default_rng}
     function: Any
     for function in (np.random.seed, np.random.sample, np.random.ranf):

@@ -1,4 +1,4 @@
-"""Warnings of code that runs as it is while a function is traced: it runs once then, and every call is to give them."""
+"""Warnings of code that runs untraced: it runs only once, during tracing, but every call must issue them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from hjit.process.shown_warnings import Intercepted, forget, names_of
 from hjit.trace.capture.side_effects.effects import SourceLine, give_warning, place, traced_line
-from hjit.trace.tracing.dispatch import provides
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.frames import is_own_file
 from hjit.trace.tracing.recording.recorder import running_trace
 
@@ -28,7 +28,7 @@ class _Noted(NamedTuple):
 
 @provides
 class NotedWarnings:
-    """A block whose warnings are given at every call of the traced function, and not now.
+    """A block whose warnings are issued at every call of the traced function, rather than now.
 
     Attributes:
         runs_again: does what is in it run once more where it raises an exception?
@@ -43,11 +43,11 @@ class NotedWarnings:
         self.block.__enter__()
 
     def note(self, message: Any) -> None:
-        """In place of the function that shows warnings."""
+        """Replaces the function that shows warnings."""
         trace = running_trace()
-        if trace is not None and trace.calls_extern:
+        if trace is not None and trace.externs.is_running:
             forget(message)
-            trace.warned.append(message)
+            trace.externs.warnings.append(message)
         else:
             self.noted.append(_Noted(message, names_of(message.filename), _users_line(message)))
 
@@ -63,7 +63,7 @@ class NotedWarnings:
 
 
 def _is_of_floats(message: Any) -> bool:
-    """Is it a division by zero and the like, of which compiled code gives no warning either?"""
+    """Is it a floating-point warning, such as a division by zero, which compiled code does not issue?"""
     return message.category is RuntimeWarning and " encountered in " in str(message.message)
 
 
@@ -78,7 +78,7 @@ def _users_line(message: Any) -> SourceLine | None:
 
 
 def _give_always(message: Any, names: dict[str, Any], line: SourceLine | None) -> None:
-    """Give a warning at every call, as often as its filters say; it has not been shown yet."""
+    """Issue a warning at every call, as often as its filters allow; it has not been shown yet."""
     forget(message, names)
     where = place(1) if line is None else lambda: line  # of the caller, where that calls the library itself
     if not is_own_file(message.filename):

@@ -1,9 +1,9 @@
-"""Objects that the function makes: their methods run as they are while it is traced, and not again.
+"""Objects that the function creates: their methods run untraced, during tracing only.
 
-What these would print or log, draw from a random stream or read from the clock is refused where traced code loads the
-class, before any of it is done, and so is what asks for the type of what it is given: a traced array has another one.
-Which methods run is not known then: those whose names stand in code that is traced, or in such a method, and those that
-Python calls by itself.
+If a method would print or log, draw random numbers or read the clock, the class is refused where traced code loads it,
+before anything happens, and so is one whose methods test the type of an argument: a traced array has another type.
+Which methods run is not known at that point: assumed are those whose names occur in traced code or in such a method,
+and those that Python calls implicitly.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ import numpy as np
 
 from hjit.trace.capture.captured import as_it_is, is_own
 from hjit.trace.capture.side_effects.impure import CLOCKS, GENERATORS, IMPURE, NUMPY_GENERATORS, TODAY
-from hjit.trace.splitting.frames_above import all_code, named
-from hjit.trace.tracing.dispatch import hook, provides
+from hjit.trace.splitting.frame_inspection import all_code, named
+from hjit.trace.tracing import forward
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.frames import Instruction, instructions, is_marked
 from hjit.trace.tracing.recording.recorder import current
 
@@ -55,7 +56,7 @@ def check_output(cls: type, frame: types.FrameType | None = None) -> None:
     if not is_own(cls):
         return
     if any(value is type for base in cls.__mro__ if is_own(base) for value in vars(base).values()):
-        hook("class_seen")(type)
+        forward.class_seen(type)
     codes = (*(() if frame is None else (frame.f_code,)), *current().codes)
     found = _effect(cls, frozenset(name for code in codes for c in all_code(code) for name in c.co_names))
     if found:
@@ -89,7 +90,7 @@ def _effect(cls: type, names: frozenset[str]) -> str:
 
 
 def _methods(classes: Iterable[type], names: set[str]) -> Iterator[types.FunctionType]:
-    """The methods of these names, and those that Python calls by itself."""
+    """The methods of these names, and those that Python calls implicitly."""
     for cls in classes:
         for name, value in [(n, v) for base in cls.__mro__ if is_own(base) for n, v in vars(base).items()]:
             value = value.func if isinstance(value, functools.partialmethod) else value
@@ -154,7 +155,7 @@ def _asks_types(f: types.FunctionType, values: Iterable[Any], names: set[str]) -
 
 
 def _is_own_class(x: Any) -> bool:
-    """Is this a class of the user's, which no array is of?"""
+    """Is this a user's class, which is not that of an array?"""
     return isinstance(x, type) and is_own(x) and not issubclass(x, np.ndarray | np.generic)
 
 

@@ -1,4 +1,4 @@
-"""Settings of the process that outlive a function: one that changes them must do so at every call.
+"""Settings of the process that outlive a function: a function that changes them must do so at every call.
 
 A kernel would not. So they are put back after a trace, and a function that has not done so itself cannot be traced
 as a whole: what changes them stays Python.
@@ -19,7 +19,7 @@ from hjit.trace.tracing.recording.recorder import Recorder
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One of them: what changes it, as users know it, what asks for it, and what sets it."""
+    """A setting: the name of its setter for users, its getter, and its setter."""
 
     name: str
     get: Callable[[], Any]
@@ -40,7 +40,7 @@ SETTINGS = (
 
 @contextlib.contextmanager
 def settings_kept(rec: Recorder) -> Iterator[None]:
-    """A block after which all settings are as before.
+    """A block after which all settings are restored.
 
     Raises:
         TraceError: it ends with one that it has changed.

@@ -1,1 +1,1 @@
-"""What is known of expressions and updates without running them."""
+"""Static analyses of expressions and updates."""

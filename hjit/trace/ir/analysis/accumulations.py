@@ -30,7 +30,7 @@ class Accumulation:
 
 
 def accumulation_of(stage: str, d: Definition) -> Accumulation | None:
-    """The accumulation that an update of `stage` is; None if it is none.
+    """An update of `stage` as an accumulation; None if it is not one.
 
     Whether operations may run in another order is said by the order of the update, and not asked here; nor whether its
     target reads the stage.

@@ -22,13 +22,13 @@ COSTS = {
 
 @lru_cache(maxsize=1 << 12)
 def cost(e: Expr) -> int:
-    """Arithmetic of one evaluation."""
+    """The arithmetic of one evaluation."""
     return sum(_node_cost(x) for x in walk(e))
 
 
 @lru_cache(maxsize=1 << 12)  # a search asks it of each definition at each step
 def instruction_count(e: Expr, lanes: int = 1) -> int:
-    """Instructions of one evaluation, about: what costs nothing is one, too.
+    """An estimate of the instructions of one evaluation; free operations count as one, too.
 
     Args:
         lanes: of its vectors; a gather has an instruction for each, at least.

@@ -1,4 +1,4 @@
-"""Gathers that a Graph evaluates in any case, since it needs all elements that their indices lead to.
+"""Gathers that a Graph evaluates unconditionally, so that their indices are checked.
 
 What is demanded of a stage is known as regions, each a set of indices of every axis, at the sizes of the trace. They
 are never too large: what depends on where an element lies, or is read along several axes at once, may be left out.
@@ -38,7 +38,7 @@ MAX_REGIONS = 12  # of one stage that are kept; others are left out, and indices
 
 
 def gather_of(index: Expr, extents: tuple[Poly, ...], length: Poly) -> Gather:
-    """An index in the form in which gathers are compared."""
+    """The normal form of an index by which gathers are compared."""
     numbers: dict[int, int] = {}
 
     def change(a: Atom) -> IntLike | None:
@@ -113,7 +113,7 @@ def _run(s: Stage, region: MaskedRegion, sizes: Mapping[str, int]) -> Iterator[t
 
 
 def _reaching(d: Definition, region: MaskedRegion, sizes: Mapping[str, int]) -> MaskedRegion | None:
-    """The iterations of an update that write to a region; None where they are not known. A scatter runs as a whole."""
+    """The iterations of an update that write to a region; None if they are not known. A scatter runs as a whole."""
     run: list[Mask | None] = [None] * len(d.extents)
     for p, mask in zip(d.target, region, strict=True):
         if mask is None or any(isinstance(a, Indirect) for a in p.atoms()):
@@ -133,7 +133,7 @@ def _reaching(d: Definition, region: MaskedRegion, sizes: Mapping[str, int]) -> 
 def _outside(
     region: MaskedRegion, d: Definition, shape: Sequence[Poly], sizes: Mapping[str, int]
 ) -> Iterator[MaskedRegion]:
-    """Parts of a region that an update does not write to."""
+    """The parts of a region that an update does not write to."""
     for axis, (p, mask) in enumerate(zip(d.target, region, strict=True)):
         values = _iterated(p, d, sizes)
         if values is None:
@@ -156,7 +156,7 @@ def _iterated(p: Poly, d: Definition, sizes: Mapping[str, int]) -> Mask | None:
 def _read(
     e: Load, shape: Sequence[int], d: Definition, run: MaskedRegion, sizes: Mapping[str, int]
 ) -> MaskedRegion | None:
-    """The region that a load reads, None where that is not known."""
+    """The region that a load reads, None if it is not known."""
     found: list[Mask | None] = []
     used: set[int] = set()
     for p, n in zip(e.index, shape, strict=True):
@@ -233,12 +233,12 @@ def _whole(mask: Mask | None) -> Mask | None:
 
 
 def _extent(d: Definition, dims: set[int], sizes: Mapping[str, int]) -> int:
-    """The trip count of the only dimension of an index."""
+    """The trip count of an index's only dimension."""
     return next((sizes_value(d.extents[k], sizes) for k in dims), 1)
 
 
 def _dims(p: Poly) -> set[int]:
-    """The dimensions that an index mentions, but for those inside of expressions."""
+    """The dimensions that an index depends on, except inside expressions."""
     return {a.k for a in deep_atoms(p) if isinstance(a, Dim)}
 
 

@@ -1,5 +1,4 @@
-"""Which integers an expression can be, by interval arithmetic: an index that cannot leave its axis needs no check at
-run time."""
+"""Range analysis of integer expressions: an index that cannot leave its axis needs no check at run time."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ MAX_DEPTH = 24  # arrays that are looked through one behind the other
 
 
 class Ranges:
-    """The integers that expressions of one trace can be.
+    """The ranges of the integer expressions of a trace.
 
     Args:
         stages: what loads are looked through to; of arrays that are updated, all that their dtype holds is assumed.
@@ -62,7 +61,7 @@ class Ranges:
         return None
 
     def of_array(self, name: str) -> Range | None:
-        """The elements of an array."""
+        """The range of an array's elements."""
         if name not in self._arrays:
             found = self._of_array(name)
             if self._depth >= MAX_DEPTH:
@@ -88,14 +87,14 @@ class Ranges:
 
 
 def of_dtype(dtype: np.dtype[Any]) -> Range | None:
-    """All that a dtype holds."""
+    """The range of a dtype."""
     if dtype.kind == "b":
         return 0, 1
     return (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)) if dtype.kind in "iu" else None
 
 
 def _inside(found: Range | None, dtype: np.dtype[Any]) -> Range | None:
-    """A range that a dtype holds; where it does not, numbers wrap, and may be anything."""
+    """The range if the dtype holds it; otherwise numbers may wrap around, and the range is that of the dtype."""
     every = of_dtype(dtype)
     if every is None or found is None or found[0] < every[0] or found[1] > every[1]:
         return every
@@ -106,7 +105,7 @@ Arguments = Sequence[Range]
 
 
 def _ends(f: Callable[[int, int], int]) -> Callable[[Arguments], Range]:
-    """Of a function that is monotonic in each argument."""
+    """The range of a function that is monotonic in each argument."""
 
     def of(args: Arguments) -> Range:
         found = [f(x, y) for x in args[0] for y in args[1]]

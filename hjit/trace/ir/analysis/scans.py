@@ -31,7 +31,7 @@ class Scan:
 
 
 def scan_of(s: Stage, d: Definition) -> Scan | None:
-    """The scan that an update is; None where grouping its operations otherwise would give other numbers.
+    """An update as a scan; None if regrouping its operations would change the result.
 
     Sums of floats are scans where NumPy leaves their order open (`Definition.reorders`).
     """

@@ -1,4 +1,4 @@
-"""Which stages have NumPy's bits, and how others may differ, as far as the Graph alone tells."""
+"""Which stages are bit-identical to NumPy's, and how others may differ, from the Graph alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DISCONTINUOUS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """How a result may differ from NumPy's.
+    """The allowed difference of a result from NumPy's.
 
     Attributes:
         eps: of the coarsest float type that its inexact values have had; 0: it has NumPy's bits.
@@ -49,12 +49,12 @@ EXACT = Tolerance()
 
 
 def rounding(dtype: np.dtype[Any]) -> Tolerance:
-    """The tolerance of values that are rounded to a dtype differently from NumPy's."""
+    """The tolerance of values that are rounded to a dtype differently from NumPy."""
     return Tolerance(float(np.finfo(dtype).eps)) if dtype.kind == "f" else EXACT
 
 
 class ToleranceAnalysis:
-    """The tolerances of the stages of a Graph, from those of what they read."""
+    """The tolerances of the stages of a Graph, propagated from their sources."""
 
     def __init__(self, found: dict[str, Tolerance], fast_math: bool, reorders_scatters: bool) -> None:
         self.found, self.fast_math, self.reorders_scatters = found, fast_math, reorders_scatters
@@ -95,7 +95,7 @@ class ToleranceAnalysis:
 
 
 def combined(parts: Iterable[Tolerance]) -> Tolerance:
-    """The tolerance of what is computed from all of these."""
+    """The tolerance of a value computed from all of these."""
     found = EXACT
     for t in parts:
         found = found | t

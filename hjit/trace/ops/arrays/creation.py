@@ -74,7 +74,7 @@ def uninitialised(shape: Any, dtype: Any, order: str | Order = "C") -> Tracer:
     They cost nothing where every element is written before it is read.
     """
     rec, dtype = current(), np.dtype(dtype)
-    rec.has_uninitialised = True
+    rec.findings.reads_uninitialised = True
     shape = shape_of(shape)
     if not rec.options.fill or not supported_dtype(dtype):
         return _filled(shape, 0, dtype, order)

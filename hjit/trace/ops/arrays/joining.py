@@ -22,6 +22,7 @@ from hjit.trace.ops.by_numpy import by_numpy
 from hjit.trace.ops.indexing.getitem import getitem, slice_range
 from hjit.trace.ops.layout import Order, joined_order, order_of_padded, relaid, transposed_back
 from hjit.trace.ops.limits import MAX_JOINED, MAX_REGIONS
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.buffers import TracedBuffer
 from hjit.trace.tracing.arrays.traced import Shape, TracedArray
 from hjit.trace.tracing.arrays.tracer import (
@@ -35,7 +36,7 @@ from hjit.trace.tracing.arrays.tracer import (
     stored,
 )
 from hjit.trace.tracing.arrays.writing import trim
-from hjit.trace.tracing.dispatch import hook, implements
+from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
 from hjit.trace.tracing.scalars.host import static_value
 from hjit.trace.tracing.scalars.size import Size
@@ -285,7 +286,7 @@ class _Concatenator:
         self.of = of
 
     def __getitem__(self, key: Any) -> Any:
-        return hook("numpy_call")(type(self.of).__getitem__, (self.of, key), {})
+        return forward.numpy_call(type(self.of).__getitem__, (self.of, key), {})
 
 
 r_, c_ = _Concatenator(np.r_), _Concatenator(np.c_)

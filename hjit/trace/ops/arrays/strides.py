@@ -15,11 +15,13 @@ from hjit.trace.ops import layout
 from hjit.trace.ops.arguments import shape_of
 from hjit.trace.ops.arrays.creation import empty
 from hjit.trace.ops.arrays.views import view
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.buffers import TracedBuffer
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer
-from hjit.trace.tracing.dispatch import hook, implements, provides
+from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import static_value
 
@@ -77,7 +79,7 @@ class Flags:
         """A guard, of an array from outside."""
         found, root = self.of.writeable, self.of.buffer.root
         if root.argument and not self.of.read_only:
-            hook("guard_writeable")(root.argument, found)
+            forward.guard_writeable(root.argument, found)
         return found
 
     @property
@@ -212,7 +214,7 @@ def _are_disjoint(one: str, other: str) -> bool:
         return False
     if np.may_share_memory(sources[0].array, sources[1].array):
         return False
-    current().disjoint.add((one, other))
+    current().caller.disjoint.add((one, other))
     return True
 
 

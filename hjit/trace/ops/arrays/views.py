@@ -15,6 +15,7 @@ from hjit.trace.ir.graph import compose, identity
 from hjit.trace.ir.poly import ONE, ZERO, Dim, Poly, poly
 from hjit.trace.ops.arguments import Casting, axes_of, axis_of, broadcast, makes
 from hjit.trace.ops.layout import in_order, is_c_ordered, order_of, stand_in
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.bits import Reinterpreted
 from hjit.trace.tracing.arrays.scalar_class import plain_class
 from hjit.trace.tracing.arrays.traced import Shape, TracedArray
@@ -28,7 +29,8 @@ from hjit.trace.tracing.arrays.tracer import (
     from_stage,
     is_tracer,
 )
-from hjit.trace.tracing.dispatch import hook, implements, provides
+from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
 from hjit.trace.tracing.scalars.host import is_host, record, static_value
 from hjit.trace.tracing.scalars.size import Size
@@ -48,7 +50,7 @@ def _known(a: Tracer, f: Any) -> Any:
 @provides
 def reinterpreted(x: Tracer, dtype: np.dtype[Any]) -> Any:
     """``x.view(dtype)``."""
-    if dtype.kind == "c" and (found := hook("paired")(x, dtype)) is not None:
+    if dtype.kind == "c" and (found := forward.paired(x, dtype)) is not None:
         return found
     if dtype == x.dtype:
         return x if x.is_scalar else Tracer(x.buffer, x.shape, x.index, x._known, read_only=x.read_only)
@@ -148,7 +150,7 @@ def reshape_in_place(a: Tracer, shape: Any) -> None:
 
 def shape_set(a: TracedArray, memory: Tracer, shape: Any, reshape: Callable[..., TracedArray]) -> Any:
     """What an array is after ``a.shape = shape``, `memory` being the tracer of its elements; as `reshape_in_place`."""
-    if any(memory is x for x in current().outside):
+    if any(memory is x for x in current().caller.tracers):
         raise current().error("ndarray.shape = ...", "it changes an array that outlives the function", "use .reshape()")
     made = reshape(a, shape)
     if made.buffer is not a.buffer:
@@ -487,7 +489,7 @@ def iscomplexobj(x: Any) -> bool:
 def result_type(*args: Any) -> Any:
     dtypes = [0 if type(a) is Size else plain_class(a.dtype if is_tracer(a) else a) for a in args]  # a size is an int
     known = not any(map(is_host, args))
-    return hook("dtype_seen")(np.result_type(*dtypes) if known else record(np.result_type, *dtypes).make_static())
+    return forward.dtype_seen(np.result_type(*dtypes) if known else record(np.result_type, *dtypes).make_static())
 
 
 @implements(np.can_cast)

@@ -31,7 +31,8 @@ from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Tracer, as_tracer, call, has_tracer
 from hjit.trace.tracing.complex_memory import complex_of, part_dtype, supported_complex
-from hjit.trace.tracing.dispatch import functions, provides
+from hjit.trace.tracing.dispatch import functions
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import is_host, static_captured, static_value
 from hjit.trace.tracing.scalars.size import Size

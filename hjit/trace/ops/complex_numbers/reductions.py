@@ -17,8 +17,8 @@ from hjit.trace.ops.reductions.reduce import counted, divided, mean_of_squares, 
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, is_complex, known_complex
 from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, as_tracer, call, is_tracer
 from hjit.trace.tracing.complex_memory import part_dtype
-from hjit.trace.tracing.dispatch import provides
 from hjit.trace.tracing.externs.calls import extern_call
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.recording.recorder import current
 
 _MISSING = np._NoValue

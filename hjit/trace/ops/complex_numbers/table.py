@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.complex_tracer import has_complex, is_complex_dtype
 from hjit.trace.tracing.arrays.tracer import has_tracer
-from hjit.trace.tracing.dispatch import Function, functions, hook, provides, source_of
+from hjit.trace.tracing.dispatch import Function, functions, source_of
 from hjit.trace.tracing.externs.calls import concrete
 from hjit.trace.tracing.externs.foreign import foreign
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.scalars.host import static_captured
 
 _VERSIONS: dict[Any, Callable[..., Any]] = {}
@@ -66,7 +68,7 @@ def complex_call(function: Any, args: Any, kwargs: Any) -> Any:
     source = source_of(function)
     module = (getattr(function, "__module__", None) or "").partition(".")[0]
     if module == "numpy" and isinstance(source, types.FunctionType):
-        return hook("clone")(source)(*args, **kwargs)
+        return forward.clone(source)(*args, **kwargs)
     return as_it_is(function)(*args, **kwargs)
 
 

@@ -27,11 +27,12 @@ from hjit.trace.ops.complex_numbers.operands import (
 from hjit.trace.ops.complex_numbers.table import for_complex
 from hjit.trace.ops.elementwise.operators import BINARY, COMPARE, UNARY
 from hjit.trace.ops.layout import order_of, ordered_stage
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_known, is_complex, is_complex_dtype
 from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Tracer, as_tracer, call
 from hjit.trace.tracing.complex_memory import part_dtype
-from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.externs.calls import extern_call
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import is_host, static_captured
 
@@ -146,11 +147,11 @@ def store(out: Any, value: Any, mask: Tracer | None = None) -> None:
     if type(out) is not ComplexTracer:
         if is_complex(value):
             raise current().error("assignment", "the imaginary part of a complex number is left out", "assign .real")
-        hook("write")(out, value, None if mask is None else mask.load(out.shape))
+        forward.write(out, value, None if mask is None else mask.load(out.shape))
         return
     parts_ = as_complex(value, out.dtype).parts
     where = None if mask is None else mask[..., None].load(out.parts.shape)
-    hook("write")(out.parts, parts_, where)
+    forward.write(out.parts, parts_, where)
 
 
 def _known(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: Any, casting: Casting, is_plain: bool) -> Any:
@@ -307,7 +308,7 @@ def where(condition: Any, x: Any = None, y: Any = None) -> Any:
     shape = broadcast(*(v.shape for v in (condition, x, y) if is_array(v)))
     order = order_of("K", arrays(condition, x, y), shape)
     if dtype.kind != "c":
-        return hook("numpy_call")(np.where, (condition, x, y), {})
+        return forward.numpy_call(np.where, (condition, x, y), {})
     part = part_dtype(dtype)
     holds = cast(condition.load(shape), bool)
     a, b = parts(x, shape, part), parts(y, shape, part)

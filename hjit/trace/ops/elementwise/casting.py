@@ -9,6 +9,7 @@ import numpy as np
 from hjit.trace.ir.expressions import Const, Op, cast
 from hjit.trace.ops.arguments import Casting
 from hjit.trace.ops.layout import copy_order, in_order, ordered_stage
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.tracer import (
     MAX_KNOWN,
     Tracer,
@@ -18,7 +19,8 @@ from hjit.trace.tracing.arrays.tracer import (
     stored,
 )
 from hjit.trace.tracing.arrays.writing import trim, write
-from hjit.trace.tracing.dispatch import hook, implements, provides
+from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
 from hjit.trace.tracing.scalars.host import Conversion, as_fill, as_item, is_host
 
@@ -32,7 +34,7 @@ def astype(x: Tracer, dtype: Any, casting: Casting = "unsafe", copy: bool = True
     """
     dtype = np.dtype(dtype)
     if dtype.kind == "c":
-        as_complex: Tracer = hook("real_as_complex")(x, dtype, casting, copy, order)
+        as_complex: Tracer = forward.real_as_complex(x, dtype, casting, copy, order)
         return as_complex
     if not supported_dtype(dtype):
         raise current().error(f"astype({dtype})", "hjit handles bool, integers and floats up to 64 bits")

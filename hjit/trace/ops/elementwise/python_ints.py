@@ -73,7 +73,7 @@ def note(f: Any, operands: tuple[Any, ...], result: Any) -> None:
         return
     floats = [x.astype(np.float64) if is_tracer(x) else np.float64(x) for x in operands]
     if rec.loops:
-        rec.outgrown = rec.outgrown or rec.line()
+        rec.findings.checked_int = rec.findings.checked_int or rec.line()
     size = floats[0] * np.exp2(floats[1]) if f is np.left_shift else f(*floats)
     rec.check(~(abs(size) < LARGE))
 

@@ -20,6 +20,7 @@ from hjit.trace.ir.expressions import Const, Expr, Op, cast, select
 from hjit.trace.ops.arguments import Casting, broadcast, concrete_shape
 from hjit.trace.ops.elementwise.promotion import load, loop_of, operand, resolve_dtypes
 from hjit.trace.ops.layout import operands_order, order_of, ordered_stage, tracers
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.traced import Shape, Traced
 from hjit.trace.tracing.arrays.tracer import (
@@ -32,8 +33,8 @@ from hjit.trace.tracing.arrays.tracer import (
     is_tracer,
 )
 from hjit.trace.tracing.arrays.writing import write
-from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.externs.calls import extern_call
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.recording.recorder import current, tracing
 from hjit.trace.tracing.scalars.host import HostScalar, beyond, is_captured, is_host, record, static_value
 from hjit.trace.tracing.scalars.size import Size, as_number
@@ -104,9 +105,9 @@ def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
             return _written(ufunc, value, found.shape, found.loop[-1], out)
     if method == "__call__":
         inputs = tuple(map(as_number, inputs))
-    is_complex = hook("complex_operands")(inputs, kwargs)
+    is_complex = forward.complex_operands(inputs, kwargs)
     if method != "__call__":
-        return hook("complex_method" if is_complex else "ufunc_method")(ufunc, method, inputs, kwargs)
+        return (forward.complex_method if is_complex else forward.ufunc_method)(ufunc, method, inputs, kwargs)
     if any(type(x) is MaskedRead for x in inputs) or type(kwargs.get("out")) is MaskedRead:
         first = next(x for x in inputs if type(x) is MaskedRead)
         return first.__array_ufunc__(ufunc, method, *inputs, **kwargs)
@@ -132,7 +133,7 @@ def ufunc_call(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: di
             raise current().error(f"{ufunc.__name__}(out=)", "this ufunc is not compiled", "assign its result")
         return extern_call(ufunc.__name__, ufunc, inputs, kwargs)
     if "out" not in kwargs and kwargs.get("where", True) is not True:
-        hook("warn")(_WHERE_WITHOUT_OUT, UserWarning)
+        forward.warn(_WHERE_WITHOUT_OUT, UserWarning)
     return _elementwise(ufunc, name, inputs, **kwargs)
 
 
@@ -151,7 +152,7 @@ def _complex(ufunc: np.ufunc, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -
         return _of_hosts(ufunc, inputs)
     if ufunc.signature is not None:
         return call(ufunc, *inputs, **kwargs)
-    return hook("complex_ufunc")(ufunc, inputs, kwargs)
+    return forward.complex_ufunc(ufunc, inputs, kwargs)
 
 
 def _of_hosts(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:

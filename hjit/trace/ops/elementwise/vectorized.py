@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ops.arguments import broadcast
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.tracer import (
     Tracer,
@@ -18,7 +19,7 @@ from hjit.trace.tracing.arrays.tracer import (
     python_float,
     python_int,
 )
-from hjit.trace.tracing.dispatch import hook, provides
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
 from hjit.trace.tracing.scalars.host import is_host
 
@@ -51,7 +52,7 @@ class Vectorized:
 @provides
 def vectorized(value: Any) -> Any:
     """What stands for an object of `np.vectorize` that the traced function captures."""
-    found = Vectorized(hook("wrap_callable")(value.pyfunc), value.otypes, None, value.excluded, False, value.signature)
+    found = Vectorized(forward.wrap_callable(value.pyfunc), value.otypes, None, value.excluded, False, value.signature)
     found.made.cache = value.cache
     return found
 
@@ -87,7 +88,7 @@ def _computed(made: Any, arrays: list[Tracer]) -> Any:
         return tuple(map(_checked, found if is_tuple else (found,), dtypes))
 
     out = [call(np.empty, flat[0].shape, _WIDE.get(t.kind, t)) for t in dtypes]
-    hook("clone")(_each_element if len(out) == 1 else _each_tuple)(results, out)
+    forward.clone(_each_element if len(out) == 1 else _each_tuple)(results, out)
     whole = tuple(_narrowed(x, t).reshape(shape) for x, t in zip(out, dtypes, strict=True))
     return whole if is_tuple else whole[0]
 

@@ -17,9 +17,10 @@ import numpy as np
 from hjit.trace.ops.geometry.interpolation import geometric_transform, zoom_shift
 from hjit.trace.ops.limits import MAX_PLANES
 from hjit.trace.ops.stencils.ndimage import as_number, by_source, known_first, refused
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known, is_tracer
-from hjit.trace.tracing.dispatch import hook, implements
+from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
 from hjit.trace.tracing.scalars.host import is_host, static_value
 
@@ -183,12 +184,12 @@ def rotation() -> Callable[..., Any]:
             for k, n in zip(plane, rotated, strict=True):
                 shape[k] = rec.size(rec.poly(int(n)))
         offset = (size - 1) / 2 - matrix @ ((rotated - 1) / 2)
-        output = hook("clone")(support._get_output)(output, image, shape=tuple(shape))
+        output = forward.clone(support._get_output)(output, image, shape=tuple(shape))
         rest = (order, mode, cval, prefilter)
         others = [range(int(n)) if k not in plane else [slice(None)] for k, n in enumerate(image.shape)]
         for place in itertools.product(*others):
             part = output[place]
-            hook("clone")(affine)(image[place], given_by(matrix), given_by(offset), tuple(part.shape), part, *rest)
+            forward.clone(affine)(image[place], given_by(matrix), given_by(offset), tuple(part.shape), part, *rest)
         return output
 
     return method

@@ -6,7 +6,7 @@ from typing import Any
 
 from scipy._lib.array_api_extra import at
 
-from hjit.trace.tracing.dispatch import hook
+from hjit.trace.tracing import forward
 
 
 class At:
@@ -21,4 +21,4 @@ class At:
         return At(inner._x, inner._idx)
 
     def __getattr__(self, name: str) -> Any:
-        return hook("clone")(getattr(at, name)).__get__(self)
+        return forward.clone(getattr(at, name)).__get__(self)

@@ -78,7 +78,7 @@ def subdomains(
         if any(p.blocks > 1 for p in runs):
             axes[known.dim], cut[known.dim] = axis, runs
             for name in known.scalars:
-                current().hosts[name].make_static()
+                current().scalars.hosts[name].make_static()
     return [
         _subdomain(dict(zip(cut, some, strict=True)), axes, shape, first) for some in itertools.product(*cut.values())
     ]
@@ -151,8 +151,9 @@ def _along(t: Tracer, shape: Sequence[int]) -> _Known | None:
     (k,) = dims
     scalars = tuple(x.name for x in walk(e) if isinstance(x, ScalarRef))
     arrays = {x.source: rec.inputs[x.source].array for x in e.loads}
+    values = {n: rec.scalars.hosts[n].value for n in scalars}
     try:
-        found = evaluate(e, {k: np.arange(int(shape[k]))}, arrays, rec.sizes, {n: rec.hosts[n].value for n in scalars})
+        found = evaluate(e, {k: np.arange(int(shape[k]))}, arrays, rec.sizes, values)
     except IndexError:  # the run is to say so, as NumPy does
         return None
     return _Known(k, found.astype(np.int64), scalars)

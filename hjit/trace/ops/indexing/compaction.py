@@ -17,7 +17,7 @@ from hjit.trace.ir.poly import Dim, Indirect, poly
 from hjit.trace.ops.exactness import has_numpys_bits
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.tracer import Tracer, call, from_stage, is_tracer
-from hjit.trace.tracing.dispatch import provides
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.recording.recorder import current
 
 

@@ -16,6 +16,7 @@ from hjit.trace.ir.poly import ZERO, Dim, Extremum, Indirect, Poly, extremum, po
 from hjit.trace.ops.arguments import broadcast
 from hjit.trace.ops.indexing.block_scatters import subdomains
 from hjit.trace.ops.indexing.moving_bounds import moves_alone, moving_bound
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.masked import MaskedRead, same_values
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import (
@@ -28,7 +29,7 @@ from hjit.trace.tracing.arrays.tracer import (
     stored,
 )
 from hjit.trace.tracing.arrays.writing import check_nesting, next_version, trim, version_name, write
-from hjit.trace.tracing.dispatch import hook, provides
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.recording.events import CheckedIndices
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import as_array, as_item, is_host, static_value
@@ -90,7 +91,7 @@ def _plain_slices(a: Tracer, key: Any) -> list[Any] | None:
 def _item_or_view(a: Tracer, key: Any) -> Any:
     """As `getitem`."""
     key = _as_mask(a, key)
-    if _has_reads(key) and (read := hook("item_by_reads")(a, key)) is not None:
+    if _has_reads(key) and (read := forward.item_by_reads(a, key)) is not None:
         return read
     parsed = parse_key(a, key)
     view = basic_view(a, parsed.basic)
@@ -159,7 +160,7 @@ def setitem(a: Tracer, key: Any, value: Any) -> None:
         write(view, value)
         return
     key = _as_mask(a, key)
-    if _has_reads(key) and hook("assign_by_reads")(a, key, value):
+    if _has_reads(key) and forward.assign_by_reads(a, key, value):
         return
     parsed = parse_key(a, key)
     view = basic_view(a, parsed.basic)

@@ -14,6 +14,7 @@ from hjit.trace.ir.graph import Definition
 from hjit.trace.ir.poly import Indirect, poly
 from hjit.trace.ops.by_numpy import NumpyCall
 from hjit.trace.ops.indexing.gathers import lookup
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.tracer import (
     Tracer,
     as_tracer,
@@ -24,7 +25,7 @@ from hjit.trace.tracing.arrays.tracer import (
     has_tracer,
     is_tracer,
 )
-from hjit.trace.tracing.dispatch import hook, implements, source_of
+from hjit.trace.tracing.dispatch import implements, source_of
 from hjit.trace.tracing.externs.calls import extern_call
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import static_value
@@ -240,7 +241,7 @@ def histogramdd(
     edges = None if columns is None else _edges_of(columns, bins, range)
     w = None if weights is None else as_tracer(weights)
     if columns is None or edges is None or (w is not None and tuple(w.shape) != tuple(columns[0].shape)):
-        found: tuple[Tracer, list[Tracer]] = hook("clone")(source_of(np.histogramdd))(
+        found: tuple[Tracer, list[Tracer]] = forward.clone(source_of(np.histogramdd))(
             sample, bins, range, density, weights
         )
         return found

@@ -12,9 +12,10 @@ import numpy as np
 
 from hjit.trace.ir.expressions import Op, cast
 from hjit.trace.ops.indexing.getitem import AdvancedIndex, basic_view, getitem, parse_key, scatter
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.masked import MaskedRead, same_values
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, is_tracer, stored
-from hjit.trace.tracing.dispatch import hook, provides
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import is_host, static_value
 
@@ -74,7 +75,7 @@ def _elements(a: MaskedRead, index: Any) -> Any:
     """Elements at computed places, counted among those that the mask keeps."""
     number: Any = call(np.count_nonzero, a.mask)
     current().check(call(np.any, (index >= number) | (index < -number)))
-    places = hook("places_of")(a.mask)
+    places = forward.places_of(a.mask)
     counted = call(np.where, index < 0, index + number, index)
     return a.full[places[call(np.clip, counted, 0, a.mask.shape[0] - 1)]]
 

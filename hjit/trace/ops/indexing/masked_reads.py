@@ -16,9 +16,11 @@ import numpy as np
 
 from hjit.trace.ops.by_numpy import by_numpy
 from hjit.trace.ops.indexing.histograms import counts_of
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.masked import MaskedRead, first_masked_read, same_values
 from hjit.trace.tracing.arrays.tracer import as_tracer, call
-from hjit.trace.tracing.dispatch import functions, hook, provides
+from hjit.trace.tracing.dispatch import functions
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import static_value
 
@@ -68,7 +70,7 @@ def masked_call(function: Any, args: Any, kwargs: Any) -> Any:
         return MaskedRead(call(function, *values[0], **values[1]), first.mask)
     if function in _ORDER_STATISTICS and args[:1] == (first,):
         arguments = inspect.signature(functions()[function]).bind(*args, **kwargs).arguments
-        counted = hook("counted_of_read")(function, first.full, first.mask, arguments)
+        counted = forward.counted_of_read(function, first.full, first.mask, arguments)
         if counted is not None:
             return counted
     if function in _OF_KNOWN_SHAPE:
@@ -183,7 +185,7 @@ def _take(a: Any, indices: Any, axis: Any = None, **kwargs: Any) -> Any:
     if type(a) is MaskedRead or type(indices) is not MaskedRead or kwargs or static_value(axis) not in (None, 0):
         return None
     a = as_tracer(a)
-    return hook("item_by_reads")(a if axis is not None else a.reshape(-1), indices)
+    return forward.item_by_reads(a if axis is not None else a.reshape(-1), indices)
 
 
 def _stacked(arrays: Any, axis: Any = 0, **kwargs: Any) -> Any:
@@ -215,7 +217,7 @@ def _unique(
     **kwargs: Any,
 ) -> Any:
     wanted = [bool(static_value(x)) for x in (return_index, return_inverse, return_counts)]
-    return None if axis is not None or type(ar) is not MaskedRead else hook("unique_of_read")(ar, *wanted)
+    return None if axis is not None or type(ar) is not MaskedRead else forward.unique_of_read(ar, *wanted)
 
 
 def _asarray(a: Any, dtype: Any = None, order: Any = None, **kwargs: Any) -> Any:

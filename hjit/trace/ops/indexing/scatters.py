@@ -21,7 +21,8 @@ from hjit.trace.ops.indexing.gathers import along_axis_shape, depends_on_values,
 from hjit.trace.ops.indexing.getitem import AdvancedIndex, basic_view, gather_index, getitem, parse_key, scatter
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, is_tracer, stored
 from hjit.trace.tracing.arrays.writing import next_version, trim, write
-from hjit.trace.tracing.dispatch import implements, provides
+from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import as_item
 

@@ -17,9 +17,11 @@ from hjit.trace.ops.arguments import count
 from hjit.trace.ops.indexing.gathers import depends_on_values, lookup
 from hjit.trace.ops.indexing.histograms import tally, values_of
 from hjit.trace.ops.limits import FEW_VALUES, MANY_VALUES, MIN_DIGITS_COUNTED
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, from_known, from_stage, is_tracer
-from hjit.trace.tracing.dispatch import hook, implements, provides
+from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.scalars.host import static_value
 
 
@@ -161,7 +163,7 @@ class Counted:
         """For each value the place of its first element."""
         places = self.index.reshape(-1)
         found = call(np.full, self.number, places.size, np.intp)
-        hook("ufunc_at")(np.minimum, found, places, call(np.arange, places.size))
+        forward.ufunc_at(np.minimum, found, places, call(np.arange, places.size))
         return found
 
     def _inverse(self) -> Any:

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ops.arrays.views import transpose
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call
-from hjit.trace.tracing.dispatch import hook, implements
+from hjit.trace.tracing.dispatch import implements
 
 
 @implements(np.apply_along_axis)
@@ -33,7 +34,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: Any, arr: Any, *args: Any
     first = as_tracer(function(lines[0]))
     out = call(np.empty, (lines.shape[0], *first.shape), first.dtype)
     out[0] = first
-    hook("clone")(_each_line)(function, lines, out)
+    forward.clone(_each_line)(function, lines, out)
     n = len(lead)
     found: Tracer = out.reshape(*lead, *first.shape)
     return transpose(found, (*range(axis), *range(n, n + first.ndim), *range(axis, n)))

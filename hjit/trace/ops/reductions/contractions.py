@@ -19,10 +19,11 @@ from hjit.trace.ops.arguments import Casting, broadcast, refuse
 from hjit.trace.ops.arrays.views import view
 from hjit.trace.ops.layout import Order, c_strides, sorted_axes, strides, transposed_back
 from hjit.trace.ops.reductions.blas import by_blas
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import MAX_KNOWN, Tracer, as_tracer, call, from_known, from_stage, is_tracer
 from hjit.trace.tracing.arrays.writing import write
-from hjit.trace.tracing.dispatch import hook, implements, source_of
+from hjit.trace.tracing.dispatch import implements, source_of
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import static_value
 
@@ -359,7 +360,7 @@ def _source(function: Any) -> Callable[..., Any]:
     inner = source_of(function)
 
     def method(*args: Any, **kwargs: Any) -> Any:
-        return hook("clone")(inner)(*args, **kwargs)
+        return forward.clone(inner)(*args, **kwargs)
 
     return method
 

@@ -40,7 +40,8 @@ from hjit.trace.ops.reductions.networks import (
     ordered,
 )
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, from_stage, is_tracer
-from hjit.trace.tracing.dispatch import implements, provides
+from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import is_host, static_value
 

@@ -24,6 +24,7 @@ from hjit.trace.ops.arrays.views import expand_dims, transpose
 from hjit.trace.ops.by_numpy import by_numpy
 from hjit.trace.ops.elementwise.ufuncs import ALIASES, UFUNCS
 from hjit.trace.ops.layout import Order, as_it_lies, operands_order
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import (
     MAX_KNOWN,
@@ -36,7 +37,8 @@ from hjit.trace.tracing.arrays.tracer import (
     size_number,
     stored,
 )
-from hjit.trace.tracing.dispatch import hook, implements, provides
+from hjit.trace.tracing.dispatch import implements
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import as_item, is_host, static_value
 from hjit.trace.tracing.scalars.moving import MovingLength
@@ -165,7 +167,7 @@ def ufunc_method(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: 
     if method == "outer" and ufunc.__name__ in UFUNCS:
         return outer(ufunc, *map(as_tracer, inputs), **kwargs)
     if method == "at":
-        return hook("ufunc_at")(ufunc, *inputs)
+        return forward.ufunc_at(ufunc, *inputs)
     raise current().error(f"numpy.{ufunc.__name__}.{method}", "this method of a ufunc is not compiled")
 
 
@@ -275,7 +277,7 @@ def not_empty(count: Any) -> None:
     """NumPy's warning where a mean divides by no elements; `count` may be a size, an array, or a length that moves with
     a loop, of which this is not known."""
     if isinstance(count, int) and count == 0:
-        hook("warn")("Mean of empty slice")
+        forward.warn("Mean of empty slice")
 
 
 def divided(total: Any, count: Any, dtype: np.dtype[Any]) -> Any:
@@ -344,7 +346,7 @@ def mean_of_squares(
         ddof = static_value(ddof)
         left = count.without(ddof) if type(count) is MovingLength else max(count - ddof, 0)
     if not is_tracer(left) and left == 0:
-        hook("warn")("Degrees of freedom <= 0 for slice")
+        forward.warn("Degrees of freedom <= 0 for slice")
     return divided(total, left, total.dtype) if out is None else _divide(total, left)
 
 

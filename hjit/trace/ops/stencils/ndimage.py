@@ -26,8 +26,9 @@ from hjit.trace.ops.stencils.ndimage_ranks import (
     rank_filter,
     rank_filter_1d,
 )
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.tracer import Tracer, as_value, from_known, is_tracer
-from hjit.trace.tracing.dispatch import functions, hook, implements
+from hjit.trace.tracing.dispatch import functions, implements
 from hjit.trace.tracing.externs.calls import extern_call
 from hjit.trace.tracing.externs.foreign import foreign
 from hjit.trace.tracing.recording.recorder import current
@@ -64,7 +65,7 @@ def decided(real: types.FunctionType, argument: str) -> Callable[..., Any]:
         x = bound_args.arguments.get(argument)
         if x is not None:
             bound_args.arguments[argument] = from_known(footprint_of(x))
-        return hook("clone")(real)(*bound_args.args, **bound_args.kwargs)
+        return forward.clone(real)(*bound_args.args, **bound_args.kwargs)
 
     return method
 
@@ -133,7 +134,7 @@ def by_source(
         bound.apply_defaults()
         if not fits(bound.arguments):
             return as_it_is(*args, **kwargs)
-        return (hook("clone")(real) if traced is None else traced())(*bound.args, **bound.kwargs)
+        return (forward.clone(real) if traced is None else traced())(*bound.args, **bound.kwargs)
 
     return method
 

@@ -90,9 +90,9 @@ def correlate1d(image: Any, weights: Any, axis: int, output: Tracer, mode: int, 
 def _is_unrolled(n: int) -> bool:
     """Is a filter of so many taps one expression? Not after many others: code for each tap takes LLVM its time."""
     rec = current()
-    if n > MAX_LINE_TAPS or (n > SHORT_LINE_TAPS and rec.taps + n > MAX_TRACE_TAPS):
+    if n > MAX_LINE_TAPS or (n > SHORT_LINE_TAPS and rec.findings.taps + n > MAX_TRACE_TAPS):
         return False
-    rec.taps += n
+    rec.findings.taps += n
     return True
 
 

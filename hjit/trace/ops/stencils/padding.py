@@ -18,9 +18,10 @@ from hjit.trace.ops.arguments import contents, whole_number
 from hjit.trace.ops.arrays.joining import Region, assemble
 from hjit.trace.ops.elementwise.casting import check_item
 from hjit.trace.ops.layout import copy_order, order_of_padded, ordered_stage, relaid
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known, has_tracer, is_tracer
-from hjit.trace.tracing.dispatch import hook, implements
+from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import as_item, is_host, number, static_value
 from hjit.trace.tracing.scalars.size import as_number
@@ -96,7 +97,7 @@ def is_computed(mode: Any, kwargs: dict[str, Any]) -> bool:
 
 def by_numpys_source(a: Any, pad_width: Any, mode: str, kwargs: dict[str, Any]) -> Any:
     """What NumPy's own source computes, which is traced."""
-    return hook("clone")(inspect.unwrap(np.pad))(a, pad_width, mode, **kwargs)
+    return forward.clone(inspect.unwrap(np.pad))(a, pad_width, mode, **kwargs)
 
 
 @implements(np.pad)

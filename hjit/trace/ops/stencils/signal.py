@@ -17,9 +17,10 @@ from hjit.trace.ops.limits import MAX_DIRECT, MAX_FILTER_TAPS, MAX_RANKED
 from hjit.trace.ops.reductions.networks import ranked
 from hjit.trace.ops.stencils.ndimage import known_first, run_as_they_are
 from hjit.trace.ops.stencils.ndimage_access import Extended
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_stage
-from hjit.trace.tracing.dispatch import hook, implements
+from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.externs.calls import extern_call
 from hjit.trace.tracing.externs.foreign import foreign
 from hjit.trace.tracing.recording.recorder import current
@@ -134,7 +135,7 @@ def _convolve(real: Any) -> Any:
             method = "direct"
         if method in ("auto", "fft"):
             return extern_call("scipy.signal.convolve", real, (in1, in2, mode, method), {})
-        return hook("clone")(real)(in1, in2, mode, method)
+        return forward.clone(real)(in1, in2, mode, method)
 
     return method
 

@@ -1,7 +1,7 @@
 """Reductions in two kernels, for targets on which many blocks of threads run at once.
 
-The results of a whole image, or of columns that are few beside their length, are reduced in parts of so many elements,
-each by a block; a second reduction joins what these have found. Parts depend on sizes alone: so do roundings.
+Reductions of a whole image, or of a few long columns, are computed in parts of a fixed number of elements, a block for
+each; a second reduction combines the partial results. The partition depends on sizes only, so rounding is reproducible.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ IDEMPOTENT = frozenset({"maximum", "minimum", "fmax", "fmin", "logical_and", "lo
 
 
 def reduce_in_blocks(graph: Graph) -> Graph:
-    """Reductions to few elements have two steps: blocks of elements, and then their results."""
+    """Reduce large reductions to few elements in two steps: blocks of elements, then the partial results."""
     stages: list[Stage] = []
     names = set(graph.arrays)
     for s in graph.stages:
@@ -48,7 +48,7 @@ def _axes(d: Definition, x: Load) -> dict[int, int]:
 
 
 def runs_along_rows(d: Definition, name: str) -> bool:
-    """Do neighbours in memory belong to the same result? Of each array the last axis that is not short decides."""
+    """Do neighbours in memory contribute to the same result? The last long axis of each array decides."""
     pure = len(d.dims)
     for x in d.loads:
         along = _axes(d, x) if x.source != name else {}
@@ -119,7 +119,7 @@ def _dims(d: Definition, parts: Mapping[int, int]) -> _Dims:
 
 
 def _in_two_steps(s: Stage, parts: Mapping[int, int], name: str) -> tuple[Stage, Stage]:
-    """The stage of the partial results, and the one that joins them."""
+    """The stage of the partial results, and the stage that combines them."""
     d = s.updates[0]
     assert isinstance(d.value, Op)
     x = _dims(d, parts)

@@ -38,7 +38,7 @@ NAN, PLUS, MINUS, ANY = 1, 2, 4, 8  # what has been added to an element: infinit
 
 
 def reorder_scattered_sums(graph: Graph) -> Graph:
-    """Sums of floats at computed places may be added in any order, by atomic operations."""
+    """Let scattered sums of floats be added in any order, by atomic operations."""
 
     def reordered(s: Stage, number: int) -> Definition:
         d, x = s.updates[number], _scatter_of(s, number)
@@ -54,7 +54,7 @@ def reorder_scattered_sums(graph: Graph) -> Graph:
 
 
 def scatter_in_parallel(graph: Graph) -> Graph:
-    """Scatters that only one thread could run become such that many can."""
+    """Rewrite scatters that only one thread could run as scatters that many threads can run."""
     found: list[Stage] = []
     names = set(graph.arrays)
     for s in graph.stages:
@@ -79,7 +79,7 @@ class _Scatter:
 
 
 def _next(s: Stage) -> _Scatter | None:
-    """The first update that is to run in parallel."""
+    """The first update to rewrite."""
     if s.initial is None or any(d.joined for d in s.updates):
         return None
     return next((x for k in range(len(s.updates)) if (x := _scatter_of(s, k)) is not None), None)
@@ -108,7 +108,7 @@ def _scatter_of(s: Stage, number: int) -> _Scatter | None:
 
 
 class _Split:
-    """A stage as several: what it is before a scatter, scatters of whole numbers, and what it is after it."""
+    """A stage split into several: its state before a scatter, scatters of integers, and its state afterwards."""
 
     def __init__(self, s: Stage, x: _Scatter, names: set[str]) -> None:
         self.s, self.x, self.names = s, x, names
@@ -237,7 +237,7 @@ def _kinds(x: Expr, bits: Expr, is_finite: Expr) -> Expr:
 
 
 def _with_kinds(kinds: Expr, total: Expr) -> Expr:
-    """A sum of finite numbers, or what is beside them."""
+    """A sum of finite numbers, or NaN or an infinity according to the kinds of its terms."""
     odd = Op("bitwise_and", (kinds, Const(NAN | PLUS | MINUS, I4)), I4)
 
     def chosen(kind: int, value: float, otherwise: Expr) -> Expr:

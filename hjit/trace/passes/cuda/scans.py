@@ -1,7 +1,7 @@
 """Scans of few long rows, and of columns, in parts, for targets on which many blocks of threads run at once (Blelloch
 1990): the total of each part, a scan of these totals, and the elements of a part from what comes before it.
 
-The columns of an image are thousands, and a GPU runs a hundred times as many threads at once.
+An image has thousands of columns, and a GPU runs a hundred times as many threads at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hjit.trace.passes.limits import SCAN_ELEMENTS, SCAN_ROWS, SHORT_AXIS
 
 
 def scan_in_blocks(graph: Graph) -> Graph:
-    """Scans of few long rows, and of columns, have parts, which restart from what comes before them."""
+    """Compute scans of few long rows, and of columns, in parts, which continue from the total before them."""
     stages: list[Stage] = []
     names = set(graph.arrays)
     for s in graph.stages:
@@ -41,7 +41,7 @@ def scan_in_blocks(graph: Graph) -> Graph:
 
 
 def separate_scans(graph: Graph) -> Graph:
-    """Scans of what a stage has itself become stages of their own, so that threads scan them together."""
+    """Make in-place scans stages of their own, so that threads can compute them together."""
     stages: list[Stage] = []
     names = set(graph.arrays)
     for s in graph.stages:
@@ -73,7 +73,7 @@ def _own_scan(s: Stage) -> Scan | None:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """How a scan is cut.
+    """How a scan is divided.
 
     Attributes:
         size: iterations of a part.
@@ -90,7 +90,7 @@ class _Parts:
 
 
 def _parts_of(s: Stage, x: Scan) -> _Parts | None:
-    """The parts of a scan; None where there are rows, or columns along two axes, enough for all blocks."""
+    """The parts of a scan; None if there are enough rows, or columns along two axes, for all blocks."""
     d = s.updates[-1]
     if x.restart or d.rdims[0].is_const:
         return None

@@ -47,7 +47,7 @@ NARROWED = IN_BYTES | {
 
 
 def demote_integers(graph: Graph) -> Graph:
-    """Operations on integers, and stages, in the narrowest dtypes that hold all that they can be."""
+    """Compute integer operations, and store stages, in the narrowest dtypes that hold all possible values."""
     demotion = _Demotion()
     stages = []
     for s in graph.stages:
@@ -58,7 +58,7 @@ def demote_integers(graph: Graph) -> Graph:
 
 
 def _without_idle_updates(s: Stage) -> Stage:
-    """The stage without updates that leave every element as it is: ``maximum(own, 0)`` of unsigned numbers."""
+    """The stage without updates that change nothing, such as ``maximum(own, 0)`` of unsigned numbers."""
     updates = tuple(
         d
         for k, d in enumerate(s.updates)
@@ -83,14 +83,14 @@ class _Demotion:
         self.memo: dict[Expr, Expr] = {}
 
     def expr(self, e: Expr) -> Expr:
-        """An expression rewritten; its value and its dtype stay."""
+        """Rewrite an expression; its value and its dtype stay."""
         return rewrite(e, self.change, self.memo)
 
     def range(self, e: Expr) -> Range | None:
         return self.ranges.of(e, self.known)
 
     def stage(self, s: Stage, is_output: bool) -> Stage:
-        """A stage, holding what it is made of before the last widening."""
+        """Rewrite a stage, which then holds its value from before the last widening."""
         if is_output or s.initial is None or s.updates or not isinstance(s.initial, Cast) or not _widens(s.initial):
             return s
         self.was[s.name] = s.dtype

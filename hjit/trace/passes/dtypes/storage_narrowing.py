@@ -15,7 +15,7 @@ DType = np.dtype[Any]
 
 
 def narrow_storage(graph: Graph) -> Graph:
-    """Every stage of which all readers cast what they read to one narrower dtype has that dtype."""
+    """Store each stage in a narrower dtype if all readers cast it to that one."""
     reads = _reads(graph)
     to = {
         s.name: dtype for s in graph.stages if (dtype := reads.get(s.name)) is not None and _may_have(s, dtype, graph)
@@ -50,7 +50,7 @@ def _may_have(s: Stage, dtype: DType, graph: Graph) -> bool:
 
 
 def _reads(graph: Graph) -> dict[str, DType | None]:
-    """What every array is cast to where it is read; None: several dtypes, or it is read as it is."""
+    """The dtype to which each array is cast where it is read; None: several dtypes, or it is not cast."""
     found: dict[str, DType | None] = {}
 
     def note(e: Expr, dtype: DType | None) -> None:

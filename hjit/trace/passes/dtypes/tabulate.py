@@ -89,7 +89,7 @@ class _Tabulation:
         return count
 
     def look(self, e: Expr) -> _Dependence:
-        """What an expression depends on, and its cost."""
+        """The dependence of an expression, and its cost."""
         found = self.dependences.get(e)
         if found is None:
             found = self.dependences[e] = self._look(e)

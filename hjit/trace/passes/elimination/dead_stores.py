@@ -17,7 +17,7 @@ from hjit.trace.passes.limits import INITIAL_COST
 
 
 def drop_dead_initial_values(graph: Graph) -> Graph:
-    """The initial values that a scan overwrites before anything reads them are not computed."""
+    """Do not compute initial values that a scan overwrites before anything reads them."""
     return replace(graph, stages=tuple(map(_trimmed, graph.stages)))
 
 

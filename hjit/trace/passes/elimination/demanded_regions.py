@@ -1,8 +1,8 @@
-"""Demanded-region elimination: stages have the extents that their readers need.
+"""Demanded-region elimination: stages get the extents that their readers need.
 
-Inside loops bounds inference does that (`hjit.sched.analysis.bounds`); here it is done for whole stages, wherever they
-are computed: ``gaussian_filter(img, 3)[10:20, 5:9]`` filters what lies around those pixels, ``img.sum(axis=1)[3:5]``
-adds up two rows.
+``gaussian_filter(img, 3)[10:20, 5:9]`` filters only what lies around those pixels, and ``img.sum(axis=1)[3:5]`` adds up
+two rows. This shrinks whole stages, before there is a schedule; inside loops, bounds inference finds the required
+regions (`hjit.sched.analysis.propagation`, which says how the two differ).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from hjit.trace.passes.limits import UNREAD_ELEMENTS
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What is read of an axis: `length` elements from `low` on."""
+    """The part of an axis that is read: `length` elements from `low` on."""
 
     low: Poly
     length: Poly
 
 
 def crop_to_demanded(graph: Graph) -> Graph:
-    """Every stage that is read in part only, and computed element by element, is the demanded region."""
+    """Crop stages that are computed element by element, and only read in part, to the demanded region."""
     stages: dict[str, Stage] = {}
     lows: dict[str, tuple[Poly, ...]] = {}
     reads: dict[str, list[list[Interval | None]]] = {
@@ -76,7 +76,7 @@ def _is_elementwise(s: Stage) -> bool:
 
 
 def _demands(s: Stage, reads: Sequence[Sequence[Interval | None]]) -> list[Demand] | None:
-    """What is read of each axis; None where that is not known, or nearly all."""
+    """The demand of each axis; None if it is unknown, or nearly the whole stage."""
     if not reads:
         return None
     found: list[Demand] = []
@@ -100,7 +100,7 @@ def _extreme(ends: Sequence[Poly | None], least: bool) -> Poly | None:
 
 
 def _demand(n: Poly, low: Poly | None, high: Poly | None) -> Demand:
-    """Of an axis of `n` elements those from `low` to `high`, if that is much less than all."""
+    """The demand of an axis of `n` elements: those from `low` to `high`, if that is much less than all."""
     if low is None or high is None:
         return Demand(ZERO, n)
     length, after = high - low + 1, n - 1 - high

@@ -32,7 +32,7 @@ class Operand:
 
 
 def concatenated(s: Stage) -> tuple[int, tuple[Operand, ...]] | None:
-    """The axis, of known extent, and the operands that a stage concatenates; None if it is no concatenation."""
+    """The axis, of known extent, and the operands that a stage concatenates; None if it is not a concatenation."""
     if not s.updates or any(d.order != "pure" or d.rdims or s.name in d.sources for d in s.updates):
         return None
     for axis, extent in enumerate(s.shape):
@@ -70,7 +70,7 @@ def _cheaply_concatenated(s: Stage) -> tuple[int, tuple[Operand, ...]] | None:
 
 
 def forward_stores(graph: Graph) -> Graph:
-    """A load that is in one part in all iterations is the value that was stored there."""
+    """Replace loads that are always in one part of a concatenation by the stored value."""
     known: dict[str, tuple[int, tuple[Operand, ...]]] = {}
     stages = []
 
@@ -108,7 +108,7 @@ def _range(index: Poly, extents: tuple[Poly, ...]) -> range | None:
 
 
 def select_planes(graph: Graph) -> Graph:
-    """A few cheap planes are one pure definition, a select between them, so that it fuses and is placed by a schedule.
+    """Make a few cheap planes one pure definition, a select between them, which fuses and can be scheduled.
 
     Not those of outputs, which are written one after the other.
     """

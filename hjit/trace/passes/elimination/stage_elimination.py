@@ -14,7 +14,7 @@ from hjit.trace.passes.interleaved_updates import covers_stage, write_disjoint
 
 
 def drop_dead_stages(graph: Graph) -> Graph:
-    """Only the stages, inputs and numbers that an output needs."""
+    """Remove stages, inputs and numbers that no output needs."""
     stages = graph.by_name
     live: set[str] = set()
     work = list(graph.outputs)
@@ -45,7 +45,7 @@ def _without_unread_numbers(graph: Graph) -> Graph:
 
 
 def merge_versions(graph: Graph) -> Graph:
-    """A version of a buffer that only the next version reads becomes part of that one, with its updates first."""
+    """Merge a version of a buffer that only the next version reads into that one, with its updates first."""
     uses: dict[str, int] = dict.fromkeys(graph.outputs, 1)
     for s in graph.stages:
         for name in s.sources - {s.name}:
@@ -103,7 +103,7 @@ def _renamer(old: Collection[str], new: str) -> Callable[[Expr], Expr]:
 
 
 def drop_overwritten(graph: Graph) -> Graph:
-    """Initial values that updates overwrite everywhere are not computed."""
+    """Do not compute initial values that updates overwrite everywhere."""
     return replace(graph, stages=tuple(replace(s, initial=None) if _is_overwritten(s) else s for s in graph.stages))
 
 
@@ -112,7 +112,7 @@ def _is_overwritten(s: Stage) -> bool:
 
 
 def merge_equal_stages(graph: Graph) -> Graph:
-    """Stages with equal definitions are one stage."""
+    """Merge stages with equal definitions."""
     seen: dict[Any, str] = {}
     renamed: dict[str, str] = {}
     stages = []
@@ -134,7 +134,7 @@ def merge_equal_stages(graph: Graph) -> Graph:
 
 
 def _definition_key(s: Stage) -> Any:
-    """What a stage is, whatever its name."""
+    """The key of a stage without its name."""
     anonymous = _renamer((s.name,), "")
     updates = tuple(replace(d, value=anonymous(d.value)) for d in s.updates)
     return (s.dtype.str, s.shape, s.initial, updates)

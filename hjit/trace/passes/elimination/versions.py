@@ -1,12 +1,13 @@
-"""Reads of a version of a buffer that hold of an earlier one, too: what was written in between lies elsewhere.
+"""Redirecting reads to an earlier version of a buffer where the writes in between do not overlap.
 
-A version that other stages than the next one read cannot share memory with that, which begins with a copy of it. In
+A version that stages other than the next version read cannot share memory with the next one, which begins with a copy
+of it. In
 
     for k in range(0, n, 8):
         norms = sqrt(sum(x[k : k + 8] ** 2, axis=0))
         x[k : k + 8] /= norms
 
-each `norms` reads another version of `x`, and may as well read the first one: then `merge_versions` leaves one copy.
+each `norms` reads another version of `x`, but could read the first one: then `merge_versions` leaves one copy.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from hjit.trace.passes.limits import EARLIER_VERSIONS
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """What an index of an array takes on, over all iterations; a span is None where it is not known."""
+    """The values of an index of an array, over all iterations; a span is None if it is not known."""
 
     index: tuple[Poly, ...]
     spans: tuple[Interval | None, ...]
 
     def is_apart(self, other: Region) -> bool:
-        """Is surely no element in both?"""
+        """Are the regions certainly disjoint?"""
         return any(map(never_equal, self.index, other.index)) or any(map(_lie_apart, self.spans, other.spans))
 
 
@@ -54,7 +55,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a definition of a stage reads of a version, other than in its place."""
+    """A read of a version by a definition of a stage, except in place."""
 
     stage: str
     definition: Definition = field(repr=False)
@@ -74,12 +75,12 @@ class Read:
 
 
 def read_earlier_versions(graph: Graph) -> Graph:
-    """As few versions of each buffer as possible are read by other stages than the next version."""
+    """Redirect reads to earlier versions, so that few versions of a buffer have readers other than the next one."""
     versions = _versions(graph)
     if all(v.number < 2 for v in versions.values()):
         return graph  # of a buffer with one copy there is nothing to save
     reads = [x for s in graph.stages for d in s.definitions for x in _reads(s, d, versions)]
-    kept = {*graph.outputs, *(i.name for i in graph.inputs)}  # in memory of their own, whoever reads them
+    kept = {*graph.outputs, *(i.name for i in graph.inputs)}  # in memory of their own, whatever reads them
     moved: dict[tuple[str, Definition], dict[str, str]] = {}
     for x in deadline.within("looking for versions", sorted(reads, key=lambda x: x.version.number)):
         name = next((v.name for v in x.earlier() if v.name in kept), x.version.name)

@@ -98,4 +98,4 @@ class TracedBuffer:
         current().changes.append((self, self.version, self.contents))
         self.version, self.contents = stage, None
         if self.argument:
-            current().written[self.argument] = stage
+            current().caller.written[self.argument] = stage

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.buffers import TracedBuffer
 from hjit.trace.tracing.arrays.traced import Shape, TracedArray
 from hjit.trace.tracing.arrays.tracer import Tracer, from_known, from_source
 from hjit.trace.tracing.complex_memory import complex_dtype, complex_of, parts_of, supported_complex
-from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.recording.recorder import current, supported_dtype, tracing
 from hjit.trace.tracing.scalars.host import is_host, record
 
@@ -93,7 +93,7 @@ class ComplexTracer(TracedArray):
 
     @shape.setter
     def shape(self, shape: Any) -> None:
-        hook("complex_reshape_in_place")(self, shape)
+        forward.complex_reshape_in_place(self, shape)
 
     @property
     def buffer(self) -> TracedBuffer:
@@ -121,7 +121,7 @@ class ComplexTracer(TracedArray):
 
     @real.setter
     def real(self, value: Any) -> None:
-        hook("write")(self._part(0, True), value)
+        forward.write(self._part(0, True), value)
 
     @property
     def imag(self) -> Tracer:
@@ -129,7 +129,7 @@ class ComplexTracer(TracedArray):
 
     @imag.setter
     def imag(self, value: Any) -> None:
-        hook("write")(self._part(1, True), value)
+        forward.write(self._part(1, True), value)
 
     def _part(self, k: int, as_view: bool = False) -> Tracer:
         """The real or the imaginary parts, a view; of a scalar a scalar."""
@@ -145,7 +145,7 @@ class ComplexTracer(TracedArray):
 
     @property
     def flags(self) -> Any:
-        return hook("complex_flags")(self)
+        return forward.complex_flags(self)
 
     @property
     def flat(self) -> ComplexTracer:
@@ -171,10 +171,10 @@ class ComplexTracer(TracedArray):
     def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
         if self.known is not None:
             return np.array(self.known, dtype)
-        raise hook("asks_for_numbers")(sys._getframe(1))
+        raise forward.asks_for_numbers(sys._getframe(1))
 
     def __bool__(self) -> bool:
-        return bool(hook("complex_truth")(self))
+        return bool(forward.complex_truth(self))
 
     def __complex__(self) -> complex:
         if self.ndim:
@@ -182,11 +182,11 @@ class ComplexTracer(TracedArray):
         return self._number()
 
     def __getitem__(self, key: Any) -> Any:
-        found = hook("complex_getitem")(self, key)
+        found = forward.complex_getitem(self, key)
         return found.copy() if self.is_flat and type(found) is ComplexTracer and not found.is_scalar else found
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        hook("complex_setitem")(self, key, value)
+        forward.complex_setitem(self, key, value)
 
     def fill(self, value: Any) -> None:
         self[...] = value

@@ -9,9 +9,9 @@ import numpy as np
 from hjit.errors import InherentError, TraceError
 from hjit.trace.ir.expressions import Expr, Load
 from hjit.trace.ir.graph import identity
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.traced import Shape, Traced
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, call, python_int
-from hjit.trace.tracing.dispatch import hook
 from hjit.trace.tracing.recording.recorder import current
 
 # -- comparing
@@ -119,7 +119,7 @@ class MaskedRead(Traced):
         return out
 
     def __getitem__(self, key: Any) -> Any:
-        found = hook("masked_item")(self, key)
+        found = forward.masked_item(self, key)
         if found is None:
             raise self.error("index")
         return found
@@ -169,7 +169,7 @@ class MaskedRead(Traced):
         return rec.error(operation, reason, "use np.where, or write back under the same mask", kind)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return hook("masked_call")(func, args, kwargs)
+        return forward.masked_call(func, args, kwargs)
 
     def astype(self, dtype: Any, **kwargs: Any) -> MaskedRead:
         return MaskedRead(self.full.astype(dtype), self.mask, self.read)
@@ -204,7 +204,7 @@ class MaskedRead(Traced):
             raise AttributeError(name)
         func = getattr(np, name, None)
         if name in _METHODS:
-            return lambda *args, **kwargs: hook("masked_call")(func, (self, *args), kwargs)
+            return lambda *args, **kwargs: forward.masked_call(func, (self, *args), kwargs)
         raise self.error(f"ndarray.{name}")
 
 

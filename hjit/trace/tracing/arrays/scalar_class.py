@@ -117,9 +117,9 @@ def notice_call(frame: FrameType) -> None:
         MethodConverts: what asks is not traced, perhaps a method.
     """
     rec = current()
-    if rec.has_methods and type(frame.f_globals) is dict:
+    if rec.findings.runs_methods and type(frame.f_globals) is dict:
         raise MethodConverts
-    is_possible = rec.has_class and rec.attempt.classes is None
+    is_possible = rec.findings.reads_scalar_types and rec.attempt.classes is None
     if is_possible and type(frame.f_globals) is not dict and instruction(frame).startswith("CALL"):
-        rec.class_called = True
+        rec.findings.calls_scalar_types = True
         raise ClassCalled

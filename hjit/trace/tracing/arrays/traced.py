@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from hjit.trace.tracing.dispatch import hook
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.frames import asks_class, is_users
 from hjit.trace.tracing.recording.recorder import current
 
@@ -134,13 +134,13 @@ class TracedArray(Traced):
 
     # -- protocols of NumPy and Python
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return hook("ufunc_call")(ufunc, method, inputs, kwargs)
+        return forward.ufunc_call(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return hook("numpy_call")(func, args, kwargs)
+        return forward.numpy_call(func, args, kwargs)
 
     def __array_namespace__(self, *, api_version: Any = None) -> Any:
-        return hook("module_proxy")(np.empty(0).__array_namespace__(api_version=api_version))
+        return forward.module_proxy(np.empty(0).__array_namespace__(api_version=api_version))
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False, /) -> Any:
         if isinstance(self, np.generic) or isinstance(array, np.generic):
@@ -155,7 +155,7 @@ class TracedArray(Traced):
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
-        found: Iterator[Any] = hook("iterated")(self, sys._getframe(1))
+        found: Iterator[Any] = forward.iterated(self, sys._getframe(1))
         return found
 
     def rows(self) -> Iterator[Any]:

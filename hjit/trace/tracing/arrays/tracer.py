@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 import operator
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,10 @@ import numpy as np
 from hjit.trace.ir.expressions import Const, Expr, Index, Load, cast
 from hjit.trace.ir.graph import Definition, compose, identity
 from hjit.trace.ir.poly import ZERO, Dim, Poly, poly
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.buffers import TracedBuffer, serials
 from hjit.trace.tracing.arrays.traced import Shape, Traced, TracedArray
-from hjit.trace.tracing.dispatch import hook, provides
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.frames import reads
 from hjit.trace.tracing.recording.decisions import decide
 from hjit.trace.tracing.recording.recorder import current, rerolled_loops, running_trace, supported_dtype, tracing
@@ -32,25 +33,20 @@ from hjit.trace.tracing.writeable import is_writeable
 MAX_KNOWN = 4096  # elements up to which arrays made of known numbers are computed while tracing
 
 
-def _operation(name: str) -> Callable[..., Tracer]:
-    """A `hook` that gives a traced array."""
-    return hook(name)
-
-
 class Tracer(TracedArray):
-    """A traced array; supports what `numpy.ndarray` does as far as hjit can compile it.
+    """A traced array, with the interface of `numpy.ndarray` as far as hjit can compile it.
 
     Attributes:
-        buffer: the memory viewed.
+        buffer: the memory that it is a view of.
         shape: a tuple of ints, those above 16 as `Size`.
-        index: per axis of the buffer an index over ``Dim(0..ndim - 1)``.
+        index: an index over ``Dim(0..ndim - 1)`` for each axis of the buffer.
         known: the same view of the buffer's known contents, or None.
-        is_ordered: is it known that strides descend along the axes, as in C order? Those of slices of such an array do.
-        is_scalar: a NumPy scalar rather than a 0-d array.
+        is_ordered: is it known that strides descend along the axes, as in C order and slices of it?
+        is_scalar: is it a NumPy scalar rather than a 0-d array?
         is_whole: does this view show the whole buffer in its own order?
-        weak: a Python number rather than a NumPy scalar; its dtype gives way to that of arrays.
-        read_only: a view that NumPy gives to be read only, whether or not its buffer is.
-        is_flat: stands for a ``flat``: NumPy copies what is taken of it.
+        weak: is it a Python number rather than a NumPy scalar? Arrays then determine the dtype of results (NEP 50).
+        read_only: is the view read-only in NumPy, even if its buffer is writeable?
+        is_flat: is it an array's ``flat``, whose slices are copies in NumPy?
     """
 
     buffer: TracedBuffer
@@ -82,7 +78,7 @@ class Tracer(TracedArray):
         self.is_whole, self.is_ordered = other.is_whole, other.is_ordered
 
     def _reshape(self, shape: Any) -> None:
-        hook("reshape_in_place")(self, shape)
+        forward.reshape_in_place(self, shape)
 
     shape: Shape = property(operator.attrgetter("_shape"), _reshape)  # type: ignore[assignment]
 
@@ -94,13 +90,13 @@ class Tracer(TracedArray):
     def dtype(self) -> np.dtype[Any]:
         frame = sys._getframe(1)
         if type(frame.f_globals) is not dict:
-            seen: np.dtype[Any] = hook("dtype_of_type")(self.buffer.dtype, frame)
+            seen: np.dtype[Any] = forward.dtype_of_type(self.buffer.dtype, frame)
             return seen
         return self.buffer.dtype
 
     @dtype.setter
     def dtype(self, dtype: Any) -> None:
-        if any(self is x for x in current().outside):
+        if any(self is x for x in current().caller.tracers):
             raise current().error(
                 "ndarray.dtype = ...", "it changes an array that outlives the function", "use .view()"
             )
@@ -112,7 +108,7 @@ class Tracer(TracedArray):
         frame = sys._getframe(1)
         if frame.f_lasti not in reads(frame.f_code, "__array_interface__"):
             raise AttributeError("__array_interface__")
-        found: dict[str, Any] = hook("interface")(self)
+        found: dict[str, Any] = forward.interface(self)
         return found
 
     @property
@@ -141,7 +137,7 @@ class Tracer(TracedArray):
 
     @property
     def flat(self) -> Tracer:
-        found = _operation("flat")(self)
+        found: Tracer = forward.flat(self)
         found.is_flat = True
         return found
 
@@ -151,11 +147,11 @@ class Tracer(TracedArray):
 
     @property
     def flags(self) -> Any:
-        return hook("flags")(self)
+        return forward.flags(self)
 
     @property
     def strides(self) -> tuple[int, ...]:
-        found: tuple[int, ...] | None = hook("strides")(self)
+        found: tuple[int, ...] | None = forward.strides(self)
         if found is None:
             raise current().error(
                 "ndarray.strides", "the strides of this view are not known while tracing", "use .shape"
@@ -217,10 +213,10 @@ class Tracer(TracedArray):
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
         if self.known is not None:
             return np.array(self.known, dtype)
-        hook("notice_call")(sys._getframe(1))
+        forward.notice_call(sys._getframe(1))
         if not self.ndim:
             return np.array(as_value(self), dtype)
-        raise hook("asks_for_numbers")(sys._getframe(1))
+        raise forward.asks_for_numbers(sys._getframe(1))
 
     # -- Python protocols
 
@@ -250,7 +246,7 @@ class Tracer(TracedArray):
 
     def __float__(self) -> float:
         if self.known is None:
-            hook("notice_call")(sys._getframe(1))  # np.float64 asks for a float, not for an array
+            forward.notice_call(sys._getframe(1))  # np.float64 asks for a float, not for an array
         return float(self._scalar())
 
     def __complex__(self) -> complex:
@@ -298,11 +294,11 @@ class Tracer(TracedArray):
         return value.item() if self.weak else value[()] if self.is_scalar else value
 
     def __getitem__(self, key: Any) -> Any:
-        found = hook("getitem")(self, key)
+        found = forward.getitem(self, key)
         return found.copy() if self.is_flat and is_tracer(found) and not found.is_scalar else found
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        hook("setitem")(self, key, value)
+        forward.setitem(self, key, value)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise current().error(
@@ -326,16 +322,18 @@ class Tracer(TracedArray):
         if type not in (None, np.ndarray):
             reason = "a subclass of ndarray may compute in its own way"
             raise current().error(f"ndarray.view({type.__name__})", reason, "compute with the array itself")
-        return _operation("reinterpreted")(self, self.dtype if dtype is None else np.dtype(dtype))
+        found: Tracer = forward.reinterpreted(self, self.dtype if dtype is None else np.dtype(dtype))
+        return found
 
     def astype(
         self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True
     ) -> Tracer:
-        return _operation("astype")(self, dtype, casting, copy, order)
+        found: Tracer = forward.astype(self, dtype, casting, copy, order)
+        return found
 
     def fill(self, value: Any) -> None:
-        hook("check_nesting")(value, 0, is_element=True)
-        hook("write")(self, value, how=as_item)
+        forward.check_nesting(value, 0, is_element=True)
+        forward.write(self, value, how=as_item)
 
 
 _OF_MEMORY = frozenset("ctypes data dump dumps tobytes tofile setflags byteswap".split())
@@ -461,7 +459,7 @@ def from_source(array: np.ndarray[Any, Any], name: str, where: tuple[Any, ...]) 
         writeable=is_writeable(array),
     )
     tracer = Tracer(buffer, shape, identity(array.ndim))
-    rec.outside.append(tracer)
+    rec.caller.tracers.append(tracer)
     return tracer
 
 
@@ -516,7 +514,7 @@ def stored(x: Any, dtype: np.dtype[Any], how: Conversion = as_array) -> Tracer:
     x = as_traced(x)
     if is_tracer(x):
         if x.is_scalar and how is as_item and not x.weak:
-            hook("check_item")(x, dtype)
+            forward.check_item(x, dtype)
         return _fitting(x, dtype) if x.weak and dtype.kind in "iu" else x
     if type(x) in (list, tuple):
         return as_tracer(x, dtype)
@@ -555,7 +553,7 @@ def computes_ints() -> bool:
     if rec.loops:
         return True
     computes = rec.options.postpone is None and not rec.attempt.decides_ints
-    rec.has_ints = rec.has_ints or computes
+    rec.findings.computes_ints = rec.findings.computes_ints or computes
     return computes
 
 
@@ -595,4 +593,4 @@ def stage_of(t: Tracer) -> str:
 
 def call(function: Any, *args: Any, **kwargs: Any) -> Any:
     """A NumPy function on tracers."""
-    return hook("numpy_call")(function, args, kwargs)
+    return forward.numpy_call(function, args, kwargs)

@@ -10,10 +10,11 @@ import numpy as np
 from hjit.trace.ir.expressions import Expr, Load, cast, renumber, select
 from hjit.trace.ir.graph import Definition, identity
 from hjit.trace.ir.poly import Dim, poly
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.buffers import TracedBuffer
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import Tracer, is_tracer, made_of_sizes, stored
-from hjit.trace.tracing.dispatch import hook, provides
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import (
     Conversion,
@@ -123,9 +124,9 @@ def update(view: Tracer, expr: Expr, where: Expr | None = None) -> None:
             expr = expr.substitute(renumber([poly(Dim(axes.index(k))) for k in range(len(axes))]))
         buffer.set_version(rec.stage(expr, buffer.shape, buffer.dtype).name)
         return
-    rec.parts.write(view.index)
+    rec.unrolled.parts.write(view.index)
     sizes = rec.polys(view.shape)
-    in_order = hook("shares_elements")(view)  # then the last number that is written to an element stays
+    in_order = forward.shares_elements(view)  # then the last number that is written to an element stays
     definition = (
         Definition((), sizes, view.index, expr, "sequential") if in_order else Definition(sizes, (), view.index, expr)
     )

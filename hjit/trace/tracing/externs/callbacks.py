@@ -1,4 +1,4 @@
-"""Functions that an extern call is given, and calls with real arrays: they may hold no traced ones.
+"""Callbacks passed to extern calls, which get real arrays: they must not hold traced ones.
 
 What they return would be traced, which the extern function cannot read. Asking it to would not be without effects:
 SciPy's C code prints the error of a function that it calls before it gives up.

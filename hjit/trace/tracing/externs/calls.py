@@ -1,4 +1,4 @@
-"""Extern calls: functions that are not traced, but called with real arrays whenever a kernel is at that point."""
+"""Extern calls: functions that are not traced, but called with real arrays at the same point of every call."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.graph import identity
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.buffers import TracedBuffer
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, any_known
 from hjit.trace.tracing.arrays.scalar_class import plain_class
@@ -24,9 +25,9 @@ from hjit.trace.tracing.arrays.tracer import (
     python_int,
 )
 from hjit.trace.tracing.complex_memory import complex_of, supported_complex
-from hjit.trace.tracing.dispatch import hook, provides
 from hjit.trace.tracing.externs.callbacks import check_callbacks
 from hjit.trace.tracing.externs.opaque import Opaque, refusal
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.recording.events import FilledArguments
 from hjit.trace.tracing.recording.extern_calls import ExternCall, record_extern_call
 from hjit.trace.tracing.recording.recorder import current, supported_dtype
@@ -46,7 +47,7 @@ def concrete(function: Any, args: Any, kwargs: Any) -> Any:
 
 def _once(function: Any, args: Any, kwargs: Any) -> Any:
     """A call that is made while the function is traced, and not again: its warnings are given at every call."""
-    with hook("NotedWarnings")():
+    with forward.NotedWarnings():
         return function(*args, **kwargs)
 
 
@@ -116,8 +117,8 @@ class Extern:
         self.name, self.function, self.checkpoint, self.rule = name, function, checkpoint, rule
         self.arguments = Arguments()
         self.frozen = self.arguments.freeze((tuple(args), dict(kwargs)))
-        self.settings = tuple(again() for again in current().settings)
-        self.caller = _calling_from(hook("traced_line")())
+        self.settings = tuple(again() for again in current().externs.contexts)
+        self.caller = _calling_from(forward.traced_line())
 
     def result(self) -> Any:
         """What the call gives to the traced function."""
@@ -151,7 +152,7 @@ class Extern:
         return owned(_once(self.ready(arrays)[0], (), {}))
 
     def call(self, arrays: Sequence[np.ndarray[Any, Any]], unread: frozenset[int]) -> ExternResult:
-        """The outcome of a call with these arrays; `unread`: those that nobody reads afterwards."""
+        """The outcome of a call with these arrays; `unread`: those that nothing reads afterwards."""
         return call_extern(*self.ready(arrays), self.checkpoint is not None)
 
     def ready(self, arrays: Sequence[np.ndarray[Any, Any]]) -> tuple[Callable[[], Any], list[Any]]:
@@ -187,7 +188,7 @@ def _calling_from(line: Any) -> Callable[..., Any]:
     """Calls a function as a line of the user's does, to which its warnings point; None: as the line that calls the
     traced function, which is this one itself, at each call."""
     if line is None:
-        return lambda *given: _called_by(hook("calling_line")())(*given)
+        return lambda *given: _called_by(forward.calling_line())(*given)
     return _called_by(line)
 
 
@@ -284,7 +285,7 @@ class Arguments:
             return known
         straight = tuple(range(array.ndim))
         keeps = array.is_whole or current().options.postpone is not None  # Dask's arrays are in no order
-        order = straight if keeps else hook("copy_order")(array)
+        order = straight if keeps else forward.copy_order(array)
         if type(x) is ComplexTracer and order[-1:] != straight[-1:]:  # parts of a number are side by side
             order = straight
         array = array if order == straight else call(np.transpose, array, order)

@@ -1,4 +1,4 @@
-"""Compiled functions of other packages: extern stages that may write to the arrays they are given.
+"""Compiled functions of other packages: extern calls that may write to their arguments.
 
 Such a function is called on copies. What it has changed there becomes a new version of the traced array. Which arrays
 that are is part of the call's outcome: where a later call changes others too, the function is traced again.
@@ -21,7 +21,7 @@ from hjit.trace.tracing.externs.calls import Extern, concrete, extern_result, ow
 from hjit.trace.tracing.frames import site
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.recording.results import ExternResult, call_extern
-from hjit.trace.tracing.recording.watched import CONTAINERS, contents, same_items
+from hjit.trace.tracing.recording.state.watched import CONTAINERS, contents, same_items
 from hjit.trace.tracing.scalars.host import static_captured
 from hjit.trace.tracing.writeable import is_writeable
 

@@ -1,4 +1,4 @@
-"""Objects of which it is not known what changes them: whatever is done with one is refused, and left to Python."""
+"""Opaque objects: hjit does not know which operations change them, so any use is refused and left to Python."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hjit.errors import InherentError
-from hjit.trace.tracing.dispatch import hook
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.recording.recorder import current
 
 _CALLED = ("scipy.interpolate.",)  # modules of classes whose objects do not change when they are called
@@ -30,7 +30,7 @@ class Opaque:
         value = object.__getattribute__(self, "_hjit_object")
         if not type(value).__module__.startswith(_CALLED):
             raise refusal(self, ".__call__")
-        return hook("object_call")(self, value, args, kwargs)
+        return forward.object_call(self, value, args, kwargs)
 
 
 def refusal(x: Opaque, use: str = "") -> Exception:

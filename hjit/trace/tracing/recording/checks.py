@@ -1,4 +1,5 @@
-"""What NumPy refuses at a call: indices out of bounds, and values; the plain function then runs, and NumPy raises."""
+"""Checks for inputs that NumPy rejects: indices out of bounds, and values. The plain function then runs, and NumPy
+raises."""
 
 from __future__ import annotations
 

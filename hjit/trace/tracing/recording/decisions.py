@@ -1,4 +1,4 @@
-"""Decisions of the traced function on computed values, and how those of an earlier trace came out."""
+"""Decisions of the traced function on computed values, and their outcomes in earlier traces."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hjit.trace.ir.expressions import Expr, Load, ScalarRef, walk
 from hjit.trace.ir.graph import Graph, Stage
 from hjit.trace.ir.interpret import interpret_stages
 from hjit.trace.ir.poly import sizes_value
-from hjit.trace.tracing.recording import iterations
 from hjit.trace.tracing.recording.events import ExpectedOutcome, GraphBreak
+from hjit.trace.tracing.recording.loops import iterations
 from hjit.trace.tracing.recording.recorder import Recorder
 
 MAX_DECISIONS = 24  # of a trace: a loop until convergence would compile a segment for each iteration
@@ -26,10 +26,10 @@ def decide(rec: Recorder, stage: str) -> Any:
     if rec.loops:
         return _guarded(rec, stage)
     number = _number(rec, stage)
-    if number not in rec.decided:
+    if number not in rec.known.decided:
         constant = _constant(rec, stage)
-        rec.decided[number] = _guarded(rec, stage) if constant is None else constant
-    return rec.decided[number]
+        rec.known.decided[number] = _guarded(rec, stage) if constant is None else constant
+    return rec.known.decided[number]
 
 
 def _number(rec: Recorder, stage: str) -> Expr | str:
@@ -65,7 +65,7 @@ def _constant(rec: Recorder, stage: str) -> Any:
     needed = _without_arrays(rec, stage)
     if needed is None or not all(rec.is_fixed(name) for name in _scalars(needed)):
         return None
-    return None if not _compute(rec, stage, needed) else rec.constants[stage].reshape(())[()]
+    return None if not _compute(rec, stage, needed) else rec.known.constants[stage].reshape(())[()]
 
 
 def settle(rec: Recorder, stage: str) -> np.ndarray[Any, Any] | None:
@@ -75,8 +75,8 @@ def settle(rec: Recorder, stage: str) -> np.ndarray[Any, Any] | None:
     if needed is None:
         return None
     for name in _scalars(needed):
-        rec.hosts[name].make_static()
-    return rec.constants[stage] if _compute(rec, stage, needed) else None
+        rec.scalars.hosts[name].make_static()
+    return rec.known.constants[stage] if _compute(rec, stage, needed) else None
 
 
 def _without_arrays(rec: Recorder, stage: str) -> dict[str, Stage] | None:
@@ -85,7 +85,7 @@ def _without_arrays(rec: Recorder, stage: str) -> dict[str, Stage] | None:
     names, work = [stage], 0
     while names:
         name = names.pop()
-        if name in needed or name in rec.constants:
+        if name in needed or name in rec.known.constants:
             continue
         if name in rec.inputs:
             if rec.inputs[name].where != ("constant",):
@@ -109,10 +109,10 @@ def _compute(rec: Recorder, stage: str, needed: dict[str, Stage]) -> bool:
     stages = tuple(s for s in rec.stages.values() if s.name in needed)
     sources = {name for s in stages for name in s.sources}
     arrays = {n: s.array for n, s in rec.inputs.items() if n in sources}
-    arrays |= {n: a for n, a in rec.constants.items() if n in sources and n not in needed}
-    hosts = {name: host.value for name, host in rec.hosts.items()}
+    arrays |= {n: a for n, a in rec.known.constants.items() if n in sources and n not in needed}
+    hosts = {name: host.value for name, host in rec.scalars.hosts.items()}
     try:
-        rec.constants |= interpret_stages(Graph((), (), stages, (stage,)), arrays, rec.sizes, hosts)
+        rec.known.constants |= interpret_stages(Graph((), (), stages, (stage,)), arrays, rec.sizes, hosts)
     except IndexError:
         return False
     return True
@@ -123,7 +123,7 @@ def _assumed(rec: Recorder, number: int, stage: str) -> np.bool_ | None:
     expected = rec.options.expected[number] if number < len(rec.options.expected) else None
     if expected is None or expected != _outcome(rec, stage, expected.value):
         return None
-    rec.assumed += 1
+    rec.known.assumed += 1
     return np.bool_(expected.value)
 
 

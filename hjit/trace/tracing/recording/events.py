@@ -1,4 +1,4 @@
-"""What a trace notes besides its stages: where its inputs are, graph breaks, conditions, effects, indices to check."""
+"""What a trace records besides stages: sources of inputs, graph breaks, conditions, effects, indices to check."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ FilledArguments = Callable[[Callable[[int, tuple[int, ...], bool], Any]], tuple[
 
 @dataclass(slots=True)
 class GraphBreak:
-    """What cuts the trace: a decision on a computed scalar, or an extern call.
+    """A point at which the trace is cut: a decision on a computed scalar, or an extern call.
 
     Attributes:
         needs: stages and inputs that must be computed before it.
-        value: of a decision, or the outcome of an extern call; later calls compare theirs with it.
-        call: makes an extern call, on the arrays of `needs`; None for a decision.
-        gives: the names under which the arrays of the outcome are inputs of later segments.
-        operation: its name, for reports.
-        checkpoint: of a call that draws random numbers: returns a function that restores the stream.
-        product: of a call that is a matrix product.
-        program: of a call that runs a loop program.
-        rule: how errors of the arguments of an extern call propagate: "monotone" if it grows with each argument,
-            "arrangement" if it only orders elements; "" if that must be found by experiment.
-        arguments: for an extern call that a library of the device may make instead; else None.
+        value: the value of a decision, or the outcome of an extern call; later calls compare theirs with it.
+        call: makes an extern call on the arrays of `needs`; None for a decision.
+        gives: the input names of the resulting arrays in later segments.
+        operation: a name for reports.
+        checkpoint: for a call that draws random numbers: returns a function that restores the stream.
+        product: set if the call is a matrix product.
+        program: set if the call runs a loop program.
+        rule: how errors of the arguments of an extern call propagate: "monotone" if it is monotone in each argument,
+            "arrangement" if it only reorders elements; "" if that must be found by experiment.
+        arguments: for an extern call that a GPU library may make instead; else None.
         is_reordered: does such a library make it, with other roundings than NumPy's?
         may_write: may an extern call write to its arrays? Then they are copied, except those that nothing reads
             afterwards (positions in `needs`, passed to `call` as `unread`).
@@ -110,7 +110,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class CheckedIndices:
-    """A stage that holds indices into an axis of some length. One of the `scatters` that runs checks all of them."""
+    """A stage of indices into an axis of some length. If one of the `scatters` runs, it checks all of them."""
 
     stage: str
     length: Poly

@@ -1,4 +1,4 @@
-"""Extern calls and products by BLAS: made while a function is traced, and again at every call of a variant."""
+"""Recording extern calls and BLAS products: called during tracing, and again at every call of a variant."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hjit.process import deadline
 from hjit.trace.ir.graph import Input
 from hjit.trace.ir.poly import Poly
 from hjit.trace.tracing.recording.events import FilledArguments, GraphBreak, Source
-from hjit.trace.tracing.recording.iterations import MAX_CALLS
+from hjit.trace.tracing.recording.loops.iterations import MAX_CALLS
 from hjit.trace.tracing.recording.products import Product
 from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.trace.tracing.recording.results import ExternResult
@@ -43,7 +43,7 @@ def record_extern_call(rec: Recorder, extern: ExternCall) -> GraphBreak:
         Exception: what the function raises; later calls find out whether it does so again.
     """
     rec.break_in_loop(f"calls of {extern.operation}", MAX_CALLS)
-    if rec.assumed:  # the condition may guard the arguments of the call, so it must not be assumed
+    if rec.known.assumed:  # the condition may guard the arguments of the call, so it must not be assumed
         raise rec.error(extern.operation, "a condition before the call is assumed, and not computed")
     outcome, results, error = _postponed(rec, extern) or _called(rec, extern)
     if isinstance(error, TraceError):
@@ -79,13 +79,13 @@ def _postponed(rec: Recorder, extern: ExternCall) -> ExternResult | None:
 def _called(rec: Recorder, extern: ExternCall) -> ExternResult:
     arrays = rec.options.evaluate(rec, extern.needs) if extern.needs else []
     if extern.checkpoint is not None:
-        rec.undo.append(extern.checkpoint())
-    rec.calls_extern = True  # which warns at every call
+        rec.externs.undo.append(extern.checkpoint())
+    rec.externs.is_running = True  # which warns at every call
     try:
         with deadline.paused():
             return extern.call(*arrays)
     finally:
-        rec.calls_extern = False
+        rec.externs.is_running = False
 
 
 def record_product(rec: Recorder, name: str, product: Product, shape: Iterable[int | Poly]) -> None:

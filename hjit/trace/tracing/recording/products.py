@@ -1,4 +1,4 @@
-"""Products of matrices that BLAS computes: graph breaks, as extern calls are, between kernels.
+"""Matrix products by BLAS: graph breaks between kernels, like extern calls.
 
 `numpy.matmul` computes them from views of arguments or of computed arrays, into a new array or one of the caller.
 """

@@ -1,7 +1,8 @@
 """The Recorder: all state of one trace.
 
 It holds the inputs, the stages made so far, the values of the run-time sizes, the tape of host scalars, and
-the graph breaks (decisions, extern calls) that cut the trace into segments. One recorder is current per thread.
+the graph breaks (decisions, extern calls) that cut the trace into segments; the packages `state` and `loops` define its
+parts. One recorder is current per thread.
 """
 
 from __future__ import annotations
@@ -21,14 +22,13 @@ from hjit.errors import InherentError, LongLoop, Origin, TraceError
 from hjit.process import deadline
 from hjit.trace.ir.analysis.ranges import Range, Ranges
 from hjit.trace.ir.expressions import Expr, Load, ScalarRef
-from hjit.trace.ir.graph import Definition, Graph, Input, Scalar, Stage, identity
+from hjit.trace.ir.graph import Definition, Graph, Input, Stage, identity
 from hjit.trace.ir.poly import Poly, poly
 from hjit.trace.ir.programs.steps import Program
 from hjit.trace.tracing.clones import Clones
-from hjit.trace.tracing.dispatch import provides
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.frames import line_in, site, site_of, traced_frame
 from hjit.trace.tracing.memos import Memos
-from hjit.trace.tracing.recording.attempt import Attempt
 from hjit.trace.tracing.recording.events import (
     CheckedIndices,
     Effect,
@@ -37,15 +37,21 @@ from hjit.trace.tracing.recording.events import (
     GraphBreak,
     Source,
 )
-from hjit.trace.tracing.recording.iterations import Iterations, UnrolledLoops, WrittenParts
+from hjit.trace.tracing.recording.loops.rerolled import RerolledLoops
+from hjit.trace.tracing.recording.loops.unrolled import UnrolledLoops
 from hjit.trace.tracing.recording.products import Product
-from hjit.trace.tracing.recording.rerolled import RerolledLoops
 from hjit.trace.tracing.recording.results import ExternResult
-from hjit.trace.tracing.recording.sizes import TracedSizes
+from hjit.trace.tracing.recording.state.attempt import Attempt
+from hjit.trace.tracing.recording.state.caller import CallerObjects, CapturedValues
+from hjit.trace.tracing.recording.state.extern_state import ExternState
+from hjit.trace.tracing.recording.state.findings import Findings
+from hjit.trace.tracing.recording.state.known_values import KnownValues
+from hjit.trace.tracing.recording.state.scalars import ScalarParameters
+from hjit.trace.tracing.recording.state.sizes import TracedSizes
+from hjit.trace.tracing.recording.state.watched import Watched
 from hjit.trace.tracing.recording.strides import constant_strides, packed
 from hjit.trace.tracing.recording.uninitialised import fill_values
-from hjit.trace.tracing.recording.watched import Watched
-from hjit.trace.tracing.scalars.host import HostScalar, ScalarTape, TapeEntry
+from hjit.trace.tracing.scalars.host import HostScalar, ScalarTape
 
 MAX_STAGES = 20_000  # of a trace, some seconds of tracing: more come from a loop over pixels
 STAGES_A_CHECK = 8  # of the deadline, which asks the system for the time
@@ -58,7 +64,7 @@ _state = threading.local()
 
 
 class OutOfBounds(Exception):
-    """NumPy would raise an exception, for a value or for a warning that is an error: the plain function is to run."""
+    """NumPy would raise an exception, for a value or for a warning that is an error: the plain function must run."""
 
 
 def current() -> Recorder:
@@ -77,7 +83,7 @@ running: set[Recorder] = set()  # the traces of all threads
 
 
 def _elsewhere() -> TraceError:
-    """The error for a traced array where no trace runs: in a thread that a traced function started, or later."""
+    """The error for a traced array that is used where no trace runs: in another thread, or later."""
     frame: Any = sys._getframe(2)
     others = list(running)
     found = others[0] if len(others) == 1 else None
@@ -94,13 +100,13 @@ def _elsewhere() -> TraceError:
     reason = "it works on arrays of a function that is traced in another thread"
     advice = "let the threads call decorated functions, or compute with whole arrays: compiled code runs in parallel"
     error = TraceError(f"thread {threading.current_thread().name}", reason, advice, site()[0] or found.origin)
-    found.refusals.append(error)  # nobody may wait for what the thread raises
+    found.refusals.append(error)  # the thread's exception may go unnoticed
     return error
 
 
 @provides
 def running_trace() -> Recorder | None:
-    """The recorder of the trace that this thread runs, if it runs one."""
+    """The recorder of the trace that this thread runs, or None."""
     found: Recorder | None = getattr(_state, "recorder", None)
     return found
 
@@ -111,7 +117,7 @@ def tracing() -> bool:
 
 
 def rerolled_loops() -> list[Any]:
-    """The loops whose iterations this thread traces as one."""
+    """The re-rolled loops that this thread traces."""
     rec = getattr(_state, "recorder", None)
     return [] if rec is None else rec.loops
 
@@ -122,15 +128,15 @@ def supported_dtype(dtype: np.dtype[Any]) -> bool:
 
 
 class Postponing(Protocol):
-    """Makes stand-ins for the results of calls that are not made while tracing (for Dask, tasks make them)."""
+    """Makes placeholders for the results of calls that are not made while tracing (for Dask, tasks make them)."""
 
     def extern(
         self, rec: Recorder, operation: str, function: Any, needs: tuple[str, ...], arguments: FilledArguments
     ) -> ExternResult | None:
-        """The stand-in for an extern call, from its function, arguments and the arrays `needs`; None: call it now."""
+        """The placeholder for an extern call with its function, arguments and arrays `needs`; None: call it now."""
 
     def product(self, rec: Recorder, product: Product) -> np.ndarray[Any, Any]:
-        """The stand-in for a matrix product."""
+        """The placeholder for a matrix product."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,103 +170,57 @@ class Recorder(TracedSizes):
         attempt: how loops and scalar types are treated in this attempt at tracing.
         inputs, stages: what is recorded, by name.
         tape: of host scalars.
-        scalars: names of scalar parameters, by entry of the tape and dtype.
-        hosts: the host scalars of those names.
+        scalars: those that are parameters of kernels.
         breaks: graph breaks, in order.
-        constants: values of stages that are the same at every call, once computed.
+        effects: warnings and log records, to be issued at each call.
+        checks: stages that say whether NumPy would raise an exception.
+        indices: integer arrays that are used as indices and may be out of bounds.
+        caller: the caller's arrays and containers.
+        captured: captured values and their guards.
+        watched: objects that outlive the call and must not be changed by it.
         codes: of the functions that were traced.
-        taps: of filters that became one expression.
-        has_uninitialised: may there be uninitialised elements?
-        captures: guards of captured values: pairs of an access path, and a kind with the expected value.
-        captured: the stand-ins of captured values, by access path.
-        written: arguments that the function has written to, with the stages that hold their present contents.
-        outside: the tracers of arguments and captured arrays.
-        containers: lists, tuples and dicts of the caller, by identity, with their paths; see `PyTree.caller_path`.
-        seen_as: arguments and captured arrays with their stand-ins, by identity: one array has one tracer.
-        disjoint: pairs of inputs that share no memory, which the function has asked about.
-        leaves: for leaves of the arguments that are arrays, the names of the inputs.
         clones: traced versions of functions and globals.
-        has_class: does a variable of traced code hold a NumPy scalar type?
-        class_called: may that have been called?
-        has_methods: have methods of the user's classes run as they are, which could be traced?
-        has_ints: are there ints of Python, outside of loops, that are computed at every call?
         loops: the re-rolled loops (iterations traced as one) that are being traced, innermost last.
         rerolled: what re-rolled loops record besides stages.
         unrolled: the loops that are traced iteration by iteration.
         changes: for each write the buffer, its version before, and its contents if they were known.
-        iterations: counts operations in iterations of Python loops, so that a long loop is not unrolled; or None.
-        parts: of arrays, if short loops write many of them.
-        assumed: how many conditions were assumed to come out as expected, without evaluation.
-        decided: values that were decided on; a second decision on one needs no guard.
-        checks: stages that say whether NumPy would raise an exception.
-        outgrown: where it is checked at each call that an int of Python stays within 64 bits; None: nowhere.
-        indices: integer arrays that are used as indices and may be out of bounds.
-        out_of_bounds: was an index out of bounds? That is found later than by NumPy: the function must not handle it.
+        known: values of stages that were computed while tracing.
+        externs: the state of the interpreter around extern calls.
+        findings: what the trace has met that decides about a next attempt.
         refusals: errors for what could not be traced.
-        undo: functions to call if the trace fails, so that it leaves no effects.
-        effects: warnings and log records, to be issued at each call.
-        watched: objects that outlive the call and must not be changed by it.
-        settings: contexts such as `numpy.errstate` that are active, to be entered again for extern calls.
-        warning_filters: the active warning filters.
-        calls_extern: is an extern function running?
-        warned: warnings of extern functions that ran while tracing; they were not shown.
         memos: memoised properties of objects.
     """
 
-    # -- what is computed
     options: TracingOptions
     function: str = "function"
     origin: Origin | None = None
     attempt: Attempt = field(default_factory=Attempt)
+    # -- what is recorded: later calls need it
     inputs: dict[str, Source] = field(default_factory=dict)
     stages: dict[str, Stage] = field(default_factory=dict)
     tape: ScalarTape = field(default_factory=ScalarTape)
-    scalars: dict[tuple[int, str], str] = field(default_factory=dict)
-    hosts: dict[str, HostScalar] = field(default_factory=dict)
+    scalars: ScalarParameters = field(default_factory=ScalarParameters)
     breaks: list[GraphBreak] = field(default_factory=list)
-    constants: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
-    codes: dict[CodeType, None] = field(default_factory=dict)
-    taps: int = 0
-    has_uninitialised: bool = False
+    effects: list[Effect] = field(default_factory=list)
+    checks: list[str] = field(default_factory=list)
+    indices: dict[Any, CheckedIndices] = field(default_factory=dict)
     _names: dict[str, int] = field(default_factory=dict)
-    # -- what the function has of its caller, and is seen as
-    captures: list[tuple[Any, Any]] = field(default_factory=list)
-    captured: dict[Any, Any] = field(default_factory=dict)
-    written: dict[str, str] = field(default_factory=dict)
-    outside: list[Any] = field(default_factory=list)
-    containers: dict[int, tuple[Any, Any]] = field(default_factory=dict)
-    seen_as: dict[int, tuple[Any, Any]] = field(default_factory=dict)
-    disjoint: set[tuple[str, str]] = field(default_factory=set)
-    leaves: dict[int, str] = field(default_factory=dict)
-    # -- its globals and functions
+    # -- the function and what it can reach
+    caller: CallerObjects = field(default_factory=CallerObjects)
+    captured: CapturedValues = field(default_factory=CapturedValues)
+    watched: Watched = field(default_factory=Watched)
+    codes: dict[CodeType, None] = field(default_factory=dict)
     clones: Clones = field(default_factory=Clones)
-    has_class: bool = False
-    class_called: bool = False
-    has_methods: bool = False
-    has_ints: bool = False
     # -- its loops
     loops: list[Any] = field(default_factory=list)
     rerolled: RerolledLoops = field(default_factory=RerolledLoops)
     unrolled: UnrolledLoops = field(default_factory=UnrolledLoops)
     changes: list[tuple[Any, str, np.ndarray[Any, Any] | None]] = field(default_factory=list)
-    iterations: Iterations | None = None
-    parts: WrittenParts = field(default_factory=WrittenParts)
-    # -- decisions, and what NumPy refuses
-    assumed: int = 0
-    decided: dict[Expr | str, Any] = field(default_factory=dict)
-    checks: list[str] = field(default_factory=list)
-    outgrown: Origin | None = None
-    indices: dict[Any, CheckedIndices] = field(default_factory=dict)
-    out_of_bounds: bool = False
+    # -- the course of the trace
+    known: KnownValues = field(default_factory=KnownValues)
+    externs: ExternState = field(default_factory=ExternState)
+    findings: Findings = field(default_factory=Findings)
     refusals: list[TraceError] = field(default_factory=list)
-    # -- effects, and extern calls
-    undo: list[Callable[[], None]] = field(default_factory=list)
-    effects: list[Effect] = field(default_factory=list)
-    watched: Watched = field(default_factory=Watched)
-    settings: list[Callable[[], Callable[[], Any]]] = field(default_factory=list)
-    warning_filters: list[Any] = field(default_factory=list)
-    calls_extern: bool = False
-    warned: list[Any] = field(default_factory=list)
     memos: Memos = field(default_factory=Memos)
 
     def __enter__(self) -> Recorder:
@@ -273,45 +233,25 @@ class Recorder(TracedSizes):
         _state.recorder = self._outer
         running.discard(self)
         if kind is not None:  # else nothing that is watched has changed, and another thread may change it by now
-            self.roll_back()
+            self.externs.roll_back()
             self.watched.restore()
-
-    def roll_back(self) -> None:
-        """Undo the effects of the trace: restore random-number streams."""
-        while self.undo:
-            self.undo.pop()()
 
     def forget(self) -> None:
         """Drop what is needed only while tracing."""
         self.options = replace(self.options, evaluate=_finished)
-        self.undo.clear()
+        self.externs.undo.clear()
         self.watched = Watched()
-        self.outside.clear()
-        self.containers.clear()
-        self.seen_as.clear()
+        self.caller.forget_objects()
         self.indices.clear()
-        self.hosts.clear()
+        self.scalars.hosts.clear()
         self.tape.recorded.clear()
         self.clones = Clones()
         self.rerolled = RerolledLoops()
         self.memos = Memos()
-        self.constants.clear()
-        self.decided.clear()
-        self._shapes.clear()
-        self._polys.clear()
+        self.known.forget_values()
         self.refusals.clear()
-        self.forget_frames()
-
-    def forget_frames(self) -> None:
-        """Drop the frames of traced code, and the variables in them."""
-        self.iterations = None
+        self.forget_shapes()
         self.unrolled.forget_frames()
-        self.parts = WrittenParts()
-
-    def place_of(self, x: Any) -> Any:
-        """The path at which the caller holds a list, tuple or dict; None if the function made it."""
-        known = self.containers.get(id(x))
-        return None if known is None else known[1]
 
     def check_watched(self) -> None:
         """Raise if the function changed a variable, class, list or dict that outlives it: compiled calls would not."""
@@ -323,12 +263,12 @@ class Recorder(TracedSizes):
 
     def uninitialised(self, dtype: np.dtype[Any], shape: tuple[int, ...] = ()) -> Any:
         """The values of uninitialised elements: one for all of them, or an array."""
-        self.has_uninitialised = True
+        self.findings.reads_uninitialised = True
         return fill_values(shape, dtype, self.options.fill)[()]
 
     # -- names
     def unique(self, name: str) -> str:
-        """`name`, numbered where it is taken; a number costs one dictionary look-up."""
+        """`name`, with a number appended if it is taken."""
         n = self._names.get(name, 0) + 1
         self._names[name] = n
         if n == 1:
@@ -342,7 +282,7 @@ class Recorder(TracedSizes):
 
     # -- inputs
     def input(self, name: str, array: np.ndarray[Any, Any], where: tuple[Any, ...]) -> Source:
-        """Register an array that differs from call to call."""
+        """Register an input array, whose contents differ from call to call."""
         if not supported_dtype(array.dtype):
             raise self.error(
                 f"array of dtype {array.dtype}",
@@ -358,8 +298,7 @@ class Recorder(TracedSizes):
         return source
 
     def constant(self, array: np.ndarray[Any, Any], of_sizes: bool = False) -> Source:
-        """Register an array whose contents the function itself made; those that are `of_sizes` are no part of the
-        kernel."""
+        """Register an array that the function itself made; if `of_sizes`, its contents are no part of the kernel."""
         array = np.asarray(array, order="C")
         if not supported_dtype(array.dtype):
             raise self.error(f"array of dtype {array.dtype}", "hjit handles bool, integers and floats up to 64 bits")
@@ -372,13 +311,7 @@ class Recorder(TracedSizes):
 
     def scalar(self, host: HostScalar, dtype: Any) -> ScalarRef:
         """A host scalar as a kernel parameter of `dtype`."""
-        dtype = np.dtype(dtype)
-        key = (host.k, dtype.str)
-        name = self.scalars.get(key)
-        if name is None:
-            name = self.scalars[key] = f"s{len(self.scalars)}"
-            self.hosts[name] = host
-        return ScalarRef(name, dtype)
+        return self.scalars.parameter(host, dtype)
 
     # -- stages
     def stage(
@@ -398,8 +331,9 @@ class Recorder(TracedSizes):
                 "vectorise the loop",
             )
         frame, called = traced_frame()
-        if self.iterations is not None and self.iterations.are_too_many(frame, called):
-            raise self._long_loop(f"{self.iterations.operations} operations")
+        iterations = self.unrolled.iterations
+        if iterations is not None and iterations.are_too_many(frame, called):
+            raise self._long_loop(f"{iterations.operations} operations")
         origin, variable = site_of(frame)
         if len(self.stages) % STAGES_A_CHECK == 0:
             deadline.check("tracing", origin)
@@ -410,7 +344,7 @@ class Recorder(TracedSizes):
         return stage
 
     def range_of(self, e: Expr) -> Range | None:
-        """The least and the greatest integer that an expression can be; None of floats.
+        """The range of an integer expression; None for floats.
 
         In a re-rolled loop arrays change: there loads are as wide as their dtype.
         """
@@ -421,7 +355,7 @@ class Recorder(TracedSizes):
         return Ranges(self.stages, self._contents, self._number)
 
     def is_given(self, stage: str) -> bool:
-        """Does an array depend on inputs or extern calls, and not on constants alone?"""
+        """Does an array depend on inputs or extern calls, rather than on constants alone?"""
         names, seen = [stage], set[str]()
         while names:
             name = names.pop()
@@ -436,11 +370,11 @@ class Recorder(TracedSizes):
 
     def is_fixed(self, scalar: str) -> bool:
         """Is a scalar the same for all calls that this trace serves?"""
-        return self.tape.is_fixed(self.hosts[scalar].k)
+        return self.tape.is_fixed(self.scalars.hosts[scalar].k)
 
     def _number(self, name: str) -> int | None:
         """The value of an integer scalar that is fixed; else None."""
-        value = self.hosts[name].value
+        value = self.scalars.hosts[name].value
         return int(value) if isinstance(value, (int, np.integer)) and self.is_fixed(name) else None
 
     def _contents(self, name: str) -> np.ndarray[Any, Any] | None:
@@ -453,17 +387,13 @@ class Recorder(TracedSizes):
         """The Graph of everything recorded, with the given stages or inputs as outputs."""
         return Graph(
             tuple(s.input for s in self.inputs.values()),
-            tuple(Scalar(name, np.dtype(dtype)) for (_, dtype), name in self.scalars.items()),
+            self.scalars.declared(),
             tuple(self.stages.values()),
             outputs,
         )
 
-    def scalar_slots(self) -> dict[str, tuple[TapeEntry, np.dtype[Any]]]:
-        """For each scalar parameter, its entry of the tape and its dtype."""
-        return {name: (TapeEntry(k), np.dtype(dtype)) for (k, dtype), name in self.scalars.items()}
-
     def busiest(self) -> Origin | None:
-        """The source line that most operations come from."""
+        """The source line with the most operations."""
         lines = Counter(s.origin for s in self.stages.values())
         return lines.most_common(1)[0][0] if lines else None
 
@@ -473,7 +403,8 @@ class Recorder(TracedSizes):
         Raises:
             LongLoop: they do.
         """
-        if self.iterations is not None and self.iterations.repeat_breaks(len(self.stages), most, *traced_frame()):
+        iterations = self.unrolled.iterations
+        if iterations is not None and iterations.repeat_breaks(len(self.stages), most, *traced_frame()):
             raise self._long_loop(what)
 
     def _long_loop(self, what: str) -> TraceError:
@@ -492,11 +423,11 @@ class Recorder(TracedSizes):
     # -- loops as programs
     @property
     def records_program(self) -> bool:
-        """Are iterations of loops traced now that become a program?"""
+        """Are iterations being traced that become a loop program?"""
         return bool(self.loops) and bool(self.loops[0].is_program)
 
     def known_array(self, array: np.ndarray[Any, Any], of_sizes: bool) -> str:
-        """The stage of an array with known contents; equal arrays share one input, whichever path is traced."""
+        """The stage of an array with known contents; equal arrays share an input on all paths."""
         key = array.dtype.str, array.shape, array.tobytes()
         known = self.rerolled.numbers
         if key not in known:

@@ -35,11 +35,11 @@ class ExternResult(NamedTuple):
 
 
 class Unknown(Exception):
-    """A result that a trace cannot keep, and why: neither an array nor a value, which it would freeze."""
+    """The result of an extern call cannot be kept by a trace: it is neither an array nor a value."""
 
 
 def call_extern(function: Callable[[], Any], given: Sequence[Any], impure: bool) -> ExternResult:
-    """Call a function without arguments; `given`: the arrays that it can reach, which it may return."""
+    """Call a function without arguments; `given`: the arrays that it has access to, and may return."""
     try:
         result = function()
     except Exception as error:
@@ -53,7 +53,7 @@ def call_extern(function: Callable[[], Any], given: Sequence[Any], impure: bool)
 
 
 def _outcome(x: Any, given: Sequence[Any], arrays: list[np.ndarray[Any, Any]], impure: bool) -> tuple[Any, ...]:
-    """The outcome that a result is, a tree of tuples; its arrays are appended to `arrays`."""
+    """The outcome of a result, as a tree of tuples; its arrays are appended to `arrays`."""
     t = type(x)
     if isinstance(x, np.ndarray):
         known = as_part_of(x, given)
@@ -81,7 +81,7 @@ def _outcome(x: Any, given: Sequence[Any], arrays: list[np.ndarray[Any, Any]], i
 
 
 def as_part_of(x: Any, given: Sequence[Any]) -> tuple[Any, ...] | None:
-    """The outcome of a result that is one of the given arrays, or a view of one; None: it is neither."""
+    """The outcome of a result that is one of the given arrays, or a view of one; None if it is neither."""
     found = next((k for k, a in enumerate(given) if a is x), None)
     if found is not None:
         return ("given", found)
@@ -90,7 +90,7 @@ def as_part_of(x: Any, given: Sequence[Any]) -> tuple[Any, ...] | None:
 
 
 def _start(a: Any, x: np.ndarray[Any, Any]) -> int | None:
-    """The element of `a` at which `x` begins, where it is a run of elements of that, in another shape perhaps."""
+    """The element of `a` at which `x` starts, if `x` is a contiguous run of its elements (in any shape)."""
     if (
         not isinstance(a, np.ndarray)
         or a.dtype != x.dtype
@@ -102,7 +102,7 @@ def _start(a: Any, x: np.ndarray[Any, Any]) -> int | None:
 
 
 def _part(given: Any, start: int, shape: tuple[int, ...]) -> Any:
-    """A run of elements of what stands for an array.
+    """A run of elements of an array's placeholder.
 
     Raises:
         Unknown: they do not lie in a row.

@@ -13,12 +13,12 @@ Array = np.ndarray[Any, Any]
 
 
 def packed(array: Array) -> Array:
-    """The array; a copy in C order where its strides are no whole elements, as in a field of a structured array."""
+    """The array, or a copy in C order if its strides are not whole elements, as in a field of a structured array."""
     return array.copy() if any(s % array.itemsize for s in array.strides) else array
 
 
 def constant_strides(array: Array) -> tuple[int | None, ...]:
-    """Strides in elements where they are small and so constants of the kernel, else None.
+    """Strides in elements that are small and so constants of the kernel, else None.
 
     Axes of length 1 have stride 0: NumPy leaves theirs open.
     """

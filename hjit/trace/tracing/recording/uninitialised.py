@@ -1,6 +1,7 @@
-"""Numbers for uninitialised elements: NumPy's are whatever was in memory.
+"""Values of uninitialised elements, which in NumPy are whatever was in memory.
 
-A function is traced with zeros there. Traced again with other numbers, its results show which elements depend on them.
+A function is traced with zeros there. If it is traced again with other numbers, the results show which elements depend
+on them.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hjit.errors import raise_if_signalled
-from hjit.trace.tracing.dispatch import hook
+from hjit.trace.tracing import forward
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class ScalarTape:
         )
 
     def replay(self, leaves: Sequence[Any]) -> list[Any] | None:
-        """All values for these leaves of the arguments; None where a guard does not hold, or an operation raises."""
+        """All values for these leaves of the arguments; None if a guard fails, or an operation raises."""
         if not self.may_warn:
             return self._replayed(leaves)
         with np.errstate(all="ignore"):
@@ -110,19 +110,19 @@ def _settled(value: Any) -> Any:
 
 
 def size_value(n: int) -> int:
-    """A size of the trace as a plain int."""
+    """A size as a plain int."""
     return int(n)
 
 
 class CaptureSource(Protocol):
-    """Where a captured value is found."""
+    """The place where a captured value is found."""
 
     def get(self) -> Any:
         """The value at this call."""
 
 
 def captured_number(place: CaptureSource, kind: type) -> Any:
-    """A captured number at this call; one of another type is another function."""
+    """A captured number at this call; a number of another type requires a new trace."""
     value = place.get()
     if type(value) is not kind:
         raise TypeError
@@ -130,7 +130,7 @@ def captured_number(place: CaptureSource, kind: type) -> Any:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equal in type and value, NaN equal to NaN and -0.0 different from 0.0."""
+    """Are they equal in type and value? NaN equals NaN, and -0.0 differs from 0.0."""
     if type(a) is not type(b):
         return False
     if isinstance(a, (complex, np.complexfloating)):
@@ -166,13 +166,13 @@ class HostScalar:
 
     @classmethod
     def leaf(cls, tape: ScalarTape, leaf: int, value: Any) -> HostScalar:
-        """A number among the arguments: number `leaf` of their leaves."""
+        """A number among the arguments, by its position in their leaves."""
         tape.ops.append((_leaf, (leaf,)))
         return cls(tape, len(tape.ops) - 1, value)
 
     @classmethod
     def found(cls, tape: ScalarTape, place: CaptureSource, value: Any) -> HostScalar:
-        """A captured number, which is `value` now."""
+        """A captured number with its current value."""
         tape.ops.append((captured_number, (place, type(value))))
         return cls(tape, len(tape.ops) - 1, value, captured=True)
 
@@ -191,21 +191,21 @@ class HostScalar:
         return type(self.value)
 
     def make_static(self) -> Any:
-        """The value, from now on a condition of this trace."""
+        """The value, which becomes a condition of this trace."""
         if self.k not in self.tape.static:
             self.tape.static.add(self.k)
             self.tape.guards.append((self.k, self.value))
         return self.value
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return hook("ufunc_call")(ufunc, method, inputs, kwargs)
+        return forward.ufunc_call(ufunc, method, inputs, kwargs)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
-        hook("notice_call")(sys._getframe(1))
+        forward.notice_call(sys._getframe(1))
         return np.array(self.make_static(), dtype)
 
     def __float__(self) -> float:
-        hook("notice_call")(sys._getframe(1))
+        forward.notice_call(sys._getframe(1))
         return float(self.make_static())
 
     def __getattr__(self, name: str) -> Any:
@@ -227,7 +227,7 @@ class HostScalar:
 
     def __round__(self, n: int | None = None) -> Any:
         if self.of_sizes:
-            return hook("whole_size")(record(round, self)) if n is None else record(round, self, n)
+            return forward.whole_size(record(round, self)) if n is None else record(round, self, n)
         return round(self.make_static(), n)
 
 
@@ -271,7 +271,7 @@ def is_host(x: Any) -> bool:
 
 
 def record(f: Callable[..., Any], *args: Any) -> Any:
-    """``f(*args)`` on host scalars and constants, replayed at every call; NumPy does not warn, nor does compiled code.
+    """``f(*args)`` on host scalars and constants, replayed at every call, without NumPy's warnings.
 
     Raises:
         Exception: what `f` raises for these numbers, which become static: the traced function may handle it.
@@ -317,7 +317,7 @@ def _told_apart(x: Any) -> Any:
 
 
 def static_value(x: Any) -> Any:
-    """The value of anything; a host scalar becomes static: another value traces anew."""
+    """Any value; host scalars become static: another value retraces."""
     return x.make_static() if is_host(x) else x
 
 
@@ -368,7 +368,7 @@ def number(x: Any, dtype: np.dtype[Any], how: Conversion) -> Any:
     Raises:
         OverflowError, ValueError: NumPy refuses it, and so do later calls, before anything is written.
     """
-    x = hook("as_number")(x)
+    x = forward.as_number(x)
     if not is_host(x):
         return _quiet(how, x, dtype)
     alike = how in (as_item, as_array, as_fill) or type(x.value) is not int
@@ -456,7 +456,7 @@ for _name, _conversion in _CONVERSIONS.items():
 
 def _whole(f: Callable[[Any], Any]) -> Callable[[HostScalar], Any]:
     def method(self: HostScalar) -> Any:
-        return hook("whole_size")(record(f, self)) if self.of_sizes else f(self.make_static())
+        return forward.whole_size(record(f, self)) if self.of_sizes else f(self.make_static())
 
     return method
 

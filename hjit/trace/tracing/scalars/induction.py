@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hjit.trace.ir.poly import ZERO, Poly, Var
-from hjit.trace.tracing.dispatch import hook
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.scalars.host import is_host, static_value
 from hjit.trace.tracing.scalars.size import Size, size_poly
 
@@ -25,7 +25,7 @@ LoopSite = tuple[Any, int]  # the code of a function and the offset of a loop in
 
 
 class CannotReroll(BaseException):
-    """A loop has to be unrolled; not an `Exception`, so that the traced code does not handle it.
+    """A loop must be unrolled; not an `Exception`, so that traced code does not handle it.
 
     Attributes:
         overwriting: or it can be traced without looking at what arrays hold, see `Attempt.overwriting`.
@@ -36,8 +36,8 @@ class CannotReroll(BaseException):
         many: or as such a program, in place of an update of arrays.
         endless: or as a program, which ends where it is left; see `Attempt.few_iterations`.
         checking: or where iterations check some variables, see `Attempt.checked`.
-        growing: or where a list is one that loops fill, a `hjit.trace.tracing.recording.attempt.Growing`; or where none
-            is: True if a short loop around may be the reason.
+        growing: or where a list is one that loops fill, a `Growing` of `hjit.trace.tracing.recording.state.attempt`; or
+            where none is: True if a short loop around may be the reason.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Comparison:
 
 
 class LoopNumber:
-    """A whole number that is another one in each iteration of a loop that is traced once."""
+    """An integer that differs in each iteration of a loop that is traced once."""
 
     __slots__ = ()
 
@@ -144,7 +144,8 @@ class LoopNumber:
 
 
 class InductionVariable(LoopNumber):
-    """An integer that is affine in the iteration of a loop; deliberately not an int, so that nothing takes it for one.
+    """An integer that is affine in the iteration of a loop; deliberately not a subclass of int, so that no code treats
+    it as one.
 
     Attributes:
         loop: the loop, which notes every refusal, as the traced code may handle the exception after all.
@@ -163,7 +164,7 @@ class InductionVariable(LoopNumber):
 
     def traced(self) -> Any:
         """The number as a traced Python int."""
-        return hook("index_value")(self.poly)
+        return forward.index_value(self.poly)
 
     @property
     def step(self) -> int:
@@ -296,7 +297,7 @@ def _comparison(f: Callable[[Any, Any], bool]) -> Callable[[InductionVariable, A
         decided = comparison.decided()
         if decided is not None:
             return decided
-        return self.loop.compared(traced(self, hook("index_value")(ends[2])), comparison)
+        return self.loop.compared(traced(self, forward.index_value(ends[2])), comparison)
 
     return method
 

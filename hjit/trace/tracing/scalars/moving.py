@@ -14,13 +14,13 @@ from types import FrameType
 from typing import Any
 
 from hjit.trace.ir.poly import ZERO, Extremum, Poly, Sym, Var, deep_atoms, extremum, sizes_value
-from hjit.trace.tracing.dispatch import hook
+from hjit.trace.tracing import forward
 from hjit.trace.tracing.scalars.induction import LoopNumber, RerolledLoop, as_traced, is_number
 from hjit.trace.tracing.scalars.size import Size, size_poly
 
 
 class MovingLength(LoopNumber):
-    """The number of iterations of ``range(0, poly)``, `poly` being over variables of loops; deliberately not an int.
+    """The number of iterations of ``range(0, poly)``, where `poly` depends on loop variables; deliberately not an int.
 
     Attributes:
         loop: the innermost loop, which notes every refusal.
@@ -33,7 +33,7 @@ class MovingLength(LoopNumber):
 
     def traced(self) -> Any:
         """The length as a traced Python int."""
-        return hook("index_value")(self.poly)
+        return forward.index_value(self.poly)
 
     def without(self, n: Any) -> MovingLength:
         """The length less `n`, and 0 at the least."""
@@ -50,7 +50,7 @@ class MovingLength(LoopNumber):
     def _compared(self, f: Callable[[Any, Any], Any], other: object, is_own: bool) -> Any:
         """Equal or not, in each iteration; to hjit itself a length is equal to no number."""
         if type(other) is MovingLength and not moves(self.poly - other.poly):
-            return f(sizes_value(self.poly - other.poly, hook("running_trace")().sizes), 0)
+            return f(sizes_value(self.poly - other.poly, forward.running_trace().sizes), 0)
         if is_own:
             return f is operator.ne
         return f(self.traced(), as_traced(other)) if is_number(other) else NotImplemented
@@ -81,7 +81,7 @@ class MovingLength(LoopNumber):
 
 
 def _is_own(frame: FrameType) -> bool:
-    """Is it hjit that asks, which must not decide on a length?"""
+    """Is the caller hjit itself, which must not decide on a length?"""
     return type(frame.f_globals) is dict
 
 

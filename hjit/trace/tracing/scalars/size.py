@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hjit.trace.ir.poly import SMALL, ZERO, Poly, poly
-from hjit.trace.tracing.dispatch import hook, provides
+from hjit.trace.tracing import forward
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.scalars.host import HostScalar, is_captured, is_host
 
 MAX_POWER = 3  # of a size that is a polynomial
@@ -33,7 +34,7 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class SizeGuard:
-    """What a trace assumes of sizes: the outcome of ``a op b``.
+    """An assumption of a trace about sizes: the outcome of ``a op b``.
 
     Attributes:
         op: a comparison, as "lt"; "is" where a small number has taken the place of `a`.
@@ -46,7 +47,7 @@ class SizeGuard:
 
 
 class Size(Int):
-    """A whole number with its polynomial; small ones are plain ints, constants of the kernel."""
+    """An integer with its polynomial; small ones are plain ints, constants of the kernel."""
 
     __slots__ = ("poly", "value")
     poly: Poly
@@ -105,7 +106,7 @@ class Size(Int):
         return np.array(self.value, dtype)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return hook("ufunc_of_sizes")(ufunc, method, inputs, kwargs)
+        return forward.ufunc_of_sizes(ufunc, method, inputs, kwargs)
 
     # -- arithmetic that the polynomial survives; see also below
     def __neg__(self) -> Any:
@@ -159,7 +160,7 @@ def as_number(x: Any) -> Any:
     is."""
     if type(x) is not Size:
         return x
-    trace = hook("running_trace")()
+    trace = forward.running_trace()
     return x.value if trace is None else HostScalar.of_size(trace.tape, x)
 
 
@@ -167,7 +168,7 @@ def as_number(x: Any) -> Any:
 def whole_size(x: HostScalar) -> int:
     """An int that is computed of sizes, as a `Size` with a run-time parameter of its own; a plain int where it is
     small. Exported code serves no sizes for which it is another one."""
-    found: int = hook("running_trace")().symbol(f"n{x.k}", x.make_static())
+    found: int = forward.running_trace().symbol(f"n{x.k}", x.make_static())
     return found
 
 
@@ -257,7 +258,7 @@ def _note(op: str, a: Poly, b: Poly, holds: bool) -> None:
 
 @contextlib.contextmanager
 def size_guards_noted() -> Iterator[dict[SizeGuard, None]]:
-    """A block whose traces, of this thread, note what they take for granted of sizes."""
+    """A block in which traces of this thread record their assumptions about sizes."""
     global _watchers
     with _lock:
         _watchers += 1

@@ -1,9 +1,10 @@
-"""What neighbouring threads would read or write a row apart goes through shared memory, transposed there.
+"""Coalescing: accesses of neighbouring threads that are a row apart are transposed through shared memory.
 
-A warp moves lines of memory: its threads are to touch neighbours. Where a thread walks a row (a recurrence, in strips
-of so many columns), or reads across what it writes, the threads of a block copy a tile, consecutive ones along its
-rows, wait, and then each works on its own part of the tile. What a recurrence writes goes back in the same way. Rows of
-a tile are padded, so that threads a row apart meet different banks of shared memory.
+A warp accesses whole lines of memory, so its threads should touch neighbouring elements. If a thread walks along a row
+(a recurrence, in strips of columns), or a stage reads across the direction in which it writes, the threads of a block
+copy a tile into shared memory, consecutive threads along its rows, wait, and then each works on its own part of the
+tile. Results of a recurrence are written back in the same way. Rows of a tile are padded, so that threads a row apart
+use different banks of shared memory.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Index = tuple[Poly, ...]
 
 
 def coalesce_accesses(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest whose threads read and write neighbours."""
+    """Stage accesses through shared memory, so that neighbouring threads access neighbouring elements."""
     if not nest.blocks:
         return nest
     made = _Coalescing(nest, graph)
@@ -43,7 +44,7 @@ def coalesce_accesses(nest: Nest, graph: Graph, machine: Machine) -> Nest:
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """What the threads of a block copy of an array.
+    """The part of an array that the threads of a block copy.
 
     Attributes:
         index: of the array, by the variables of `loops`.
@@ -89,7 +90,7 @@ class _Tile:
 
 @dataclass(frozen=True, slots=True)
 class _Strip:
-    """A walk of threads along rows, strip after strip: ``for strip: threads rows: for column``."""
+    """A loop in which each thread walks along a row, strip after strip: ``for strip: threads rows: for column``."""
 
     strips: For
     names: tuple[Let, ...]

@@ -1,9 +1,9 @@
-"""Copies to shared memory that go on while threads do other things: `cp.async` on GPUs that have it.
+"""Asynchronous copies to shared memory, `cp.async` on GPUs that have it.
 
-A stage that is nothing but a copy (of an argument, as `cache_read` makes it, or of a stage in memory) and that a block
-has in shared memory is copied element by element: from sm_80 on a thread does not wait for what it loads, nor does it
-need a register for it. Along a sliding window the copies of the next iteration are begun before this one computes
-(double buffering): the circular buffer has room for them.
+A stage that is a plain copy (of an argument, as made by `cache_read`, or of a stage in memory) and is kept in shared
+memory is copied asynchronously: from sm_80 on, a thread neither waits for the load nor needs a register for it. Along a
+sliding window, the copies of the next iteration start before the current one is computed (double buffering); the
+circular buffer has room for them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ BYTES = (4, 8)  # of an element that is copied alone
 
 
 def prefetch_windows(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest in which copies that slide along a loop are an iteration ahead."""
+    """Run copies that slide along a loop one iteration ahead."""
     if not nest.blocks:
         return nest
     copies = {b.stage for b in nest.buffers.values() if b.shared and _is_copy(graph, nest, b)}
@@ -47,13 +47,13 @@ def prefetch_windows(nest: Nest, graph: Graph, machine: Machine) -> Nest:
 
 
 def copy_async(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest in which the threads of a block begin copies to shared memory, and wait for them before they go on."""
+    """Make copies to shared memory asynchronous, with a wait before their use."""
     copies = {b.stage for b in nest.buffers.values() if b.shared and _is_copy(graph, nest, b)}
     return replace(nest, body=tuple(_waiting(nest.body, copies))) if nest.blocks and copies else nest
 
 
 def _is_copy(graph: Graph, nest: Nest, b: Buffer) -> bool:
-    """Is a stage the same elements as another array has, which nobody writes meanwhile?"""
+    """Does a stage have the same elements as another array, which is not written meanwhile?"""
     s = graph.by_name.get(b.stage)
     if s is None or len(s.definitions) > 1 or s.dtype.itemsize not in BYTES:
         return False
@@ -67,7 +67,7 @@ def _is_copy(graph: Graph, nest: Nest, b: Buffer) -> bool:
 
 
 class _Ahead:
-    """Moves copies that slide along a loop to the iteration before.
+    """Moves copies that slide along a loop to the previous iteration.
 
     Attributes:
         buffers: of the nest, with room for what is ahead.
@@ -132,7 +132,7 @@ def _with_names(s: Stmt, renamed: dict[Var, Var]) -> Stmt:
 
 
 def _longer(b: Buffer, x: SlidingProduce) -> Buffer:
-    """A circular buffer with room for a window and what the next iteration adds to it."""
+    """A circular buffer with room for a window and the elements that the next iteration adds."""
     if b.fold is None:
         return b
     length = poly(1 << (x.window + x.new - 1).bit_length())
@@ -164,7 +164,7 @@ def _waiting(body: Body, copies: set[str]) -> Iterator[Stmt]:
 
 
 def _begin(body: Body, copies: set[str]) -> Body:
-    """Copies that somebody else waits for."""
+    """Start copies, without waiting for them."""
     return tuple(_begun(s, copies) for s in body)
 
 

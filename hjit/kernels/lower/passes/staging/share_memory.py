@@ -1,8 +1,8 @@
-"""Shared memory that buffers of a block have one after the other.
+"""Shared-memory allocation by live ranges: buffers of a block that are not live at the same time share memory.
 
-A buffer is needed from the first statement that writes it to the last one that reads it, and no two that are needed at
-the same time share memory. Those of one dtype share, so that no element is read as what it was not written as. What
-slides along a loop, or is copied meanwhile, has memory of its own.
+A buffer is live from the first statement that writes it to the last one that reads it, and two buffers that are live at
+the same time do not share memory. Only buffers of the same dtype share, so that no element is read with another type
+than it was written with. Buffers that slide along a loop, or are copied asynchronously, have memory of their own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Pairs = set[frozenset[str]]
 
 
 def share_memory(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest in which buffers that are not needed at the same time lie in the same memory."""
+    """Let buffers that are not live at the same time share memory."""
     elements = {name: n for name, b in nest.buffers.items() if (n := _elements(b)) > 0}
     moving = {s.stage for s in every(nest.body) if isinstance(s, ResetWindow | SlidingProduce)}
     moving |= {s.buffer for s in every(nest.body) if isinstance(s, CopyAsync)}
@@ -60,7 +60,7 @@ def _elements(b: Buffer) -> int:
 
 
 def _needed_together(body: Body, names: frozenset[str], pairs: Pairs) -> set[str]:
-    """Add the pairs of buffers that are needed at the same time.
+    """Add the pairs of buffers that are live at the same time.
 
     Returns:
         those that are read before they are written, so that they are needed before and after, too.
@@ -86,7 +86,7 @@ def _needed_together(body: Body, names: frozenset[str], pairs: Pairs) -> set[str
 
 
 def _range(touched: list[set[str]], name: str) -> tuple[int, int]:
-    """The first and the last statement that touches a buffer."""
+    """The live range of a buffer: the first and the last statement that accesses it."""
     found = [k for k, t in enumerate(touched) if name in t]
     return found[0], found[-1]
 

@@ -1,10 +1,10 @@
-"""Reductions in tiles: what the threads of a block read of each operand goes through shared memory, tile after tile.
+"""Tiled reductions: the operands that the threads of a block share are staged in shared memory, tile after tile.
 
-Of a product of matrices a row of one operand is read by all threads of a row, a column of the other by all of a column.
-Where the schedule cuts the reduction into tiles, the threads of a block copy what a tile needs of the operands, wait,
-and then each accumulates its own results over the tile, in registers that live from tile to tile. A thread has several
-results side by side (`unroll`), for each of which it reads fewer elements. Whatever several threads read is an operand,
-also the window of a stencil.
+In a matrix product, all threads of a row of results read the same row of one operand, and all threads of a column the
+same column of the other. If the schedule tiles the reduction, the threads of a block copy the operands of a tile, wait,
+and then accumulate their own results over the tile, in registers that live from tile to tile. A thread has several
+adjacent results (`unroll`), and so reads fewer elements for each. Anything that several threads read counts as an
+operand, including the window of a stencil.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Index = tuple[Poly, ...]
 
 
 def stage_operands(nest: Nest, graph: Graph, machine: Machine) -> Nest:
-    """The nest whose reductions in tiles read their operands from shared memory."""
+    """Stage the operands of tiled reductions in shared memory."""
     if not nest.blocks:
         return nest
     made = _Staging(nest, graph)
@@ -72,7 +72,7 @@ class _Axis:
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """What a tile needs of an array.
+    """The part of an array that a tile needs.
 
     Attributes:
         index: of one of the loads; those along the axes that are none of `axes` are the same for all threads.
@@ -109,7 +109,7 @@ class _Operand:
 
 
 class _Staging:
-    """Makes the tiles of a nest.
+    """Stages the operands of a nest.
 
     Attributes:
         buffers: of the tiles.

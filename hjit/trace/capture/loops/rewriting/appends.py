@@ -18,8 +18,8 @@ from hjit.trace.capture.loops.elements import MAX_ELEMENTS
 from hjit.trace.capture.loops.rewriting.hoisting import is_hoisted
 from hjit.trace.capture.loops.rewriting.syntax import call_of
 from hjit.trace.tracing.arrays.grown import GrowingList, GrownList, Item
-from hjit.trace.tracing.recording.attempt import Growing, place_of
 from hjit.trace.tracing.recording.recorder import Recorder, current, tracing
+from hjit.trace.tracing.recording.state.attempt import Growing, place_of
 from hjit.trace.tracing.scalars.induction import CannotReroll
 
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)

@@ -1,9 +1,9 @@
-"""Which stages the blocks of a nest compute for themselves, on CUDA, in shared memory.
+"""The stages that the blocks of a CUDA nest compute for themselves, in shared memory.
 
-A stage is a member of its reader's nest where blocks compute little of it that others compute, too, and where they have
-the memory: stages that are not needed at the same time share it. More members at the end of a Graph may be fewer before
-them, so they are chosen as if each had its own memory, too; the choice is that whose nests move the fewest bytes, each
-nest its own bytes once, at sizes of 1024.
+A stage is a member of its reader's nest if its blocks recompute little and have enough shared memory; stages that are
+not live at the same time share it. More members at the end of a Graph may leave fewer before them, so members are first
+chosen as if each had its own memory, too; of both choices, the one whose nests move the fewest bytes is taken, counting
+the bytes of each nest once, at sizes of 1024.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ Tilings = Mapping[str, Sequence[Tiled]]
 
 
 def members_of(graph: Graph, tiled: Tilings) -> dict[str, Members]:
-    """By the stage whose nest it is.
+    """The members of each nest, by its stage.
 
     Args:
         tiled: of each stage the nests that it has at the root.
@@ -82,7 +82,7 @@ def members_of(graph: Graph, tiled: Tilings) -> dict[str, Members]:
 
 
 def _moved(graph: Graph, members: Mapping[str, Members]) -> tuple[int, int]:
-    """The bytes that the nests read and write, and how many nests there are."""
+    """The bytes that the nests read and write, and the number of nests."""
     inside = {name for x in members.values() for name in x.names}
     dtypes, total, nests = graph.dtypes, 0, 0
     for s in graph.stages:
@@ -173,7 +173,7 @@ def _each(x: Tiled, dim: int, count: int) -> Tiled | None:
 
 
 class _Block:
-    """What a block of a nest computes for itself, so far.
+    """The stages that a block of a nest computes for itself so far.
 
     Attributes:
         sizes: bytes of the members.
@@ -187,9 +187,9 @@ class _Block:
         self.tiles = {v: x.tile[k] or 1 for k, v in corners.items()}
         self.uses: Uses[Definitions] = Uses(selection.reads.stages)
         for number in x.group:
-            part = selection.reads.part(head.name, number)
-            tile = {k: Interval.tile(poly(v), self.tiles[v]) for k, v in corners.items() if k in part.whole}
-            self.uses.add(part, part.whole | tile)
+            group = selection.reads.group(head.name, number)
+            tile = {k: Interval.tile(poly(v), self.tiles[v]) for k, v in corners.items() if k in group.whole}
+            self.uses.add(group, group.whole | tile)
 
     @cached_property
     def before(self) -> tuple[Stage, ...]:
@@ -220,8 +220,8 @@ class _Block:
             return False
         self.sizes[s.name] = size
         for number in range(len(s.definitions)):
-            part = selection.reads.part(s.name, number)
-            self.uses.add(part, part.dims(region))
+            group = selection.reads.group(s.name, number)
+            self.uses.add(group, group.dims(region))
         return True
 
     def memory(self, sizes: Mapping[str, int]) -> int:
@@ -243,7 +243,7 @@ class _Block:
 
 @dataclass(slots=True)
 class _Slot:
-    """Memory that several stages have one after the other; `last`: the position of what reads it last."""
+    """Memory that several stages use in turn; `last`: the position of its last reader."""
 
     dtype: np.dtype[Any]
     size: int
@@ -251,7 +251,7 @@ class _Slot:
 
 
 def _is_cheap(s: Stage, region: Region, tiles: Mapping[Var, int]) -> bool:
-    """Do blocks compute little that others compute, too?"""
+    """Do blocks recompute only little?"""
     needed, new = 1, 1.0
     moving: set[Var] = set()
     for i in region:

@@ -55,13 +55,13 @@ class TracedSizes:
         return value
 
     def equate(self, a: int, b: int) -> None:
-        """Note that the function takes two sizes for equal, and that they are; see `hjit.trace.passes.equal_sizes`."""
+        """Note that two sizes are equal and the function relies on it; see `hjit.trace.passes.equal_sizes`."""
         p, q = self.poly(a), self.poly(b)
         if p is not q and p != q:
             self.equations[p, q] = None
 
     def polys(self, ns: Iterable[int | Poly]) -> tuple[Poly, ...]:
-        """`poly` of each; of a shape, which many arrays have, at once."""
+        """`poly` of each; memoised for shapes, which many arrays share."""
         if type(ns) is not tuple:
             return tuple(map(self.poly, ns))
         found = self._polys.get(id(ns))
@@ -70,6 +70,11 @@ class TracedSizes:
         return found[1]
 
     def shape(self, ns: Iterable[int]) -> tuple[int, ...]:
-        """Some sizes as a shape: of those that are the same polynomials the same one, by which much else is known."""
+        """Sizes as a shape; equal shapes are the same object, which is a key of memoised facts."""
         found = tuple(ns)
         return self._shapes.setdefault(tuple([n.poly if type(n) is Size else n for n in found]), found)
+
+    def forget_shapes(self) -> None:
+        """Drop the tables of shapes."""
+        self._shapes.clear()
+        self._polys.clear()

@@ -1,4 +1,4 @@
-"""What re-rolled loops of a trace have recorded besides stages; see `hjit.trace.capture.loops`."""
+"""State of re-rolled loops besides stages; see `hjit.trace.capture.loops`."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from hjit.trace.ir.poly import ONE, Atom, Dim, Indirect, IntLike, Poly, deep_ato
 
 
 def rows_as_dims(graph: Graph) -> Graph:
-    """Targets at a fixed position of an axis get a dimension of one iteration."""
+    """Give targets at a fixed position of an axis a dimension of one iteration."""
     return replace(graph, stages=tuple(map(_stage, graph.stages)))
 
 

@@ -1,6 +1,6 @@
-"""What outlives a call, and the traced function must not change: a later call runs compiled code, which does not.
+"""Objects that outlive a call, which the traced function must not change, because compiled calls would not.
 
-What is watched is noted before the trace, compared after it, and put back: the function runs for real afterwards.
+They are recorded before the trace, compared after it, and restored: the function then runs for real.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Watched:
             self.containers[id(x)] = x, contents(x), name
 
     def add_all(self, x: Any, name: str, is_own: Callable[[Any], bool]) -> None:
-        """Watch also what is in it, and what the code of a class or a function reaches by name, which runs as it is.
+        """Also watch its contents, and what the untraced code of a class or a function reaches by name.
 
         Args:
             is_own: is a class, a function or a module the user's?
@@ -74,7 +74,7 @@ class Watched:
                 waiting += [(y, name) for y in _parts(x, is_own)]
 
     def _of_function(self, f: FunctionType, is_own: Callable[[Any], bool]) -> Iterator[tuple[Any, str]]:
-        """What a function reaches by name; the variables themselves are watched."""
+        """The values that a function reaches by name; the variables themselves are watched."""
         if type(f.__globals__) is not dict:  # it is traced, and sees no more than what is wrapped
             return
         names = f.__code__.co_names
@@ -91,14 +91,14 @@ class Watched:
                 yield held, f.__name__
 
     def _variables(self, under: dict[str, Any], names: Iterable[str]) -> Iterator[tuple[Any, str]]:
-        """Watches variables of a module; gives their values."""
+        """Watch variables of a module, and yield their values."""
         for name in names:
             value = under.get(name, _ABSENT)
             self.variables.setdefault((id(under), name), (under, value))
             yield value, name
 
     def changes(self) -> Iterator[tuple[str, str]]:
-        """What was changed since: the operation, and why it cannot be traced."""
+        """The changes since: the operation, and why it cannot be traced."""
         for cls, attributes in self.classes.items():
             for name in _changed(cls, attributes):
                 yield f"{cls.__name__}.{name} = ...", "the function changes a class that outlives it"
@@ -113,7 +113,7 @@ class Watched:
                 yield name, f"the function changes a {type(container).__name__} that outlives it"
 
     def restore(self) -> None:
-        """Put all of it back to what it was."""
+        """Restore everything."""
         for cls, before in self.classes.items():
             for name in _changed(cls, before):
                 type.__setattr__(cls, name, before[name]) if name in before else type.__delattr__(cls, name)
@@ -160,7 +160,7 @@ _COMPARED = frozenset((bool, int, str, bytes, Elements))
 
 
 def is_container(x: Any) -> bool:
-    """Has it contents that can change? By its type: what stands for a container says that it is one."""
+    """Can its contents change? Decided by the type, as proxies of containers claim to be one."""
     cls = type(x)
     if issubclass(cls, np.ndarray):
         return is_writeable(x) and x.nbytes <= MAX_ARRAY
@@ -168,7 +168,7 @@ def is_container(x: Any) -> bool:
 
 
 def _parts(x: Any, is_own: Callable[[Any], bool]) -> Iterator[Any]:
-    """What an object holds, so far as that is known of its type."""
+    """The objects that an object holds, as far as its type tells."""
     cls = type(x)
     series = next((t for t in _SERIES if issubclass(cls, t)), None)
     if issubclass(cls, dict):
@@ -191,7 +191,7 @@ def _parts(x: Any, is_own: Callable[[Any], bool]) -> Iterator[Any]:
 
 
 def _changed(cls: type, before: dict[str, Any]) -> list[str]:
-    """The attributes of a class that are not what they were; but for what Python itself keeps there."""
+    """The changed attributes of a class, except those that Python itself sets."""
     now = vars(cls)
     return [
         n
@@ -201,7 +201,7 @@ def _changed(cls: type, before: dict[str, Any]) -> list[str]:
 
 
 def _cell_contents(cell: CellType) -> Any:
-    """What a cell holds; itself where that was deleted."""
+    """The contents of a cell; the cell itself if they were deleted."""
     try:
         return cell.cell_contents
     except ValueError:
@@ -209,7 +209,7 @@ def _cell_contents(cell: CellType) -> Any:
 
 
 def contents(container: Any) -> list[Any]:
-    """What makes a container the same: its items by identity, keys in order; of a buffer or an array its bytes."""
+    """What is compared of a container: its items by identity, keys in order; for a buffer or an array, its bytes."""
     if isinstance(container, _BUFFERS):
         return [bytes(container)]
     if isinstance(container, (np.ndarray, np.void)):
@@ -221,12 +221,12 @@ def contents(container: Any) -> list[Any]:
 
 
 def keys_of(x: dict[Any, Any]) -> list[Any]:
-    """The keys in order, whatever a class of the user's says; an OrderedDict has one of its own."""
+    """The keys in order, ignoring overridden methods of the user's class; an OrderedDict has its own order."""
     return list((collections.OrderedDict if isinstance(x, collections.OrderedDict) else dict).__iter__(x))
 
 
 def _built_in(container: Any) -> Any:
-    """The class of Python's that a container is of."""
+    """The built-in class of a container."""
     return next(cls for cls in CONTAINERS if isinstance(container, cls))
 
 

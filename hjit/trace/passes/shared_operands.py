@@ -1,7 +1,7 @@
-"""Operands of products that are the same array, ``x @ x.T``, as arrays of their own: each has a region of its own.
+"""Operands of products that are the same array, ``x @ x.T``, become separate arrays: each has its own required region.
 
-A task that computes a part of such a product needs some rows of one operand, and others of the other one: as one array
-it would need all that lie between.
+A task that computes a part of such a product needs some rows of one operand and other rows of the other one; as one
+array, it would need all rows in between.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Dims = tuple[frozenset[int], ...]  # of each axis of an array the dimensions tha
 
 
 def separate_operands(graph: Graph, large: Collection[str]) -> tuple[Graph, dict[str, str]]:
-    """The Graph with an input for each further operand, and the array that each of these is.
+    """The Graph with an input for each repeated operand, and the array that each of these stands for.
 
     Args:
         large: the arrays that matter.

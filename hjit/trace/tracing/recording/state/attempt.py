@@ -1,4 +1,4 @@
-"""How one attempt at tracing a function is made: which of its loops are traced as one iteration, and so on."""
+"""`Attempt`: the settings of one attempt at tracing a function, such as which loops are traced as one iteration."""
 
 from __future__ import annotations
 
@@ -28,33 +28,32 @@ class Growing:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What earlier attempts have shown to be needed; see `hjit.trace.capture.attempts`.
+    """Settings that earlier attempts have shown to be needed; see `hjit.trace.capture.attempts`.
 
     Attributes:
-        unrolled: loops over ``range(...)`` that are to be traced iteration by iteration.
-        rolled: short loops whose iterations are traced as one.
+        unrolled: loops over ``range(...)`` to trace iteration by iteration.
+        rolled: short loops to trace as one iteration.
         overwriting: loops whose iterations read and overwrite earlier arrays, so that their contents are not known.
-        programs: loops that are run as a `hjit.trace.ir.programs.steps.Program`, with all loops inside.
-        places: of programs in code that has been written otherwise since: lines.
-        large: programs that are no such where iterations compute whole arrays: these may be kernels of their own.
-        few: of these those that are no programs where they have loops over arrays inside, either.
-        rolls_inside: are iterations of a short loop traced as one, too, inside of a loop whose iterations are?
-        rolls_short: are they where it is inside of none?
-        few_iterations: do loops inside of others that can be left run all their iterations, masked? A ``while`` of
-            which nothing says how many it has is taken to have few.
-        checked: variables of loops that hold ints of Python: each iteration checks that they are small; or that all
-            results of operations on such ints are.
-        chooses: are both sides of conditions computed that only choose numbers?
-        branches: are the sides of conditions in programs traced one after the other?
+        programs: loops to run as a `hjit.trace.ir.programs.steps.Program`, with all inner loops.
+        places: programs by source line, for code that has been rewritten since.
+        large: programs, except if iterations compute whole arrays, which may then be kernels of their own.
+        few: those of `large` that also are no programs if they contain loops over arrays.
+        rolls_inside: is a short loop inside a re-rolled loop re-rolled, too?
+        rolls_short: is a short loop outside of re-rolled loops re-rolled?
+        few_iterations: do inner loops that can be left run all their iterations, masked? A ``while`` of unknown trip
+            count is assumed to take few.
+        checked: loop variables that hold Python ints: each iteration checks that they, or all results of operations on
+            them, are small.
+        chooses: are both branches evaluated if a condition only selects numbers?
+        branches: are the branches of conditions in programs traced one after the other?
         growing: lists that loops fill.
-        grows: are there such lists? Else a list that iterations change is a reason to trace them one by one.
-        freeze_captured: are captured numbers constants? Else they are read at every call, as arguments are.
-        classes: does traced code get a `ScalarClass` for each scalar type of NumPy? None: only where it calls none in
-            a variable.
-        traces_methods: are objects that the function makes of classes whose methods are traced? None: only where one
-            that runs as it is fails.
-        decides_ints: is an int of Python that the function makes of a computed number, outside of loops, decided on?
-            Else it is computed at every call.
+        grows: may loops fill lists? Otherwise a list that iterations change has them traced one by one.
+        freeze_captured: are captured numbers constants? Otherwise they are read at every call, like arguments.
+        classes: does traced code get a `ScalarClass` for each NumPy scalar type? None: unless it calls one through a
+            variable.
+        traces_methods: are methods of the function's own objects traced? None: only if running one untraced fails.
+        decides_ints: is a Python int that is made from a computed number outside of loops a decision? Otherwise it is
+            computed at every call.
     """
 
     unrolled: frozenset[LoopSite] = frozenset()
@@ -79,11 +78,11 @@ class Attempt:
 
     @property
     def records_programs(self) -> bool:
-        """Are some loops programs?"""
+        """Are some loops run as programs?"""
         return bool(self.programs or self.places)
 
     def is_program(self, site: LoopSite) -> bool:
-        """Is a loop one?"""
+        """Is the loop run as a program?"""
         return site in self.programs or (bool(self.places) and place_of(site) in self.places)
 
     def is_large(self, site: LoopSite) -> bool:
@@ -95,7 +94,7 @@ class Attempt:
         return site in self.few or (bool(self.few) and place_of(site) in self.few)
 
     def moved(self, **changes: Any) -> Attempt:
-        """The same over code that is written otherwise."""
+        """The same settings for rewritten code."""
         places = self.places | {place_of(site) for site in self.programs}
         large, few = (frozenset(x if isinstance(x[0], str) else place_of(x) for x in y) for y in (self.large, self.few))
         none: frozenset[Any] = frozenset()
@@ -104,7 +103,7 @@ class Attempt:
 
 
 def place_of(site: LoopSite) -> tuple[str, int]:
-    """The line of a loop, which stays the same where a function is written otherwise."""
+    """The source line of a loop, which stays the same if the function is rewritten."""
     code, offset = site
     lines = (line for start, end, line in code.co_lines() if start <= offset < end and line is not None)
     return code.co_filename, next(lines, code.co_firstlineno)

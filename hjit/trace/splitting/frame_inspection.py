@@ -1,8 +1,8 @@
-"""Functions to which the frames above them matter.
+"""Functions that depend on the frames of their callers.
 
 These say how many frames above them something happened (warnings and log records with ``stacklevel=``), or look at
 frames themselves, as for the module of their caller. A statement that is moved into a function of its own is one frame
-further from its caller, and so is a function that a pipeline runs. Nobody else sees that.
+further from its caller, and so is a function that a pipeline runs. No other function can tell.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FRAME_READERS = {
 
 
 def points_above(function: Any) -> bool:
-    """May it, or what it calls, say that something happened further up than in its caller, or look at frames?"""
+    """May it, or a function that it calls, use a ``stacklevel`` above its caller, or inspect frames?"""
     return any(
         _is_reader(f) or any(level > depth + 1 for level in _levels(f.__code__))  # 1 is the function itself
         for f, depth in _reached(function, 1, set())
@@ -45,7 +45,7 @@ def points_above(function: Any) -> bool:
 
 
 def looks_at_frames(function: Any) -> bool:
-    """May it, or what it calls, look at frames of its callers? It sees those of a pipeline, too."""
+    """May it, or a function that it calls, inspect frames of its callers? It would also see a pipeline's."""
     return any(_is_reader(f) for f, _ in _reached(function, 1, set()))
 
 
@@ -54,7 +54,7 @@ def _is_reader(function: Any) -> bool:
 
 
 def _reached(function: Any, depth: int, seen: set[tuple[Any, int]]) -> Iterator[tuple[Any, int]]:
-    """A function of Python, and those that it may call, with the depth of the calls; among them `FRAME_READERS`."""
+    """A Python function and those that it may call, with the depth of the calls, including `FRAME_READERS`."""
     function = python_original(function)
     if depth > MAX_CALLS:
         return
@@ -71,7 +71,7 @@ def _reached(function: Any, depth: int, seen: set[tuple[Any, int]]) -> Iterator[
 
 
 def named(function: types.FunctionType) -> Iterator[Any]:
-    """The values of names that it may call: closure cells, globals, and what modules have by such names."""
+    """The values of names that it may call: closure cells, globals, and attributes of modules."""
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents
@@ -86,7 +86,7 @@ def named(function: types.FunctionType) -> Iterator[Any]:
 
 
 def all_code(code: types.CodeType) -> Iterator[types.CodeType]:
-    """Its code, and that of the functions in it."""
+    """Its code object, and those of the functions in it."""
     yield code
     for c in code.co_consts:
         if isinstance(c, types.CodeType):
@@ -100,7 +100,7 @@ def _names(code: types.CodeType) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _levels(code: types.CodeType) -> tuple[int, ...]:
-    """The numbers that are passed as ``stacklevel=``."""
+    """The values passed as ``stacklevel=``."""
     return tuple(level for c in all_code(code) for level in _levels_in(c))
 
 

@@ -20,7 +20,7 @@ from hjit.trace.ir.analysis.costs import cost
 
 
 def subgraphs_with_kept(cutter: Cutter, room: int) -> tuple[list[Subgraph], int]:
-    """The subgraphs of a Graph, some stages kept for several of them; and the bytes that are left of the room."""
+    """The subgraphs of a Graph, with some stages kept for several of them; and the remaining room in bytes."""
     stages = KeptStages(cutter, room)
     subgraphs = cutter.subgraphs()
     while (name := stages.next(subgraphs)) is not None:
@@ -30,7 +30,7 @@ def subgraphs_with_kept(cutter: Cutter, room: int) -> tuple[list[Subgraph], int]
 
 
 class KeptStages:
-    """Which stages of a Graph are kept.
+    """Chooses the stages of a Graph to keep.
 
     Attributes:
         room: bytes that there still are for others.
@@ -56,7 +56,7 @@ class KeptStages:
         return None
 
     def _computed(self, subgraph: Subgraph) -> Iterator[str]:
-        """The stages that tasks of a subgraph compute."""
+        """The stages that the tasks of a subgraph compute."""
         return (n for n in subgraph.required if n in self.graph.by_name and n not in subgraph.reads)
 
     def _ends(
@@ -75,7 +75,7 @@ class KeptStages:
         return float(points) / max(math.prod(map(float, self.bounds.shapes[name])), 1.0)
 
     def _is_worth_it(self, name: str, again: float, shared: frozenset[str]) -> bool:
-        """Does it cost more to compute a stage, and what is shared before it, so often again than to keep it?"""
+        """Does recomputing a stage, and the shared stages before it, cost more than keeping it?"""
         saved = again * sum(map(self._work_of, self._before(name, shared)))
         kept = KEPT_COST * math.prod(map(float, self.bounds.shapes[name]))
         if saved <= kept + TASK_COST:
