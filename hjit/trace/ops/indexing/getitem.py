@@ -333,10 +333,32 @@ def _index(k: int | InductionVariable, n: int, axis: int) -> Poly:
     least, most = sorted(k.known_ends())
     if not -n <= least <= most < n or least < 0 <= most:
         return rec.poly(_in_range(k, n, axis))
-    index, extent = rec.poly(k) + (rec.poly(n) if most < 0 else 0), rec.poly(n)
-    clamped = extremum("min", extremum("max", index, ZERO), extent - 1)  # for iterations that do not come here
+    return _clamped(rec.poly(k) + (rec.poly(n) if most < 0 else 0), rec.poly(n) - 1)
+
+
+def _clamped(index: Poly, last: Poly) -> Poly:
+    """An index that is in range on the path that is traced, for iterations that take another one, too."""
+    clamped, rec = extremum("min", extremum("max", index, ZERO), last), current()
     rec.rerolled.clamped.update((a, index) for a in clamped.atoms() if isinstance(a, Extremum) and clamped == poly(a))
     return clamped
+
+
+def _window(k: slice, n: Any) -> tuple[Poly, Any] | None:
+    """The first index and the length of a slice that moves with a loop and lies inside the axis on the path that is
+    traced alone, as behind ``if 0 < y < h - 1``; None of others."""
+    start, stop = k.start, k.stop
+    is_moving = type(start) is InductionVariable and type(stop) is InductionVariable and start.loop is stop.loop
+    if not is_moving or k.step is not None or type(n) is MovingLength:
+        return None
+    least, most = min(start.ends()), max(stop.ends())
+    if least >= 0 and most <= n:  # on all paths
+        return None
+    (least, *_), (*_, most) = sorted(start.known_ends()), sorted(stop.known_ends())
+    count = stop - start
+    if type(count) not in (int, Size) or not 0 < count <= n or least < 0 or most > n:
+        return None
+    rec = current()
+    return _clamped(rec.poly(start), rec.poly(n) - rec.poly(count)), count
 
 
 # -- basic indexing
@@ -364,7 +386,11 @@ def basic_view(a: Tracer, items: Sequence[Any]) -> Tracer:
         n: Any = a.shape[axis]
         if type(n) is MovingLength and not (_is_full(k) or _is_reversing(k)):
             raise n.loop.refusal("index into a slice that moves with the loop")
-        if isinstance(k, slice):
+        window = _window(k, n) if isinstance(k, slice) and rec.loops else None
+        if window is not None:
+            inner.append(identity(len(shape) + 1)[-1] + window[0])
+            shape.append(window[1])
+        elif isinstance(k, slice):
             start, step, count = (0, 1, n) if _is_full(k) else slice_range(k, n)
             if isinstance(count, InductionVariable):
                 raise count.refusal("slice whose length depends on the iteration")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.expressions import Const, Expr, Index, Load, Op
-from hjit.trace.ir.poly import Poly, extremum, poly
+from hjit.trace.ir.poly import ZERO, Poly, extremum, poly
 from hjit.trace.tracing.arrays.tracer import is_tracer
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.induction import CannotReroll, InductionVariable
@@ -34,6 +34,8 @@ def moving_bound(x: Any, n: int) -> Poly:
     """
     rec = current()
     p = x.poly if type(x) is InductionVariable else _index_of(x.load())
+    if type(x) is InductionVariable and min(x.known_ends()) >= 0:  # on this path
+        p = extremum("max", x.poly, ZERO)
     if p is None or not is_natural(p, [(loop.var, *loop.ends) for loop in rec.loops], rec.sizes):
         raise rec.loops[-1].refusal("a bound of a slice that is computed")
     if not rec.records_program:
