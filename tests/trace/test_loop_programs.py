@@ -464,6 +464,17 @@ def test_windows_that_are_cut_at_the_edges() -> None:
                 out[i, j] = block.max() - block.min()
         return out
 
+    def copied(img: Array, r: int) -> Array:
+        h, w = img.shape
+        out = np.zeros(img.shape)
+        for i in range(h):
+            for j in range(w):
+                y0, y1, x0, x1 = max(0, i - r), min(h, i + r + 1), max(0, j - r), min(w, j + r + 1)
+                block = img[y0:y1, x0:x1].astype(np.float64) / 2
+                block[0, 0] = 7.0
+                out[i, j] = block.mean() * block[-1, -1]
+        return out
+
     def below_zero(a: Array, r: int) -> Array:
         out = np.zeros_like(a)
         for i in range(a.shape[0]):
@@ -484,6 +495,8 @@ def test_windows_that_are_cut_at_the_edges() -> None:
         p = check(kuan, rows(*shape), 2, exact=False, on_unsupported="break")
         assert is_program(p, rows(*shape), 2)
         check(kuan, np.asfortranarray(rows(*shape)), 2, exact=False, on_unsupported="raise")
+        p = check(copied, (rows(*shape) * 255).astype(np.uint8), 2, exact=False, on_unsupported="break")
+        assert is_program(p, (rows(*shape) * 255).astype(np.uint8), 2)
         p = check(contrast, (rows(*shape) * 255).astype(np.uint8), 2, on_unsupported="break")
         assert is_program(p, (rows(*shape) * 255).astype(np.uint8), 2)
     check(below_zero, rows(40), 3, exact=False, on_unsupported="break")

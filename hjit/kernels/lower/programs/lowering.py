@@ -195,9 +195,12 @@ class _Lowering:
         Raises:
             CompileError: it is not known.
         """
-        match [*n.atoms()]:
-            case [Extremum() as a] if n == poly(a):
-                return extremum(a.which, self.most(a.a), self.most(a.b))
+        for a in (a for a in n.atoms() if isinstance(a, Extremum)):
+            factor = n.coefficient(a)
+            if factor is not None and factor.is_const:
+                sides = [self.most(n.substitute(lambda x, a=a, p=p: p if x == a else None)) for p in (a.a, a.b)]  # type: ignore[misc]
+                # the difference of a minimum is at most that of either side, and that of a maximum one of both
+                return extremum("min" if (a.which == "min") is (factor.const > 0) else "max", *sides)
         for loop in reversed(self.around):
             factor = n.coefficient(loop.var)
             if factor is None or not factor.is_const:
