@@ -183,6 +183,9 @@ class CompiledFunction(Generic[P, R]):
         if self._retracing.bypass and not targets:
             self._retracing.bypass -= 1
             return state.run_plain(args, kwargs)
+        if entry is not None and entry.parts is not None and not self._split.is_current():
+            self._forget_calls()
+            state.parts = entry = None
         if entry is not None and (entry.parts is not None or entry.converted is not None):
             return self._split.call(key, entry, args, kwargs)
         try:

@@ -31,6 +31,14 @@ def is_own_file(name: str) -> bool:
     return name.startswith(_PACKAGE) and name != _DEMO
 
 
+_INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
+
+
+def is_installed(code: CodeType) -> bool:
+    """Is this code of an installed package, which nobody edits while it is used?"""
+    return any(name in code.co_filename for name in _INSTALLED)
+
+
 def is_users(frame: FrameType) -> bool:
     """Does the user's code ask here, or call what asks (`np.isscalar`, `isinstance` of an abstract class)?"""
     asks: FrameType | None = frame
