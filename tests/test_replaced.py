@@ -137,7 +137,7 @@ def test_functions_traced_while_a_library_is_mocked_notice_its_end(target: str) 
 
 def test_a_global_in_place_of_a_built_in_name(monkeypatch: pytest.MonkeyPatch) -> None:
     def f(img: Any) -> Any:
-        return sum([abs(img - 2) * max(2, 3), img]) * float(1.5) * len(img)
+        return sum([abs(img - 2) * max(2, 3), img]) * float(img.shape[0] / 7) * len(img)
 
     p = hjit.pipeline(f, verify="off")
     agree(p, f)

@@ -49,7 +49,7 @@ from hjit.process.garbage_collection import few_collections
 from hjit.trace.capture.overlay import is_traced_call
 from hjit.trace.capture.trace import flatten_arguments
 from hjit.trace.tracing.dispatch import hook
-from hjit.trace.tracing.frames import uncounted
+from hjit.trace.tracing.frames import is_loading, uncounted
 from hjit.trace.tracing.recording.recorder import running
 
 if TYPE_CHECKING:
@@ -188,6 +188,8 @@ class CompiledFunction(Generic[P, R]):
             state.parts = entry = None
         if entry is not None and (entry.parts is not None or entry.converted is not None):
             return self._split.call(key, entry, args, kwargs)
+        if not _load_compiler.cache_info().currsize and is_loading():
+            return state.run_plain(args, kwargs)
         try:
             _load_compiler()
         except OSError as error:  # for example, too many open files
@@ -216,9 +218,9 @@ class CompiledFunction(Generic[P, R]):
         call.known = () if entry is None else entry.variants
         timing = None if entry is None or is_into else entry.timing
         result = self._known.run(call) if timing is None else self._known.run_timed(call, timing)
-        if result is MISS:
+        if result is MISS and not is_loading():
             return self._new.run(call, is_into)
-        return self._state.run_plain(call.args, call.kwargs) if result is PLAIN else result
+        return self._state.run_plain(call.args, call.kwargs) if result is MISS or result is PLAIN else result
 
     # -- for people and tools
     @property

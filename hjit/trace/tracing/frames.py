@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import importlib
 import linecache
 import os
 import sys
@@ -31,6 +32,20 @@ def is_own_file(name: str) -> bool:
     return name.startswith(_PACKAGE) and name != _DEMO
 
 
+def is_loading() -> bool:
+    """Is a module of hjit being imported by this thread, so that what is in it is not there yet?
+
+    A signal handler, or `__del__` of an object, then calls a pipeline in the middle of another one's first call.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is _FIND_AND_LOAD and str(frame.f_locals.get("name")).startswith("hjit."):
+            return True
+        frame = frame.f_back
+    return False
+
+
+_FIND_AND_LOAD = getattr(importlib._bootstrap, "_find_and_load").__code__  # type: ignore[attr-defined]  # noqa: B009
 _INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 
 
