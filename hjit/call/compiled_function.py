@@ -49,7 +49,7 @@ from hjit.process.garbage_collection import few_collections
 from hjit.trace.capture.overlay import is_traced_call
 from hjit.trace.capture.trace import flatten_arguments
 from hjit.trace.tracing.dispatch import hook
-from hjit.trace.tracing.frames import is_loading, uncounted
+from hjit.trace.tracing.frames import is_loading, shorten, uncounted
 from hjit.trace.tracing.recording.recorder import running
 
 if TYPE_CHECKING:
@@ -166,11 +166,19 @@ class CompiledFunction(Generic[P, R]):
     def _call(
         self, key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[Any] | None = None
     ) -> Any:
-        """Run a call: by NumPy, by the split function, or by kernels for the kind of its arrays.
+        """Run a call off the hot path; exceptions have a short traceback.
 
         Args:
             targets: the caller's arrays for the results (`Pipeline.into`).
         """
+        try:
+            return self._dispatch(key, args, kwargs, targets)
+        except BaseException as error:
+            shorten(error)
+            raise
+
+    def _dispatch(self, key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[Any] | None) -> Any:
+        """Run a call: by NumPy, by the split function, or by kernels for the kind of its arrays."""
         state = self._state
         entry = state.entries.get(key)
         is_plain = entry is not None and (entry.plain is not None or entry.skips())

@@ -13,7 +13,8 @@ from functools import lru_cache, partial
 from types import CodeType, FrameType, FunctionType
 from typing import NamedTuple, TypeVar
 
-from hjit.errors import Origin
+from hjit.errors import CompileError, HjitError, Origin
+from hjit.process import debug
 
 T = TypeVar("T")
 
@@ -45,7 +46,7 @@ def is_loading() -> bool:
     return False
 
 
-_FIND_AND_LOAD = getattr(importlib._bootstrap, "_find_and_load").__code__  # type: ignore[attr-defined]  # noqa: B009
+_FIND_AND_LOAD = getattr(importlib._bootstrap, "_find_and_load").__code__  # noqa: B009
 _INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 
 
@@ -69,6 +70,29 @@ def is_code_of(code: CodeType, other: CodeType) -> bool:
         and code.co_name == other.co_name
         and code.co_filename == other.co_filename
     )
+
+
+def shorten(error: BaseException) -> None:
+    """Leave hjit's frames out of the traceback of an exception, but for the first one: so it shows the call of the
+    pipeline and the user's line, as a traceback of the plain function does.
+
+    Faults of hjit keep theirs, and all exceptions do with `HJIT_CHECK=1`.
+    """
+    first = error.__traceback__
+    if first is None or debug.checks():
+        return
+    frames = [first]
+    while (inner := frames[-1].tb_next) is not None:
+        frames.append(inner)
+    is_hjits = isinstance(error, HjitError) and not isinstance(error, CompileError)
+    if is_own(frames[-1].tb_frame.f_code) and not is_hjits:
+        return
+    last = first
+    for frame in frames[1:]:
+        if not is_own(frame.tb_frame.f_code):
+            last.tb_next = frame
+            last = frame
+    last.tb_next = None
 
 
 def stack_level() -> int:
