@@ -44,7 +44,7 @@ from hjit.call.other_arrays.calls import OtherArrays
 from hjit.call.results import MISS, PLAIN
 from hjit.errors import raise_if_signalled
 from hjit.options import checked
-from hjit.process import float_errors, forks
+from hjit.process import debug, float_errors, forks
 from hjit.process.garbage_collection import few_collections
 from hjit.trace.capture.overlay import is_traced_call
 from hjit.trace.capture.trace import flatten_arguments
@@ -166,7 +166,7 @@ class CompiledFunction(Generic[P, R]):
     def _call(
         self, key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[Any] | None = None
     ) -> Any:
-        """Run a call off the hot path; exceptions have a short traceback.
+        """Run a call off the hot path; exceptions have a short traceback, but with `HJIT_CHECK=1`.
 
         Args:
             targets: the caller's arrays for the results (`Pipeline.into`).
@@ -174,7 +174,8 @@ class CompiledFunction(Generic[P, R]):
         try:
             return self._dispatch(key, args, kwargs, targets)
         except BaseException as error:
-            shorten(error)
+            if not debug.checks():
+                shorten(error)
             raise
 
     def _dispatch(self, key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[Any] | None) -> Any:

@@ -14,7 +14,6 @@ from types import CodeType, FrameType, FunctionType
 from typing import NamedTuple, TypeVar
 
 from hjit.errors import CompileError, HjitError, Origin
-from hjit.process import debug
 
 T = TypeVar("T")
 
@@ -76,10 +75,10 @@ def shorten(error: BaseException) -> None:
     """Leave hjit's frames out of the traceback of an exception, but for the first one: so it shows the call of the
     pipeline and the user's line, as a traceback of the plain function does.
 
-    Faults of hjit keep theirs, and all exceptions do with `HJIT_CHECK=1`.
+    Faults of hjit keep theirs.
     """
     first = error.__traceback__
-    if first is None or debug.checks():
+    if first is None:
         return
     frames = [first]
     while (inner := frames[-1].tb_next) is not None:
