@@ -125,7 +125,7 @@ def _item(given: Any) -> _Item:
         if _is_pipeline(inspect.unwrap(f, stop=_is_pipeline)):
             advice += ", or the pipeline that it wraps"
     raise HjitError(
-        f"a bundle is made of pipelines, or of tuples of one and its arguments, not of type {type(f).__name__}{advice}"
+        f"a bundle is made of pipelines, or of tuples of one and its arguments, not of a {type(f).__name__}{advice}"
     )
 
 
