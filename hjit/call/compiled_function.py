@@ -183,7 +183,7 @@ class CompiledFunction(Generic[P, R]):
         state = self._state
         entry = state.entries.get(key)
         is_plain = entry is not None and (entry.plain is not None or entry.skips())
-        if is_plain or state.options.of(key[0]).disable:
+        if is_plain or state.options.of(key[0]).disable or sys.is_finalizing():  # then nothing can be imported
             return state.run_plain(args, kwargs)
         if entry is not None and entry.raised >= MAX_RAISED:
             result = state.run_plain(args, kwargs)  # may raise again: then tracing would have been in vain
