@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
+import traceback
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -195,6 +197,8 @@ class NewCalls:
             assert isinstance(failed, HjitError)
             return self._split.not_compiled(call, options, failed)
         finally:
+            if sys.exception() is not failed:
+                _clear_frames(failed)
             del failed  # its traceback holds this frame
 
     def _too_little_memory(self, call: Call, options: Options, error: MemoryError) -> Any:
@@ -282,3 +286,11 @@ class NewCalls:
 
     def _not_traced(self, error: Exception) -> TraceError:
         return as_trace_error(self._state.name, error, python_function(self._state.py_func).__code__.co_filename)
+
+
+def _clear_frames(error: Exception) -> None:
+    """Free the arguments, and what was traced, which the frames of an exception that is done with hold in cycles."""
+    done: BaseException | None = error.error if hasattr(error, "error") else error
+    while done is not None:
+        traceback.clear_frames(done.__traceback__)
+        done = done.__context__
