@@ -115,11 +115,12 @@ def raise_if_signalled(error: BaseException) -> None:
     """Raise an exception again that a signal handler or another thread has raised, in the middle of what may handle
     those of its own.
 
-    It is the caller's: a time limit, for one. A handler is a function that was given the frame that called it.
+    It is the caller's: a time limit, for one. A handler is a function that was given the frame that called it; that
+    frame is not in the traceback where it is one of Python's import system.
     """
     at = error.__traceback__
     while at is not None and (inner := at.tb_next) is not None:
-        if _is_given(inner.tb_frame, at.tb_frame):
+        if _is_given(inner.tb_frame, at.tb_frame) or _is_given(inner.tb_frame, inner.tb_frame.f_back):
             raise error
         at = inner
     if at is not None and _is_asynchronous(error, at):
@@ -153,8 +154,10 @@ def _is_of_c(code: CodeType) -> bool:
     return not code.co_flags & CO_OPTIMIZED and len(text) == 6 and opname[text[4]] == "RAISE_VARARGS"
 
 
-def _is_given(frame: FrameType, what: FrameType) -> bool:
+def _is_given(frame: FrameType, what: FrameType | None) -> bool:
     """Is a frame one of the arguments of another?"""
+    if what is None or str(frame.f_globals.get("__name__")).startswith("hjit."):
+        return False  # hjit has no handlers; and to ask for locals keeps them as long as the frame
     code = frame.f_code
     count, has_more = code.co_argcount, bool(code.co_flags & CO_VARARGS)
     if count < 2 and not has_more:

@@ -52,8 +52,8 @@ class Accelerated:
                 self._keys.append((keyed, made[function]))
 
     def decorated(self, function: types.FunctionType) -> Any:
-        """A function of a running script as a pipeline, unless it is a coroutine or generator function."""
-        if function.__code__.co_flags & _NOT_PLAIN_CALLS:
+        """A function of a running script as a pipeline, unless its calls only begin something."""
+        if _only_begins(function):
             return function
         found = self.pipelines[function.__qualname__] = Pipeline(function, self._given)
         return found
@@ -107,12 +107,17 @@ def accelerate(*names: str | types.ModuleType, **given: Unpack[GivenOptions]) ->
     return Accelerated(names, checked({**given}))
 
 
+_BENEATH = ("numpy", "numba", "llvmlite", "hjit")  # packages that hjit's own calls use
+
+
 def _module(name: Any) -> types.ModuleType:
-    if isinstance(name, types.ModuleType):
-        return name
-    if not isinstance(name, str):
+    if not isinstance(name, (str, types.ModuleType)):
         raise OptionError(f"accelerate takes modules, or their names, not {name!r}")
-    return importlib.import_module(name)
+    called = name if isinstance(name, str) else name.__name__
+    if called.partition(".")[0] in _BENEATH:
+        why = "hjit runs on it itself. What to do: name the modules that call it, or decorate the functions that do"
+        raise OptionError(f"{called}: {why}")
+    return name if isinstance(name, types.ModuleType) else importlib.import_module(name)
 
 
 def functions_of(module: types.ModuleType) -> Iterator[tuple[str, types.FunctionType]]:
@@ -120,10 +125,17 @@ def functions_of(module: types.ModuleType) -> Iterator[tuple[str, types.Function
     package = module.__name__.partition(".")[0]
     for name in getattr(module, "__all__", None) or [n for n in dir(module) if not n.startswith("_")]:
         found = _given_freely(module, name)
-        if not isinstance(found, types.FunctionType) or found.__code__.co_flags & _NOT_PLAIN_CALLS:
+        if not isinstance(found, types.FunctionType) or _only_begins(found):
             continue
         if (found.__module__ or "").partition(".")[0] == package:
             yield name, found
+
+
+def _only_begins(function: types.FunctionType) -> bool:
+    """Do its calls compute nothing: is it a generator, a coroutine, or of `contextlib.contextmanager`?"""
+    made_of = inspect.unwrap(function)
+    codes = (getattr(f, "__code__", None) for f in (function, made_of))
+    return any(code is not None and code.co_flags & _NOT_PLAIN_CALLS for code in codes)
 
 
 def _given_freely(module: types.ModuleType, name: str) -> Any:

@@ -9,6 +9,7 @@ import types
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -254,3 +255,40 @@ def test_deprecated_names_warn_at_every_call(deprecated: types.ModuleType, verif
             said.append([(str(w.message), w.category, w.filename, w.lineno) for w in given])
         np.testing.assert_allclose(*found, rtol=1e-12)
         assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("name", ["numpy", "numpy.fft", np.linalg, "numba", "hjit.options"])
+def test_what_hjit_itself_runs_on_is_refused(name: Any) -> None:
+    before = dict(vars(np))
+    with pytest.raises(hjit.OptionError, match="hjit runs on it itself. What to do: name the modules that call it"):
+        hjit.accelerate(name)
+    assert dict(vars(np)) == before
+
+
+def test_functions_whose_calls_only_begin_something_stay_as_they_are() -> None:
+    module = types.ModuleType("beginning")
+    text = """
+import contextlib, functools
+
+@contextlib.contextmanager
+def opened(x):
+    yield x
+
+def logged(f):
+    @functools.wraps(f)
+    def method(*args):
+        return f(*args)
+    return method
+
+@logged
+def rows(img):
+    yield from img
+
+def doubled(img):
+    return img * 2
+"""
+    exec(text, module.__dict__)
+    with hjit.accelerate(module) as accelerated:
+        assert set(accelerated.pipelines) == {"beginning.logged", "beginning.doubled"}
+        with module.opened(3) as x:
+            assert x == 3

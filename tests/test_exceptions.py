@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import traceback
 from typing import Any
 
 import numpy as np
@@ -507,3 +508,80 @@ def test_lists_that_do_not_fit_where_numbers_do(f: Any, verify: str) -> None:
 )
 def test_what_is_wrong_with_an_argument_is_said_as_numpy_does(f: Any) -> None:
     checked(f, [(np.arange(12.0).reshape(3, 4),)] * 2, verify="off", on_unsupported="break")
+
+
+class OwnError(Exception):
+    pass
+
+
+def refuses(img: Any, k: int) -> Any:
+    match k:
+        case 0:
+            raise OwnError("one")
+        case 1:
+            raise OwnError("two") from ValueError("cause")
+        case 2:
+            try:
+                raise KeyError("first")
+            except KeyError:
+                raise OwnError("second")  # noqa: B904
+        case 3:
+            return img @ np.ones(7)
+        case 4:
+            return np.sort(img[img > 0.5]) + np.ones(3)
+        case _:
+            return img[100]
+
+
+def chain(error: BaseException | None) -> list[Any]:
+    """The exception, its cause and its context, and theirs."""
+    if error is None:
+        return []
+    return [type(error), str(error), error.__suppress_context__, chain(error.__cause__), chain(error.__context__)]
+
+
+def raised(f: Any, *args: Any) -> BaseException:
+    try:
+        f(*args)
+    except Exception as error:
+        return error
+    raise AssertionError("nothing raised")
+
+
+@pytest.mark.parametrize("on_unsupported", ["break", "numpy", "raise"])
+@pytest.mark.parametrize("k", range(6))
+def test_exceptions_have_the_cause_and_the_context_that_they_have_without_hjit(k: int, on_unsupported: Any) -> None:
+    p = hjit.pipeline(refuses, on_unsupported=on_unsupported).quiet()
+    img = np.random.default_rng(0).random((10, 12))
+    for _ in range(3):
+        error = raised(p, img, k)
+        if not isinstance(error, hjit.TraceError):
+            assert chain(error) == chain(raised(refuses, img, k))
+
+
+@pytest.mark.parametrize("on_unsupported", ["break", "numpy", "raise"])
+@pytest.mark.parametrize("k", range(6))
+def test_tracebacks_show_the_call_and_the_users_lines(
+    k: int, on_unsupported: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HJIT_CHECK")
+    p = hjit.pipeline(refuses, on_unsupported=on_unsupported).quiet()
+    for _ in range(3):
+        frames = traceback.extract_tb(raised(p, np.random.default_rng(0).random((10, 12)), k).__traceback__)
+        names = [f.name for f in frames]
+        assert names[0] == "raised" and names.index("refuses") <= 4
+        assert names.count("refuses") == 1 or on_unsupported == "break"  # and that of a part
+        assert set(names[names.index("refuses") :]) == {"refuses"}
+
+
+def test_the_traceback_of_what_cannot_be_traced_ends_in_the_users_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def f(img: Any) -> Any:
+        steps = np.round(img)
+        return np.unique(steps)
+
+    img = np.random.default_rng(0).random((10, 12))
+    assert len(traceback.extract_tb(raised(hjit.pipeline(f), img).__traceback__)) > 10  # HJIT_CHECK=1
+    monkeypatch.delenv("HJIT_CHECK")
+    frames = traceback.extract_tb(raised(hjit.pipeline(f), img).__traceback__)
+    assert len(frames) <= 5
+    assert frames[-1].name == "f" and frames[-1].line == "return np.unique(steps)"

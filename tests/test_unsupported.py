@@ -205,7 +205,7 @@ def test_own_exceptions(f: Any) -> None:
         assert type(ours.value) is type(theirs.value)
         assert str(ours.value) == str(theirs.value)
         assert ours.value.__cause__ is None
-        assert ours.value.__suppress_context__
+        assert type(ours.value.__context__) is type(theirs.value.__context__)
 
 
 def test_caught_exceptions() -> None:

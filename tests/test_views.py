@@ -448,3 +448,16 @@ def test_ravel_copies_what_does_not_lie_one_after_the_other(ravel: Any) -> None:
         hjit.pipeline(f, cache="off")(np.arange(24.0).reshape(4, 6)), f(np.arange(24.0).reshape(4, 6)), strict=True
     ):
         np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.filterwarnings("ignore::hjit.HjitWarning")
+@pytest.mark.parametrize("shares", [np.shares_memory, np.may_share_memory])
+def test_functions_that_ask_whether_arrays_share_memory_ask_at_every_call(shares: Any) -> None:
+    def f(a: Any, b: Any) -> Any:
+        return a * 2 if shares(a, b) else a + b
+
+    p = hjit.pipeline(f, verify="off", on_unsupported="numpy")
+    x, y = np.random.default_rng(0).random((2, 20, 31))
+    a = x[:, :30]
+    for b in (y[:, :30], x[:, 1:], y[:, 1:], x[:, 1:]):
+        np.testing.assert_array_equal(p(a, b), f(a, b))

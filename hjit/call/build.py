@@ -516,15 +516,13 @@ def variant_of(
 
 
 def _is_simple(traced: Trace, guards: Guards, structure: PyTree) -> bool:
-    """May calls use a hot path: nothing is captured or written, no argument is a container, and all graph breaks are
-    matrix products?"""
+    """May calls use a hot path: no array is captured, nothing is written, no argument is a container, and all graph
+    breaks are matrix products?"""
     rec = traced.recorder
-    if any(e.product is None for e in rec.breaks) or any(
-        (rec.effects, rec.captured.guards, traced.writes, guards.packed)
-    ):
+    if any(e.product is None for e in rec.breaks) or rec.effects or traced.writes or guards.packed:
         return False
     args, kwargs = structure.items
-    return not any(isinstance(x, PyTree) for x in (*args.items, *kwargs.items))
+    return guards.are_tests and not any(isinstance(x, PyTree) for x in (*args.items, *kwargs.items))
 
 
 def _with_products(v: Variant) -> WithProducts | None:
@@ -532,7 +530,7 @@ def _with_products(v: Variant) -> WithProducts | None:
     if v.rec.checks:
         return None
     tape, guards = v.rec.tape if v.rec.tape.ops else None, v.guards
-    return WithProducts(v.body, tape, v.constants, guards.arguments, v.results, guards.identities)
+    return WithProducts(v.body, tape, v.constants, guards.arguments, v.results, guards.test())
 
 
 def _one_kernel(variant: Variant) -> OneKernel | None:
@@ -555,7 +553,7 @@ def _one_kernel(variant: Variant) -> OneKernel | None:
         bool(rec.checks),
         results.tree,
         {k: variant.body.allocations[n] for k, n in enumerate(names) if n in variant.body.allocations},
-        variant.guards.identities,
+        variant.guards.test(),
     )
 
 

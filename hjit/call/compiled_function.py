@@ -44,12 +44,12 @@ from hjit.call.other_arrays.calls import OtherArrays
 from hjit.call.results import MISS, PLAIN
 from hjit.errors import raise_if_signalled
 from hjit.options import checked
-from hjit.process import float_errors, forks
+from hjit.process import debug, float_errors, forks
 from hjit.process.garbage_collection import few_collections
 from hjit.trace.capture.overlay import is_traced_call
 from hjit.trace.capture.trace import flatten_arguments
 from hjit.trace.tracing import forward
-from hjit.trace.tracing.frames import uncounted
+from hjit.trace.tracing.frames import is_loading, shorten, uncounted
 from hjit.trace.tracing.recording.recorder import running
 
 if TYPE_CHECKING:
@@ -166,15 +166,24 @@ class CompiledFunction(Generic[P, R]):
     def _call(
         self, key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[Any] | None = None
     ) -> Any:
-        """Run a call: by NumPy, by the split function, or by kernels for the kind of its arrays.
+        """Run a call off the hot path; exceptions have a short traceback, but with `HJIT_CHECK=1`.
 
         Args:
             targets: the caller's arrays for the results (`Pipeline.into`).
         """
+        try:
+            return self._dispatch(key, args, kwargs, targets)
+        except BaseException as error:
+            if not debug.checks():
+                shorten(error)
+            raise
+
+    def _dispatch(self, key: CallKey, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[Any] | None) -> Any:
+        """Run a call: by NumPy, by the split function, or by kernels for the kind of its arrays."""
         state = self._state
         entry = state.entries.get(key)
         is_plain = entry is not None and (entry.plain is not None or entry.skips())
-        if is_plain or state.options.of(key[0]).disable:
+        if is_plain or state.options.of(key[0]).disable or sys.is_finalizing():  # then nothing can be imported
             return state.run_plain(args, kwargs)
         if entry is not None and entry.raised >= MAX_RAISED:
             result = state.run_plain(args, kwargs)  # may raise again: then tracing would have been in vain
@@ -183,8 +192,13 @@ class CompiledFunction(Generic[P, R]):
         if self._retracing.bypass and not targets:
             self._retracing.bypass -= 1
             return state.run_plain(args, kwargs)
+        if entry is not None and entry.parts is not None and not self._split.is_current():
+            self._forget_calls()
+            state.parts = entry = None
         if entry is not None and (entry.parts is not None or entry.converted is not None):
             return self._split.call(key, entry, args, kwargs)
+        if not _load_compiler.cache_info().currsize and is_loading():
+            return state.run_plain(args, kwargs)
         try:
             _load_compiler()
         except OSError as error:  # for example, too many open files
@@ -213,9 +227,9 @@ class CompiledFunction(Generic[P, R]):
         call.known = () if entry is None else entry.variants
         timing = None if entry is None or is_into else entry.timing
         result = self._known.run(call) if timing is None else self._known.run_timed(call, timing)
-        if result is MISS:
+        if result is MISS and not is_loading():
             return self._new.run(call, is_into)
-        return self._state.run_plain(call.args, call.kwargs) if result is PLAIN else result
+        return self._state.run_plain(call.args, call.kwargs) if result is MISS or result is PLAIN else result
 
     # -- for people and tools
     @property

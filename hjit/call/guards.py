@@ -21,6 +21,7 @@ from hjit.trace.tracing.recording.recorder import Recorder
 from hjit.trace.tracing.recording.strides import packed
 from hjit.trace.tracing.scalars.host import same
 
+MAX_TESTED = 64  # captured values that a hot path compares
 MAX_WORK = 1000  # for `numpy.shares_memory`: candidate solutions that it tries, some microseconds
 Array = np.ndarray[Any, Any]
 GuardValues = tuple[list[Any], dict[str, Array]]  # values of the tape, captured arrays by input
@@ -76,6 +77,34 @@ class Guards:
         if (self.apart or self.disjoint) and not self._are_apart(leaves, arrays):
             return None
         return values, arrays
+
+    @property
+    def are_tests(self) -> bool:
+        """Can `test` say by itself whether all of them hold: is no array captured or asked about?"""
+        captures = self.recorder.captures
+        return not self.disjoint and len(captures) <= MAX_TESTED and all(kind != "array" for _, (kind, _) in captures)
+
+    def test(self) -> Callable[[Sequence[Any]], bool] | None:
+        """Says of the arguments of a call, fast, whether all guards hold; None if there are none.
+
+        It may say no of guards that hold, as of a name that is still absent: `values` knows better.
+        """
+        tests, known = _Tests(), self.identities
+        if not self.recorder.captures:
+            return known
+        if known is not None:
+            tests.add(f"{tests.named(known)}(x)")
+        for path, (kind, expected) in self.recorder.captures:
+            value = tests.look_up(path)
+            if kind == "identity" and not hasattr(expected, "__func__"):
+                tests.add(f"{value} is {tests.named(expected)}")
+            elif kind == "value" and type(expected) in (bool, int, str, type(None)):
+                tests.add(f"type(v := {value}) is {tests.named(type(expected))} and v == {tests.named(expected)}")
+            elif kind == "absent" and path.kind == "item" and isinstance(path.base, dict):
+                tests.add(f"{tests.named(path.name)} not in {tests.named(path.base)}")
+            else:
+                tests.add(f"{tests.named(_holds)}({kind!r}, {tests.named(expected)}, {value})")
+        return tests.compiled()
 
     def _known(self, name: str, value: Any, leaves: Sequence[Any], captured: dict[str, Array]) -> Any:
         """The array that an input is in this call: the argument, or the captured `value`."""
@@ -170,6 +199,47 @@ def _identities(
         return None
     found: Callable[[Sequence[Any]], bool] = eval(f"lambda x: {' and '.join(tests)}")
     return found
+
+
+class _Tests:
+    """Comparisons with captured values, compiled to one function of the arguments."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._values: dict[str, Any] = {"raise_if_signalled": raise_if_signalled}
+
+    def add(self, text: str) -> None:
+        self._texts.append(text)
+
+    def named(self, value: Any) -> str:
+        """A name for a value."""
+        name = f"c{len(self._values)}"
+        self._values[name] = value
+        return name
+
+    def look_up(self, path: Any) -> str:
+        """An expression that does what the function `look_up` does."""
+        if path.kind == "leaf":
+            return f"x[{path.name}]"
+        base = self.look_up(path.base) if type(path.base) is type(path) else self.named(path.base)
+        if path.kind == "item":
+            return f"{base}[{self.named(path.name)}]"
+        if path.kind == "flag":
+            return f"getattr({base}.flags, {path.name!r}, True)"
+        return f"{base}.cell_contents" if path.kind == "cell" else f"getattr({base}, {path.name!r})"
+
+    def compiled(self) -> Callable[[Sequence[Any]], bool]:
+        text = f"""
+def test(x):
+    try:
+        return {" and ".join(self._texts)}
+    except Exception as error:  # it is gone, or a descriptor raises
+        raise_if_signalled(error)
+        return False
+"""
+        exec(text, self._values)
+        found: Callable[[Sequence[Any]], bool] = self._values["test"]
+        return found
 
 
 def look_up(path: Any, leaves: Sequence[Any]) -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
+import traceback
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -180,31 +182,49 @@ class NewCalls:
         from hjit.call.build import TracingFailed
         from hjit.call.variant import OutOfBounds
 
-        state = self._state
-        breaks, raises = options.on_unsupported == "break", options.on_unsupported == "raise"
         try:
-            with progress(f"hjit: compiling {state.name}"):
+            with progress(f"hjit: compiling {self._state.name}"):
                 return self._build_with_expected(call, options)
-        except (TraceError, CompileError, DeviceError) as error:
-            return self._split.not_compiled(call, options, error)
-        except OutOfBounds:
-            return state.leave_to_numpy(call)
-        except MemoryError as error:  # raised by the function itself, or there is too little memory to trace it
-            raise_if_signalled(error)
-            if raises:
-                raise
-            result = state.run_plain(call.args, call.kwargs)
-            self._split.not_compiled(call, options, MemoryShortage(f"too little memory to trace it: {error}"))
-            return result
-        except TracingFailed as failed:
-            if breaks and self._split.split(failed.error):
-                return PARTS
-            if raises:
-                raise self.numpys_error(failed.error, call.structure, call.leaves) from None
-            result = state.run_plain(call.args, call.kwargs)  # once, as it may have effects; it may raise
-            why = f"{state.name} runs as plain NumPy: {self._not_traced(failed.error)}"
-            state.give_up(call.key, why, is_refused=True)
-            return result
+        except (TraceError, CompileError, DeviceError, OutOfBounds, MemoryError, TracingFailed) as error:
+            failed: Exception = error  # exceptions of the plain function, which runs below, do not have it as context
+        try:
+            if isinstance(failed, OutOfBounds):
+                return self._state.leave_to_numpy(call)
+            if isinstance(failed, TracingFailed):
+                return self._not_traceable(call, options, failed.error)
+            if isinstance(failed, MemoryError):
+                return self._too_little_memory(call, options, failed)
+            assert isinstance(failed, HjitError)
+            return self._split.not_compiled(call, options, failed)
+        finally:
+            if sys.exception() is not failed:
+                _clear_frames(failed)
+            del failed  # its traceback holds this frame
+
+    def _too_little_memory(self, call: Call, options: Options, error: MemoryError) -> Any:
+        """The result of a call where the function itself raised an error, or there is too little memory to trace it."""
+        raise_if_signalled(error)
+        if options.on_unsupported == "raise":
+            raise error
+        result = self._state.run_plain(call.args, call.kwargs)
+        self._split.not_compiled(call, options, MemoryShortage(f"too little memory to trace it: {error}"))
+        return result
+
+    def _not_traceable(self, call: Call, options: Options, error: Exception) -> Any:
+        """The result of a call, or an `Outcome`, where tracing raised an exception that may be the function's own.
+
+        Raises:
+            TraceError: it is not, and ``on_unsupported="raise"``.
+        """
+        state = self._state
+        if options.on_unsupported == "break" and self._split.split(error):
+            return PARTS
+        if options.on_unsupported == "raise":
+            raise self.numpys_error(error, call.structure, call.leaves)
+        result = state.run_plain(call.args, call.kwargs)  # once, as it may have effects; it may raise
+        why = f"{state.name} runs as plain NumPy: {self._not_traced(error)}"
+        state.give_up(call.key, why, is_refused=True)
+        return result
 
     def _build_with_expected(self, call: Call, options: Options) -> Built:
         """As `FunctionState.build`, assuming that conditions come out as in an earlier process; if that fails, by
@@ -266,3 +286,11 @@ class NewCalls:
 
     def _not_traced(self, error: Exception) -> TraceError:
         return as_trace_error(self._state.name, error, python_function(self._state.py_func).__code__.co_filename)
+
+
+def _clear_frames(error: Exception) -> None:
+    """Free the arguments, and what was traced, which the frames of an exception that is done with hold in cycles."""
+    done: BaseException | None = error.error if hasattr(error, "error") else error
+    while done is not None:
+        traceback.clear_frames(done.__traceback__)
+        done = done.__context__

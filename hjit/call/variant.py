@@ -214,7 +214,7 @@ class OneKernel:
         may_refuse: is the last output a flag that says whether NumPy would raise an exception?
         result: the structure that is returned; see `Results.tree`.
         allocations: for outputs that are not laid out as their stages, by position.
-        identities: see `Guards`.
+        holds: do the guards hold? See `Guards.test`.
     """
 
     bound: Bound
@@ -227,11 +227,11 @@ class OneKernel:
     may_refuse: bool
     result: Any
     allocations: Mapping[int, Allocation | ScratchAllocation]
-    identities: Callable[[Sequence[Any]], bool] | None
+    holds: Callable[[Sequence[Any]], bool] | None
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """The result; MISS if a guard does not hold, PLAIN if NumPy would raise an exception."""
-        if self.identities is not None and not self.identities(leaves):
+        if self.holds is not None and not self.holds(leaves):
             return MISS
         values: Sequence[Any] | None = self.values
         if self.tape is not None:
@@ -270,11 +270,11 @@ class WithProducts:
     constants: Mapping[str, Array]
     arguments: Mapping[str, int]
     results: Results
-    identities: Callable[[Sequence[Any]], bool] | None
+    holds: Callable[[Sequence[Any]], bool] | None
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """As `OneKernel.run`."""
-        if self.identities is not None and not self.identities(leaves):
+        if self.holds is not None and not self.holds(leaves):
             return MISS
         values: Sequence[Any] | None = () if self.tape is None else self.tape.replay(leaves)
         if values is None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -76,3 +78,37 @@ def test_a_first_call_leaves_it_as_it_was(monkeypatch: pytest.MonkeyPatch) -> No
     np.testing.assert_array_equal(f(np.arange(6.0)), np.arange(1.0, 7.0))
     assert seen == [RARE_THRESHOLD]
     assert gc.get_threshold() == (700, 10, 10)
+
+
+def refuses(img: Any) -> Any:
+    return img[1000]
+
+
+def breaks(img: Any) -> Any:
+    found = np.unique(np.round(img * 9))
+    return img * found[-1]
+
+
+def breaks_and_refuses(img: Any) -> Any:
+    return np.unique(np.round(img * 9))[0] + img[1000]
+
+
+def decides(img: Any) -> Any:
+    return img - 1 if img.max() > 0.5 else img
+
+
+@pytest.mark.parametrize("on_unsupported", ["break", "numpy"])
+@pytest.mark.parametrize("function", [refuses, breaks, breaks_and_refuses, decides])
+def test_arrays_of_calls_that_are_traced_in_vain_are_freed_at_once(function: Any, on_unsupported: Any) -> None:
+    p = hjit.pipeline(function, on_unsupported=on_unsupported).quiet()
+    gc.disable()
+    try:
+        for call in range(4):
+            img = np.random.default_rng(0).random((30 + call // 2, 40))
+            kept = weakref.ref(img)
+            with contextlib.suppress(IndexError):
+                p(img)
+            del img
+            assert kept() is None
+    finally:
+        gc.enable()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import gc
 import importlib
 import signal
@@ -233,3 +234,42 @@ def test_a_handler_waits_for_no_lock_of_its_own_thread() -> None:
     assert {name for (name, _), lock in found.items() if type(lock) is not reentrant} <= ELSEWHERE
     pool = signals._Pool("none", 1)
     assert type(pool._lock) is reentrant
+
+
+class Importing:
+    """A finder of modules that does something in the middle of an import, in a function of this name and file."""
+
+    def __init__(self, name: str, act: Callable[[], Any], function: str, file: str) -> None:
+        namespace = {"wanted": name, "act": act}
+        text = f"def {function}(name, path, target=None):\n    if name == wanted:\n        act()\n"
+        exec(compile(text, file, "exec"), namespace)
+        self.find_spec = namespace[function]
+
+
+@pytest.mark.usefixtures("limited")
+def test_what_a_handler_raises_inside_pythons_import_system_is_the_callers(monkeypatch: pytest.MonkeyPatch) -> None:
+    act = functools.partial(signal.raise_signal, signal.SIGUSR1)
+    finder = Importing("nothing_here", act, "_call_with_frames_removed", "<frozen importlib._bootstrap>")
+    monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
+    try:
+        __import__(
+            "nothing_here"
+        )  # as an import statement does: it takes frames of the import system out of tracebacks
+    except TimeLimit as error:
+        with pytest.raises(TimeLimit):
+            raise_if_signalled(error)
+    else:
+        pytest.fail("the handler did not run")
+
+
+def test_a_pipeline_that_is_called_while_hjit_loads_its_modules_runs_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    p = hjit.pipeline(lambda img: img * 2 + 1)
+    found: list[Any] = []
+    finder = Importing("hjit.nothing_here", lambda: found.append(p(IMAGE)), "find_spec", "finder.py")
+    monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("hjit.nothing_here")
+    assert np.array_equal(found[0], IMAGE * 2 + 1)
+    assert (p.stats.fallbacks, p.stats.traces) == (1, 0)
+    assert np.array_equal(p(IMAGE), IMAGE * 2 + 1)
+    assert (p.stats.fallbacks, p.stats.traces) == (1, 1)

@@ -61,3 +61,25 @@ def test_greenlets_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: Future[Any] = signals.submit("tasks", 7, threading.get_ident)
     assert asked.result() == signals.bounded(1.0, threading.get_ident) == signals.signal_safe(threading.get_ident)
     assert asked.result() == here
+
+
+@pytest.mark.parametrize("is_called_before", [False, True])
+def test_new_calls_while_the_interpreter_ends_run_plain(tmp_path: Path, is_called_before: bool) -> None:
+    text = """
+        import os, sys
+        import numpy as np
+        import hjit
+
+        @hjit.pipeline
+        def f(a):
+            return np.pad(a, 1) * 2
+
+        class Last:
+            def __del__(self):
+                os.write(1, str(f(np.ones((5, 6))).shape).encode())
+
+        kept = Last()
+        if sys.argv[1] == "True":
+            f(np.ones((3, 4)))
+    """
+    assert run_script(tmp_path, text, args=(str(is_called_before),)) == "(7, 8)"

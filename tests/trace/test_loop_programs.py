@@ -470,9 +470,9 @@ def test_windows_that_are_cut_at_the_edges() -> None:
         for i in range(h):
             for j in range(w):
                 y0, y1, x0, x1 = max(0, i - r), min(h, i + r + 1), max(0, j - r), min(w, j + r + 1)
-                block = img[y0:y1, x0:x1].astype(np.float64) / 2
-                block[0, 0] = 7.0
-                out[i, j] = block.mean() * block[-1, -1]
+                block = img[y0:y1, x0:x1].astype(np.float64)
+                m, s = block.mean(), block.std()
+                out[i, j] = m + (1 - 0.1 / s if s > 0.1 else 0) * (img[i, j] - m)
         return out
 
     def below_zero(a: Array, r: int) -> Array:

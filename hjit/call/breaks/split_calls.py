@@ -38,10 +38,15 @@ class SplitCalls:
     def __init__(self, state: FunctionState, timed: TimedCalls, make_part: MakePart) -> None:
         self._state, self._timed = state, timed
         self._make_part = functools.partial(make_part, state)
+        self._code: Any = None  # of the function, when it was split
 
     def _callee(self) -> Callable[[Any], Any] | None:
         """Makes the pipelines of functions that the function calls; None: these run uncompiled."""
         return None if self._state.depth >= MAX_DEPTH else functools.partial(self._make_part, deeper=1)
+
+    def is_current(self) -> bool:
+        """Has the function the code that was split? Notebooks that load modules again change it."""
+        return self._code is getattr(self._state.py_func, "__code__", None)
 
     def call(self, key: CallKey, entry: Entry, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A later call of a split function, or with arrays to convert; some of them are timed against NumPy."""
@@ -123,6 +128,7 @@ class SplitCalls:
         if state.parts is None:
             from hjit.call.breaks.parts import split
 
+            self._code = getattr(state.py_func, "__code__", None)
             state.parts = split(state.py_func, refusal, self._make_part, self._callee(), state.options.here())
             if state.parts is not None:
                 state.stats.parts = len(state.parts.parts)

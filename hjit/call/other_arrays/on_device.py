@@ -411,7 +411,7 @@ class OneKernelOnDevice(OneKernel):
 
         Guards and arguments are written out in both: these are the shortest calls that there are.
         """
-        if self.identities is not None and not self.identities(leaves):
+        if self.holds is not None and not self.holds(leaves):
             return MISS
         values: Sequence[Any] | None = self.values
         if self.tape is not None:

@@ -110,6 +110,8 @@ _CONTAINERS = (list, *_DICTS, *_MUTABLE)
 def wrap(value: Any, path: AccessPath) -> Any:
     """The stand-in of a captured value in traced code."""
     if isinstance(value, types.ModuleType):
+        if not _is_lasting(value, path):
+            guard(current(), path, value, "identity")
         return forward.module_proxy(value)
     if type(value) in (Tracer, ComplexTracer, HostScalar, MaskedRead):
         return value
@@ -141,6 +143,17 @@ def wrap(value: Any, path: AccessPath) -> Any:
     if traced is not value:
         return traced
     return captured_object(value, path)
+
+
+_USUAL_NAMES = {"np": "numpy", "sp": "scipy", "nd": "scipy.ndimage", "ndi": "scipy.ndimage"}
+
+
+def _is_lasting(module: types.ModuleType, path: AccessPath) -> bool:
+    """Is a module found by the name that all code has for it, or by NumPy's own code? It is not looked up again then,
+    as a name such as `np` is never given to another module."""
+    name = _USUAL_NAMES.get(path.name, path.name)
+    is_usual = name in (module.__name__, module.__name__.rpartition(".")[2]) and not is_own(module)
+    return (is_usual and path.kind != "attr") or _is_of_library(path)
 
 
 def guard(rec: Recorder, path: AccessPath, value: Any, kind: str) -> None:

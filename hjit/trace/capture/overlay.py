@@ -26,8 +26,10 @@ from hjit.trace.capture.captured import (
     NUMERIC,
     AccessPath,
     captured_object,
+    guard,
     guard_absent,
     guard_present,
+    is_own,
     kept,
     outlives,
     wrap,
@@ -71,7 +73,7 @@ from hjit.trace.tracing.arrays.tracer import has_tracer
 from hjit.trace.tracing.dispatch import functions, is_dispatched
 from hjit.trace.tracing.externs.foreign import foreign
 from hjit.trace.tracing.forward import provides
-from hjit.trace.tracing.frames import compared, mapped
+from hjit.trace.tracing.frames import compared, is_installed, mapped
 from hjit.trace.tracing.recording.recorder import current, tracing
 from hjit.trace.tracing.scalars.host import HostScalar, is_host, is_run_time, known_number, static_captured
 
@@ -95,11 +97,11 @@ class Overlay(dict[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if dict.__contains__(self, name):
             return dict.__getitem__(self, name)
-        if name in _CALLED and name not in self.under:
-            return _called_or_class(name, self.under)
         if name not in self.under:
-            if name not in _BUILTINS:
+            if name not in _BUILTINS or (name in _PYTHONS and _is_users(self.under)):
                 guard_absent(AccessPath(self.under, name))
+            if name in _CALLED:
+                return _called_or_class(name, self.under)
             raise KeyError(name)
         value = self.under[name]
         known, seen = self._known.get(name, (self, None))
@@ -125,6 +127,14 @@ class Overlay(dict[str, Any]):
     def assigned(self) -> list[str]:
         """Globals that the function has set: CPython stores them without asking `__setitem__`."""
         return [name for name in self if name not in ("__builtins__", "__name__", "__warningregistry__")]
+
+
+_PYTHONS = frozenset(vars(builtins))
+
+
+def _is_users(names: dict[str, Any]) -> bool:
+    """Are these the globals of a module that may be given another function in place of a built-in one?"""
+    return (names.get("__name__") or "").partition(".")[0] not in NUMERIC
 
 
 _USES_OF_TYPE = frozenset(("isinstance", "issubclass", "map"))
@@ -160,6 +170,8 @@ def clone(function: types.FunctionType) -> Callable[..., Any]:
     closure = tuple(cells) if function.__closure__ is not None else None
     is_library = (function.__module__ or "").partition(".")[0] in NUMERIC
     code = function.__code__ if is_library else code_of(function, rec.attempt.chooses, rec.attempt.branches)
+    if not is_installed(function.__code__):  # notebooks that load modules again change the code of their functions
+        guard(rec, AccessPath(function, "__code__", "attr"), function.__code__, "identity")
     cloned = types.FunctionType(code, overlay(function.__globals__), function.__name__, None, closure)
     rec.clones.functions[function] = cloned
     try:
@@ -376,13 +388,16 @@ class ModuleProxy(types.ModuleType):
     def __init__(self, module: types.ModuleType) -> None:
         super().__init__(module.__name__)
         object.__setattr__(self, "_hjit_module", module)
+        object.__setattr__(self, "_hjit_first", {} if is_own(module) else dict(vars(module)))
+        object.__setattr__(self, "_hjit_seen", {})  # attributes, and how all traces see them
 
     def __getattribute__(self, name: str) -> Any:
         module = object.__getattribute__(self, "_hjit_module")
         if name in ("__dict__", "__class__", "__name__", "__spec__", "__path__", "__file__"):
             return getattr(module, name)
-        cache = object.__getattribute__(self, "__dict__")
-        seen = cache[name] if name in cache else _attribute(module, name, cache, sys._getframe(1).f_globals)
+        value, seen = object.__getattribute__(self, "_hjit_seen").get(name, _UNSEEN)
+        if vars(module).get(name) is not value:
+            seen = _attribute(self, module, name, sys._getframe(1).f_globals)
         return called(seen, sys._getframe(1)) if isinstance(seen, (np.ufunc, type)) else seen
 
     def __setattr__(self, name: str, new: Any) -> None:
@@ -392,28 +407,39 @@ class ModuleProxy(types.ModuleType):
         raise outlives(f"del {self.__name__}.{name}", "a module")
 
 
-def _attribute(module: types.ModuleType, name: str, cache: dict[str, Any], names: dict[str, Any]) -> Any:
-    """The stand-in of a module's attribute, kept in `cache` if it is the same in all traces.
+_UNSEEN = (object(), None)
+
+
+def _attribute(proxy: ModuleProxy, module: types.ModuleType, name: str, names: dict[str, Any]) -> Any:
+    """The stand-in of a module's attribute, which the proxy keeps if it is the same in all traces.
+
+    Attributes of the user's modules are guarded, and so are those of NumPy, SciPy and the standard library that are not
+    what they were at first: a test has put something else there, for a while.
 
     Args:
         names: globals of the code that uses it.
     """
+    is_numeric = module.__name__.partition(".")[0] in NUMERIC
     try:
         value, found_at = made_attribute(module, name, names)
     except AttributeError:
-        if module.__name__.partition(".")[0] not in NUMERIC:
+        if not is_numeric:
             guard_absent(AccessPath(module, name, "attr"))
         raise
+    path = found_at or AccessPath(module, name, "attr")
+    first = object.__getattribute__(proxy, "_hjit_first")
+    if is_own(module) or (name in first and first[name] is not value):
+        return wrap(value, path)
     if isinstance(value, types.ModuleType):
         seen: Any = module_proxy(value)
     elif _replaced(value):
         seen = wrap_callable(value)
-    elif module.__name__.partition(".")[0] in NUMERIC and callable(value) and is_harmless(value):
+    elif is_numeric and callable(value) and is_harmless(value):
         seen = value if isinstance(value, (np.ufunc, type)) else wrap_callable(value)
     else:
-        return wrap(value, found_at or AccessPath(module, name, "attr"))
+        return wrap(value, path)
     if found_at is None:
-        cache[name] = seen
+        object.__getattribute__(proxy, "_hjit_seen")[name] = value, seen
     return seen
 
 
@@ -452,7 +478,7 @@ def _cupy_proxy(module: types.ModuleType) -> Any:
     found = module_proxy(here) if here is not np else _modules.get("cupy")
     if found is None:
         found = _modules["cupy"] = ModuleProxy(here)
-        object.__getattribute__(found, "__dict__")["get_array_module"] = lambda *args: found
+        object.__getattribute__(found, "_hjit_seen")["get_array_module"] = None, lambda *args: found
     return found
 
 
@@ -498,6 +524,7 @@ def load_table() -> None:
     _load_families()
     _load_scipy()
     _REPLACED.update(of_loaded_modules())
+    module_proxy(np)  # has NumPy's own functions, before somebody replaces one
 
 
 @functools.cache

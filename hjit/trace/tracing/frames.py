@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import importlib
 import linecache
 import os
 import sys
@@ -12,7 +13,7 @@ from functools import lru_cache, partial
 from types import CodeType, FrameType, FunctionType
 from typing import NamedTuple, TypeVar
 
-from hjit.errors import Origin
+from hjit.errors import CompileError, HjitError, Origin
 
 T = TypeVar("T")
 
@@ -31,6 +32,28 @@ def is_own_file(name: str) -> bool:
     return name.startswith(_PACKAGE) and name != _DEMO
 
 
+def is_loading() -> bool:
+    """Is a module of hjit being imported by this thread, so that what is in it is not there yet?
+
+    A signal handler, or `__del__` of an object, then calls a pipeline in the middle of another one's first call.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is _FIND_AND_LOAD and str(frame.f_locals.get("name")).startswith("hjit."):
+            return True
+        frame = frame.f_back
+    return False
+
+
+_FIND_AND_LOAD = getattr(importlib._bootstrap, "_find_and_load").__code__  # noqa: B009
+_INSTALLED = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
+
+
+def is_installed(code: CodeType) -> bool:
+    """Is this code of an installed package, which nobody edits while it is used?"""
+    return any(name in code.co_filename for name in _INSTALLED)
+
+
 def is_users(frame: FrameType) -> bool:
     """Does the user's code ask here, or call what asks (`np.isscalar`, `isinstance` of an abstract class)?"""
     asks: FrameType | None = frame
@@ -46,6 +69,29 @@ def is_code_of(code: CodeType, other: CodeType) -> bool:
         and code.co_name == other.co_name
         and code.co_filename == other.co_filename
     )
+
+
+def shorten(error: BaseException) -> None:
+    """Leave hjit's frames out of the traceback of an exception, but for the first one: so it shows the call of the
+    pipeline and the user's line, as a traceback of the plain function does.
+
+    Faults of hjit keep theirs.
+    """
+    first = error.__traceback__
+    if first is None:
+        return
+    frames = [first]
+    while (inner := frames[-1].tb_next) is not None:
+        frames.append(inner)
+    is_hjits = isinstance(error, HjitError) and not isinstance(error, CompileError)
+    if is_own(frames[-1].tb_frame.f_code) and not is_hjits:
+        return
+    last = first
+    for frame in frames[1:]:
+        if not is_own(frame.tb_frame.f_code):
+            last.tb_next = frame
+            last = frame
+    last.tb_next = None
 
 
 def stack_level() -> int:
