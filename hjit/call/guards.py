@@ -81,7 +81,7 @@ class Guards:
     @property
     def are_tests(self) -> bool:
         """Can `test` say by itself whether all of them hold: is no array captured or asked about?"""
-        captures = self.recorder.captures
+        captures = self.recorder.captured.guards
         return not self.disjoint and len(captures) <= MAX_TESTED and all(kind != "array" for _, (kind, _) in captures)
 
     def test(self) -> Callable[[Sequence[Any]], bool] | None:
@@ -90,11 +90,11 @@ class Guards:
         It may say no of guards that hold, as of a name that is still absent: `values` knows better.
         """
         tests, known = _Tests(), self.identities
-        if not self.recorder.captures:
+        if not self.recorder.captured.guards:
             return known
         if known is not None:
             tests.add(f"{tests.named(known)}(x)")
-        for path, (kind, expected) in self.recorder.captures:
+        for path, (kind, expected) in self.recorder.captured.guards:
             value = tests.look_up(path)
             if kind == "identity" and not hasattr(expected, "__func__"):
                 tests.add(f"{value} is {tests.named(expected)}")
