@@ -19,6 +19,7 @@ from hjit.trace.capture.constructors import as_scalar
 from hjit.trace.capture.loops.iterators import enumerate_, ndenumerate_, ndindex_, product_, range_, zip_
 from hjit.trace.capture.loops.rewriting.choices import choose
 from hjit.trace.capture.made_classes import class_of, traced_class
+from hjit.trace.capture.side_effects.guarded_blocks import NUMPYS_COPYTO
 from hjit.trace.ops.arrays.strides import interface
 from hjit.trace.ops.complex_numbers.operands import joined
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, is_complex
@@ -283,6 +284,13 @@ def _map(function: Any, *items: Any, **options: Any) -> Any:
     return map(CALLED.get(function.__name__, function) if is_class else function, *items, **options)
 
 
+def _copyto(a: Any, val: Any, mask: Any) -> Any:
+    """`copyto` of NumPy's functions that ignore NaN, which takes a mask to hold for a number."""
+    if is_tracer(a) and a.is_scalar:
+        return as_scalar(call(np.where, mask, a.dtype.type(val), a))
+    return hook("clone")(NUMPYS_COPYTO)(a, val, mask)
+
+
 def _is_dataclass(x: Any) -> bool:
     return dataclasses.is_dataclass(x if isinstance(x, type) else _type(x))
 
@@ -336,6 +344,7 @@ def _tuple_of(items: Any, factory: Any) -> Any:
 
 
 REPLACED: dict[Any, Any] = {
+    NUMPYS_COPYTO: _copyto,
     dataclasses.is_dataclass: _is_dataclass,
     dataclasses.replace: _replace,
     dataclasses.asdict: _as_plain(dataclasses.asdict, _dict_of),

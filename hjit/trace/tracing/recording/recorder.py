@@ -204,6 +204,7 @@ class Recorder(TracedSizes):
         warning_filters: the active warning filters.
         calls_extern: is an extern function running?
         warned: warnings of extern functions that ran while tracing; they were not shown.
+        warns_if: the condition, a traced one, under which the next warning is given.
         memos: memoised properties of objects.
     """
 
@@ -261,6 +262,7 @@ class Recorder(TracedSizes):
     warning_filters: list[Any] = field(default_factory=list)
     calls_extern: bool = False
     warned: list[Any] = field(default_factory=list)
+    warns_if: Any = None
     memos: Memos = field(default_factory=Memos)
 
     def __enter__(self) -> Recorder:
