@@ -27,6 +27,7 @@ class Attempt:
         checked: variables of loops that hold ints of Python: each iteration checks that they are small; or that all
             results of operations on such ints are.
         chooses: are both sides of conditions computed that only choose numbers?
+        chooses_unrolled: are they in loops that are traced iteration by iteration, too?
         branches: are the sides of conditions in programs traced one after the other?
         freeze_captured: are captured numbers constants? Else they are read at every call, as arguments are.
         classes: does traced code get a `ScalarClass` for each scalar type of NumPy? None: only where it calls none in
@@ -49,6 +50,7 @@ class Attempt:
     few_iterations: bool = False
     checked: frozenset[tuple[LoopSite, str]] = frozenset()
     chooses: bool = False
+    chooses_unrolled: bool = False
     branches: bool = False
     freeze_captured: bool = False
     classes: bool | None = None
