@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.expressions import Expr, Index, Load, cast, renumber
+from hjit.trace.ir.expressions import Expr, Index, Load, Op, cast, renumber
 from hjit.trace.ir.expressions import substitute as substitute_expr
 from hjit.trace.ir.graph import Definition, compose, identity
 from hjit.trace.ir.poly import ZERO, Dim, Extremum, Indirect, Poly, extremum, poly
@@ -578,10 +578,14 @@ def _scatter(view: Tracer, plan: AdvancedIndex, value: Any) -> None:
     scatter(view, plan, cast(value.load(plan.shape), view.dtype), "sequential")
 
 
-def scatter(view: Tracer, plan: AdvancedIndex, value: Expr, order: str, combine: Any = None) -> None:
+def scatter(
+    view: Tracer, plan: AdvancedIndex, value: Expr, order: str, combine: Any = None, kept: Expr | None = None
+) -> None:
     """Write `value`, over the dimensions of the plan's result, to the elements that the plan addresses.
 
-    `combine` makes the new element from the old one and `value`, as ``np.add.at`` does.
+    Args:
+        combine: makes the new element from the old one and `value`, as ``np.add.at`` does.
+        kept: where elements are written at all, over the same dimensions.
     """
     if not view.writeable:
         raise ValueError("assignment destination is read-only")
@@ -600,8 +604,11 @@ def scatter(view: Tracer, plan: AdvancedIndex, value: Expr, order: str, combine:
         dims[plan.lead : plan.lead + len(many)] = part.index
         target = compose(view.index, plan.index(dims, part.known))
         new = substitute_expr(value, renumber(dims))
+        own = Load(name, target, buffer.dtype)
         if combine is not None:
-            new = combine(Load(name, target, buffer.dtype), new)
+            new = combine(own, new)
+        if kept is not None:
+            new = Op("select", (substitute_expr(kept, renumber(dims)), new, own), buffer.dtype)
         outer = (*(plan.shape[k] for k in pure), *part.blocks)
         updates.append(Definition(rec.polys(outer), rec.polys(part.inner), target, new, order))
     for axis, t in arrays.items():
