@@ -901,3 +901,20 @@ def test_a_wrong_sum_in_parts_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(MAX_DOUBTS + 1):  # NumPy is far off itself, so the first differences may be its own
             assert np.array_equal(f(img), f.py_func(img))
     assert f.stats.verified is False
+
+
+def test_steps_of_a_loop_are_computed_for_the_elements_that_differ_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def added(img: Any, gains: Any) -> Any:
+        total = np.zeros(img.shape)
+        for gain in gains:
+            total += np.exp(img.astype(np.float64)) * gain
+        return total
+
+    monkeypatch.setattr(work, "MAX_WORK", 10_000_000)
+    gains = np.array([1e6, -1e6] * 20 + [1.0])  # what remains has the roundings of numbers that were a million
+    wrong_from_now_on(monkeypatch, lambda result: result.__setitem__(slice(9), result[:9] + 1e-10))
+    p = hjit.pipeline(added, cache="off", tune=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", HjitWarning)
+        p(SINGLE, gains)
+    assert p.stats.verified is True
