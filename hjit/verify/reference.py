@@ -198,7 +198,7 @@ class Reference:
         size = math.prod(shape)
         asked = np.broadcast_shapes(*(np.shape(i) for i in index))
         whole = size <= WHOLE and not any(d.rdims for d in s.definitions)
-        if not is_direct(s) or whole:
+        if not is_direct(s) or whole or (_has_steps(s) and self.work.allows(s, size)):
             return take(self.complete(k, s), index)
         flat = np.ravel_multi_index(
             tuple(np.broadcast_to(np.clip(i, 0, n - 1), asked) for i, n in zip(index, shape, strict=True)), shape
@@ -494,3 +494,8 @@ class Reference:
 
 def _grids(extents: list[int]) -> list[Any]:
     return list(np.ogrid[tuple(slice(0, n) for n in extents)]) if extents else []
+
+
+def _has_steps(s: Stage) -> bool:
+    """Do elements go through steps, each of which asks for elements of other stages?"""
+    return any(d.rdims and d.order == "sequential" for d in s.definitions)
