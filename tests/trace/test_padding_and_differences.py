@@ -142,6 +142,7 @@ def test_roll_forms() -> None:
         lambda x, k: np.roll(x.T, k[0], axis=1),
         lambda x, k: np.roll(x[:1], k[0], axis=0),
         lambda x, k: np.roll(x[:0], k[:2], axis=(0, 1)),
+        lambda x, k: np.roll(x, np.argmax(np.fft.fft(x[0] * k[0]).real), axis=1),
     ],
 )
 def test_roll_by_computed_numbers_is_traced_once(f: Any) -> None:

@@ -224,7 +224,7 @@ def _reads_arguments(s: Tracer) -> bool:
         seen.add(name)
         if name in rec.stages:
             names += rec.stages[name].sources
-        elif name not in rec.inputs or rec.inputs[name].where[0] == "arg":
+        elif name not in rec.inputs or rec.inputs[name].where[0] in ("arg", "event"):
             return True
     return False
 
