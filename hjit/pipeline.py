@@ -27,6 +27,7 @@ from hjit.trace.capture.overlay import is_traced_call, load_table
 from hjit.trace.splitting.decorated import python_original
 from hjit.trace.tracing import forward
 from hjit.trace.tracing.frames import stack_level, uncounted
+from hjit.trace.tracing.objects import fields_of
 from hjit.trace.tracing.recording.recorder import running
 
 if TYPE_CHECKING:
@@ -222,6 +223,8 @@ def _pairs(out: Any, result: Any, where: str = "out") -> list[tuple[Any, Any]]:
             given = f"one with {list(out)}" if isinstance(out, dict) else f"a {type(out).__name__}"
             raise ValueError(f"{where}: a dict with the keys {list(result)} is needed, not {given}")
         return [pair for k, r in result.items() for pair in _pairs(out[k], r, f"{where}[{k!r}]")]
+    if fields_of(result) is not None:
+        raise ValueError(f"{where}: nothing is written to the fields of a {type(result).__name__}")
     if isinstance(result, (list, tuple)):
         if not isinstance(out, (list, tuple)) or len(out) != len(result):
             given = f"{len(out)}" if isinstance(out, (list, tuple)) else f"a {type(out).__name__}"

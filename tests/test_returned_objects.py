@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import hjit
+from hjit.trace.tracing.objects import MakeObject
 
 IMAGE = np.arange(12.0).reshape(3, 4)
 SETTINGS = {"gain": 2.0, "name": "x"}
@@ -222,3 +224,118 @@ def test_classes_that_the_function_makes(f: Any) -> None:
         assert all(type(x[0]) is cls for x in made)
     assert len({x[0] for x in found}) == 3
     assert p.stats.verified is not False
+
+
+@dataclasses.dataclass
+class Measured:
+    image: Any
+    total: float
+    name: str = "measured"
+    more: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pair:
+    first: Any
+    second: Any = None
+
+
+class Background:
+    """A class with a state, whose methods change it."""
+
+    def __init__(self, first: Any, rate: float = 0.25) -> None:
+        self.mean = first.astype(np.float32)
+        self.rate = rate
+        self.seen: list[Any] = []
+
+    def update(self, frame: Any) -> None:
+        self.mean = (1 - self.rate) * self.mean + self.rate * frame
+        self.seen.append(self.mean.max())
+
+
+def measured(x: Any) -> Any:
+    return Measured(x + 1, x.max(), more={"mask": x > 3})
+
+
+def nested(x: Any) -> Any:
+    found = Measured(x * 2, float(x.min()))
+    found.total = found.image.max()
+    return {"all": [Pair(found, found)], "pair": Pair(x)}
+
+
+def updated(x: Any) -> Any:
+    model = Background(x[0], 0.5)
+    for row in x[1:]:
+        model.update(row)
+    return model
+
+
+def parts(x: Any) -> Any:
+    return vars(x) if not hasattr(x, "__slots__") else {n: getattr(x, n) for n in x.__slots__}
+
+
+def assert_alike(a: Any, b: Any) -> None:
+    assert type(a) is type(b)
+    if isinstance(a, Measured | Pair | Background):
+        assert list(parts(a)) == list(parts(b))
+        assert_alike(parts(a), parts(b))
+    elif isinstance(a, dict):
+        assert list(a) == list(b)
+        assert_alike(list(a.values()), list(b.values()))
+    elif isinstance(a, list):
+        for x, y in zip(a, b, strict=True):
+            assert_alike(x, y)
+    else:
+        np.testing.assert_array_equal(a, b)
+        assert getattr(a, "dtype", None) == getattr(b, "dtype", None)
+
+
+@pytest.mark.parametrize("f", [measured, nested, updated])
+def test_objects_that_the_function_makes(f: Callable[..., Any]) -> None:
+    p = hjit.pipeline(f, cache="off")
+    results = [p(x) for x in (IMAGE, IMAGE, 2 * IMAGE)]
+    for result, x in zip(results, (IMAGE, IMAGE, 2 * IMAGE), strict=True):
+        assert_alike(result, f(x))
+    assert results[0] is not results[1]
+    assert p.stats.verified is True
+    assert p.stats.fallbacks == 0
+
+
+def test_an_object_in_several_places_is_one_and_holds_the_argument_itself() -> None:
+    found = hjit.pipeline(nested, cache="off")(IMAGE)
+    assert found["all"][0].first is found["all"][0].second
+    assert found["pair"].first is IMAGE
+
+
+def test_wrong_fields_of_objects_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = MakeObject.__call__
+
+    def wrong(self: MakeObject, fields: Any) -> Any:
+        made = real(self, fields)
+        if isinstance(getattr(made, "total", None), np.floating):
+            made.total = made.total + 1
+        return made
+
+    monkeypatch.setattr(MakeObject, "__call__", wrong)
+    with pytest.warns(hjit.HjitWarning, match="instead of"):
+        found = hjit.pipeline(measured, cache="off")(IMAGE)
+    assert found.total == IMAGE.max()
+
+
+def test_into_writes_to_no_fields() -> None:
+    with pytest.raises(ValueError, match="fields of a Measured"):
+        hjit.pipeline(measured, cache="off").into(np.empty_like(IMAGE), IMAGE)
+
+
+def test_objects_that_hold_nothing_traced_or_themselves_are_refused() -> None:
+    def settings(x: Any) -> Any:
+        return x + 1, Pair(1, 2)
+
+    def circular(x: Any) -> Any:
+        found = Measured(x + 1, 0.0)
+        found.more["self"] = found
+        return found
+
+    for f, reason in ((settings, "a Pair"), (circular, "holds itself")):
+        with pytest.raises(hjit.TraceError, match=reason):
+            hjit.pipeline(f, cache="off")(IMAGE)

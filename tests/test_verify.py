@@ -664,6 +664,33 @@ def test_a_function_that_always_takes_another_path_runs_plain(monkeypatch: pytes
     assert p.stats.traces == traces
 
 
+@pytest.mark.parametrize("taps", [3, 7, 15])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_convolutions_of_few_taps_are_held_to_the_roundings_of_their_sums(taps: int, dtype: Any) -> None:
+    signals = np.random.default_rng(taps).standard_normal((60, 80)).astype(dtype)
+
+    def smoothed(x: Any) -> Any:
+        return np.apply_along_axis(lambda row: np.convolve(row, np.hanning(taps + 2)[1:-1], mode="same"), 1, x)
+
+    p = hjit.pipeline(smoothed, cache="off")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", HjitWarning)
+        p(signals)
+    assert p.stats.verified is True
+
+
+def test_wrong_ends_of_a_convolution_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def f(x: Any) -> Any:
+        return np.convolve(x, [0.3, 0.5, 0.2], mode="same")
+
+    x = np.random.default_rng(0).standard_normal(300)
+    p, said = verified(f, x)
+    assert not said and p.stats.verified is True
+    wrong_from_now_on(monkeypatch, lambda result: result.__setitem__(0, result[0] * (1 + 1e-14)))
+    with pytest.warns(HjitWarning, match=r"1 of 300 elements, the first at \[0\]"):
+        hjit.pipeline(f, cache="off")(x)
+
+
 def test_a_running_sum_is_held_to_its_roundings(monkeypatch: pytest.MonkeyPatch) -> None:
     def f(a: Any) -> Any:
         return np.cumsum(np.exp(a), axis=1)
@@ -744,6 +771,10 @@ def test_fast_maths_may_differ_by_a_rounding() -> None:
         (lambda a: convolve2d(a, SINGLE[:25, :27], mode="same"), 0, False),
         (lambda a: convolve(a, SINGLE[:25, :27], mode="same", method="direct"), 0, False),
         (lambda a: convolve2d(a, SINGLE[:2, :150], mode="same"), 2.0**-23, False),  # SciPy adds four products at a time
+        (lambda a: np.convolve(a[0], np.full(5, 0.3, np.float32)), 2.0**-23, False),  # at the ends by NumPy's BLAS
+        (lambda a: np.convolve(a[0], np.full(11, 0.3, np.float32), "valid"), 0, False),
+        (lambda a: np.convolve(a[0], np.full(12, 0.3, np.float32), "valid"), 2.0**-23, False),
+        (lambda a: np.convolve(a[0].astype(np.float16), np.full(12, 0.3, np.float16)), 0, False),
         (lambda a: np.bincount((a * 9).astype(np.int64).ravel(), a.ravel()), 0, False),
         (lambda a: np.histogram(a, 9, (0, 1), weights=a)[0], 2.0**-23, False),  # in blocks
         (lambda a: np.floor(np.exp(a)), 2.0**-23, True),
@@ -751,7 +782,7 @@ def test_fast_maths_may_differ_by_a_rounding() -> None:
         (lambda a: np.arange(300.0)[(np.exp(a) * 9).astype(np.int64)], 2.0**-23, True),
         (lambda a: (a * 255).astype(np.int64) ** 2, 0, False),
     ],
-    ids=range(18),
+    ids=range(22),
 )
 def test_the_tolerance_is_of_the_coarsest_float_since_an_operation_was_inexact(
     f: Any, eps: float, decided: bool
@@ -870,3 +901,20 @@ def test_a_wrong_sum_in_parts_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(MAX_DOUBTS + 1):  # NumPy is far off itself, so the first differences may be its own
             assert np.array_equal(f(img), f.py_func(img))
     assert f.stats.verified is False
+
+
+def test_steps_of_a_loop_are_computed_for_the_elements_that_differ_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def added(img: Any, gains: Any) -> Any:
+        total = np.zeros(img.shape)
+        for gain in gains:
+            total += np.exp(img.astype(np.float64)) * gain
+        return total
+
+    monkeypatch.setattr(work, "MAX_WORK", 10_000_000)
+    gains = np.array([1e6, -1e6] * 20 + [1.0])  # what remains has the roundings of numbers that were a million
+    wrong_from_now_on(monkeypatch, lambda result: result.__setitem__(slice(9), result[:9] + 1e-10))
+    p = hjit.pipeline(added, cache="off", tune=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", HjitWarning)
+        p(SINGLE, gains)
+    assert p.stats.verified is True

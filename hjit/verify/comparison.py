@@ -23,6 +23,7 @@ import numpy as np
 from hjit.errors import raise_if_signalled
 from hjit.trace.ir.analysis.tolerances import EXACT, Tolerance
 from hjit.trace.tracing.complex_memory import parts_of
+from hjit.trace.tracing.objects import fields_of
 from hjit.verify.approx import NUMPYS, OURS, SAME_WAY, Approx, Array
 from hjit.verify.reference import Reference
 from hjit.verify.work import WorkLimitExceeded
@@ -105,7 +106,8 @@ def is_exact(allowed: Any) -> bool:
     """Must results be bit-identical? `allowed`: as in `Comparison.compare`."""
     if isinstance(allowed, (Tolerance, Rounded)):
         return allowed == EXACT
-    return all(map(is_exact, allowed.values() if isinstance(allowed, dict) else allowed))
+    parts = fields_of(allowed) or allowed
+    return all(map(is_exact, parts.values() if isinstance(parts, dict) else parts))
 
 
 def _type(x: Any) -> type:
@@ -146,6 +148,9 @@ class Comparison:
             self._containers(ours, expected, allowed)
         elif _type(ours) is not _type(expected):
             self._differs(f"a {type(ours).__name__} instead of a {type(expected).__name__}")
+        elif (fields := fields_of(expected)) is not None:
+            parts = allowed if isinstance(allowed, (Tolerance, Rounded)) else fields_of(allowed)
+            self._containers(fields_of(ours), fields, parts)
         elif isinstance(expected, (np.ndarray, np.generic)) or (
             allowed != EXACT and isinstance(expected, (bool, int, float, complex))
         ):

@@ -16,7 +16,7 @@ def is_direct(s: Stage) -> bool:
     if s.initial is None:
         return False
     for k, d in enumerate(s.definitions):
-        if k == 0:
+        if k == 0 or is_own(d, s):
             continue
         if (
             d.order in ("pure", "sequential")
@@ -28,6 +28,15 @@ def is_direct(s: Stage) -> bool:
         if any(x.source == s.name for x in d.value.args[1].loads):
             return False
     return all(x.source != s.name for x in s.initial.loads)
+
+
+def is_own(d: Definition, s: Stage) -> bool:
+    """Does each element go through the same steps by itself, as in ``total += image`` for all images of a loop?"""
+    if d.order != "sequential" or d.dims != s.shape or d.target != identity(len(s.shape)):
+        return False
+    return not any(x.joined for x in s.definitions) and all(
+        x.index == d.target for x in d.value.loads if x.source == s.name
+    )
 
 
 def is_first_index(d: Definition) -> bool:

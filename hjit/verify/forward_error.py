@@ -45,7 +45,7 @@ _PREDICATES = COMPARISONS | frozenset(
 )
 # Operations whose error is at most the sum of their arguments' errors
 _NONEXPANSIVE = frozenset("add subtract maximum minimum fmax fmin hypot logaddexp logaddexp2".split())
-_ALIAS = {"radians": "deg2rad", "degrees": "rad2deg", "reordered": "positive"}
+_ALIAS = {"radians": "deg2rad", "degrees": "rad2deg", "reordered": "positive", "unordered": "positive"}
 
 
 def evaluate_op(e: Op, args: Sequence[Any]) -> Array:
@@ -314,7 +314,9 @@ _RULES: dict[str, _Rule] = {
     "spacing": lambda e, w, d, v, s: 2 * ulp(w[0], d[0], e.dtype) * (np.asarray(d[0]) > 0),
     "ldexp": _ldexp,
     "left_shift": _shift_left,
-    **dict.fromkeys(("negative", "positive", "absolute", "fabs", "reordered", "invert"), lambda e, w, d, v, s: d[0]),
+    **dict.fromkeys(
+        ("negative", "positive", "absolute", "fabs", "reordered", "unordered", "invert"), lambda e, w, d, v, s: d[0]
+    ),
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -108,6 +108,8 @@ class Frame(IndexEvaluator):
                 args = [self.value(x) for x in e.args]
                 if e.name == "reordered":
                     return self.reordered(e, args[0])
+                if e.name == "unordered":
+                    return self.unordered(e, args[0])
                 for a in args:
                     self.count(a)
                 found = apply(e, args, e.name in self.run.inexact, self.run.fast)
@@ -174,6 +176,25 @@ class Frame(IndexEvaluator):
         return Approx(
             total.value, (before[OURS] + own, before[NUMPYS] + lost, before[SAME_WAY] + own + lost), total.nonfinite
         )
+
+    def unordered(self, e: Op, total: Approx) -> Approx:
+        """A sum of a few terms that NumPy adds in another order, or without rounding each product."""
+        terms = list(_terms(e.args[0]))
+        most = functools.reduce(np.add, (np.abs(np.asarray(self.value(t).value, np.float64)) for t in terms))
+        gap = np.broadcast_to(len(terms) * float(np.finfo(e.dtype).eps) * most, total.value.shape)
+        before = total.errors or (np.float64(0),) * 3
+        return Approx(
+            total.value, (before[OURS] + gap, before[NUMPYS] + gap, before[SAME_WAY] + 2 * gap), total.nonfinite
+        )
+
+
+def _terms(e: Expr) -> Iterator[Expr]:
+    """What a sum adds up."""
+    if isinstance(e, Op) and e.name == "add":
+        for a in e.args:
+            yield from _terms(a)
+    else:
+        yield e
 
 
 def decided_index(value: Array, doubtful: Array | None) -> Approx:

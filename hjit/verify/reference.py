@@ -28,6 +28,7 @@ from hjit.verify.definitions import (
     is_direct,
     is_first_index,
     is_long,
+    is_own,
     scanned,
     scattered,
 )
@@ -197,7 +198,7 @@ class Reference:
         size = math.prod(shape)
         asked = np.broadcast_shapes(*(np.shape(i) for i in index))
         whole = size <= WHOLE and not any(d.rdims for d in s.definitions)
-        if not is_direct(s) or whole:
+        if not is_direct(s) or whole or (_has_steps(s) and self.work.allows(s, size)):
             return take(self.complete(k, s), index)
         flat = np.ravel_multi_index(
             tuple(np.broadcast_to(np.clip(i, 0, n - 1), asked) for i, n in zip(index, shape, strict=True)), shape
@@ -265,16 +266,33 @@ class Reference:
             if d.order == "pure":
                 frame = self._frame(k, index, d.value)
                 value = broadcast_to(cast(frame.value(d.value), s.dtype), (count, 1))
+            elif is_own(d, s):
+                value = self._steps(k, s, d, index, value, count)
             else:
                 value = self._reduce(k, d, index, value, count, s.dtype, many and is_long(d, LONG_SUM, LONG_SUM))
         return reshaped(value, (count,))
 
-    def _frame(self, k: int, index: Sequence[Array], e: Expr) -> Frame:
-        """Where an expression is computed; what it reads of a stage in several places is computed at once."""
+    def _steps(self, k: int, s: Stage, d: Definition, index: tuple[Array, ...], value: Approx, count: int) -> Approx:
+        """Steps of some elements, one after the other, `value` being what is there before."""
+        own = [x for x in d.value.loads if x.source == s.name]
+        rounded = d.reorders and s.dtype.kind == "f"
+        for point in itertools.product(*(range(sizes_value(n, self.inputs.sizes)) for n in d.rdims)):
+            frame = self._frame(k, (*index, *point), d.value, s.name)
+            frame.memo.update(dict.fromkeys(own, value))
+            value = broadcast_to(cast(frame.value(d.value), s.dtype), (count, 1))
+            value = rounded_again(value, s.dtype) if rounded else value
+        return value
+
+    def _frame(self, k: int, index: Sequence[Any], e: Expr, own: str = "") -> Frame:
+        """Where an expression is computed; what it reads of a stage in several places is computed at once.
+
+        Args:
+            own: the stage that it is part of, which is known there.
+        """
         frame = Frame(self, k, index)
         loads: dict[str, list[Load]] = {}
         for x in dict.fromkeys(e.loads):
-            if x.source in self.graphs[k].by_name and (k, x.source) not in self.whole:
+            if x.source in self.graphs[k].by_name and (k, x.source) not in self.whole and x.source != own:
                 if x.index and not any(p.exprs for p in x.index):
                     loads.setdefault(x.source, []).append(x)
         for name, several in loads.items():
@@ -476,3 +494,8 @@ class Reference:
 
 def _grids(extents: list[int]) -> list[Any]:
     return list(np.ogrid[tuple(slice(0, n) for n in extents)]) if extents else []
+
+
+def _has_steps(s: Stage) -> bool:
+    """Do elements go through steps, each of which asks for elements of other stages?"""
+    return any(d.rdims and d.order == "sequential" for d in s.definitions)

@@ -72,6 +72,14 @@ class Work:
             if self._done + max(min(points, elements * inner) * times, calls * STEP_WORK) * operations > self._most:
                 raise WorkLimitExceeded
 
+    def allows(self, s: Stage, elements: int) -> bool:
+        """Does `require` raise nothing?"""
+        try:
+            self.require(s, elements)
+        except WorkLimitExceeded:
+            return False
+        return True
+
     def size_of(self, d: Definition) -> tuple[int, int, int]:
         """The points of a definition, how many of them are reduced to an element, and the operations on each."""
         points, inner = (math.prod(sizes_value(n, self._sizes) for n in extents) for extents in (d.extents, d.rdims))

@@ -86,3 +86,47 @@ def test_most_of_them_are_compiled() -> None:
         p(np.ones((20, 31)), np.ones((31, 20)), 0.25)
         compiled += p.stats.fallbacks == 0
     assert compiled >= 6
+
+
+def best_shift(img: Any) -> Any:
+    best, arg = 0.0, 0
+    for k in range(1, 8):
+        score = float(np.abs(img[k:] - img[:-k]).max())
+        if score > best:
+            best, arg = score, k
+    return best, arg
+
+
+def counted_shifts(img: Any) -> Any:
+    n, least = 0, np.float64(1e9)
+    for k in (1, 2, 4, 8):
+        apart = np.abs(np.roll(img, k, 0) - img).max()
+        n += 1 if apart > 0.9 else 0
+        if apart < least:
+            least = apart
+    return img * n, least
+
+
+def aligned(stack: Any) -> Any:
+    total, shifts = stack[0].copy(), []
+    for frame in stack[1:]:
+        y, x = np.unravel_index(np.argmax(frame), frame.shape)
+        if y > frame.shape[0] // 2:
+            y -= frame.shape[0]
+        shifts.append((int(y), int(x)))
+        total += np.roll(frame, (-y, x), axis=(0, 1))
+    return total, shifts
+
+
+@pytest.mark.parametrize("f", [best_shift, counted_shifts, aligned])
+def test_conditions_of_few_iterations_that_choose_numbers_are_computed(f: Callable[..., Any]) -> None:
+    p = hjit.pipeline(f, cache="off", on_unsupported="break")
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        x = rng.random((5, 30, 41)) if f is aligned else rng.random((30, 41)) * rng.random((30, 1))
+        ours, theirs = p(x), f(x)
+        for a, b in zip(ours, theirs, strict=True):
+            assert type(a) is type(b)
+            np.testing.assert_array_equal(a, b)
+    assert p.stats.traces == 1
+    assert "decision" not in p.explain(x)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import itertools
 import math
@@ -347,3 +348,61 @@ def test_quotients_with_remainders_in_loops(dtype: str) -> None:
 
     p = check(f, np.random.default_rng(0).integers(-99, 99, 300).astype(dtype), on_unsupported="break")
     assert p.stats.parts == 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Sharpening:
+    gain: float = 1.5
+    weights: tuple[float, ...] = (0.3, 0.6, 0.1)
+    mask: Any = None
+    scale: float = dataclasses.field(default=2.0, init=False)
+    levels: dataclasses.InitVar[int] = 3
+
+    def __post_init__(self, levels: int) -> None:
+        object.__setattr__(self, "scale", levels * self.gain)
+
+
+def replaced(img: Any, options: Any = Sharpening(), **changes: Any) -> Any:
+    options = dataclasses.replace(options, levels=4, **changes)
+    return img * options.gain + options.scale * options.weights[0]
+
+
+def as_dict(img: Any, options: Any = Sharpening()) -> Any:
+    found = dataclasses.asdict(dataclasses.replace(options, mask=img > 0.5, levels=2))
+    return img * found["scale"] * found["mask"] + sum(found["weights"])
+
+
+def as_tuple(img: Any, options: Any = Sharpening()) -> Any:
+    gain, weights, _, _ = dataclasses.astuple(options)
+    return img * gain + sum(weights)
+
+
+def gain_of(img: Any, options: Any = Sharpening()) -> Any:
+    return img * (options.gain if dataclasses.is_dataclass(options) else options) * dataclasses.is_dataclass(Sharpening)
+
+
+@pytest.mark.parametrize("f", [replaced, as_dict, as_tuple, gain_of])
+def test_functions_of_dataclasses_take_objects_of_the_caller(f: Any) -> None:
+    img = sample((20, 30), "float64", special=False)
+    for given in ((), (Sharpening(0.7),)):
+        p = hjit.pipeline(f, cache="off")
+        for _ in range(2):
+            np.testing.assert_array_equal(p(img, *given), f(img, *given))
+        assert p.stats.fallbacks == 0
+
+
+def test_fields_that_are_replaced_are_run_time_numbers() -> None:
+    img = sample((20, 30), "float64", special=False)
+    p = hjit.pipeline(replaced, cache="off")
+    for gain in (0.5, 0.7, 0.9):
+        np.testing.assert_array_equal(p(img, gain=gain), replaced(img, gain=gain))
+    assert p.stats.traces == 1
+
+
+@pytest.mark.parametrize("changes", [{"scale": 1.0}, {"no_field": 1.0}])
+def test_replacing_what_is_no_field_raises_as_python_does(changes: dict[str, float]) -> None:
+    p = hjit.pipeline(replaced, cache="off", on_unsupported="break")
+    with pytest.raises((TypeError, ValueError)) as expected:
+        replaced(sample((20, 30), "float64", special=False), **changes)
+    with pytest.raises(expected.type, match=str(expected.value).partition("(")[0]):
+        p(sample((20, 30), "float64", special=False), **changes)

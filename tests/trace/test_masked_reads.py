@@ -266,3 +266,66 @@ def test_values_that_occur(dtype: str) -> None:
 def test_functions_of_numpys_own_source(f: Function) -> None:
     """What NumPy writes in Python is traced with what is read under a mask, too."""
     compiled(f, np.linspace(0, 20, 50)[RNG.permutation(50)], exact=False)
+
+
+def binned(x: Any, k: Any) -> Any:
+    keep = (k >= 0) & (k < 12)
+    k, x = k[keep], x[keep]
+    total, most = np.zeros(12, x.dtype), np.full(12, -np.inf)
+    np.add.at(total, k, x)
+    np.maximum.at(most, k, x)
+    return total, most
+
+
+def counted(x: Any, k: Any) -> Any:
+    keep = (k >= 0) & (k < 12)
+    n, pairs, product = np.zeros(12, int), np.zeros((12, 12), np.float32), np.ones((12, 3))
+    np.add.at(n, k[keep], 1)
+    np.subtract.at(pairs, (k[keep], 11 - k[keep]), 0.5 * x[keep])
+    np.multiply.at(product, k[keep], 2)
+    np.minimum.at(n, k[keep], n.max() - k[keep])
+    return n, pairs, product
+
+
+@pytest.mark.parametrize("f", [binned, counted])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int16"])
+def test_ufuncs_at_places_under_a_mask(f: Callable[..., Any], dtype: str) -> None:
+    k = RNG.integers(-4, 18, 900)
+    x = RNG.integers(-50, 50, 900).astype(dtype)
+    for places in (k, k * 0 - 1):
+        compiled(f, x, places)
+        compiled(f, x.reshape(30, 30), places.reshape(30, 30))
+
+
+def test_ufuncs_at_places_that_are_not_there() -> None:
+    def f(k: Any) -> Any:
+        out = np.zeros(5, int)
+        np.add.at(out, k[k > 0], 1)
+        return out
+
+    p = hjit.pipeline(f, cache="off")
+    np.testing.assert_array_equal(p(np.array([3, -9, 4, 4])), f(np.array([3, -9, 4, 4])))
+    with pytest.raises(IndexError):
+        p(np.array([3, -9, 4, 5]))
+
+
+def test_ufuncs_at_places_under_different_masks_are_refused() -> None:
+    def f(x: Any, k: Any) -> Any:
+        out = np.zeros(5)
+        np.add.at(out, k[k > 0], x[x > 0])
+        return out
+
+    with pytest.raises(TraceError, match="different masks"):
+        hjit.pipeline(f, cache="off")(IMAGE[0, :9], np.arange(9) % 5)
+
+
+def test_rows_at_places_under_a_mask() -> None:
+    def f(x: Any, k: Any) -> Any:
+        keep = (k >= 0) & (k < 12)
+        one, rows = np.zeros((12, 5)), np.zeros((12, 3))
+        one[k[keep]] = 3.0
+        rows[k[keep]] = x[keep]
+        np.add.at(rows, k[keep], x[keep])
+        return one, rows
+
+    compiled(f, RNG.random((30, 3)), RNG.integers(-4, 18, 30))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import hjit
 from hjit.errors import TraceError
 from tests.trace.helpers import check, interpreted
 from tests.trace.test_joining import DTYPES, SHAPES, dtypes, graph_text, image, shapes
@@ -124,6 +125,34 @@ def test_roll_forms() -> None:
     check(lambda x: np.roll(x, x.shape[1] // 2, 1), image((20, 40)))
     check(lambda x: np.roll(x, 1, 0), image((0, 3)))
     check(lambda x: np.roll(x, 1, 0) + np.roll(x, -1, 0) + np.roll(x, 1, 1) + np.roll(x, -1, 1) - 4 * x, a)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, k: np.roll(x, k[0], 0),
+        lambda x, k: np.roll(x, k[1]),
+        lambda x, k: np.roll(x, (k[0], -k[1]), axis=(0, 1)),
+        lambda x, k: np.roll(x, k[:2], axis=(0, 1)),
+        lambda x, k: np.roll(x, (k[0], 3, k[1] * 50), axis=(0, 0, -1)),
+        lambda x, k: np.roll(x, int(k.max()), axis=1) - np.roll(x, 1, axis=1),
+        lambda x, k: np.roll(x, k[2].astype(np.uint8), axis=(0, 1)),
+        lambda x, k: np.roll(np.arange(24.0), k[1]),
+        lambda x, k: np.roll(x * 1j, k[0], axis=1),
+        lambda x, k: np.roll(x.T, k[0], axis=1),
+        lambda x, k: np.roll(x[:1], k[0], axis=0),
+        lambda x, k: np.roll(x[:0], k[:2], axis=(0, 1)),
+        lambda x, k: np.roll(x, np.argmax(np.fft.fft(x[0] * k[0]).real), axis=1),
+    ],
+)
+def test_roll_by_computed_numbers_is_traced_once(f: Any) -> None:
+    p = hjit.pipeline(f, cache="off")
+    a = image((20, 30))
+    for k in ([3, -4, 250], [0, 0, 0], [-1000, 1029, 7], [20, -30, 1]):
+        ours, theirs = p(a, np.array(k)), f(a, np.array(k))
+        np.testing.assert_array_equal(ours, theirs)
+        assert (ours.dtype, ours.strides) == (theirs.dtype, theirs.strides)
+    assert p.stats.traces == 1
 
 
 @settings(max_examples=25, deadline=None)

@@ -119,7 +119,7 @@ def _operations(graph: Graph, s: Stage, d: Definition) -> Counter[str]:
         found["op_fma" if is_product else "op_accumulate"] += 1
         skip |= {d.value, x.own, *([x.element] if is_product else [])}
     for e in walk(*d.exprs()):
-        if e in skip or (isinstance(e, Op) and e.name == "reordered"):
+        if e in skip or (isinstance(e, Op) and e.name in ("reordered", "unordered")):
             continue
         inner = _saturates(e)
         if inner is not None:

@@ -11,9 +11,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from types import FunctionType
 from typing import Any, TypeVar
 
 from hjit.errors import BudgetError, InherentError, LongLoop, TraceError
+from hjit.trace.capture.captured import NUMERIC
+from hjit.trace.capture.loops.rewriting.exits import code_of
 from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder
 from hjit.trace.tracing.recording.state.attempt import Attempt, Growing
 from hjit.trace.tracing.scalars.host import captured_number
@@ -40,6 +43,12 @@ def _else_without_methods(
             attempts.too_long = attempts.otherwise = None
 
     return method
+
+
+def _has_choices(rec: Recorder) -> bool:
+    """Are there conditions in loops of traced functions that only choose numbers?"""
+    functions = [f for f in rec.clones.functions if isinstance(f, FunctionType)]
+    return any(code_of(f, True) is not code_of(f) for f in functions if f.__module__.partition(".")[0] not in NUMERIC)
 
 
 @dataclass
@@ -123,6 +132,8 @@ class Attempts:
         """
         if rec.findings.runs_methods:
             self.update(traces_methods=True)
+        elif rec.breaks and not self.next.chooses_unrolled and not self.next.records_programs and _has_choices(rec):
+            self.next = self.next.moved(chooses_unrolled=True)
         elif self.next.records_programs:
             if all(map(self.next.is_program, rec.unrolled.short)):
                 self._without_programs()

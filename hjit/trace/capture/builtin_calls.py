@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import copy
+import dataclasses
 import functools
 import itertools
 import math
@@ -17,7 +18,8 @@ from hjit.trace.capture.captured import ObjectProxy, as_it_is, watched_class
 from hjit.trace.capture.constructors import as_scalar
 from hjit.trace.capture.loops.iterators import enumerate_, ndenumerate_, ndindex_, product_, range_, zip_
 from hjit.trace.capture.loops.rewriting.choices import choose
-from hjit.trace.capture.made_classes import class_of
+from hjit.trace.capture.made_classes import class_of, traced_class
+from hjit.trace.capture.side_effects.guarded_blocks import NUMPYS_COPYTO
 from hjit.trace.ops.arrays.strides import interface
 from hjit.trace.ops.complex_numbers.operands import joined
 from hjit.trace.tracing import forward
@@ -287,7 +289,71 @@ def _map(function: Any, *items: Any, **options: Any) -> Any:
     return map(CALLED.get(function.__name__, function) if is_class else function, *items, **options)
 
 
+def _copyto(a: Any, val: Any, mask: Any) -> Any:
+    """`copyto` of NumPy's functions that ignore NaN, which takes a mask to hold for a number."""
+    if is_tracer(a) and a.is_scalar:
+        return as_scalar(call(np.where, mask, a.dtype.type(val), a))
+    return forward.clone(NUMPYS_COPYTO)(a, val, mask)
+
+
+def _is_dataclass(x: Any) -> bool:
+    return dataclasses.is_dataclass(x if isinstance(x, type) else _type(x))
+
+
+def _is_of_dataclass(x: Any) -> bool:
+    return not isinstance(x, type) and _is_dataclass(x)
+
+
+def _replace(obj: Any, /, **changes: Any) -> Any:
+    """`dataclasses.replace`, whose new object has what the trace sees of the old one."""
+    if not _is_of_dataclass(obj):
+        return dataclasses.replace(obj, **changes)
+    cls = as_it_is(_type(obj))
+    own = {f.name: f for f in dataclasses.fields(cls)}
+    other = [f for name, f in cls.__dataclass_fields__.items() if name not in own]
+    inits = [f.name for f in other if f._field_type is dataclasses._FIELD_INITVAR]  # type: ignore[attr-defined]
+    if any(name not in changes for name in inits) or any(not own[n].init for n in changes if n in own):
+        return dataclasses.replace(as_it_is(obj), **changes)  # which says what is missing, or not to be given
+    kept = {name: getattr(obj, name) for name, f in own.items() if f.init and name not in changes}
+    return traced_class(cls)(**kept, **changes)
+
+
+def _as_plain(function: Callable[..., Any], gather: Callable[..., Any]) -> Callable[..., Any]:
+    """`dataclasses.asdict` or `astuple`: `gather` puts the fields together, and those of what they hold."""
+
+    def inner(x: Any, factory: Any) -> Any:
+        if _is_of_dataclass(x):
+            return gather(((f.name, inner(getattr(x, f.name), factory)) for f in dataclasses.fields(_type(x))), factory)
+        t = type(x)
+        if t in (list, tuple):
+            return t([inner(y, factory) for y in x])
+        if isinstance(x, tuple) and hasattr(t, "_fields"):
+            return t(*(inner(y, factory) for y in x))
+        if isinstance(x, dict):
+            return {k: inner(y, factory) for k, y in x.items()}
+        return x if is_host(x) or t is Size else copy.deepcopy(x)
+
+    def method(obj: Any, **options: Any) -> Any:
+        factory = next(iter(options.values()), None)
+        return inner(obj, factory) if _is_of_dataclass(obj) else function(obj, **options)
+
+    return method
+
+
+def _dict_of(items: Any, factory: Any) -> Any:
+    return (factory or dict)(list(items))
+
+
+def _tuple_of(items: Any, factory: Any) -> Any:
+    return (factory or tuple)([x for _, x in items])
+
+
 REPLACED: dict[Any, Any] = {
+    NUMPYS_COPYTO: _copyto,
+    dataclasses.is_dataclass: _is_dataclass,
+    dataclasses.replace: _replace,
+    dataclasses.asdict: _as_plain(dataclasses.asdict, _dict_of),
+    dataclasses.astuple: _as_plain(dataclasses.astuple, _tuple_of),
     range: range_,
     enumerate: enumerate_,
     zip: zip_,

@@ -169,7 +169,8 @@ def clone(function: types.FunctionType) -> Callable[..., Any]:
     cells = [_filled_later(cell) for cell in function.__closure__ or ()]
     closure = tuple(cells) if function.__closure__ is not None else None
     is_library = (function.__module__ or "").partition(".")[0] in NUMERIC
-    code = function.__code__ if is_library else code_of(function, rec.attempt.chooses, rec.attempt.branches)
+    chooses = rec.attempt.chooses or rec.attempt.chooses_unrolled
+    code = function.__code__ if is_library else code_of(function, chooses, rec.attempt.branches)
     if not is_installed(function.__code__):  # notebooks that load modules again change the code of their functions
         guard(rec, AccessPath(function, "__code__", "attr"), function.__code__, "identity")
     cloned = types.FunctionType(code, overlay(function.__globals__), function.__name__, None, closure)

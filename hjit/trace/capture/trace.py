@@ -16,7 +16,7 @@ from hjit.process import deadline
 from hjit.trace.capture.attempts import Attempts
 from hjit.trace.capture.captured import AccessPath, captured_object, whole_array
 from hjit.trace.capture.classes import guard_class_attributes
-from hjit.trace.capture.made_classes import forget_classes
+from hjit.trace.capture.made_classes import class_of, forget_classes
 from hjit.trace.capture.overlay import clone, load_table, replacement, wrap_callable
 from hjit.trace.capture.side_effects.audit_hook import install_audit_hook
 from hjit.trace.capture.side_effects.finalisation import Finalisation
@@ -35,6 +35,7 @@ from hjit.trace.tracing.arrays.scalar_class import ClassCalled, MethodConverts, 
 from hjit.trace.tracing.arrays.tracer import Tracer, is_tracer
 from hjit.trace.tracing.complex_memory import complex_of
 from hjit.trace.tracing.dispatch import is_dispatched, source_of
+from hjit.trace.tracing.objects import MakeObject, fields_of
 from hjit.trace.tracing.recording.checks import finish_checks
 from hjit.trace.tracing.recording.loops.iterations import MAX_OPERATIONS, MAX_UNROLLED, Iterations
 from hjit.trace.tracing.recording.loops.unrolled import ManyParts
@@ -402,11 +403,36 @@ def _shared_buffers(x: Any) -> Counter[TracedBuffer]:
         elif type(x) in (dict, OrderedDict):
             for y in x.values():
                 visit(y)
+        else:
+            for y in (_fields_of(x) or {}).values():
+                visit(y)
 
     visit(x)
     return counts
 
 
+def _fields_of(x: Any) -> dict[str, Any] | None:
+    """The fields of an object that the function makes; None: it is none, or may be one that was there before.
+
+    What was there before holds nothing that is traced.
+    """
+    found = fields_of(x)
+    return found if found is not None and _holds_traced(list(found.values()), set()) else None
+
+
+def _holds_traced(x: Any, seen: set[int]) -> bool:
+    if id(x) in seen:
+        return False
+    seen.add(id(x))
+    if is_tracer(x) or is_host(x) or type(x) in (ComplexTracer, MaskedRead):
+        return True
+    if type(x) in (list, tuple, dict, OrderedDict) or hasattr(type(x), "_fields"):
+        return any(_holds_traced(y, seen) for y in (x.values() if isinstance(x, dict) else x))
+    fields = fields_of(x)
+    return fields is not None and any(_holds_traced(y, seen) for y in fields.values())
+
+
+_ITSELF = object()  # the result that an object is, while its fields are looked at
 _Made = dict[int, tuple[Any, Any]]  # by the identity of what is returned: itself, and its `Result` or `PyTree`
 
 
@@ -414,7 +440,10 @@ def _result(x: Any, rec: Recorder, shared: Counter[TracedBuffer], made: _Made) -
     """The returned value, as a `Result` or a `PyTree`; identical objects have identical results."""
     if id(x) not in made:
         made[id(x)] = x, _new_result(x, rec, shared, made)
-    return made[id(x)][1]
+    found = made[id(x)][1]
+    if found is _ITSELF:
+        raise rec.error("return", f"a {type(x).__name__} that holds itself", "return arrays and numbers")
+    return found
 
 
 def _new_result(x: Any, rec: Recorder, shared: Counter[TracedBuffer], made: _Made) -> Any:
@@ -445,6 +474,12 @@ def _new_result(x: Any, rec: Recorder, shared: Counter[TracedBuffer], made: _Mad
     if t in (dict, OrderedDict):
         items = tuple(_result(y, rec, shared, made) for y in x.values())
         return PyTree(t, items, tuple(x), rec.caller.path_of(x))
+    fields = None if rec.findings.reads_uninitialised else _fields_of(x)
+    if fields is not None:
+        made[id(x)] = x, _ITSELF
+        return PyTree(
+            MakeObject.of(class_of(t)), tuple(_result(y, rec, shared, made) for y in fields.values()), tuple(fields)
+        )
     if t is Size:
         x = int(x)
     elif t is np.ndarray and not x.dtype.hasobject:  # objects may be traced arrays

@@ -20,7 +20,7 @@ from hjit.trace.ir.poly import Atom, Boundary, Dim, Extremum, FloorDiv, Indirect
 
 Array = np.ndarray[Any, Any]
 BLOCK = 1 << 20  # points that are computed at once, where each is computed by itself
-_ALIAS = {"radians": "deg2rad", "degrees": "rad2deg", "reordered": "positive"}
+_ALIAS = {"radians": "deg2rad", "degrees": "rad2deg", "reordered": "positive", "unordered": "positive"}
 
 
 class IndexEvaluator:

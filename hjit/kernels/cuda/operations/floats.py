@@ -50,7 +50,8 @@ ROWS: dict[str, Row] = {
     "fmod": call("fmod"),
     "negative": "(-{0})",
     "positive": "{0}",
-    "reordered": "{0}",  # a sum that NumPy rounds in another order
+    "reordered": "{0}",  # a running sum in NumPy
+    "unordered": "{0}",  # a sum that NumPy rounds in another order
     "absolute": "fabs({0})",
     "sign": call("sign", 1),
     "square": call("square", 1),

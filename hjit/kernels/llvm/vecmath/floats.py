@@ -289,7 +289,8 @@ EMITTERS: dict[str, Emitter] = {
     "fmod": fmod,
     "negative": negative,
     "positive": identity,
-    "reordered": identity,  # a sum that NumPy rounds in another order
+    "reordered": identity,  # a running sum in NumPy
+    "unordered": identity,  # a sum that NumPy rounds in another order
     "absolute": absolute,
     "sign": sign,
     "square": lambda code, args, dtype: op(code, "fmul", args[0], args[0]),

@@ -244,13 +244,17 @@ def _warn(message: Any, category: Any = None, stacklevel: int = 1, source: Any =
 def give_warning(message: Any, category: Any, where: Callable[[], SourceLine], source: Any) -> None:
     """Issue a warning at every call, at a line that is found then."""
 
-    def give(message: Any) -> None:
+    condition, current().externs.warns_if = current().externs.warns_if, None
+
+    def give(message: Any, condition: Any) -> None:
+        if condition is not None and not condition:
+            return
         at = where()
         registry = at.names.setdefault("__warningregistry__", {})
         module = at.names.get("__name__") or "<string>"
         warnings.warn_explicit(message, category, at.filename, at.line, module, registry, None, source)
 
-    record("a warning", give, (message,), lambda: _raised(category))
+    record("a warning", give, (message, condition), lambda: may_be_error(category))
 
 
 @provides
@@ -269,10 +273,10 @@ def _warn_explicit(message: Any, category: Any, filename: str, lineno: int, *mod
     def give(message: Any) -> None:
         warnings.warn_explicit(message, kind, filename, line, *module)
 
-    record("a warning", give, (message,), lambda: _raised(kind))
+    record("a warning", give, (message,), lambda: may_be_error(kind))
 
 
-def _raised(category: type) -> bool:
+def may_be_error(category: type) -> bool:
     """May warnings of this category be errors now? Then the plain function must raise them."""
     for action, text, of, module, line in warnings.filters:
         if issubclass(category, of):

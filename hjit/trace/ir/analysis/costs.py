@@ -17,6 +17,7 @@ COSTS = {
     "ldexp": 12,
     "select": 1,
     "reordered": 0,
+    "unordered": 0,
 }
 
 

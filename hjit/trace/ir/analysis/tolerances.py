@@ -14,7 +14,7 @@ from hjit.trace.ir.graph import Stage
 # Ufuncs whose compiled result may differ from NumPy's in the last bits
 INEXACT = frozenset(
     """exp exp2 expm1 log log2 log10 log1p logaddexp logaddexp2 sin cos tan arcsin arccos arctan arctan2 hypot
-    sinh cosh tanh arcsinh arccosh arctanh power cbrt reordered fma""".split()
+    sinh cosh tanh arcsinh arccosh arctanh power cbrt reordered unordered fma""".split()
 )
 # Discontinuous ufuncs from floats to floats
 _DISCONTINUOUS = frozenset(

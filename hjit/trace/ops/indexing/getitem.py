@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.expressions import Expr, Index, Load, cast, renumber
+from hjit.trace.ir.expressions import Expr, Index, Load, Op, cast, renumber
 from hjit.trace.ir.expressions import substitute as substitute_expr
 from hjit.trace.ir.graph import Definition, compose, identity
-from hjit.trace.ir.poly import ZERO, Dim, Extremum, Indirect, Poly, extremum, poly
+from hjit.trace.ir.poly import ZERO, Dim, Indirect, Poly, extremum, poly
 from hjit.trace.ops.arguments import broadcast
 from hjit.trace.ops.indexing.block_scatters import subdomains
-from hjit.trace.ops.indexing.moving_bounds import moves_alone, moving_bound
+from hjit.trace.ops.indexing.moving_bounds import clamped, moves_alone, moving_bound, window_behind_condition
 from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.masked import MaskedRead, same_values
 from hjit.trace.tracing.arrays.traced import Shape
@@ -333,32 +333,7 @@ def _index(k: int | InductionVariable, n: int, axis: int) -> Poly:
     least, most = sorted(k.known_ends())
     if not -n <= least <= most < n or least < 0 <= most:
         return rec.poly(_in_range(k, n, axis))
-    return _clamped(rec.poly(k) + (rec.poly(n) if most < 0 else 0), rec.poly(n) - 1)
-
-
-def _clamped(index: Poly, last: Poly) -> Poly:
-    """An index that is in range on the path that is traced, for iterations that take another one, too."""
-    clamped, rec = extremum("min", extremum("max", index, ZERO), last), current()
-    rec.rerolled.clamped.update((a, index) for a in clamped.atoms() if isinstance(a, Extremum) and clamped == poly(a))
-    return clamped
-
-
-def _window(k: slice, n: Any) -> tuple[Poly, Any] | None:
-    """The first index and the length of a slice that moves with a loop and lies inside the axis on the path that is
-    traced alone, as behind ``if 0 < y < h - 1``; None of others."""
-    start, stop = k.start, k.stop
-    is_moving = type(start) is InductionVariable and type(stop) is InductionVariable and start.loop is stop.loop
-    if not is_moving or k.step is not None or type(n) is MovingLength:
-        return None
-    least, most = min(start.ends()), max(stop.ends())
-    if least >= 0 and most <= n:  # on all paths
-        return None
-    (least, *_), (*_, most) = sorted(start.known_ends()), sorted(stop.known_ends())
-    count = stop - start
-    if type(count) not in (int, Size) or not 0 < count <= n or least < 0 or most > n:
-        return None
-    rec = current()
-    return _clamped(rec.poly(start), rec.poly(n) - rec.poly(count)), count
+    return clamped(rec.poly(k) + (rec.poly(n) if most < 0 else 0), rec.poly(n) - 1)
 
 
 # -- basic indexing
@@ -386,7 +361,7 @@ def basic_view(a: Tracer, items: Sequence[Any]) -> Tracer:
         n: Any = a.shape[axis]
         if type(n) is MovingLength and not (_is_full(k) or _is_reversing(k)):
             raise n.loop.refusal("index into a slice that moves with the loop")
-        window = _window(k, n) if isinstance(k, slice) and rec.loops else None
+        window = window_behind_condition(k, n) if isinstance(k, slice) and rec.loops else None
         if window is not None:
             inner.append(identity(len(shape) + 1)[-1] + window[0])
             shape.append(window[1])
@@ -605,10 +580,14 @@ def _scatter(view: Tracer, plan: AdvancedIndex, value: Any) -> None:
     scatter(view, plan, cast(value.load(plan.shape), view.dtype), "sequential")
 
 
-def scatter(view: Tracer, plan: AdvancedIndex, value: Expr, order: str, combine: Any = None) -> None:
+def scatter(
+    view: Tracer, plan: AdvancedIndex, value: Expr, order: str, combine: Any = None, kept: Expr | None = None
+) -> None:
     """Write `value`, over the dimensions of the plan's result, to the elements that the plan addresses.
 
-    `combine` makes the new element from the old one and `value`, as ``np.add.at`` does.
+    Args:
+        combine: makes the new element from the old one and `value`, as ``np.add.at`` does.
+        kept: where elements are written at all, over the same dimensions.
     """
     if not view.writeable:
         raise ValueError("assignment destination is read-only")
@@ -627,8 +606,11 @@ def scatter(view: Tracer, plan: AdvancedIndex, value: Expr, order: str, combine:
         dims[plan.lead : plan.lead + len(many)] = part.index
         target = compose(view.index, plan.index(dims, part.known))
         new = substitute_expr(value, renumber(dims))
+        own = Load(name, target, buffer.dtype)
         if combine is not None:
-            new = combine(Load(name, target, buffer.dtype), new)
+            new = combine(own, new)
+        if kept is not None:
+            new = Op("select", (substitute_expr(kept, renumber(dims)), new, own), buffer.dtype)
         outer = (*(plan.shape[k] for k in pure), *part.blocks)
         updates.append(Definition(rec.polys(outer), rec.polys(part.inner), target, new, order))
     for axis, t in arrays.items():

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.expressions import Op, cast
+from hjit.trace.ir.expressions import cast
 from hjit.trace.ops.indexing.getitem import AdvancedIndex, basic_view, getitem, parse_key, scatter
 from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.masked import MaskedRead, same_values
@@ -108,8 +108,21 @@ def assign_by_reads(a: Tracer, key: Any, value: Any) -> bool:
         return False
     kept = mask.reshape((*mask.shape, *(1,) * (len(plan.shape) - mask.ndim))).load(plan.shape)
     element = cast(stored(value, view.dtype).load(plan.shape), view.dtype)
-    scatter(view, plan, element, "sequential", lambda old, new: Op("select", (kept, new, old), view.dtype))
+    scatter(view, plan, element, "sequential", kept=kept)
     return True
+
+
+@provides
+def whole_operands(a: Tracer, key: Any, value: Any) -> tuple[Any, Any, Tracer] | None:
+    """Indices and values at every element of the mask that they are read under, and the mask; None: of several masks,
+    or with other arrays. Elements that it leaves out have the index 0."""
+    parts = key if type(key) is tuple else (key,)
+    known = _whole_indices(a, key) if any(type(x) is MaskedRead for x in parts) else None
+    if known is None:
+        return None
+    if type(value) is MaskedRead:
+        return None if not same_values(value.mask, known[1]) else (known[0], value.full, known[1])
+    return (known[0], value, known[1]) if is_host(value) or not np.ndim(value) else None
 
 
 def _whole_indices(a: Tracer, key: Any) -> tuple[Any, Tracer] | None:

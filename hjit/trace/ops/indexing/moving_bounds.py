@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from hjit.trace.ir.expressions import Const, Expr, Index, Load, Op
-from hjit.trace.ir.poly import ZERO, Poly, extremum, poly
+from hjit.trace.ir.poly import ZERO, Extremum, Poly, extremum, poly
 from hjit.trace.tracing.arrays.tracer import is_tracer
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.induction import CannotReroll, InductionVariable
-from hjit.trace.tracing.scalars.moving import is_natural
+from hjit.trace.tracing.scalars.moving import MovingLength, is_natural
+from hjit.trace.tracing.scalars.size import Size
 
 
 def moves_alone(x: Any, n: int, step: int) -> bool:
@@ -69,3 +70,28 @@ def _index_of(e: Expr) -> Poly | None:
             a, b = map(_index_of, e.args)
             return None if a is None or b is None else _OF_INDICES[e.name](a, b)
     return None
+
+
+def clamped(index: Poly, last: Poly) -> Poly:
+    """An index that is in range on the path that is traced, for iterations that take another one, too."""
+    found, rec = extremum("min", extremum("max", index, ZERO), last), current()
+    rec.rerolled.clamped.update((a, index) for a in found.atoms() if isinstance(a, Extremum) and found == poly(a))
+    return found
+
+
+def window_behind_condition(k: slice, n: Any) -> tuple[Poly, Any] | None:
+    """The first index and the length of a slice that moves with a loop and lies inside the axis on the path that is
+    traced alone, as behind ``if 0 < y < h - 1``; None of others."""
+    start, stop = k.start, k.stop
+    is_moving = type(start) is InductionVariable and type(stop) is InductionVariable and start.loop is stop.loop
+    if not is_moving or k.step is not None or type(n) is MovingLength:
+        return None
+    least, most = min(start.ends()), max(stop.ends())
+    if least >= 0 and most <= n:  # on all paths
+        return None
+    (least, *_), (*_, most) = sorted(start.known_ends()), sorted(stop.known_ends())
+    count = stop - start
+    if type(count) not in (int, Size) or not 0 < count <= n or least < 0 or most > n:
+        return None
+    rec = current()
+    return clamped(rec.poly(start), rec.poly(n) - rec.poly(count)), count

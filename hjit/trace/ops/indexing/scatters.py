@@ -19,6 +19,8 @@ from hjit.trace.ops.elementwise.promotion import loop_of
 from hjit.trace.ops.elementwise.ufuncs import ALIASES, UFUNCS
 from hjit.trace.ops.indexing.gathers import along_axis_shape, depends_on_values, indices_of, within
 from hjit.trace.ops.indexing.getitem import AdvancedIndex, basic_view, gather_index, getitem, parse_key, scatter
+from hjit.trace.tracing import forward
+from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, is_tracer, stored
 from hjit.trace.tracing.arrays.writing import next_version, trim, write
 from hjit.trace.tracing.dispatch import implements
@@ -118,6 +120,12 @@ def ufunc_at(ufunc: np.ufunc, a: Any, indices: Any, values: Any = None) -> None:
         raise current().error(
             f"numpy.{ufunc.__name__}.at", "the array is not an argument of the function, nor made in it"
         )
+    kept: Tracer | None = None
+    if any(type(x) is MaskedRead for x in (*(indices if type(indices) is tuple else (indices,)), values)):
+        found = forward.whole_operands(a, indices, values)
+        if found is None:
+            raise current().error(f"numpy.{ufunc.__name__}.at", "it takes arrays read under different masks")
+        indices, values, kept = found
     parsed = parse_key(a, indices)
     if parsed.mask is not None or not parsed.arrays:  # no element is hit twice
         old = getitem(a, indices)
@@ -134,10 +142,28 @@ def ufunc_at(ufunc: np.ufunc, a: Any, indices: Any, values: Any = None) -> None:
         given = values if is_tracer(values) else as_tracer(values, loop[1])
         element = cast(trim(given, plan.shape).load(plan.shape), loop[1])
     plain = all(t == a.dtype for t in loop)
+    is_kept = (
+        None if kept is None else kept.reshape((*kept.shape, *(1,) * (len(plan.shape) - kept.ndim))).load(plan.shape)
+    )
+    nothing = _neutral(name, loop[0]) if plain and is_kept is not None else None
+    if is_kept is not None and nothing is not None:
+        element = Op("select", (is_kept, element, Const(nothing, loop[0])), loop[0])
     free = name in ASSOCIATIVE and plain and (a.dtype.kind in "iub" or name in ("maximum", "minimum"))
 
     def combine(old: Expr, new: Expr) -> Expr:
         args = (cast(old, loop[0]),) if values is None else (cast(old, loop[0]), new)
         return cast(Op(name, args, loop[-1]), a.dtype)
 
-    scatter(view, plan, element, name if free else "sequential", combine)
+    if nothing is not None:
+        is_kept = None
+    scatter(view, plan, element, name if free and is_kept is None else "sequential", combine, is_kept)
+
+
+def _neutral(name: str, dtype: np.dtype[Any]) -> Any:
+    """What changes no number in `name`; None where that is not known."""
+    if dtype.kind not in "iuf":
+        return None
+    if name in ("maximum", "minimum"):
+        ends = (-np.inf, np.inf) if dtype.kind == "f" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        return dtype.type(ends[name == "minimum"])
+    return dtype.type(-0.0 if dtype.kind == "f" else 0) if name == "add" else None

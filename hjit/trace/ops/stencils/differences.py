@@ -24,6 +24,7 @@ from hjit.trace.tracing.scalars.host import is_host, static_value
 
 _MISSING = np._NoValue
 _BOOL = np.dtype(bool)
+_FEW_TAPS = 11  # up to so many NumPy's convolution adds products in their order
 
 
 @implements(np.diff)
@@ -209,11 +210,12 @@ def _at_least_1d(x: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _SlidingSum:
-    """The terms of ``sum_j a[p + j] * v[j]``, in one dtype: of bools with `or` and `and`."""
+    """The terms of ``sum_j a[p + j] * v[j]``, in one dtype: of bools with `or` and `and`; `result`: NumPy's."""
 
     a: Tracer
     v: Tracer
     dtype: np.dtype[Any]
+    result: np.dtype[Any]
 
     @property
     def plus(self) -> str:
@@ -233,8 +235,12 @@ class _SlidingSum:
 
     def unrolled(self, first: Poly, check: str) -> Expr:
         """All terms, where the tap at 0 lies at `first`."""
-        terms = (self.term(first + j, poly(j), check) for j in range(int(self.v.shape[0])))
-        return functools.reduce(lambda total, x: Op(self.plus, (total, x), self.dtype), terms)
+        taps = int(self.v.shape[0])
+        terms = (self.term(first + j, poly(j), check) for j in range(taps))
+        total = functools.reduce(lambda total, x: Op(self.plus, (total, x), self.dtype), terms)
+        # NumPy gives its BLAS what crosses an end, and what has more taps than its loops of few
+        in_order = self.result.kind != "f" or self.result == np.float16 or (not check and taps <= _FEW_TAPS)
+        return total if in_order else Op("unordered", (total,), self.dtype)
 
 
 def _slide(a: Tracer, v: Tracer, mode: Any, function: Callable[..., Any]) -> Any:
@@ -252,7 +258,7 @@ def _slide(a: Tracer, v: Tracer, mode: Any, function: Callable[..., Any]) -> Any
     inside = n - m + 1
     result = np.result_type(a.dtype, v.dtype)
     dtype = np.dtype(np.float32) if result == np.float16 else result
-    sliding = _SlidingSum(a, v, dtype)
+    sliding = _SlidingSum(a, v, dtype, result)
     # where each part begins in the result, how long it is, where its first tap lies, and which end it may cross
     parts = [
         (left, inside, ZERO, ""),

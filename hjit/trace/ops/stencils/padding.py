@@ -11,16 +11,24 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.expressions import Const, Expr, cast
+from hjit.trace.ir.expressions import Const, Expr, Index, Load, Op, cast, select, walk
 from hjit.trace.ir.graph import identity
-from hjit.trace.ir.poly import ZERO, boundary
+from hjit.trace.ir.poly import ZERO, Indirect, Poly, boundary, poly
 from hjit.trace.ops.arguments import contents, whole_number
 from hjit.trace.ops.arrays.joining import Region, assemble
 from hjit.trace.ops.elementwise.casting import check_item
 from hjit.trace.ops.layout import copy_order, order_of_padded, ordered_stage, relaid
 from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.traced import Shape
-from hjit.trace.tracing.arrays.tracer import Tracer, as_tracer, from_known, has_tracer, is_tracer
+from hjit.trace.tracing.arrays.tracer import (
+    Tracer,
+    as_tracer,
+    call,
+    from_known,
+    from_stage,
+    has_tracer,
+    is_tracer,
+)
 from hjit.trace.tracing.dispatch import implements
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import as_item, is_host, number, static_value
@@ -172,31 +180,68 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     if axis is None:
         return roll(a.reshape(-1), shift, 0).reshape(a.shape)
     axes = [np.lib.array_utils.normalize_axis_index(k, a.ndim) for k in _sequence(axis)]
-    shifts = [s if isinstance(s, int) else int(s) for s in _sequence(shift)]
+    shifts = [s if isinstance(s, int) or _is_computed(s) else int(s) for s in _sequence(shift)]
     if 1 not in (len(axes), len(shifts)) and len(axes) != len(shifts):
         raise ValueError(
             "shape mismatch: objects cannot be broadcast to a single shape.  Mismatch is between arg 0 with shape "
             f"({len(shifts)},) and arg 1 with shape ({len(axes)},)."
         )
     count = max(len(axes), len(shifts)) if axes and shifts else 0
-    total: dict[int, int] = {}
+    total: dict[int, Any] = {}
     for k in range(count):
         at = axes[k % len(axes)]
         total[at] = total.get(at, 0) + shifts[k % len(shifts)]
-    if a.known is not None:
+    if a.known is not None and not any(map(_is_computed, total.values())):
         known = np.roll(a.known, [int(s) for s in total.values()], tuple(total)) if total else a.known.copy()
         return from_known(known, of=a)
     rec = current()
     index = list(identity(a.ndim))
     for at, s in total.items():
         n = a.shape[at]
-        if n > 1 and s % n:
+        if _is_computed(s):
+            index[at] = _rolled(index[at], s, n)
+        elif n > 1 and s % n:
             s = s if -n < s < n else int(s) % int(n)
             index[at] = boundary("wrap", index[at] - rec.poly(s), rec.poly(n))
     return ordered_stage(a.at(index), a.shape, a.dtype, copy_order(a))
 
 
+def _is_computed(s: Any) -> bool:
+    """Is this a whole number that is computed at every call?
+
+    One that follows from captured arrays alone, as the velocities of a lattice, is decided on: it hardly ever changes.
+    """
+    is_one = is_tracer(s) and s.known is None and not s.ndim and s.dtype.kind in "iu"
+    return is_one and current().options.postpone is None and _reads_arguments(s)
+
+
+def _reads_arguments(s: Tracer) -> bool:
+    rec = current()
+    names, seen = [e.source for e in walk(s.load()) if isinstance(e, Load)], set[str]()
+    while names:
+        name = names.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        if name in rec.stages:
+            names += rec.stages[name].sources
+        elif name not in rec.inputs or rec.inputs[name].where[0] in ("arg", "event"):
+            return True
+    return False
+
+
+def _rolled(dim: Poly, shift: Tracer, n: Any) -> Poly:
+    """Where along an axis of `n` elements is what a computed shift moves to `dim`?"""
+    whole, flag = np.dtype(np.int64), np.dtype(bool)
+    left = call(np.remainder, shift.astype(whole), n)
+    found = Op("subtract", (Index(dim), from_stage(left.load(), (), whole).load()), whole)
+    ahead = Op("add", (found, Index(current().poly(n))), whole)
+    return poly(Indirect(select(Op("less", (found, Const(0, whole)), flag), ahead, found), None))
+
+
 def _sequence(x: Any) -> list[Any]:
+    if is_tracer(x) and x.size and x.ndim < 2 and _is_computed(x[0] if x.ndim else x):
+        return [x[k] for k in range(int(x.shape[0]))] if x.ndim else [x]
     x = x.tolist() if is_tracer(x) or isinstance(x, np.ndarray) else x
     many = list(map(static_value, x)) if isinstance(x, (list, tuple, range)) else [static_value(x)]
     if any(np.ndim(k) for k in many):

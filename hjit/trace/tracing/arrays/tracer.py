@@ -233,6 +233,9 @@ class Tracer(TracedArray):
         truth: Tracer = self if self.dtype == bool else call(np.not_equal, self, 0)
         if truth.known is None and (loops := current().loops):
             return bool(loops[-1].branch(truth))
+        assumed: bool | None = forward.outcome_assumed(sys._getframe(1), truth) if truth.known is None else None
+        if assumed is not None:
+            return assumed
         return bool(as_value(truth))  # not the number, which may be another one at every call
 
     def _scalar(self) -> Any:

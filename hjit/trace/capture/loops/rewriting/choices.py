@@ -32,8 +32,8 @@ _CALLED = ("max", "min", "abs")
 
 
 def chooses(condition: Any, *values: Any) -> bool:
-    """Is a condition computed, in a loop whose iterations are traced as one, and are the variables numbers?"""
-    if not tracing() or not current().loops or not _is_number(condition):
+    """Is a condition computed, in a loop where both sides of it are, and are the variables numbers?"""
+    if not tracing() or not _is_number(condition) or (condition.known is not None and not current().loops):
         return False
     kinds = map(Kind.of, values)
     return all(kind is not None and kind.is_number for kind in kinds)
@@ -73,7 +73,10 @@ def _is_condition(x: Any) -> bool:
 
 
 def _is_number(x: Any) -> bool:
-    return is_tracer(x) and x.dtype.kind in "biuf" and not x.ndim and bool(current().loops)
+    if not is_tracer(x) or x.dtype.kind not in "biuf" or x.ndim:
+        return False
+    rec = current()
+    return bool(rec.loops) or rec.attempt.chooses_unrolled
 
 
 # -- the functions
@@ -197,6 +200,8 @@ class Choices:
                 return self._is_total(op, b) and self._is_safe(a, known) and self._is_safe(b, known)
             case ast.UnaryOp(op=ast.USub(), operand=a):
                 return self._is_safe(a, known)
+            case ast.Subscript(value=ast.Attribute(value=ast.Name(id=name), attr="shape"), slice=ast.Constant()):
+                return name in known
             case ast.Compare(left=a, ops=[op], comparators=[b]):
                 return isinstance(op, _COMPARED) and self._is_safe(a, known) and self._is_safe(b, known)
             case ast.Call(func=ast.Name(id=name), args=args, keywords=[]):
@@ -210,9 +215,9 @@ def is_test(name: str) -> bool:
 
 
 def _if_statement(s: ast.stmt) -> ast.stmt:
-    """``x = a if c else b``, of a variable, as the statement ``if``."""
+    """``x = a if c else b`` or ``x += a if c else b``, of a variable, as the statement ``if``."""
     match s:
-        case ast.Assign(targets=[ast.Name()]):
+        case ast.Assign(targets=[ast.Name()]) | ast.AugAssign(target=ast.Name()):
             return if_statement(s)
     return s
 

@@ -39,9 +39,12 @@ def call_of(name: str, *args: str | ast.expr) -> ast.Call:
 
 
 def if_statement(s: ast.stmt) -> ast.stmt:
-    """``x = a if c else b`` as the statement ``if``; any other statement as it is."""
+    """``x = a if c else b``, and ``x += a if c else b``, as the statement ``if``; any other statement as it is."""
     match s:
         case ast.Assign(value=ast.IfExp(test=test, body=a, orelse=b)):
             sides = [[if_statement(ast.copy_location(ast.Assign(copied(s.targets), e), s))] for e in (a, b)]
+            return ast.copy_location(ast.If(test, *sides), s)
+        case ast.AugAssign(target=ast.Name() as x, op=op, value=ast.IfExp(test=test, body=a, orelse=b)):
+            sides = [[if_statement(ast.copy_location(ast.AugAssign(copied([x])[0], op, e), s))] for e in (a, b)]
             return ast.copy_location(ast.If(test, *sides), s)
     return s

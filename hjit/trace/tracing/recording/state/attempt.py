@@ -45,6 +45,7 @@ class Attempt:
         checked: loop variables that hold Python ints: each iteration checks that they, or all results of operations on
             them, are small.
         chooses: are both branches evaluated if a condition only selects numbers?
+        chooses_unrolled: are they in loops that are traced iteration by iteration, too?
         branches: are the branches of conditions in programs traced one after the other?
         growing: lists that loops fill.
         grows: may loops fill lists? Otherwise a list that iterations change has them traced one by one.
@@ -68,6 +69,7 @@ class Attempt:
     few_iterations: bool = False
     checked: frozenset[tuple[LoopSite, str]] = frozenset()
     chooses: bool = False
+    chooses_unrolled: bool = False
     branches: bool = False
     growing: tuple[Growing, ...] = ()
     grows: bool = True

@@ -16,6 +16,7 @@ class ExternState:
         warning_filters: the active ones.
         is_running: is an extern function running?
         warnings: of extern functions that ran while tracing; they were not shown.
+        warns_if: the traced condition under which the next warning is given; None: it always is.
         undo: functions to call if the trace fails, so that it leaves no effects.
     """
 
@@ -23,6 +24,7 @@ class ExternState:
     warning_filters: list[Any] = field(default_factory=list)
     is_running: bool = False
     warnings: list[Any] = field(default_factory=list)
+    warns_if: Any = None
     undo: list[Callable[[], None]] = field(default_factory=list)
 
     def roll_back(self) -> None:
