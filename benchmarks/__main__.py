@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
         "apps (the default): applications compared with their peers; gpu: the same on a GPU; "
         "coverage: functions of many packages; "
         "dask: arrays of Dask, larger than memory; "
-        "idioms: short image code compared with NumPy; "
+        "idioms: short image code compared with NumPy; loops: loops over pixels, beside numba; "
         "model: what the cost model alone chooses for the applications; "
         "npbench: its kernels compared with NumPy; "
         "overhead: what a call costs; products: matrix products; "
@@ -52,8 +52,8 @@ def parser() -> argparse.ArgumentParser:
         "skimage: scikit-image's own tests, plain and compiled"
     )
     kinds = (
-        "ablate", "apps", "coverage", "dask", "gpu", "idioms", "model", "npbench", "overhead", "products", "ranges",
-        "reach", "search", "skimage",
+        "ablate", "apps", "coverage", "dask", "gpu", "idioms", "loops", "model", "npbench", "overhead", "products",
+        "ranges", "reach", "search", "skimage",
     )  # fmt: skip
     p.add_argument("name", nargs="?", default="apps", choices=kinds, help=what)
     p.add_argument("--json", metavar="FILE", type=Path, help="write the numbers here, too")
@@ -85,7 +85,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--sets", metavar="A,B", type=names, help="with ablate: of apps, idioms, third")
     p.add_argument("--rules", metavar="A,B", type=names, default=[], help="with ablate: words of their names")
     p.add_argument("--kinds", action="store_true", help="with coverage, npbench: time nothing")
-    p.add_argument("--functions", metavar="A,B", type=names, default=[], help="with coverage, ablate: words of names")
+    p.add_argument(
+        "--functions", metavar="A,B", type=names, default=[], help="with coverage, ablate, loops: words of names"
+    )
     p.add_argument("--table", metavar="FILE", type=Path, help="with coverage, skimage: the page for docs/")
     p.add_argument("--modules", metavar="A,B", type=names, help="with skimage: filters,exposure; all if not given")
     p.add_argument("--files", metavar="A,B", type=names, default=[], help="with skimage: words of names of test files")
@@ -120,6 +122,12 @@ def measured(given: argparse.Namespace, keep: Callable[[dict[str, Any]], None]) 
         return numbers
     if given.name == "gpu":
         return on_gpu(given, keep)
+    if given.name == "loops":
+        from benchmarks import pixel_loops
+
+        numbers = pixel_loops.run(given.functions, (given.threads or [None])[0], small=given.small, budget=given.budget)
+        pixel_loops.show(numbers)
+        return numbers
     if given.name == "ranges":
         from benchmarks import ranges
 

@@ -14,7 +14,7 @@ import pytest
 
 import hjit
 from benchmarks import __main__ as command
-from benchmarks import apps, idioms, pairs, papers, products, rows, search, suite, table, tables
+from benchmarks import apps, idioms, pairs, papers, pixel_loops, products, rows, search, suite, table, tables
 from benchmarks.peers import Compiled
 
 CASES = [
@@ -463,6 +463,26 @@ def test_tables_are_asked_for_on_the_command_line(monkeypatch: pytest.MonkeyPatc
     assert numbers["limit"] == 3 and numbers["anderson"] == numbers["mb2fbs"] == [] and numbers["commit"]
     with pytest.raises(SystemExit):
         command.main(["search", "--tables", "--apps", "nothing"])
+
+
+# -- loops
+
+
+@pytest.mark.parametrize("name", pixel_loops.FUNCTIONS)
+def test_loops_over_pixels_are_compiled_and_pythons(name: str) -> None:
+    f, img = pixel_loops.FUNCTIONS[name], pixel_loops.image(pixel_loops.SMALL)
+    p = hjit.pipeline(f, cache="off", verify="off", on_unsupported="break")
+    assert pixel_loops._alike(p(img), f(img))
+    assert (p.stats.fallbacks, p.stats.parts) == (0, 0)
+
+
+def test_loops_are_asked_for_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "x.json"
+    command.main(["loops", "--small", "--budget", "0.01", "--functions", "equalised,corners", "--json", str(file)])
+    rows = json.loads(file.read_text())["rows"]
+    assert [r["function"] for r in rows] == ["equalised", "corners"] and all(r["agrees"] for r in rows)
+    assert all(r["kind"].startswith("runs compiled") for r in rows)
+    assert "times numba" in capsys.readouterr().out
 
 
 # -- idioms
