@@ -223,7 +223,7 @@ def _pairs(out: Any, result: Any, where: str = "out") -> list[tuple[Any, Any]]:
             given = f"one with {list(out)}" if isinstance(out, dict) else f"a {type(out).__name__}"
             raise ValueError(f"{where}: a dict with the keys {list(result)} is needed, not {given}")
         return [pair for k, r in result.items() for pair in _pairs(out[k], r, f"{where}[{k!r}]")]
-    if fields_of(result) is not None:
+    if not is_device_array(result) and fields_of(result) is not None:
         raise ValueError(f"{where}: nothing is written to the fields of a {type(result).__name__}")
     if isinstance(result, (list, tuple)):
         if not isinstance(out, (list, tuple)) or len(out) != len(result):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections import Counter
 from pathlib import Path
@@ -103,7 +104,9 @@ def refused(error: Exception) -> Any:
 def test_where_the_compiler_cannot_be_loaded_now_numpy_runs_once(monkeypatch: pytest.MonkeyPatch) -> None:
     f = hjit.pipeline(lambda a: a + 1, cache="off")
     with monkeypatch.context() as patch:
-        patch.setattr(compiled_function, "_load_compiler", refused(OSError(24, "Too many open files")))
+        patch.setattr(
+            compiled_function, "_load_compiler", functools.lru_cache(refused(OSError(24, "Too many open files")))
+        )
         with pytest.warns(HjitWarning, match="Too many open files"):
             assert np.array_equal(f(IMAGE), IMAGE + 1)
     assert np.array_equal(f(IMAGE), IMAGE + 1) and f.stats.fallbacks == 1 and f.stats.traces == 1

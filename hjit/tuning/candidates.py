@@ -64,15 +64,19 @@ class Candidates:
             decide.refused(error)
         return None
 
-    def found(self, decision: Decision, seconds: float) -> list[Candidate]:
-        """The kernels of the schedules of a decision, the best first; after some seconds no more are compiled."""
+    def found(self, decision: Decision, seconds: float, is_needed: bool) -> list[Candidate]:
+        """The kernels of the schedules of a decision, the best first; after some seconds no more are compiled.
+
+        Args:
+            is_needed: is there nothing else to run?
+        """
         end = time.perf_counter() + seconds
-        made = [self.compiled(decision.best, True)]
+        made = [self.compiled(decision.best, is_needed)]
         for number, choice in enumerate(decision.others):
             if time.perf_counter() > end:
                 break
             note(doing=f"compiling {number + 2} of {len(decision.others) + 1} schedules")
-            made.append(self.compiled(choice, not any(made)))
+            made.append(self.compiled(choice, is_needed and not any(made)))
         return [x for x in made if x is not None and x.choice.trees]
 
 
@@ -89,6 +93,7 @@ def chosen(
         arguments: returns the arrays to time them on.
     """
     candidates = Candidates(make, segments_of)
+    default: Candidate | None = None
     if decision.new and options.tune != "one_shot":
         start = time.perf_counter()
         default = candidates.compiled(DEFAULT, False)
@@ -96,7 +101,7 @@ def chosen(
             log.debug("the default schedule took long to compile: no other one is compared with it")
             plans.store_plans(replace(DEFAULT, costs=decision.best.costs), decision.new, options)
             return default
-    found = candidates.found(decision, COMPILING_SECONDS[str(options.tune)])
+    found = candidates.found(decision, COMPILING_SECONDS[str(options.tune)], default is None)
     if options.tune == "one_shot" and decision.new:
         best = found[0] if found else make(DEFAULT)
         plans.store_plans(best.choice, decision.new, options)

@@ -276,6 +276,26 @@ def trace(
     """
     load_table()
     install_audit_hook()
+    given = function, structure, leaves, names, options, originals
+    if is_bounded or options.run_loops is None:
+        return _attempted(*given, is_bounded=is_bounded)
+    try:  # long loops as programs, rather than iteration by iteration
+        return _attempted(*given, is_bounded=True)
+    except LongLoop:
+        return _attempted(*given, is_bounded=False)
+
+
+def _attempted(
+    function: Callable[..., Any],
+    structure: PyTree,
+    leaves: list[Any],
+    names: list[str],
+    options: TracingOptions,
+    originals: Sequence[Any] | None,
+    *,
+    is_bounded: bool,
+) -> Trace:
+    """As `trace`."""
     attempts = Attempts(has_programs=options.run_loops is not None)
     code = python_function(function).__code__
     origin = Origin(code.co_filename, code.co_firstlineno, code.co_name)
