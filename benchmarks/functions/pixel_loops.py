@@ -309,7 +309,7 @@ def rotated(img: Array) -> Array:
             at_y = -s * (x - w / 2) + c * (y - h / 2) + h / 2
             i = int(at_x)
             j = int(at_y)
-            if 0 <= i < w - 1 and 0 <= j < h - 1:
+            if 0 <= at_x < w - 1 and 0 <= at_y < h - 1:
                 u = at_x - i
                 v = at_y - j
                 top = img[j, i] * (1 - u) + img[j, i + 1] * u
