@@ -132,8 +132,8 @@ def _log_of_sum(base: str) -> Emitter:
 def hypot(code: Code, args: tuple[Val, ...], dtype: DType) -> Val:
     """The formula of glibc since 2.35 (C. Borges, "An improved algorithm for hypot(a, b)"), with its bits.
 
-    Distances are often cut to whole numbers, and libmvec's differ in the last bit, even those of whole numbers. A single
-    number is glibc's own, which branches where vectors select: a fifth of the time.
+    Distances are often cut to whole numbers, and libmvec's differ in the last bit, even those of whole numbers. For a
+    single number glibc's own is called: it branches where vectors select, and takes a fifth of the time.
     """
     if args[0].dtype == F32 or args[0].lanes == 1:
         return call(code, "hypot", *args)
