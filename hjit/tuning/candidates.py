@@ -106,7 +106,7 @@ def chosen(
         best = found[0] if found else make(DEFAULT)
         plans.store_plans(best.choice, decision.new, options)
         return best
-    best = fastest(candidates, found, decision, arguments) if decision.new or not found else found[0]
+    best = fastest(candidates, found, default, decision, arguments) if decision.new or not found else found[0]
     if not candidates.has_left_out:  # else store no plan: another process may have time to compare all
         plans.store_plans(best.choice, decision.new, options, best.measured, best.timed)
     return best
@@ -118,10 +118,14 @@ def longest_alone(options: Options) -> float:
 
 
 def fastest(
-    candidates: Candidates, found: Sequence[Candidate], decision: Decision, arguments: ArgumentsOf
+    candidates: Candidates,
+    found: Sequence[Candidate],
+    default: Candidate | None,
+    decision: Decision,
+    arguments: ArgumentsOf,
 ) -> Candidate:
     """The fastest of some candidates and the default schedule; if they cannot be timed, the one predicted to be it."""
-    default = candidates.compiled(DEFAULT, not found)
+    default = default or candidates.compiled(DEFAULT, not found)
     if default is None:
         return found[0]
     if not found:

@@ -14,12 +14,9 @@ from hjit.kernels.lower.programs.lowering import lower_program
 from hjit.kernels.runtime.programs import compiling
 from hjit.trace.ir.programs.steps import Program
 from tests.trace.test_carried_variables import identical, outcome
+from tests.trace.test_while_loops import image, roots
 
 Array = np.ndarray[Any, Any]
-
-
-def image(*shape: int) -> Array:
-    return np.random.default_rng(shape).integers(0, 256, shape).astype(np.uint8)
 
 
 def means_of_clipped_windows(a: Array) -> Array:
@@ -27,20 +24,6 @@ def means_of_clipped_windows(a: Array) -> Array:
     for y in range(a.shape[0]):
         for x in range(a.shape[1]):
             out[y, x] = np.mean(a[max(0, y - 2) : y + 3, max(0, x - 1) : x + 4])
-    return out
-
-
-def roots(a: Array) -> Any:
-    out = np.zeros(a.shape)
-    for y in range(a.shape[0]):
-        for x in range(a.shape[1]):
-            r = 1.0
-            for _ in range(60):
-                n = 0.5 * (r + (a[y, x] + 1.0) / r)
-                if abs(n - r) < 1e-9:
-                    break
-                r = n
-            out[y, x] = r
     return out
 
 

@@ -19,11 +19,11 @@ from hjit.trace.capture.loops.elements import UNBOUND, Elements, NotCarried
 from hjit.trace.capture.loops.paths import Path
 from hjit.trace.capture.loops.python_ints import HALF, MOST, CarriedInt, CarriedInts
 from hjit.trace.ir.expressions import Const, Expr, Index, Op, cast, select
-from hjit.trace.ir.graph import Stage, identity
+from hjit.trace.ir.graph import Stage
 from hjit.trace.ir.poly import Atom, Dim, Poly, poly
-from hjit.trace.tracing.arrays.buffers import TracedBuffer, serials
+from hjit.trace.tracing.arrays.buffers import serials
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
-from hjit.trace.tracing.arrays.tracer import Tracer, is_tracer
+from hjit.trace.tracing.arrays.tracer import Tracer, from_stage, is_tracer
 from hjit.trace.tracing.arrays.writing import update
 from hjit.trace.tracing.complex_memory import part_dtype, supported_complex
 from hjit.trace.tracing.recording.recorder import Recorder, current, supported_dtype
@@ -158,8 +158,10 @@ class Carried:
                 continue
             known = self.initial is not UNBOUND and self.kinds[0].dtype is not None
             initial = cast(element(rec, self.initial, dtype), dtype) if known else Const(0, dtype)
-            self.slots.append(_slot(rec, self.name, initial, kind.shape(rec)))
-        self.second = _slot(rec, f"{self.name}_changed", Const(False, np.bool_)) if self.switches else None
+            self.slots.append(from_stage(initial, kind.shape(rec), dtype, name=self.name))
+        self.second = (
+            from_stage(Const(False, np.bool_), (), np.bool_, name=f"{self.name}_changed") if self.switches else None
+        )
 
     def value(self, k: int) -> Any:
         """What the variable holds at present, where it is of kind `k`."""
@@ -187,12 +189,6 @@ class Carried:
         if self.second is not None and had != k:
             found.append((self.second, Const(k == 1, np.bool_)))
         return found
-
-
-def _slot(rec: Recorder, name: str, initial: Expr, shape: tuple[int, ...] = ()) -> Tracer:
-    """An array that holds what a variable does."""
-    stage = rec.stage(initial, shape, initial.dtype, name=name)
-    return Tracer(TracedBuffer(shape, initial.dtype, stage.name), shape, identity(len(shape)))
 
 
 class CarriedVariables:

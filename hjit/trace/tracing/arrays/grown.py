@@ -15,11 +15,9 @@ import numpy as np
 
 from hjit.errors import TraceError
 from hjit.trace.ir.expressions import Const
-from hjit.trace.ir.graph import identity
 from hjit.trace.ir.poly import Poly, poly
-from hjit.trace.tracing.arrays.buffers import TracedBuffer
 from hjit.trace.tracing.arrays.masked import MaskedRead
-from hjit.trace.tracing.arrays.tracer import Tracer, call
+from hjit.trace.tracing.arrays.tracer import Tracer, call, from_stage
 from hjit.trace.tracing.recording.recorder import Recorder, current
 from hjit.trace.tracing.scalars.induction import CannotReroll, InductionVariable, as_traced
 
@@ -54,7 +52,7 @@ class GrowingList:
     """A list while a loop fills it.
 
     Attributes:
-        list: that the function made.
+        list: that the function made; held, as it is known by its identity.
         flags: does an iteration append?
         columns: the numbers that it appends.
     """
@@ -63,8 +61,7 @@ class GrowingList:
         sizes = tuple(map(rec.size, shape))
 
         def array(dtype: np.dtype[Any], name: str) -> Tracer:
-            stage = rec.stage(Const(0, dtype), sizes, dtype, name=name)
-            return Tracer(TracedBuffer(sizes, dtype, stage.name), sizes, identity(len(sizes)))
+            return from_stage(Const(0, dtype), sizes, dtype, name=name)
 
         self.list, self.item = to, item
         self.flags = array(np.dtype(bool), f"{name}_grows")

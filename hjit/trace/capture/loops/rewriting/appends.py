@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,14 +16,11 @@ from hjit.trace.capture.loops.bytecode import APPEND
 from hjit.trace.capture.loops.carried import Kind
 from hjit.trace.capture.loops.elements import MAX_ELEMENTS
 from hjit.trace.capture.loops.rewriting.hoisting import is_hoisted
-from hjit.trace.capture.loops.rewriting.syntax import call_of
+from hjit.trace.capture.loops.rewriting.syntax import SCOPES, call_of, placed, walk
 from hjit.trace.tracing.arrays.grown import GrowingList, GrownList, Item
 from hjit.trace.tracing.recording.recorder import Recorder, current, tracing
 from hjit.trace.tracing.recording.state.attempt import Growing, place_of
 from hjit.trace.tracing.scalars.induction import CannotReroll
-
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
-
 
 # -- what the functions call
 
@@ -89,30 +86,26 @@ class Appends:
 
     def block(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
         """The body of a function, changed in place."""
-        for name in sorted({name for x in _inside(body) for name in _new_lists(x)}):
+        for name in sorted({name for x in walk(*body) for name in _new_lists(x)}):
             found = _filled(body, name)
             for call in found:
                 self.count += 1
-                new = call_of(APPEND, name, call.value.args[0])  # type: ignore[attr-defined]
-                call.value = ast.copy_location(new, call.value)
-                for x in ast.walk(new):
-                    if isinstance(x, ast.expr) and not hasattr(x, "lineno"):
-                        ast.copy_location(x, call.value)
+                call.value = placed(call_of(APPEND, name, call.value.args[0]), call.value)  # type: ignore[attr-defined]
         return list(body)
 
 
 def _filled(body: Sequence[ast.stmt], name: str) -> list[ast.Expr]:
     """The statements in loops that append to a list that is new before these; none where something else has to do with
     it there."""
-    makes = [x for x in _inside(body) if name in _new_lists(x)]
-    uses = [x for x in _inside(body) if isinstance(x, ast.Name) and x.id == name]
-    if any(isinstance(x, _SCOPES) and _mentions(x, name) for x in _inside(body)) or len(makes) != 1:
+    makes = [x for x in walk(*body) if name in _new_lists(x)]
+    uses = [x for x in walk(*body) if isinstance(x, ast.Name) and x.id == name]
+    if any(isinstance(x, SCOPES) and _mentions(x, name) for x in walk(*body)) or len(makes) != 1:
         return []
-    loops = [x for x in _inside(body) if isinstance(x, ast.For) and _calls(x, name) and not _has(x, makes[0])]
+    loops = [x for x in walk(*body) if isinstance(x, ast.For) and _calls(x, name) and not _has(x, makes[0])]
     outermost = [x for x in loops if not any(_has(y, x) for y in loops if y is not x)]
     begin, end = makes[0].lineno, max((x.end_lineno or 0 for x in outermost), default=0)  # type: ignore[attr-defined]
     calls = [c for x in outermost for c in _calls(x, name)]
-    own = {id(c.value.func.value) for c in calls} | {id(x) for x in _inside(makes)}  # type: ignore[attr-defined]
+    own = {id(c.value.func.value) for c in calls} | {id(x) for x in walk(*makes)}  # type: ignore[attr-defined]
     others = [x for x in uses if id(x) not in own and not is_hoisted(name)]  # these are used once, after the loop
     return calls if all(not begin <= x.lineno <= end for x in others) else []
 
@@ -138,7 +131,7 @@ def _is_empty_list(e: ast.expr) -> bool:
 def _calls(s: ast.AST, name: str) -> list[ast.Expr]:
     """The statements ``name.append(x)``."""
     found = []
-    for x in _inside([s]):
+    for x in walk(s):
         match x:
             case ast.Expr(
                 value=ast.Call(
@@ -149,16 +142,8 @@ def _calls(s: ast.AST, name: str) -> list[ast.Expr]:
     return found
 
 
-def _inside(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    """Nodes and those in them, but for those of functions inside."""
-    for x in nodes:
-        yield x
-        if not isinstance(x, _SCOPES):
-            yield from _inside(list(ast.iter_child_nodes(x)))
-
-
 def _has(a: ast.AST, b: ast.AST) -> bool:
-    return any(x is b for x in _inside([a]))
+    return any(x is b for x in walk(a))
 
 
 def _mentions(s: ast.AST, name: str) -> bool:

@@ -21,14 +21,22 @@ from hjit.trace.capture.loops.elements import UNBOUND
 from hjit.trace.capture.loops.iterators import traced_loop
 from hjit.trace.capture.loops.rerolling import Iterations, outcome_of
 from hjit.trace.capture.loops.rewriting.choices import is_test
-from hjit.trace.capture.loops.rewriting.syntax import assign, call_of, if_statement, load, renamed, set_by
+from hjit.trace.capture.loops.rewriting.syntax import (
+    SCOPES,
+    assign,
+    call_of,
+    if_statement,
+    load,
+    placed,
+    renamed,
+    set_by,
+)
 from hjit.trace.tracing.arrays.buffers import TracedBuffer
 from hjit.trace.tracing.arrays.tracer import Tracer, call, is_tracer, stage_of
 from hjit.trace.tracing.recording.recorder import current, tracing
 
 MAX_BRANCHES = 8000  # sides of conditions that are traced, on all paths: each takes a millisecond or less (chosen)
 _JUMPS = (ast.Break, ast.Continue, ast.Return, ast.Yield, ast.YieldFrom, ast.Await)
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _ONE = (None,)
 
 
@@ -123,7 +131,7 @@ class Branches:
                 case ast.Assign(targets=[ast.Name(id=name)], value=test) if (
                     in_loop and is_test(name) and _has_parts(test)
                 ):
-                    found += [_placed(x, s) for x in self._tested(test, name)]
+                    found += [placed(x, s) for x in self._tested(test, name)]
                     continue
                 case ast.If() | ast.With() | ast.Try():
                     for name in ("body", "orelse", "finalbody"):
@@ -142,7 +150,7 @@ class Branches:
             if body:
                 found.append(_for(begin, held, [renamed(x, new) for x in self.block(body, known, True)]))
         found += [assign(n, load(own)) for n, own in new.items()]
-        return [_placed(x, s) for x in found]
+        return [placed(x, s.test) for x in found]
 
     def _tested(self, e: ast.expr, held: str) -> list[ast.stmt]:
         """Set a variable to whether an expression holds, evaluating what Python would."""
@@ -214,7 +222,7 @@ def _is_left(body: Sequence[ast.stmt]) -> bool:
     """Do statements leave what they are in?"""
 
     def leaves(x: ast.AST, in_loop: bool) -> bool:
-        if isinstance(x, _SCOPES):
+        if isinstance(x, SCOPES):
             return False
         if isinstance(x, _JUMPS):
             return not in_loop or not isinstance(x, ast.Break | ast.Continue)
@@ -238,11 +246,3 @@ def _surely_set(body: Sequence[ast.stmt]) -> frozenset[str]:
 
 def _for(begin: str, held: str, body: Sequence[ast.stmt]) -> ast.stmt:
     return ast.For(ast.Name(".once", ast.Store()), call_of(begin, held), list(body), [], None)
-
-
-def _placed(s: ast.stmt, place: ast.If | ast.Assign) -> ast.stmt:
-    """Statements at the place of a condition, where they have none of their own."""
-    for x in ast.walk(s):
-        if isinstance(x, ast.stmt | ast.expr) and not hasattr(x, "lineno"):
-            ast.copy_location(x, place.test if isinstance(place, ast.If) else place)
-    return s

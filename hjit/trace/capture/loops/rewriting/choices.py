@@ -16,7 +16,7 @@ import numpy as np
 
 from hjit.trace.capture.loops.bytecode import BOTH, CHOOSE, CHOOSES, EITHER
 from hjit.trace.capture.loops.carried import Kind, element
-from hjit.trace.capture.loops.rewriting.syntax import assign, call_of, if_statement, load, renamed, set_by
+from hjit.trace.capture.loops.rewriting.syntax import assign, call_of, if_statement, load, placed, renamed, set_by
 from hjit.trace.ir.expressions import select
 from hjit.trace.splitting.source import copied
 from hjit.trace.tracing.arrays.tracer import Tracer, call, from_stage, is_tracer
@@ -133,11 +133,7 @@ class Choices:
         plain = ast.If(load(test), s.body, s.orelse)
         chosen = ast.If(call_of(CHOOSES, test, *own), [*sides[0], *sides[1], *values], [plain])
         found: list[ast.stmt] = [assign(test, self._test(s.test, known)), chosen]
-        for x in found:
-            for y in ast.walk(x):
-                if isinstance(y, (ast.stmt, ast.expr)) and not hasattr(y, "lineno"):
-                    ast.copy_location(y, s.test)
-        return found
+        return [placed(x, s.test) for x in found]
 
     def _test(self, e: ast.expr, known: frozenset[str]) -> ast.expr:
         """A condition, whose parts are evaluated together where that does no harm."""

@@ -22,13 +22,12 @@ from hjit.trace.capture.loops.rewriting.appends import Appends
 from hjit.trace.capture.loops.rewriting.branches import Branches
 from hjit.trace.capture.loops.rewriting.choices import Choices
 from hjit.trace.capture.loops.rewriting.hoisting import Hoisting
-from hjit.trace.capture.loops.rewriting.syntax import load
+from hjit.trace.capture.loops.rewriting.syntax import SCOPES, load, placed, walk
 from hjit.trace.splitting.source import TREE, NoSource, copied, tree_of
 from hjit.trace.splitting.source import code_of as code_of_tree
 from hjit.trace.tracing.frames import Instruction, instructions
 
 MAX_KNOWN = 4096  # functions; beyond that they are looked at again
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _REFUSED = (ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.AsyncFor, ast.Yield, ast.YieldFrom, ast.Await)
 _known: dict[tuple[CodeType, str, bool, bool], CodeType] = {}
 
@@ -128,9 +127,9 @@ class _Loop:
     def leave(self, at: ast.AST) -> list[ast.stmt]:
         """Statements that end it, where they stand in it and in no other loop inside."""
         if self.number is None:
-            return [_at(ast.Break(), at)]
+            return [placed(ast.Break(), at)]
         told = ast.Call(load(LEAVES), [ast.Constant(self.left)], [])
-        return [_set(self.left, True, at), _at(ast.If(told, [ast.Continue()], []), at), _at(ast.Break(), at)]
+        return [_set(self.left, True, at), placed(ast.If(told, [ast.Continue()], []), at), placed(ast.Break(), at)]
 
 
 @dataclass
@@ -191,19 +190,19 @@ class _Exits:
         body = self.block(s.body, (*around, loop))
         if isinstance(s, ast.While):
             if not (isinstance(s.test, ast.Constant) and s.test.value):
-                body = [_at(ast.If(ast.UnaryOp(ast.Not(), s.test), loop.leave(s.test), []), s.test), *body]
+                body = [placed(ast.If(ast.UnaryOp(ast.Not(), s.test), loop.leave(s.test), []), s.test), *body]
             bounds = [x for pair in self._counters(s) for x in pair]
             target, runs = _store(f".i{loop.number}"), ast.Call(load(WHILE), [ast.Constant(loop.left), *bounds], [])
-            changed: ast.For = _at(ast.For(target, _at(runs, s.test), body, [], None), s)
+            changed: ast.For = placed(ast.For(target, placed(runs, s.test), body, [], None), s)
         else:
             changed, s.body = s, body
             if s.orelse:
                 otherwise = self.block(s.orelse, around)
-                s.orelse = [_at(ast.If(ast.UnaryOp(ast.Not(), load(loop.left)), otherwise, []), s.orelse[0])]
+                s.orelse = [placed(ast.If(ast.UnaryOp(ast.Not(), load(loop.left)), otherwise, []), s.orelse[0])]
         if not returns:
             return [*begin, changed]
         after = self._return_now(s) if is_outermost else around[-1].leave(s)
-        return [*begin, changed, *(after if only_returns else [_at(ast.If(load(".returned"), after, []), s)])]
+        return [*begin, changed, *(after if only_returns else [placed(ast.If(load(".returned"), after, []), s)])]
 
     def _counters(self, s: ast.While) -> Iterator[tuple[ast.expr, ast.expr]]:
         """What each iteration of a ``while`` counts up, and what it ends at, where its condition says so."""
@@ -236,7 +235,7 @@ class _Exits:
         def kept(e: ast.expr, name: str) -> ast.expr:
             if isinstance(e, ast.Constant):
                 return e
-            parts.append(_at(ast.Assign([_store(name)], e), s))
+            parts.append(placed(ast.Assign([_store(name)], e), s))
             return load(name)
 
         value = s.value
@@ -251,14 +250,14 @@ class _Exits:
 
     def _onwards(self, s: ast.stmt, around: tuple[_Loop, ...]) -> list[ast.stmt]:
         """After a loop: where it has been left to return, so are those around it."""
-        return [_at(ast.If(load(".returned"), around[-1].leave(s), []), s)]
+        return [placed(ast.If(load(".returned"), around[-1].leave(s), []), s)]
 
     def _return_now(self, s: ast.stmt) -> list[ast.stmt]:
         """After the outermost loop."""
         *others, (_, value) = self.returns.items()
-        found: list[ast.stmt] = [_at(ast.Return(value), s)]
+        found: list[ast.stmt] = [placed(ast.Return(value), s)]
         for k, v in reversed(others):
-            found = [_at(ast.If(load(f".return{k}"), [_at(ast.Return(v), s)], found), s)]
+            found = [placed(ast.If(load(f".return{k}"), [placed(ast.Return(v), s)], found), s)]
         return found
 
 
@@ -272,7 +271,7 @@ def _only_returns(s: ast.stmt) -> bool:
 def _is_plain(s: ast.For | ast.While) -> bool:
     """Is it a loop to change, a ``while`` or one over a range or an array that can be left, and is nothing else left
     with it?"""
-    if any(isinstance(x, _REFUSED) for x in _walk(s)):
+    if any(isinstance(x, _REFUSED) for x in walk(s)):
         return False
     if isinstance(s, ast.While):
         return not s.orelse
@@ -283,16 +282,8 @@ def _is_plain(s: ast.For | ast.While) -> bool:
     return (is_made or isinstance(e, ast.Name)) and (_returns(s) or _breaks(s.body))
 
 
-def _walk(s: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a statement, but for those of functions in it."""
-    yield s
-    for x in ast.iter_child_nodes(s):
-        if not isinstance(x, _SCOPES):
-            yield from _walk(x)
-
-
 def _returns(s: ast.stmt) -> bool:
-    return any(isinstance(x, ast.Return) for x in _walk(s))
+    return any(isinstance(x, ast.Return) for x in walk(s))
 
 
 def _breaks(body: Sequence[ast.stmt]) -> bool:
@@ -300,7 +291,7 @@ def _breaks(body: Sequence[ast.stmt]) -> bool:
     for s in body:
         if isinstance(s, ast.Break):
             return True
-        if isinstance(s, _SCOPES):
+        if isinstance(s, SCOPES):
             continue
         inner = (
             [s.orelse] if isinstance(s, (ast.For, ast.While)) else [getattr(s, "body", []), getattr(s, "orelse", [])]
@@ -313,17 +304,9 @@ def _breaks(body: Sequence[ast.stmt]) -> bool:
 
 def _sets_once(s: ast.While, name: str, bound: ast.expr) -> bool:
     """Does the body set a counter in one place, and its bound nowhere?"""
-    stored = [x.id for x in _walk(s) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)]
-    jumps = any(isinstance(x, ast.Continue) for x in _walk(s))
+    stored = [x.id for x in walk(s) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)]
+    jumps = any(isinstance(x, ast.Continue) for x in walk(s))
     return stored.count(name) == 1 and not jumps and not (isinstance(bound, ast.Name) and bound.id in stored)
-
-
-def _at(x: Any, place: ast.AST) -> Any:
-    """A new node at the place of another one."""
-    for y in ast.walk(x):
-        if isinstance(y, (ast.stmt, ast.expr)) and not hasattr(y, "lineno"):
-            ast.copy_location(y, place)
-    return x
 
 
 def _store(name: str) -> ast.Name:
@@ -331,5 +314,5 @@ def _store(name: str) -> ast.Name:
 
 
 def _set(name: str, value: Any, place: ast.AST) -> ast.stmt:
-    found: ast.stmt = _at(ast.Assign([_store(name)], ast.Constant(value)), place)
+    found: ast.stmt = placed(ast.Assign([_store(name)], ast.Constant(value)), place)
     return found

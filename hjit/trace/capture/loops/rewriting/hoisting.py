@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from hjit.trace.capture.loops.bytecode import SORT
-from hjit.trace.capture.loops.rewriting.syntax import assign, call_of, load, renamed, set_by
+from hjit.trace.capture.loops.rewriting.syntax import SCOPES, assign, call_of, load, placed, renamed, set_by
 from hjit.trace.splitting.source import copied
 from hjit.trace.tracing.arrays.tracer import has_tracer
 
 _CONSUMERS = frozenset(("sum", "min", "max", "sorted", "list", "tuple"))  # these go through all of a generator at once
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
 _OF_THEIR_OWN = (*_COMPREHENSIONS, ast.Lambda, ast.NamedExpr, ast.Yield, ast.Await)
 
@@ -50,16 +49,14 @@ class Hoisting:
 
     conditions: bool
     count: int = 0
-    _in_loop: bool = False
 
     def block(self, body: Sequence[ast.stmt], in_loop: bool = False) -> list[ast.stmt]:
         """Statements, changed."""
         found: list[ast.stmt] = []
         for s in body:
-            self._in_loop = in_loop
-            found += self._hoisted(s)
+            found += self._hoisted(s, in_loop)
             is_loop = isinstance(s, ast.For | ast.While)
-            if not isinstance(s, _SCOPES):
+            if not isinstance(s, SCOPES):
                 for name in ("body", "orelse", "finalbody"):
                     inside = getattr(s, name, None)
                     if isinstance(inside, list) and inside:
@@ -67,14 +64,14 @@ class Hoisting:
             found.append(s)
         return found
 
-    def _hoisted(self, s: ast.stmt) -> list[ast.stmt]:
+    def _hoisted(self, s: ast.stmt, in_loop: bool) -> list[ast.stmt]:
         """What comes before a statement, which is changed."""
         match s:
             case ast.Expr(value=ast.Call(func=ast.Attribute(value=x, attr="sort"), args=[], keywords=[])):
-                if not self._in_loop:
+                if not in_loop:
                     return []
                 self.count += 1
-                s.value = _placed(call_of(SORT, x, load("sorted")), s)
+                s.value = placed(call_of(SORT, x, load("sorted")), s)
                 return []
             case ast.If():
                 name = "test"
@@ -85,25 +82,25 @@ class Hoisting:
             case _:  # others evaluate something before that
                 return []
         found: list[ast.stmt] = []
-        while (place := self._first(s, name)) is not None:
+        while (place := self._first(s, name, in_loop)) is not None:
             found += self._own_statement(*place)
         return found
 
-    def _first(self, node: Any, name: Any) -> tuple[Any, Any] | None:
+    def _first(self, node: Any, name: Any, in_loop: bool) -> tuple[Any, Any] | None:
         """Where the expression is that comes first, if it is to be hoisted: a list or a node, and a key of it."""
         e = node[name] if isinstance(node, list) else getattr(node, name)
-        if isinstance(e, ast.IfExp) and self.conditions and self._in_loop and not isinstance(node, ast.Assign):
+        if isinstance(e, ast.IfExp) and self.conditions and in_loop and not isinstance(node, ast.Assign):
             return node, name
-        if isinstance(e, ast.ListComp) and _is_plain(e) and (self._in_loop or _goes_over_pixels(e)):
+        if isinstance(e, ast.ListComp) and _is_plain(e) and (in_loop or _goes_over_pixels(e)):
             return node, name
         match e:
             case ast.Call(func=ast.Name(id=consumer), args=[ast.GeneratorExp() as inner], keywords=[]) if (
-                consumer in _CONSUMERS and _is_plain(inner) and self._in_loop
+                consumer in _CONSUMERS and _is_plain(inner) and in_loop
             ):
                 return e.args, 0
         for child_of, key in _evaluated(e):
             child = child_of[key] if isinstance(child_of, list) else getattr(child_of, key)
-            place = self._first(child_of, key)
+            place = self._first(child_of, key, in_loop)
             if place is not None:
                 return place
             if not _is_simple(child):
@@ -132,7 +129,7 @@ class Hoisting:
             node[name] = ast.copy_location(load(own), e)
         else:
             setattr(node, name, ast.copy_location(load(own), e))
-        return [_placed(s, e) for s in found]
+        return [placed(s, e) for s in found]
 
 
 def is_hoisted(name: str) -> bool:
@@ -188,10 +185,3 @@ def _is_simple(e: Any) -> bool:
         case ast.Tuple(elts=elts) | ast.List(elts=elts):
             return all(map(_is_simple, elts))
     return False
-
-
-def _placed(x: Any, place: ast.AST) -> Any:
-    for y in ast.walk(x):
-        if isinstance(y, (ast.stmt, ast.expr)) and not hasattr(y, "lineno"):
-            ast.copy_location(y, place)
-    return x

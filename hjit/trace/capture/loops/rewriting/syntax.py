@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from hjit.trace.splitting.source import copied
+
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 def set_by(nodes: Sequence[ast.AST]) -> frozenset[str]:
@@ -48,3 +51,19 @@ def if_statement(s: ast.stmt) -> ast.stmt:
             sides = [[if_statement(ast.copy_location(ast.AugAssign(copied([x])[0], op, e), s))] for e in (a, b)]
             return ast.copy_location(ast.If(test, *sides), s)
     return s
+
+
+def walk(*nodes: ast.AST) -> Iterator[ast.AST]:
+    """Nodes and those in them, but for those in functions and classes inside."""
+    for x in nodes:
+        yield x
+        if not isinstance(x, SCOPES):
+            yield from walk(*ast.iter_child_nodes(x))
+
+
+def placed(x: Any, place: ast.AST) -> Any:
+    """A new node, with the place of another one for its nodes that have none of their own."""
+    for y in ast.walk(x):
+        if isinstance(y, ast.stmt | ast.expr) and not hasattr(y, "lineno"):
+            ast.copy_location(y, place)
+    return x
