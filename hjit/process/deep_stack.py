@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
 from hjit.process import threads
-from hjit.process.signals import result_of
+from hjit.process.signals import Call, result_of
 
 T = TypeVar("T")
 RECURSION_LIMIT = 10_000  # frames: a Graph's expressions are some hundred deep, and take a few frames for each level
@@ -46,7 +45,7 @@ class _DeepStacks:
         self._threads, self._limit = 0, 0
 
     def run(self, f: Callable[..., T], *args: Any) -> T:
-        done: Future[T] = Future()
+        done: Call[T] = Call()
         context = copy_context()
         context.run(self.entered.set, True)
 
@@ -55,10 +54,10 @@ class _DeepStacks:
                 result = context.run(f, *args)
             except BaseException as error:
                 self._leave()
-                done.set_exception(error)
+                done.end(error=error)
             else:
                 self._leave()
-                done.set_result(result)
+                done.end(result)
 
         self._enter(work)
         return result_of(done)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import _imp
+import concurrent.futures._base
 import ctypes
+import dis
 import functools
 import gc
 import importlib
+import itertools
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -19,7 +23,7 @@ import pytest
 import hjit
 from hjit.errors import raise_if_signalled
 from hjit.kernels.runtime import arena
-from hjit.process import garbage_collection, signals
+from hjit.process import garbage_collection, signals, threads
 from hjit.process.garbage_collection import few_collections
 from hjit.process.signals import Unfinished, bounded
 from hjit.process.state import TABLE
@@ -71,6 +75,7 @@ def at_the_start_of_a_function(thread: int) -> None:
         pass
 
 
+HANDLING = {"RESUME", "CALL", "CALL_FUNCTION_EX", "JUMP_BACKWARD"}  # after these operations, signal handlers are called
 WAYS = (by_signal, after_a_call, in_a_loop, at_the_start_of_a_function)
 
 
@@ -159,9 +164,11 @@ def test_a_time_limit_ends_what_never_ends(limited: None) -> None:
 
 def in_time(f: Callable[[], None]) -> None:
     """Run a function in a thread, which may not wait for itself."""
-    done: Future[None] = Future()
+    done: signals.Call[None] = signals.Call()
     threading.Thread(target=signals._call, args=(done, f, ()), daemon=True).start()
-    done.result(WAITED)
+    done.wait(WAITED)
+    assert done.done
+    done.result()
 
 
 def with_calls_between(f: Callable[[], None], between: Callable[[], None], file: str) -> None:
@@ -234,6 +241,61 @@ def test_a_handler_waits_for_no_lock_of_its_own_thread() -> None:
     assert {name for (name, _), lock in found.items() if type(lock) is not reentrant} <= ELSEWHERE
     pool = signals._Pool("none", 1)
     assert type(pool._lock) is reentrant
+
+
+@pytest.mark.parametrize("wait", [functools.partial(bounded, WAITED), signals.signal_safe])
+def test_what_is_raised_anywhere_in_a_wait_leaves_the_other_thread_its_locks(
+    wait: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a signal handler does it: in Python's code of threads, locks and waits, wherever handlers are called there."""
+    monkeypatch.setattr(threading, "main_thread", threading.current_thread)
+    files = {signals.__file__, threading.__file__, threads.__file__, concurrent.futures._base.__file__}
+    places = 0
+
+    def interrupted(at: int) -> bool:
+        count = itertools.count()
+        before: dict[Any, str] = {}
+
+        def trace(frame: Any, event: str, arg: object) -> Any:
+            if frame.f_code.co_filename not in files:
+                return None
+            frame.f_trace_opcodes = True
+            if event == "opcode":
+                if before.get(frame) in HANDLING and next(count) == at:
+                    raise KeyboardInterrupt
+                before[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+            return trace
+
+        def run() -> None:
+            sys.settrace(trace)
+            try:
+                assert wait(time.sleep, 0.001) is None
+            except KeyboardInterrupt:
+                pass
+            finally:
+                sys.settrace(None)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        thread.join(WAITED)
+        assert not thread.is_alive(), f"waits for ever where it was interrupted at place {at}"
+        return next(count) > at
+
+    while interrupted(places):
+        places += 1
+    assert places > 20
+
+
+def test_a_wait_gives_back_the_lock_of_imports_where_an_import_was_interrupted() -> None:
+    sys.modules.pop("colorsys", None)
+    _imp.acquire_lock()  # as `importlib._bootstrap._get_module_lock`, which an exception ended there
+    call = signals.submit("tasks", 2, importlib.import_module, "colorsys")
+    end = time.monotonic() + WAITED
+    signals._wait_until(call, lambda: time.monotonic() > end, None)
+    done = call.done
+    while _imp.lock_held():
+        _imp.release_lock()
+    assert done and call.result().__name__ == "colorsys"
 
 
 class Importing:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +57,7 @@ def test_greenlets_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """They would find the stack of the caller, whose memory they read, somewhere else."""
     monkeypatch.setattr("_thread.start_new_thread", lambda *args: pytest.fail("a greenlet"))
     here = threading.get_ident()
-    asked: Future[Any] = signals.submit("tasks", 7, threading.get_ident)
+    asked: signals.Call[Any] = signals.submit("tasks", 7, threading.get_ident)
     assert asked.result() == signals.bounded(1.0, threading.get_ident) == signals.signal_safe(threading.get_ident)
     assert asked.result() == here
 

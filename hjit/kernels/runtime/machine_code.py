@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
+from hjit.process.signals import Call
+
 # -- abandoned compilations with LLVM
 
-_given_up: Future[bytes] | None = None
+_given_up: Call[bytes] | None = None
 
 
-def give_up(call: Future[bytes]) -> None:
+def give_up(call: Call[bytes]) -> None:
     """Abandon a compilation: LLVM goes on, and its result is not used."""
     global _given_up
     _given_up = call
@@ -21,7 +22,7 @@ def give_up(call: Future[bytes]) -> None:
 
 def is_busy() -> bool:
     """Is LLVM still running an abandoned compilation? It holds LLVM's lock, so nothing can be compiled."""
-    return _given_up is not None and not _given_up.done()
+    return _given_up is not None and not _given_up.done
 
 
 # -- kernels
