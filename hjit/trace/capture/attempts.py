@@ -87,6 +87,8 @@ class Attempts:
             self.update(overwriting=self.next.overwriting | {refusal.site})
         elif refusal.growing is not None:
             self._grow(rec, refusal.growing)
+        elif refusal.indexing:
+            self.update(indexes=False)
         elif refusal.rolling:
             self.update(rolls_inside=True)
         elif refusal.endless:

@@ -26,6 +26,7 @@ from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, is_complex
 from hjit.trace.tracing.arrays.grown import GrownList
 from hjit.trace.tracing.arrays.masked import MaskedRead
+from hjit.trace.tracing.arrays.number_lists import NumberList
 from hjit.trace.tracing.arrays.traced import Traced
 from hjit.trace.tracing.arrays.tracer import (
     Tracer,
@@ -107,7 +108,7 @@ def _isinstance(x: Any, cls: Any) -> bool:
         return issubclass(python_type(x) if x.weak and x.dtype.kind != "f" else x.dtype.type, cls)
     if type(x) is ComplexTracer and x.is_scalar:
         return issubclass(complex if x.weak else x.dtype.type, cls)
-    return issubclass(list, cls) if type(x) is GrownList else isinstance(x, cls)
+    return issubclass(list, cls) if type(x) in (GrownList, NumberList) else isinstance(x, cls)
 
 
 def _type(*args: Any) -> Any:
@@ -120,7 +121,7 @@ def _type(*args: Any) -> Any:
         return watched_class(x.__class__)
     if type(x) in (Tracer, ComplexTracer, HostScalar, MaskedRead, Opaque):
         return x.__class__
-    if type(x) is GrownList:
+    if type(x) in (GrownList, NumberList):
         return list
     return int if type(x) is Size else class_of(type(x))
 
@@ -219,6 +220,8 @@ def _extreme(function: Callable[..., Any], ufunc: np.ufunc, beats: Callable[[Any
         return python_int(call(ufunc, *indices))
 
     def method(*args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and type(args[0]) is NumberList and not kwargs:
+            return args[0].extreme(function)
         items = args[0] if len(args) == 1 and type(args[0]) in (list, tuple) else args
         if not kwargs and InductionVariable in map(type, items) and all(type(x) in _WHOLE for x in items):
             return functools.reduce(of_indices, items)
@@ -256,6 +259,13 @@ def _sorted(items: Any, /, *, key: Any = None, reverse: Any = False) -> list[Any
                 items[j - 1], items[j] = b, a
     found: list[Any] = items
     return found
+
+
+def _sum(items: Any, /, *start: Any, **options: Any) -> Any:
+    """`sum`, of a list of ints that is an array."""
+    if type(items) is NumberList and items.kind is not float and not start and not options:
+        return items.total()
+    return sum(items, *start, **options)
 
 
 def _divmod(a: Any, b: Any, /) -> Any:
@@ -370,6 +380,7 @@ REPLACED: dict[Any, Any] = {
     max: _extreme(max, np.maximum, operator.gt),
     min: _extreme(min, np.minimum, operator.lt),
     sorted: _sorted,
+    sum: _sum,
     divmod: _divmod,
     round: _whole(round, np.rint),
     math.trunc: _trunc,

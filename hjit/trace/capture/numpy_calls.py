@@ -16,8 +16,8 @@ import numpy as np
 
 from hjit.trace.capture.array_protocol import arrays_of
 from hjit.trace.tracing import forward
-from hjit.trace.tracing.arrays.grown import arrays_of_lists
 from hjit.trace.tracing.arrays.masked import has_masked_read
+from hjit.trace.tracing.arrays.number_lists import arrays_of_lists
 from hjit.trace.tracing.arrays.tracer import has_tracer, is_simple_call
 from hjit.trace.tracing.dispatch import functions, source_of
 from hjit.trace.tracing.externs.calls import concrete, extern_call

@@ -32,11 +32,12 @@ _ALLOWED = frozenset(
 # What the functions that `exits`, `choices` and `branches` make call: a loop is left; a ``while``; a number is chosen;
 # and, or; a condition; what is done where it holds, and where not.
 LEAVES, WHILE, APPEND, SORT = "__hjit_leaves__", "__hjit_while__", "__hjit_append__", "__hjit_sort__"
+INDEXED = "__hjit_indexed__"
 CHOOSES, CHOOSE, BOTH, EITHER = "__hjit_chooses__", "__hjit_choose__", "__hjit_both__", "__hjit_either__"
 BEGIN, TRUTH, JOINED = "__hjit_begin__", "__hjit_truth__", "__hjit_joined__"
 ONCE, OTHERWISE, UNSET = "__hjit_once__", "__hjit_otherwise__", "__hjit_unset__"
 OWN = frozenset(
-    (LEAVES, WHILE, APPEND, SORT, CHOOSES, CHOOSE, BOTH, EITHER, BEGIN, TRUTH, JOINED, ONCE, OTHERWISE, UNSET)
+    (LEAVES, WHILE, APPEND, SORT, INDEXED, CHOOSES, CHOOSE, BOTH, EITHER, BEGIN, TRUTH, JOINED, ONCE, OTHERWISE, UNSET)
 )
 ITERABLES = frozenset(("range", "enumerate", "zip"))  # what makes the elements that a loop is traced over as one
 _JUMPS = frozenset("JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT".split())
@@ -279,6 +280,16 @@ def _is_iterable(steps: list[dis.Instruction], head: int, code: CodeType) -> boo
 
 def _is_backwards(opname: str) -> bool:
     return "JUMP" in opname and "BACKWARD" in opname
+
+
+@lru_cache(maxsize=1024)
+def indexes_lists(code: CodeType) -> bool:
+    """May a function have loops that index a list, by more than constants? One index, as only lists cannot have two."""
+    steps = [s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "EXTENDED_ARG")]
+    if not any(_is_backwards(s.opname) for s in steps):
+        return False
+    items = (k for k, s in enumerate(steps) if s.opname in ("BINARY_SUBSCR", "STORE_SUBSCR"))
+    return any(steps[k - 1].opname not in ("BUILD_TUPLE", "LOAD_CONST", "BUILD_SLICE") for k in items)
 
 
 @lru_cache(maxsize=64)

@@ -453,7 +453,8 @@ class CarriedVariables:
     def ranges(self, stages: Mapping[str, Stage]) -> CarriedInts:
         """The integers that expressions can be while the loop runs; `stages` do not change then."""
         most: dict[Atom, int] = {loop.var: loop.trip_count - 1 for loop in self.rec.loops}
-        return CarriedInts(stages, self.rec.rerolled.carried_ints, most, self.rec.sizes)
+        rerolled = self.rec.rerolled
+        return CarriedInts(stages, rerolled.carried_ints, most, self.rec.sizes, rerolled.small_ints)
 
     def _bounded(
         self,

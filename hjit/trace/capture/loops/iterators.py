@@ -23,6 +23,7 @@ from hjit.trace.capture.loops.found import found_by
 from hjit.trace.capture.loops.rerolling import Iterations, Limit, TracedLoop
 from hjit.trace.ir.expressions import Load
 from hjit.trace.ir.poly import SMALL, Indirect, poly
+from hjit.trace.tracing.arrays.number_lists import NumberList
 from hjit.trace.tracing.arrays.traced import Traced
 from hjit.trace.tracing.arrays.tracer import as_tracer, is_tracer, python_int, stage_of
 from hjit.trace.tracing.forward import provides
@@ -288,7 +289,7 @@ def _elements(x: Any) -> Elements | None:
     """What a loop over an array, or over what is made of arrays here, goes through; None of anything else."""
     if type(x) is Elements:
         return None if x.has_begun else x
-    is_array = issubclass(type(x), Traced) and bool(x.shape)
+    is_array = (issubclass(type(x), Traced) and bool(x.shape)) or type(x) is NumberList
     return Elements(x.shape[0], x.__getitem__, x.rows) if is_array else None
 
 

@@ -8,6 +8,7 @@ iteration checks it, and Python runs where it does not hold.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,6 +48,7 @@ class CarriedInts(Ranges):
         carried: the arrays that hold carried ints.
         most: of each variable of a loop its greatest value.
         sizes: the run-time sizes by name.
+        small: arrays of ints that stay within ``-MOST .. MOST``.
     """
 
     def __init__(
@@ -55,9 +57,10 @@ class CarriedInts(Ranges):
         carried: Mapping[str, CarriedInt],
         most: Mapping[Atom, int],
         sizes: Mapping[str, int],
+        small: AbstractSet[str] = frozenset(),
     ) -> None:
         super().__init__(stages)
-        self.carried, self.most, self.sizes = carried, most, sizes
+        self.carried, self.most, self.sizes, self.small = carried, most, sizes, small
 
     def of(self, e: Expr, known: dict[Expr, Range | None] | None = None) -> Range | None:
         known = {} if known is None else known
@@ -66,6 +69,8 @@ class CarriedInts(Ranges):
 
     def of_array(self, name: str) -> Range | None:
         carried = self.carried.get(name)
+        if name in self.small:
+            return -MOST, MOST
         return carried.within if carried is not None else super().of_array(name)
 
     def settle(self, begins: Mapping[str, Expr], left: Mapping[str, Sequence[Expr]]) -> dict[str, CarriedInt]:
@@ -82,7 +87,7 @@ class CarriedInts(Ranges):
                 within[name] = first
         for done in range(MAX_ROUNDS):
             carried = {**self.carried, **{n: CarriedInt(begins[n], None, r) for n, r in within.items()}}
-            own = CarriedInts(self.stages, carried, self.most, self.sizes)  # which knows nothing of temporaries yet
+            own = CarriedInts(self.stages, carried, self.most, self.sizes, self.small)  # knows no temporaries yet
             after = {n: own.joined(n, within[n], left[n]) for n in within}
             changed = {n for n, r in after.items() if r != within[n]}
             grown = changed if done >= WIDE_ROUNDS else ()

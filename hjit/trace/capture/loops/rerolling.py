@@ -398,6 +398,10 @@ class TracedLoop:
         """See `hjit.trace.tracing.scalars.induction.RerolledLoop`."""
         return self.carried.ranges(self._fixed()).of(e)
 
+    def moves(self, e: Expr, own: str) -> int | None:
+        """See `hjit.trace.tracing.scalars.induction.RerolledLoop`."""
+        return self.carried.ranges(self._fixed()).moves(e, own)
+
     def _fixed(self) -> dict[str, Stage]:
         """The stages that hold the same in all iterations, also of loops around."""
         rec = self.rec

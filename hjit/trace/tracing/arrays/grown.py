@@ -181,10 +181,3 @@ class GrownList:
             raise CannotReroll((sys._getframe(2).f_code, 0), f"{operation} of a list that it fills", growing=False)
         reason = "how many items a list has that a loop fills depends on the image's values"
         return current().error(operation, reason, "make an array of it, or return it")
-
-
-def arrays_of_lists(x: Any) -> Any:
-    """Arguments of a call, with the arrays of such lists in place of these."""
-    if type(x) is tuple and any(type(y) is GrownList for y in x):
-        return tuple(y.array() if type(y) is GrownList else y for y in x)
-    return x

@@ -550,6 +550,11 @@ def python_float(t: Tracer) -> Any:
     return _python_number(t, np.float64)
 
 
+def python_bool(t: Tracer) -> Any:
+    """A bool of NumPy's as one of Python's, without its value."""
+    return bool(t.known.reshape(())[()]) if t.known is not None else _python_number(t, np.bool_)
+
+
 def computes_ints() -> bool:
     """Is an int of Python that is made now of a computed number computed at every call, rather than decided on?"""
     rec = current()

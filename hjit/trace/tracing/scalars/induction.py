@@ -38,6 +38,7 @@ class CannotReroll(BaseException):
         checking: or where iterations check some variables, see `Attempt.checked`.
         growing: or where a list is one that loops fill, a `Growing` of `hjit.trace.tracing.recording.state.attempt`; or
             where none is: True if a short loop around may be the reason.
+        indexing: or with lists as they are, see `Attempt.indexes`.
     """
 
     def __init__(
@@ -53,11 +54,13 @@ class CannotReroll(BaseException):
         endless: bool = False,
         checking: frozenset[tuple[LoopSite, str]] = frozenset(),
         growing: Any = None,
+        indexing: bool = False,
     ) -> None:
         super().__init__(why)
         self.site, self.overwriting, self.rolling, self.choosing = site, overwriting, rolling, choosing
         self.branching, self.many = branching, many
         self.moving, self.endless, self.checking, self.growing = moving, endless, checking, growing
+        self.indexing = indexing
 
 
 class RerolledLoop(Protocol):
@@ -85,6 +88,9 @@ class RerolledLoop(Protocol):
 
     def range_of(self, e: Any) -> tuple[int, int] | None:
         """The least and the greatest integer that an expression can be in its iterations; None of floats."""
+
+    def moves(self, e: Any, own: str) -> int | None:
+        """How far an integer is from one in an array at most; None: any distance."""
 
     def compared(self, outcome: Any, comparison: Comparison) -> Any:
         """The traced outcome of a comparison, which is noted: where it is a condition, indices are known better."""

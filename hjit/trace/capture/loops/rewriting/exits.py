@@ -17,11 +17,12 @@ from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any
 
-from hjit.trace.capture.loops.bytecode import ITERABLES, LEAVES, WHILE, has_exits
+from hjit.trace.capture.loops.bytecode import ITERABLES, LEAVES, WHILE, has_exits, indexes_lists
 from hjit.trace.capture.loops.rewriting.appends import Appends
 from hjit.trace.capture.loops.rewriting.branches import Branches
 from hjit.trace.capture.loops.rewriting.choices import Choices
 from hjit.trace.capture.loops.rewriting.hoisting import Hoisting
+from hjit.trace.capture.loops.rewriting.indexing import Indexing, written_lists
 from hjit.trace.capture.loops.rewriting.syntax import SCOPES, load, placed, walk
 from hjit.trace.splitting.source import TREE, NoSource, copied, tree_of
 from hjit.trace.splitting.source import code_of as code_of_tree
@@ -58,8 +59,10 @@ def _rewritten(function: FunctionType, is_choosing: bool, is_branching: bool) ->
         return function.__code__
     if not is_shown:  # the file has changed since it was loaded
         return function.__code__
-    hoisting, appends = Hoisting(is_choosing or is_branching), Appends()
+    hoisting = Hoisting(is_choosing or is_branching, written_lists(tree.body))
+    appends, indexing = Appends(), Indexing()
     tree.body = appends.block(hoisting.block(tree.body))
+    tree.body = indexing.block(tree.body, _parameters(tree.args))
     exits = _Exits(_parameters(tree.args))
     choices = Choices(frozenset((*function.__code__.co_varnames, *function.__code__.co_cellvars)))
     if is_choosing:
@@ -68,15 +71,15 @@ def _rewritten(function: FunctionType, is_choosing: bool, is_branching: bool) ->
     if is_branching:
         tree.body = branches.block(tree.body, _parameters(tree.args))
     tree.body = exits.block(tree.body, ())
-    is_changed = hoisting.count or appends.count or exits.count or choices.count or branches.count
+    is_changed = hoisting.count or appends.count or indexing.count or exits.count or choices.count or branches.count
     return code_of_tree(function, tree) if is_changed else function.__code__
 
 
 def _has_parts(code: CodeType) -> bool:
-    """May a function have something that `Appends` or `Hoisting` changes?"""
+    """May a function have something that `Appends`, `Hoisting` or `Indexing` changes?"""
     comprehensions = ("<listcomp>", "<genexpr>")  # no functions of their own in later versions, where they do no harm
     has_one = any(isinstance(c, CodeType) and c.co_name in comprehensions for c in code.co_consts)
-    return has_one or not _METHODS.isdisjoint(code.co_names)
+    return has_one or not _METHODS.isdisjoint(code.co_names) or indexes_lists(code)
 
 
 _METHODS = frozenset(("append", "sort"))

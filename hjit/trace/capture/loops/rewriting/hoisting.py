@@ -44,10 +44,12 @@ class Hoisting:
 
     Attributes:
         conditions: are conditional expressions hoisted, too?
+        lists: variables whose items loops write; comprehensions over these are loops, too.
         count: of changed statements.
     """
 
     conditions: bool
+    lists: frozenset[str] = frozenset()
     count: int = 0
 
     def block(self, body: Sequence[ast.stmt], in_loop: bool = False) -> list[ast.stmt]:
@@ -91,7 +93,8 @@ class Hoisting:
         e = node[name] if isinstance(node, list) else getattr(node, name)
         if isinstance(e, ast.IfExp) and self.conditions and in_loop and not isinstance(node, ast.Assign):
             return node, name
-        if isinstance(e, ast.ListComp) and _is_plain(e) and (in_loop or _goes_over_pixels(e)):
+        is_plain = isinstance(e, ast.ListComp) and _is_plain(e)
+        if is_plain and (in_loop or _goes_over_pixels(e) or self._goes_over_lists(e)):
             return node, name
         match e:
             case ast.Call(func=ast.Name(id=consumer), args=[ast.GeneratorExp() as inner], keywords=[]) if (
@@ -106,6 +109,10 @@ class Hoisting:
             if not _is_simple(child):
                 return None
         return None
+
+    def _goes_over_lists(self, e: ast.ListComp) -> bool:
+        iterated = e.generators[0].iter
+        return len(e.generators) == 1 and isinstance(iterated, ast.Name) and iterated.id in self.lists
 
     def _own_statement(self, node: Any, name: Any) -> list[ast.stmt]:
         self.count += 1

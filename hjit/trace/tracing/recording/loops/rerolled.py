@@ -18,6 +18,7 @@ class RerolledLoops:
         nests: of loops that write several places in each iteration, by the arrays that they write, while loops run.
         carried_ints: ints of Python that loops carry, by the arrays that hold them.
         python_ints: stages that hold the result of an operation on such ints.
+        small_ints: arrays of such ints that stay within ``-2**53 .. 2**53``.
         clamped: of indices that are in range behind a condition alone, what they are where it holds.
         conditions: of loops of one iteration at most what is carried, and how, by where they begin.
         branches: how many sides of conditions were traced.
@@ -34,6 +35,7 @@ class RerolledLoops:
     nests: dict[str, Any] = field(default_factory=dict)
     carried_ints: dict[str, Any] = field(default_factory=dict)
     python_ints: set[str] = field(default_factory=set)
+    small_ints: set[str] = field(default_factory=set)
     clamped: dict[Atom, Poly] = field(default_factory=dict)
     conditions: dict[Any, dict[str, Any]] = field(default_factory=dict)
     branches: int = 0

@@ -49,6 +49,7 @@ class Attempt:
         branches: are the branches of conditions in programs traced one after the other?
         growing: lists that loops fill.
         grows: may loops fill lists? Otherwise a list that iterations change has them traced one by one.
+        indexes: are lists of numbers that loops index arrays?
         freeze_captured: are captured numbers constants? Otherwise they are read at every call, like arguments.
         classes: does traced code get a `ScalarClass` for each NumPy scalar type? None: unless it calls one through a
             variable.
@@ -73,6 +74,7 @@ class Attempt:
     branches: bool = False
     growing: tuple[Growing, ...] = ()
     grows: bool = True
+    indexes: bool = True
     freeze_captured: bool = False
     classes: bool | None = None
     traces_methods: bool | None = None

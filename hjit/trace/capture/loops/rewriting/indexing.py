@@ -1,0 +1,192 @@
+"""Lists of numbers that loops index, written so that these may be arrays while the function is traced.
+
+Before a loop that has ``hist[v] += 1``, where `hist` was made by the function, there is ``hist = indexed(hist, True)``;
+before one that only reads ``table[v]``, a variable of its own, ``.of table = indexed(table, False)``, which the loop
+reads in its place. Other things than lists of numbers stay what they are; see
+`hjit.trace.tracing.arrays.number_lists`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hjit.trace.capture.loops.bytecode import INDEXED
+from hjit.trace.capture.loops.rewriting.syntax import SCOPES, assign, call_of, placed, set_by, walk
+from hjit.trace.tracing.arrays.number_lists import number_list
+from hjit.trace.tracing.recording.recorder import current, tracing
+
+# -- what the functions call
+
+
+def indexed(x: Any, is_written: bool) -> Any:
+    """A list of numbers as an array, while a function is traced; anything else as it is."""
+    if not tracing() or not current().attempt.indexes:
+        return x
+    found = number_list(x, is_written)
+    return x if found is None else found
+
+
+# -- the functions
+
+_TAKING = frozenset(("len", "sum", "min", "max"))  # these take a list and keep nothing of it
+_MAKING = frozenset(("list", "sorted"))  # what they return is new
+
+
+@dataclass
+class Indexing:
+    """Tells the loops of a function which lists they index.
+
+    Attributes:
+        count: of lists.
+    """
+
+    count: int = 0
+
+    def block(self, body: Sequence[ast.stmt], parameters: frozenset[str]) -> list[ast.stmt]:
+        """The body of a function, changed."""
+        arrays = frozenset(_used_as_arrays(body))
+        known = {x.id for x in walk(*body) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)}
+        return self._block(body, body, frozenset(parameters), _Names(arrays, frozenset(known | parameters)))
+
+    def _block(
+        self, body: Sequence[ast.stmt], whole: Sequence[ast.stmt], bound: frozenset[str], names: _Names
+    ) -> list[ast.stmt]:
+        """A block of a function, `whole`; `bound`: the variables that have values where it begins."""
+        found: list[ast.stmt] = []
+        for s in body:
+            if isinstance(s, ast.For | ast.While):
+                found += self._before(s, whole, bound, names)
+                inside = bound | set_by([s.target]) if isinstance(s, ast.For) else bound
+                s.body = self._block(s.body, whole, inside, names)
+            elif not isinstance(s, SCOPES):
+                for name in ("body", "orelse"):
+                    inside_body = getattr(s, name, None)
+                    if isinstance(inside_body, list) and inside_body:
+                        setattr(s, name, self._block(inside_body, whole, bound, names))
+            found.append(s)
+            if isinstance(s, ast.Assign | ast.AnnAssign | ast.AugAssign):
+                bound |= set_by([s])
+        return found
+
+    def _before(
+        self, loop: ast.For | ast.While, whole: Sequence[ast.stmt], bound: frozenset[str], names: _Names
+    ) -> list[ast.stmt]:
+        """What stands before a loop, which is changed."""
+        written, read = _indexed(loop)
+        found = []
+        own = set_by([loop])
+        for name in sorted(written - own):
+            if name in bound and name not in names.arrays and _is_its_own(name, whole, loop):
+                self.count += 1
+                found.append(placed(assign(name, call_of(INDEXED, name, ast.Constant(True))), loop))
+        for name in sorted(read - own - written):
+            if name not in names.arrays and (name in bound or name not in names.local):
+                self.count += 1
+                found.append(placed(assign(_own(name), call_of(INDEXED, name, ast.Constant(False))), loop))
+                for x in _subscripts(loop):
+                    base = _base(x)
+                    if base.id == name:
+                        base.id = _own(name)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Attributes:
+    arrays: variables that are used as only arrays are.
+    local: variables that the function sets, and its parameters.
+    """
+
+    arrays: frozenset[str]
+    local: frozenset[str]
+
+
+def _own(name: str) -> str:
+    return f".of {name}"
+
+
+def _used_as_arrays(body: Sequence[ast.stmt]) -> Iterator[str]:
+    """The variables with attributes that lists do not have, or with several indices."""
+    for x in walk(*body):
+        match x:
+            case ast.Attribute(value=ast.Name(id=name), attr=attr) if not hasattr(list, attr):
+                yield name
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.Tuple()):
+                yield name
+
+
+def _subscripts(s: ast.AST) -> Iterator[ast.Subscript]:
+    """Those of variables, at places that are no constants."""
+    for x in walk(s):
+        match x:
+            case ast.Subscript(value=ast.Name(), slice=index) if not _is_constant(index):
+                yield x
+
+
+def _is_constant(index: ast.expr) -> bool:
+    match index:
+        case ast.Constant() | ast.Slice() | ast.Tuple() | ast.UnaryOp(operand=ast.Constant()):
+            return True
+    return False
+
+
+def _base(x: ast.expr) -> Any:
+    while isinstance(x, ast.Subscript):
+        x = x.value
+    return x
+
+
+def _indexed(loop: ast.AST) -> tuple[set[str], set[str]]:
+    """The variables whose items a loop writes, and reads."""
+    all_of = [x for x in walk(loop) if isinstance(x, ast.Subscript)]
+    stored = {_base(x).id for x in all_of if not isinstance(x.ctx, ast.Load) and isinstance(_base(x), ast.Name)}
+    found = {_base(x).id for x in _subscripts(loop)}
+    return found & stored, found - stored
+
+
+def _is_its_own(name: str, whole: Sequence[ast.stmt], loop: ast.For | ast.While) -> bool:
+    """Has nothing but this variable to do with a list until a loop has ended, and has the function made it?"""
+    end = loop.end_lineno or 0
+    before = [x for x in walk(*whole) if getattr(x, "lineno", end + 1) <= end]
+    own: set[int] = set()
+    for x in before:
+        match x:
+            case ast.Assign(targets=[target], value=value):
+                pairs = [(target, value)]
+                if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                    pairs = [*zip(target.elts, value.elts, strict=False)]
+                own |= {id(t) for t, v in pairs if isinstance(t, ast.Name) and t.id == name and _is_new_list(v)}
+            case ast.Subscript(value=ast.Name(id=other) as base) if other == name and not isinstance(x.ctx, ast.Del):
+                own.add(id(base))
+            case ast.Call(func=ast.Name(id=f), args=[ast.Name(id=other) as arg], keywords=[]) if other == name:
+                if f in _TAKING:
+                    own.add(id(arg))
+            case ast.For(iter=ast.Name(id=other) as arg) if other == name:
+                own.add(id(arg))
+    uses = [x for x in before if isinstance(x, ast.Name) and x.id == name]
+    if any(isinstance(x, SCOPES) and _mentions(x, name) for x in walk(*whole)):
+        return False
+    return all(id(x) in own for x in uses)
+
+
+def _is_new_list(e: ast.expr) -> bool:
+    match e:
+        case ast.List() | ast.ListComp():
+            return True
+        case ast.BinOp(left=ast.List(), op=ast.Mult()) | ast.BinOp(op=ast.Mult(), right=ast.List()):
+            return True
+        case ast.Call(func=ast.Name(id=f)):
+            return f in _MAKING or f == INDEXED
+    return False
+
+
+def _mentions(s: ast.AST, name: str) -> bool:
+    return any(isinstance(x, ast.Name) and x.id == name for x in ast.walk(s))
+
+
+def written_lists(body: Sequence[ast.stmt]) -> frozenset[str]:
+    """The variables whose items loops of a function write at computed places."""
+    return frozenset(n for x in walk(*body) if isinstance(x, ast.For | ast.While) for n in _indexed(x)[0])
