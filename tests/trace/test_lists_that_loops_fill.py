@@ -338,3 +338,47 @@ def test_random_items(seed: int) -> None:
     for shape in ((20, 23), (9, 41)):
         a = image(*shape)
         assert identical(outcome(p, a), outcome(f, a)), source
+
+
+def runs(a: Array) -> Any:
+    row = a.ravel() > 128
+    lengths, count = [], 1
+    for k in range(1, len(row)):
+        if row[k] == row[k - 1]:
+            count += 1
+        else:
+            lengths.append(count)
+            count = 1
+    lengths.append(count)
+    return lengths, len(lengths)
+
+
+def pairs_of_runs(a: Array) -> Any:
+    flat = a.ravel() // 64
+    found = []
+    before, n = flat[0], 1
+    for v in flat[1:]:
+        if v == before:
+            n += 1
+        else:
+            found.append((before, n))
+            before, n = v, 1
+    found.append((before, n))
+    return np.array(found)
+
+
+def middle(a: Array) -> Any:
+    values = []
+    for y in range(a.shape[0]):
+        for x in range(a.shape[1]):
+            values.append(int(a[y, x]))
+    values.sort()
+    return values[len(values) // 2], values[-1]
+
+
+@pytest.mark.parametrize("f", [runs, pairs_of_runs, middle], ids=lambda f: f.__name__)
+def test_lists_are_appended_to_and_sorted_after_the_loop(f: Callable[..., Any]) -> None:
+    pipe = compiled(f)
+    for shape in ((40, 33), (40, 33), (17, 21)):
+        assert identical(pipe(image(*shape)), f(image(*shape)))
+    assert pipe.stats.fallbacks == 0

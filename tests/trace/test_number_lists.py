@@ -257,3 +257,20 @@ def test_functions_without_such_lists_are_as_they_were() -> None:
         return out
 
     assert code_of(f) is f.__code__
+
+
+def swaps(a: Array) -> list[int]:
+    found = list(range(32))
+    for y in range(a.shape[0]):
+        for x in range(a.shape[1]):
+            i, j = a[y, x] % 32, a[y, x] // 8
+            before = found[i]
+            found[i] = found[j]
+            found[j] = before
+    return found
+
+
+def test_an_item_that_was_read_stays_what_it_was() -> None:
+    pipe = compiled(swaps)
+    for shape in ((20, 13), (21, 14)):
+        assert identical(pipe(image(*shape)), swaps(image(*shape)))

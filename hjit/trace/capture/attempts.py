@@ -18,7 +18,7 @@ from hjit.errors import BudgetError, InherentError, LongLoop, TraceError
 from hjit.trace.capture.captured import NUMERIC
 from hjit.trace.capture.loops.rewriting.exits import code_of
 from hjit.trace.tracing.recording.recorder import OutOfBounds, Recorder
-from hjit.trace.tracing.recording.state.attempt import Attempt, Growing
+from hjit.trace.tracing.recording.state.attempt import Attempt, Growing, Stacking
 from hjit.trace.tracing.scalars.host import captured_number
 from hjit.trace.tracing.scalars.induction import CannotReroll, LoopSite
 
@@ -87,6 +87,8 @@ class Attempts:
             self.update(overwriting=self.next.overwriting | {refusal.site})
         elif refusal.growing is not None:
             self._grow(rec, refusal.growing)
+        elif refusal.stacking is not None:
+            self._stack(refusal.stacking)
         elif refusal.indexing:
             self.update(indexes=False)
         elif refusal.rolling:
@@ -193,6 +195,13 @@ class Attempts:
             self.update(growing=(), rolled=self.next.rolled | rec.unrolled.short)
         else:
             self.update(growing=(), grows=False)
+
+    def _stack(self, found: Any) -> None:
+        """Have a loop take items from a list that is arrays; where it cannot be, none is."""
+        if isinstance(found, Stacking) and found.place not in [s.place for s in self.next.stacks]:
+            self.update(stacks=(*self.next.stacks, found))
+        else:
+            self.update(stacks=(), stacks_items=False)
 
     def _with_programs(self, sites: frozenset[LoopSite]) -> None:
         self.update(programs=sites, unrolled=frozenset(), rolls_inside=True, rolls_short=True)

@@ -27,6 +27,7 @@ from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, is_complex
 from hjit.trace.tracing.arrays.grown import GrownList
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.number_lists import NumberList
+from hjit.trace.tracing.arrays.stacks import NumberStack
 from hjit.trace.tracing.arrays.traced import Traced
 from hjit.trace.tracing.arrays.tracer import (
     Tracer,
@@ -95,7 +96,7 @@ def _complex(*args: Any) -> Any:
 
 
 def _len(x: Any) -> Any:
-    if type(x) is GrownList:
+    if type(x) in (GrownList, NumberStack):
         return x.length
     has_rows = type(x) is MaskedRead or ((is_tracer(x) or type(x) is ComplexTracer) and x.shape)
     return x.shape[0] if has_rows else len(x)

@@ -32,13 +32,12 @@ _ALLOWED = frozenset(
 # What the functions that `exits`, `choices` and `branches` make call: a loop is left; a ``while``; a number is chosen;
 # and, or; a condition; what is done where it holds, and where not.
 LEAVES, WHILE, APPEND, SORT = "__hjit_leaves__", "__hjit_while__", "__hjit_append__", "__hjit_sort__"
-INDEXED = "__hjit_indexed__"
+INDEXED, STACKED = "__hjit_indexed__", "__hjit_stacked__"
 CHOOSES, CHOOSE, BOTH, EITHER = "__hjit_chooses__", "__hjit_choose__", "__hjit_both__", "__hjit_either__"
 BEGIN, TRUTH, JOINED = "__hjit_begin__", "__hjit_truth__", "__hjit_joined__"
 ONCE, OTHERWISE, UNSET = "__hjit_once__", "__hjit_otherwise__", "__hjit_unset__"
-OWN = frozenset(
-    (LEAVES, WHILE, APPEND, SORT, INDEXED, CHOOSES, CHOOSE, BOTH, EITHER, BEGIN, TRUTH, JOINED, ONCE, OTHERWISE, UNSET)
-)
+OWN = frozenset((LEAVES, WHILE, APPEND, SORT, INDEXED, STACKED, CHOOSES, CHOOSE, BOTH, EITHER))
+OWN |= {BEGIN, TRUTH, JOINED, ONCE, OTHERWISE, UNSET}
 ITERABLES = frozenset(("range", "enumerate", "zip"))  # what makes the elements that a loop is traced over as one
 _JUMPS = frozenset("JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT".split())
 _ENDS = frozenset("RETURN_VALUE RETURN_CONST RAISE_VARARGS RERAISE".split())

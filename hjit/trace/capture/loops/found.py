@@ -16,6 +16,7 @@ from hjit.trace.capture.loops.elements import UNBOUND
 from hjit.trace.capture.made_classes import is_made
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer
 from hjit.trace.tracing.arrays.number_lists import NumberList
+from hjit.trace.tracing.arrays.stacks import NumberStack
 from hjit.trace.tracing.arrays.tracer import is_tracer
 from hjit.trace.tracing.scalars.host import is_host
 from hjit.trace.tracing.scalars.induction import InductionVariable
@@ -86,6 +87,8 @@ def _keeps_no_state(value: Any, containers: list[tuple[Any, list[Any]]]) -> bool
         or type(value) in (Size, InductionVariable, ObjectProxy)
         or isinstance(value, _PLAIN)
     ):
+        return True
+    if type(value) is NumberStack:
         return True
     if type(value) is NumberList:
         return _keeps_no_state(value.array, containers)

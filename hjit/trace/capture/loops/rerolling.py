@@ -40,6 +40,7 @@ from hjit.trace.ir.graph import Stage
 from hjit.trace.ir.poly import ZERO, Poly, Var, poly
 from hjit.trace.tracing.arrays.buffers import serials
 from hjit.trace.tracing.arrays.grown import GrowingList
+from hjit.trace.tracing.arrays.stacks import NumberStack
 from hjit.trace.tracing.arrays.tracer import call, is_tracer, python_int, stage_of
 from hjit.trace.tracing.frames import traced_frame
 from hjit.trace.tracing.recording.recorder import Recorder
@@ -226,12 +227,14 @@ class TracedLoop:
         self.mark, self.serial = _Mark.of(rec), next(serials)
 
     def _begin_lists(self) -> None:
-        """Make the arrays that hold what the loop appends to lists."""
+        """Make the arrays that hold what the loop appends to lists, and stacks."""
         rec, variables = self.rec, self.frame.f_locals
         for g in rec.attempt.growing:
             to = variables.get(g.name)
             if g.place == place_of(self.site) and type(to) is list and not to:
                 rec.rerolled.growing[id(to)] = GrowingList(rec, to, g.name, g.item, g.shape)
+        inside = (s for s in rec.attempt.stacks if s.is_inside)
+        rec.rerolled.stacks = {s.place: NumberStack(s.place, s.item, True) for s in inside}
 
     def _end_lists(self) -> None:
         """Give the variables that hold lists what the loop has appended."""

@@ -17,7 +17,7 @@ from hjit.errors import TraceError
 from hjit.trace.ir.expressions import Const
 from hjit.trace.ir.poly import Poly, poly
 from hjit.trace.tracing.arrays.masked import MaskedRead
-from hjit.trace.tracing.arrays.tracer import Tracer, call, from_stage
+from hjit.trace.tracing.arrays.tracer import Tracer, call, from_stage, is_tracer, python_number
 from hjit.trace.tracing.recording.recorder import Recorder, current
 from hjit.trace.tracing.scalars.induction import CannotReroll, InductionVariable, as_traced
 
@@ -37,6 +37,11 @@ class Item:
     container: type | None
     dtypes: tuple[np.dtype[Any], ...]
     are_python: tuple[bool, ...]
+
+    @property
+    def kinds(self) -> Sequence[tuple[np.dtype[Any], bool]]:
+        """For each number its dtype, and whether it is one of Python."""
+        return tuple(zip(self.dtypes, self.are_python, strict=True))
 
     def made(self, columns: Sequence[Array]) -> list[Any]:
         """The list whose items have these numbers: one array, shaped (items,), for each number of an item."""
@@ -118,6 +123,17 @@ class GrownList:
             return self.flags.size
         return MaskedRead(self.flags, self.flags).length
 
+    def append(self, x: Any) -> None:
+        """Append an item after the loop, of the kind of the others."""
+        parts = x if self.item.container is not None else (x,)
+        is_alike = type(x) is self.item.container or self.item.container is None
+        is_alike = is_alike and len(parts) == len(self.columns) and [_kind(p) for p in parts] == [*self.item.kinds]
+        if current().loops or not is_alike:
+            raise self.error("list.append")
+        columns = [call(np.append, c.reshape(-1), p) for c, p in zip(self.columns, parts, strict=True)]
+        self.flags = call(np.append, self.flags.reshape(-1), True)
+        self.columns = tuple(c.astype(d) for c, d in zip(columns, self.item.dtypes, strict=True))
+
     def reads(self) -> tuple[MaskedRead, ...]:
         """The numbers of the items: for each column, or of several of the same dtype one read with a last axis."""
         if len(self.columns) > 1 and len(set(self.item.dtypes)) == 1:
@@ -148,7 +164,20 @@ class GrownList:
         raise self.error("loop")
 
     def __getitem__(self, key: Any) -> Any:
-        raise self.error("index")
+        if not self.is_full or self.item.container is not None or type(key) is slice:
+            raise self.error("index")
+        found = self.columns[0].reshape(-1)[key]
+        return python_number(found) if self.item.are_python[0] else found
+
+    def sort(self) -> None:
+        """Sort the numbers of a list to which each iteration has appended one."""
+        if not self.is_full or self.item.container is not None:
+            raise self.error("list.sort")
+        numbers = self.columns[0].reshape(-1)
+        if numbers.dtype.kind == "f":
+            current().check(call(np.any, call(np.isnan, numbers)))
+        self.columns = (call(np.sort, numbers, kind="stable"),)
+        self.flags = from_stage(Const(True, np.dtype(bool)), numbers.shape, np.dtype(bool), name="all_items")
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise self.error("assignment to an item")
@@ -181,3 +210,13 @@ class GrownList:
             raise CannotReroll((sys._getframe(2).f_code, 0), f"{operation} of a list that it fills", growing=False)
         reason = "how many items a list has that a loop fills depends on the image's values"
         return current().error(operation, reason, "make an array of it, or return it")
+
+
+def _kind(x: Any) -> tuple[np.dtype[Any], bool] | None:
+    """The dtype of a number, and whether it is one of Python; None of anything else."""
+    x = as_traced(x)
+    if is_tracer(x):
+        return (x.dtype, x.weak) if x.is_scalar and not x.ndim else None
+    if isinstance(x, np.generic):
+        return x.dtype, False
+    return (np.dtype(type(x)), True) if type(x) in (bool, int, float) else None

@@ -23,9 +23,8 @@ from hjit.trace.tracing.arrays.tracer import (
     from_known,
     from_stage,
     is_tracer,
-    python_bool,
-    python_float,
     python_int,
+    python_number,
     python_type,
 )
 from hjit.trace.tracing.recording.recorder import current
@@ -38,7 +37,6 @@ HALF = MOST // 2  # of one that it begins with, or is set to; and of all that is
 MAX_COMPUTED = 1024  # numbers of a list that are computed one by one
 MAX_PLAIN = 1 << 20  # numbers of a list that are known
 _DTYPES: dict[Any, Any] = {int: np.int64, float: np.float64, bool: np.bool_}
-_NUMBERS = {int: python_int, float: python_float, bool: python_bool}
 
 
 class NumberList:
@@ -85,7 +83,7 @@ class NumberList:
             return NumberList(self.array, None, self, (key,))
         if self.kind is int:
             current().rerolled.small_ints.add(self.array.buffer.source())
-        return self._number(self.array[(*self.at, key)])
+        return python_number(self.array[(*self.at, key)])
 
     def __setitem__(self, key: Any, value: Any) -> None:
         key = self._index(key) if type(key) is not slice else None
@@ -139,9 +137,6 @@ class NumberList:
             return key if type(key) in (Size, InductionVariable) else int(key)
         raise self.refusal("an index of it is no int")
 
-    def _number(self, x: Any) -> Any:
-        return _NUMBERS[self.kind](x)
-
     # -- what lists have
 
     def index(self, value: Any) -> Any:
@@ -177,7 +172,7 @@ class NumberList:
             current().check(call(np.any, call(np.isnan, self.items)))
             zero = call(np.equal, self.items, 0.0)
             current().check(call(np.any, zero & call(np.signbit, self.items)))  # the first one of 0.0 and -0.0
-        return self._number(call(np.max if function is max else np.min, self.items))
+        return python_number(call(np.max if function is max else np.min, self.items))
 
     def result(self) -> Any:
         """What the function returns in its place: the list itself, or one that is made of the array.

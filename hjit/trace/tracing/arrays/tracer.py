@@ -555,6 +555,11 @@ def python_bool(t: Tracer) -> Any:
     return bool(t.known.reshape(())[()]) if t.known is not None else _python_number(t, np.bool_)
 
 
+def python_number(t: Tracer) -> Any:
+    """A scalar as a number of Python, without its value."""
+    return {"b": python_bool, "f": python_float}.get(t.dtype.kind, python_int)(t)
+
+
 def computes_ints() -> bool:
     """Is an int of Python that is made now of a computed number computed at every call, rather than decided on?"""
     rec = current()

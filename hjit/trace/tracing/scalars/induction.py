@@ -39,6 +39,7 @@ class CannotReroll(BaseException):
         growing: or where a list is one that loops fill, a `Growing` of `hjit.trace.tracing.recording.state.attempt`; or
             where none is: True if a short loop around may be the reason.
         indexing: or with lists as they are, see `Attempt.indexes`.
+        stacking: or where a list that items are taken from is a `Stacking`; False: where none is.
     """
 
     def __init__(
@@ -55,12 +56,13 @@ class CannotReroll(BaseException):
         checking: frozenset[tuple[LoopSite, str]] = frozenset(),
         growing: Any = None,
         indexing: bool = False,
+        stacking: Any = None,
     ) -> None:
         super().__init__(why)
         self.site, self.overwriting, self.rolling, self.choosing = site, overwriting, rolling, choosing
         self.branching, self.many = branching, many
         self.moving, self.endless, self.checking, self.growing = moving, endless, checking, growing
-        self.indexing = indexing
+        self.indexing, self.stacking = indexing, stacking
 
 
 class RerolledLoop(Protocol):

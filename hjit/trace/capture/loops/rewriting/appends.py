@@ -16,8 +16,9 @@ from hjit.trace.capture.loops.bytecode import APPEND
 from hjit.trace.capture.loops.carried import Kind
 from hjit.trace.capture.loops.elements import MAX_ELEMENTS
 from hjit.trace.capture.loops.rewriting.hoisting import is_hoisted
-from hjit.trace.capture.loops.rewriting.syntax import SCOPES, call_of, placed, walk
+from hjit.trace.capture.loops.rewriting.syntax import SCOPES, call_of, mentions, placed, walk
 from hjit.trace.tracing.arrays.grown import GrowingList, GrownList, Item
+from hjit.trace.tracing.arrays.stacks import NumberStack, in_program
 from hjit.trace.tracing.recording.recorder import Recorder, current, tracing
 from hjit.trace.tracing.recording.state.attempt import Growing, place_of
 from hjit.trace.tracing.scalars.induction import CannotReroll
@@ -31,6 +32,11 @@ def append(to: Any, x: Any) -> None:
     Raises:
         CannotReroll: the list has to be known when that loop begins.
     """
+    if type(to) is NumberStack:
+        if current().loops:
+            in_program()
+        to.append_item(item_of(x), x)
+        return
     if type(to) is GrownList:  # by a loop inside of one that is traced iteration by iteration
         site = sys._getframe(1).f_code, 0
         raise CannotReroll(site, "it appends to a list that a loop has filled", growing=True)
@@ -40,9 +46,9 @@ def append(to: Any, x: Any) -> None:
     rec = current()
     known: GrowingList | None = rec.rerolled.growing.get(id(to))
     if known is not None:
-        known.append(_item(x), x)
+        known.append(item_of(x), x)
         return
-    item, outermost = _item(x), rec.loops[0]
+    item, outermost = item_of(x), rec.loops[0]
     is_found = not to and any(c is to for c, _ in outermost.found.containers)
     name = next((n for n, v in outermost.frame.f_locals.items() if v is to), "")
     if is_found and name and item is not None and rec.attempt.grows and _have_places(rec):
@@ -58,7 +64,7 @@ def _have_places(rec: Recorder) -> bool:
     return not any(loop.iterations.is_bound or loop.iterations.computed is not None for loop in rec.loops)
 
 
-def _item(x: Any) -> Item | None:
+def item_of(x: Any) -> Item | None:
     """What is appended; None of other things than numbers, and tuples and lists of these."""
     parts = x if type(x) in (tuple, list) else (x,)
     if not 0 < len(parts) <= MAX_ELEMENTS:
@@ -99,7 +105,7 @@ def _filled(body: Sequence[ast.stmt], name: str) -> list[ast.Expr]:
     it there."""
     makes = [x for x in walk(*body) if name in _new_lists(x)]
     uses = [x for x in walk(*body) if isinstance(x, ast.Name) and x.id == name]
-    if any(isinstance(x, SCOPES) and _mentions(x, name) for x in walk(*body)) or len(makes) != 1:
+    if any(isinstance(x, SCOPES) and mentions(x, name) for x in walk(*body)) or len(makes) != 1:
         return []
     loops = [x for x in walk(*body) if isinstance(x, ast.For) and _calls(x, name) and not _has(x, makes[0])]
     outermost = [x for x in loops if not any(_has(y, x) for y in loops if y is not x)]
@@ -144,7 +150,3 @@ def _calls(s: ast.AST, name: str) -> list[ast.Expr]:
 
 def _has(a: ast.AST, b: ast.AST) -> bool:
     return any(x is b for x in walk(a))
-
-
-def _mentions(s: ast.AST, name: str) -> bool:
-    return any(isinstance(x, ast.Name) and x.id == name for x in ast.walk(s))

@@ -23,6 +23,7 @@ from hjit.trace.capture.loops.rewriting.branches import Branches
 from hjit.trace.capture.loops.rewriting.choices import Choices
 from hjit.trace.capture.loops.rewriting.hoisting import Hoisting
 from hjit.trace.capture.loops.rewriting.indexing import Indexing, written_lists
+from hjit.trace.capture.loops.rewriting.stacks import Stacks
 from hjit.trace.capture.loops.rewriting.syntax import SCOPES, load, placed, walk
 from hjit.trace.splitting.source import TREE, NoSource, copied, tree_of
 from hjit.trace.splitting.source import code_of as code_of_tree
@@ -60,8 +61,8 @@ def _rewritten(function: FunctionType, is_choosing: bool, is_branching: bool) ->
     if not is_shown:  # the file has changed since it was loaded
         return function.__code__
     hoisting = Hoisting(is_choosing or is_branching, written_lists(tree.body))
-    appends, indexing = Appends(), Indexing()
-    tree.body = appends.block(hoisting.block(tree.body))
+    appends, indexing, stacks = Appends(), Indexing(), Stacks()
+    tree.body = appends.block(stacks.block(hoisting.block(tree.body)))
     tree.body = indexing.block(tree.body, _parameters(tree.args))
     exits = _Exits(_parameters(tree.args))
     choices = Choices(frozenset((*function.__code__.co_varnames, *function.__code__.co_cellvars)))
@@ -71,7 +72,7 @@ def _rewritten(function: FunctionType, is_choosing: bool, is_branching: bool) ->
     if is_branching:
         tree.body = branches.block(tree.body, _parameters(tree.args))
     tree.body = exits.block(tree.body, ())
-    is_changed = hoisting.count or appends.count or indexing.count or exits.count or choices.count or branches.count
+    is_changed = any(x.count for x in (hoisting, appends, indexing, stacks, exits, choices, branches))
     return code_of_tree(function, tree) if is_changed else function.__code__
 
 
@@ -82,7 +83,7 @@ def _has_parts(code: CodeType) -> bool:
     return has_one or not _METHODS.isdisjoint(code.co_names) or indexes_lists(code)
 
 
-_METHODS = frozenset(("append", "sort"))
+_METHODS = frozenset(("append", "sort", "pop", "popleft"))
 
 
 def _are_alike(a: CodeType, b: CodeType) -> bool:

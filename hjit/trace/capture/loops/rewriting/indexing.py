@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hjit.trace.capture.loops.bytecode import INDEXED
-from hjit.trace.capture.loops.rewriting.syntax import SCOPES, assign, call_of, placed, set_by, walk
+from hjit.trace.capture.loops.rewriting.syntax import SCOPES, assign, call_of, mentions, placed, set_by, walk
 from hjit.trace.tracing.arrays.number_lists import number_list
 from hjit.trace.tracing.recording.recorder import current, tracing
 
@@ -154,7 +154,10 @@ def _is_its_own(name: str, whole: Sequence[ast.stmt], loop: ast.For | ast.While)
     own: set[int] = set()
     for x in before:
         match x:
-            case ast.Assign(targets=[target], value=value):
+            case (
+                ast.Assign(targets=[target], value=ast.expr() as value)
+                | ast.AnnAssign(target=target, value=ast.expr() as value)
+            ):
                 pairs = [(target, value)]
                 if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
                     pairs = [*zip(target.elts, value.elts, strict=False)]
@@ -167,7 +170,7 @@ def _is_its_own(name: str, whole: Sequence[ast.stmt], loop: ast.For | ast.While)
             case ast.For(iter=ast.Name(id=other) as arg) if other == name:
                 own.add(id(arg))
     uses = [x for x in before if isinstance(x, ast.Name) and x.id == name]
-    if any(isinstance(x, SCOPES) and _mentions(x, name) for x in walk(*whole)):
+    if any(isinstance(x, SCOPES) and mentions(x, name) for x in walk(*whole)):
         return False
     return all(id(x) in own for x in uses)
 
@@ -181,10 +184,6 @@ def _is_new_list(e: ast.expr) -> bool:
         case ast.Call(func=ast.Name(id=f)):
             return f in _MAKING or f == INDEXED
     return False
-
-
-def _mentions(s: ast.AST, name: str) -> bool:
-    return any(isinstance(x, ast.Name) and x.id == name for x in ast.walk(s))
 
 
 def written_lists(body: Sequence[ast.stmt]) -> frozenset[str]:

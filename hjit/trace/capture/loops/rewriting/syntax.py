@@ -61,6 +61,11 @@ def walk(*nodes: ast.AST) -> Iterator[ast.AST]:
             yield from walk(*ast.iter_child_nodes(x))
 
 
+def mentions(s: ast.AST, name: str) -> bool:
+    """Is a variable named anywhere in a node?"""
+    return any(isinstance(x, ast.Name) and x.id == name for x in ast.walk(s))
+
+
 def placed(x: Any, place: ast.AST) -> Any:
     """A new node, with the place of another one for its nodes that have none of their own."""
     for y in ast.walk(x):

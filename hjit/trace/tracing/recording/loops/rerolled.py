@@ -28,6 +28,7 @@ class RerolledLoops:
         program: what the loops of the program that is recorded now have recorded so far; None: none is.
         slice_bounds: stages that bounds of slices in it were taken for: they must stay what they are.
         growing: lists that the present loop fills, by their identity.
+        stacks: lists that loops inside of the present one make and take items from, by where they do.
         numbers: arrays of known numbers in programs, by dtype, shape and bytes.
     """
 
@@ -45,4 +46,5 @@ class RerolledLoops:
     program: Any = None
     slice_bounds: set[str] = field(default_factory=set)
     growing: dict[int, Any] = field(default_factory=dict)
+    stacks: dict[tuple[str, str], Any] = field(default_factory=dict)
     numbers: dict[Any, str] = field(default_factory=dict)

@@ -27,6 +27,21 @@ class Growing:
 
 
 @dataclass(frozen=True, slots=True)
+class Stacking:
+    """A list that loops take items from, see `hjit.trace.tracing.arrays.stacks`.
+
+    Attributes:
+        place: where the function makes it.
+        item: an `Item`.
+        is_inside: is it made by each iteration of a loop?
+    """
+
+    place: tuple[str, str]
+    item: Any
+    is_inside: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """Settings that earlier attempts have shown to be needed; see `hjit.trace.capture.attempts`.
 
@@ -50,6 +65,8 @@ class Attempt:
         growing: lists that loops fill.
         grows: may loops fill lists? Otherwise a list that iterations change has them traced one by one.
         indexes: are lists of numbers that loops index arrays?
+        stacks: lists that loops take items from.
+        stacks_items: may there be any?
         freeze_captured: are captured numbers constants? Otherwise they are read at every call, like arguments.
         classes: does traced code get a `ScalarClass` for each NumPy scalar type? None: unless it calls one through a
             variable.
@@ -75,6 +92,8 @@ class Attempt:
     growing: tuple[Growing, ...] = ()
     grows: bool = True
     indexes: bool = True
+    stacks: tuple[Stacking, ...] = ()
+    stacks_items: bool = True
     freeze_captured: bool = False
     classes: bool | None = None
     traces_methods: bool | None = None

@@ -1,0 +1,125 @@
+"""Lists and deques that loops take items from, written so that they may be arrays while the function is traced.
+
+``stack = [(y, x)]`` is ``stack = stacked([(y, x)], "stack:7")``, and ``stack.append(x)`` is ``append(stack, x)``, where
+nothing else has to do with it but ``pop``, ``popleft``, ``len`` and conditions; see
+`hjit.trace.tracing.arrays.stacks`.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hjit.trace.capture.loops.bytecode import APPEND, STACKED
+from hjit.trace.capture.loops.rewriting.appends import item_of
+from hjit.trace.capture.loops.rewriting.syntax import SCOPES, call_of, mentions, placed, walk
+from hjit.trace.tracing.arrays.stacks import stack_of
+from hjit.trace.tracing.recording.recorder import current, tracing
+
+MAX_ITEMS = 16  # that one is made of
+
+# -- what the functions call
+
+
+def stacked(x: Any, name: str) -> Any:
+    """A list or a deque as arrays, while a function is traced; anything else as it is."""
+    if not tracing() or not current().attempt.stacks_items or current().options.run_loops is None:
+        return x
+    if not hasattr(x, "append") or len(x) > MAX_ITEMS:
+        return x
+    return stack_of(x, (sys._getframe(1).f_code.co_filename, name), [item_of(y) for y in x])
+
+
+# -- the functions
+
+_TAKING = frozenset(("pop", "popleft"))
+
+
+@dataclass
+class Stacks:
+    """Changes how a function makes lists that it takes items from.
+
+    Attributes:
+        count: of changed expressions.
+    """
+
+    count: int = 0
+
+    def block(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
+        """The body of a function, changed in place."""
+        for name in sorted({x.func.value.id for x in _calls(body, _TAKING)}):  # type: ignore[attr-defined]
+            makes = [pair for x in walk(*body) for pair in _made(x) if pair[0].id == name]
+            appends = [x for x in walk(*body) if _appends(x, name)]
+            if not makes or not _has_no_other_use(body, name, makes, appends):
+                continue
+            for _, s, at in makes:
+                value = s[at] if isinstance(s, list) else getattr(s, at)
+                new = placed(call_of(STACKED, value, ast.Constant(f"{name}:{value.lineno}")), value)
+                if isinstance(s, list):
+                    s[at] = new
+                else:
+                    setattr(s, at, new)
+                self.count += 1
+            for x in appends:
+                x.value = placed(call_of(APPEND, name, x.value.args[0]), x.value)  # type: ignore[attr-defined]
+        return list(body)
+
+
+def _calls(body: Sequence[ast.stmt], methods: frozenset[str]) -> Iterator[ast.Call]:
+    """Calls of methods of variables in loops."""
+    for loop in walk(*body):
+        if isinstance(loop, ast.While | ast.For):
+            for x in walk(loop):
+                match x:
+                    case ast.Call(func=ast.Attribute(value=ast.Name(), attr=attr)) if attr in methods:
+                        yield x
+
+
+def _made(s: ast.AST) -> Iterator[tuple[ast.Name, Any, Any]]:
+    """The variables that a statement sets to a new list or deque, and where that expression is."""
+    match s:
+        case ast.Assign(targets=[ast.Name() as name], value=ast.expr() as value) if _is_new(value):
+            yield name, s, "value"
+        case ast.AnnAssign(target=ast.Name() as name, value=ast.expr() as value) if _is_new(value):
+            yield name, s, "value"
+        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)) if len(names) == len(values):
+            for k, (n, v) in enumerate(zip(names, values, strict=True)):
+                if isinstance(n, ast.Name) and _is_new(v):
+                    yield n, values, k
+
+
+def _is_new(e: ast.expr) -> bool:
+    match e:
+        case ast.List(elts=elts):
+            return not any(isinstance(x, ast.Starred) for x in elts)
+        case ast.Call(func=ast.Name(id="list" | "deque") | ast.Attribute(attr="deque"), args=args, keywords=[]):
+            return not args or (len(args) == 1 and isinstance(args[0], ast.List))
+    return False
+
+
+def _appends(x: ast.AST, name: str) -> bool:
+    match x:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=own), attr="append"), args=[_], keywords=[])):
+            return own == name
+    return False
+
+
+def _has_no_other_use(
+    body: Sequence[ast.stmt], name: str, makes: Sequence[tuple[ast.Name, Any, Any]], appends: Sequence[Any]
+) -> bool:
+    """Is a list used by nothing but its methods, ``len`` and conditions?"""
+    own = {id(m[0]) for m in makes} | {id(x.value.func.value) for x in appends}
+    for x in walk(*body):
+        match x:
+            case ast.Call(func=ast.Attribute(value=ast.Name() as base, attr=attr)) if attr in _TAKING:
+                own.add(id(base))
+            case ast.Call(func=ast.Name(id="len"), args=[ast.Name() as base]):
+                own.add(id(base))
+            case ast.While(test=test) | ast.If(test=test) | ast.UnaryOp(op=ast.Not(), operand=test):
+                own |= {id(t) for t in (test, *(test.values if isinstance(test, ast.BoolOp) else ()))}
+    if any(isinstance(x, SCOPES) and mentions(x, name) for x in walk(*body)):
+        return False
+    return all(id(x) in own for x in walk(*body) if isinstance(x, ast.Name) and x.id == name)
