@@ -62,16 +62,16 @@ def test_nothing_fails(name: str) -> None:
 # -- what is planted is found
 
 
-@pytest.fixture(scope="module")
-def found() -> Failure:
-    """The first failure with a wrong emitter, made as small as it gets."""
+def first_failure() -> Failure:
+    """The first one with a wrong emitter, made as small as it gets."""
     made = Campaign(["programs"], 0, lambda line: None, minimising=600.0, **{VARIABLE: "emitter"})
     made.run(lambda counts: not made.failures and counts["programs"].cases < 40)
     return made.failures[0]
 
 
 @pytest.mark.slow
-def test_a_wrong_emitter_is_found_and_made_small(found: Failure) -> None:
+def test_a_wrong_emitter_is_found_and_made_small() -> None:
+    found = first_failure()
     is_seen = found.sort in ("wrong numbers", "wrong arguments") or "differs from NumPy's" in found.text
     assert is_seen and found.after == 0
     assert found.case is not None and len(found.case["blocks"]) <= 3, found.described
@@ -195,10 +195,9 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         command.main([])
 
 
-def test_a_seed_fails_again(
-    found: Failure, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv(VARIABLE, "emitter")
+def test_a_seed_fails_again(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(minimise, "minimised", lambda kind, case, *more: (case, None))
+    found = first_failure()
+    monkeypatch.setenv(VARIABLE, "emitter")
     assert command.main(["--only", "programs", "--seed", str(found.seed)]) == 1
     assert f"programs seed {found.seed}: {found.sort}" in capsys.readouterr().out

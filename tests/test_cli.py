@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -69,12 +70,24 @@ def test_cache(capsys: pytest.CaptureFixture[str], cache_folder: Path) -> None:
     assert list(cache_folder.glob("*.code")) == []
 
 
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache folder with a plan."""
+    folder = tmp_path_factory.mktemp("searched")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HJIT_CACHE_DIR", str(folder))
+        patch.setenv("HJIT_CACHE", "rw")
+        patch.setattr(plans, "_plans", {})
+        patch.setattr(candidates, "measured", lambda kernels, *_: (0, [1e-3 * (k + 1) for k in range(len(kernels))]))
+        hjit.pipeline(pyramid, tune="top_five", verify="off")(np.ones((70, 96), np.float32))
+    return folder
+
+
 @pytest.fixture
-def plan(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A plan on disk."""
+def plan(searched: Path, cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A plan in the test's own folder."""
     monkeypatch.setattr(plans, "_plans", {})
-    monkeypatch.setattr(candidates, "measured", lambda kernels, *_: (0, [1e-3 * (k + 1) for k in range(len(kernels))]))
-    hjit.pipeline(pyramid, tune="top_five", verify="off")(np.ones((70, 96), np.float32))
+    shutil.copytree(searched, cache_folder)
     (found,) = cache_folder.glob("*.plan")
     return found
 

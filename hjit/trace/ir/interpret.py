@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,12 +69,22 @@ class IndexEvaluator:
 
 
 class _Run(IndexEvaluator):
-    """Arrays and sizes of one interpretation; `dims` holds the open grids of the definition at work."""
+    """Arrays and sizes of one interpretation; `dims` holds the open grids of the definition at work.
+
+    An expression, and an index, becomes a Python function once: a reduction in order asks for its value at every point.
+    """
 
     def __init__(self, arrays: dict[str, Array], sizes: Mapping[str, int], scalars: Mapping[str, Any]) -> None:
         self.arrays, self.sizes, self.scalars = arrays, sizes, scalars
-        self.dims: list[Any] = []
-        self.memo: dict[Any, Any] = {}
+        self.dims: Sequence[Any] = []
+        self._point = 0  # counts what `dims` has been
+        self._functions: dict[Expr, Callable[[], Any]] = {}
+        self._indices: dict[Poly, Callable[[], Any]] = {}
+
+    def move(self, dims: Sequence[Any]) -> None:
+        """Go on to other points, or to values that are stored since."""
+        self.dims = dims
+        self._point += 1
 
     def gather(self, a: Indirect) -> Any:
         i = np.asarray(self.value(a.expr)).astype(np.int64)
@@ -85,44 +95,104 @@ class _Run(IndexEvaluator):
             raise IndexError(f"index out of bounds for axis with size {n}")
         return np.where(i < 0, i + n, i)
 
-    def value(self, e: Expr) -> Any:
-        done = self.memo.get(e)
-        if done is None:
-            done = self.memo[e] = self._value(e)
-        return done
+    def index(self, p: Poly) -> Any:
+        return self._index_function(p)()
 
-    def _value(self, e: Expr) -> Any:
+    def _index_function(self, p: Poly) -> Callable[[], Any]:
+        found = self._indices.get(p)
+        if found is None:
+            found = self._indices[p] = self._sum(p)
+        return found
+
+    def _sum(self, p: Poly) -> Callable[[], Any]:
+        const, terms = p.const, [(c, [self._atom_function(a) for a in m]) for m, c in p.terms.items()]
+        if not terms:
+            return lambda: const
+        if len(terms) == 1 and terms[0][0] == 1 and len(terms[0][1]) == 1:
+            (only,) = terms[0][1]
+            return (lambda: only() + const) if const else only
+
+        def total() -> Any:
+            found: Any = const
+            for c, atoms in terms:
+                term: Any = c
+                for a in atoms:
+                    term = term * a()
+                found = found + term
+            return found
+
+        return total
+
+    def _atom_function(self, a: Atom) -> Callable[[], Any]:
+        match a:
+            case Dim():
+                k = a.k
+                return lambda: self.dims[k]
+            case Sym():
+                size = self.sizes[a.name]
+                return lambda: size
+        return lambda: self.atom(a)
+
+    def value(self, e: Expr) -> Any:
+        return self._function(e)()
+
+    def _function(self, e: Expr) -> Callable[[], Any]:
+        found = self._functions.get(e)
+        if found is None:
+            made = self._made(e)
+            found = self._functions[e] = made if isinstance(e, Const | ScalarRef) else self._once(made)
+        return found
+
+    def _once(self, compute: Callable[[], Any]) -> Callable[[], Any]:
+        """Shared expressions are computed once for each point."""
+        at, value = -1, None
+
+        def known() -> Any:
+            nonlocal at, value
+            if at != self._point:
+                value = compute()
+                at = self._point
+            return value
+
+        return known
+
+    def _made(self, e: Expr) -> Callable[[], Any]:
+        dtype = e.dtype
         match e:
             case Const():
-                return e.value
+                constant = e.value
+                return lambda: constant
             case ScalarRef():
-                return e.dtype.type(self.scalars[e.name])
+                scalar = dtype.type(self.scalars[e.name])
+                return lambda: scalar
             case Index():
-                return np.asarray(self.index(e.poly), np.int64)
+                at = self._index_function(e.poly)
+                return lambda: np.asarray(at(), np.int64)
             case Load():
-                return self.load(e)
+                return self._load(e)
             case Cast():
-                return np.asarray(self.value(e.arg)).astype(e.dtype, copy=False)
-            case Op(name="select"):
-                c, a, b = map(self.value, e.args)
-                return np.where(c, a, b).astype(e.dtype, copy=False)
-            case Op(name="bitcast"):
-                return np.asarray(self.value(e.args[0])).view(e.dtype)
-            case Op(name="fma"):
-                return fma(*map(self.value, e.args)).astype(e.dtype)
-            case Op(name="inside"):
-                i, n = map(self.value, e.args)
-                return (i >= 0) & (i < n)
-            case Op():
-                args = [np.asarray(self.value(x)) for x in e.args]
-                return np.asarray(getattr(np, _ALIAS.get(e.name, e.name))(*args)).astype(e.dtype, copy=False)
-        raise AssertionError(e)
+                arg = self._function(e.arg)
+                return lambda: np.asarray(arg()).astype(dtype, copy=False)
+        assert isinstance(e, Op), e
+        args = [self._function(x) for x in e.args]
+        if e.name == "bitcast":
+            (bits,) = args
+            return lambda: np.asarray(bits()).view(dtype)
+        f = _operation(e.name)
 
-    def load(self, e: Load) -> Any:
-        array = self.arrays[e.source]
-        if not e.index:
-            return array[()]
-        return array[tuple(np.asarray(self.index(p)) for p in e.index)]
+        def computed() -> Any:
+            found = f(*[a() for a in args])
+            return found if found.dtype == dtype else found.astype(dtype)
+
+        return computed
+
+    def _load(self, e: Load) -> Callable[[], Any]:
+        name, at = e.source, [self._index_function(p) for p in e.index]
+        return lambda: self.arrays[name][tuple([p() for p in at])]
+
+    def target(self, d: Definition) -> tuple[Any, ...]:
+        """Where a definition stores."""
+        return tuple([self.index(p) for p in d.target])
 
     def define(self, stage: Stage, d: Definition) -> None:
         pure, inner = ([sizes_value(n, self.sizes) for n in ns] for ns in (d.dims, d.rdims))
@@ -137,9 +207,10 @@ class _Run(IndexEvaluator):
         pure, inner = ([sizes_value(n, self.sizes) for n in ns] for ns in (step[0].dims, step[0].rdims))
         if 0 in pure or 0 in inner:
             return
+        grids = _grids([*map(slice, pure)])
         for point in itertools.product(*map(range, inner)):
-            self.dims, self.memo = [*_grids([*map(slice, pure)]), *point], {}
-            stores = [(tuple(np.asarray(self.index(p)) for p in d.target), self.value(d.value)) for d in step]
+            self.move([*grids, *point])
+            stores = [(self.target(d), self.value(d.value)) for d in step]
             for where, value in stores:
                 out[where] = value
 
@@ -148,15 +219,13 @@ class _Run(IndexEvaluator):
         if d.order in ("pure", "sequential"):
             # pure dimensions all at once, reduction dimensions in order
             for point in itertools.product(*map(range, inner)):
-                self.dims = [*pure, *point]
-                self.memo = {}
-                where = tuple(np.asarray(self.index(p)) for p in d.target)
-                value = self.value(d.value)
+                self.move([*pure, *point])
+                where, value = self.target(d), self.value(d.value)
                 # one element: dimensions that are not in the target have one iteration
                 out[where] = value if any(map(np.ndim, where)) else np.reshape(value, ())
             return
         assert isinstance(d.value, Op)
-        self.dims, self.memo = _grids([*block, *map(slice, inner)]), {}
+        self.move(_grids([*block, *map(slice, inner)]))
         extents = np.broadcast_shapes(*map(np.shape, self.dims))
         element = np.broadcast_to(self.value(d.value.args[1]), extents)
         where = tuple(np.asarray(self.index(p)) for p in d.target)
@@ -170,6 +239,19 @@ class _Run(IndexEvaluator):
         for axis in reversed(axes):
             total = ufunc.reduce(total, axis=axis, dtype=d.value.dtype)
         out[where] = ufunc(out[where], total)
+
+
+def _inside(i: Any, n: Any) -> Any:
+    return (i >= 0) & (i < n)
+
+
+_OPERATIONS: Mapping[str, Callable[..., Any]] = {"select": np.where, "fma": fma, "inside": _inside}
+
+
+def _operation(name: str) -> Callable[..., Any]:
+    """What computes an operation on arrays or NumPy's numbers."""
+    f: Callable[..., Any] = _OPERATIONS.get(name) or getattr(np, _ALIAS.get(name, name))
+    return f
 
 
 def varies(p: Poly, first: int) -> bool:
@@ -225,7 +307,7 @@ def evaluate(
         IndexError: a gather is out of bounds.
     """
     run = _Run(dict(arrays), sizes, scalars)
-    run.dims = [dims.get(k, 0) for k in range(max(dims, default=-1) + 1)]
+    run.move([dims.get(k, 0) for k in range(max(dims, default=-1) + 1)])
     with np.errstate(all="ignore"):
         return np.asarray(run.value(e))
 
