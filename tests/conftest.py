@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hjit.kernels.runtime import kernel
+from hjit.kernels.runtime import backend, kernel
+from tests import object_code
 
 
 def pytest_configure() -> None:
@@ -24,9 +25,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def pytest_sessionfinish() -> None:
+def pytest_sessionfinish(session: pytest.Session) -> None:
     """Nor when it ends: pytest collects five times then, for warnings of finalizers that raise."""
     gc.freeze()
+    if not hasattr(session.config, "workerinput"):
+        object_code.forget()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -43,6 +46,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             "HJIT_ON_UNSUPPORTED", "raise"
         )  # what is traced, and what is not, is seen; breaks have their tests
         patch.setattr("hjit.tuning.decide.LITTLE_WORK", 0)  # tests search for small images, where they search
+        patch.setattr(backend, "compile_module", object_code.kept(backend.compile_module))
         yield
 
 

@@ -1,0 +1,84 @@
+"""Object code that LLVM has made of the same text before, in this run of the tests or an earlier one, or another process
+of it. LLVM is a quarter of the time of all tests, and a function of what it is given.
+
+All else is done anew: what is traced, lowered, emitted as LLVM IR, linked and run. `make clean` removes what is kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from importlib.metadata import version
+from pathlib import Path
+
+from hjit.kernels.runtime import backend
+
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "build" / "test-objects"
+LIMIT = 1 << 30  # bytes that are kept
+NAME = re.compile(r"hjit_[0-9a-f]{40}")  # of kernels: it changes with every file of hjit
+NO_NAME = "hjit_" + "_" * 40
+DIGEST = hashlib.sha256().digest_size
+
+Compile = Callable[[str, str, str], bytes]
+
+
+@lru_cache(maxsize=1)
+def _about() -> str:
+    """The versions of LLVM and numba, and how hjit calls them."""
+    calls = [
+        (ROOT / "hjit" / "kernels" / "runtime" / f"{x}.py").read_text() for x in ("backend", "codegen", "features")
+    ]
+    return "\0".join([version("llvmlite"), version("numba"), *calls])
+
+
+def kept(compile_module: Compile, folder: Path = FOLDER) -> Compile:
+    """The same function, which compiles a text once. Kernels that differ in their names alone are the same."""
+
+    @wraps(compile_module)
+    def compiled(text: str, name: str, target: str) -> bytes:
+        old, new = (name.encode(), NO_NAME.encode()) if NAME.fullmatch(name) else (b"", b"")
+        of = text.replace(name, NO_NAME) if old else f"{name}\0{text}"
+        digest = hashlib.sha256("\0".join([_about(), backend.machine_text(target), of]).encode())
+        path = folder / digest.hexdigest()[:2] / digest.hexdigest()[2:]
+        found = _read(path)
+        if found is None:
+            made = compile_module(text, name, target)
+            _write(path, made.replace(old, new) if old else made)
+            return made
+        return found.replace(new, old) if old else found
+
+    return compiled
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        data = path.read_bytes()
+        os.utime(path)
+    except OSError:
+        return None
+    return data[DIGEST:] if hashlib.sha256(data[DIGEST:]).digest() == data[:DIGEST] else None
+
+
+def _write(path: Path, code: bytes) -> None:
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(f"{path.name}.{os.getpid()}")
+        new.write_bytes(hashlib.sha256(code).digest() + code)
+        new.replace(path)
+
+
+def forget(folder: Path = FOLDER, limit: int = LIMIT) -> None:
+    """Remove what was not used for longest, beyond a limit."""
+    with contextlib.suppress(OSError):
+        found = [(s.st_mtime, s.st_size, p) for p in folder.glob("*/*") if (s := p.stat())]
+        total = sum(size for _, size, _ in found)
+        for _, size, path in sorted(found):
+            if total <= limit:
+                break
+            path.unlink(missing_ok=True)
+            total -= size
