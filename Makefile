@@ -22,9 +22,10 @@ BIN := $(VENV)/bin
 demo: $(VENV)/.demo
 	$(BIN)/hjit demo $(PHOTO)
 
-# BLAS with a thread for each core is slow beside a second process that does the same.
+# BLAS with a thread for each core is slow beside a second process that does the same. The tests of a file share what
+# their process has compiled and searched; Python compiles no module anew in each of the processes that tests start.
 test: $(VENV)/.test
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q $(PYTEST)
+	OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q $(PYTEST)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hjit.kernels.cuda.compilers import nvrtc
 from hjit.kernels.runtime import backend, kernel
 from tests import object_code
 
@@ -47,6 +48,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         )  # what is traced, and what is not, is seen; breaks have their tests
         patch.setattr("hjit.tuning.decide.LITTLE_WORK", 0)  # tests search for small images, where they search
         patch.setattr(backend, "compile_module", object_code.kept(backend.compile_module))
+        patch.setattr(nvrtc, "_compiled", object_code.kept_cubins(nvrtc._compiled))
         yield
 
 

@@ -1,25 +1,34 @@
-"""Object code that LLVM has made of the same text before, in this run of the tests or an earlier one, or another process
-of it. LLVM is a quarter of the time of all tests, and a function of what it is given.
+"""Machine code that LLVM or NVRTC has made of the same text before, in this run of the tests or an earlier one, or another
+process of it. They are half the time of many tests, and functions of what they are given.
 
-All else is done anew: what is traced, lowered, emitted as LLVM IR, linked and run. `make clean` removes what is kept.
+All else is done anew: what is traced, lowered, emitted as text, linked and run. `make clean` removes what is kept.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, wraps
 from importlib.metadata import version
 from pathlib import Path
 
+from hjit.kernels.cuda.compilers import nvrtc
+from hjit.kernels.cuda.prelude import program
 from hjit.kernels.runtime import backend
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "build" / "test-objects"
 LIMIT = 1 << 30  # bytes that are kept
+CALLS = (
+    "kernels/runtime/backend",
+    "kernels/runtime/codegen",
+    "kernels/runtime/features",
+    "kernels/cuda/compilers/nvrtc",
+)
 NAME = re.compile(r"hjit_[0-9a-f]{40}")  # of kernels: it changes with every file of hjit
 NO_NAME = "hjit_" + "_" * 40
 DIGEST = hashlib.sha256().digest_size
@@ -29,28 +38,50 @@ Compile = Callable[[str, str, str], bytes]
 
 @lru_cache(maxsize=1)
 def _about() -> str:
-    """The versions of LLVM and numba, and how hjit calls them."""
-    calls = [
-        (ROOT / "hjit" / "kernels" / "runtime" / f"{x}.py").read_text() for x in ("backend", "codegen", "features")
-    ]
+    """The versions of LLVM and numba, and how hjit calls them and NVRTC."""
+    calls = [(ROOT / "hjit" / f"{x}.py").read_text() for x in CALLS]
     return "\0".join([version("llvmlite"), version("numba"), *calls])
 
 
+def _path(folder: Path, *parts: str) -> Path:
+    digest = hashlib.sha256("\0".join([_about(), *parts]).encode()).hexdigest()
+    return folder / digest[:2] / digest[2:]
+
+
 def kept(compile_module: Compile, folder: Path = FOLDER) -> Compile:
-    """The same function, which compiles a text once. Kernels that differ in their names alone are the same."""
+    """`compile_module` of the back end, which compiles a text once. Kernels that differ in their names alone are the same."""
 
     @wraps(compile_module)
     def compiled(text: str, name: str, target: str) -> bytes:
         old, new = (name.encode(), NO_NAME.encode()) if NAME.fullmatch(name) else (b"", b"")
         of = text.replace(name, NO_NAME) if old else f"{name}\0{text}"
-        digest = hashlib.sha256("\0".join([_about(), backend.machine_text(target), of]).encode())
-        path = folder / digest.hexdigest()[:2] / digest.hexdigest()[2:]
+        path = _path(folder, backend.machine_text(target), of)
         found = _read(path)
         if found is None:
             made = compile_module(text, name, target)
             _write(path, made.replace(old, new) if old else made)
             return made
         return found.replace(new, old) if old else found
+
+    return compiled
+
+
+def kept_cubins(compile_program: Callable[..., nvrtc.Compiled], folder: Path = FOLDER) -> Callable[..., nvrtc.Compiled]:
+    """`_compiled` of `hjit.kernels.cuda.compilers.nvrtc`, which compiles a text once."""
+
+    @wraps(compile_program)
+    def compiled(body: str, capability: int, options: Sequence[str], cuda: int | None = None) -> nvrtc.Compiled:
+        source, about = program(body, "cuda"), (nvrtc.version(cuda), capability, tuple(options), cuda)
+        path = _path(folder, repr(about), source)
+        found = _read(path)
+        if found is None:
+            made = compile_program(body, capability, options, cuda)
+            texts = json.dumps([made.ptx, made.log]).encode()
+            _write(path, texts + b"\n" + made.cubin)
+            return made
+        texts, _, cubin = found.partition(b"\n")
+        ptx, log = json.loads(texts)
+        return nvrtc.Compiled(source, ptx, cubin, log, nvrtc.resources(log))
 
     return compiled
 

@@ -1,8 +1,9 @@
-"""Object code that the tests keep is what LLVM makes."""
+"""Machine code that the tests keep is what LLVM and NVRTC make."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import llvmlite.binding as llvm
 import pytest
 
 from hjit.errors import CompileError
+from hjit.kernels.cuda.compilers import nvrtc
 from hjit.kernels.runtime import backend
-from tests.object_code import Compile, forget, kept
+from tests.object_code import Compile, forget, kept, kept_cubins
 
 NAMES = ["hjit_" + c * 40 for c in "0a"]
 ANSWER = """
@@ -103,3 +105,24 @@ def test_what_was_not_used_for_longest_is_removed(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*/*"))) == 2
     compiled = kept(lambda text, name, target: b"", tmp_path)
     assert compiled("0", "name", "cpu") == b"x" * 100
+
+
+@pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC")
+def test_what_nvrtc_makes_is_kept_for_each_device_and_option(tmp_path: Path) -> None:
+    plain: Any = getattr(nvrtc._compiled, "__wrapped__", nvrtc._compiled)
+    calls: list[tuple[Any, ...]] = []
+
+    def compile_program(*args: Any) -> nvrtc.Compiled:
+        calls.append(args)
+        found: nvrtc.Compiled = plain(*args)
+        return found
+
+    compiled = kept_cubins(compile_program, tmp_path)
+    body = "HJ_KERNEL(f, 32, 1, 1)(HJ_GLOBAL f32 *p) { p[HJ_THREAD] += 1.0f; }"
+    asked = [(body, 80, ()), (body, 90, ()), (body, 80, ("--use_fast_math",)), (body.replace("1.0", "2.0"), 80, ())]
+    for args in asked * 2:
+        found, expected = compiled(*args), plain(*args)
+        assert found == replace(expected, log=found.log)  # which says how long it took
+    assert calls == [(*args, None) for args in asked]
+    with pytest.raises(CompileError):
+        compiled("nonsense", 80, ())
