@@ -72,6 +72,7 @@ class _Run(IndexEvaluator):
     """Arrays and sizes of one interpretation; `dims` holds the open grids of the definition at work.
 
     An expression, and an index, becomes a Python function once: a reduction in order asks for its value at every point.
+    `forget` drops them, so that what they hold is freed at once.
     """
 
     def __init__(self, arrays: dict[str, Array], sizes: Mapping[str, int], scalars: Mapping[str, Any]) -> None:
@@ -85,6 +86,11 @@ class _Run(IndexEvaluator):
         """Go on to other points, or to values that are stored since."""
         self.dims = dims
         self._point += 1
+
+    def forget(self) -> None:
+        """Drop the functions, with their last values; they refer to this object, as it does to them."""
+        self._functions.clear()
+        self._indices.clear()
 
     def gather(self, a: Indirect) -> Any:
         i = np.asarray(self.value(a.expr)).astype(np.int64)
@@ -309,7 +315,10 @@ def evaluate(
     run = _Run(dict(arrays), sizes, scalars)
     run.move([dims.get(k, 0) for k in range(max(dims, default=-1) + 1)])
     with np.errstate(all="ignore"):
-        return np.asarray(run.value(e))
+        try:
+            return np.asarray(run.value(e))
+        finally:
+            run.forget()
 
 
 def interpret(
@@ -343,5 +352,8 @@ def interpret_stages(
             shape = [sizes_value(p, sizes) for p in stage.shape]
             state[stage.name] = np.zeros(shape, stage.dtype)
             for step in stage.steps:
-                run.define_together(stage, step) if len(step) > 1 else run.define(stage, step[0])
+                try:
+                    run.define_together(stage, step) if len(step) > 1 else run.define(stage, step[0])
+                finally:
+                    run.forget()
     return state
