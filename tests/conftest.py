@@ -53,6 +53,13 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture
+def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLVM and NVRTC themselves compile."""
+    for module, name in ((backend, "compile_module"), (nvrtc, "_compiled")):
+        monkeypatch.setattr(module, name, getattr(module, name).__wrapped__)
+
+
+@pytest.fixture
 def no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a new process, no kernel is in memory."""
     monkeypatch.setattr(kernel, "_kernels", {})

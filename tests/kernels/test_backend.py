@@ -22,6 +22,8 @@ from hjit.kernels.runtime import codegen as our_codegen
 from hjit.kernels.runtime.codegen import codegen_for
 from tests.test_rooms import ROOT
 
+pytestmark = pytest.mark.usefixtures("nothing_kept")
+
 # Of each class the attributes that `backend` calls, overrides or reads, with the parameters that it counts on
 NAMES: dict[type, dict[str, tuple[str, ...] | None]] = {
     codegen.JITCPUCodegen: {

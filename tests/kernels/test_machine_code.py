@@ -28,9 +28,12 @@ define i32 @answer(ptr %p) nounwind {
   ret i32 %n
 }
 """
-pytestmark = pytest.mark.skipif(
-    not sys.platform.startswith("linux") or backend.machine_text("cpu").find("x86_64") < 0, reason="ELF of x86-64"
-)
+pytestmark = [
+    pytest.mark.usefixtures("nothing_kept"),
+    pytest.mark.skipif(
+        not sys.platform.startswith("linux") or backend.machine_text("cpu").find("x86_64") < 0, reason="ELF of x86-64"
+    ),
+]
 
 
 @pytest.fixture(scope="module")
