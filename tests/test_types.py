@@ -88,7 +88,13 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[str]]:
     api = pytest.importorskip("mypy.api")
     folder = tmp_path_factory.mktemp("types")
     file = written(folder)
-    options = ["--config-file=", "--strict", "--show-error-codes", "--no-pretty", f"--cache-dir={ROOT / 'build' / 'test-mypy'}"]
+    options = [
+        "--config-file=",
+        "--strict",
+        "--show-error-codes",
+        "--no-pretty",
+        f"--cache-dir={ROOT / 'build' / 'test-mypy'}",
+    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MYPYPATH", str(ROOT))
         said, wrong, _ = api.run([*options, "--follow-imports=silent", str(file)])
