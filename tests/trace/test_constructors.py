@@ -346,6 +346,17 @@ def test_grids_of_a_list_of_slices() -> None:
     check(lambda a: np.mgrid[1:4] + a[0, 0], IMAGE)
 
 
+def test_grids_step_from_their_starts() -> None:
+    def f(a: Any, low: float) -> Any:
+        h, w = a.shape
+        fixed = np.mgrid[-1:1:390j, 3:-7:28j], np.ogrid[-1:1:390j, :2:0.1], np.mgrid[-1:1:61j], np.ogrid[0.1:7:0.3, 5:6:1j]
+        sized = np.mgrid[-1 : 1 : h * 1j, low : 1 : w * 1j], np.ogrid[low : h / 3 : 0.3, : w / 2 : 0.7], np.mgrid[2:9:1j]
+        return fixed, sized, np.mgrid[0 : h / 3 : 0.3], np.mgrid[np.float32(0.1) : np.float32(9) : np.float32(0.3), :4]
+
+    check(f, IMAGE, -0.3)
+    check(f, np.ones((390, 41)), -1.7)
+
+
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "float32"])
 def test_clip_into_an_array(dtype: str) -> None:
     a = sample((9, 17), dtype, special=False)

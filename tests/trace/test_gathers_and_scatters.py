@@ -113,6 +113,19 @@ def test_indices() -> None:
     check(lambda a: np.isin(a, np.arange(60), invert=True), data((20, 18), "int16"))
 
 
+def test_a_search_does_not_repeat_a_gather_at_every_step() -> None:
+    def f(r: Any, order: Any) -> Any:
+        ordered = r.ravel()[order.ravel()]
+        return np.searchsorted(ordered, np.arange(1, 61)), ordered[np.searchsorted(ordered, 20.5)]
+
+    r = np.random.default_rng(0).random((130, 190)) * 90
+    order = np.argsort(r, axis=None).reshape(r.shape)
+    pipeline = hjit.pipeline(f)
+    for found, expected in zip(pipeline(r, order), f(r, order), strict=True):
+        assert np.array_equal(found, expected)
+    assert len(str(pipeline.graph(r, order))) < 60_000  # it grew by a factor of two at each step
+
+
 @quick
 @given(
     st.sampled_from([1, 5, 8, 9, 64]),

@@ -2,16 +2,19 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hjit.trace.ir.expressions import Load, Op, mentioned_dims
 from hjit.trace.ir.poly import (
     ONE,
     SMALL,
     ZERO,
     Dim,
     Extremum,
+    Indirect,
     Poly,
     Sym,
     boundary,
@@ -192,3 +195,16 @@ def test_an_index_away_from_the_borders_has_no_bound() -> None:
     bounded = boundary("clamp", inside, poly(Sym("h")))
     assert bounded.unbounded == inside and inside.unbounded == inside
     assert (bounded + 1).unbounded == bounded + 1 and (2 * bounded).unbounded == 2 * bounded
+
+
+def test_indices_of_arrays_inside_others_are_ordered_and_mentioned_without_walking_them_twice() -> None:
+    p = poly(Dim(1))
+    for step in range(60):  # each twice in the next one: 2**60 in a text, or a walk, that does not share them
+        x = Load(f"table{step}", (p,), np.int64)
+        p = poly(Indirect(Op("maximum", (x, Op("add", (x, x), np.int64)), np.int64), None)) * Dim(0)
+    assert mentioned_dims(p) == {0, 1}
+    assert p.mentions(Dim(1)) and not p.mentions(Dim(2))
+    assert len(str(p)) < 10_000
+    other = poly(Indirect(Load("table", (p + 1,), np.int64), None))
+    assert str(other) != str(poly(Indirect(Load("table", (p + 2,), np.int64), None)))
+    assert other * p == p * other

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,8 +14,8 @@ from hjit.sched.analysis.sized import At, DefinitionGroup, SizedGraph, is_comput
 from hjit.sched.analysis.tape import Array, Num
 from hjit.sched.language.memory import C_ORDER, Layout
 from hjit.sched.language.tree import DimKey, dims_of
-from hjit.trace.ir.expressions import walk
-from hjit.trace.ir.poly import Atom, Boundary, Dim, Extremum, FloorDiv, Indirect, Mod, Poly, deep_atoms, poly
+from hjit.trace.ir.expressions import mentioned_dims
+from hjit.trace.ir.poly import Atom, Boundary, Dim, Extremum, FloorDiv, Indirect, Mod, Poly, poly
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 # dimension, iterations whose code is repeated, elements from one to the next
@@ -244,7 +244,7 @@ class _Points:
                 return _bounded(a.mode, self._value(a.arg), self._value(a.extent))
             case Indirect():  # anywhere, but the same where the dimensions are that it depends on
                 found = np.zeros((1, 1), np.int64)
-                for k in sorted(set(_dims_of(a))):
+                for k in sorted(mentioned_dims(poly(a))):
                     found = found + self.dims[k] * (APART * (k + 1))
                 return found
         raise AssertionError(a)
@@ -302,13 +302,3 @@ def _bounded(mode: str, i: Ints, n: Ints) -> Ints:
     i = i % np.maximum(last + (mode == "symmetric"), 1)
     mirrored: Ints = np.minimum(i, last - i)
     return mirrored
-
-
-def _dims_of(a: Atom) -> Iterator[int]:
-    """The dimensions that an index depends on."""
-    yield from (b.k for b in deep_atoms(poly(a)) if isinstance(b, Dim))
-    for e in poly(a).exprs:
-        for inner in walk(e):
-            for p in inner.polys:
-                for b in p.atoms():
-                    yield from _dims_of(b)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hjit.trace.ir.poly import Atom, Dim, Indirect, IntLike, Poly
+from hjit.trace.ir.poly import Atom, Dim, Indirect, IntLike, Poly, deep_atoms
 
 Change = Callable[[Atom], IntLike | None]
 _put = object.__setattr__  # of what is immutable
@@ -90,7 +90,7 @@ class Expr:
 
     def mentions(self, atom: Atom) -> bool:
         """Does any index in this expression depend on `atom`?"""
-        return any(p.mentions(atom) for e in walk(self) for p in e.polys)
+        return any(atom in deep_atoms(p) for e in walk(self) for p in e.polys)
 
 
 _SET_DTYPE, _SET_KEY, _SET_HASH = _setters(Expr, "dtype", "_key", "_hash")
@@ -359,6 +359,12 @@ def renumber(dims: Sequence[Poly]) -> Change:
         return dims[a.k] if isinstance(a, Dim) else None
 
     return change
+
+
+def mentioned_dims(p: Poly) -> set[int]:
+    """The dimensions that an index depends on, those inside of expressions too."""
+    inside = (q for e in walk(*p.exprs) for q in e.polys)
+    return {a.k for q in (p, *inside) for a in deep_atoms(q) if isinstance(a, Dim)}
 
 
 def loads(*roots: Expr) -> tuple[Load, ...]:

@@ -7,12 +7,15 @@ handling, a value read from an array). Two polynomials are equal when they are t
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 from typing import Any, Union
 
 MAX_DEPTH = 6  # of minima and maxima inside others that are compared
+LONGEST_TEXT = 2000  # characters of an index that is read; longer ones end in a digest
+ABBREVIATED_TEXT = 200
 SMALL = 16  # sizes up to here are constants of the kernel, so that they unroll
 
 
@@ -142,10 +145,14 @@ class Indirect(Atom):
     extent: Poly | None
 
     def __str__(self) -> str:
-        """Made once: atoms are sorted by it, and where one holds others, as in a bisection, that doubles at each."""
+        """Made once, and abbreviated: atoms are sorted by it, and where one holds others, as in a bisection, it doubles
+        at each."""
         found: str | None = getattr(self, "_text", None)
         if found is None:
             found = f"[{self.expr}]"
+            if len(found) > LONGEST_TEXT:
+                digest = hashlib.blake2b(found.encode(), digest_size=12).hexdigest()
+                found = f"{found[:ABBREVIATED_TEXT]}... {digest}]"
             object.__setattr__(self, "_text", found)
         return found
 

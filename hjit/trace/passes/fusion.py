@@ -7,13 +7,14 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from hjit.trace.ir.analysis.costs import cost
-from hjit.trace.ir.expressions import Cast, Expr, Load, renumber, rewrite, substitute, walk
+from hjit.trace.ir.expressions import Cast, Expr, Load, mentioned_dims, renumber, rewrite, substitute
 from hjit.trace.ir.graph import Definition, Graph, Stage, compose, identity
 from hjit.trace.ir.poly import ONE, Dim, Indirect, Poly, deep_atoms
 from hjit.trace.ir.rewriting import map_exprs
 from hjit.trace.passes.limits import (
     FREE_READS,
     NESTED_DIVISIONS,
+    NESTED_GATHERS,
     NESTED_OPERATIONS,
     REPEATED_CODE_COST,
     REPEATED_COST,
@@ -72,7 +73,7 @@ def _chain_costs(graph: Graph) -> dict[str, int]:
 
 def _may_inline(s: Stage, chain: int, uses: dict[Use, None], by_name: dict[str, Stage]) -> bool:
     """Is computing a stage, at the cost of its `chain`, wherever it is used no more work than storing it?"""
-    if s.updates or s.initial is None or not uses or _nests_indices(s.initial, uses):
+    if s.updates or s.initial is None or not uses or _nests_indices(s.initial, uses) or _nests_gathers(s.initial, uses):
         return False
     if len(uses) <= FREE_READS and cost(s.initial) == 0 and not _narrows(s.initial):
         return True  # a view or a cast: what it shows is decided on separately
@@ -90,7 +91,7 @@ def _may_inline_at(index: tuple[Poly, ...], chain: int, d: Definition) -> bool:
         return False  # a look-up table is smaller than its reader, or read out of order
     if chain > SCATTERED_COST and d.rdims and d.is_scatter:
         return False  # a scatter runs one element at a time: what it reads is better computed in vectors
-    mentioned = {a.k for p in index for a in _dims(p)}
+    mentioned = {k for p in index for k in mentioned_dims(p)}
     if all(k in mentioned or n == ONE for k, n in enumerate(d.extents)):
         return True
     if not mentioned:
@@ -102,6 +103,16 @@ def _nests_indices(e: Expr, uses: Iterable[Use]) -> bool:
     """Would indices, of an expression that is read at some, be nested too deeply? Each level may double their text."""
     own = max((_divisions(x.index) for x in e.loads), default=0)
     return own > 0 and own + max(_divisions(index) for _, _, index in uses) > NESTED_DIVISIONS
+
+
+def _nests_gathers(e: Expr, uses: Iterable[Use]) -> bool:
+    """Would an expression that is read out of order be repeated in many indices, as at each step of a bisection?"""
+    gathers = (1 for _, _, index in uses if _is_gather(index))
+    return any(_is_gather(x.index) for x in e.loads) and sum(gathers) > NESTED_GATHERS
+
+
+def _is_gather(index: tuple[Poly, ...]) -> bool:
+    return any(p.has(Indirect) for p in index)
 
 
 def _divisions(index: tuple[Poly, ...]) -> int:
@@ -130,15 +141,6 @@ def _is_of_a_row(mentioned: set[int], d: Definition) -> bool:
     """Does an index vary in outer dimensions only, so that its value is hoisted out of the innermost loop?"""
     long = [k for k, n in enumerate(d.extents) if not n.is_const]
     return not d.rdims and bool(long) and max(long) not in mentioned
-
-
-def _dims(p: Poly) -> set[Dim]:
-    """The dimensions that an index depends on, those inside of expressions too."""
-    found = {a for a in p.atoms() if isinstance(a, Dim)}
-    for part in (x for a in p.atoms() for x in a.parts):
-        inside = [part] if isinstance(part, Poly) else [q for e in walk(part) for q in e.polys]
-        found.update(*map(_dims, inside))
-    return found
 
 
 def _depth(e: Expr, known: dict[Expr, int]) -> int:

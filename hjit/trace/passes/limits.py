@@ -19,6 +19,7 @@ SHUFFLED_STRIDE = 4  # elements; with longer strides vectors are not made by shu
 FREE_READS = 64  # reads of a view or a cast, which has no cost to repeat
 NESTED_OPERATIONS = 200  # of one expression; expressions are rewritten recursively, and Python's limit is 1000 frames
 NESTED_DIVISIONS = 16  # of one index; their text may double with each view of a view, as of `np.roll(x, 3).T.copy()`
+NESTED_GATHERS = 4  # reads at computed indices of what itself is read at computed indices: each repeats all of these
 
 # -- dead stores: the cost of an initial value that a scan computes, perhaps one element at a time
 INITIAL_COST = 2

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -357,28 +358,53 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
 
 
 class _Grid:
-    """``np.mgrid`` and ``np.ogrid``."""
+    """``np.mgrid`` and ``np.ogrid``: ``k * step + start`` at index k, for real steps of one slice as `np.arange` has it."""
 
     def __init__(self, sparse: bool) -> None:
         self.sparse = sparse
 
     def __getitem__(self, key: Any) -> Any:
-        many = key if isinstance(key, (tuple, list)) else (key,)
-        axes = [self._axis(s) for s in many]
-        if not isinstance(key, (tuple, list)):
-            return axes[0]
-        dtype = np.result_type(*(a.dtype for a in axes))
-        shaped = open_mesh([a.astype(dtype, copy=False) for a in axes])
+        is_alone = not isinstance(key, (tuple, list))
+        slices = [_Steps.of(s) for s in ([key] if is_alone else key)]
+        dtype: np.dtype[Any] = call(np.result_type, 0, *(v for s in slices for v in (s.start, s.stop, s.step)))
+        if is_alone:
+            (s,) = slices
+            return arange(s.start, s.stop, s.step) if s.count is None else s.values(dtype)
+        axes = [s.values(dtype) for s in slices]
+        shaped = open_mesh(axes)
         if self.sparse:
             return tuple(shaped)
         shape = broadcast(*(a.shape for a in shaped))
         return call(np.stack, [call(np.broadcast_to, a, shape) for a in shaped])
 
-    def _axis(self, s: slice) -> Any:
-        start = 0 if s.start is None else s.start
-        if isinstance(static_value(s.step), complex):
-            return linspace(start, s.stop, int(abs(static_value(s.step))))
-        return arange(start, s.stop, 1 if s.step is None else s.step)
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """One slice of a grid; `count` elements, if its step was complex."""
+
+    start: Any
+    stop: Any
+    step: Any
+    count: int | None
+
+    @classmethod
+    def of(cls, s: slice) -> _Steps:
+        start, step = 0 if s.start is None else s.start, 1 if s.step is None else static_value(s.step)
+        if isinstance(step, complex):
+            return cls(start, s.stop, abs(step), int(abs(step)))
+        return cls(start, s.stop, step, None)
+
+    def values(self, dtype: np.dtype[Any]) -> Tracer:
+        start, step, n = as_number(self.start), self.step, self.count
+        if n is None:
+            found: Tracer = arange(self.start, self.stop, step)
+            if found.dtype.kind == "i":
+                return found.astype(dtype, copy=False)
+            n = found.shape[0]
+        else:
+            step = (as_number(self.stop) - start) / float(n - 1) if n != 1 else 1
+        found = arange(n).astype(dtype) * step + start
+        return found.astype(dtype, copy=False)
 
 
 mgrid, ogrid = _Grid(False), _Grid(True)

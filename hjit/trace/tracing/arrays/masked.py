@@ -144,6 +144,9 @@ class MaskedRead(Traced):
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
         raise self.error("conversion to a real array")
 
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False, /) -> Any:
+        return array
+
     def whole(self, x: Any) -> Any:
         """An operand at every element of the mask."""
         if type(x) is MaskedRead:
