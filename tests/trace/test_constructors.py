@@ -349,8 +349,17 @@ def test_grids_of_a_list_of_slices() -> None:
 def test_grids_step_from_their_starts() -> None:
     def f(a: Any, low: float) -> Any:
         h, w = a.shape
-        fixed = np.mgrid[-1:1:390j, 3:-7:28j], np.ogrid[-1:1:390j, :2:0.1], np.mgrid[-1:1:61j], np.ogrid[0.1:7:0.3, 5:6:1j]
-        sized = np.mgrid[-1 : 1 : h * 1j, low : 1 : w * 1j], np.ogrid[low : h / 3 : 0.3, : w / 2 : 0.7], np.mgrid[2:9:1j]
+        fixed = (
+            np.mgrid[-1:1:390j, 3:-7:28j],
+            np.ogrid[-1:1:390j, :2:0.1],
+            np.mgrid[-1:1:61j],
+            np.ogrid[0.1:7:0.3, 5:6:1j],
+        )
+        sized = (
+            np.mgrid[-1 : 1 : h * 1j, low : 1 : w * 1j],
+            np.ogrid[low : h / 3 : 0.3, : w / 2 : 0.7],
+            np.mgrid[2:9:1j],
+        )
         return fixed, sized, np.mgrid[0 : h / 3 : 0.3], np.mgrid[np.float32(0.1) : np.float32(9) : np.float32(0.3), :4]
 
     check(f, IMAGE, -0.3)

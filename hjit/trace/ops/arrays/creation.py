@@ -358,7 +358,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
 
 
 class _Grid:
-    """``np.mgrid`` and ``np.ogrid``: ``k * step + start`` at index k, for real steps of one slice as `np.arange` has it."""
+    """``np.mgrid`` and ``np.ogrid``: ``k * step + start`` at index k, or what `np.arange` has, for one slice."""
 
     def __init__(self, sparse: bool) -> None:
         self.sparse = sparse
