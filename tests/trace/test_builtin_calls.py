@@ -406,3 +406,25 @@ def test_replacing_what_is_no_field_raises_as_python_does(changes: dict[str, flo
         replaced(sample((20, 30), "float64", special=False), **changes)
     with pytest.raises(expected.type, match=str(expected.value).partition("(")[0]):
         p(sample((20, 30), "float64", special=False), **changes)
+
+
+def test_numbers_that_are_kept_from_zero_are_no_decisions() -> None:
+    def f(stack: Any, masks: Any) -> Any:
+        found = []
+        for x, m in zip(stack, masks, strict=True):
+            found.append(x / max(x.sum(), 1e-12) + m.sum() / max(1, m.sum()))
+        return found, max(stack.max(), 1e-3), max(1, masks.sum())
+
+    pipeline = hjit.pipeline(f)
+    r = np.random.default_rng(0)
+    for dtype in (np.float32, np.float64):
+        stack = r.integers(0, 3, (3, 20, 30)).astype(dtype)  # whose sums are exact
+        check(f, stack, stack > 0.5)
+        pipeline(stack, stack > 0.5)
+    assert pipeline.stats.traces == 2 and "decision" not in pipeline.explain(stack, stack > 0.5)
+    with np.errstate(all="ignore"):
+        for zero in (np.zeros_like(stack), -stack, np.full_like(stack, np.nan), np.zeros_like(stack, np.float32)):
+            found, expected = pipeline(zero, zero > 0.5), f(zero, zero > 0.5)
+            assert [type(x) for x in found] == [type(x) for x in expected]
+            assert np.array_equal(found[0], expected[0], equal_nan=True) and found[2] == expected[2]
+            assert [x.dtype for x in found[0]] == [x.dtype for x in expected[0]]

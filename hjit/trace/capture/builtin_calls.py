@@ -229,11 +229,31 @@ def _extreme(function: Callable[..., Any], ufunc: np.ufunc, beats: Callable[[Any
         if not kwargs and len(items) > 1 and {InductionVariable, MovingLength} & set(map(type, items)):
             items = args = tuple(map(as_traced, items))
         kinds = {_number_type(x) for x in items}
+        if function is max and not kwargs and len(items) == 2 and (kept := _kept_from_zero(*items)) is not None:
+            return kept
         if kwargs or len(items) < 2 or len(kinds) > 1 or None in kinds or not any(map(is_tracer, items)):
             return function(*args, **kwargs)
         return functools.reduce(later, items)
 
     return method
+
+
+# by kinds of dtypes: what a number is compared with to keep it from zero; it may be below larger ones
+LARGEST_GUARD = {"i": 1, "u": 1, "f": 1e-3}
+
+
+def _kept_from_zero(a: Any, b: Any) -> Any:
+    """The computed number of ``max(total, 1e-12)`` or ``max(1, count)``, which is as large in all but special cases, in
+    which NumPy runs: there the result has another type, and so may all that is computed of it. None: it is not one."""
+    guarded, bound = (a, b) if is_tracer(a) else (b, a)
+    if type(bound) not in (int, float) or not is_tracer(guarded) or current().loops:
+        return None
+    if not guarded.is_scalar or guarded.weak or guarded.known is not None:
+        return None
+    if not 0 < bound <= LARGEST_GUARD.get(guarded.dtype.kind, 0):
+        return None
+    current().check(bound > guarded if guarded is a else call(np.logical_not, guarded > bound))
+    return guarded
 
 
 def _sorted(items: Any, /, *, key: Any = None, reverse: Any = False) -> list[Any]:
