@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.ndimage
 
 import hjit
 from hjit.trace.tracing.objects import MakeObject
@@ -253,6 +254,30 @@ class Background:
         self.seen.append(self.mean.max())
 
 
+class Levels:
+    """A class with slots, one of them private, whose methods only a trace can compile."""
+
+    __slots__ = ("__raw", "levels")
+
+    def __init__(self, first: Any) -> None:
+        self.__raw = first
+        self.levels = [scipy.ndimage.sobel(first)]
+
+    def __len__(self) -> int:
+        return len(self.levels)
+
+    def raw(self) -> Any:
+        return scipy.ndimage.uniform_filter(self.__raw, 3)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Edges:
+    image: Any
+
+    def found(self) -> Any:
+        return scipy.ndimage.sobel(self.image)
+
+
 def measured(x: Any) -> Any:
     return Measured(x + 1, x.max(), more={"mask": x > 3})
 
@@ -288,6 +313,23 @@ def assert_alike(a: Any, b: Any) -> None:
     else:
         np.testing.assert_array_equal(a, b)
         assert getattr(a, "dtype", None) == getattr(b, "dtype", None)
+
+
+def test_methods_of_classes_with_slots_are_compiled() -> None:
+    def f(x: Any) -> Any:
+        pyramid, edges = Levels(x + 1), Edges(x * 2)
+        return pyramid, edges, pyramid.raw() * len(pyramid), edges.found()
+
+    p = hjit.pipeline(f, cache="off", on_unsupported="raise")
+    for x in (IMAGE, IMAGE, 2 * IMAGE):
+        (pyramid, edges, raw, sobel), expected = p(x), f(x)
+        assert type(pyramid) is Levels and type(edges) is Edges
+        np.testing.assert_array_equal(edges.image, expected[1].image)
+        np.testing.assert_array_equal(pyramid.levels[0], expected[0].levels[0])
+        np.testing.assert_array_equal(pyramid.raw(), raw)
+        np.testing.assert_array_equal(raw, expected[2])
+        np.testing.assert_array_equal(sobel, expected[3])
+    assert not Levels.__subclasses__() and not Edges.__subclasses__()
 
 
 @pytest.mark.parametrize("f", [measured, nested, updated])

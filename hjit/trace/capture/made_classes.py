@@ -22,7 +22,7 @@ from hjit.trace.tracing.recording.recorder import Recorder, current
 T = typing.TypeVar("T")
 _METACLASSES = (type, abc.ABCMeta)
 _ABOVE = (object, abc.ABC, typing.Generic)  # classes that may be bases and are not the user's
-_HIDDEN = ("__init_subclass__", "__slots__")  # with the first one, a class that is derived does not go unnoticed
+_HIDDEN = ("__init_subclass__",)  # a class that is derived does not go unnoticed
 # what Python calls where a class is made, or an object ends
 _LEFT = frozenset(("__class_getitem__", "__del__", "__prepare__"))
 
@@ -48,10 +48,18 @@ def traced_class(cls: Any) -> Any:
 def forget_classes(rec: Recorder) -> None:
     """A trace has ended: remove the classes made for it from the subclasses of the user's."""
     for made in rec.clones.classes.values():
-        for other in _ALONE:
+        for other in (*_ALONE, *_with_slots_of(made._hjit_class)):
             with contextlib.suppress(TypeError):  # CPython takes one that is laid out in memory as the bases are
                 made.__bases__ = (other,)
                 break
+
+
+def _with_slots_of(cls: type) -> Iterator[type]:
+    """A class of nobody's whose objects are laid out in memory as those of `cls`, if that has slots."""
+    slots = vars(cls).get("__slots__")
+    if slots is not None:
+        names = (slots,) if isinstance(slots, str) else tuple(slots)
+        yield type(cls)(cls.__name__, cls.__bases__, {"__slots__": names})
 
 
 class _Alone: ...
@@ -82,6 +90,7 @@ def _is_traceable(cls: type) -> bool:
     return (
         bool(own)
         and all(_is_users(base) and vars(base).keys().isdisjoint(_HIDDEN) for base in own)
+        and (len(own) == 1 or not any("__slots__" in vars(base) for base in own))  # see `_with_slots_of`
         and any(True for base in own for _ in _functions(base))
     )
 

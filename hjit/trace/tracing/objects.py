@@ -23,6 +23,8 @@ def is_record(cls: type) -> bool:
 
 
 def _is_users(cls: type) -> bool:
+    if "_hjit_class" in vars(cls):
+        return True  # it stands for a class of the user's, which is among those that it is derived from
     top = cls.__module__.partition(".")[0]
     is_python = bool(cls.__flags__ & (1 << 9))  # made by a statement
     is_others = top in _NOT_USERS or (top in sys.stdlib_module_names and top != "__main__")
@@ -55,8 +57,11 @@ def _slots(cls: type) -> tuple[str, ...]:
     found: list[str] = []
     for base in reversed(cls.__mro__):
         names = vars(base).get("__slots__", ())
-        found += [names] if isinstance(names, str) else list(names)
-    return tuple(n for n in found if n not in ("__dict__", "__weakref__") and not n.startswith("__"))
+        owner = base.__name__.lstrip("_")
+        for n in (names,) if isinstance(names, str) else names:
+            is_private = n.startswith("__") and not n.endswith("__") and owner
+            found.append(f"_{owner}{n}" if is_private else n)
+    return tuple(n for n in found if not n.startswith("__"))
 
 
 @dataclass(frozen=True, slots=True)
