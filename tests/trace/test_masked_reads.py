@@ -329,3 +329,12 @@ def test_rows_at_places_under_a_mask() -> None:
         return one, rows
 
     compiled(f, RNG.random((30, 3)), RNG.integers(-4, 18, 30))
+
+
+def test_what_is_solved_for_masked_reads_says_why_it_breaks() -> None:
+    def f(a: Any, b: Any) -> Any:
+        keep = b > 0.5
+        return np.linalg.lstsq(a[keep], b[keep], rcond=None)[0]
+
+    with pytest.raises(TraceError, match="depends on the image's values"):  # it was an AttributeError: __array_wrap__
+        hjit.pipeline(f, cache="off", on_unsupported="raise")(RNG.random((30, 3)), RNG.random(30))
