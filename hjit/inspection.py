@@ -66,7 +66,7 @@ class Inspectable(Tunable[P, R]):
         usable = (v for v in entry.variants if options.blas is not False or not v.has_products)
         variant = next((v for v in usable if v.guards.values(leaves) is not None), None)
         if variant is None:
-            with self._state.lock, forks.builds:
+            with self._state.lock, forks.builds.inside():
                 try:
                     variant = self._state.build(self._new.request(structure, leaves, options, schedule)).variant
                 except OutOfBounds:
@@ -108,7 +108,7 @@ class Inspectable(Tunable[P, R]):
         if options.target == "cuda" or any(map(is_device_array, leaves)) or options.disable:
             return ""
         try:
-            with self._state.lock, forks.builds, deadline.budget(FORESIGHT_SECONDS, self.__name__):
+            with self._state.lock, forks.builds.inside(), deadline.budget(FORESIGHT_SECONDS, self.__name__):
                 traced_call(Request(self.py_func, structure, leaves, options, self._state.schedule))
         except BudgetError:
             return "Tracing it takes longer than a second"

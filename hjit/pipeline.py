@@ -129,7 +129,7 @@ class Pipeline(Inspectable[P, R]):
         from hjit.sched.hand.schedule import usable
 
         found = None if schedule is None else usable(schedule)
-        with self._state.lock, forks.builds:
+        with self._state.lock, forks.builds.inside():
             self._state.schedule = found
             self._state.options.forget()
             self._forget_calls()

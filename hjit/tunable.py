@@ -62,7 +62,7 @@ class Tunable(CompiledFunction[P, R]):
                 return not_tuned("an index is out of bounds")
             except (TraceError, TracingFailed) as error:
                 cause = error.error if isinstance(error, TracingFailed) else error
-                with self._state.lock, forks.builds:
+                with self._state.lock, forks.builds.inside():
                     is_split = options.on_unsupported == "break" and self._split.split(cause)
                 if is_split and self.parts is not None:
                     found = _tune_parts(self.parts, key, args, kwargs, seconds)

@@ -532,9 +532,9 @@ def test_a_fork_waits_for_no_thread_that_waits_for_it(tmp_path: Path) -> None:
     inside = threading.Event()
 
     def work():
-        with forks.builds:
+        with forks.builds.inside():
             inside.set()
-            while forks.builds._closed is None:
+            while not forks.builds.is_closed:
                 pass
             pool.submit(int).result()
 

@@ -297,7 +297,7 @@ class CompiledFunction(Generic[P, R]):
 @functools.lru_cache(maxsize=1)
 def _load_compiler() -> None:
     """Import what `import hjit` leaves out; a fork waits until it is done."""
-    with forks.builds, few_collections():
+    with forks.builds.inside(), few_collections():
         importlib.import_module("hjit.call.build")
 
 

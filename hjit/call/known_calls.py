@@ -41,7 +41,7 @@ class KnownCalls:
                 return PLAIN
             stores = self._verified.unverified(v, call.targets, state.options.of(call.key[0]))
             if stores:
-                with forks.builds, state.lock:
+                with state.lock, forks.builds.inside():
                     result = self._verified.verify(call, v, guarded, stores, is_known=True)
                 if result is not MISS:
                     return result

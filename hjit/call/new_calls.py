@@ -113,7 +113,7 @@ class NewCalls:
         options = state.options.of(call.key[0])
         if not state.is_part:
             state.spent.building = state.spent.searching = 0.0  # each key has the whole budget
-        with state.lock, forks.builds:
+        with state.lock, forks.builds.inside():
             result = self._known_by_now(call, options)
             if result is not MISS:
                 return result

@@ -128,7 +128,7 @@ class SubgraphKernel:
         return outputs
 
     def _make(self, constants: Constants, sizes: Mapping[str, int], arrays: Mapping[str, Array]) -> Scheduled:
-        with forks.builds, self._lock:
+        with forks.builds.inside(), self._lock:
             found = self._made.get(constants) or _known(self._key(constants))
             if found is None:
                 with few_collections():

@@ -75,7 +75,7 @@ def compiled(request: Request, name: str, entry: str, for_what: Platform, copies
             found, replace(described(name, entry, found, segment.graph, low, leaves, names), structure=structure), low
         )
 
-    with forks.builds, few_collections():
+    with forks.builds.inside(), few_collections():
         try:
             return on_deep_stack(make)
         except CannotExport as error:

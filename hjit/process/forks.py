@@ -10,13 +10,14 @@ need, so that a thread inside a gate could not go on: that module is imported be
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import logging
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 with contextlib.suppress(RuntimeError):  # where hjit itself is imported when the main thread has ended
@@ -28,65 +29,99 @@ log = logging.getLogger("hjit")
 # those that run a kernel (see `before_fork`). Both are far above what most of them take.
 BUILD_SECONDS = 10.0
 KERNEL_SECONDS = 1.0
-POLL_SECONDS = 1e-4  # between two looks at who is still inside
+POLL_SECONDS = 1e-4  # between two looks at what is half imported
+MANY_THREADS = 64  # whose locks are kept before those of threads that have ended are dropped
+
+Lock = Any  # of `threading.RLock`, whose type has no name
 
 
 class Gate:
-    """A gate that threads pass through; it costs one check of a flag while there is no fork."""
+    """A gate that threads pass through: each holds a lock of its own inside, and a fork takes the locks of all others.
+
+    The locks are Python's own in C: what a signal handler raises comes before such a lock is taken by a ``with``
+    statement, or when it will be released by it, while a function in Python may end before it has released anything.
+    """
 
     def __init__(self) -> None:
-        self._inside: dict[int, int] = {}  # by thread, how often it has entered
-        self._closed: threading.Event | None = None
+        self._locks: dict[int, Lock] = {}  # by thread
+        self._closing = threading.RLock()  # held by the thread that has closed the gate
+        self._taken: list[Lock] = []  # by that thread
+        self.is_closed = False
+
+    def inside(self) -> Lock:
+        """The lock to hold inside, ``with gate.inside():``; while there is no fork, that is free."""
+        lock = self._locks.get(threading.get_ident())
+        if lock is None:
+            lock = self._new()
+        elif self.is_closed and not lock._is_owned():
+            with self._closing:  # until it is open again
+                pass
+        return lock
+
+    def _new(self) -> Lock:
+        with self._closing:
+            if len(self._locks) >= MANY_THREADS:
+                alive = sys._current_frames()
+                for thread in [t for t, lock in self._locks.items() if t not in alive and not _is_held(lock)]:
+                    self._locks.pop(thread, None)
+            return self._locks.setdefault(threading.get_ident(), threading.RLock())
 
     def close(self, seconds: float) -> bool:
         """Keep other threads out, and wait for those inside; have all left?"""
         me, deadline = threading.get_ident(), time.monotonic() + seconds
-        self._closed = threading.Event()
-        while any(thread != me for thread in tuple(self._inside)):
-            if time.monotonic() > deadline:
+        own = self._locks.get(me)
+        is_inside = own is not None and own._is_owned()  # then another thread that forks may wait for this one
+        if not self._closing.acquire(timeout=0 if is_inside else seconds):
+            return False
+        self.is_closed = True
+        for thread, lock in [*self._locks.items()]:
+            if thread == me:
+                continue
+            self._taken.append(lock)  # first: one that has not been taken is not released
+            if not lock.acquire(timeout=max(deadline - time.monotonic(), 0)):
                 log.debug("a fork did not wait for threads inside hjit")
                 return False
-            time.sleep(POLL_SECONDS)
         return True
 
     def open(self) -> None:
-        """Reopen the gate after the fork, in the parent."""
-        closed, self._closed = self._closed, None
-        if closed is not None:
-            closed.set()
+        """Reopen the gate after the fork, in the parent; it may be called again where it was interrupted."""
+        if not self._closing._is_owned():  # type: ignore[attr-defined]  # another thread has closed it
+            return
+        while self._taken:
+            _release(self._taken[-1])
+            self._taken.pop()
+        self.is_closed = False
+        self._closing.release()
 
     def reset(self) -> None:
         """Reset the gate after the fork, in the child, which has no other threads."""
-        self._inside.clear()
-        self._closed = None
-
-    def __enter__(self) -> None:
-        me, inside = threading.get_ident(), self._inside
-        depth = inside.get(me, 0)
-        inside[me] = depth + 1
-        while self._closed is not None and not depth:
-            closed = self._closed
-            inside.pop(me, None)
-            closed.wait()
-            inside[me] = 1
-
-    def __exit__(self, *exc: object) -> None:
-        me, inside = threading.get_ident(), self._inside
-        depth = inside.pop(me, 1)
-        if depth > 1:
-            inside[me] = depth - 1
+        self._taken.clear()
+        self._locks, self._closing, self.is_closed = {}, threading.RLock(), False
 
     @contextlib.contextmanager
     def outside(self) -> Iterator[None]:
         """Leave the gate while the user's own code runs: it may take any time, fork, or wait for another thread."""
-        me, inside = threading.get_ident(), self._inside
-        depth = inside.pop(me, 0)
+        me, lock = threading.get_ident(), self.inside()
+        locks = self._locks
         try:
+            locks[me] = threading.RLock()
             yield
         finally:
-            if depth:
-                self.__enter__()
-                inside[me] = depth
+            with self._closing:
+                locks[me] = lock
+
+
+def _is_held(lock: Lock) -> bool:
+    """Is a thread inside, which is another one or none?"""
+    if not lock.acquire(blocking=False):
+        return True
+    lock.release()
+    return False
+
+
+def _release(lock: Lock) -> None:
+    with contextlib.suppress(RuntimeError):  # this thread does not hold it: it gave up waiting
+        lock.release()
 
 
 builds = Gate()
@@ -129,22 +164,54 @@ _PACKAGES = {"hjit", "numba", "llvmlite"}
 
 
 def _before() -> None:
-    builds.close(BUILD_SECONDS)
-    rested = kernels.close(KERNEL_SECONDS)
-    _wait_for_imports()
-    for tell in before_fork:
-        tell(rested)
+    rested: list[bool] = []
+    steps: list[Callable[[], object]] = [
+        lambda: builds.close(BUILD_SECONDS),
+        lambda: rested.append(kernels.close(KERNEL_SECONDS)),
+        _wait_for_imports,
+        *(functools.partial(_tell, tell, rested) for tell in before_fork),
+        _hold_compiler_lock,
+    ]
+    _all(steps, tries=1)
+
+
+def _tell(tell: Callable[[bool], None], rested: list[bool]) -> None:
+    tell(bool(rested and rested[0]))
+
+
+def _hold_compiler_lock() -> None:
     lock = compiler_lock()
     if lock is not None and not unfinished():
-        lock.acquire()
         _held.append(lock)
+        lock.acquire()
+
+
+def _release_compiler_lock() -> None:
+    while _held:
+        _release(_held[-1])
+        _held.pop()
 
 
 def _after(settle: Callable[[Gate], None]) -> None:
-    while _held:
-        _held.pop().release()
-    for gate in (kernels, builds):
-        settle(gate)
+    _all((_release_compiler_lock, lambda: settle(kernels), lambda: settle(builds)), tries=2)
+
+
+def _all(steps: Sequence[Callable[[], object]], tries: int) -> None:
+    """Do all of this, whatever a signal handler raises in it: Python ignores what is raised around a fork, and forks.
+
+    Args:
+        tries: how often a step is begun where it is interrupted.
+    """
+    raised: BaseException | None = None
+    for step in steps:
+        for _ in range(tries):
+            try:
+                step()
+                break
+            except BaseException as error:
+                raised = error
+    if raised is not None:
+        raise raised
 
 
 if hasattr(os, "register_at_fork"):

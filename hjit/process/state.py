@@ -65,8 +65,8 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_latest", "these when they were last asked for, and the answer", "one"),
     ),
     "process.forks": (
-        State("builds", "threads that build kernels", "one number a thread that is inside", GATES),
-        State("kernels", "threads that run kernels", "one number a thread that is inside", GATES),
+        State("builds", "threads that build kernels", "a lock a thread", GATES),
+        State("kernels", "threads that run kernels", "a lock a thread", GATES),
         State("before_fork", "what is told before a fork whether kernels rest", "filled when modules are imported"),
         State("_held", "numba's lock during a fork", "one", GATES),
         State("unfinished", "says whether an abandoned compilation holds that lock", "one"),

@@ -87,7 +87,7 @@ def _tune_in_thread(
 def _adopt(state: FunctionState, key: CallKey, found: Tuned) -> None:
     """Calls run by what was found: the next one builds what it needs of it."""
     state.tuned = found
-    with state.lock, forks.builds:
+    with state.lock, forks.builds.inside():
         entry = state.entries.get(key)
         if entry is not None and entry.plain is None and entry.parts is None and state.schedule is None:
             state.entries.pop(key, None)
@@ -96,7 +96,7 @@ def _adopt(state: FunctionState, key: CallKey, found: Tuned) -> None:
 def _traced(state: FunctionState, structure: PyTree, leaves: list[Any], options: Options) -> Trace:
     from hjit.call.build import Request, traced_call
 
-    with state.lock, forks.builds, few_collections(), _budget(state.py_func, state.name, options):
+    with state.lock, forks.builds.inside(), few_collections(), _budget(state.py_func, state.name, options):
         return traced_call(Request(state.py_func, structure, leaves, options))
 
 

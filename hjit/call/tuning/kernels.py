@@ -48,7 +48,7 @@ def tuned(
     """
 
     def make(choice: Choice) -> Candidate:
-        with forks.builds:
+        with forks.builds.inside():
             return on_deep_stack(kernels_of, traced, segments_of, options, choice)
 
     arguments = functools.partial(all_arrays, traced, leaves, options)

@@ -155,7 +155,9 @@ _ends = True  # did TBB's threads end before the latest fork?
 def _before_fork(rested: bool) -> None:
     """A child has none of its parent's threads: it can use TBB only if that has none either."""
     global _ends
-    _ends = _finalize is None or (rested and _finalized(_finalize))
+    _ends = _finalize is None  # first: what follows may be interrupted
+    if _finalize is not None and rested:
+        _ends = _finalized(_finalize)
 
 
 def _finalized(finalize: Callable[[], bool]) -> bool:
@@ -191,7 +193,7 @@ def _gated(entry: Callable[[Any], int], data: Any) -> int:
     """Enter compiled code so that a fork waits for it: TBB's threads should be at rest then."""
     if _lost:
         return signal_safe(entry, data)
-    with forks.kernels:
+    with forks.kernels.inside():
         return entry(data)
 
 
