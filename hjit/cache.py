@@ -227,28 +227,32 @@ def store(
     global _stores
     if mode != "rw":
         return
-    import tempfile  # a process that finds all that it needs does without
-
     where = folder(cache_dir)
     if where is None:
         return
     header = {"format": FORMAT, "name": name, "sha256": hashlib.sha256(payload).hexdigest(), **about}
     data = json.dumps(header).encode() + b"\n" + payload
-    temporary = ""
+    temporary = where / f"{os.urandom(8).hex()}.new"
     try:
-        handle, temporary = tempfile.mkstemp(dir=where, suffix=".new")
-        with os.fdopen(handle, "wb") as f:
+        with open(temporary, "xb", opener=_private_file) as f:
             f.write(data)
         os.replace(temporary, where / f"{name}.{kind}")
     except OSError as error:
         log.debug("cache entry %s is not written: %s", name, error)
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
         raise_if_signalled(error)
         return
+    finally:
+        try:  # before anything else is called, which a signal may interrupt
+            os.unlink(temporary)
+        except OSError:  # it has another name by now
+            pass
     _stores += 1
     if _stores % TRIM_EVERY == 1:
         trim(where)
+
+
+def _private_file(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def trim(where: Path, limit: int = MAX_BYTES) -> None:

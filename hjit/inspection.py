@@ -15,7 +15,7 @@ from hjit.call.entry import Entry
 from hjit.call.other_arrays.byte_orders import native_arguments
 from hjit.errors import BudgetError, HjitError, OptionError, ScheduleError, TraceError
 from hjit.options import Options
-from hjit.process import deadline, float_errors, forks
+from hjit.process import deadline, forks, shown_warnings
 from hjit.trace.capture.trace import flatten_arguments
 from hjit.trace.tracing.frames import uncounted
 from hjit.tunable import Tunable
@@ -84,7 +84,7 @@ class Inspectable(Tunable[P, R]):
             return on_dask.explained(self._others.dask_settings(self), structure, leaves)
         from hjit.report.explain import explained, foreseen, in_parts, of_reported_errors
 
-        if float_errors.are_reported() and self._is_all_numpy(args, kwargs):
+        if shown_warnings.float_errors_are_reported() and self._is_all_numpy(args, kwargs):
             return of_reported_errors(self.__name__)
         entry = self._entries.get(key_of(args, kwargs))
         if entry is None or not entry.is_known:

@@ -16,6 +16,7 @@ from typing import Any, Unpack
 from hjit.errors import OptionError
 from hjit.options import GivenOptions, checked
 from hjit.pipeline import Pipeline
+from hjit.process.restoring import surely
 from hjit.report.kinds import Row, rows_of
 
 
@@ -32,11 +33,18 @@ class Accelerated:
         self._before: list[tuple[types.ModuleType, str, Any]] = []
         self._entries: list[tuple[Any, Any, Any]] = []  # of tables: the table, the key or the number, and the function
         self._keys: list[tuple[dict[Any, Any], Any]] = []  # that tables have besides: pipelines
+        try:
+            self._replace([*map(_module, names)])
+        except BaseException:
+            surely(self.undo)
+            raise
+
+    def _replace(self, modules: list[types.ModuleType]) -> None:
+        """Replace functions; each is noted before, so that `undo` finds it."""
         made: dict[Any, Pipeline[..., Any]] = {}  # a function that several modules have is one pipeline
-        modules = [*map(_module, names)]
         found = [(module, name, f) for module in modules for name, f in functions_of(module)]
         for module, name, function in found:
-            p = made.setdefault(function, Pipeline(function, given))
+            p = made.setdefault(function, Pipeline(function, self._given))
             self.pipelines[f"{module.__name__}.{name}"] = p
             self._before.append((module, name, function))
             setattr(module, name, p)
@@ -48,8 +56,8 @@ class Accelerated:
                     table[key] = made[function]
         for keyed in _dicts(loaded):
             for function in [f for f in keyed if type(f) is types.FunctionType and f in made]:
-                keyed[made[function]] = keyed[function]
                 self._keys.append((keyed, made[function]))
+                keyed[made[function]] = keyed[function]
 
     def decorated(self, function: types.FunctionType) -> Any:
         """A function of a running script as a pipeline, unless its calls only begin something."""
@@ -77,7 +85,7 @@ class Accelerated:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self.undo()
+        surely(self.undo)
 
     def __str__(self) -> str:
         """What was called, and how it ran."""

@@ -199,8 +199,13 @@ def options(**given: Unpack[GivenOptions]) -> Iterator[None]:
     Raises:
         OptionError: an unknown name or value.
     """
-    token = _in_context.set(tuple(sorted({**dict(_in_context.get()), **checked({**given})}.items())))
+    before = _in_context.get()
+    token = None
     try:
+        token = _in_context.set(tuple(sorted({**dict(before), **checked({**given})}.items())))
         yield
     finally:
-        _in_context.reset(token)
+        if token is None:  # interrupted between the two
+            _in_context.set(before)
+        else:
+            _in_context.reset(token)

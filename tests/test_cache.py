@@ -222,7 +222,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    monkeypatch.setattr("hjit.cache._private_file", refuse)
     assert use(tmp_path / "empty") == (1, 0)
     monkeypatch.setattr("os.utime", refuse)
     assert use(tmp_path / "full") == (0, 1)

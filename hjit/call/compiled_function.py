@@ -44,8 +44,9 @@ from hjit.call.other_arrays.calls import OtherArrays
 from hjit.call.results import MISS, PLAIN
 from hjit.errors import raise_if_signalled
 from hjit.options import checked
-from hjit.process import debug, float_errors, forks
+from hjit.process import debug, forks
 from hjit.process.garbage_collection import few_collections
+from hjit.process.shown_warnings import float_errors_are_reported
 from hjit.trace.capture.overlay import is_traced_call
 from hjit.trace.capture.trace import flatten_arguments
 from hjit.trace.tracing import forward
@@ -115,7 +116,7 @@ class CompiledFunction(Generic[P, R]):
             return self.py_func(*args, **kwargs)
         stats = self.stats
         stats.calls += 1
-        if float_errors.are_reported() and self._is_all_numpy(args, kwargs):
+        if float_errors_are_reported() and self._is_all_numpy(args, kwargs):
             return self._state.run_plain(args, kwargs)
         again = self._is_plain_again
         if again is not None and len(args) == again[0] and not kwargs and again[1](*args):

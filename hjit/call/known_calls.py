@@ -11,6 +11,7 @@ from hjit.call.entry import Call
 from hjit.call.function_state import FunctionState
 from hjit.call.results import MISS, PLAIN
 from hjit.process import forks
+from hjit.process.restoring import if_free
 from hjit.trace.tracing.frames import uncounted
 
 if TYPE_CHECKING:
@@ -69,12 +70,9 @@ class KnownCalls:
 
     def _move_to_front(self, call: Call, v: Variant) -> None:
         """Try this variant first from now on. Not if it begins with a decision: that costs a run to find out."""
-        lock = self._state.lock
-        if v is call.known[0] or v.segments[0].graph_break is not None or not lock.acquire(blocking=False):
+        if v is call.known[0] or v.segments[0].graph_break is not None:
             return
-        try:
+        with if_free(self._state.lock) as is_free:
             entry = self._state.entries.get(call.key)
-            if entry is not None and entry.variants is call.known:
+            if is_free and entry is not None and entry.variants is call.known:
                 entry.put((v, *(x for x in call.known if x is not v)))
-        finally:
-            lock.release()

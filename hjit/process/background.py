@@ -43,18 +43,22 @@ class _Worker:
                 self._is_registered = True
                 atexit.register(self.end)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._serve, name="hjit-background", daemon=True)
                 try:
+                    self._thread = threading.Thread(target=self._serve, name="hjit-background", daemon=True)
                     self._thread.start()
-                except RuntimeError:  # "can't start new thread", at shutdown or for want of memory
+                except BaseException as error:  # it may have started: it ends where it is not the one
                     self._thread = None
                     self._waiting.clear()
+                    if not isinstance(error, RuntimeError):  # "can't start new thread", at shutdown or without memory
+                        raise
                     return False
         return True
 
     def _serve(self) -> None:
         while True:
             with self._lock:
+                if self._thread is not threading.current_thread():
+                    return
                 if self._ends or not self._waiting:
                     self._thread = None
                     return

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from hjit.errors import BudgetError, Origin
+from hjit.process.restoring import holding
 
 T = TypeVar("T")
 
@@ -95,9 +96,9 @@ def budget(seconds: float | None, function: str = "", origin: Origin | None = No
         BudgetError: it takes longer.
     """
     now = None if seconds is None or seconds == math.inf else _Deadline(seconds, origin)
-    token = _current.set(now)
     try:
-        yield
+        with holding(_current, now):
+            yield
     except OverBudget as over:
         if seconds is None:  # another call's was spent
             raise BudgetError(function, f"{over.doing} is not done yet", "call it in a new process", origin) from None
@@ -108,20 +109,17 @@ def budget(seconds: float | None, function: str = "", origin: Origin | None = No
             "write loops as operations on whole arrays, or allow more time (budget=60, or None for any)",
             over.origin or (now.origin if now is not None else origin),
         ) from None
-    finally:
-        _current.reset(token)
 
 
 @contextlib.contextmanager
 def counting(total: Spent) -> Iterator[None]:
     """Count the time of a block for a function, whichever of its parts is built."""
-    token = _spent.set(total)
     start = time.process_time()
     try:
-        yield
+        with holding(_spent, total):
+            yield
     finally:
         total.building += time.process_time() - start
-        _spent.reset(token)
 
 
 def spent() -> Spent:

@@ -7,9 +7,9 @@ import gc
 import threading
 from collections.abc import Iterator
 
-# new objects between two collections; Python's own default is 700 to 2000. Each walks over all that is new: at 200,000
-# that was 3 % of large first calls, for a few MB
-RARE_THRESHOLD = 500_000
+# new objects between two collections, a number that nobody else sets; Python's own default is 700 to 2000. Each walks
+# over all that is new: at 200,000 that was 3 % of large first calls, for a few MB
+RARE_THRESHOLD = 500_009
 
 _lock = threading.RLock()  # a signal handler may come in the middle, and call a pipeline
 _inside = 0  # how many threads, and calls of one thread in each other
@@ -23,19 +23,21 @@ def few_collections() -> Iterator[None]:
     A collector that is off stays off.
     """
     global _inside, _usual
-    with _lock:
-        _inside += 1
-        if _inside == 1:
-            _usual, *others = gc.get_threshold()
-            if 0 < _usual < RARE_THRESHOLD:
-                gc.set_threshold(RARE_THRESHOLD, *others)
+    is_inside = False
     try:
+        with _lock:
+            usual, *_ = gc.get_threshold()
+            is_known = _inside > 0 or usual == RARE_THRESHOLD  # then a handler came while the threshold was put back
+            _inside, _usual, is_inside = _inside + 1, _usual if is_known else usual, True
+            if 0 < usual < RARE_THRESHOLD and _inside == 1:
+                gc.set_threshold(RARE_THRESHOLD)
         yield
     finally:
         with _lock:
-            if _inside == 1:
-                gc.set_threshold(_usual, *gc.get_threshold()[1:])
-            _inside = max(_inside - 1, 0)  # 0 already where a child was forked in the middle
+            if is_inside and _inside:  # 0 already where a child was forked in the middle
+                _inside -= 1
+                if _inside == 0:
+                    gc.set_threshold(_usual)
 
 
 def after_fork() -> None:
@@ -44,4 +46,4 @@ def after_fork() -> None:
     _lock = threading.RLock()
     if _inside:
         _inside = 0
-        gc.set_threshold(_usual, *gc.get_threshold()[1:])
+        gc.set_threshold(_usual)

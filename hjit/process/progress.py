@@ -11,6 +11,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from hjit.process.restoring import holding
+
 PROGRESS_AFTER = 1.0  # seconds
 
 
@@ -108,14 +110,13 @@ def progress(text: str) -> Iterator[None]:
 
     timer = threading.Timer(PROGRESS_AFTER, show)
     timer.daemon = True
-    timer.start()
-    token = _current.set(status)
     try:
-        yield
+        timer.start()
+        with holding(_current, status):
+            yield
     finally:
-        _current.reset(token)
+        done = True
         with lock:
-            done = True
             timer.cancel()
             for display in shown:
                 display.stop()

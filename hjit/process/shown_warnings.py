@@ -1,65 +1,60 @@
-"""Intercepting warnings in one thread, by replacing the function that shows them.
+"""Intercepting warnings in one thread, by replacing the function that shows them; are errors of floats reported, too?
 
 Filters, and what has been shown already, are as they are, so that other threads see no difference.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from types import FrameType
 from typing import Any
 
+import numpy as np
+from numpy._core import umath
+
 from hjit.errors import HjitWarning
+from hjit.process.restoring import Block, Replaced
 
-_showing = threading.RLock()  # whose thread has put a function in place of the one that shows warnings
+_shown = Replaced(warnings, "_showwarnmsg")
 
 
-class Intercepted:
+@contextlib.contextmanager
+def intercepted(take: Callable[[Any], None]) -> Iterator[Block]:
     """A block whose warnings, except hjit's own, are passed to a function instead of being shown.
 
-    Attributes:
-        show: what shows warnings else.
+    `Block.usual` shows them. Where another thread has such a block, this one takes none.
     """
+    module: Any = warnings
+    thread, shown_by = threading.get_ident(), (module._showwarnmsg_impl, module.showwarning)
 
-    def __init__(self, take: Callable[[Any], None]) -> None:
-        self._take = take
+    def make(block: Block) -> Callable[[Any], Any]:
+        def given(message: Any) -> None:
+            """In place of the function that shows warnings: code in the block may record its own."""
+            is_own = threading.get_ident() == thread and (module._showwarnmsg_impl, module.showwarning) == shown_by
+            is_taken = is_own and not issubclass(message.category, HjitWarning)
+            show = take if is_taken else block.usual
+            assert show is not None, "it stands in its place"
+            show(message)
 
-    def __enter__(self) -> None:
-        self._lock = _showing
-        self.is_on = self._lock.acquire(blocking=False)  # where another thread has such a block, this one does nothing
-        if not self.is_on:
-            return
-        module: Any = warnings
-        self._thread, self.show = threading.get_ident(), module._showwarnmsg
-        self._shown_by = module._showwarnmsg_impl, module.showwarning
-        module._showwarnmsg = self._given
+        return given
 
-    def _given(self, message: Any) -> None:
-        """In place of the function that shows warnings: code in the block may record its own."""
-        module: Any = warnings
-        is_own = (
-            threading.get_ident() == self._thread and (module._showwarnmsg_impl, module.showwarning) == self._shown_by
-        )
-        is_taken = is_own and not issubclass(message.category, HjitWarning)
-        (self._take if is_taken else self.show)(message)
-
-    def __exit__(self, *exc: object) -> None:
-        if self.is_on:
-            warnings._showwarnmsg = self.show  # type: ignore[attr-defined]
-            self._lock.release()
+    with _shown.by(make) as block:
+        yield block
 
 
-def of_the_compiler() -> Intercepted:
+def of_the_compiler() -> AbstractContextManager[Block]:
     """A block that compiles source, about which Python has already warned."""
-    return Intercepted(lambda message: None)
+    return intercepted(lambda message: None)
 
 
-def of_another_run() -> Intercepted:
+def of_another_run() -> AbstractContextManager[Block]:
     """A block for an additional run of code, whose warnings are not shown."""
-    return Intercepted(forget)
+    return intercepted(forget)
 
 
 def forget(message: Any, names: dict[str, Any] | None = None) -> None:
@@ -96,7 +91,26 @@ def names_of(filename: str) -> dict[str, Any] | None:
     return None if frame is None else getattr(frame.f_globals, "under", frame.f_globals)
 
 
+# -- errors of floats
+
+_settings: Any = getattr(umath, "_extobj_contextvar", None)  # holds another object after each change
+_latest: tuple[Any, bool] = (None, False)  # such an object, and the answer
+
+
+def float_errors_are_reported() -> bool:
+    """Do `numpy.errstate` or `numpy.seterr` ask for anything but "ignore" and "warn"?
+
+    For divisions by zero, overflows and invalid values, which compiled code neither raises nor reports.
+    """
+    global _latest
+    now = object() if _settings is None else _settings.get(None)
+    known, answer = _latest
+    if now is not known:
+        answer = not {"ignore", "warn"}.issuperset(np.geterr().values())
+        _latest = now, answer
+    return answer
+
+
 def after_fork() -> None:
-    """A child has none of the parent's threads that hold the lock."""
-    global _showing
-    _showing = threading.RLock()
+    """A child has none of the parent's other threads."""
+    _shown.after_fork()

@@ -60,10 +60,6 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
     ),
     "process.threads": (State("_starting", "one thread starts others", "a lock", RESET),),
     "process.progress": (State("_current", "what is shown of the work that this thread does", "one a context"),),
-    "process.float_errors": (
-        State("_settings", "NumPy's settings of errors", "one a context"),
-        State("_latest", "these when they were last asked for, and the answer", "one"),
-    ),
     "process.forks": (
         State("builds", "threads that build kernels", "a lock a thread", GATES),
         State("kernels", "threads that run kernels", "a lock a thread", GATES),
@@ -108,13 +104,17 @@ TABLE: dict[str, tuple[State, ...]] = {  # by module, without the package's name
         State("_lost", "is this a child whose tbb waits for threads of its parent?", "a bool", RESET),
         State("_ends", "did those threads end before the latest fork?", "a bool", RESET),
     ),
-    "process.shown_warnings": (State("_showing", "one thread intercepts warnings", "a lock", RESET),),
+    "process.shown_warnings": (
+        State("_shown", "what shows warnings, and what one thread has put in its place", "one", RESET),
+        State("_settings", "NumPy's settings of errors", "one a context"),
+        State("_latest", "these when they were last asked for, and the answer", "one"),
+    ),
     "process.signals": (
         State("_pools", "threads for work that signals must not interrupt, by its kind", "one a kind", RESET),
     ),
     "process.deep_stack": (State("_deep", "threads with deep stacks", "as many as are used at once", RESET),),
     "trace.capture.side_effects.finalisation": (
-        State("_taking", "one thread takes exceptions of finalised objects", "a lock", RESET),
+        State("_printed", "what prints exceptions of finalised objects, and who takes them", "one", RESET),
     ),
     "options": (State("_in_context", "options of ``with hjit.options(...)``", "one a context"),),
     "report.performance.style": (State("_numbers", "numbers reports", "a number"),),

@@ -21,7 +21,7 @@ def reason(plain: str) -> str:
 
 
 def of_reported_errors(name: str) -> str:
-    """Where `float_errors.are_reported`."""
+    """Where `shown_warnings.float_errors_are_reported`."""
     return f"{name}{PLAIN_NUMPY}np.errstate or np.seterr asks for errors of floats, which compiled code does not report"
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hjit.call.results import MISS, PLAIN
+from hjit.process.restoring import if_free
 from hjit.trace.tracing.frames import uncounted
 
 if TYPE_CHECKING:
@@ -45,8 +46,8 @@ def all_plain() -> Iterator[None]:
     """A block in which pipelines of this thread run their plain functions, so that NumPy computes the reference."""
     me = threading.get_ident()
     is_first = me not in comparing
-    comparing.add(me)
     try:
+        comparing.add(me)
         yield
     finally:
         if is_first:
@@ -114,35 +115,25 @@ class InterleavedCalls:
 
     def run(self, compiled: Callable[[], Any], plain: Callable[[], Any]) -> Any:
         """Run a call compiled or plain; its time counts if it returns a result."""
-        way = self.begin()
-        if way is None:
-            return compiled()
-        seconds = None
-        start = clock()
-        try:
-            result = plain() if way else compiled()
-            if result is not MISS and result is not PLAIN:
-                seconds = clock() - start
-            return result
-        finally:
-            self.end(way, seconds)
-
-    def begin(self) -> int | None:
-        """How this call is to run: 0 compiled, 1 plain; None: compiled and untimed, as another call is being timed."""
-        if not self._timed.acquire(blocking=False):
-            self._disturbed = True
-            return None
-        self._disturbed = False
-        count = sum(map(len, self._times))
-        return (count + 1) // 2 % 2  # 0 1 1 0 0 1 1 0: in pairs, neither always after the other
-
-    def end(self, way: int, seconds: float | None) -> None:
-        """Record the time of the call that has ended; None if it does not count."""
-        if seconds is None or self._disturbed:
-            self._lost += 1
-        else:
-            self._times[way].append(seconds)
-        self._timed.release()
+        with if_free(self._timed) as is_free:
+            if not is_free:
+                self._disturbed = True
+                return compiled()
+            self._disturbed = False
+            count = sum(map(len, self._times))
+            way = (count + 1) // 2 % 2  # 0 1 1 0 0 1 1 0: in pairs, neither always after the other
+            seconds = None
+            start = clock()
+            try:
+                result = plain() if way else compiled()
+                if result is not MISS and result is not PLAIN:
+                    seconds = clock() - start
+                return result
+            finally:
+                if seconds is None or self._disturbed:
+                    self._lost += 1
+                else:
+                    self._times[way].append(seconds)
 
     @property
     def is_over(self) -> bool:

@@ -10,6 +10,7 @@ from hjit.call.checks import against_numpy
 from hjit.call.checks.against_numpy import InterleavedCalls
 from hjit.call.function_state import FunctionState
 from hjit.options import Options
+from hjit.process.restoring import if_free
 from hjit.trace.tracing.frames import uncounted
 
 if TYPE_CHECKING:
@@ -26,12 +27,10 @@ class TimedCalls:
     def run(self, key: CallKey, timing: InterleavedCalls, compiled: Callable[[], Any], plain: Callable[[], Any]) -> Any:
         """Run a call compiled or plain, timed; after enough of them, decide which runs from now on."""
         result = timing.run(compiled, plain)
-        lock = self._state.lock
-        if timing.is_over and lock.acquire(blocking=False):
-            try:
-                self._state.entries.decide(key, timing)
-            finally:
-                lock.release()
+        if timing.is_over:
+            with if_free(self._state.lock) as is_free:
+                if is_free:
+                    self._state.entries.decide(key, timing)
         return result
 
     def begin(

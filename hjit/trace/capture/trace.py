@@ -19,7 +19,7 @@ from hjit.trace.capture.classes import guard_class_attributes
 from hjit.trace.capture.made_classes import class_of, forget_classes
 from hjit.trace.capture.overlay import clone, load_table, replacement, wrap_callable
 from hjit.trace.capture.side_effects.audit_hook import install_audit_hook
-from hjit.trace.capture.side_effects.finalisation import Finalisation
+from hjit.trace.capture.side_effects.finalisation import Finalisation, finalised
 from hjit.trace.capture.side_effects.library_warnings import NotedWarnings
 from hjit.trace.capture.side_effects.settings import settings_kept
 from hjit.trace.ir.graph import identity
@@ -307,7 +307,7 @@ def _attempted(
         if is_bounded:  # the recorder alone has it, as it holds frames that are to end with the trace
             rec.unrolled.iterations = Iterations(code, most)
         try:
-            with rec, Finalisation() as finalisation:
+            with rec.recording(), finalised() as finalisation:
                 known = leaves if originals is None else originals
                 return _traced(rec, finalisation, function, structure, leaves, known, names)
         except CannotReroll as refusal:

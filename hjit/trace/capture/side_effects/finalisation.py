@@ -2,59 +2,68 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import traceback
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from hjit.errors import raise_if_signalled
+from hjit.process.restoring import Block, Replaced
 
-_taking = threading.RLock()  # whose thread has put a function in place of the one that prints such exceptions
+_printed = Replaced(sys, "unraisablehook")
 
 
 class Finalisation:
-    """A block that takes hjit's own exceptions from where a generator is closed, as none of its code can raise them.
+    """hjit's own exceptions from where generators were closed."""
 
-    Where the block ends by an exception, generators that the frames in its traceback hold are closed in it.
-    """
+    def __init__(self) -> None:
+        self.raised: list[BaseException] = []
 
-    def __enter__(self) -> Finalisation:
-        self._raised: list[BaseException] = []
-        self._lock = _taking
-        self._is_on = self._lock.acquire(blocking=False)  # where another thread has such a block, this one takes none
-        if self._is_on:
-            self._thread, self._print = threading.get_ident(), sys.unraisablehook
-            sys.unraisablehook = self._given
-        return self
+    def in_place_of_printing(self, block: Block) -> Callable[[Any], Any]:
+        """A function in place of `sys.unraisablehook`."""
 
-    def _given(self, what: Any) -> None:
-        """In place of `sys.unraisablehook`."""
-        error = what.exc_value
-        if threading.get_ident() == self._thread and type(error).__module__.partition(".")[0] == "hjit":
-            self._raised.append(error)
-        else:
-            self._print(what)
+        def given(what: Any) -> None:
+            error = what.exc_value
+            if threading.get_ident() == block.thread and type(error).__module__.partition(".")[0] == "hjit":
+                self.raised.append(error)
+            elif block.usual is not None:
+                block.usual(what)
+
+        return given
 
     def check(self) -> None:
         """Raise the first exception that was taken."""
-        if self._raised:
-            raise self._raised[0]
+        if self.raised:
+            raise self.raised[0]
 
-    def __exit__(self, kind: object, error: BaseException | None, tb: object) -> None:
+
+@contextlib.contextmanager
+def finalised() -> Iterator[Finalisation]:
+    """A block that takes hjit's own exceptions from where a generator is closed, as none of its code can raise them.
+
+    Where the block ends by an exception, generators that the frames in its traceback hold are closed in it. Where
+    another thread has such a block, this one takes none.
+    """
+    found = Finalisation()
+    with _printed.by(found.in_place_of_printing):
         try:
-            if error is not None:
-                raise_if_signalled(error)  # its frames tell it from others
-            while error is not None:
-                traceback.clear_frames(error.__traceback__)
-                error = error.__context__
+            yield found
+        except BaseException as error:
+            raise_if_signalled(error)  # its frames tell it from others
+            _clear_frames(error)
+            raise
         finally:
-            self._raised.clear()
-            if self._is_on:
-                sys.unraisablehook = self._print
-                self._lock.release()
+            found.raised.clear()
+
+
+def _clear_frames(error: BaseException | None) -> None:
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__context__
 
 
 def after_fork() -> None:
-    """A child has none of the parent's threads that hold the lock."""
-    global _taking
-    _taking = threading.RLock()
+    """A child has none of the parent's other threads."""
+    _printed.after_fork()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
-from hjit.process.shown_warnings import Intercepted, forget, names_of
+from hjit.process.shown_warnings import forget, intercepted, names_of
 from hjit.trace.capture.side_effects.effects import SourceLine, give_warning, place, traced_line
 from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.frames import is_own_file
@@ -39,27 +40,31 @@ class NotedWarnings:
 
     def __enter__(self) -> None:
         self.noted: list[_Noted] = []
-        self.block = Intercepted(self.note)
-        self.block.__enter__()
+        self._intercepted = intercepted(functools.partial(_note, self.noted))
+        self._block = self._intercepted.__enter__()
 
-    def note(self, message: Any) -> None:
-        """Replaces the function that shows warnings."""
-        trace = running_trace()
-        if trace is not None and trace.externs.is_running:
-            forget(message)
-            trace.externs.warnings.append(message)
-        else:
-            self.noted.append(_Noted(message, names_of(message.filename), _users_line(message)))
-
-    def __exit__(self, kind: object, *exc: object) -> None:
-        self.block.__exit__(kind, *exc)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._intercepted.__exit__(kind, error, trace)
         for noted in self.noted:
             if kind is not None and self.runs_again:
                 continue
             if kind is not None or noted.names is None:
-                self.block.show(noted.message)
+                assert self._block.usual is not None, "it has taken warnings"
+                self._block.usual(noted.message)
             elif not _is_of_floats(noted.message):
                 _give_always(noted.message, noted.names, noted.line)
+
+
+def _note(noted: list[_Noted], message: Any) -> None:
+    """In place of the function that shows warnings."""
+    trace = running_trace()
+    if trace is not None and trace.externs.is_running:
+        forget(message)
+        trace.externs.warnings.append(message)
+    else:
+        noted.append(_Noted(message, names_of(message.filename), _users_line(message)))
 
 
 def _is_of_floats(message: Any) -> bool:

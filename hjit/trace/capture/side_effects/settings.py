@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from hjit.process.restoring import surely
 from hjit.trace.tracing.recording.recorder import Recorder
 
 
@@ -47,13 +48,17 @@ def settings_kept(rec: Recorder) -> Iterator[None]:
     """
     before = [x.get() for x in SETTINGS]
     changed: list[str] = []
-    try:
-        yield
-    finally:
+
+    def restore() -> None:
         for x, value in zip(SETTINGS, before, strict=True):
             if x.get() != value:
                 changed.append(x.name)
                 x.put(value)
+
+    try:
+        yield
+    finally:
+        surely(restore)
     if changed:
         raise rec.error(
             changed[0], "it changes a setting that outlives the function", "set it outside, or use np.errstate"

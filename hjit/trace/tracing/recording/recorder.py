@@ -7,10 +7,11 @@ parts. One recorder is current per thread.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import CodeType
@@ -20,6 +21,7 @@ import numpy as np
 
 from hjit.errors import InherentError, LongLoop, Origin, TraceError
 from hjit.process import deadline
+from hjit.process.restoring import surely
 from hjit.trace.ir.analysis.ranges import Range, Ranges
 from hjit.trace.ir.expressions import Expr, Load, ScalarRef
 from hjit.trace.ir.graph import Definition, Graph, Input, Stage, identity
@@ -223,18 +225,25 @@ class Recorder(TracedSizes):
     refusals: list[TraceError] = field(default_factory=list)
     memos: Memos = field(default_factory=Memos)
 
-    def __enter__(self) -> Recorder:
-        self._outer = getattr(_state, "recorder", None)
-        _state.recorder = self
-        running.add(self)
-        return self
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[None]:
+        """The block that is traced. Where it fails, what it has changed is as before."""
+        outer = getattr(_state, "recorder", None)
+        try:
+            try:
+                running.add(self)
+                _state.recorder = self
+                yield
+            finally:
+                _state.recorder = outer
+                running.discard(self)
+        except BaseException:  # else nothing that is watched has changed, and another thread may change it by now
+            surely(self._roll_back)
+            raise
 
-    def __exit__(self, kind: object, *exc: object) -> None:
-        _state.recorder = self._outer
-        running.discard(self)
-        if kind is not None:  # else nothing that is watched has changed, and another thread may change it by now
-            self.externs.roll_back()
-            self.watched.restore()
+    def _roll_back(self) -> None:
+        self.externs.roll_back()
+        self.watched.restore()
 
     def forget(self) -> None:
         """Drop what is needed only while tracing."""

@@ -260,17 +260,18 @@ def _note(op: str, a: Poly, b: Poly, holds: bool) -> None:
 def size_guards_noted() -> Iterator[dict[SizeGuard, None]]:
     """A block in which traces of this thread record their assumptions about sizes."""
     global _watchers
-    with _lock:
-        _watchers += 1
     outer = getattr(_watching, "size_guards", None)
     size_guards: dict[SizeGuard, None] = {}
-    _watching.size_guards = size_guards
+    is_watching = False
     try:
+        with _lock:
+            _watchers, is_watching = _watchers + 1, True
+        _watching.size_guards = size_guards
         yield size_guards
     finally:
         _watching.size_guards = outer
         with _lock:
-            _watchers -= 1
+            _watchers -= is_watching
 
 
 def after_fork() -> None:

@@ -30,4 +30,5 @@ class ExternState:
     def roll_back(self) -> None:
         """Undo the effects of extern calls: restore random-number streams."""
         while self.undo:
-            self.undo.pop()()
+            self.undo[-1]()
+            self.undo.pop()
