@@ -183,7 +183,7 @@ def _run(given: argparse.Namespace) -> int:
         return _failed(f"{given.script} is not a file")
     names = [name for name in given.accelerate.split(",") if name]
     try:
-        accelerated = accelerate(*names) if names else Accelerated((), {})
+        accelerated = accelerate(*names) if names else Accelerated({})
     except (ModuleNotFoundError, OptionError) as error:
         return _failed(error)
     sys.argv = [given.script, *given.args]

@@ -27,14 +27,18 @@ class Accelerated:
         pipelines: by the names of the functions, ``package.module.function``.
     """
 
-    def __init__(self, names: tuple[str | types.ModuleType, ...], given: dict[str, Any]) -> None:
+    def __init__(self, given: dict[str, Any]) -> None:
         self.pipelines: dict[str, Pipeline[..., Any]] = {}
         self._given = given
         self._before: list[tuple[types.ModuleType, str, Any]] = []
         self._entries: list[tuple[Any, Any, Any]] = []  # of tables: the table, the key or the number, and the function
         self._keys: list[tuple[dict[Any, Any], Any]] = []  # that tables have besides: pipelines
+
+    def take(self, names: Iterable[str | types.ModuleType]) -> Accelerated:
+        """Replace the functions of modules; itself."""
         try:
             self._replace([*map(_module, names)])
+            return self
         except BaseException:
             surely(self.undo)
             raise
@@ -112,7 +116,7 @@ def accelerate(*names: str | types.ModuleType, **given: Unpack[GivenOptions]) ->
     """
     if not names:
         raise OptionError('accelerate needs the names of modules: accelerate("skimage.filters")')
-    return Accelerated(names, checked({**given}))
+    return Accelerated(checked({**given})).take(names)
 
 
 _BENEATH = ("numpy", "numba", "llvmlite", "hjit")  # packages that hjit's own calls use

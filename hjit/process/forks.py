@@ -54,6 +54,8 @@ class Gate:
         if lock is None:
             lock = self._new()
         elif self.is_closed and not lock._is_owned():
+            if self._closing._is_owned():  # type: ignore[attr-defined]
+                _after_in_parent()  # a fork of this thread is over, and was interrupted before it opened the gates
             with self._closing:  # until it is open again
                 pass
         return lock
@@ -172,7 +174,7 @@ def _before() -> None:
         *(functools.partial(_tell, tell, rested) for tell in before_fork),
         _hold_compiler_lock,
     ]
-    _all(steps, tries=1)
+    _all(steps)
 
 
 def _tell(tell: Callable[[bool], None], rested: list[bool]) -> None:
@@ -192,29 +194,40 @@ def _release_compiler_lock() -> None:
         _held.pop()
 
 
-def _after(settle: Callable[[Gate], None]) -> None:
-    _all((_release_compiler_lock, lambda: settle(kernels), lambda: settle(builds)), tries=2)
+def _after_in_parent() -> None:
+    try:
+        _settle(Gate.open)
+    except BaseException:  # Python ignores it: nobody else would
+        _settle(Gate.open)
+        raise
 
 
-def _all(steps: Sequence[Callable[[], object]], tries: int) -> None:
-    """Do all of this, whatever a signal handler raises in it: Python ignores what is raised around a fork, and forks.
+def _after_in_child() -> None:
+    try:
+        _settle(Gate.reset)
+    except BaseException:
+        _settle(Gate.reset)
+        raise
 
-    Args:
-        tries: how often a step is begun where it is interrupted.
-    """
+
+def _settle(settle: Callable[[Gate], None]) -> None:
+    """Let other threads go on; what an interrupted call of it has done already does not matter."""
+    _release_compiler_lock()
+    settle(kernels)
+    settle(builds)
+
+
+def _all(steps: Sequence[Callable[[], object]]) -> None:
+    """Do all of this, whatever a signal handler raises in it: Python ignores what is raised before a fork, and forks."""
     raised: BaseException | None = None
     for step in steps:
-        for _ in range(tries):
-            try:
-                step()
-                break
-            except BaseException as error:
-                raised = error
+        try:
+            step()
+        except BaseException as error:
+            raised = error
     if raised is not None:
         raise raised
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before, after_in_parent=lambda: _after(Gate.open), after_in_child=lambda: _after(Gate.reset)
-    )
+    os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

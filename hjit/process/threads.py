@@ -36,10 +36,28 @@ def start(name: str, f: Callable[..., object], *args: Any, stack_bytes: int = ST
         usual = threading.stack_size()
         try:
             threading.stack_size(max(usual, stack_bytes))
-            thread.start()
+            _start(thread)
         finally:
             threading.stack_size(usual)
     return thread
+
+
+def _start(thread: threading.Thread) -> None:
+    """Start a thread.
+
+    Where a signal handler's exception ends the wait for it, Python may raise that a lock is not locked instead.
+    """
+    handled = sys.exception()
+    try:
+        thread.start()
+    except RuntimeError as error:
+        if error.__context__ is handled:
+            raise
+        interrupt = error.__context__
+    else:
+        return
+    assert interrupt is not None
+    raise interrupt
 
 
 def has_small_stack() -> bool:

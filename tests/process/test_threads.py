@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hjit.process import signals, threads
+from tests.interrupts import at_each_place
 from tests.scripts import run_script
 
 SMALL = """
@@ -82,3 +83,27 @@ def test_new_calls_while_the_interpreter_ends_run_plain(tmp_path: Path, is_calle
             f(np.ones((3, 4)))
     """
     assert run_script(tmp_path, text, args=(str(is_called_before),)) == "(7, 8)"
+
+
+def test_what_ends_the_start_of_a_thread_is_raised_and_no_error_of_its_locks() -> None:
+    """Where an interrupt comes inside `threading.Condition.wait`, its lock is not locked when its block ends."""
+    usual, places = threading.stack_size(), 0
+    try:
+        raise LookupError
+    except LookupError:  # what is handled already is no interrupt
+        for _ in at_each_place(lambda: threads.start("short", int), {threading.__file__}):
+            assert threading.stack_size() == usual
+            places += 1
+    assert places > 10
+
+
+def test_no_thread_can_be_started_while_an_exception_is_handled(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    try:
+        raise LookupError
+    except LookupError:
+        with pytest.raises(RuntimeError, match="can't start"):
+            threads.start("none", int)
