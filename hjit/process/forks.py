@@ -218,7 +218,7 @@ def _settle(settle: Callable[[Gate], None]) -> None:
 
 
 def _all(steps: Sequence[Callable[[], object]]) -> None:
-    """Do all of this, whatever a signal handler raises in it: Python ignores what is raised before a fork, and forks."""
+    """Do all of this, whatever a signal handler raises in it: Python ignores that, and forks."""
     raised: BaseException | None = None
     for step in steps:
         try:
