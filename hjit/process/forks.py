@@ -29,6 +29,8 @@ log = logging.getLogger("hjit")
 # those that run a kernel (see `before_fork`). Both are far above what most of them take.
 BUILD_SECONDS = 10.0
 KERNEL_SECONDS = 1.0
+TAKE_SECONDS = 1e-3  # between two looks at which lock is that of a thread
+TRIES = 5  # of what is done before a fork and is interrupted
 POLL_SECONDS = 1e-4  # between two looks at what is half imported
 MANY_THREADS = 64  # whose locks are kept before those of threads that have ended are dropped
 
@@ -69,21 +71,29 @@ class Gate:
             return self._locks.setdefault(threading.get_ident(), threading.RLock())
 
     def close(self, seconds: float) -> bool:
-        """Keep other threads out, and wait for those inside; have all left?"""
+        """Keep other threads out, and wait for those inside; have all left? Called again where it was interrupted."""
         me, deadline = threading.get_ident(), time.monotonic() + seconds
         own = self._locks.get(me)
         is_inside = own is not None and own._is_owned()  # then another thread that forks may wait for this one
-        if not self._closing.acquire(timeout=0 if is_inside else seconds):
+        is_closing = self._closing._is_owned()  # type: ignore[attr-defined]
+        if not is_closing and not self._closing.acquire(timeout=0 if is_inside else seconds):
             return False
         self.is_closed = True
-        for thread, lock in [*self._locks.items()]:
-            if thread == me:
-                continue
+        return all(self._take(thread, deadline) for thread in [*self._locks] if thread != me)
+
+    def _take(self, thread: int, deadline: float) -> bool:
+        """Take the lock of another thread, which has another one while it is outside; is it taken in time?"""
+        while True:
+            lock = self._locks[thread]
+            if lock._is_owned():
+                return True
             self._taken.append(lock)  # first: one that has not been taken is not released
-            if not lock.acquire(timeout=max(deadline - time.monotonic(), 0)):
+            if lock.acquire(timeout=TAKE_SECONDS):
+                return True
+            self._taken.pop()
+            if time.monotonic() > deadline:
                 log.debug("a fork did not wait for threads inside hjit")
                 return False
-        return True
 
     def open(self) -> None:
         """Reopen the gate after the fork, in the parent; it may be called again where it was interrupted."""
@@ -178,7 +188,7 @@ def _before() -> None:
 
 
 def _tell(tell: Callable[[bool], None], rested: list[bool]) -> None:
-    tell(bool(rested and rested[0]))
+    tell(bool(rested and rested[-1]))
 
 
 def _hold_compiler_lock() -> None:
@@ -218,13 +228,15 @@ def _settle(settle: Callable[[Gate], None]) -> None:
 
 
 def _all(steps: Sequence[Callable[[], object]]) -> None:
-    """Do all of this, whatever a signal handler raises in it: Python ignores that, and forks."""
+    """Do all of this, and a step again that was interrupted: Python ignores what a signal handler raises, and forks."""
     raised: BaseException | None = None
     for step in steps:
-        try:
-            step()
-        except BaseException as error:
-            raised = error
+        for _ in range(TRIES):
+            try:
+                step()
+                break
+            except BaseException as error:
+                raised = error
     if raised is not None:
         raise raised
 

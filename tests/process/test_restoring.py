@@ -215,6 +215,28 @@ def test_a_fork_that_is_interrupted_anywhere_leaves_the_gates_open(monkeypatch: 
         thread.join()
 
 
+def test_a_fork_waits_for_no_thread_that_leaves_meanwhile() -> None:
+    gate = forks.Gate()
+    inside, is_open = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with gate.inside():
+            inside.set()
+            while not gate.is_closed:
+                pass
+            with gate.outside():
+                is_open.wait(WAITED)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    inside.wait()
+    assert gate.close(WAITED)
+    gate.open()
+    is_open.set()
+    thread.join()
+    assert all(map(is_free, gate._locks.values()))
+
+
 def test_locks_of_threads_that_have_ended_are_dropped() -> None:
     gate = forks.Gate()
 
