@@ -48,7 +48,7 @@ def traced_class(cls: Any) -> Any:
 def forget_classes(rec: Recorder) -> None:
     """A trace has ended: remove the classes made for it from the subclasses of the user's."""
     for made in rec.clones.classes.values():
-        for other in (*_ALONE, *_with_slots_of(made._hjit_class)):
+        for other in (*_ALONE, *_with_slots_of(vars(made)["_hjit_class"])):
             with contextlib.suppress(TypeError):  # CPython takes one that is laid out in memory as the bases are
                 made.__bases__ = (other,)
                 break
