@@ -113,7 +113,30 @@ def numbers(a: Array) -> Any:
     return total, deepest
 
 
-@pytest.mark.parametrize("f", [flood, components, distances, region, numbers], ids=lambda f: f.__name__)
+def extended(a: Array, seed: Any = (5, 6)) -> Any:
+    h, w = a.shape
+    limit = a.std() * 1.2
+    seen = np.zeros((h, w), bool)
+    reference = float(a[seed])
+    stack = [seed]
+    last = -1
+    while stack:
+        last = stack[-1][0]
+        y, x = stack.pop()
+        if y < 0 or x < 0 or y >= h or x >= w or seen[y, x]:
+            continue
+        if abs(float(a[y, x]) - reference) > limit:
+            continue
+        seen[y, x] = True
+        stack.extend([(y + 1, x), (y - 1, x)])
+        stack += [(y, x + 1), (y, x - 1)]
+    return seen, last
+
+
+FUNCTIONS = (flood, components, distances, region, numbers, extended)
+
+
+@pytest.mark.parametrize("f", FUNCTIONS, ids=lambda f: f.__name__)
 def test_loops_that_take_items_from_a_list(f: Callable[..., Any]) -> None:
     pipe = compiled(f)
     for shape in ((40, 33), (40, 33), (37, 41)):

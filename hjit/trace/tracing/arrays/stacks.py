@@ -92,16 +92,30 @@ class NumberStack:
         return self._taken(first=True)
 
     def _taken(self, first: bool) -> Any:
-        if self.item is None:
-            raise no_stack("it is empty")
-        in_program()
-        current().check(self.end[()] <= self.begin[()])
-        at = self.begin[()] if first else self.end[()] - 1
-        numbers = [self._number(c[at], weak) for c, weak in zip(self.columns, self.item.are_python, strict=True)]
+        at = self._place(first)
+        found = self._item(at)
         if first:
             self.begin[()] = at + 1
         else:
             self.end[()] = at
+        return found
+
+    def __getitem__(self, key: Any) -> Any:
+        if type(key) is not int or key not in (0, -1):
+            raise no_stack("index")
+        return self._item(self._place(first=key == 0))
+
+    def _place(self, first: bool) -> Any:
+        """Where the first or the last item is; where there is none, Python runs."""
+        if self.item is None:
+            raise no_stack("it is empty")
+        in_program()
+        current().check(self.end[()] <= self.begin[()])
+        return self.begin[()] if first else self.end[()] - 1
+
+    def _item(self, at: Any) -> Any:
+        assert self.item is not None
+        numbers = [self._number(c[at], weak) for c, weak in zip(self.columns, self.item.are_python, strict=True)]
         return numbers[0] if self.item.container is None else self.item.container(numbers)
 
     @staticmethod

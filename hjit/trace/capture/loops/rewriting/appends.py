@@ -26,19 +26,24 @@ from hjit.trace.tracing.scalars.induction import CannotReroll
 # -- what the functions call
 
 
-def append(to: Any, x: Any) -> None:
-    """``to.append(x)``, also in a loop whose iterations are traced as one.
+def append(to: Any, *items: Any) -> None:
+    """``to.append(x)`` of each item, also in a loop whose iterations are traced as one.
 
     Raises:
         CannotReroll: the list has to be known when that loop begins.
     """
-    if type(to) is NumberStack:
-        if current().loops:
-            in_program()
-        to.append_item(item_of(x), x)
-        return
+    if type(to) is NumberStack and current().loops:
+        in_program()
+    for x in items:
+        if type(to) is NumberStack:
+            to.append_item(item_of(x), x)
+        else:
+            _append(to, x)
+
+
+def _append(to: Any, x: Any) -> None:
     if type(to) is GrownList:  # by a loop inside of one that is traced iteration by iteration
-        site = sys._getframe(1).f_code, 0
+        site = sys._getframe(2).f_code, 0
         raise CannotReroll(site, "it appends to a list that a loop has filled", growing=True)
     if type(to) is not list or not tracing() or not current().loops:
         to.append(x)

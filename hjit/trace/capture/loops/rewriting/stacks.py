@@ -52,8 +52,7 @@ class Stacks:
         """The body of a function, changed in place."""
         for name in sorted({x.func.value.id for x in _calls(body, _TAKING)}):  # type: ignore[attr-defined]
             makes = [pair for x in walk(*body) for pair in _made(x) if pair[0].id == name]
-            appends = [x for x in walk(*body) if _appends(x, name)]
-            if not makes or not _has_no_other_use(body, name, makes, appends):
+            if not makes or not _has_no_other_use(body, name, makes):
                 continue
             for _, s, at in makes:
                 value = s[at] if isinstance(s, list) else getattr(s, at)
@@ -63,9 +62,21 @@ class Stacks:
                 else:
                     setattr(s, at, new)
                 self.count += 1
-            for x in appends:
-                x.value = placed(call_of(APPEND, name, x.value.args[0]), x.value)  # type: ignore[attr-defined]
+            _Appending(name).visit(ast.Module(list(body), []))
         return list(body)
+
+
+class _Appending(ast.NodeTransformer):
+    """Has a function append what statements append to a list."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        items = _appended(node, self.name)
+        if items is None:
+            return super().generic_visit(node)
+        return placed(ast.Expr(call_of(APPEND, self.name, *items)), node)  # type: ignore[no-any-return]
 
 
 def _calls(body: Sequence[ast.stmt], methods: frozenset[str]) -> Iterator[ast.Call]:
@@ -100,20 +111,44 @@ def _is_new(e: ast.expr) -> bool:
     return False
 
 
-def _appends(x: ast.AST, name: str) -> bool:
-    match x:
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=own), attr="append"), args=[_], keywords=[])):
-            return own == name
+def _appended(s: ast.AST, name: str) -> Sequence[ast.expr] | None:
+    """What ``name.append(x)``, ``name.extend([x, y])`` or ``name += [x, y]`` append; None of anything else."""
+    match s:
+        case ast.Expr(
+            value=ast.Call(func=ast.Attribute(value=ast.Name(id=own), attr="append"), args=[item], keywords=[])
+        ):
+            found = [item]
+        case ast.Expr(
+            value=ast.Call(
+                func=ast.Attribute(value=ast.Name(id=own), attr="extend"),
+                args=[ast.List(elts=found) | ast.Tuple(elts=found)],
+                keywords=[],
+            )
+        ):
+            pass
+        case ast.AugAssign(target=ast.Name(id=own), op=ast.Add(), value=ast.List(elts=found) | ast.Tuple(elts=found)):
+            pass
+        case _:
+            return None
+    return found if own == name and not any(isinstance(x, ast.Starred) for x in found) else None
+
+
+def _is_end(e: ast.expr) -> bool:
+    match e:
+        case ast.Constant(value=0) | ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=1)):
+            return True
     return False
 
 
-def _has_no_other_use(
-    body: Sequence[ast.stmt], name: str, makes: Sequence[tuple[ast.Name, Any, Any]], appends: Sequence[Any]
-) -> bool:
-    """Is a list used by nothing but its methods, ``len`` and conditions?"""
-    own = {id(m[0]) for m in makes} | {id(x.value.func.value) for x in appends}
+def _has_no_other_use(body: Sequence[ast.stmt], name: str, makes: Sequence[tuple[ast.Name, Any, Any]]) -> bool:
+    """Is a list used by nothing but its methods, ``len``, its ends, and conditions?"""
+    own = {id(m[0]) for m in makes}
     for x in walk(*body):
+        if _appended(x, name) is not None:
+            own.add(id(x.target if isinstance(x, ast.AugAssign) else x.value.func.value))  # type: ignore[attr-defined]
         match x:
+            case ast.Subscript(value=ast.Name() as base, slice=at, ctx=ast.Load()) if _is_end(at):
+                own.add(id(base))
             case ast.Call(func=ast.Attribute(value=ast.Name() as base, attr=attr)) if attr in _TAKING:
                 own.add(id(base))
             case ast.Call(func=ast.Name(id="len"), args=[ast.Name() as base]):
