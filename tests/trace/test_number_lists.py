@@ -133,7 +133,31 @@ def each_row_its_own(a: Array) -> Array:
     return modes
 
 
+def otsu(a: Array) -> Any:
+    hist = [0] * 256
+    h, w = a.shape
+    for y in range(h):
+        for x in range(w):
+            hist[a[y, x]] += 1
+    every = sum(i * hist[i] for i in range(256))
+    shares = [n / (h * w) for n in hist]
+    below, weight, best, at = 0.0, 0, -1.0, 0
+    for i in range(256):
+        weight += hist[i]
+        if weight == 0:
+            continue
+        if weight == h * w:
+            break
+        below += i * hist[i]
+        means = below / weight, (every - below) / (h * w - weight)
+        between = weight * (h * w - weight) * (means[0] - means[1]) ** 2
+        if between > best:
+            best, at = between, i
+    return at, hist, every, max(shares), sum(shares)
+
+
 FUNCTIONS = (
+    otsu,
     histogram,
     histogram_of_rows,
     equalised,

@@ -26,7 +26,7 @@ from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.complex_tracer import ComplexTracer, is_complex
 from hjit.trace.tracing.arrays.grown import GrownList
 from hjit.trace.tracing.arrays.masked import MaskedRead
-from hjit.trace.tracing.arrays.number_lists import NumberList
+from hjit.trace.tracing.arrays.number_lists import NumberList, number_list
 from hjit.trace.tracing.arrays.stacks import NumberStack
 from hjit.trace.tracing.arrays.traced import Traced
 from hjit.trace.tracing.arrays.tracer import (
@@ -221,6 +221,7 @@ def _extreme(function: Callable[..., Any], ufunc: np.ufunc, beats: Callable[[Any
         return python_int(call(ufunc, *indices))
 
     def method(*args: Any, **kwargs: Any) -> Any:
+        args = tuple(map(_number_list, args))
         if len(args) == 1 and type(args[0]) is NumberList and not kwargs:
             return args[0].extreme(function)
         items = args[0] if len(args) == 1 and type(args[0]) in (list, tuple) else args
@@ -283,10 +284,16 @@ def _sorted(items: Any, /, *, key: Any = None, reverse: Any = False) -> list[Any
 
 
 def _sum(items: Any, /, *start: Any, **options: Any) -> Any:
-    """`sum`, of a list of ints that is an array."""
-    if type(items) is NumberList and items.kind is not float and not start and not options:
+    """`sum`, of a list that is an array."""
+    items = _number_list(items)
+    if type(items) is NumberList and not start and not options:
         return items.total()
     return sum(items, *start, **options)
+
+
+def _number_list(x: Any) -> Any:
+    """A list that a loop has filled as one of numbers, where it is one."""
+    return (number_list(x, True) or x) if type(x) is GrownList else x
 
 
 def _divmod(a: Any, b: Any, /) -> Any:

@@ -505,7 +505,7 @@ _BUILTINS.update({ONCE: branches.once, OTHERWISE: branches.otherwise, UNSET: bra
 
 
 for _name in (
-    "range enumerate zip len isinstance hasattr getattr callable max min round sorted divmod print open input"
+    "range enumerate zip len isinstance hasattr getattr callable max min sum round sorted divmod print open input"
 ).split():
     _BUILTINS[_name] = _REPLACED[getattr(builtins, _name)]
 _BUILTINS["type"] = builtin_calls.CALLED["type"]  # of bodies of classes and `eval`, which do not ask the overlay

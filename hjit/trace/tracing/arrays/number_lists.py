@@ -34,6 +34,7 @@ from hjit.trace.tracing.scalars.size import Size
 
 MOST = 1 << 53  # of an int
 HALF = MOST // 2  # of one that it begins with, or is set to; and of all that is added to it
+LARGE = 9.2e18  # a float below which a sum has 63 bits, whatever its roundings are
 MAX_COMPUTED = 1024  # numbers of a list that are computed one by one
 MAX_PLAIN = 1 << 20  # numbers of a list that are known
 _DTYPES: dict[Any, Any] = {int: np.int64, float: np.float64, bool: np.bool_}
@@ -159,9 +160,13 @@ class NumberList:
         return found
 
     def total(self) -> Any:
-        """What ``sum`` gives, of ints and bools."""
-        if self.kind is float or len(self.shape) > 1 or len(self) > MAX_COMPUTED:
+        """What ``sum`` gives."""
+        if len(self.shape) > 1 or (self.kind is float and sys.version_info >= (3, 12)):  # which corrects roundings
             raise self.refusal("sum")
+        if self.kind is float:
+            return python_number(call(np.cumsum, self.items)[-1])
+        if self.kind is int:
+            current().check(~(abs(call(np.sum, self.items.astype(np.float64))) < LARGE))
         return python_int(call(np.sum, self.items))
 
     def extreme(self, function: Any) -> Any:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hjit.trace.capture.loops.bytecode import SORT
-from hjit.trace.capture.loops.rewriting.syntax import SCOPES, assign, call_of, load, placed, renamed, set_by
+from hjit.trace.capture.loops.rewriting.syntax import SCOPES, assign, call_of, load, mentions, placed, renamed, set_by
 from hjit.trace.splitting.source import copied
 from hjit.trace.tracing.arrays.tracer import has_tracer
 
@@ -44,7 +44,7 @@ class Hoisting:
 
     Attributes:
         conditions: are conditional expressions hoisted, too?
-        lists: variables whose items loops write; comprehensions over these are loops, too.
+        lists: variables whose items loops write; comprehensions of these are loops, too.
         count: of changed statements.
     """
 
@@ -94,11 +94,11 @@ class Hoisting:
         if isinstance(e, ast.IfExp) and self.conditions and in_loop and not isinstance(node, ast.Assign):
             return node, name
         is_plain = isinstance(e, ast.ListComp) and _is_plain(e)
-        if is_plain and (in_loop or _goes_over_pixels(e) or self._goes_over_lists(e)):
+        if is_plain and (in_loop or _goes_over_pixels(e) or self._uses_lists(e)):
             return node, name
         match e:
             case ast.Call(func=ast.Name(id=consumer), args=[ast.GeneratorExp() as inner], keywords=[]) if (
-                consumer in _CONSUMERS and _is_plain(inner) and in_loop
+                consumer in _CONSUMERS and _is_plain(inner) and (in_loop or self._uses_lists(inner))
             ):
                 return e.args, 0
         for child_of, key in _evaluated(e):
@@ -110,9 +110,8 @@ class Hoisting:
                 return None
         return None
 
-    def _goes_over_lists(self, e: ast.ListComp) -> bool:
-        iterated = e.generators[0].iter
-        return len(e.generators) == 1 and isinstance(iterated, ast.Name) and iterated.id in self.lists
+    def _uses_lists(self, e: ast.ListComp | ast.GeneratorExp) -> bool:
+        return len(e.generators) == 1 and any(mentions(e, name) for name in self.lists)
 
     def _own_statement(self, node: Any, name: Any) -> list[ast.stmt]:
         self.count += 1

@@ -49,35 +49,53 @@ class Indexing:
         """The body of a function, changed."""
         arrays = frozenset(_used_as_arrays(body))
         known = {x.id for x in walk(*body) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)}
-        return self._block(body, body, frozenset(parameters), _Names(arrays, frozenset(known | parameters)))
+        return self._block(
+            body, body, frozenset(parameters), _Names(arrays, frozenset(known | parameters)), frozenset()
+        )
 
     def _block(
-        self, body: Sequence[ast.stmt], whole: Sequence[ast.stmt], bound: frozenset[str], names: _Names
+        self,
+        body: Sequence[ast.stmt],
+        whole: Sequence[ast.stmt],
+        bound: frozenset[str],
+        names: _Names,
+        done: frozenset[str],
     ) -> list[ast.stmt]:
-        """A block of a function, `whole`; `bound`: the variables that have values where it begins."""
+        """A block of a function, `whole`.
+
+        Args:
+            bound: the variables that have values where it begins.
+            done: lists that a loop around was told of.
+        """
         found: list[ast.stmt] = []
         for s in body:
             if isinstance(s, ast.For | ast.While):
-                found += self._before(s, whole, bound, names)
+                before = self._before(s, whole, bound, names, done)
+                found += before
                 inside = bound | set_by([s.target]) if isinstance(s, ast.For) else bound
-                s.body = self._block(s.body, whole, inside, names)
+                s.body = self._block(s.body, whole, inside, names, done | set_by(before))
             elif not isinstance(s, SCOPES):
                 for name in ("body", "orelse"):
                     inside_body = getattr(s, name, None)
                     if isinstance(inside_body, list) and inside_body:
-                        setattr(s, name, self._block(inside_body, whole, bound, names))
+                        setattr(s, name, self._block(inside_body, whole, bound, names, done))
             found.append(s)
             if isinstance(s, ast.Assign | ast.AnnAssign | ast.AugAssign):
                 bound |= set_by([s])
         return found
 
     def _before(
-        self, loop: ast.For | ast.While, whole: Sequence[ast.stmt], bound: frozenset[str], names: _Names
+        self,
+        loop: ast.For | ast.While,
+        whole: Sequence[ast.stmt],
+        bound: frozenset[str],
+        names: _Names,
+        done: frozenset[str],
     ) -> list[ast.stmt]:
         """What stands before a loop, which is changed."""
         written, read = _indexed(loop)
         found = []
-        own = set_by([loop])
+        own = set_by([loop]) | done
         for name in sorted(written - own):
             if name in bound and name not in names.arrays and _is_its_own(name, whole, loop):
                 self.count += 1
