@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -70,6 +71,7 @@ _HARMLESS = (
     all,
     pow,
     isinstance,
+    deque,
 )
 _BUILTINS = {f.__name__: f for f in _HARMLESS}
 _PLAIN = (type(None), bool, int, float, str, bytes, complex, slice, range, np.generic, np.dtype, np.ufunc, type(...))
