@@ -282,6 +282,15 @@ def _is_backwards(opname: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
+def goes_over_variables(code: CodeType) -> bool:
+    """May a function have loops over variables, or over one of two things?"""
+    steps = [s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "EXTENDED_ARG")]
+    loops_ = (k for k, s in enumerate(steps) if s.opname == "GET_ITER")
+    is_ranged = not {"range", "reversed"}.isdisjoint(code.co_names)
+    return is_ranged and any(steps[k].is_jump_target or steps[k - 1].opname.startswith("LOAD_FAST") for k in loops_)
+
+
+@lru_cache(maxsize=1024)
 def indexes_lists(code: CodeType) -> bool:
     """May a function have loops that index a list, by more than constants? One index, as only lists cannot have two."""
     steps = [s for s in dis.get_instructions(code) if s.opname not in ("CACHE", "EXTENDED_ARG")]

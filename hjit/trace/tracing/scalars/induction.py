@@ -207,6 +207,9 @@ class InductionVariable(LoopNumber):
     def __abs__(self) -> Any:
         return abs(self.traced())
 
+    def __invert__(self) -> Any:
+        return -self - 1
+
     __hash__ = None  # type: ignore[assignment]
 
 
@@ -322,13 +325,14 @@ for _name in ("add", "sub", "mul"):
     setattr(InductionVariable, f"__r{_name}__", _sum(getattr(operator, _name), True))
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     setattr(InductionVariable, f"__{_name}__", _comparison(getattr(operator, _name)))
-for _name in "index int float complex round trunc floor ceil invert str repr format".split():
+for _name in "index int float complex round trunc floor ceil str repr format".split():
     setattr(InductionVariable, f"__{_name}__", _refused(f"__{_name}__"))
 for _name in "array array_function".split():
     setattr(InductionVariable, f"__{_name}__", _refused(f"__{_name}__"))
-for _name in "truediv floordiv mod pow".split():
-    setattr(InductionVariable, f"__{_name}__", _traced(getattr(operator, _name)))
-    setattr(InductionVariable, f"__r{_name}__", _traced(getattr(operator, _name), True))
-for _name in "divmod lshift rshift and or xor matmul".split():
+for _name in "truediv floordiv mod pow and_ or_ xor lshift rshift".split():
+    _method = _name.strip("_")
+    setattr(InductionVariable, f"__{_method}__", _traced(getattr(operator, _name)))
+    setattr(InductionVariable, f"__r{_method}__", _traced(getattr(operator, _name), True))
+for _name in "divmod matmul".split():
     setattr(InductionVariable, f"__{_name}__", _refused(_name))
     setattr(InductionVariable, f"__r{_name}__", _refused(_name))

@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 from types import CodeType, FunctionType
 from typing import Any
 
-from hjit.trace.capture.loops.bytecode import ITERABLES, LEAVES, WHILE, has_exits, indexes_lists
+from hjit.trace.capture.loops.bytecode import ITERABLES, LEAVES, WHILE, goes_over_variables, has_exits, indexes_lists
 from hjit.trace.capture.loops.rewriting.appends import Appends
 from hjit.trace.capture.loops.rewriting.branches import Branches
 from hjit.trace.capture.loops.rewriting.choices import Choices
+from hjit.trace.capture.loops.rewriting.directions import Directions
 from hjit.trace.capture.loops.rewriting.hoisting import Hoisting
 from hjit.trace.capture.loops.rewriting.indexing import Indexing, written_lists
 from hjit.trace.capture.loops.rewriting.stacks import Stacks
@@ -60,7 +61,8 @@ def _rewritten(function: FunctionType, is_choosing: bool, is_branching: bool) ->
         return function.__code__
     if not is_shown:  # the file has changed since it was loaded
         return function.__code__
-    hoisting = Hoisting(is_choosing or is_branching, written_lists(tree.body))
+    directions, hoisting = Directions(), Hoisting(is_choosing or is_branching, written_lists(tree.body))
+    tree.body = directions.block(tree.body)
     appends, indexing, stacks = Appends(), Indexing(), Stacks()
     tree.body = appends.block(stacks.block(hoisting.block(tree.body)))
     tree.body = indexing.block(tree.body, _parameters(tree.args))
@@ -72,15 +74,15 @@ def _rewritten(function: FunctionType, is_choosing: bool, is_branching: bool) ->
     if is_branching:
         tree.body = branches.block(tree.body, _parameters(tree.args))
     tree.body = exits.block(tree.body, ())
-    is_changed = any(x.count for x in (hoisting, appends, indexing, stacks, exits, choices, branches))
+    is_changed = any(x.count for x in (directions, hoisting, appends, indexing, stacks, exits, choices, branches))
     return code_of_tree(function, tree) if is_changed else function.__code__
 
 
 def _has_parts(code: CodeType) -> bool:
-    """May a function have something that `Appends`, `Hoisting` or `Indexing` changes?"""
+    """May a function have something that the other modules here change?"""
     comprehensions = ("<listcomp>", "<genexpr>")  # no functions of their own in later versions, where they do no harm
     has_one = any(isinstance(c, CodeType) and c.co_name in comprehensions for c in code.co_consts)
-    return has_one or not _METHODS.isdisjoint(code.co_names) or indexes_lists(code)
+    return has_one or not _METHODS.isdisjoint(code.co_names) or indexes_lists(code) or goes_over_variables(code)
 
 
 _METHODS = frozenset(("append", "sort", "pop", "popleft"))
