@@ -298,3 +298,55 @@ def test_an_item_that_was_read_stays_what_it_was() -> None:
     pipe = compiled(swaps)
     for shape in ((20, 13), (21, 14)):
         assert identical(pipe(image(*shape)), swaps(image(*shape)))
+
+
+def negative(a: Array) -> Array:
+    data = a.tolist()
+    h, w = len(data), len(data[0])
+    out = [[0] * w for _ in range(h)]
+    for y in range(h):
+        for x in range(w):
+            out[y][x] = 255 - data[y][x]
+    return np.array(out, dtype=np.uint8)
+
+
+def smoothed(a: Array) -> Any:
+    profile = (a / 3).mean(axis=0).tolist()
+    out = profile.copy()
+    for k in range(1, len(profile) - 1):
+        out[k] = (profile[k - 1] + profile[k] + profile[k + 1]) / 3
+    return np.array(out), max(profile), len(out)
+
+
+def plain(a: Array) -> Any:
+    return a.tolist(), a[0].tolist()
+
+
+@pytest.mark.parametrize("f", [negative, smoothed], ids=lambda f: f.__name__)
+def test_arrays_as_lists(f: Callable[..., Any]) -> None:
+    pipe = compiled(f)
+    for shape in ((40, 133), (40, 133), (37, 141)):
+        ours, theirs = pipe(image(*shape)), f(image(*shape))
+        assert identical(ours, theirs) or np.allclose(ours[0], theirs[0], rtol=1e-14)
+    assert pipe.stats.fallbacks == 0
+
+
+@pytest.mark.parametrize("dtype", [np.uint64, np.int64])
+def test_lists_of_large_numbers_are_pythons(dtype: Any) -> None:
+    def f(a: Array) -> Any:
+        data, total = a.tolist(), 0
+        for k in range(len(data)):
+            total += data[k]
+        return total
+
+    pipe = hjit.pipeline(f, on_unsupported="break")
+    small = np.arange(200, dtype=dtype)
+    large = small + dtype(2**62)
+    for a in (small, large, small):
+        assert identical(pipe(a), f(a))
+
+
+def test_lists_of_many_numbers_that_are_returned() -> None:
+    pipe = hjit.pipeline(plain, on_unsupported="break")
+    for shape in ((30, 133), (30, 133)):
+        assert identical(pipe(image(*shape)), plain(image(*shape)))

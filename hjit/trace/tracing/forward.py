@@ -52,6 +52,7 @@ object_call: Callable[[Any, Any, Any, Any], Any]
 as_number: Callable[[Any], Any]
 whole_size: Callable[[Any], int]
 index_value: Callable[[Any], Any]
+list_of: Callable[[Any], Any]
 
 # -- calls of NumPy on traced values
 numpy_call: Callable[[Any, Any, Any], Any]

@@ -27,6 +27,7 @@ from hjit.trace.tracing.arrays.tracer import (
     python_number,
     python_type,
 )
+from hjit.trace.tracing.forward import provides
 from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import is_host
 from hjit.trace.tracing.scalars.induction import CannotReroll, InductionVariable, as_traced
@@ -245,6 +246,28 @@ def number_list(x: Any, is_written: bool) -> NumberList | None:
     if len(x) > MAX_COMPUTED or kind is int:
         return None
     return NumberList(call(np.stack, [as_tracer(v).astype(_DTYPES[kind]) for v in x]), plain)
+
+
+@provides
+def list_of(a: Any) -> NumberList | None:
+    """What ``a.tolist()`` gives, where that is many numbers; None: they are computed one by one.
+
+    Raises:
+        TraceError: there are too many for that, and the list is no array.
+    """
+    rec = current()
+    if rec.loops or type(a) is not Tracer:
+        return None
+    if not rec.attempt.indexes or a.ndim > 2 or a.dtype.kind not in "iufb":
+        if a.size > MAX_COMPUTED:
+            raise rec.error("tolist", f"a list of {a.size} numbers", "compute with the array")
+        return None
+    if a.dtype.kind in "iu" and a.dtype.itemsize == 8:
+        rec.check(call(np.any, call(np.greater, a, a.dtype.type(HALF))))
+        if a.dtype.kind == "i":
+            rec.check(call(np.any, call(np.less, a, a.dtype.type(-HALF))))
+    dtype = {"f": np.float64, "b": np.bool_}.get(a.dtype.kind, np.int64)
+    return NumberList(a.astype(dtype).copy(), None)
 
 
 def _of_lists(x: Sequence[Any], plain: Sequence[Any] | None) -> NumberList | None:

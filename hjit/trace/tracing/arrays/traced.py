@@ -13,6 +13,7 @@ from hjit.trace.tracing.frames import asks_class, is_users
 from hjit.trace.tracing.recording.recorder import current
 
 Shape = tuple[int, ...]
+MANY_NUMBERS = 64  # a list of more of them is an array
 
 
 class Traced:
@@ -130,6 +131,8 @@ class TracedArray(Traced):
     def tolist(self) -> Any:
         if self.known is not None:
             return self.known.tolist()
+        if self.size > MANY_NUMBERS and (found := forward.list_of(self)) is not None:
+            return found
         return self.item() if self.ndim == 0 else [row.tolist() for row in self]
 
     # -- protocols of NumPy and Python
