@@ -24,6 +24,7 @@ from hjit.trace.ops.arrays.views import expand_dims, transpose
 from hjit.trace.ops.by_numpy import by_numpy
 from hjit.trace.ops.elementwise.ufuncs import ALIASES, UFUNCS
 from hjit.trace.ops.layout import Order, as_it_lies, operands_order
+from hjit.trace.ops.reductions.pairwise import sum_of_all
 from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import (
@@ -59,6 +60,8 @@ def reduce_(
     dtype = np.dtype(dtype or a.dtype)
     if initial is _MISSING and IDENTITIES[name] is None and any(a.shape[k] == 0 for k in axes):
         raise ValueError(f"zero-size array to reduction operation {name} which has no identity")
+    if name == "add" and where is True and initial is _MISSING and (found := _sum_in_order(a, axes, dtype)) is not None:
+        return expand_dims(found, axes) if keepdims else found
     masked = [a] if where is True else [a, as_tracer(where)]
     space = _space(a.shape, axes, operands_order(masked, a.shape))
     element: Expr = cast(a.at(space.index), dtype)
@@ -78,6 +81,14 @@ def reduce_(
         return expand_dims(result, axes)
     result.is_scalar = not space.shape
     return result
+
+
+def _sum_in_order(a: Tracer, axes: tuple[int, ...], dtype: np.dtype[Any]) -> Tracer | None:
+    """The sum of a window of a loop over pixels, in NumPy's order; None of other sums."""
+    if not current().loops or dtype != a.dtype or dtype not in (np.float32, np.float64) or len(axes) != a.ndim:
+        return None
+    found = sum_of_all(a)
+    return None if found is None else from_stage(found, (), dtype, is_scalar=True)
 
 
 @dataclass(frozen=True, slots=True)
