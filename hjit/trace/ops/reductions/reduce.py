@@ -24,7 +24,7 @@ from hjit.trace.ops.arrays.views import expand_dims, transpose
 from hjit.trace.ops.by_numpy import by_numpy
 from hjit.trace.ops.elementwise.ufuncs import ALIASES, UFUNCS
 from hjit.trace.ops.layout import Order, as_it_lies, operands_order
-from hjit.trace.ops.reductions.pairwise import sum_of_all
+from hjit.trace.ops.reductions.pairwise import sum_over
 from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.traced import Shape
 from hjit.trace.tracing.arrays.tracer import (
@@ -84,11 +84,14 @@ def reduce_(
 
 
 def _sum_in_order(a: Tracer, axes: tuple[int, ...], dtype: np.dtype[Any]) -> Tracer | None:
-    """The sum of a window of a loop over pixels, in NumPy's order; None of other sums."""
-    if not current().loops or dtype != a.dtype or dtype not in (np.float32, np.float64) or len(axes) != a.ndim:
+    """The sum over axes of a window, in a loop over pixels, in NumPy's order; None of other sums."""
+    if not current().loops or dtype != a.dtype or dtype not in (np.float32, np.float64):
         return None
-    found = sum_of_all(a)
-    return None if found is None else from_stage(found, (), dtype, is_scalar=True)
+    found = sum_over(a, axes)
+    if found is None:
+        return None
+    shape = tuple(n for k, n in enumerate(a.shape) if k not in axes)
+    return from_stage(found, shape, dtype, is_scalar=not shape)
 
 
 @dataclass(frozen=True, slots=True)
