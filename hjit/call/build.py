@@ -445,6 +445,7 @@ def compiled_segments(
 def unread_after(traced: Trace, kernels: Sequence[Bound | None]) -> list[frozenset[int]]:
     """`CompiledSegment.unread` of each segment."""
     computed = {name for bound in kernels if bound is not None for name, _, _ in bound.outputs}
+    computed |= {n for b in traced.recorder.breaks if b.program is not None for n in b.gives}
     read = {n for r in traced.results for n in (r.name, *r.stages)} | set(traced.goals[-1])
     found: list[frozenset[int]] = [frozenset()]
     for bound, graph_break in zip(reversed(kernels[1:]), reversed(traced.recorder.breaks), strict=True):

@@ -7,7 +7,7 @@ proved of what iterations read of each other. The outermost loop is an extern ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -422,9 +422,12 @@ def _run(rec: Recorder, program: Program, arrays: Sequence[str]) -> tuple[str, .
     needs = tuple(dict.fromkeys(names))
     places = [needs.index(n) for n in names]
 
-    def call(*realised: np.ndarray[Any, Any]) -> ExternResult:
+    def call(*realised: np.ndarray[Any, Any], unread: Collection[int] = ()) -> ExternResult:
         given = [realised[k] for k in places]
-        changed = tuple(np.array(a, order="C") for a in given[count:])
+        changed = tuple(
+            a if k in unread and a.flags.carray else np.array(a, order="C")
+            for k, a in zip(places[count:], given[count:], strict=True)
+        )
         if not run([*map(np.ascontiguousarray, given[:count]), *changed]):
             raise OutOfBounds
         return ExternResult(("loops",), changed)
@@ -434,7 +437,7 @@ def _run(rec: Recorder, program: Program, arrays: Sequence[str]) -> tuple[str, .
     except OutOfBounds:
         rec.findings.out_of_bounds = True
         raise
-    done.program = program
+    done.program, done.may_write = program, True
     return done.gives
 
 
