@@ -133,7 +133,39 @@ def extended(a: Array, seed: Any = (5, 6)) -> Any:
     return seen, last
 
 
-FUNCTIONS = (flood, components, distances, region, numbers, extended)
+def groups(a: Array) -> Any:
+    row = a.ravel()
+    parent = [0]
+    for k in range(1, row.size):
+        parent.append(k if row[k] != row[k - 1] else parent[k - 1])
+    for k in range(row.size - 1, 0, -1):
+        if row[k] % 3 == 0:
+            parent[int(row[k]) % 50] = parent[k]
+    return parent, len(parent)
+
+
+def kept(a: Array) -> Any:
+    best = [0]
+    for v in a.ravel():
+        if int(v) > best[-1]:
+            best.append(int(v))
+        elif len(best) > 3 and int(v) < best[len(best) // 2]:
+            best.pop()
+    return best
+
+
+def as_an_array(a: Array) -> Any:
+    todo = [(3, 4)]
+    for y in range(a.shape[0]):
+        for x in range(a.shape[1]):
+            if a[y, x] > 200:
+                todo.append((y, x))
+            elif a[y, x] < 10 and len(todo) > 1:
+                todo.pop(0)
+    return np.array(todo), len(todo)
+
+
+FUNCTIONS = (flood, components, distances, region, numbers, extended, groups, kept, as_an_array)
 
 
 @pytest.mark.parametrize("f", FUNCTIONS, ids=lambda f: f.__name__)

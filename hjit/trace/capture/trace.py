@@ -33,6 +33,7 @@ from hjit.trace.tracing.arrays.grown import GrownList, Item
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.number_lists import NumberList
 from hjit.trace.tracing.arrays.scalar_class import ClassCalled, MethodConverts, plain_class
+from hjit.trace.tracing.arrays.stacks import NumberStack
 from hjit.trace.tracing.arrays.tracer import Tracer, is_tracer
 from hjit.trace.tracing.complex_memory import complex_of
 from hjit.trace.tracing.dispatch import is_dispatched, source_of
@@ -479,7 +480,7 @@ def _new_result(x: Any, rec: Recorder, shared: Counter[TracedBuffer], made: _Mad
         if found is None:
             raise rec.error("return", "an array read under a boolean mask: its length depends on the image's values")
         return Result("compacted", found.rows, value=found)
-    if t is NumberList:
+    if t in (NumberList, NumberStack):
         return _result(x.result(), rec, shared, made)
     if t is GrownList:
         columns = tuple(forward.compacted(read) for read in x.reads())

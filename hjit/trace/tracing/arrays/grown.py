@@ -127,7 +127,7 @@ class GrownList:
         """Append an item after the loop, of the kind of the others."""
         parts = x if self.item.container is not None else (x,)
         is_alike = type(x) is self.item.container or self.item.container is None
-        is_alike = is_alike and len(parts) == len(self.columns) and [_kind(p) for p in parts] == [*self.item.kinds]
+        is_alike = is_alike and len(parts) == len(self.columns) and [kind_of(p) for p in parts] == [*self.item.kinds]
         if current().loops or not is_alike:
             raise self.error("list.append")
         columns = [call(np.append, c.reshape(-1), p) for c, p in zip(self.columns, parts, strict=True)]
@@ -212,7 +212,7 @@ class GrownList:
         return current().error(operation, reason, "make an array of it, or return it")
 
 
-def _kind(x: Any) -> tuple[np.dtype[Any], bool] | None:
+def kind_of(x: Any) -> tuple[np.dtype[Any], bool] | None:
     """The dtype of a number, and whether it is one of Python; None of anything else."""
     x = as_traced(x)
     if is_tracer(x):

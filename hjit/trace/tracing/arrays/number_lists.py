@@ -16,6 +16,7 @@ import numpy as np
 from hjit.trace.ir.expressions import Const
 from hjit.trace.tracing import forward
 from hjit.trace.tracing.arrays.grown import GrownList, Item
+from hjit.trace.tracing.arrays.stacks import NumberStack
 from hjit.trace.tracing.arrays.tracer import (
     Tracer,
     as_tracer,
@@ -296,12 +297,14 @@ def _type_of(x: Any) -> type | None:
 
 def arrays_of_lists(x: Any) -> Any:
     """Arguments of a call, with arrays in place of lists that loops fill, or write."""
-    if type(x) is tuple and any(type(y) in (GrownList, NumberList) for y in x):
+    if type(x) is tuple and any(type(y) in (GrownList, NumberList, NumberStack) for y in x):
         return tuple(map(_as_array, x))
     return x
 
 
 def _as_array(x: Any) -> Any:
+    if type(x) is NumberStack:
+        x = x.result()
     if type(x) is GrownList:
         return x.array()
     if type(x) is not NumberList:

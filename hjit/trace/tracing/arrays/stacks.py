@@ -17,11 +17,12 @@ import numpy as np
 
 from hjit.trace.ir.expressions import Const
 from hjit.trace.ir.poly import Poly, poly
-from hjit.trace.tracing.arrays.grown import Item
-from hjit.trace.tracing.arrays.tracer import Tracer, from_stage, python_int, python_number
+from hjit.trace.tracing.arrays.grown import GrownList, Item, kind_of
+from hjit.trace.tracing.arrays.tracer import Tracer, call, from_stage, is_tracer, python_int, python_number
 from hjit.trace.tracing.recording.recorder import Recorder, current
 from hjit.trace.tracing.recording.state.attempt import Stacking
-from hjit.trace.tracing.scalars.induction import CannotReroll, as_traced
+from hjit.trace.tracing.scalars.induction import CannotReroll, InductionVariable, as_traced
+from hjit.trace.tracing.scalars.size import Size
 
 ITEMS_A_PIXEL = 4  # each pixel is found by its neighbours
 MORE_ITEMS = 1024
@@ -101,9 +102,44 @@ class NumberStack:
         return found
 
     def __getitem__(self, key: Any) -> Any:
-        if type(key) is not int or key not in (0, -1):
-            raise no_stack("index")
-        return self._item(self._place(first=key == 0))
+        if type(key) is int and key in (0, -1):
+            return self._item(self._place(first=key == 0))
+        return self._item(self._index(key))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        at = self._index(key)
+        assert self.item is not None
+        if self.item.container is not None or kind_of(value) != self.item.kinds[0]:
+            raise no_stack("its items become other things")
+        self.columns[0][at] = as_traced(value)
+
+    def _index(self, key: Any) -> Any:
+        """Where an item is; where there is none, Python runs."""
+        if self.item is None:
+            raise no_stack("it is empty")
+        key = as_traced(key)
+        is_whole = type(key) in (int, Size, InductionVariable) or (
+            is_tracer(key) and key.is_scalar and key.dtype.kind in "iu"
+        )
+        if not is_whole:
+            raise no_stack("an index of it is no int")
+        in_program()
+        length = self.end[()] - self.begin[()]
+        at = call(np.int64, key) if not is_tracer(key) else key.astype(np.int64)
+        current().check((at >= length) | (at < -length))
+        return call(np.where, at < 0, self.end[()], self.begin[()]) + at
+
+    def grown(self) -> GrownList:
+        """The list that it is, after all loops."""
+        assert self.item is not None
+        places = call(np.arange, self.columns[0].shape[0])
+        flags = (places >= self.begin[()]) & (places < self.end[()])
+        columns = [c.astype(d) for c, d in zip(self.columns, self.item.dtypes, strict=True)]
+        return GrownList(self.item, columns, flags)
+
+    def result(self) -> Any:
+        """What the function returns in its place."""
+        return [] if self.item is None else self.grown()
 
     def _place(self, first: bool) -> Any:
         """Where the first or the last item is; where there is none, Python runs."""
@@ -161,8 +197,10 @@ def in_program() -> None:
     if rec.records_program:
         return
     sites = [rec.loops[0].site] if rec.loops else [*rec.unrolled.outermost()]
-    if not sites or rec.attempt.few_iterations:
-        raise no_stack("it is used outside of loops")
+    if not sites:  # after the loops, or before them
+        return
+    if rec.attempt.few_iterations:
+        raise no_stack("no program may be recorded")
     rec.rerolled.refused = sites[0]
     raise CannotReroll(sites[0], "it has a stack", endless=True)
 

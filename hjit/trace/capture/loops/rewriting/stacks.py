@@ -1,7 +1,7 @@
 """Lists and deques that loops take items from, written so that they may be arrays while the function is traced.
 
 ``stack = [(y, x)]`` is ``stack = stacked([(y, x)], "stack:7")``, and ``stack.append(x)`` is ``append(stack, x)``, where
-nothing else has to do with it but ``pop``, ``popleft``, ``len`` and conditions; see
+nothing else has to do with it but ``pop``, ``popleft``, indices, ``len`` and conditions; see
 `hjit.trace.tracing.arrays.stacks`.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from hjit.trace.capture.loops.bytecode import APPEND, STACKED
 from hjit.trace.capture.loops.rewriting.appends import item_of
-from hjit.trace.capture.loops.rewriting.syntax import SCOPES, call_of, mentions, placed, walk
+from hjit.trace.capture.loops.rewriting.syntax import SCOPES, call_of, mentions, placed, set_by, walk
 from hjit.trace.tracing.arrays.stacks import stack_of
 from hjit.trace.tracing.recording.recorder import current, tracing
 
@@ -50,7 +50,8 @@ class Stacks:
 
     def block(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
         """The body of a function, changed in place."""
-        for name in sorted({x.func.value.id for x in _calls(body, _TAKING)}):  # type: ignore[attr-defined]
+        taken = {x.func.value.id for x in _calls(body, _TAKING)}  # type: ignore[attr-defined]
+        for name in sorted(taken | _grown_and_indexed(body)):
             makes = [pair for x in walk(*body) for pair in _made(x) if pair[0].id == name]
             if not makes or not _has_no_other_use(body, name, makes):
                 continue
@@ -87,6 +88,25 @@ def _calls(body: Sequence[ast.stmt], methods: frozenset[str]) -> Iterator[ast.Ca
                 match x:
                     case ast.Call(func=ast.Attribute(value=ast.Name(), attr=attr)) if attr in methods:
                         yield x
+
+
+def _grown_and_indexed(body: Sequence[ast.stmt]) -> set[str]:
+    """The variables that loops append to, and index at computed places."""
+    inside = [x for loop in walk(*body) if isinstance(loop, ast.While | ast.For) for x in walk(loop)]
+    grown = {x.func.value.id for x in _calls(body, frozenset(("append",)))}  # type: ignore[attr-defined]
+    found = set()
+    for x in [*inside, *(y for s in walk(*body) if isinstance(s, ast.FunctionDef) for y in ast.walk(s))]:
+        match x:
+            case ast.Subscript(value=ast.Name(id=name), slice=at) if name in grown and not _is_constant(at):
+                found.add(name)
+    return found
+
+
+def _is_constant(at: ast.expr) -> bool:
+    match at:
+        case ast.Constant() | ast.Slice() | ast.Tuple() | ast.UnaryOp(operand=ast.Constant()):
+            return True
+    return False
 
 
 def _made(s: ast.AST) -> Iterator[tuple[ast.Name, Any, Any]]:
@@ -133,21 +153,26 @@ def _appended(s: ast.AST, name: str) -> Sequence[ast.expr] | None:
     return found if own == name and not any(isinstance(x, ast.Starred) for x in found) else None
 
 
-def _is_end(e: ast.expr) -> bool:
-    match e:
-        case ast.Constant(value=0) | ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=1)):
-            return True
-    return False
-
-
 def _has_no_other_use(body: Sequence[ast.stmt], name: str, makes: Sequence[tuple[ast.Name, Any, Any]]) -> bool:
-    """Is a list used by nothing but its methods, ``len``, its ends, and conditions?"""
+    """Is a list used by nothing but its methods, ``len``, indices and conditions, and by what is made of it after all?
+
+    Functions inside may use it, too, where they do not set the variable.
+    """
     own = {id(m[0]) for m in makes}
-    for x in walk(*body):
+    inner = [x for x in walk(*body) if isinstance(x, SCOPES) and mentions(x, name)]
+    if any(not isinstance(x, ast.FunctionDef) or name in set_by([x]) or name in _parameters(x) for x in inner):
+        return False
+    every = [y for s in body for y in ast.walk(s)]
+    for x in every:
         if _appended(x, name) is not None:
             own.add(id(x.target if isinstance(x, ast.AugAssign) else x.value.func.value))  # type: ignore[attr-defined]
         match x:
-            case ast.Subscript(value=ast.Name() as base, slice=at, ctx=ast.Load()) if _is_end(at):
+            case ast.Subscript(value=ast.Name() as base, slice=at, ctx=ctx) if not isinstance(ctx, ast.Del):
+                if not isinstance(at, ast.Slice):
+                    own.add(id(base))
+            case ast.Return(value=value):
+                own |= {id(v) for v in (value, *(value.elts if isinstance(value, ast.Tuple) else ()))}
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="np"), attr="array"), args=[ast.Name() as base]):
                 own.add(id(base))
             case ast.Call(func=ast.Attribute(value=ast.Name() as base, attr=attr)) if attr in _TAKING:
                 own.add(id(base))
@@ -155,6 +180,8 @@ def _has_no_other_use(body: Sequence[ast.stmt], name: str, makes: Sequence[tuple
                 own.add(id(base))
             case ast.While(test=test) | ast.If(test=test) | ast.UnaryOp(op=ast.Not(), operand=test):
                 own |= {id(t) for t in (test, *(test.values if isinstance(test, ast.BoolOp) else ()))}
-    if any(isinstance(x, SCOPES) and mentions(x, name) for x in walk(*body)):
-        return False
-    return all(id(x) in own for x in walk(*body) if isinstance(x, ast.Name) and x.id == name)
+    return all(id(x) in own for x in every if isinstance(x, ast.Name) and x.id == name)
+
+
+def _parameters(f: ast.FunctionDef) -> set[str]:
+    return {x.arg for x in ast.walk(f.args) if isinstance(x, ast.arg)}
