@@ -346,11 +346,67 @@ def border_kept_mean(img: Array) -> Array:
     return out
 
 
+def flood_fill(img: Array) -> Array:
+    h, w = img.shape
+    out = np.zeros((h, w), np.uint8)
+    stack = [(h // 2, w // 2)]
+    out[h // 2, w // 2] = 1
+    while len(stack) > 0:
+        y, x = stack.pop()
+        for k in range(4):
+            ny = y + (k == 0) - (k == 1)
+            nx = x + (k == 2) - (k == 3)
+            if ny >= 0 and ny < h and nx >= 0 and nx < w and out[ny, nx] == 0:
+                if abs(int(img[ny, nx]) - int(img[y, x])) < 160:
+                    out[ny, nx] = 1
+                    stack.append((ny, nx))
+    return out
+
+
+def list_equalised(img: Array) -> Array:
+    h, w = img.shape
+    hist = [0] * 256
+    for y in range(h):
+        for x in range(w):
+            hist[img[y, x]] += 1
+    total = 0
+    table = [0] * 256
+    for i in range(256):
+        total += hist[i]
+        table[i] = 255 * total // (h * w)
+    out = np.zeros_like(img)
+    for y in range(h):
+        for x in range(w):
+            out[y, x] = table[img[y, x]]
+    return out
+
+
+def serpentine(img: Array) -> Array:
+    a = img.astype(np.float64)
+    h, w = a.shape
+    for y in range(h):
+        step = 1 if y % 2 == 0 else -1
+        for x in range(w) if y % 2 == 0 else range(w - 1, -1, -1):
+            old = a[y, x]
+            new = 255.0 if old > 127 else 0.0
+            a[y, x] = new
+            e = old - new
+            if x + step >= 0 and x + step < w:
+                a[y, x + step] += e * 7 / 16
+            if y + 1 < h:
+                if x - step >= 0 and x - step < w:
+                    a[y + 1, x - step] += e * 3 / 16
+                a[y + 1, x] += e * 5 / 16
+                if x + step >= 0 and x + step < w:
+                    a[y + 1, x + step] += e / 16
+    return a
+
+
 FUNCTIONS: dict[str, Callable[[Array], Any]] = {
     f.__name__: f
     for f in (
         escape_times, block_matching, error_diffusion, median_of_neighbours, binary_pattern, labels_by_union,
         chamfer_distance, bilateral, local_contrast, cheapest_seams, line_votes, integral_image, equalised, shadows,
-        corners, kuwahara, game_of_life, rotated, cube_roots, border_kept_mean,
+        corners, kuwahara, game_of_life, rotated, cube_roots, border_kept_mean, flood_fill, list_equalised, serpentine,
     )
 }  # fmt: skip
