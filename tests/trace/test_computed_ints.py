@@ -155,3 +155,15 @@ def test_as_many_arrays_as_a_computed_int_says() -> None:
 
     check(f, IMAGES[0], 300)
     check(f, IMAGES[0], 60)
+
+
+def repeated(a: Any) -> Any:
+    n = int(a[0, 0]) % 5
+    return [0] * n, n * [1, 2], (3,) * n, "ab" * n, [0] * (a[0, 1] % 4), n == [n], n != (n,)
+
+
+def test_a_computed_int_repeats_a_list() -> None:
+    pipe = hjit.pipeline(repeated, on_unsupported="break")
+    for seed in range(4):
+        a = np.random.default_rng(seed).integers(0, 256, (6, 7)).astype(np.uint8)
+        assert pipe(a) == repeated(a)

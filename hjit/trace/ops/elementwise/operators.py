@@ -84,12 +84,17 @@ def _binary(f: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., An
     def method(self: Any, other: Any) -> Any:
         if of_arrays is not None and type(other) in _REAL and type(self) is Tracer and not self.weak:
             return of_arrays(self, other)
-        return _as_python(f, self, other) if _takes(other) else NotImplemented
+        return _as_python(f, self, other) if _takes(other) and not is_list(self, other) else NotImplemented
 
     def swapped(self: Any, other: Any) -> Any:
         if of_arrays is not None and type(other) in _REAL and type(self) is Tracer and not self.weak:
             return of_arrays(other, self)
-        return _as_python(f, other, self) if _takes(other) else NotImplemented
+        return _as_python(f, other, self) if _takes(other) and not is_list(self, other) else NotImplemented
+
+    def is_list(number: Any, x: Any) -> bool:  # which a number repeats, rather than that it is an array
+        if type(x) not in (list, tuple) or type(number) is not Tracer or not number.is_scalar or number.ndim:
+            return False
+        return number.weak or f is np.multiply
 
     return method, swapped
 
@@ -181,6 +186,8 @@ def _compare(name: str, f: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Any, other: Any) -> Any:
         if of_arrays is not None and type(other) in _REAL and type(self) is Tracer and not self.weak:
             return of_arrays(self, other)
+        if type(other) in (list, tuple) and type(self) is Tracer and self.weak:
+            return NotImplemented
         if _takes(other):
             result = f(self, other)
             if _is_python(self) and _is_python(other):
