@@ -244,3 +244,23 @@ def test_an_empty_list_raises_as_python_does() -> None:
     assert pipe(low) == too_few(low)
     with pytest.raises(IndexError, match="pop from empty list"):
         pipe(np.full((9, 8), 200, np.uint8))
+
+
+def matched(a: Array) -> Any:
+    out = np.zeros(a.shape, int)
+    stack = []
+    for y in range(a.shape[0]):
+        for x in range(a.shape[1]):
+            if a[y, x] > 128:
+                stack.append(x)
+            elif stack:
+                out[y, x] = stack.pop()
+    return out, len(stack)
+
+
+def test_a_stack_that_is_left_to_python_is_no_list_that_a_loop_only_fills() -> None:
+    pipe = hjit.pipeline(matched, on_unsupported="break", verify="off")
+    for seed in (0, 1):
+        a = np.random.default_rng(seed).integers(0, 256, (20, 23)).astype(np.uint8)
+        ours, theirs = pipe(a), matched(a)
+        assert np.array_equal(ours[0], theirs[0]) and ours[1] == theirs[1]

@@ -26,8 +26,11 @@ from hjit.trace.tracing.scalars.induction import CannotReroll
 # -- what the functions call
 
 
-def append(to: Any, *items: Any) -> None:
+def append(to: Any, *items: Any, is_read: bool = False) -> None:
     """``to.append(x)`` of each item, also in a loop whose iterations are traced as one.
+
+    Args:
+        is_read: does the loop ask what is in the list?
 
     Raises:
         CannotReroll: the list has to be known when that loop begins.
@@ -38,14 +41,14 @@ def append(to: Any, *items: Any) -> None:
         if type(to) is NumberStack:
             to.append_item(item_of(x), x)
         else:
-            _append(to, x)
+            _append(to, x, is_read)
 
 
-def _append(to: Any, x: Any) -> None:
+def _append(to: Any, x: Any, is_read: bool) -> None:
     if type(to) is GrownList:  # by a loop inside of one that is traced iteration by iteration
         site = sys._getframe(2).f_code, 0
         raise CannotReroll(site, "it appends to a list that a loop has filled", growing=True)
-    if type(to) is not list or not tracing() or not current().loops:
+    if type(to) is not list or is_read or not tracing() or not current().loops:
         to.append(x)
         return
     rec = current()

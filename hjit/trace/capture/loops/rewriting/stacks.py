@@ -77,7 +77,9 @@ class _Appending(ast.NodeTransformer):
         items = _appended(node, self.name)
         if items is None:
             return super().generic_visit(node)
-        return placed(ast.Expr(call_of(APPEND, self.name, *items)), node)  # type: ignore[no-any-return]
+        new = call_of(APPEND, self.name, *items)
+        new.keywords.append(ast.keyword("is_read", ast.Constant(True)))
+        return placed(ast.Expr(new), node)  # type: ignore[no-any-return]
 
 
 def _calls(body: Sequence[ast.stmt], methods: frozenset[str]) -> Iterator[ast.Call]:
