@@ -350,3 +350,185 @@ def test_lists_of_many_numbers_that_are_returned() -> None:
     pipe = hjit.pipeline(plain, on_unsupported="break")
     for shape in ((30, 133), (30, 133)):
         assert identical(pipe(image(*shape)), plain(image(*shape)))
+
+
+TABLE = [1, 2, 3, 4]
+
+
+def changed_under_another_name(a: Array) -> Any:
+    table = [1, 2, 3, 4]
+    other = table
+    out = np.zeros(a.shape, int)
+    for y in range(a.shape[0]):
+        for x in range(a.shape[1]):
+            other[0] += 1
+            out[y, x] = table[a[y, x] % 4]
+    return out, table
+
+
+def sorted_between_rows(a: Array) -> Any:
+    table = [5, 3, 1, 4]
+    out = np.zeros(a.shape, int)
+    for y in range(a.shape[0]):
+        for x in range(a.shape[1]):
+            out[y, x] = table[a[y, x] % 4]
+        table.sort()
+    return out, table
+
+
+def add_one(table: list[int]) -> None:
+    table[0] += 1
+
+
+def changed_by_a_helper(a: Array) -> Any:
+    table = [1, 2, 3, 4]
+    out = np.zeros(a.shape, int)
+    for y in range(a.shape[0]):
+        add_one(table)
+        for x in range(a.shape[1]):
+            out[y, x] = table[a[y, x] % 4]
+    return out, table
+
+
+def rows_that_are_written(a: Array) -> Any:
+    table = [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+    for y in range(a.shape[0]):
+        for x in range(a.shape[1]):
+            row = table[a[y, x] % 3]
+            row[x % 3] += 1
+    return table
+
+
+def rows_with_names(a: Array) -> Any:
+    first, second = [0] * 4, [0] * 4
+    rows = [first, second]
+    for y in range(a.shape[0]):
+        for x in range(a.shape[1]):
+            rows[y % 2][a[y, x] // 64] += 1
+    return first, second
+
+
+def named_after_an_inner_loop(a: Array) -> Any:
+    hist, kept = [0] * 4, [0] * 4
+    other = kept
+    for y in range(a.shape[0]):
+        for x in range(a.shape[1]):
+            hist[a[y, x] // 64] += 1
+        hist = other
+    return hist, kept
+
+
+def count(hist: list[int], a: Array) -> list[int]:
+    for y in range(a.shape[0]):
+        for x in range(a.shape[1]):
+            hist[a[y, x] // 64] += 1
+    return hist
+
+
+def counted_by_a_helper(a: Array) -> Any:
+    hist = [0] * 4
+    other = count(hist, a)
+    other[0] += 1000
+    return hist, other, hist is other
+
+
+def as_text(a: Array) -> Any:
+    hist = count([0] * 4, a)
+    other = [0] * 4
+    for y in range(a.shape[0]):
+        for x in range(a.shape[1]):
+            other[a[y, x] // 64] += 1
+    return f"{other}", str(hist), other.__class__ is list, isinstance(other, list)
+
+
+def no_items(a: Array) -> Any:
+    hist = [0] * 4
+    for y in range(a.shape[0]):
+        for x in range(a.shape[1]):
+            hist[a[y, x] // 64] += 1
+    return hist[5:], hist[1:3]
+
+
+def emptied(a: Array) -> Any:
+    table = [1, 2, 3, 4]
+    other = table
+    out = np.zeros(a.shape, int)
+    for y in range(a.shape[0]):
+        for x in range(a.shape[1]):
+            if table:
+                out[y, x] = table[a[y, x] % 4] + len(table[a[y, x] % 4 :])
+        other.clear()
+    return out, table
+
+
+CHANGED = (
+    emptied,
+    changed_under_another_name,
+    sorted_between_rows,
+    changed_by_a_helper,
+    rows_that_are_written,
+    rows_with_names,
+    named_after_an_inner_loop,
+    counted_by_a_helper,
+    as_text,
+    no_items,
+)
+
+
+@pytest.mark.parametrize("f", CHANGED, ids=lambda f: f.__name__)
+def test_lists_that_others_change_or_ask_for_are_lists(f: Callable[..., Any]) -> None:
+    pipe = compiled(f, on_unsupported="break")
+    for shape in ((20, 23), (20, 23), (5, 9)):
+        assert identical(pipe(image(*shape)), f(image(*shape)))
+
+
+def indexed_by_numpys_bools(a: Array) -> Any:
+    counts = [0, 0]
+    for y in range(a.shape[0]):
+        for x in range(a.shape[1]):
+            counts[a[y, x] > 100] += 1
+    return counts
+
+
+def small_ints(a: Array) -> Any:
+    hist = [0] * 4
+    for y in range(a.shape[0]):
+        for x in range(a.shape[1]):
+            hist[a[y, x] // 64] += 5
+    return np.array(hist, np.uint8)
+
+
+def small_ints_that_a_loop_appends(a: Array) -> Any:
+    found = []
+    for y in range(a.shape[0]):
+        for x in range(a.shape[1]):
+            found.append(int(a[y, x]) * 2 + 1)
+    return np.asarray(found, dtype="uint8")
+
+
+def small_ints_of_floats(a: Array) -> Any:
+    sums = [0.0] * 4
+    for y in range(a.shape[0]):
+        for x in range(a.shape[1]):
+            sums[a[y, x] // 64] += 5.25
+    return np.array(sums, dtype=np.uint8)
+
+
+@pytest.mark.parametrize(
+    "f", (indexed_by_numpys_bools, small_ints, small_ints_of_floats, small_ints_that_a_loop_appends)
+)
+def test_what_lists_and_arrays_refuse_is_refused(f: Callable[..., Any]) -> None:
+    pipe = compiled(f, on_unsupported="break")
+    for _ in range(2):
+        with pytest.raises((TypeError, OverflowError)) as theirs:
+            f(image(20, 33))
+        with pytest.raises(theirs.type, match=str(theirs.value)):
+            pipe(image(20, 33))
+
+
+@pytest.mark.parametrize("f", (small_ints, small_ints_of_floats, small_ints_that_a_loop_appends))
+def test_ints_that_fit_an_arrays_dtype_are_compiled(f: Callable[..., Any]) -> None:
+    a = image(5, 9) // 4
+    pipe = compiled(f)
+    assert identical(pipe(a), f(a))
+    assert pipe.stats.fallbacks == 0

@@ -27,6 +27,7 @@ from hjit.trace.tracing.recording.recorder import current
 from hjit.trace.tracing.scalars.host import static_captured
 
 _OF_ELEMENTS = (np.where, np.clip)  # functions that treat numbers as ufuncs do
+_MAKING = (np.array, np.asarray, np.asanyarray, np.ascontiguousarray)  # of an object, with a dtype
 _PUBLIC = {  # modules that functions say they are of -> those that they are documented in
     "numpy._core.fromnumeric": "numpy",
     "scipy.fft._basic": "scipy.fft",
@@ -56,7 +57,8 @@ def dispatched(function: Any) -> Callable[..., Any]:
             return traced(*args, **kwargs)
         if function not in _OF_ELEMENTS:
             args, kwargs = static_captured(args), static_captured(kwargs)
-        args, kwargs = arrays_of(arrays_of_lists(args)), arrays_of(kwargs)
+        dtype = kwargs.get("dtype", args[1] if function in _MAKING and len(args) > 1 else None)
+        args, kwargs = arrays_of(arrays_of_lists(args, dtype)), arrays_of(kwargs)
         if has_masked_read(args, kwargs):
             return forward.masked_call(function, args, kwargs)
         if makes or has_tracer(args) or has_tracer(kwargs):

@@ -93,6 +93,7 @@ def _keeps_no_state(value: Any, containers: list[tuple[Any, list[Any]]]) -> bool
     if type(value) is NumberStack:
         return True
     if type(value) is NumberList:
+        containers += [(x, _contents(x)) for x in value.lists()]
         return _keeps_no_state(value.array, containers)
     if is_made(value):
         return hasattr(value, "__dict__") and _keeps_no_state(vars(value), containers)

@@ -18,6 +18,7 @@ from hjit.trace.ir.expressions import Const
 from hjit.trace.ir.poly import Poly, poly
 from hjit.trace.tracing.arrays.masked import MaskedRead
 from hjit.trace.tracing.arrays.tracer import Tracer, call, from_stage, is_tracer, python_number
+from hjit.trace.tracing.frames import asks_class, is_users
 from hjit.trace.tracing.recording.recorder import Recorder, current
 from hjit.trace.tracing.scalars.induction import CannotReroll, InductionVariable, as_traced
 
@@ -51,6 +52,12 @@ class Item:
             return numbers[0]
         rows = zip(*numbers, strict=True)
         return list(rows) if self.container is tuple else [list(row) for row in rows]
+
+
+def list_class(x: Any) -> type:
+    """The class of what stands for a list: that, for code that asks for it."""
+    frame = sys._getframe(2)
+    return list if frame.f_lasti in asks_class(frame.f_code) or is_users(frame) else type(x)
 
 
 class GrowingList:
@@ -157,6 +164,13 @@ class GrownList:
     def __len__(self) -> int:
         return int(self.length)
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return list_class(self)
+
+    def __repr__(self) -> str:
+        raise self.error("str")
+
     def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
         raise self.error("conversion to a real array")
 
@@ -190,10 +204,11 @@ class GrownList:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __add__(self, other: Any) -> Any:
-        raise self.error("+")
+    def __add__(self, *other: Any) -> Any:
+        raise self.error("what else lists have")
 
-    __radd__ = __mul__ = __rmul__ = __iadd__ = __add__
+    __radd__ = __mul__ = __rmul__ = __iadd__ = __imul__ = __reversed__ = __delitem__ = __add__
+    __lt__ = __gt__ = __le__ = __ge__ = __copy__ = __deepcopy__ = __reduce_ex__ = __add__
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -206,7 +221,7 @@ class GrownList:
         Raises:
             CannotReroll: the number of items is known: then iterations may be traced one by one.
         """
-        if self.is_full:
+        if self.is_full and current().attempt.grows:
             raise CannotReroll((sys._getframe(2).f_code, 0), f"{operation} of a list that it fills", growing=False)
         reason = "how many items a list has that a loop fills depends on the image's values"
         return current().error(operation, reason, "make an array of it, or return it")

@@ -7,6 +7,7 @@ Such a list is an array of int64, float64 or bool while the function is traced. 
 from __future__ import annotations
 
 import math
+import operator
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 
 from hjit.trace.ir.expressions import Const
 from hjit.trace.tracing import forward
-from hjit.trace.tracing.arrays.grown import GrownList, Item
+from hjit.trace.tracing.arrays.grown import GrownList, Item, list_class
 from hjit.trace.tracing.arrays.stacks import NumberStack
 from hjit.trace.tracing.arrays.tracer import (
     Tracer,
@@ -42,18 +43,47 @@ MAX_PLAIN = 1 << 20  # numbers of a list that are known
 _DTYPES: dict[Any, Any] = {int: np.int64, float: np.float64, bool: np.bool_}
 
 
+class Unchanged:
+    """Tells whether a list is as it was; other names may change it."""
+
+    def __init__(self, x: Sequence[Any]) -> None:
+        self._now, self._before = x, _items(x)
+
+    def lists(self) -> list[list[Any]]:
+        """That list, and the lists in it."""
+        return [y for y in (self._now, *self._now) if type(y) is list]
+
+    @property
+    def holds(self) -> bool:
+        """Are all items the same objects?"""
+        now = _items(self._now)
+        return len(now) == len(self._before) and all(map(operator.is_, now, self._before))
+
+
+def _items(x: Sequence[Any]) -> list[Any]:
+    """The items of a list, and of the lists in it."""
+    rows = (row for row in x if type(row) in (list, tuple)) if x and type(x[0]) in (list, tuple) else ()
+    return [*x, *(v for row in rows for v in row)]
+
+
 class NumberList:
     """A list whose items are all ints, all floats or all bools of Python, or lists of such ones of one length.
 
     Attributes:
         array: the items, shaped (items,) or (lists, items of each).
         at: of one of these lists its place.
-        plain: the list that it stands for, where it is only read.
+        plain: the list that it stands for, where it is only read, and its place is known.
+        read: that list, or the one that it is in, as it was when the array was made; None of one that is written.
     """
 
     def __init__(self, array: Tracer, plain: Sequence[Any] | None, row: NumberList | None = None, at: Any = ()) -> None:
         self.array, self.plain, self.at = array, plain, at
         self._grown: list[float] = [0.0] if row is None else row._grown  # how far ints may have come from what was set
+        self.read: Unchanged | None = None
+        if row is not None:
+            self.read = row.read
+        elif plain is not None:
+            self.read = Unchanged(plain)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -64,6 +94,7 @@ class NumberList:
     @property
     def items(self) -> Tracer:
         """The items as an array."""
+        self._check_unchanged()
         found: Tracer = self.array[self.at] if self.at else self.array
         return found
 
@@ -81,6 +112,7 @@ class NumberList:
         if self.plain is not None and type(key) in (int, bool):
             found = self.plain[key]
             return found if len(self.shape) == 1 else NumberList(self.array, found, self, (int(key),))
+        self._check_unchanged()
         key = self._index(key)
         if len(self.shape) > 1:
             return NumberList(self.array, None, self, (key,))
@@ -88,10 +120,14 @@ class NumberList:
             current().rerolled.small_ints.add(self.array.buffer.source())
         return python_number(self.array[(*self.at, key)])
 
+    def _check_unchanged(self) -> None:
+        if self.read is not None and not self.read.holds:
+            raise self.refusal("it changes while it is read")
+
     def __setitem__(self, key: Any, value: Any) -> None:
         key = self._index(key) if type(key) is not slice else None
         value = as_traced(value)
-        if key is None or len(self.shape) > 1 or self.plain is not None or _type_of(value) is not self.kind:
+        if key is None or len(self.shape) > 1 or self.read is not None or _type_of(value) is not self.kind:
             raise self.refusal("its items become other things than numbers of one type")
         if self.kind is int:
             self._bound(value)
@@ -132,13 +168,17 @@ class NumberList:
     def _index(self, key: Any) -> Any:
         """An index as of an array, where a bool would be a mask."""
         key = as_traced(key)
-        if is_tracer(key) and key.is_scalar and key.dtype.kind in "ib":
+        if is_tracer(key) and key.is_scalar and (key.dtype.kind == "i" or (key.weak and key.dtype.kind == "b")):
             return python_int(key)
         if is_tracer(key) and key.is_scalar and key.dtype.kind == "u":
             return key
         if type(key) in (int, bool, Size, InductionVariable) or isinstance(key, np.integer):
             return key if type(key) in (Size, InductionVariable) else int(key)
         raise self.refusal("an index of it is no int")
+
+    def lists(self) -> list[list[Any]]:
+        """The lists that it stands for, where it is only read."""
+        return [] if self.read is None else self.read.lists()
 
     # -- what lists have
 
@@ -189,8 +229,10 @@ class NumberList:
         """
         if self.plain is not None:
             return self.plain
-        if len(self.shape) > 1:
+        if len(self.shape) > 1 or self.read is not None:
             raise self.refusal("it is returned")
+        if not len(self):
+            return []
         array = self.items.copy()
         flags = from_stage(Const(True, np.dtype(bool)), array.shape, np.dtype(bool), name="all_items")
         return GrownList(Item(None, (array.dtype,), (True,)), (array,), flags)
@@ -200,6 +242,13 @@ class NumberList:
         rec = current()
         rec.rerolled.refused = rec.loops[0].site if rec.loops else (sys._getframe(2).f_code, 0)
         return CannotReroll(rec.rerolled.refused, f"a list of numbers: {why}", indexing=True)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        return list_class(self)
+
+    def __repr__(self) -> str:
+        raise self.refusal("str")
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         raise self.refusal("conversion to a real array")
@@ -212,10 +261,11 @@ class NumberList:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __add__(self, other: Any) -> Any:
-        raise self.refusal("+")
+    def __add__(self, *other: Any) -> Any:
+        raise self.refusal("what else lists have")
 
-    __radd__ = __mul__ = __rmul__ = __iadd__ = __imul__ = __reversed__ = __lt__ = __gt__ = __delitem__ = __add__
+    __radd__ = __mul__ = __rmul__ = __iadd__ = __imul__ = __reversed__ = __delitem__ = __add__
+    __lt__ = __gt__ = __le__ = __ge__ = __copy__ = __deepcopy__ = __reduce_ex__ = __add__
 
     def __bool__(self) -> bool:
         return len(self) > 0
@@ -226,8 +276,13 @@ class NumberList:
         raise self.refusal(f"list.{name}")
 
 
-def number_list(x: Any, is_written: bool) -> NumberList | None:
-    """A list as an array; None of one that is no list of numbers of one type."""
+def number_list(x: Any, is_written: bool, has_own_lists: bool = False) -> NumberList | None:
+    """A list as an array; None of one that is no list of numbers of one type.
+
+    Args:
+        is_written: are items set? Then the list has no other name.
+        has_own_lists: nor have lists in it, if there are any.
+    """
     if type(x) is GrownList:
         is_plain = x.item.container is None and x.item.are_python == (True,) and x.is_full
         return NumberList(x.columns[0].reshape(-1).copy(), None) if is_plain else None
@@ -235,7 +290,7 @@ def number_list(x: Any, is_written: bool) -> NumberList | None:
         return None
     plain = None if is_written else x
     if type(x[0]) in (list, tuple):
-        return _of_lists(x, plain)
+        return _of_lists(x, plain) if has_own_lists or not is_written else None
     kinds = set(map(_type_of, x))
     kind = kinds.pop()
     if kinds or kind is None:
@@ -295,18 +350,38 @@ def _type_of(x: Any) -> type | None:
     return kind if kind in _DTYPES else None
 
 
-def arrays_of_lists(x: Any) -> Any:
-    """Arguments of a call, with arrays in place of lists that loops fill, or write."""
-    if type(x) is tuple and any(type(y) in (GrownList, NumberList, NumberStack) for y in x):
-        return tuple(map(_as_array, x))
-    return x
+def arrays_of_lists(args: Any, dtype: Any = None) -> Any:
+    """Arguments of a call, with arrays in place of lists that loops fill, or write; `dtype`: of the array it makes."""
+    if type(args) is tuple and any(type(y) in (GrownList, NumberList, NumberStack) for y in args):
+        return tuple(_as_array(x, dtype) for x in args)
+    return args
 
 
-def _as_array(x: Any) -> Any:
+def _as_array(x: Any, dtype: Any) -> Any:
     if type(x) is NumberStack:
         x = x.result()
     if type(x) is GrownList:
+        for column, is_python in zip(x.columns, x.item.are_python, strict=True):
+            if is_python:
+                _check_fits(column, x.flags, dtype)
         return x.array()
     if type(x) is not NumberList:
         return x
+    if x.plain is None:
+        _check_fits(x.items, True, dtype)
     return x.items.copy() if x.plain is None else x.plain
+
+
+def _check_fits(x: Any, flags: Any, dtype: Any) -> None:
+    """Have Python run where a number of Python is out of the bounds of an array's dtype."""
+    if x.dtype.kind not in "if" or dtype is None or not isinstance(dtype, str | type | np.dtype):
+        return
+    to = np.dtype(dtype)
+    if to.kind not in "iu" or np.can_cast(x.dtype, to):
+        return
+    low, high = np.iinfo(to).min, np.iinfo(to).max
+    if x.dtype.kind == "f":
+        fits = (x > float(low) - 1) & (x < float(high) + 1)  # of no NaN, either
+    else:
+        fits = (x >= low) & (x <= min(high, np.iinfo(x.dtype).max))
+    current().check(call(np.any, ~fits & flags))

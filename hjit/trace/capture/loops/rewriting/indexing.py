@@ -21,11 +21,11 @@ from hjit.trace.tracing.recording.recorder import current, tracing
 # -- what the functions call
 
 
-def indexed(x: Any, is_written: bool) -> Any:
-    """A list of numbers as an array, while a function is traced; anything else as it is."""
+def indexed(x: Any, is_written: bool, has_own_lists: bool = False) -> Any:
+    """A list of numbers as an array, while a function is traced; anything else as it is; see `number_list`."""
     if not tracing() or not current().attempt.indexes:
         return x
-    found = number_list(x, is_written)
+    found = number_list(x, is_written, has_own_lists)
     return x if found is None else found
 
 
@@ -49,19 +49,14 @@ class Indexing:
         """The body of a function, changed."""
         arrays = frozenset(_used_as_arrays(body))
         known = {x.id for x in walk(*body) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)}
-        return self._block(
-            body, body, frozenset(parameters), _Names(arrays, frozenset(known | parameters)), frozenset()
-        )
+        outer = frozenset(name for x in walk(*body) if isinstance(x, ast.Global | ast.Nonlocal) for name in x.names)
+        names = _Names(arrays, frozenset(known | parameters), outer | parameters)
+        return self._block(body, _Place(body), frozenset(parameters), names, frozenset())
 
     def _block(
-        self,
-        body: Sequence[ast.stmt],
-        whole: Sequence[ast.stmt],
-        bound: frozenset[str],
-        names: _Names,
-        done: frozenset[str],
+        self, body: Sequence[ast.stmt], place: _Place, bound: frozenset[str], names: _Names, done: frozenset[str]
     ) -> list[ast.stmt]:
-        """A block of a function, `whole`.
+        """A block of a function.
 
         Args:
             bound: the variables that have values where it begins.
@@ -70,36 +65,36 @@ class Indexing:
         found: list[ast.stmt] = []
         for s in body:
             if isinstance(s, ast.For | ast.While):
-                before = self._before(s, whole, bound, names, done)
+                before = self._before(s, place, bound, names, done)
                 found += before
                 inside = bound | set_by([s.target]) if isinstance(s, ast.For) else bound
-                s.body = self._block(s.body, whole, inside, names, done | set_by(before))
+                around = _Place(place.whole, (*place.loops, s))
+                s.body = self._block(s.body, around, inside, names, done | set_by(before))
             elif not isinstance(s, SCOPES):
                 for name in ("body", "orelse"):
                     inside_body = getattr(s, name, None)
                     if isinstance(inside_body, list) and inside_body:
-                        setattr(s, name, self._block(inside_body, whole, bound, names, done))
+                        setattr(s, name, self._block(inside_body, place, bound, names, done))
             found.append(s)
             if isinstance(s, ast.Assign | ast.AnnAssign | ast.AugAssign):
                 bound |= set_by([s])
         return found
 
     def _before(
-        self,
-        loop: ast.For | ast.While,
-        whole: Sequence[ast.stmt],
-        bound: frozenset[str],
-        names: _Names,
-        done: frozenset[str],
+        self, loop: ast.For | ast.While, place: _Place, bound: frozenset[str], names: _Names, done: frozenset[str]
     ) -> list[ast.stmt]:
         """What stands before a loop, which is changed."""
         written, read = _indexed(loop)
         found = []
         own = set_by([loop]) | done
         for name in sorted(written - own):
-            if name in bound and name not in names.arrays and _is_its_own(name, whole, loop):
+            if name not in bound or name in names.arrays | names.outer:
+                continue
+            values = _own_lists(name, place.whole, place.end(name, loop))
+            if values is not None:
                 self.count += 1
-                found.append(placed(assign(name, call_of(INDEXED, name, ast.Constant(True))), loop))
+                new = ast.Constant(all(map(_has_own_lists, values)))
+                found.append(placed(assign(name, call_of(INDEXED, name, ast.Constant(True), new)), loop))
         for name in sorted(read - own - written):
             if name not in names.arrays and (name in bound or name not in names.local):
                 self.count += 1
@@ -116,10 +111,33 @@ class _Names:
     """Attributes:
     arrays: variables that are used as only arrays are.
     local: variables that the function sets, and its parameters.
+    outer: variables whose lists others may have, too: its parameters, and global ones.
     """
 
     arrays: frozenset[str]
     local: frozenset[str]
+    outer: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a block is.
+
+    Attributes:
+        whole: the body of the function.
+        loops: those around, from the outermost.
+    """
+
+    whole: Sequence[ast.stmt]
+    loops: tuple[ast.For | ast.While, ...] = ()
+
+    def end(self, name: str, loop: ast.For | ast.While) -> int:
+        """The last line that runs before a loop does so for the last time, with a list that it has had before."""
+        for outer in reversed(self.loops):
+            if any(s.lineno < loop.lineno and _new_lists(s, name) for s in outer.body):
+                break
+            loop = outer
+        return loop.end_lineno or 0
 
 
 def _own(name: str) -> str:
@@ -165,21 +183,17 @@ def _indexed(loop: ast.AST) -> tuple[set[str], set[str]]:
     return found & stored, found - stored
 
 
-def _is_its_own(name: str, whole: Sequence[ast.stmt], loop: ast.For | ast.While) -> bool:
-    """Has nothing but this variable to do with a list until a loop has ended, and has the function made it?"""
-    end = loop.end_lineno or 0
+def _own_lists(name: str, whole: Sequence[ast.stmt], end: int) -> list[ast.expr] | None:
+    """The expressions that make a list; None if another one is, or something but this variable has to do with the list
+    until line `end`."""
     before = [x for x in walk(*whole) if getattr(x, "lineno", end + 1) <= end]
     own: set[int] = set()
+    values = []
     for x in before:
+        for target, value in _new_lists(x, name):
+            own.add(id(target))
+            values.append(value)
         match x:
-            case (
-                ast.Assign(targets=[target], value=ast.expr() as value)
-                | ast.AnnAssign(target=target, value=ast.expr() as value)
-            ):
-                pairs = [(target, value)]
-                if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-                    pairs = [*zip(target.elts, value.elts, strict=False)]
-                own |= {id(t) for t, v in pairs if isinstance(t, ast.Name) and t.id == name and _is_new_list(v)}
             case ast.Subscript(value=ast.Name(id=other) as base) if other == name and not isinstance(x.ctx, ast.Del):
                 own.add(id(base))
             case ast.Call(func=ast.Name(id=f), args=[ast.Name(id=other) as arg], keywords=[]) if other == name:
@@ -187,10 +201,42 @@ def _is_its_own(name: str, whole: Sequence[ast.stmt], loop: ast.For | ast.While)
                     own.add(id(arg))
             case ast.For(iter=ast.Name(id=other) as arg) if other == name:
                 own.add(id(arg))
+            case ast.MatchAs() | ast.MatchStar() if x.name == name:
+                return None
     uses = [x for x in before if isinstance(x, ast.Name) and x.id == name]
     if any(isinstance(x, SCOPES) and mentions(x, name) for x in walk(*whole)):
-        return False
-    return all(id(x) in own for x in uses)
+        return None
+    return values if all(id(x) in own for x in uses) else None
+
+
+def _new_lists(s: ast.AST, name: str) -> Iterator[tuple[ast.Name, ast.expr]]:
+    """Where a statement sets a variable to a new list: the variable, and the list."""
+    match s:
+        case (
+            ast.Assign(targets=[target], value=ast.expr() as value)
+            | ast.AnnAssign(target=target, value=ast.expr() as value)
+        ):
+            pairs = [(target, value)]
+            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                pairs = [*zip(target.elts, value.elts, strict=False)]
+            yield from ((t, v) for t, v in pairs if isinstance(t, ast.Name) and t.id == name and _is_new_list(v))
+
+
+def _has_own_lists(e: ast.expr) -> bool:
+    """Are lists in a new list new, too, and each of them in it once?"""
+    match e:
+        case ast.List(elts=elts):
+            return all(map(_is_new_row, elts))
+        case ast.ListComp(elt=elt):
+            return _is_new_row(elt)
+    return False
+
+
+def _is_new_row(e: ast.expr) -> bool:
+    match e:
+        case ast.Subscript(slice=ast.Slice()) | ast.Call(func=ast.Attribute(attr="copy"), args=[]):
+            return True
+    return _is_new_list(e)
 
 
 def _is_new_list(e: ast.expr) -> bool:
